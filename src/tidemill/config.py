@@ -1,0 +1,110 @@
+"""Settings: bounds, not fixed constants. Read once, at an entrance, from the environment."""
+
+import os
+from pathlib import Path
+from typing import Annotated, Self
+
+import platformdirs
+from pydantic import AliasChoices, Field, ValidationError, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from tidemill.domain.errors import InvalidSettings
+
+PREFIX = "TIDEMILL_"
+Positive = Annotated[int, Field(gt=0)]
+Milliseconds = Annotated[int, Field(ge=0)]
+
+
+class Settings(BaseSettings):
+    """Every setting, its default, and what it does. The name in the environment is TIDEMILL_ + the upper case."""
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="ignore", populate_by_name=True)
+
+    database_url: str | None = Field(
+        None,
+        validation_alias=AliasChoices("TIDEMILL_DATABASE_URL", "DATABASE_URL"),
+        description="Any PostgreSQL 15-18; without it, an embedded one under TIDEMILL_HOME",
+    )
+    home: Path = Field(
+        default_factory=lambda: Path(platformdirs.user_data_dir("tidemill")),
+        description="Where the embedded database and files live",
+    )
+    db_max_conns: Positive = Field(8, description="Connections a process may open at most")
+    db_prepare: bool = Field(True, description="Prepared statements; switch off behind some proxies")
+    db_timeout_ms: Positive = Field(20_000, description="The longest a statement of a flush or a chunk may take")
+    db_p50_ms: Positive = Field(50, description="Ingest chunks grow while their median is below this")
+    db_p95_ms: Positive = Field(500, description="Ingest chunks shrink when one takes longer than this")
+
+    ingest_min_rows: Positive = Field(64, description="The smallest chunk of items that is copied at once")
+    ingest_max_rows: Positive = Field(20_000, description="The largest")
+    ingest_max_batch_bytes: Positive = Field(8 * 1024 * 1024, description="The largest, in bytes")
+    max_row_bytes: Positive = Field(4 * 1024 * 1024, description="An input beyond this is a bad row")
+
+    worker_pool_size: Positive = Field(1, description="Child processes of a worker (--processes)")
+    worker_lanes: Positive = Field(2, description="Batches a child process holds at a time")
+    worker_target_slice_ms: Positive = Field(5_000, description="How long a claimed batch should take")
+    claim_min: Positive = Field(1, description="The fewest items a claim takes, if there are so many")
+    claim_max: Annotated[int, Field(gt=0, le=100_000)] = Field(1_000, description="The most")
+    safety_factor: Annotated[float, Field(gt=0, le=1)] = Field(0.7, description="Of the slice, used when sizing claims")
+    lock_floor_ms: Positive = Field(30_000, description="The shortest lease")
+    lock_cap_ms: Positive = Field(600_000, description="The longest lease")
+    max_attempts_error: Positive = Field(3, description="Attempts at an item whose handler fails")
+    max_attempts_not_found: Positive = Field(2, description="Attempts at an item that is not found")
+    max_concurrent_jobs: Positive = Field(5, description="Jobs of one owner that turn at the same time")
+    batch_size: Positive = Field(100, description="Outcomes per flush, at least, while a batch goes on")
+    flush_interval_ms: Positive = Field(5_000, description="The longest an outcome waits to be flushed")
+    flush_buffer: Positive = Field(500, description="Outcomes that may wait; handlers pause beyond it")
+    poll_ms: Positive = Field(1_000, description="How often an idle worker looks, when nothing wakes it")
+    stop_grace_ms: Milliseconds = Field(20_000, description="How long a stopping worker lets items finish")
+    child_memory_mb: Positive = Field(2_048, description="Memory a child process may use")
+    log_level: str = Field(
+        "info", pattern="(?i)^(debug|info|warning|error)$", description="debug, info, warning, error"
+    )
+
+    @model_validator(mode="after")
+    def _bounds(self) -> Self:
+        pairs = [
+            ("claim_min", "claim_max"),
+            ("lock_floor_ms", "lock_cap_ms"),
+            ("ingest_min_rows", "ingest_max_rows"),
+            ("db_p50_ms", "db_p95_ms"),
+            ("batch_size", "flush_buffer"),
+            ("max_row_bytes", "ingest_max_batch_bytes"),
+        ]
+        wrong = [f"{low} must not exceed {high}" for low, high in pairs if getattr(self, low) > getattr(self, high)]
+        if self.db_timeout_ms >= self.lock_floor_ms:
+            wrong.append("db_timeout_ms must be below lock_floor_ms: a flush must end before its lease does")
+        if wrong:
+            raise ValueError("; ".join(wrong))
+        return self
+
+    @property
+    def blobs(self) -> Path:
+        return self.home / "blobs"
+
+
+def load_settings(**overrides: object) -> Settings:
+    """The settings of this process; InvalidSettings with every problem at once."""
+    problems = _unknown_names()
+    try:
+        settings = Settings(**{key: value for key, value in overrides.items() if value is not None})  # type: ignore[arg-type]
+    except ValidationError as error:
+        problems += [_problem(detail["loc"], detail["msg"]) for detail in error.errors()]
+    if problems:
+        raise InvalidSettings("cannot start with these settings:\n" + "\n".join(f"  - {line}" for line in problems))
+    return settings
+
+
+def _unknown_names() -> list[str]:
+    known = {PREFIX + name.upper() for name in Settings.model_fields}
+    return [
+        f"{name}: there is no such setting"
+        for name in sorted(os.environ)
+        if name.startswith(PREFIX) and name not in known
+    ]
+
+
+def _problem(location: tuple[int | str, ...], message: str) -> str:
+    name = ".".join(str(part) for part in location).upper().removeprefix(PREFIX)
+    text = message.removeprefix("Value error, ")
+    return f"{PREFIX}{name}: {text}" if name else text

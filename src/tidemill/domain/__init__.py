@@ -1,0 +1,1 @@
+"""Words and pure decisions. Standard library only: no I/O, no clock, no randomness of its own."""

@@ -1,0 +1,47 @@
+"""Whom the death of a child process charges.
+
+A parent that sees its child die knows which items it had in hand. Those are suspects: they run alone, one
+by one, and three deaths alone make an item poison. A death that says nothing about the items — somebody
+else's SIGKILL, a lost host — charges nobody.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from signal import SIGKILL, SIGTERM
+
+POISON_DEATHS = 3
+ISOLATE_LOSSES = 3
+
+
+class Cause(StrEnum):
+    """Why a child is no more."""
+
+    CRASHED = "crashed"  # by itself: a signal of its own making, an exit, out of memory
+    KILLED = "killed"  # by somebody else
+    STUCK = "stuck"  # by its parent, because an item was over its time
+    STOPPED = "stopped"  # as it was told, or by its parent at the end of the grace
+
+
+def cause_of_death(*, returncode: int, by_parent: Cause | None, peak_rss_mb: float, limit_mb: float) -> Cause:
+    """``returncode`` as subprocess gives it: negative is a signal. The kernel's OOM killer sends SIGKILL too."""
+    if by_parent is not None:
+        return by_parent
+    if returncode == 0:
+        return Cause.STOPPED
+    if -returncode == SIGKILL:
+        return Cause.CRASHED if peak_rss_mb >= 0.8 * limit_mb else Cause.KILLED
+    return Cause.KILLED if -returncode == SIGTERM else Cause.CRASHED
+
+
+@dataclass(frozen=True, slots=True)
+class InHand:
+    """An item that a child had started and not finished."""
+
+    seq: int
+    attempt: int
+    started_ns: int
+
+
+def is_alone(in_hand: int) -> bool:
+    """Only when one single item was in the whole process does its death name the item."""
+    return in_hand == 1

@@ -1,0 +1,101 @@
+"""From what a handler said to what is written: one pure function, one border."""
+
+from dataclasses import dataclass
+from typing import Any, assert_never
+
+from tidemill.domain.item import Item
+from tidemill.domain.outcome import Done, Fail, NotFound, Outcome, Retry, Skip
+from tidemill.domain.retry import RetryPolicy
+from tidemill.domain.status import ItemStatus
+
+REASON_MAX = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What becomes of one item after one attempt. ``delay`` is set exactly when it will be tried again."""
+
+    seq: int
+    status: ItemStatus
+    attempts: int
+    duration_ms: int
+    result: bytes | None = None
+    normalized: bytes | None = None
+    error: bytes | None = None
+    code: str | None = None
+    delay: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A verdict before its values are encoded."""
+
+    status: ItemStatus
+    result: Any = None
+    normalized: Any = None
+    error: dict[str, Any] | None = None
+    delay: float | None = None
+
+
+def decide(item: Item, outcome: Outcome, policy: RetryPolicy, jitter: float) -> Decision:
+    """Turn an outcome into a decision; ``jitter`` is a random number the caller made."""
+    match outcome:
+        case Done():
+            return Decision(ItemStatus.DONE, outcome.result, outcome.normalized)
+        case Skip():
+            return Decision(ItemStatus.SKIPPED, error=_error(item, "skipped", outcome.reason, retryable=False))
+        case NotFound():
+            error = _error(item, "not_found", outcome.reason, retryable=True)
+            if item.attempt < policy.max_attempts_not_found:
+                return Decision(ItemStatus.RETRY_WAIT, error=error, delay=policy.not_found_delay)
+            return Decision(ItemStatus.NOT_FOUND, error=error)
+        case Retry():
+            if item.attempt < policy.max_attempts:
+                delay = policy.delay(item.attempt, jitter) if outcome.after is None else max(outcome.after, 0.0)
+                error = _error(item, outcome.code, outcome.reason, retryable=True)
+                return Decision(ItemStatus.RETRY_WAIT, error=error, delay=delay)
+            return Decision(ItemStatus.FAILED, error=_exhausted(item, outcome))
+        case Fail():
+            error = _error(item, outcome.code, outcome.reason, retryable=outcome.retryable)
+            return Decision(ItemStatus.FAILED, error=error)
+        case Outcome():
+            raise TypeError(f"{type(outcome).__name__} is not an outcome a handler may give")
+        case _:
+            assert_never(outcome)
+
+
+def from_exception(error: BaseException) -> Outcome:
+    """Any exception a handler let go, as an outcome: its own if it raised one, else a retry."""
+    if isinstance(error, Outcome):
+        return error
+    name = type(error).__name__
+    if isinstance(error, MemoryError):
+        return Retry("the handler ran out of memory", code="memory")
+    if isinstance(error, SystemExit):
+        return Retry(f"the handler called exit({error.code!r})", code="exit")
+    return Retry(f"{name}: {error}" if str(error) else name)
+
+
+def from_defect(defect: dict[str, Any]) -> Fail:
+    """A record that could not be parsed never reaches a handler."""
+    return Fail(str(defect.get("reason", "the record could not be read")), code="invalid")
+
+
+def timed_out(seconds: float) -> Retry:
+    return Retry(f"the handler took longer than {seconds:g} s", code="timeout")
+
+
+def poisoned(deaths: int) -> Fail:
+    return Fail(f"the process running it died {deaths} times while it ran alone", code="poison", retryable=True)
+
+
+def _exhausted(item: Item, outcome: Retry) -> dict[str, Any]:
+    # A timeout stays a timeout: people look for it by that name. Other causes are kept in the reason.
+    code = outcome.code if outcome.code in ("timeout", "memory") else "exhausted"
+    return _error(item, code, outcome.reason, retryable=True)
+
+
+def _error(item: Item, code: str, reason: str, *, retryable: bool) -> dict[str, Any]:
+    # NUL cannot be stored in a jsonb string; a handler's message may still carry one.
+    clean = reason.replace("\x00", "\ufffd")[:REASON_MAX]
+    return {"row": item.row, "code": code, "reason": clean, "retryable": retryable, "attempt": item.attempt}

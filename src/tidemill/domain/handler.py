@@ -1,0 +1,31 @@
+"""A kind of work and how it wants to be run."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from tidemill.domain.retry import RetryPolicy
+
+Mode = Literal["async", "sync", "batch"]
+MAX_CONCURRENCY = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Handler:
+    """A function and its options, as declared with ``@mill.handler`` or ``@mill.batch_handler``."""
+
+    kind: str
+    call: Callable[..., Any]
+    mode: Mode
+    concurrency: int = 50
+    timeout: float | None = 300.0
+    flush_size: int | None = None
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    permanent: tuple[type[BaseException], ...] = ()
+    sparse: bool = False
+    in_transaction: bool = False
+    limiter: str | None = None
+
+    @property
+    def is_batch(self) -> bool:
+        return self.mode == "batch"

@@ -1,0 +1,59 @@
+"""A job as it is shown."""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from tidemill.domain.status import JobStatus
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Where every item of a job is. The sum always holds."""
+
+    total: int = 0
+    pending: int = 0
+    processing: int = 0
+    retry_wait: int = 0
+    done: int = 0
+    not_found: int = 0
+    skipped: int = 0
+    failed: int = 0
+    cancelled: int = 0
+
+    @property
+    def open(self) -> int:
+        return self.pending + self.processing + self.retry_wait
+
+    @property
+    def settled(self) -> int:
+        return self.done + self.not_found + self.skipped + self.failed + self.cancelled
+
+    @property
+    def add_up(self) -> bool:
+        return self.total == self.open + self.settled
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One submitted piece of work, and how far it is."""
+
+    id: UUID
+    key: str
+    kind: str
+    owner_id: int
+    status: JobStatus
+    counts: Counts
+    priority: int = 0
+    ingest_complete: bool = True
+    failure_reason: str | None = None
+    created_at: datetime | None = None
+    updated_at: datetime | None = None
+    closed_at: datetime | None = None
+    params: dict[str, Any] = field(default_factory=dict)
+    codes: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def is_closed(self) -> bool:
+        return self.closed_at is not None

@@ -1,0 +1,56 @@
+"""What a handler may say of an item: by returning it, or by raising it.
+
+A handler that returns anything else says ``Done`` with that as its result;
+one that raises anything else says ``Retry``, until its attempts are used up.
+"""
+
+from typing import Any
+
+
+class Outcome(Exception):
+    """The root of the five."""
+
+
+class Done(Outcome):
+    """The item is finished; ``result`` is what the grid and the export show."""
+
+    def __init__(self, result: Any = None, *, normalized: Any = None) -> None:
+        super().__init__()
+        self.result = result
+        self.normalized = normalized
+
+
+class NotFound(Outcome):
+    """The outside world has no such thing; tried again once, conservatively."""
+
+    def __init__(self, reason: str = "not found") -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class Skip(Outcome):
+    """The item needs no work."""
+
+    def __init__(self, reason: str = "skipped") -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class Retry(Outcome):
+    """Try again, after ``after`` seconds if given, else with exponential backoff."""
+
+    def __init__(self, reason: str = "retry", *, after: float | None = None, code: str = "error") -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.after = after
+        self.code = code
+
+
+class Fail(Outcome):
+    """The item cannot succeed; ``code`` groups failures, ``retryable`` says whether a redrive makes sense."""
+
+    def __init__(self, reason: str = "failed", *, code: str = "permanent", retryable: bool = False) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.code = code
+        self.retryable = retryable

@@ -1,0 +1,44 @@
+"""When failures of items fail the job."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from tidemill.domain.errors import InvalidInput
+
+MIN_SAMPLE = 100  # a percentage of fewer settled items says nothing
+
+
+@dataclass(frozen=True, slots=True)
+class FailurePolicy:
+    """``continue``: never; ``fail_fast``: at the first; ``tolerate``: beyond a count or a percentage."""
+
+    mode: Literal["continue", "fail_fast", "tolerate"] = "continue"
+    max_failed: int | None = None
+    max_percent: float | None = None
+
+    @classmethod
+    def parse(cls, value: dict[str, Any]) -> "FailurePolicy":
+        policy = cls(value.get("mode", "continue"), value.get("max_failed"), value.get("max_percent"))
+        policy.check()
+        return policy
+
+    def check(self) -> None:
+        if self.mode not in ("continue", "fail_fast", "tolerate"):
+            raise InvalidInput(f"unknown failure policy {self.mode!r}: continue, fail_fast or tolerate")
+        bounds = (self.max_failed, self.max_percent)
+        if self.mode == "tolerate" and bounds == (None, None):
+            raise InvalidInput("failure policy tolerate needs max_failed or max_percent")
+        if any(bound is not None and bound < 0 for bound in bounds):
+            raise InvalidInput("a failure policy's bounds are not negative")
+
+    def tripped(self, *, failed: int, settled: int) -> str | None:
+        """Why the job must fail now, or None. Percent is of settled items: the total may not be known."""
+        if self.mode == "fail_fast" and failed:
+            return "fail_fast: an item failed"
+        if self.mode != "tolerate":
+            return None
+        if self.max_failed is not None and failed > self.max_failed:
+            return f"tolerate: {failed} items failed, {self.max_failed} are tolerated"
+        if self.max_percent is not None and settled >= MIN_SAMPLE and failed * 100 > self.max_percent * settled:
+            return f"tolerate: {failed} of {settled} settled items failed, {self.max_percent:g} % are tolerated"
+        return None

@@ -1,0 +1,34 @@
+"""What the rooms of one floor know of each other: protocols that app.py fills."""
+
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+from tidemill.domain.handler import Handler
+
+
+class Record(Protocol):
+    """One record of a source: its encoded input, or why it has none, and where the next one begins."""
+
+    @property
+    def input(self) -> bytes: ...
+    @property
+    def defect(self) -> dict[str, Any] | None: ...
+    @property
+    def checkpoint(self) -> dict[str, Any]: ...
+
+
+class Source(Protocol):
+    """Records from a checkpoint on. Reading from the same checkpoint gives the same records."""
+
+    def records(self, checkpoint: dict[str, Any]) -> Iterator[Record]: ...
+
+
+class OpenSource(Protocol):
+    def __call__(self, reference: dict[str, Any]) -> Source: ...
+
+
+class Handlers(Protocol):
+    """The kinds a worker can run."""
+
+    def get(self, kind: str) -> Handler: ...
+    def kinds(self) -> list[str]: ...

@@ -1,0 +1,20 @@
+"""When to try again, and how often."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """Attempts per class of error, and the backoff between them, in seconds."""
+
+    max_attempts: int = 3
+    max_attempts_not_found: int = 2
+    backoff: float = 2.0
+    backoff_cap: float = 3600.0
+    not_found_delay: float = 30.0
+
+    def delay(self, attempt: int, jitter: float) -> float:
+        """Exponential with equal jitter: half is certain, half is ``jitter`` (0 … 1)."""
+        # 2**60 s is beyond any cap; without the bound a float overflows at attempt 1025.
+        full = min(self.backoff_cap, self.backoff * 2.0 ** min(attempt - 1, 60))
+        return full * (0.5 + 0.5 * jitter)

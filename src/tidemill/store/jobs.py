@@ -1,0 +1,186 @@
+"""Jobs as a whole: looking at them, and what is wanted of them."""
+
+import re
+from typing import Any
+from uuid import UUID
+
+from psycopg.rows import dict_row
+
+from tidemill.domain.errors import Conflict, UnknownJob
+from tidemill.domain.job import Counts, Job
+from tidemill.domain.policy import FailurePolicy
+from tidemill.domain.status import Intent, JobStatus, closing_status, job_status
+from tidemill.store.database import Connection
+from tidemill.store.statements import sql
+
+_HEX = re.compile("[0-9a-f]{4,32}")
+_COUNTS = (
+    "total",
+    "pending",
+    "processing",
+    "retry_wait",
+    "done",
+    "not_found",
+    "skipped",
+    "failed",
+    "cancelled",
+)
+
+
+async def get(conn: Connection, job_id: UUID) -> Job:
+    async with conn.cursor(row_factory=dict_row) as cursor:
+        await cursor.execute(sql("job/get"), {"job_id": job_id})
+        row = await cursor.fetchone()
+    if row is None:
+        raise UnknownJob(f"there is no job {job_id}")
+    return _job(row)
+
+
+async def find(conn: Connection, text: str) -> UUID:
+    """A job by its id, its key, or a beginning of its id that only it has."""
+    digits = text.replace("-", "").lower()
+    is_hex = bool(_HEX.fullmatch(digits))
+    lo, hi = (digits.ljust(32, "0"), digits.ljust(32, "f")) if is_hex else ("f" * 32, "0" * 32)
+    cursor = await conn.execute(sql("job/find"), {"text": text.upper(), "lo": UUID(lo), "hi": UUID(hi)})
+    found = {row[0] for row in await cursor.fetchall()}
+    if len(found) != 1:
+        raise UnknownJob(f"more than one job begins with {text!r}" if found else f"there is no job {text!r}")
+    return found.pop()  # type: ignore[no-any-return]
+
+
+async def list_jobs(
+    conn: Connection,
+    *,
+    owner_id: int | None = None,
+    open_only: bool = False,
+    before: UUID | None = None,
+    limit: int = 50,
+) -> list[Job]:
+    """The newest first."""
+    async with conn.cursor(row_factory=dict_row) as cursor:
+        params = {"owner_id": owner_id, "open_only": open_only, "before": before, "limit": limit}
+        await cursor.execute(sql("job/list"), params)
+        return [_job(row) for row in await cursor.fetchall()]
+
+
+async def lock(conn: Connection, job_id: UUID) -> dict[str, Any]:
+    """The lock of a job: first of every change to it as a whole."""
+    async with conn.cursor(row_factory=dict_row) as cursor:
+        await cursor.execute(sql("job/lock"), {"job_id": job_id})
+        row = await cursor.fetchone()
+    if row is None:
+        raise UnknownJob(f"there is no job {job_id}")
+    return row
+
+
+async def pause(conn: Connection, job_id: UUID) -> None:
+    """Run -> pause: one write; no batch is touched, leased ones finish."""
+    await _want(conn, job_id, Intent.PAUSE, allowed=(Intent.RUN, Intent.PAUSE))
+
+
+async def resume(conn: Connection, job_id: UUID) -> None:
+    """Pause -> run."""
+    await _want(conn, job_id, Intent.RUN, allowed=(Intent.PAUSE,))
+    await conn.execute(sql("notify/work"), {"job_id": job_id})
+
+
+async def cancel(conn: Connection, job_id: UUID) -> None:
+    """-> cancel: leased batches finish and keep their results, the rest is cancelled by the sweeper."""
+    await _want(conn, job_id, Intent.CANCEL, allowed=(Intent.RUN, Intent.PAUSE, Intent.CANCEL))
+
+
+async def fail(conn: Connection, job_id: UUID, reason: str) -> bool:
+    """-> fail: by policy or for a reason of the whole job; False when it is past that."""
+    job = await lock(conn, job_id)
+    if job["closed_as"] is not None or job["intent"] in (Intent.CANCEL, Intent.FAIL):
+        return False
+    await conn.execute(sql("job/set_intent"), {"job_id": job_id, "intent": Intent.FAIL, "reason": reason})
+    return True
+
+
+async def police(conn: Connection, job_id: UUID) -> str | None:
+    """Fail the job if its failure policy has tripped; the reason."""
+    async with conn.cursor(row_factory=dict_row) as cursor:
+        await cursor.execute(sql("job/police"), {"job_id": job_id})
+        row = await cursor.fetchone()
+    if row is None or row["intent"] in (Intent.CANCEL, Intent.FAIL):
+        return None
+    reason = FailurePolicy.parse(row["policy"]).tripped(failed=row["failed"], settled=row["settled"])
+    if reason is None or not await fail(conn, job_id, reason):
+        return None
+    return reason
+
+
+async def to_police(conn: Connection) -> list[UUID]:
+    cursor = await conn.execute(sql("job/to_police"))
+    return [row[0] for row in await cursor.fetchall()]
+
+
+async def finalize(conn: Connection, job_id: UUID) -> JobStatus | None:
+    """Close a job of which nothing is open; what it is closed as, or None.
+
+    The check is a statement of its own, after the lock: in one statement it would use a snapshot from before
+    a reprocess that the lock had waited for, and close a job with open work.
+    """
+    try:
+        job = await lock(conn, job_id)
+    except UnknownJob:
+        return None
+    intent = Intent(job["intent"])
+    may_close = job["closed_as"] is None and (job["ingest_done"] or intent in (Intent.CANCEL, Intent.FAIL))
+    if not may_close or not await looks_drained(conn, job_id):
+        return None
+    await conn.execute(sql("tally/fold"), {"job_id": job_id})
+    await conn.execute(sql("ingest/clear"), {"job_id": job_id})
+    failed = (await get(conn, job_id)).counts.failed
+    closed_as = closing_status(intent=intent, failed=failed)
+    await conn.execute(sql("job/close"), {"job_id": job_id, "closed_as": closed_as})
+    return closed_as
+
+
+async def drained_candidates(conn: Connection) -> list[UUID]:
+    cursor = await conn.execute(sql("job/drained_candidates"))
+    return [row[0] for row in await cursor.fetchall()]
+
+
+async def looks_drained(conn: Connection, job_id: UUID) -> bool:
+    """Whether nothing of the job is open; without the job's lock only a guess."""
+    cursor = await conn.execute(sql("job/is_drained"), {"job_id": job_id})
+    row = await cursor.fetchone()
+    return row is not None and bool(row[0])
+
+
+async def _want(conn: Connection, job_id: UUID, intent: Intent, *, allowed: tuple[Intent, ...]) -> None:
+    row = await lock(conn, job_id)
+    if row["closed_as"] is not None or row["intent"] not in allowed:
+        job = await get(conn, job_id)
+        raise Conflict(f"job {job.key} is {job.status}: it cannot be {_PAST[intent]}")
+    await conn.execute(sql("job/set_intent"), {"job_id": job_id, "intent": intent, "reason": None})
+
+
+_PAST = {Intent.RUN: "resumed", Intent.PAUSE: "paused", Intent.CANCEL: "cancelled", Intent.FAIL: "failed"}
+
+
+def _job(row: dict[str, Any]) -> Job:
+    counts = Counts(**{name: int(row[name]) for name in _COUNTS})
+    status = job_status(
+        intent=Intent(row["intent"]),
+        ingest_done=row["ingest_done"],
+        closed_as=JobStatus(row["closed_as"]) if row["closed_as"] else None,
+        total=counts.total,
+        started=counts.pending != counts.total,
+    )
+    names = (
+        "id",
+        "key",
+        "kind",
+        "owner_id",
+        "priority",
+        "failure_reason",
+        "created_at",
+        "updated_at",
+        "closed_at",
+    )
+    columns = {name: row[name] for name in (*names, "params")}
+    codes = {code: int(n) for code, n in row["codes"].items()}
+    return Job(status=status, counts=counts, ingest_complete=row["ingest_done"], codes=codes, **columns)

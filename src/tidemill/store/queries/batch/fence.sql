@@ -1,0 +1,13 @@
+-- Opens every flush: proves the lease and moves the counts in one write. No row: nothing else may be written.
+-- leased -> leased | done. Index: batch_pkey.
+UPDATE tidemill.batch SET
+    open = open - %(settled)s, done = done + %(done)s, not_found = not_found + %(not_found)s,
+    skipped = skipped + %(skipped)s, failed = failed + %(failed)s, retried = retried + %(retried)s,
+    codes = CASE WHEN %(codes)s::jsonb IS NULL THEN codes ELSE tidemill.add_codes(codes, %(codes)s) END,
+    flush_no = flush_no + 1, losses = 0,
+    lease_until = greatest(lease_until, tidemill.now() + %(lease)s * interval '1 second'),
+    seqs = CASE WHEN seqs IS NULL THEN NULL WHEN open = %(settled)s THEN '{}'
+        ELSE ARRAY(SELECT unnest(seqs) EXCEPT SELECT unnest(%(seqs)s::bigint[]) ORDER BY 1) END,
+    state = CASE WHEN open = %(settled)s THEN 'done' ELSE state END
+WHERE id = %(batch_id)s AND lease_id = %(lease_id)s AND state = 'leased' AND flush_no = %(flush_no)s
+RETURNING tidemill.now() AS at

@@ -1,0 +1,2 @@
+-- Deleted jobs with rows still to remove.
+SELECT job_id FROM tidemill.deleted_job ORDER BY at LIMIT 10

@@ -1,0 +1,3 @@
+-- The right goes back; the checkpoint stays.
+UPDATE tidemill.ingest SET lease_id = NULL, lease_until = NULL, worker = NULL
+WHERE job_id = %(job_id)s AND lease_id = %(lease_id)s

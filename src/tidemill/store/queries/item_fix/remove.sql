@@ -1,0 +1,2 @@
+-- With their job.
+DELETE FROM tidemill.item_fix WHERE job_id = %(job_id)s

@@ -1,0 +1,3 @@
+-- Open jobs whose failure policy can trip. Index: job_runnable.
+SELECT id FROM tidemill.job
+WHERE closed_as IS NULL AND intent IN ('run', 'pause') AND policy->>'mode' IN ('fail_fast', 'tolerate')

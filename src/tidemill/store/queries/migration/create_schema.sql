@@ -1,0 +1,2 @@
+-- Everything of Tidemill lives here, and nothing else does.
+CREATE SCHEMA IF NOT EXISTS tidemill

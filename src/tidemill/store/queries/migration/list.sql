@@ -1,0 +1,2 @@
+-- What ran.
+SELECT name, checksum FROM tidemill.migration ORDER BY name

@@ -1,0 +1,2 @@
+-- This one ran.
+INSERT INTO tidemill.migration (name, checksum) VALUES (%(name)s, %(checksum)s)

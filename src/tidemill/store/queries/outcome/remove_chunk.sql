@@ -1,0 +1,3 @@
+-- Outcomes of a deleted job, a chunk at a time. Index: outcome_pkey.
+DELETE FROM tidemill.outcome WHERE job_id = %(job_id)s AND seq = ANY(ARRAY(
+    SELECT seq FROM tidemill.outcome WHERE job_id = %(job_id)s ORDER BY seq LIMIT %(limit)s))

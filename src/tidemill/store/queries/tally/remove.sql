@@ -1,0 +1,2 @@
+-- With its job.
+DELETE FROM tidemill.job_tally WHERE job_id = %(job_id)s

@@ -1,0 +1,91 @@
+"""Sending settled items round again, with the counts taken back in the same transaction."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from psycopg.types.json import Jsonb
+
+from tidemill.domain.batch import LIST_MAX
+from tidemill.domain.errors import Conflict
+from tidemill.domain.status import ItemStatus
+from tidemill.store.database import Connection
+from tidemill.store.jobs import lock
+from tidemill.store.statements import sql
+
+_TALLIES = ("done", "not_found", "skipped", "failed", "cancelled")
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which items go round again. Items without an outcome are not among them, save whole cancelled ranges."""
+
+    statuses: Sequence[ItemStatus] = (ItemStatus.FAILED, ItemStatus.NOT_FOUND)
+    seqs: Sequence[int] | None = None
+    codes: Sequence[str] | None = None
+    before: datetime | None = None
+    reset_attempts: bool = True
+
+
+async def reprocess(conn: Connection, job_id: UUID, choice: Choice, *, most: int = 100_000) -> int:
+    """Take chosen items back and open the job again; how many. Fewer than ``most`` means: that was all."""
+    job = await lock(conn, job_id)
+    if job["purged_at"] is not None:
+        raise Conflict("the job's rows were purged; it cannot be reprocessed")
+    # Fold first: the counts that are taken back are then all in one row, under our lock.
+    await conn.execute(sql("tally/fold"), {"job_id": job_id})
+    taken = 0
+    while taken < most:
+        n = await _take_chunk(conn, job, choice)
+        taken += n
+        if n < LIST_MAX:
+            break
+    if ItemStatus.CANCELLED in choice.statuses and choice.seqs is None and choice.codes is None:
+        taken += await _revive_ranges(conn, job_id)
+    if taken:
+        await conn.execute(sql("job/reopen"), {"job_id": job_id})
+        await conn.execute(sql("notify/work"), {"job_id": job_id})
+    return taken
+
+
+async def _take_chunk(conn: Connection, job: dict[str, Any], choice: Choice) -> int:
+    job_id = job["id"]
+    params = {
+        "job_id": job_id,
+        "statuses": [status.value for status in choice.statuses],
+        "seqs": None if choice.seqs is None else sorted(choice.seqs),
+        "codes": None if choice.codes is None else list(choice.codes),
+        "before": choice.before,
+        "reset_attempts": choice.reset_attempts,
+        "limit": LIST_MAX,
+    }
+    cursor = await conn.execute(sql("outcome/take_back"), params)
+    rows = await cursor.fetchall()
+    if not rows:
+        return 0
+    was = Counter(status for _, status, _ in rows)
+    codes = Counter(code for _, status, code in rows if status == ItemStatus.FAILED and code)
+    deltas: dict[str, Any] = {name: was[name] for name in _TALLIES}
+    deltas["codes"] = Jsonb({code: -n for code, n in codes.items()})
+    await conn.execute(sql("tally/adjust"), {"job_id": job_id} | deltas)
+    seqs = sorted(seq for seq, _, _ in rows)
+    place = {
+        "job_id": job_id,
+        "owner_id": job["owner_id"],
+        "kind": job["kind"],
+        "lo": seqs[0],
+        "hi": seqs[-1] + 1,
+    }
+    await conn.execute(
+        sql("batch/add_retry_list"), place | {"seqs": seqs, "open": len(seqs), "delay": 0, "retrying": False}
+    )
+    return len(rows)
+
+
+async def _revive_ranges(conn: Connection, job_id: UUID) -> int:
+    await conn.execute(sql("batch/unfold_cancelled"), {"job_id": job_id})
+    cursor = await conn.execute(sql("batch/revive_cancelled"), {"job_id": job_id})
+    return sum(row[0] for row in await cursor.fetchall())

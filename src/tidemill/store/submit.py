@@ -1,0 +1,159 @@
+"""Making a job, in our transaction or the caller's, on a blocking connection or an async one.
+
+The steps are written once, as a generator that speaks no protocol; two small drivers carry them out.
+"""
+
+import hashlib
+from collections.abc import Generator, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+import psycopg
+from psycopg.types.json import Jsonb
+
+from tidemill.domain.errors import Conflict
+from tidemill.store.database import Connection
+from tidemill.store.rows import item_line
+from tidemill.store.statements import sql
+
+COPY_BYTES = 256 * 1024  # libpq buffers what we write: write in pieces
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """What is asked for. ``source`` is read later by a worker; without it the rows come with the submission."""
+
+    kind: str
+    owner_id: int = 0
+    params: dict[str, Any] = field(default_factory=dict)
+    policy: dict[str, Any] = field(default_factory=dict)
+    source: dict[str, Any] | None = None
+    priority: int = 0
+    limiter: str | None = None
+    sparse: bool = False
+    request_id: str | None = None
+    traceparent: str | None = None
+    ip_address: str | None = None
+    file_id: str | None = None
+    idem_key: str | None = None
+    idem_print: bytes | None = None
+    batch_size: int = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Execute:
+    statement: bytes
+    params: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    statement: bytes
+    lines: Iterator[bytes]
+
+
+Steps = Generator[Execute | Copy, Any, tuple[UUID, bool]]
+
+
+def submission(spec: Submission, rows: Iterable[bytes]) -> Steps:
+    """Job, items and ready batches; returns the job's id and whether it is new."""
+    yield Execute(sql("partition/ensure"), {"days": 0})
+    added = yield Execute(sql("job/add"), _columns(spec))
+    if added is None:
+        return (yield from _existing(spec)), False
+    job_id, at = added
+    counter = _Counter()
+    if spec.source is None:
+        yield Copy(sql("item/copy"), _lines(job_id, at, rows, counter))
+    yield Execute(sql("ingest/add"), {"job_id": job_id, "next_seq": counter.n})
+    yield Execute(sql("tally/add"), {"job_id": job_id})
+    if counter.n:
+        batches = {"job_id": job_id, "owner_id": spec.owner_id, "kind": spec.kind}
+        yield Execute(sql("batch/add_ranges"), batches | {"lo": 0, "hi": counter.n, "size": spec.batch_size})
+    yield Execute(sql("notify/work"), {"job_id": job_id})
+    return job_id, True
+
+
+async def run_async(conn: Connection, steps: Steps) -> tuple[UUID, bool]:
+    answer: Any = None
+    while True:
+        try:
+            step = steps.send(answer)
+        except StopIteration as stop:
+            return stop.value  # type: ignore[no-any-return]
+        answer = None
+        if isinstance(step, Copy):
+            async with conn.cursor() as cursor, cursor.copy(step.statement) as copy:
+                for piece in _pieces(step.lines):
+                    await copy.write(piece)
+        else:
+            cursor = await conn.execute(step.statement, step.params)
+            answer = await cursor.fetchone() if cursor.description else None
+
+
+def run_sync(conn: psycopg.Connection[Any], steps: Steps) -> tuple[UUID, bool]:
+    answer: Any = None
+    while True:
+        try:
+            step = steps.send(answer)
+        except StopIteration as stop:
+            return stop.value  # type: ignore[no-any-return]
+        answer = None
+        if isinstance(step, Copy):
+            with conn.cursor() as cursor, cursor.copy(step.statement) as copy:
+                for piece in _pieces(step.lines):
+                    copy.write(piece)
+        else:
+            with conn.cursor(row_factory=psycopg.rows.tuple_row) as cursor:
+                cursor.execute(step.statement, step.params)
+                answer = cursor.fetchone() if cursor.description else None
+
+
+def fingerprint(*parts: bytes) -> bytes:
+    """What an idempotency key stands for: the same key with another payload is a mistake."""
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(len(part).to_bytes(8, "big") + part)
+    return digest.digest()
+
+
+def _existing(spec: Submission) -> Generator[Execute, Any, UUID]:
+    job_id, print_ = yield Execute(sql("job/by_idem_key"), {"owner_id": spec.owner_id, "idem_key": spec.idem_key})
+    if print_ != spec.idem_print:
+        raise Conflict(f"idempotency key {spec.idem_key!r} was used for another submission")
+    return job_id  # type: ignore[no-any-return]
+
+
+def _columns(spec: Submission) -> dict[str, Any]:
+    names = ("owner_id", "kind", "priority", "limiter", "sparse", "request_id", "traceparent", "ip_address")
+    columns = {name: getattr(spec, name) for name in (*names, "file_id", "idem_key", "idem_print")}
+    source = None if spec.source is None else Jsonb(spec.source)
+    return columns | {
+        "params": Jsonb(spec.params),
+        "policy": Jsonb(spec.policy),
+        "source": source,
+        "ingest_done": spec.source is None,
+    }
+
+
+class _Counter:
+    n = 0
+
+
+def _lines(job_id: UUID, at: Any, rows: Iterable[bytes], counter: _Counter) -> Iterator[bytes]:
+    head, tail = f"{job_id}\t".encode(), f"\t{at.isoformat()}\n".encode()
+    for row in rows:
+        yield item_line(head, counter.n, row, None, tail)
+        counter.n += 1
+
+
+def _pieces(lines: Iterator[bytes]) -> Iterator[bytes]:
+    buffer = bytearray()
+    for line in lines:
+        buffer += line
+        if len(buffer) >= COPY_BYTES:
+            yield bytes(buffer)
+            buffer.clear()
+    if buffer:
+        yield bytes(buffer)

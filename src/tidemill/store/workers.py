@@ -1,0 +1,55 @@
+"""Who is at work, and what they can do."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from psycopg.rows import class_row, dict_row
+from psycopg.types.json import Jsonb
+
+from tidemill.domain.handler import Handler
+from tidemill.store.database import Connection
+from tidemill.store.statements import sql
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    id: str
+    host: str
+    pid: int
+    started_at: datetime
+    seen_at: datetime
+    info: dict[str, Any]
+    silent_s: float
+
+
+async def register(conn: Connection, worker: str, host: str, pid: int, info: dict[str, Any]) -> None:
+    await conn.execute(sql("worker/register"), {"id": worker, "host": host, "pid": pid, "info": Jsonb(info)})
+
+
+async def remove(conn: Connection, worker: str) -> None:
+    await conn.execute(sql("worker/remove"), {"id": worker})
+
+
+async def forget_silent(conn: Connection) -> None:
+    await conn.execute(sql("worker/forget"))
+
+
+async def list_workers(conn: Connection) -> list[Worker]:
+    async with conn.cursor(row_factory=class_row(Worker)) as cursor:
+        await cursor.execute(sql("worker/list"))
+        return await cursor.fetchall()
+
+
+async def register_kinds(conn: Connection, handlers: list[Handler]) -> None:
+    for handler in sorted(handlers, key=lambda handler: handler.kind):
+        options = {"mode": handler.mode, "concurrency": handler.concurrency, "timeout": handler.timeout}
+        params = {"name": handler.kind, "sparse": handler.sparse, "options": Jsonb(options)}
+        await conn.execute(sql("kind/register"), params)
+
+
+async def kinds(conn: Connection) -> dict[str, bool]:
+    """Every kind somebody can run, and whether it is sparse."""
+    async with conn.cursor(row_factory=dict_row) as cursor:
+        await cursor.execute(sql("kind/list"))
+        return {row["name"]: row["sparse"] for row in await cursor.fetchall()}

@@ -1,0 +1,1 @@
+"""Named events and who hears them."""
