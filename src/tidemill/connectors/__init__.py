@@ -1,0 +1,1 @@
+"""Bytes and records: places and formats. They know nothing of jobs."""

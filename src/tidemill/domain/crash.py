@@ -5,12 +5,14 @@ by one, and three deaths alone make an item poison. A death that says nothing ab
 else's SIGKILL, a lost host — charges nobody.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from signal import SIGKILL, SIGTERM
 
 POISON_DEATHS = 3
 ISOLATE_LOSSES = 3
+STUCK_GRACE_S = 1.0
 
 
 class Cause(StrEnum):
@@ -45,3 +47,20 @@ class InHand:
 def is_alone(in_hand: int) -> bool:
     """Only when one single item was in the whole process does its death name the item."""
     return in_hand == 1
+
+
+def is_stuck(
+    now_ns: int, *, pulse_ns: int, in_hand: Sequence[tuple[int | None, float | None]], silence_s: float
+) -> bool:
+    """Whether a child that holds leases must be killed.
+
+    Either an item is over its time and the child has not dealt with it, or the child says nothing and no item
+    could be the reason. ``in_hand`` has, per lease, when its oldest item was started and the limit of one item,
+    in seconds.
+    """
+    for started_ns, timeout in in_hand:
+        if started_ns is not None and timeout is not None and now_ns - started_ns > (timeout + STUCK_GRACE_S) * 1e9:
+            return True
+    if any(started_ns is not None for started_ns, _ in in_hand):
+        return False
+    return now_ns - pulse_ns > silence_s * 1e9

@@ -1,0 +1,1 @@
+"""Moves items through their life: ingest, claim, process, decide, flush, sweep, finalize."""

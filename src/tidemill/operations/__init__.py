@@ -1,0 +1,1 @@
+"""What users want, one copy for every entrance. They write rows; the engine reacts."""

@@ -36,6 +36,13 @@ def is_transient(error: Exception) -> bool:
     return state in TRANSIENT_STATES or state.startswith(TRANSIENT_CLASSES)
 
 
+def is_refused_data(error: Exception) -> bool:
+    """Whether PostgreSQL cannot store a value: not a bug of ours, and no retry will help."""
+    return isinstance(
+        error, psycopg.DataError | psycopg.errors.ProgramLimitExceeded | psycopg.errors.StatementTooComplex
+    )
+
+
 class Database:
     """A pool of connections without session state, so that a transaction-pooling proxy may stand between."""
 
@@ -70,11 +77,11 @@ class Database:
             yield conn
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[Connection]:
+    async def transaction(self, *, bounded: bool = True) -> AsyncIterator[Connection]:
         """One transaction, bounded in time: a worker stopped in mid-COPY must not hold its batch for ever."""
         async with self._pool.connection() as conn:
             try:
-                await conn.execute(self._begin(conn), prepare=False)
+                await conn.execute(self._begin(conn) if bounded else b"BEGIN", prepare=False)
                 yield conn
                 await conn.execute(b"COMMIT", prepare=False)
             except BaseException:

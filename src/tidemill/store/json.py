@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-_encoder = msgspec.json.Encoder(enc_hook=str)
+_encoder = msgspec.json.Encoder()
 decode = msgspec.json.Decoder().decode
 NUL = b"\\u0000"
 

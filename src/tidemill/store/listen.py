@@ -19,8 +19,9 @@ async def listening(url: str) -> AsyncIterator[Connection]:
 
 
 async def hints(conn: Connection, seconds: float) -> list[str]:
-    """The job ids announced within so many seconds, at the first of them; then a ping, so that a line that
-    broke without a word is noticed.
+    """The job ids announced within so many seconds, at the first of them.
+
+    Without one, a ping: a line that broke without a word is noticed.
     """
     found = [notify.payload async for notify in conn.notifies(timeout=seconds, stop_after=1)]
     if not found:

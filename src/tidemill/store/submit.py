@@ -17,6 +17,8 @@ from tidemill.store.database import Connection
 from tidemill.store.rows import item_line
 from tidemill.store.statements import sql
 
+SyncConnection = psycopg.Connection[Any]
+
 COPY_BYTES = 256 * 1024  # libpq buffers what we write: write in pieces
 
 
@@ -92,7 +94,7 @@ async def run_async(conn: Connection, steps: Steps) -> tuple[UUID, bool]:
             answer = await cursor.fetchone() if cursor.description else None
 
 
-def run_sync(conn: psycopg.Connection[Any], steps: Steps) -> tuple[UUID, bool]:
+def run_sync(conn: SyncConnection, steps: Steps) -> tuple[UUID, bool]:
     answer: Any = None
     while True:
         try:

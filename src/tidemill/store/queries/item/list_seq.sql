@@ -1,7 +1,7 @@
--- A window of a job's items in order, settled ones with their outcome. Index: item_pkey, outcome_pkey.
-SELECT i.seq, o.status, coalesce(o.attempts, 0) AS attempts, coalesce(o.updated_at, i.at) AS updated_at,
-    o.result, o.error, o.duration_ms, i.input
-FROM tidemill.item i LEFT JOIN tidemill.outcome o ON o.job_id = i.job_id AND o.seq = i.seq
-WHERE i.job_id = %(job_id)s AND i.seq > %(after_seq)s AND i.seq <= %(after_seq)s + %(window)s
-  AND (%(status)s::text IS NULL OR o.status = %(status)s OR (o.status IS NULL AND %(sparse_done)s))
-ORDER BY i.seq LIMIT %(limit)s
+-- A window of a job's items in order of seq, each with its derived status. Index: item_pkey, outcome_pkey,
+-- batch_cover, batch_turning.
+SELECT s.seq, s.status, s.attempts, s.updated_at, s.result, s.error, s.duration_ms, s.input, s.locked_by AS worker
+FROM tidemill.item_status s
+WHERE s.job_id = %(job_id)s AND s.seq > %(after_seq)s AND s.seq <= %(after_seq)s + %(window)s
+  AND (%(status)s::text IS NULL OR s.status = %(status)s)
+ORDER BY s.seq LIMIT %(limit)s

@@ -1,0 +1,242 @@
+"""The only place that wires things together."""
+
+import asyncio
+import os
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
+from types import EllipsisType
+from typing import Any, TypeVar
+from uuid import UUID, uuid4
+
+from tidemill.config import Settings, load_settings
+from tidemill.connectors.blobs import Blobs
+from tidemill.connectors.source import Sources
+from tidemill.dispatch.postgres import Listener
+from tidemill.domain.handler import Handler
+from tidemill.domain.job import Job
+from tidemill.engine.aftermath import Aftermath
+from tidemill.engine.context import Context
+from tidemill.engine.lease import Heartbeat
+from tidemill.engine.logbook import Logbook
+from tidemill.engine.supervise import Command, Supervisor
+from tidemill.engine.sweep import Maintenance
+from tidemill.handlers.registry import Registry, batch_handler, item_handler
+from tidemill.operations.submit import encode_inputs, submit, submit_within, submit_within_sync
+from tidemill.store import embedded, jobs, maintain, workers
+from tidemill.store.database import Connection, Database
+from tidemill.store.migrate import check_schema
+from tidemill.store.submit import Submission, SyncConnection
+from tidemill.telemetry.events import emit
+
+F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
+Given = EllipsisType
+
+
+class Mill:
+    """Handlers by kind, and the door to submit work to them."""
+
+    def __init__(self, settings: Settings | None = None) -> None:
+        self.registry = Registry()
+        self._settings = settings
+
+    @property
+    def settings(self) -> Settings:
+        if self._settings is None:
+            self._settings = load_settings()
+        return self._settings
+
+    def handler(
+        self,
+        kind: str,
+        *,
+        concurrency: int | Given = ...,
+        timeout: float | Given | None = ...,
+        max_attempts: int | Given = ...,
+        max_attempts_not_found: int | Given = ...,
+        backoff: float | Given = ...,
+        backoff_cap: float | Given = ...,
+        not_found_delay: float | Given = ...,
+        flush_size: int | Given = ...,
+        permanent: tuple[type[BaseException], ...] | Given = ...,
+        limit: str | Given = ...,
+    ) -> Callable[[F], F]:
+        """Declare the handler of a kind: a function of one ``Item``, async or not.
+
+        Args:
+            kind: The name that jobs ask for.
+            concurrency: Items at a time in one process (50).
+            timeout: Seconds one item may take (300); None for no limit.
+            max_attempts: Attempts at an item that fails (TIDEMILL_MAX_ATTEMPTS_ERROR).
+            max_attempts_not_found: Attempts at an item that is not found (TIDEMILL_MAX_ATTEMPTS_NOT_FOUND).
+            backoff: Seconds before the second attempt; doubled from there (2).
+            backoff_cap: The longest wait in seconds (3600).
+            not_found_delay: Seconds before a NotFound is tried again (30).
+            flush_size: Outcomes per flush; 1 for work that must not be repeated after a crash.
+            permanent: Exceptions that no retry will mend.
+            limit: The limiter that the handler's calls count against.
+        """
+        options = {name: value for name, value in locals().items() if name not in ("self", "kind", "limit")}
+        return self._declare(item_handler, kind, options | {"limiter": limit})
+
+    def batch_handler(
+        self,
+        kind: str,
+        *,
+        sparse: bool = False,
+        timeout: float | Given | None = ...,
+        max_attempts: int | Given = ...,
+        max_attempts_not_found: int | Given = ...,
+        backoff: float | Given = ...,
+        backoff_cap: float | Given = ...,
+        not_found_delay: float | Given = ...,
+        permanent: tuple[type[BaseException], ...] | Given = ...,
+    ) -> Callable[[F], F]:
+        """Declare a handler of whole batches: a function of a list of items, settled in one transaction.
+
+        An async one may take a second parameter, the connection of that transaction: what it writes there
+        happens exactly once. It returns None (all done) or one outcome per item. With ``sparse``, items that
+        are done leave no outcome row at all. Other options are as for ``handler``.
+        """
+        options = {name: value for name, value in locals().items() if name not in ("self", "kind")}
+        return self._declare(batch_handler, kind, options)
+
+    def submit(
+        self, kind: str, inputs: Iterable[Any], *, connection: SyncConnection | None = None, **options: Any
+    ) -> UUID:
+        """Make a job of these inputs; its id. In the caller's own transaction if a connection is given.
+
+        Args:
+            kind: Whose handler runs them.
+            inputs: Values that JSON can hold; an iterator is not loaded into memory.
+            connection: A psycopg connection; the job exists if and only if its transaction commits.
+            options: ``priority``, ``params``, ``policy``, ``owner_id``, ``idem_key``.
+        """
+        spec, rows = self._submission(kind, inputs, options)
+        if connection is not None:
+            return submit_within_sync(connection, spec, rows)[0]
+        return asyncio.run(self._submit_alone(spec, rows))
+
+    async def submit_async(
+        self, kind: str, inputs: Iterable[Any], *, connection: Connection | None = None, **options: Any
+    ) -> UUID:
+        """As ``submit``, from async code."""
+        spec, rows = self._submission(kind, inputs, options)
+        if connection is not None:
+            return (await submit_within(connection, spec, rows))[0]
+        return await self._submit_alone(spec, rows)
+
+    def job(self, job_id: UUID) -> Job:
+        """A job and how far it is."""
+        return asyncio.run(self.job_async(job_id))
+
+    async def job_async(self, job_id: UUID) -> Job:
+        async with open_database(self.settings) as db:
+            return await db.run(jobs.get, job_id)
+
+    def _declare(self, make: Callable[..., Handler], kind: str, options: dict[str, Any]) -> Callable[[F], F]:
+        for name in ("error", "not_found"):
+            option = "max_attempts" if name == "error" else "max_attempts_not_found"
+            if options[option] is ...:
+                options[option] = getattr(self.settings, f"max_attempts_{name}")
+
+        def declare(function: F) -> F:
+            self.registry.add(make(kind, function, **options))
+            return function
+
+        return declare
+
+    def _submission(
+        self, kind: str, inputs: Iterable[Any], options: dict[str, Any]
+    ) -> tuple[Submission, Iterable[bytes]]:
+        handler = self.registry.get(kind)
+        settings = self.settings
+        spec = Submission(
+            kind, sparse=handler.sparse, limiter=handler.limiter, batch_size=settings.claim_max, **options
+        )
+        return spec, encode_inputs(inputs, settings.max_row_bytes)
+
+    async def _submit_alone(self, spec: Submission, rows: Iterable[bytes]) -> UUID:
+        async with open_database(self.settings) as db:
+            return (await submit(db, spec, rows))[0]
+
+
+def database_url(settings: Settings) -> str:
+    """The configured server, or the embedded one, started if need be."""
+    return settings.database_url or embedded.start(settings.home)
+
+
+@asynccontextmanager
+async def open_database(settings: Settings, *, size: int | None = None, check: bool = True) -> AsyncIterator[Database]:
+    url = await asyncio.to_thread(database_url, settings)
+    timeout = settings.db_timeout_ms / 1000
+    async with Database(url, size=size or settings.db_max_conns, timeout=timeout, prepare=settings.db_prepare) as db:
+        if check:
+            await check_schema(db)
+        yield db
+
+
+def make_context(db: Database, settings: Settings, registry: Registry, *, worker: str, book: Logbook) -> Context:
+    sources = Sources(Blobs(settings.blobs), max_row_bytes=settings.max_row_bytes)
+    return Context(db, settings, registry, sources, worker, book)
+
+
+class Worker:
+    """A parent process and its children: everything `tidemill worker` runs."""
+
+    def __init__(self, db: Database, mill: Mill, command: Command, *, processes: int) -> None:
+        settings = mill.settings
+        self.id = f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:6]}"
+        self._db = db
+        self._settings = settings
+        self._registry = mill.registry
+        self._processes = processes
+        seconds = settings.lock_floor_ms / 1000
+        env = os.environ | {"DATABASE_URL": db.url, "TIDEMILL_HOME": str(settings.home)}
+        self._supervisor = Supervisor(
+            self.id,
+            Aftermath(db, mill.registry, self.id, lease_seconds=seconds),
+            command,
+            processes=processes,
+            pages=settings.worker_lanes + 1,
+            env=env,
+            memory_mb=settings.child_memory_mb,
+            silence_s=seconds,
+        )
+        place = {"host": socket.gethostname(), "pid": os.getpid()}
+        self._heartbeat = Heartbeat(db, self.id, seconds=seconds, info=self._info, **place)  # type: ignore[arg-type]
+        self._services = [self._supervisor, self._heartbeat, Maintenance(db, self.id)]
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Until ``stop`` is set, or the children cannot start."""
+        await self._db.run(workers.register_kinds, self._registry.all())
+        listener = asyncio.create_task(Listener(self._db.url, self._supervisor.wake_children).run())
+        tasks = [asyncio.create_task(service.run()) for service in self._services]
+        emit("worker.started", worker=self.id, processes=self._processes, kinds=self._registry.kinds())
+        await asyncio.wait([asyncio.create_task(stop.wait()), tasks[0]], return_when=asyncio.FIRST_COMPLETED)
+        self._supervisor.stop()
+        await self._supervisor.drain(self._settings.stop_grace_ms / 1000)
+        for service in self._services:
+            service.stop()
+        listener.cancel()
+        await asyncio.gather(*tasks, listener, return_exceptions=True)
+        await self._db.run(maintain.resign, self.id)
+        await self._db.run(workers.remove, self.id)
+        emit("worker.stopped", worker=self.id)
+        if self._supervisor.failure is not None:
+            raise self._supervisor.failure
+
+    def _info(self) -> dict[str, Any]:
+        info: dict[str, Any] = {"processes": self._processes, "kinds": self._registry.kinds()}
+        return info | self._supervisor.counters()
+
+
+def run_in(settings: Settings, action: Callable[[Database], Awaitable[T]], **options: Any) -> T:
+    """Run one action with a database, for entrances that are not async."""
+
+    async def main() -> T:
+        async with open_database(settings, **options) as db:
+            return await action(db)
+
+    return asyncio.run(main())

@@ -1,0 +1,48 @@
+"""The door of a child process; a worker opens it, people do not."""
+
+import asyncio
+import os
+import sys
+import traceback
+
+from tidemill.app import make_context, open_database
+from tidemill.cli.load import load_mill
+from tidemill.engine.child import Child, limit_memory
+from tidemill.engine.logbook import Logbook
+from tidemill.engine.supervise import CANNOT_START
+from tidemill.telemetry.logs import log_events
+
+
+def command(reference: str, worker: str, *numbers: int) -> list[str]:
+    """The argv that comes in here; the numbers are those of ``run``."""
+    return [sys.executable, "-m", "tidemill.cli.child", reference, worker, *map(str, numbers)]
+
+
+async def run(reference: str, worker: str, pages: int, number: int, control: int, book: int) -> None:
+    mill = load_mill(reference)
+    settings = mill.settings
+    log_events(settings.log_level, worker=worker, child=number)
+    for fd in (control, book):
+        os.set_inheritable(fd, False)
+    logbook = Logbook(book, pages)
+    limit_memory(settings.child_memory_mb)
+    async with open_database(settings, size=max(settings.db_max_conns, pages + 1), check=False) as db:
+        context = make_context(db, settings, mill.registry, worker=worker, book=logbook)
+        await Child(context, control).run()
+
+
+def main() -> None:
+    reference, worker, *numbers = sys.argv[1:]
+    code = 0
+    try:
+        asyncio.new_event_loop().run_until_complete(run(reference, worker, *map(int, numbers)))
+    except Exception:  # noqa: BLE001  a child that cannot start says why, and its parent stops
+        traceback.print_exc()
+        code = CANNOT_START
+    # Not sys.exit: a handler stuck in a thread would keep the process for ever.
+    sys.stderr.flush()
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,251 @@
+"""Commands about jobs."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tidemill.app import run_in
+from tidemill.cli.load import load_mill
+from tidemill.cli.views import console, detail, item_line, jobs_table, progress_bar, summary
+from tidemill.config import load_settings
+from tidemill.connectors.blobs import Blobs
+from tidemill.connectors.source import FORMATS
+from tidemill.domain.errors import InvalidInput, UnknownKind
+from tidemill.domain.job import Job
+from tidemill.domain.status import JobStatus, parse_item_status
+from tidemill.operations import control, inspect, reprocess, submit
+from tidemill.store import jobs as store
+from tidemill.store import workers
+from tidemill.store.database import Database
+from tidemill.store.reprocess import Choice
+from tidemill.store.submit import Submission
+
+commands = typer.Typer()
+REFRESH_S = 0.2
+JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="A job's key, its id, or the beginning of its id")]
+
+
+@commands.command("submit")
+def submit_command(
+    kind: Annotated[str, typer.Argument(help="Whose handler runs the rows")],
+    file: Annotated[
+        Path, typer.Argument(exists=True, dir_okay=False, help="A .ndjson, .csv or .tsv file, a row an item")
+    ],
+    app: Annotated[str | None, typer.Option(help="MODULE:NAME of the mill that declares the kind")] = None,
+    format_: Annotated[
+        str | None, typer.Option("--format", help="ndjson, csv or tsv, if the name does not say")
+    ] = None,
+    priority: Annotated[int, typer.Option(help="-100 to 100; each step doubles the share of turns")] = 0,
+    policy: Annotated[
+        str, typer.Option(help="continue, fail_fast, or tolerate:10 (failures) or tolerate:5% ")
+    ] = "continue",
+    params: Annotated[str, typer.Option(help="JSON, kept with the job")] = "{}",
+    watch: Annotated[bool, typer.Option("--watch", help="Follow it to its end")] = False,
+) -> None:
+    """Make a job of a file's rows. The file is stored first; workers then read it."""
+    settings = load_settings()
+    reference = {"format": format_ or _format_of(file)}
+
+    async def action(db: Database) -> Job:
+        sparse = await _sparse(db, kind, app)
+        spec = Submission(kind, params=_json(params), policy=_policy(policy), priority=priority, sparse=sparse)
+        submit.check(spec)
+        blob = await asyncio.to_thread(Blobs(settings.blobs).put_file, file)
+        source = reference | {"blob": blob.id, "name": file.name}
+        spec = Submission(
+            kind,
+            params=spec.params,
+            policy=spec.policy,
+            priority=priority,
+            sparse=sparse,
+            source=source,
+            file_id=blob.id,
+        )
+        job_id, _ = await submit.submit(db, spec)
+        return await db.run(store.get, job_id)
+
+    job = run_in(settings, action)
+    if watch:
+        follow(job.key)
+    else:
+        console.print(job.key)
+
+
+@commands.command("jobs")
+def jobs_command(
+    limit: Annotated[int, typer.Option(min=1, max=1000)] = 20,
+    open_only: Annotated[bool, typer.Option("--open", help="Only jobs that are not closed")] = False,
+) -> None:
+    """List the newest jobs."""
+
+    async def action(db: Database) -> list[Job]:
+        return await db.run(store.list_jobs, limit=limit, open_only=open_only)
+
+    found = run_in(load_settings(), action)
+    console.print(jobs_table(found) if found else "No jobs yet. Make one with `tidemill submit KIND FILE`.")
+
+
+@commands.command("watch")
+def watch_command(job: JobArgument) -> None:
+    """Follow a job to its end; the exit code is 0 only if it completed."""
+    follow(job)
+
+
+def follow(text: str) -> None:
+    """Show a progress bar until the job is closed, then what became of it."""
+
+    async def action(db: Database) -> Job:
+        return await show_progress(db, await inspect.find_job(db, text))
+
+    job = run_in(load_settings(), action)
+    summary(job)
+    if job.status is not JobStatus.COMPLETED:
+        raise typer.Exit(1)
+
+
+async def show_progress(db: Database, job: Job) -> Job:
+    with progress_bar() as progress:
+        task = progress.add_task("", key=job.key, detail="", total=None)
+        while not job.is_closed:
+            total = job.counts.total if job.ingest_complete else None
+            shown = detail(job.counts, progress.tasks[0].speed)
+            shown += " · paused" if job.status is JobStatus.PAUSED else ""
+            progress.update(task, total=total, completed=job.counts.settled, detail=shown)
+            await asyncio.sleep(REFRESH_S)
+            job = await db.run(store.get, job.id)
+        progress.update(task, total=job.counts.total, completed=job.counts.settled, detail=detail(job.counts))
+    return job
+
+
+@commands.command()
+def pause(job: JobArgument) -> None:
+    """Stop taking batches of a job; what is being worked on finishes."""
+    _act(job, control.pause, "paused")
+
+
+@commands.command()
+def resume(job: JobArgument) -> None:
+    """Go on with a paused job."""
+    _act(job, control.resume, "resumed")
+
+
+@commands.command()
+def cancel(job: JobArgument) -> None:
+    """Cancel what waits; what is being worked on finishes and keeps its results."""
+    _act(job, control.cancel, "cancelling")
+
+
+@commands.command()
+def delete(job: JobArgument, yes: Annotated[bool, typer.Option("--yes", help="Do not ask")] = False) -> None:
+    """Remove a job with all its rows and results."""
+    if not yes:
+        typer.confirm(f"Remove {job} with all its rows and results?", abort=True)
+    _act(job, control.delete, "deleted")
+
+
+@commands.command("reprocess")
+def reprocess_command(
+    job: JobArgument,
+    status: Annotated[list[str], typer.Option(help="Items of this status; may be repeated")] = ["failed", "not_found"],  # noqa: B006
+    code: Annotated[list[str] | None, typer.Option(help="Only failures with this error code; may be repeated")] = None,
+    seq: Annotated[list[int] | None, typer.Option(help="Only this item; may be repeated")] = None,
+    keep_attempts: Annotated[bool, typer.Option("--keep-attempts", help="Count on from the attempts they had")] = False,
+) -> None:
+    """Send settled items of a job round again, opening it if it is closed."""
+    statuses = [_status(word) for word in status]
+    choice = Choice(statuses=statuses, codes=code or None, seqs=seq or None, reset_attempts=not keep_attempts)
+
+    async def action(db: Database) -> int:
+        found = await inspect.find_job(db, job)
+        return await reprocess.reprocess(db, found.id, choice)
+
+    console.print(f"{run_in(load_settings(), action):,} items go round again")
+
+
+@commands.command()
+def redrive(
+    jobs: Annotated[list[str], typer.Argument(metavar="JOB...", help="Jobs whose dead letters go round again")],
+    code: Annotated[list[str] | None, typer.Option(help="Only failures with this error code; may be repeated")] = None,
+) -> None:
+    """Send failed items of jobs, and what a failed job had cancelled, round again."""
+
+    async def action(db: Database) -> int:
+        ids = [(await inspect.find_job(db, text)).id for text in jobs]
+        return await reprocess.redrive(db, ids, codes=code or None)
+
+    console.print(f"{run_in(load_settings(), action):,} items go round again")
+
+
+@commands.command()
+def items(
+    job: JobArgument,
+    status: Annotated[str | None, typer.Option(help="Only items of this status")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="At most so many")] = 50,
+) -> None:
+    """Print a job's items, one JSON object a line."""
+    wanted = None if status is None else _status(status)
+
+    async def action(db: Database) -> None:
+        found = await inspect.find_job(db, job)
+        async for item in inspect.walk_items(db, found.id, wanted, most=limit):
+            typer.echo(item_line(item))
+
+    run_in(load_settings(), action)
+
+
+def _act(text: str, act: Any, word: str) -> None:
+    async def action(db: Database) -> str:
+        job = await inspect.find_job(db, text)
+        await act(db, job.id)
+        return job.key
+
+    console.print(f"{run_in(load_settings(), action)} {word}")
+
+
+async def _sparse(db: Database, kind: str, app: str | None) -> bool:
+    """Whether a kind is sparse; from its mill, else from what workers have registered."""
+    if app is not None:
+        mill = load_mill(app)
+        await db.run(workers.register_kinds, [mill.registry.get(kind)])
+    known = await db.run(workers.kinds)
+    if kind not in known:
+        listed = ", ".join(known) if known else "none"
+        raise UnknownKind(f"no worker has ever had a handler for {kind!r} (known: {listed}); say --app MODULE:NAME")
+    return known[kind]
+
+
+def _format_of(file: Path) -> str:
+    found = FORMATS.get(file.suffix.lower())
+    if found is None:
+        raise InvalidInput(f"cannot tell the format of {file.name}: say --format ndjson, csv or tsv")
+    return found
+
+
+def _json(text: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise InvalidInput(f"--params is not JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise InvalidInput("--params is a JSON object")
+    return value
+
+
+def _policy(text: str) -> dict[str, Any]:
+    mode, _, bound = text.partition(":")
+    try:
+        if bound.endswith("%"):
+            return {"mode": mode, "max_percent": float(bound[:-1])}
+        return {"mode": mode} | ({"max_failed": int(bound)} if bound else {})
+    except ValueError:
+        raise InvalidInput(f"--policy {text!r}: the bound is a number or a percentage") from None
+
+
+def _status(word: str) -> Any:
+    try:
+        return parse_item_status(word)
+    except ValueError as error:
+        raise InvalidInput(str(error)) from None

@@ -1,0 +1,26 @@
+"""Finding the mill that a command names."""
+
+import importlib
+import sys
+from pathlib import Path
+
+from tidemill.app import Mill
+from tidemill.domain.errors import InvalidInput
+
+
+def load_mill(reference: str) -> Mill:
+    """The mill at ``module:name``, looked for in the working directory first."""
+    module_name, _, name = reference.partition(":")
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (module_name == error.name or module_name.startswith(error.name + ".")):
+            raise InvalidInput(f"there is no module {module_name!r} here; say MODULE:NAME, as in app:mill") from error
+        raise
+    mill = getattr(module, name or "mill", None)
+    if not isinstance(mill, Mill):
+        raise InvalidInput(f"{reference!r} is not a Mill; say MODULE:NAME, as in app:mill")
+    return mill

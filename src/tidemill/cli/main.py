@@ -1,0 +1,30 @@
+"""tidemill: the command."""
+
+import sys
+
+import typer
+
+from tidemill.cli import admin, bench, demo, jobs, run
+from tidemill.cli.views import errors
+from tidemill.domain.errors import TidemillError
+
+app = typer.Typer(
+    name="tidemill",
+    help="A persist-first bulk job engine on PostgreSQL: every row is stored first, then processed, and never lost.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+for group in (run, jobs, admin, demo):
+    for info in group.commands.registered_commands:
+        app.registered_commands.append(info)
+app.add_typer(bench.commands, name="bench", help="Measure this installation, against bare COPY in the same run.")
+
+
+def main() -> None:
+    """Run a command; what Tidemill raises on purpose is one line for the user and exit code 2."""
+    try:
+        app()
+    except TidemillError as error:
+        errors.print(f"[red]error:[/] {error}", highlight=False, soft_wrap=True)
+        sys.exit(2)

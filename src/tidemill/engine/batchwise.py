@@ -1,0 +1,110 @@
+"""Running a whole batch through a set-based handler: one transaction, or nothing."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from tidemill.domain.batch import Lease, cut_halves
+from tidemill.domain.decide import Verdict, from_defect, timed_out
+from tidemill.domain.handler import Handler
+from tidemill.domain.item import Item
+from tidemill.domain.outcome import Done, Fail, Outcome
+from tidemill.engine.context import Context
+from tidemill.engine.logbook import Page
+from tidemill.engine.process import outcome_of, translate, verdict_of
+from tidemill.store import flush as store
+from tidemill.store import leases
+from tidemill.store.database import Connection
+from tidemill.store.flush import Flushed
+
+
+class BatchRun:
+    """The items of one batch through a handler that takes them all at once."""
+
+    def __init__(self, context: Context, lease: Lease, handler: Handler, page: Page) -> None:
+        self._context = context
+        self._lease = lease
+        self._handler = handler
+        self._page = page
+        self.verdicts: list[Verdict] = []
+
+    async def run(self, items: Sequence[Item]) -> Flushed | None:
+        """Settle the whole batch; None when it was cut in two instead, to find the item it cannot take."""
+        self._page.start_whole(len(items))
+        try:
+            return await self._settle(items)
+        except Outcome as outcome:
+            return await self._settle_as(items, outcome)
+        except (Exception, SystemExit) as error:  # noqa: BLE001  the border: whatever it is, it is an outcome
+            if len(items) > 1:
+                await self._context.db.run(leases.split, self._lease, cut_halves(self._lease))
+                return None
+            late = timed_out(self._handler.timeout or 0) if isinstance(error, TimeoutError) else None
+            return await self._settle_as(items, late or translate(error, self._handler))
+        finally:
+            self._page.free_whole()
+
+    async def _settle(self, items: Sequence[Item]) -> Flushed:
+        good = [item for item in items if item.defect is None]
+        if self._handler.in_transaction:
+            return await self._context.db.run(self._settle_in_transaction, items, good)
+        started = time.monotonic()
+        outcomes = await self._outcomes(good)
+        self.verdicts = self._verdicts(items, outcomes, started)
+        return await self._flush()
+
+    async def _settle_in_transaction(self, conn: Connection, items: Sequence[Item], good: list[Item]) -> Flushed:
+        """Fence, then the handler's effects, then outcomes: they commit together or not at all."""
+        if not await store.hold(conn, self._lease):
+            return Flushed.STALE
+        started = time.monotonic()
+        outcomes = await self._outcomes(good, conn)
+        self.verdicts = self._verdicts(items, outcomes, started)
+        return await store.flush(
+            conn, self._lease, self.verdicts, seconds=self._lease_seconds(), sparse=self._handler.sparse
+        )
+
+    async def _settle_as(self, items: Sequence[Item], outcome: Outcome) -> Flushed:
+        self.verdicts = self._verdicts(items, [outcome] * len(items), time.monotonic())
+        return await self._flush()
+
+    async def _flush(self) -> Flushed:
+        return await self._context.db.run(
+            store.flush, self._lease, self.verdicts, seconds=self._lease_seconds(), sparse=self._handler.sparse
+        )
+
+    async def _outcomes(self, good: list[Item], conn: Connection | None = None) -> list[Outcome]:
+        if not good:
+            return []
+        try:
+            values = await self._call(good, conn)
+        except Done as done:  # any other outcome undoes the handler's effects on its way out
+            return [done] * len(good)
+        if values is None:
+            return [Done()] * len(good)
+        if not isinstance(values, list | tuple) or len(values) != len(good):
+            return [Fail(_wrong_shape(values, len(good)), code="invalid_result")] * len(good)
+        return [outcome_of(value) for value in values]
+
+    async def _call(self, good: list[Item], conn: Connection | None) -> Any:
+        async with asyncio.timeout(self._handler.timeout):
+            if not asyncio.iscoroutinefunction(self._handler.call):
+                return await asyncio.get_running_loop().run_in_executor(self._context.threads, self._handler.call, good)
+            return await (self._handler.call(good) if conn is None else self._handler.call(good, conn))
+
+    def _verdicts(self, items: Sequence[Item], outcomes: list[Outcome], started: float) -> list[Verdict]:
+        each_ms = round((time.monotonic() - started) * 1000 / max(len(items), 1))
+        said = iter(outcomes)
+        return [
+            verdict_of(item, next(said) if item.defect is None else from_defect(item.defect), self._handler, each_ms)
+            for item in items
+        ]
+
+    def _lease_seconds(self) -> float:
+        return self._context.lease_seconds(self._lease.kind, self._lease.open)
+
+
+def _wrong_shape(values: object, expected: int) -> str:
+    got = f"{len(values)} outcomes" if isinstance(values, list | tuple) else f"a {type(values).__name__}"
+    return f"the batch handler returned {got} for {expected} items; it must return None or a list of as many"

@@ -1,0 +1,84 @@
+"""Which job next, and how much of it."""
+
+import random
+import time
+from collections import Counter
+from collections.abc import Sequence
+from uuid import UUID
+
+from tidemill.domain.batch import Lease
+from tidemill.engine.context import Context
+from tidemill.store import claim as store
+from tidemill.store.claim import Runnable
+from tidemill.telemetry.events import emit
+
+CACHE_S = 0.5
+
+
+def startable(jobs: Sequence[Runnable], max_jobs: int) -> list[Runnable]:
+    """The jobs that may be worked on: an owner who has ``max_jobs`` turning gets no further one started."""
+    turning = Counter(job.owner_id for job in jobs if job.turning)
+    return [job for job in jobs if job.turning or turning[job.owner_id] < max_jobs]
+
+
+def choose(jobs: Sequence[Runnable], rng: random.Random) -> Runnable:
+    """Fair between owners, then by priority: an owner at random, then a job of theirs, weighted."""
+    owner = rng.choice(sorted({job.owner_id for job in jobs}))
+    theirs = [job for job in jobs if job.owner_id == owner]
+    return rng.choices(theirs, weights=[2.0 ** max(-20, min(job.priority, 20)) for job in theirs])[0]
+
+
+class Claimer:
+    """Chooses a job from a short-lived list of those with work, and takes a batch of it."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._jobs: list[Runnable] = []
+        self._listed_at = float("-inf")
+        self._rng = random.Random()  # noqa: S311  fairness, not secrecy
+
+    def forget(self) -> None:
+        """Somebody said there is work: the list is old."""
+        self._listed_at = float("-inf")
+
+    async def claim(self, lease_id: UUID) -> Lease | None:
+        """A batch of some job, or None when no job has anything due."""
+        candidates = startable(await self._runnable(), self._context.settings.max_concurrent_jobs)
+        while candidates:
+            job = choose(candidates, self._rng)
+            lease = await self._claim_from(job, lease_id)
+            if lease is not None:
+                return lease
+            candidates.remove(job)
+            self._jobs = [other for other in self._jobs if other.id != job.id]
+        return None
+
+    async def _claim_from(self, job: Runnable, lease_id: UUID) -> Lease | None:
+        context = self._context
+        wanted = self._wanted(job.kind)
+        seconds = context.lease_seconds(job.kind, wanted)
+        lease = await context.db.run(
+            store.claim, job.id, wanted=wanted, lease_id=lease_id, lease=seconds, worker=context.worker
+        )
+        if lease is not None:
+            emit("batch.claimed", job=job.id, batch=lease.batch_id, size=lease.open, isolated=lease.isolated)
+        return lease
+
+    async def _runnable(self) -> list[Runnable]:
+        now = time.monotonic()
+        if not self._jobs or now - self._listed_at > CACHE_S:
+            self._jobs = await self._context.db.run(store.runnable, self._context.handlers.kinds())
+            self._listed_at = now
+        return self._jobs
+
+    def _wanted(self, kind: str) -> int:
+        settings = self._context.settings
+        handler = self._context.handlers.get(kind)
+        first = settings.claim_max if handler.is_batch else max(settings.claim_min, handler.concurrency)
+        return self._context.pace(kind).claim_size(
+            slice_ms=settings.worker_target_slice_ms,
+            safety=settings.safety_factor,
+            first=first,
+            low=settings.claim_min,
+            high=settings.claim_max,
+        )

@@ -1,0 +1,65 @@
+"""What the loops of one process share."""
+
+import asyncio
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from tidemill.config import Settings
+from tidemill.domain.handler import Handler
+from tidemill.domain.ports import Handlers, OpenSource
+from tidemill.engine.adapt import Pace
+from tidemill.engine.gate import Gate
+from tidemill.engine.logbook import Logbook
+from tidemill.store.database import Database
+
+MAX_THREADS = 256
+
+
+@dataclass
+class Context:
+    """One process at work for a worker."""
+
+    db: Database
+    settings: Settings
+    handlers: Handlers
+    open_source: OpenSource
+    worker: str
+    book: Logbook
+    gate: Gate = field(default_factory=Gate)
+    paces: dict[str, Pace] = field(default_factory=dict)
+    permits: dict[str, asyncio.Semaphore] = field(default_factory=dict)
+    stop_at: float | None = None  # monotonic: when items in hand are let go
+    threads: ThreadPoolExecutor = field(init=False)
+
+    def __post_init__(self) -> None:
+        blocking = [handler for handler in map(self.handlers.get, self.handlers.kinds()) if handler.mode != "async"]
+        wanted = sum(1 if handler.is_batch else handler.concurrency for handler in blocking)
+        self.threads = ThreadPoolExecutor(max(1, min(wanted, MAX_THREADS)), "handler")
+
+    @property
+    def stopping(self) -> bool:
+        return self.stop_at is not None
+
+    @property
+    def out_of_grace(self) -> bool:
+        return self.stop_at is not None and time.monotonic() >= self.stop_at
+
+    def stop(self, grace: float) -> None:
+        if self.stop_at is None:
+            self.stop_at = time.monotonic() + grace
+
+    def pace(self, kind: str) -> Pace:
+        return self.paces.get(kind, Pace())
+
+    def learn(self, kind: str, items: int, seconds: float) -> None:
+        self.paces[kind] = self.pace(kind).observe(items=items, seconds=seconds)
+
+    def permit(self, handler: Handler) -> asyncio.Semaphore:
+        """The lanes of a process share a handler's concurrency."""
+        return self.permits.setdefault(handler.kind, asyncio.Semaphore(handler.concurrency))
+
+    def lease_seconds(self, kind: str, items: int) -> float:
+        settings = self.settings
+        floor, cap = settings.lock_floor_ms / 1000, settings.lock_cap_ms / 1000
+        return self.pace(kind).lease_seconds(items=items, floor=floor, cap=cap)

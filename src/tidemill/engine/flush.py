@@ -1,0 +1,167 @@
+"""Collecting verdicts and writing them in parts: by size, by interval, at the end, and never unbounded."""
+
+import asyncio
+import contextlib
+
+from tidemill.domain.batch import Lease
+from tidemill.domain.decide import Verdict
+from tidemill.domain.errors import StaleLease
+from tidemill.domain.handler import Handler
+from tidemill.domain.status import ItemStatus
+from tidemill.engine import logbook
+from tidemill.engine.context import Context
+from tidemill.engine.logbook import Page
+from tidemill.store.database import is_refused_data
+from tidemill.store.flush import Flushed, flush
+from tidemill.store.json import encode
+from tidemill.telemetry.events import emit
+
+HIGH_WATER = 0.8
+
+
+class Flusher:
+    """Buffers the verdicts of one leased batch. ``lease`` is what is still in hand."""
+
+    def __init__(self, context: Context, lease: Lease, handler: Handler, page: Page) -> None:
+        settings = context.settings
+        self.lease = lease
+        self.failed = 0
+        self.lost = False
+        self._context = context
+        self._handler = handler
+        self._page = page
+        if lease.isolated:
+            self._size = self._bound = 1
+        elif handler.flush_size is not None:
+            self._size = self._bound = handler.flush_size
+        else:
+            self._size = context.pace(lease.kind).flush_size(low=settings.batch_size, high=settings.claim_max)
+            self._bound = max(settings.flush_buffer, self._size)
+        self._pending: list[Verdict] = []
+        self._kick = asyncio.Event()
+        self._flushed = asyncio.Event()
+        self._closing = False
+        self._told_high = False
+
+    def add(self, verdict: Verdict) -> bool:
+        """Take a verdict, already recorded in the logbook; True when the giver should wait for room."""
+        self._pending.append(verdict)
+        waiting = len(self._pending)
+        if waiting >= self._size:
+            self._kick.set()
+        if waiting >= HIGH_WATER * self._bound and self._bound > self._size:
+            self._tell_high(waiting)
+        return waiting >= self._bound
+
+    async def room(self) -> None:
+        """Until there is room in the buffer again."""
+        while len(self._pending) >= self._bound:
+            await self._next_flush()
+
+    async def drained(self) -> None:
+        """Until what is in the logbook now was written."""
+        self._kick.set()
+        await self._next_flush()
+
+    def close(self) -> None:
+        """No more will come: write what is left and end."""
+        self._closing = True
+        self._kick.set()
+
+    async def run(self) -> None:
+        """Write by size or interval until closed and empty. Raises StaleLease when the lease is lost."""
+        interval = self._context.settings.flush_interval_ms / 1000
+        while not (self._closing and not self._pending):
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._kick.wait(), interval)
+            self._kick.clear()
+            if self._pending:
+                await self._flush()
+                self._told_high = False
+            self._flushed.set()
+            if len(self._pending) >= self._size or self._closing:
+                self._kick.set()
+
+    async def _next_flush(self) -> None:
+        self._flushed.clear()
+        self._kick.set()
+        await self._flushed.wait()
+
+    async def _flush(self) -> None:
+        verdicts, self._pending = self._pending, []
+        area = self._page.turn_over(self.lease.flush_no)
+        await self._write(verdicts)
+        self._page.forget(area)
+
+    async def _write(self, verdicts: list[Verdict]) -> None:
+        started = asyncio.get_running_loop().time()
+        try:
+            result = await self._context.db.run(
+                flush, self.lease, verdicts, seconds=self._lease_seconds(), sparse=self._handler.sparse
+            )
+        except Exception as error:
+            if not is_refused_data(error):
+                raise
+            await self._write_apart(verdicts)
+            return
+        if result is Flushed.STALE:
+            self._context.book.count(logbook.STALE, len(verdicts))
+            emit("batch.stale", job=self.lease.job_id, batch=self.lease.batch_id, items=len(verdicts))
+            raise StaleLease(f"batch {self.lease.batch_id} belongs to somebody else now")
+        self._note(verdicts, asyncio.get_running_loop().time() - started)
+
+    async def _write_apart(self, verdicts: list[Verdict]) -> None:
+        """PostgreSQL refused one of these: find it by halves; it fails, the others are written."""
+        if len(verdicts) == 1:
+            await self._write([unstorable(verdicts[0])])
+            return
+        middle = len(verdicts) // 2
+        await self._write(verdicts[:middle])
+        await self._write(verdicts[middle:])
+
+    def _note(self, verdicts: list[Verdict], seconds: float) -> None:
+        self.lease = self.lease.flushed(len(verdicts))
+        failed = sum(verdict.status is ItemStatus.FAILED for verdict in verdicts)
+        retried = sum(verdict.delay is not None for verdict in verdicts)
+        self.failed += failed
+        book = self._context.book
+        for counter, n in (
+            (logbook.SETTLED, len(verdicts) - retried),
+            (logbook.FLUSHES, 1),
+            (logbook.RETRIED, retried),
+            (logbook.FAILED, failed),
+        ):
+            book.count(counter, n)
+        lease, ms = self.lease, round(seconds * 1000, 1)
+        emit(
+            "batch.flushed",
+            job=lease.job_id,
+            batch=lease.batch_id,
+            items=len(verdicts),
+            failed=failed,
+            retried=retried,
+            ms=ms,
+        )
+
+    def _lease_seconds(self) -> float:
+        return self._context.lease_seconds(self.lease.kind, self.lease.open)
+
+    def _tell_high(self, waiting: int) -> None:
+        if not self._told_high:
+            self._told_high = True
+            fill = round(waiting / self._bound, 2)
+            emit("buffer.high", job=self.lease.job_id, batch=self.lease.batch_id, fill=fill)
+
+
+def unstorable(verdict: Verdict) -> Verdict:
+    """The same verdict as a failure, without the values that PostgreSQL cannot store."""
+    reason = "PostgreSQL cannot store what the handler returned"
+    error = {"row": verdict.seq + 1, "code": "invalid_result", "reason": reason, "retryable": False}
+    return Verdict(
+        verdict.seq,
+        ItemStatus.FAILED,
+        verdict.attempts,
+        verdict.duration_ms,
+        error=encode(error | {"attempt": verdict.attempts}),
+        code="invalid_result",
+    )

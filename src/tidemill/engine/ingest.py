@@ -1,0 +1,110 @@
+"""Reading sources into items: chunks that grow while the database is quick, a checkpoint with each."""
+
+import asyncio
+import itertools
+import time
+from collections.abc import Iterator
+from uuid import UUID, uuid4
+
+from tidemill.domain.errors import TidemillError
+from tidemill.domain.ports import Record
+from tidemill.engine.adapt import ChunkSize
+from tidemill.engine.context import Context
+from tidemill.engine.logbook import Page
+from tidemill.engine.service import Service
+from tidemill.store import ingest as store
+from tidemill.store import jobs
+from tidemill.store.flush import Flushed
+from tidemill.store.ingest import Chunk, IngestLease
+from tidemill.store.json import encode
+from tidemill.telemetry.events import emit
+
+
+class Ingester(Service):
+    """Takes one job's source at a time and reads it to the end, or until it is paused, cancelled or stopped."""
+
+    name = "ingest"
+
+    def __init__(self, context: Context, page: Page) -> None:
+        super().__init__()
+        self._context = context
+        self._page = page
+        settings = context.settings
+        self._size = ChunkSize.start(
+            low=settings.ingest_min_rows,
+            high=settings.ingest_max_rows,
+            good_ms=settings.db_p50_ms,
+            bad_ms=settings.db_p95_ms,
+        )
+
+    async def tick(self) -> float:
+        context, lease_id = self._context, uuid4()
+        self._page.begin(lease_id, ingest=True)
+        self._page.set_timeout(None)
+        kinds = context.handlers.kinds()
+        lease = await context.db.run(
+            store.take, kinds, lease_id=lease_id, lease=self._lease_seconds, worker=context.worker
+        )
+        if lease is not None:
+            await self._read(lease, lease_id)
+        self._page.end()
+        return context.settings.poll_ms / 1000 if lease is None else 0
+
+    async def _read(self, lease: IngestLease, lease_id: UUID) -> None:
+        try:
+            source = self._context.open_source(lease.source)
+            records = source.records(lease.checkpoint)
+            finished = await self._append_all(lease, lease_id, records)
+        except (TidemillError, OSError, UnicodeError) as error:
+            await self._fail(lease.job_id, lease_id, f"the source cannot be read: {error}")
+            return
+        verb = store.finish if finished else store.release
+        await self._context.db.run(verb, lease.job_id, lease_id)
+
+    async def _append_all(self, lease: IngestLease, lease_id: UUID, records: Iterator[Record]) -> bool:
+        """Whether the source was read to its end."""
+        lo = lease.next_seq
+        while not self._context.stopping:
+            async with self._context.gate.passing(alone=False):
+                chunk = await asyncio.to_thread(self._chunk, lo, records)
+                if not chunk.rows:
+                    return True
+                if not await self._append(lease.job_id, lease_id, chunk):
+                    return False
+            lo = chunk.hi
+        return False
+
+    def _chunk(self, lo: int, records: Iterator[Record]) -> Chunk:
+        """The next records: so many rows and so many bytes at most, but one at least."""
+        rows: list[tuple[bytes, bytes | None]] = []
+        size, checkpoint = 0, {}
+        for record in itertools.islice(records, self._size.rows):
+            rows.append((record.input, None if record.defect is None else encode(record.defect)))
+            size += len(record.input)
+            checkpoint = record.checkpoint
+            if size >= self._context.settings.ingest_max_batch_bytes:
+                break
+        return Chunk(lo, rows, checkpoint)
+
+    async def _append(self, job_id: UUID, lease_id: UUID, chunk: Chunk) -> bool:
+        started = time.monotonic()
+        context = self._context
+        result = await context.db.run(
+            store.append, job_id, lease_id, chunk, lease=self._lease_seconds, batch_size=context.settings.claim_max
+        )
+        ms = (time.monotonic() - started) * 1000
+        self._size = self._size.observe(ms)
+        if result is Flushed.STALE:
+            emit("ingest.stale", job=job_id)
+            return False
+        emit("ingest.chunk", job=job_id, lo=chunk.lo, hi=chunk.hi, ms=round(ms, 1))
+        return True
+
+    async def _fail(self, job_id: UUID, lease_id: UUID, reason: str) -> None:
+        await self._context.db.run(jobs.fail, job_id, reason)
+        await self._context.db.run(store.release, job_id, lease_id)
+        emit("job.failed", job=job_id, reason=reason)
+
+    @property
+    def _lease_seconds(self) -> float:
+        return self._context.settings.lock_floor_ms / 1000

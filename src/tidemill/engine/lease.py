@@ -1,0 +1,31 @@
+"""Keeping a worker's leases alive, and telling that the worker is."""
+
+from collections.abc import Callable
+from typing import Any
+
+from tidemill.engine.service import Service
+from tidemill.store import leases, workers
+from tidemill.store.database import Database
+
+LONGEST_S = 5.0
+
+
+class Heartbeat(Service):
+    """Runs in the parent, so that a stuck or dying handler never takes the lease keeper along."""
+
+    name = "heartbeat"
+
+    def __init__(
+        self, db: Database, worker: str, *, seconds: float, host: str, pid: int, info: Callable[[], dict[str, Any]]
+    ) -> None:
+        super().__init__()
+        self._db = db
+        self._worker = worker
+        self._seconds = seconds
+        self._place = (host, pid)
+        self._info = info
+
+    async def tick(self) -> float:
+        await self._db.run(leases.heartbeat, self._worker, self._seconds)
+        await self._db.run(workers.register, self._worker, *self._place, self._info())
+        return min(self._seconds / 3, LONGEST_S)

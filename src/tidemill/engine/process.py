@@ -1,0 +1,154 @@
+"""Running items through a handler. Exceptions become outcomes here, and nowhere else."""
+
+import asyncio
+import random
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from tidemill.domain.decide import Verdict, decide, from_defect, from_exception, timed_out
+from tidemill.domain.handler import Handler
+from tidemill.domain.item import Item
+from tidemill.domain.outcome import Done, Fail, Outcome
+from tidemill.engine.context import Context
+from tidemill.engine.flush import Flusher
+from tidemill.engine.logbook import Page
+from tidemill.store.json import encode
+
+YIELD_S = 0.02  # a handler that never waits must still let heartbeats and flushes through
+WATCH_S = 0.25
+RESULT_MAX_BYTES = 1024 * 1024  # a verdict must fit into an area of the logbook
+
+_jitter = random.Random().random  # noqa: S311  spreads retries, guards no secret
+
+
+def verdict_of(item: Item, outcome: Outcome, handler: Handler, duration_ms: int) -> Verdict:
+    """Decide, and encode. What cannot be encoded or stored is the handler's failure, not ours."""
+    decision = decide(item, outcome, handler.retry, _jitter())
+    try:
+        result = None if decision.result is None else encode(decision.result)
+        normalized = None if decision.normalized is None else encode(decision.normalized)
+        _check_size(result, normalized)
+    except Exception as problem:  # noqa: BLE001  a user's object may raise anything while it is encoded
+        reason = f"the handler returned something that cannot be stored as JSON: {problem}"
+        decision = decide(item, Fail(reason, code="invalid_result"), handler.retry, 0.0)
+        result = normalized = None
+    error = code = None
+    if decision.error is not None:
+        error, code = encode(decision.error), str(decision.error["code"])
+    return Verdict(
+        item.seq, decision.status, item.attempt, duration_ms, result, normalized, error, code, decision.delay
+    )
+
+
+def _check_size(*values: bytes | None) -> None:
+    size = sum(len(value) for value in values if value is not None)
+    if size > RESULT_MAX_BYTES:
+        raise ValueError(f"{size} bytes are more than the {RESULT_MAX_BYTES} a result may have")
+
+
+def outcome_of(value: Any) -> Outcome:
+    return value if isinstance(value, Outcome) else Done(value)
+
+
+def translate(error: BaseException, handler: Handler) -> Outcome:
+    if handler.permanent and isinstance(error, handler.permanent):
+        return Fail(f"{type(error).__name__}: {error}")
+    return from_exception(error)
+
+
+class ItemRun:
+    """The items of one batch through a per-item handler, ``concurrency`` at a time."""
+
+    def __init__(self, context: Context, handler: Handler, page: Page, flusher: Flusher, *, alone: bool) -> None:
+        self._context = context
+        self._handler = handler
+        self._page = page
+        self._flusher = flusher
+        self._width = 1 if alone else handler.concurrency
+        self._todo: deque[Item] = deque()
+        self._running: dict[int, tuple[asyncio.Task[None], float]] = {}
+        self._timed_out: set[int] = set()
+        self._yielded_at = time.monotonic()
+        self._call: Callable[[Item], Awaitable[Any]] = handler.call if handler.mode == "async" else self._in_thread
+
+    async def run(self, items: Sequence[Item]) -> None:
+        """Every item, until done or stopped; what is left over has no verdict."""
+        self._todo.extend(items)
+        permits = self._context.permit(self._handler)
+        async with asyncio.TaskGroup() as group:
+            watch = group.create_task(self._watch())
+            async with asyncio.TaskGroup() as runners:
+                for slot in range(min(self._width, len(items))):
+                    await permits.acquire()
+                    if not self._todo or self._context.stopping:
+                        permits.release()
+                        break
+                    runner = runners.create_task(self._slot(slot))
+                    runner.add_done_callback(lambda _: permits.release())
+            watch.cancel()
+
+    async def _slot(self, slot: int) -> None:
+        while self._todo and not self._context.stopping:
+            item = self._todo.popleft()
+            verdict = await self._attempt(item, slot)
+            if verdict is None:
+                return
+            while not self._page.record(verdict):
+                await self._flusher.drained()
+            self._page.free(slot)
+            if self._flusher.add(verdict):
+                await self._flusher.room()
+            elif time.monotonic() - self._yielded_at > YIELD_S:
+                await asyncio.sleep(0)
+                self._yielded_at = time.monotonic()
+
+    async def _attempt(self, item: Item, slot: int) -> Verdict | None:
+        """One attempt at one item; None when it was cut short because the worker stops."""
+        if item.defect is not None:
+            return verdict_of(item, from_defect(item.defect), self._handler, 0)
+        started = time.monotonic()
+        self._page.start(slot, item.seq, item.attempt)
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101  we run in one
+        self._running[slot] = (task, started)
+        try:
+            outcome = outcome_of(await self._call(item))
+        except asyncio.CancelledError:
+            if slot not in self._timed_out:
+                if self._context.out_of_grace:
+                    return None
+                raise
+            task.uncancel()
+            outcome = timed_out(self._handler.timeout or 0)
+        except (Exception, SystemExit) as error:  # noqa: BLE001  the border: whatever it is, it is an outcome
+            outcome = translate(error, self._handler)
+        finally:
+            self._running.pop(slot, None)
+            self._timed_out.discard(slot)
+        return verdict_of(item, outcome, self._handler, round((time.monotonic() - started) * 1000))
+
+    async def _watch(self) -> None:
+        """Cancel async items that are over their time; let everything go when the grace is over.
+
+        A handler that does not yield to this is the parent's business: it sees the same start in the logbook.
+        """
+        timeout = self._handler.timeout
+        while True:
+            await asyncio.sleep(min(WATCH_S, (timeout or WATCH_S) / 4))
+            now = time.monotonic()
+            for slot, (task, started) in list(self._running.items()):
+                if self._context.out_of_grace:
+                    task.cancel()
+                elif (
+                    self._handler.mode == "async"
+                    and timeout
+                    and now - started > timeout
+                    and slot not in self._timed_out
+                ):
+                    self._timed_out.add(slot)
+                    task.cancel()
+
+    async def _in_thread(self, item: Item) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self._context.threads, self._handler.call, item)

@@ -1,0 +1,49 @@
+"""The one shape of every loop."""
+
+import asyncio
+import contextlib
+from abc import ABC, abstractmethod
+
+from tidemill.telemetry.events import emit
+
+AFTER_AN_ERROR = 1.0
+
+
+class Service(ABC):
+    """Something that is done again and again. ``tick`` does it once and says how long to wait."""
+
+    name: str
+
+    def __init__(self) -> None:
+        self._wake = asyncio.Event()
+        self._stop = asyncio.Event()
+
+    @abstractmethod
+    async def tick(self) -> float:
+        """Do it once; the seconds until the next time, 0 when there is more to do at once."""
+
+    @property
+    def stopping(self) -> bool:
+        return self._stop.is_set()
+
+    def wake(self) -> None:
+        """Do it now rather than after the wait."""
+        self._wake.set()
+
+    def stop(self) -> None:
+        """Do it no more; a tick under way is finished."""
+        self._stop.set()
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Until stopped. An error is told of and survived."""
+        while not self.stopping:
+            self._wake.clear()
+            try:
+                delay = await self.tick()
+            except Exception as error:  # noqa: BLE001  a loop that dies of one bad tick would be a silent stop
+                emit("loop.failed", loop=self.name, error=f"{type(error).__name__}: {error}")
+                delay = AFTER_AN_ERROR
+            if delay and not self.stopping:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._wake.wait(), delay)

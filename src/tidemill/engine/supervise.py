@@ -1,0 +1,158 @@
+"""The parent of a worker: starts children, notices the dead and the stuck, and clears up after them."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+
+from tidemill.domain.crash import Cause, cause_of_death, is_stuck
+from tidemill.domain.errors import TidemillError
+from tidemill.engine.aftermath import Aftermath
+from tidemill.engine.child import STOP, WAKE
+from tidemill.engine.logbook import Logbook
+from tidemill.engine.service import Service
+from tidemill.telemetry.events import emit
+
+TICK_S = 0.1
+CANNOT_START = 78  # EX_CONFIG: no use in trying again
+KILL_AFTER_GRACE_S = 5.0
+SLEPT_S = 5.0  # a parent that was stopped itself cannot say who was late
+
+Command = Callable[[str, int, int, int], list[str]]  # (worker, number, control fd, logbook fd) -> argv
+
+
+class Hand:
+    """One child process, as its parent knows it."""
+
+    def __init__(self, number: int, worker: str, command: Command, pages: int, env: dict[str, str]) -> None:
+        self.number = number
+        self.book = Logbook.create(pages)
+        self.book.beat()
+        self.started = time.monotonic()
+        self.killed_as: Cause | None = None
+        control, self._control = os.pipe()
+        os.set_blocking(self._control, False)
+        argv = command(worker, number, control, self.book.fd)
+        self.process = subprocess.Popen(argv, pass_fds=(control, self.book.fd), stdin=subprocess.DEVNULL, env=env)  # noqa: S603  our own argv
+        os.close(control)
+        emit("child.started", child=number, pid=self.process.pid)
+
+    def tell(self, word: bytes) -> None:
+        with contextlib.suppress(BrokenPipeError, BlockingIOError):
+            os.write(self._control, word)
+
+    def kill(self, cause: Cause) -> None:
+        self.killed_as = cause
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.process.pid, signal.SIGKILL)
+
+    def reap(self) -> tuple[int, float] | None:
+        """Return code and peak memory in MB of a child that is dead, else None."""
+        pid, status, usage = os.wait4(self.process.pid, os.WNOHANG)
+        if not pid:
+            return None
+        self.process.returncode = os.waitstatus_to_exitcode(status)
+        os.close(self._control)
+        return self.process.returncode, usage.ru_maxrss / 1024
+
+    def is_stuck(self, now_ns: int, silence_s: float) -> bool:
+        pages = [page for page in self.book.pages if page.lease_id is not None]
+        oldest = [(page.oldest_start_ns, page.timeout) for page in pages]
+        return bool(pages) and is_stuck(now_ns, pulse_ns=self.book.pulse_ns, in_hand=oldest, silence_s=silence_s)
+
+
+class Supervisor(Service):
+    """Keeps so many children alive."""
+
+    name = "supervise"
+
+    def __init__(
+        self,
+        worker: str,
+        aftermath: Aftermath,
+        command: Command,
+        *,
+        processes: int,
+        pages: int,
+        env: dict[str, str],
+        memory_mb: int,
+        silence_s: float,
+    ) -> None:
+        super().__init__()
+        self._aftermath = aftermath
+        self._spawn: Callable[[int], Hand] = partial(Hand, worker=worker, command=command, pages=pages, env=env)
+        self._memory_mb = memory_mb
+        self._silence_s = silence_s
+        self._quick_deaths = 0
+        self._not_before = 0.0
+        self._ticked_at = time.monotonic()
+        self._gone: Counter[str] = Counter()
+        self._numbers = list(range(processes))
+        self.hands: dict[int, Hand] = {}
+        self.failure: TidemillError | None = None
+
+    async def tick(self) -> float:
+        now_ns = time.monotonic_ns()
+        just_woke = time.monotonic() - self._ticked_at > SLEPT_S
+        self._ticked_at = time.monotonic()
+        for hand in list(self.hands.values()):
+            dead = hand.reap()
+            if dead is not None:
+                await self._bury(hand, *dead, now_ns)
+            elif hand.killed_as is None and not just_woke and hand.is_stuck(now_ns, self._silence_s):
+                hand.kill(Cause.STUCK)
+        if not self.stopping and time.monotonic() >= self._not_before:
+            for number in self._numbers:
+                if number not in self.hands:
+                    self.hands[number] = self._spawn(number)
+        return TICK_S
+
+    def wake_children(self) -> None:
+        for hand in self.hands.values():
+            hand.tell(WAKE)
+
+    async def drain(self, grace: float) -> None:
+        """Stop the children: what they finish in the grace is kept, the rest goes back uncharged."""
+        deadline = time.monotonic() + grace + KILL_AFTER_GRACE_S
+        for hand in self.hands.values():
+            hand.tell(STOP)
+        while self.hands:
+            if time.monotonic() > deadline:
+                for hand in self.hands.values():
+                    hand.kill(Cause.STOPPED)
+            await self.tick()
+            await asyncio.sleep(TICK_S / 2)
+
+    def counters(self) -> dict[str, int]:
+        """What the children, the dead ones too, have done."""
+        total = Counter(self._gone)
+        for hand in self.hands.values():
+            total.update(hand.book.counters())
+        return dict(total)
+
+    async def _bury(self, hand: Hand, returncode: int, peak_mb: float, now_ns: int) -> None:
+        cause = cause_of_death(
+            returncode=returncode, by_parent=hand.killed_as, peak_rss_mb=peak_mb, limit_mb=self._memory_mb
+        )
+        in_hand = sum(len(page.in_hand()) + page.whole for page in hand.book.pages)
+        emit("child.died", child=hand.number, pid=hand.process.pid, cause=cause, returncode=returncode, in_hand=in_hand)
+        if returncode == CANNOT_START:
+            self.failure = TidemillError("a child process could not start; its message is above")
+            self.stop()
+        await self._aftermath.clear(hand.book.pages, cause, now_ns)
+        self._gone.update(hand.book.counters())
+        hand.book.close()
+        del self.hands[hand.number]
+        self._pace_restarts(hand, cause)
+
+    def _pace_restarts(self, hand: Hand, cause: Cause) -> None:
+        """A child that dies as soon as it starts must not be started in a tight loop."""
+        quick = cause is Cause.CRASHED and time.monotonic() - hand.started < 1.0
+        self._quick_deaths = self._quick_deaths + 1 if quick else 0
+        if self._quick_deaths > 5:  # noqa: PLR2004
+            self._not_before = time.monotonic() + min(5.0, 0.1 * 2 ** (self._quick_deaths - 5))

@@ -1,0 +1,70 @@
+"""Maintenance: what one worker at a time does for all."""
+
+import time
+
+from tidemill.engine.finalize import finalize, police
+from tidemill.engine.service import Service
+from tidemill.store import delete, jobs, leases, maintain, partitions, workers
+from tidemill.store.database import Database
+from tidemill.telemetry.events import emit
+
+EVERY_S = 1.0
+DUTY_S = 10.0
+FOLD_EVERY_S = 5.0
+FOLD_LEAST = 200
+HOUSEKEEPING_EVERY_S = 300.0
+FULL_ROUND = 1_000
+
+
+class Maintenance(Service):
+    """Sweeps expired leases, cancels what is condemned, closes what is drained, folds, makes partitions."""
+
+    name = "maintenance"
+
+    def __init__(self, db: Database, worker: str) -> None:
+        super().__init__()
+        self._db = db
+        self._worker = worker
+        self._folded_at = self._housekept_at = float("-inf")
+
+    async def tick(self) -> float:
+        if not await self._db.run(maintain.take_duty, self.name, self._worker, DUTY_S):
+            return EVERY_S
+        await self.sweep()
+        await self.close_jobs()
+        now = time.monotonic()
+        if now - self._folded_at > FOLD_EVERY_S:
+            await self.fold(FOLD_LEAST)
+            self._folded_at = now
+        if now - self._housekept_at > HOUSEKEEPING_EVERY_S:
+            await self._db.run(partitions.make_ahead)
+            await self._db.run(workers.forget_silent)
+            self._housekept_at = now
+        return 0 if await self.remove_deleted() else EVERY_S
+
+    async def sweep(self) -> int:
+        """Take back leases that ran out."""
+        swept = await self._db.run(leases.sweep)
+        for batch_id, job_id, losses in swept:
+            emit("batch.swept", job=job_id, batch=batch_id, losses=losses)
+        return len(swept)
+
+    async def close_jobs(self) -> None:
+        """Fail, cancel and close, in that order."""
+        for job_id in await self._db.run(jobs.to_police):
+            await police(self._db, job_id)
+        while await self._db.run(maintain.cancel_condemned) == FULL_ROUND:
+            pass
+        for job_id in await self._db.run(jobs.drained_candidates):
+            await finalize(self._db, job_id)
+
+    async def fold(self, least: int) -> None:
+        for job_id in await self._db.run(maintain.to_fold, least):
+            await self._db.run(maintain.fold, job_id)
+
+    async def remove_deleted(self) -> int:
+        """A chunk of the rows of deleted jobs; how many were removed."""
+        removed = 0
+        for job_id in await self._db.run(delete.pending_removals):
+            removed += await self._db.run(delete.remove_rows, job_id)
+        return removed

@@ -1,0 +1,87 @@
+"""One lane of a worker: claim, process, decide, flush, again and again."""
+
+import asyncio
+import time
+from uuid import uuid4
+
+from tidemill.domain.batch import Lease
+from tidemill.domain.errors import StaleLease
+from tidemill.domain.handler import Handler
+from tidemill.domain.item import Item
+from tidemill.domain.status import ItemStatus
+from tidemill.engine import finalize, logbook
+from tidemill.engine.batchwise import BatchRun
+from tidemill.engine.claim import Claimer
+from tidemill.engine.context import Context
+from tidemill.engine.flush import Flusher
+from tidemill.engine.logbook import Page
+from tidemill.engine.process import ItemRun
+from tidemill.engine.service import Service
+from tidemill.store import items as store
+from tidemill.store import leases
+from tidemill.store.flush import Flushed
+from tidemill.telemetry.events import emit
+
+
+class Lane(Service):
+    """Turns one batch at a time."""
+
+    name = "lane"
+
+    def __init__(self, context: Context, claimer: Claimer, page: Page) -> None:
+        super().__init__()
+        self._context = context
+        self._claimer = claimer
+        self._page = page
+
+    async def tick(self) -> float:
+        lease_id = uuid4()
+        self._page.begin(lease_id)
+        lease = await self._claimer.claim(lease_id)
+        if lease is None:
+            self._page.end()
+            return self._context.settings.poll_ms / 1000
+        await self._turn(lease)
+        self._page.end()
+        return 0
+
+    async def _turn(self, lease: Lease) -> None:
+        handler = self._context.handlers.get(lease.kind)
+        self._page.set_timeout(handler.timeout)
+        async with self._context.gate.passing(alone=lease.isolated):
+            items = await self._context.db.run(store.read, lease)
+            started = time.monotonic()
+            turn = self._turn_batch if handler.is_batch else self._turn_items
+            failed = await turn(lease, handler, items)
+            self._context.learn(lease.kind, len(items), time.monotonic() - started)
+        await finalize.after_batch(self._context.db, lease.job_id, failed=failed)
+
+    async def _turn_items(self, lease: Lease, handler: Handler, items: list[Item]) -> int:
+        flusher = Flusher(self._context, lease, handler, self._page)
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(flusher.run())
+                await ItemRun(self._context, handler, self._page, flusher, alone=lease.isolated).run(items)
+                flusher.close()
+        except* StaleLease:
+            flusher.lost = True
+        if not flusher.lost:
+            await self._release_rest(flusher.lease)
+        return flusher.failed
+
+    async def _turn_batch(self, lease: Lease, handler: Handler, items: list[Item]) -> int:
+        run = BatchRun(self._context, lease, handler, self._page)
+        result = await run.run(items)
+        if result is Flushed.STALE:
+            self._context.book.count(logbook.STALE, len(items))
+            emit("batch.stale", job=lease.job_id, batch=lease.batch_id, items=len(items))
+        if result is not Flushed.APPLIED:
+            return 0
+        self._context.book.count(logbook.SETTLED, len(items))
+        self._context.book.count(logbook.FLUSHES, 1)
+        return sum(verdict.status is ItemStatus.FAILED for verdict in run.verdicts)
+
+    async def _release_rest(self, lease: Lease) -> None:
+        if lease.open:
+            await self._context.db.run(leases.release, lease)
+            emit("batch.released", job=lease.job_id, batch=lease.batch_id, items=lease.open)

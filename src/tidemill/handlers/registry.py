@@ -1,0 +1,82 @@
+"""The kinds of a mill, and their options checked when they are declared."""
+
+import inspect
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from tidemill.domain.errors import InvalidInput, UnknownKind
+from tidemill.domain.handler import MAX_CONCURRENCY, Handler
+from tidemill.domain.retry import RetryPolicy
+
+_KIND = re.compile(r"[a-z0-9][a-z0-9_.:-]{0,99}")
+
+
+class Registry:
+    """Kind -> handler."""
+
+    def __init__(self) -> None:
+        self._handlers: dict[str, Handler] = {}
+
+    def add(self, handler: Handler) -> None:
+        _check(handler)
+        if handler.kind in self._handlers:
+            raise InvalidInput(f"kind {handler.kind!r} has a handler already")
+        self._handlers[handler.kind] = handler
+
+    def get(self, kind: str) -> Handler:
+        if kind not in self._handlers:
+            raise UnknownKind(unknown_kind(kind, self.kinds()))
+        return self._handlers[kind]
+
+    def kinds(self) -> list[str]:
+        return sorted(self._handlers)
+
+    def all(self) -> list[Handler]:
+        return [self._handlers[kind] for kind in self.kinds()]
+
+
+def unknown_kind(kind: str, known: list[str]) -> str:
+    listed = ", ".join(known) if known else "none is declared yet"
+    return f"there is no handler for kind {kind!r}; known kinds: {listed}"
+
+
+def item_handler(kind: str, call: Callable[..., Any], **options: Any) -> Handler:
+    mode = "async" if inspect.iscoroutinefunction(call) else "sync"
+    return replace(Handler(kind, call, mode), **_options(options))  # type: ignore[arg-type]
+
+
+def batch_handler(kind: str, call: Callable[..., Any], **options: Any) -> Handler:
+    """A second parameter of the function, if it has one, is the flush transaction."""
+    in_transaction = len(inspect.signature(call).parameters) > 1
+    if in_transaction and not inspect.iscoroutinefunction(call):
+        raise InvalidInput(f"batch handler {kind!r} takes a transaction, so it must be async")
+    return replace(Handler(kind, call, "batch", concurrency=1, in_transaction=in_transaction), **_options(options))
+
+
+def _options(options: dict[str, Any]) -> dict[str, Any]:
+    """Options that were given; the retry ones gathered into their policy."""
+    given = {name: value for name, value in options.items() if value is not ...}
+    names = ("max_attempts", "max_attempts_not_found", "backoff", "backoff_cap", "not_found_delay")
+    retry = {name: given.pop(name) for name in names if name in given}
+    return given | {"retry": RetryPolicy(**retry)}
+
+
+def _check(handler: Handler) -> None:
+    retry = handler.retry
+    problems = [
+        problem
+        for wrong, problem in (
+            (not _KIND.fullmatch(handler.kind), "a kind is lower-case letters, digits and _ . : -"),
+            (not 1 <= handler.concurrency <= MAX_CONCURRENCY, f"concurrency is from 1 to {MAX_CONCURRENCY}"),
+            (handler.timeout is not None and handler.timeout <= 0, "timeout is positive, or None for no limit"),
+            (handler.flush_size is not None and handler.flush_size < 1, "flush_size is 1 or more"),
+            (retry.max_attempts < 1 or retry.max_attempts_not_found < 1, "max_attempts is 1 or more"),
+            (retry.max_attempts > 30_000, "max_attempts is at most 30000"),  # noqa: PLR2004  a smallint
+            (retry.backoff < 0 or retry.backoff_cap < 0 or retry.not_found_delay < 0, "a delay is not negative"),
+        )
+        if wrong
+    ]
+    if problems:
+        raise InvalidInput(f"handler {handler.kind!r}: " + "; ".join(problems))

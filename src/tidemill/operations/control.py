@@ -1,0 +1,28 @@
+"""Pause, resume, cancel, delete."""
+
+from uuid import UUID
+
+from tidemill.store import delete as store_delete
+from tidemill.store import jobs, maintain
+from tidemill.store.database import Database
+
+
+async def pause(db: Database, job_id: UUID) -> None:
+    await db.run(jobs.pause, job_id)
+
+
+async def resume(db: Database, job_id: UUID) -> None:
+    await db.run(jobs.resume, job_id)
+
+
+async def cancel(db: Database, job_id: UUID) -> None:
+    """Leased batches finish and keep their results; what waits is cancelled at once, and again by maintenance."""
+    await db.run(jobs.cancel, job_id)
+    while await db.run(maintain.cancel_condemned, job_id):
+        pass
+    await db.run(jobs.finalize, job_id)
+
+
+async def delete(db: Database, job_id: UUID) -> None:
+    """Late flushes find nothing and are refused; the rows go in chunks, by maintenance."""
+    await db.run(store_delete.delete, job_id)
