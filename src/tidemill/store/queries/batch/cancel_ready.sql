@@ -7,6 +7,6 @@ WITH condemned AS (
     ORDER BY b.id LIMIT 1000 FOR UPDATE OF b SKIP LOCKED
 )
 UPDATE tidemill.batch b SET state = CASE WHEN b.seqs IS NULL THEN 'cancelled' ELSE 'done' END,
-    cancelled = b.cancelled + b.open, open = 0, seqs = CASE WHEN b.seqs IS NULL THEN NULL ELSE '{}' END
+    cancelled = b.cancelled + b.open, open = 0, seqs = CASE WHEN b.seqs IS NULL THEN NULL ELSE '{}'::bigint[] END
 FROM condemned WHERE b.id = condemned.id
 RETURNING b.id, b.job_id, condemned.seqs

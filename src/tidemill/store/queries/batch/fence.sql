@@ -6,7 +6,7 @@ UPDATE tidemill.batch SET
     codes = CASE WHEN %(codes)s::jsonb IS NULL THEN codes ELSE tidemill.add_codes(codes, %(codes)s) END,
     flush_no = flush_no + 1, losses = 0,
     lease_until = greatest(lease_until, tidemill.now() + %(lease)s * interval '1 second'),
-    seqs = CASE WHEN seqs IS NULL THEN NULL WHEN open = %(settled)s THEN '{}'
+    seqs = CASE WHEN seqs IS NULL THEN NULL WHEN open = %(settled)s THEN '{}'::bigint[]
         ELSE ARRAY(SELECT unnest(seqs) EXCEPT SELECT unnest(%(seqs)s::bigint[]) ORDER BY 1) END,
     state = CASE WHEN open = %(settled)s THEN 'done' ELSE state END
 WHERE id = %(batch_id)s AND lease_id = %(lease_id)s AND state = 'leased' AND flush_no = %(flush_no)s

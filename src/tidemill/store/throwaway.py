@@ -1,0 +1,62 @@
+"""Databases for tests: a server without durability, a migrated template, a clone per test."""
+
+import asyncio
+import itertools
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any, Self
+
+import psycopg
+from psycopg import sql as syntax
+
+from tidemill.store import embedded
+from tidemill.store.database import Database
+from tidemill.store.migrate import migrate
+
+TEMPLATE = "tidemill_template"
+FAST = "fsync = off\nsynchronous_commit = off\nfull_page_writes = off\nshared_buffers = 64MB\nmax_connections = 200\n"
+
+
+class ThrowawayServer:
+    """A real PostgreSQL in a temporary folder."""
+
+    def __init__(self, settings: str = FAST) -> None:
+        self._settings = settings
+        self._numbers = itertools.count(1)
+
+    def __enter__(self) -> Self:
+        self.folder = Path(tempfile.mkdtemp(prefix="tidemill-test-"))
+        self.server: Any = embedded.server(self.folder / "postgres", self._settings)
+        self.server.start()
+        self._admin = str(self.server.get_uri())
+        self._execute(syntax.SQL("CREATE DATABASE {}").format(syntax.Identifier(TEMPLATE)))
+        asyncio.run(self._migrate(self.url(TEMPLATE)))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.server.cleanup()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def url(self, name: str) -> str:
+        return str(self.server.get_uri(database=name))
+
+    def create(self) -> str:
+        """A fresh database with Tidemill's schema; its URL."""
+        name = f"test_{os.getpid()}_{next(self._numbers)}"
+        create = syntax.SQL("CREATE DATABASE {} TEMPLATE {}")
+        self._execute(create.format(syntax.Identifier(name), syntax.Identifier(TEMPLATE)))
+        return self.url(name)
+
+    def drop(self, url: str) -> None:
+        name = str(psycopg.conninfo.conninfo_to_dict(url)["dbname"])
+        self._execute(syntax.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(syntax.Identifier(name)))
+
+    def _execute(self, statement: syntax.Composed) -> None:
+        with psycopg.connect(self._admin, autocommit=True) as conn:
+            conn.execute(statement)
+
+    async def _migrate(self, url: str) -> None:
+        async with Database(url, size=1) as db:
+            await migrate(db)

@@ -1,0 +1,44 @@
+"""Running submitted work in the test's own process."""
+
+from tidemill.app import Mill, make_context, open_database
+from tidemill.engine.claim import Claimer
+from tidemill.engine.ingest import Ingester
+from tidemill.engine.logbook import Logbook
+from tidemill.engine.sweep import Maintenance
+from tidemill.engine.worker import Lane
+from tidemill.store.database import Database
+from tidemill.store.testing import make_due
+
+MAX_ROUNDS = 10_000
+
+
+async def drain(mill: Mill, *, wait_for_retries: bool = False, db: Database | None = None) -> None:
+    """Run everything that was submitted to ``mill``'s database, until nothing of it is due.
+
+    Retries are not waited for: what would be due later is due at once, unless ``wait_for_retries``.
+    A handler that ends its process ends the test: there is no child here.
+    """
+    if db is not None:
+        await _drain(mill, db, wait_for_retries)
+        return
+    async with open_database(mill.settings) as opened:
+        await _drain(mill, opened, wait_for_retries)
+
+
+async def _drain(mill: Mill, db: Database, wait_for_retries: bool) -> None:
+    book = Logbook.create(2)
+    try:
+        context = make_context(db, mill.settings, mill.registry, worker="drain", book=book)
+        claimer = Claimer(context)
+        lane, ingester = Lane(context, claimer, book.pages[0]), Ingester(context, book.pages[1])
+        for _ in range(MAX_ROUNDS):
+            while not await ingester.tick():
+                claimer.forget()
+            while not await lane.tick():
+                pass
+            claimer.forget()
+            await Maintenance(db, "drain").close_jobs()
+            if wait_for_retries or not await db.run(make_due):
+                return
+    finally:
+        book.close()

@@ -1,0 +1,22 @@
+"""pytest fixtures, there as soon as Tidemill is installed."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tidemill.store.throwaway import ThrowawayServer
+
+
+@pytest.fixture(scope="session")
+def tidemill_server() -> Iterator[ThrowawayServer]:
+    """A real PostgreSQL for the whole run, without durability."""
+    with ThrowawayServer() as server:
+        yield server
+
+
+@pytest.fixture
+def tidemill_database(tidemill_server: ThrowawayServer) -> Iterator[str]:
+    """The URL of a fresh database with Tidemill's schema, dropped after the test."""
+    url = tidemill_server.create()
+    yield url
+    tidemill_server.drop(url)

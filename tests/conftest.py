@@ -1,0 +1,54 @@
+"""What every test may ask for."""
+
+import os
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from support import Workers
+from tidemill import Mill
+from tidemill.config import Settings
+from tidemill.store.database import Database
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The developer's own settings must not decide a test."""
+    for name in list(os.environ):
+        if name.startswith("TIDEMILL_") or name == "DATABASE_URL":
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def settings(tidemill_database: str, tmp_path: Path) -> Settings:
+    """Quick timings: leases of 2 s instead of 30, polls of 50 ms instead of 1 s."""
+    return Settings(
+        database_url=tidemill_database,
+        home=tmp_path,
+        lock_floor_ms=2_000,
+        lock_cap_ms=10_000,
+        db_timeout_ms=1_500,
+        poll_ms=50,
+        stop_grace_ms=3_000,
+        flush_interval_ms=200,
+    )
+
+
+@pytest.fixture
+async def db(tidemill_database: str) -> AsyncIterator[Database]:
+    async with Database(tidemill_database, size=8) as database:
+        yield database
+
+
+@pytest.fixture
+def mill(settings: Settings) -> Mill:
+    return Mill(settings)
+
+
+@pytest.fixture
+def workers(settings: Settings, tmp_path: Path) -> Iterator[Workers]:
+    """Starts real worker processes; ends those that are left."""
+    started = Workers(settings, tmp_path)
+    yield started
+    started.end()
