@@ -204,8 +204,15 @@ class Worker:
             memory_mb=settings.child_memory_mb,
             silence_s=seconds,
         )
-        place = {"host": socket.gethostname(), "pid": os.getpid()}
-        self._heartbeat = Heartbeat(db, self.id, seconds=seconds, info=self._info, **place)  # type: ignore[arg-type]
+        self._heartbeat = Heartbeat(
+            db,
+            self.id,
+            seconds=seconds,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            in_hand=self._supervisor.lease_ids,
+            info=self._info,
+        )
         self._services = [self._supervisor, self._heartbeat, Maintenance(db, self.id)]
 
     async def run(self, stop: asyncio.Event) -> None:

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Callable
 
-from tidemill.store.database import is_transient
 from tidemill.store.listen import hints, listening
 from tidemill.telemetry.events import emit
 
@@ -26,8 +25,6 @@ class Listener:
                     while True:
                         if await hints(line, QUIET_S):
                             self._wake()
-            except Exception as error:
-                if not is_transient(error):
-                    raise
+            except Exception as error:  # noqa: BLE001  whatever broke the line, polling goes on and we try again
                 emit("listen.lost", error=str(error).strip())
                 await asyncio.sleep(RECONNECT_S)

@@ -13,7 +13,7 @@ from tidemill.engine.gate import Gate
 from tidemill.engine.logbook import Logbook
 from tidemill.store.database import Database
 
-MAX_THREADS = 256
+MAX_THREADS = 128  # their stacks count against the memory limit, 8 MB each
 
 
 @dataclass

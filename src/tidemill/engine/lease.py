@@ -11,21 +11,33 @@ LONGEST_S = 5.0
 
 
 class Heartbeat(Service):
-    """Runs in the parent, so that a stuck or dying handler never takes the lease keeper along."""
+    """Runs in the parent, so that a stuck or dying handler never takes the lease keeper along.
+
+    Only leases that are in some child's logbook are kept: one that nobody works on runs out and is swept.
+    """
 
     name = "heartbeat"
 
     def __init__(
-        self, db: Database, worker: str, *, seconds: float, host: str, pid: int, info: Callable[[], dict[str, Any]]
+        self,
+        db: Database,
+        worker: str,
+        *,
+        seconds: float,
+        host: str,
+        pid: int,
+        in_hand: Callable[[], list[UUID]],
+        info: Callable[[], dict[str, Any]],
     ) -> None:
         super().__init__()
         self._db = db
         self._worker = worker
         self._seconds = seconds
         self._place = (host, pid)
+        self._in_hand = in_hand
         self._info = info
 
     async def tick(self) -> float:
-        await self._db.run(leases.heartbeat, self._worker, self._seconds)
+        await self._db.run(leases.heartbeat, self._worker, self._in_hand(), self._seconds)
         await self._db.run(workers.register, self._worker, *self._place, self._info())
         return min(self._seconds / 3, LONGEST_S)

@@ -120,7 +120,8 @@ class ItemRun:
                 if self._context.out_of_grace:
                     return None
                 raise
-            task.uncancel()
+            if task.uncancel():  # the lease was lost in the same moment
+                raise
             outcome = timed_out(self._handler.timeout or 0)
         except (Exception, SystemExit) as error:  # noqa: BLE001  the border: whatever it is, it is an outcome
             outcome = translate(error, self._handler)

@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
+from uuid import UUID
 
 from tidemill.domain.crash import Cause, cause_of_death, is_stuck
 from tidemill.domain.errors import TidemillError
@@ -127,6 +128,11 @@ class Supervisor(Service):
                     hand.kill(Cause.STOPPED)
             await self.tick()
             await asyncio.sleep(TICK_S / 2)
+
+    def lease_ids(self) -> list[UUID]:
+        """What the children have in hand, or are about to."""
+        pages = [page for hand in self.hands.values() for page in hand.book.pages]
+        return [lease_id for page in pages if (lease_id := page.lease_id) is not None]
 
     def counters(self) -> dict[str, int]:
         """What the children, the dead ones too, have done."""

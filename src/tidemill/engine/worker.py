@@ -41,8 +41,14 @@ class Lane(Service):
         if lease is None:
             self._page.end()
             return self._context.settings.poll_ms / 1000
-        await self._turn(lease)
-        self._page.end()
+        try:
+            await self._turn(lease)
+        except Exception:
+            # A bug, or a schema that is not ours. Nobody works on the batch any more: it must not stay leased.
+            await self._context.db.run(leases.release, lease, speaking_for_the_dead=True, losses=1)
+            raise
+        finally:
+            self._page.end()
         return 0
 
     async def _turn(self, lease: Lease) -> None:

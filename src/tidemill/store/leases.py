@@ -10,8 +10,10 @@ from tidemill.store.database import Connection
 from tidemill.store.statements import sql
 
 
-async def heartbeat(conn: Connection, worker: str, seconds: float) -> int:
-    cursor = await conn.execute(sql("batch/heartbeat"), {"worker": worker, "lease": seconds})
+async def heartbeat(conn: Connection, worker: str, lease_ids: Sequence[UUID], seconds: float) -> int:
+    """Extend these leases of a worker; how many."""
+    params = {"worker": worker, "lease_ids": list(lease_ids), "lease": seconds}
+    cursor = await conn.execute(sql("batch/heartbeat"), params)
     return cursor.rowcount
 
 

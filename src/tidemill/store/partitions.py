@@ -89,11 +89,16 @@ async def _drop(db: Database, names: tuple[str, ...]) -> None:
                     syntax.SQL("ALTER TABLE {} DETACH PARTITION {} FINALIZE").format(parent, part),
                     prepare=False,
                 )
-            await conn.execute(syntax.SQL("DROP TABLE {}").format(part), prepare=False)
+            await _drop_table(conn, name)
 
 
 async def _drop_orphans(db: Database) -> None:
     async with db.connection() as conn:
         cursor = await conn.execute(sql("partition/orphans"))
         for (name,) in await cursor.fetchall():
-            await conn.execute(syntax.SQL("DROP TABLE {}").format(syntax.Identifier("tidemill", name)), prepare=False)
+            await _drop_table(conn, name)
+
+
+async def _drop_table(conn: Connection, name: str) -> None:
+    drop = syntax.SQL("BEGIN; SET LOCAL lock_timeout = '5s'; DROP TABLE {}; COMMIT")
+    await conn.execute(drop.format(syntax.Identifier("tidemill", name)), prepare=False)
