@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from typing import Any
+from uuid import UUID
 
 from tidemill.engine.service import Service
 from tidemill.store import leases, workers
