@@ -1,0 +1,150 @@
+"""Cutting batches: nothing is lost, nothing is in two pieces, retries share few lists."""
+
+from itertools import pairwise
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidemill.domain.batch import (
+    CARVE_FACTOR,
+    LIST_MAX,
+    MAX_BUCKETS,
+    Cut,
+    Lease,
+    Piece,
+    cut_halves,
+    cut_suspects,
+    how_to_cut,
+    retry_buckets,
+)
+
+
+def lease(
+    lo: int, hi: int, seqs: tuple[int, ...] | None = None, open_: int | None = None, *, isolated: bool = False
+) -> Lease:
+    size = len(seqs) if seqs is not None else hi - lo
+    return Lease(1, UUID(int=1), 0, "test", lo, hi, seqs, size if open_ is None else open_, UUID(int=2), 0, isolated)
+
+
+@st.composite
+def leases(draw: st.DrawFn) -> Lease:
+    isolated = draw(st.booleans())
+    if draw(st.booleans()):
+        seqs = tuple(sorted(draw(st.sets(st.integers(0, 5_000), min_size=1, max_size=60))))
+        return lease(seqs[0], seqs[-1] + 1, seqs, isolated=isolated)
+    lo, size = draw(st.integers(0, 1_000)), draw(st.integers(1, 200))
+    return lease(lo, lo + size, open_=draw(st.integers(1, size)), isolated=isolated)
+
+
+def members(piece: Piece | Lease) -> list[int]:
+    return list(piece.seqs) if piece.seqs is not None else list(range(piece.lo, piece.hi))
+
+
+def assert_covers_exactly(pieces: list[Piece], whole: Lease) -> None:
+    assert sorted(seq for piece in pieces for seq in members(piece)) == members(whole)
+    for piece in pieces:
+        own = members(piece)
+        assert own == sorted(own)
+        assert (piece.lo, piece.hi) == (own[0], own[-1] + 1)
+        assert (piece.seqs is None) == (whole.seqs is None), "a range stays a range, a list a list"
+
+
+@given(leases(), st.data())
+def test_suspects_are_cut_out_and_nobody_else_is_isolated(whole: Lease, data: st.DataObject) -> None:
+    suspects = data.draw(st.sets(st.sampled_from(members(whole)), min_size=1))
+    pieces = cut_suspects(whole, suspects)
+    assert_covers_exactly(pieces, whole)
+    assert {seq for piece in pieces if piece.isolated for seq in members(piece)} == suspects
+
+
+def test_one_suspect_in_the_middle_makes_three_pieces() -> None:
+    assert cut_suspects(lease(0, 10), [4]) == [Piece(0, 4), Piece(4, 5, isolated=True), Piece(5, 10)]
+
+
+def test_when_all_are_suspect_there_is_one_piece() -> None:
+    assert cut_suspects(lease(3, 6), [5, 3, 4, 4]) == [Piece(3, 6, isolated=True)]
+
+
+@given(leases())
+def test_halves_cover_the_whole_and_are_equal_but_for_one(whole: Lease) -> None:
+    pieces = cut_halves(whole)
+    assert_covers_exactly(pieces, whole)
+    sizes = [len(members(piece)) for piece in pieces]
+    assert len(sizes) <= 2
+    assert max(sizes) - min(sizes) <= 1
+    assert all(piece.isolated == whole.isolated for piece in pieces)
+
+
+@pytest.mark.parametrize(
+    ("ready", "wanted", "cut"),
+    [
+        (lease(0, 1_000), 1_000, "whole"),
+        (lease(0, 1_000), 5_000, "whole"),
+        (lease(0, 1_000), 700, "whole"),  # hardly larger than wanted
+        (lease(0, 1_000), 600, "carve"),
+        (lease(0, 1_000, open_=999), 10, "whole"),  # no virgin: which are open is not in its bounds
+        (lease(0, 2, isolated=True), 1_000, "carve"),
+        (lease(0, 1, isolated=True), 1_000, "whole"),
+        (lease(0, 9, (1, 5, 8)), 3, "merge"),
+        (lease(0, 9, (1, 5, 8)), 100, "merge"),
+        (lease(0, 9, (1, 5, 8)), 2, "slice"),
+        (lease(0, 9, (1, 5, 8), isolated=True), 100, "slice"),
+        (lease(5, 6, (5,), isolated=True), 100, "whole"),
+    ],
+)
+def test_a_batch_is_taken_whole_or_in_part(ready: Lease, wanted: int, cut: Cut) -> None:
+    assert how_to_cut(ready, wanted) == cut
+
+
+@given(leases(), st.integers(1, 2_000))
+def test_whoever_takes_a_whole_batch_gets_little_more_than_wanted(ready: Lease, wanted: int) -> None:
+    cut = how_to_cut(ready, wanted)
+    if ready.isolated:
+        assert cut != "merge", "suspects never share"
+        wanted = 1
+    if ready.is_list:
+        assert (cut == "slice") == (ready.open > wanted)
+    elif ready.is_virgin and cut == "whole":
+        assert ready.open <= max(1, wanted * CARVE_FACTOR)
+    else:
+        assert cut == ("carve" if ready.is_virgin else "whole")
+
+
+waits = st.lists(
+    st.tuples(st.integers(0, 10**9), st.one_of(st.floats(0, 10), st.floats(0, 1e7))),
+    max_size=300,
+    unique_by=lambda wait: wait[0],
+)
+
+
+def assert_good_buckets(asked: list[tuple[int, float]]) -> None:
+    buckets = retry_buckets(asked)
+    given_ = {seq: delay for delay, seqs in buckets for seq in seqs}
+    assert len({delay for delay, _ in buckets}) <= MAX_BUCKETS
+    assert sorted(seq for _, seqs in buckets for seq in seqs) == sorted(seq for seq, _ in asked), "all are kept, once"
+    assert all(given_[seq] >= delay for seq, delay in asked), "nobody waits less than asked"
+    assert {delay for delay, _ in buckets} <= {delay for _, delay in asked}
+    assert all(0 < len(seqs) <= LIST_MAX and all(a < b for a, b in pairwise(seqs)) for _, seqs in buckets)
+
+
+@given(waits)
+def test_retries_share_few_lists_and_nobody_waits_less_than_asked(asked: list[tuple[int, float]]) -> None:
+    assert_good_buckets(asked)
+
+
+def test_delays_within_a_quarter_share_a_list() -> None:
+    assert retry_buckets([(1, 2.0), (2, 2.4), (3, 10.0)]) == [(2.4, [1, 2]), (10.0, [3])]
+
+
+def test_a_delay_per_item_still_makes_few_lists() -> None:
+    asked = [(seq, 1.3**seq) for seq in range(60)]
+    assert_good_buckets(asked)
+    assert len(retry_buckets(asked)) == MAX_BUCKETS
+
+
+def test_a_long_list_is_cut_at_a_thousand() -> None:
+    asked = [(seq, 5.0) for seq in reversed(range(2_500))]
+    assert_good_buckets(asked)
+    assert [len(seqs) for _, seqs in retry_buckets(asked)] == [1_000, 1_000, 500]

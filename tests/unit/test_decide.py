@@ -1,0 +1,125 @@
+"""What an outcome becomes: one table, and the border where exceptions turn into outcomes."""
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidemill import Done, Fail, Item, NotFound, Outcome, Retry, Skip
+from tidemill.domain.decide import REASON_MAX, decide, from_defect, from_exception, poisoned, timed_out
+from tidemill.domain.retry import RetryPolicy
+from tidemill.domain.status import ItemStatus
+
+POLICY = RetryPolicy(max_attempts=3, max_attempts_not_found=2, backoff=2.0, not_found_delay=30.0)
+S = ItemStatus
+
+
+def item(attempt: int = 1) -> Item:
+    return Item(UUID(int=7), 41, {"n": 1}, attempt)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "attempt", "status", "code", "retryable", "delay"),
+    [
+        (Done(1), 1, S.DONE, None, None, None),
+        (Done(), 9, S.DONE, None, None, None),
+        (Skip("no need"), 1, S.SKIPPED, "skipped", False, None),
+        (NotFound(), 1, S.RETRY_WAIT, "not_found", True, 30.0),
+        (NotFound(), 2, S.NOT_FOUND, "not_found", True, None),
+        (NotFound(), 7, S.NOT_FOUND, "not_found", True, None),
+        (Retry(), 1, S.RETRY_WAIT, "error", True, 2.0),
+        (Retry(), 2, S.RETRY_WAIT, "error", True, 4.0),
+        (Retry(after=11), 1, S.RETRY_WAIT, "error", True, 11.0),
+        (Retry(after=0), 1, S.RETRY_WAIT, "error", True, 0.0),
+        (Retry(after=-5), 1, S.RETRY_WAIT, "error", True, 0.0),
+        (Retry(code="rate"), 2, S.RETRY_WAIT, "rate", True, 4.0),
+        (Retry(), 3, S.FAILED, "exhausted", True, None),
+        (Retry(code="rate"), 3, S.FAILED, "exhausted", True, None),
+        (Retry(after=11), 3, S.FAILED, "exhausted", True, None),
+        (timed_out(5), 1, S.RETRY_WAIT, "timeout", True, 2.0),
+        (timed_out(5), 3, S.FAILED, "timeout", True, None),
+        (Retry(code="memory"), 3, S.FAILED, "memory", True, None),
+        (Fail(), 1, S.FAILED, "permanent", False, None),
+        (Fail(code="schema", retryable=True), 1, S.FAILED, "schema", True, None),
+        (poisoned(3), 1, S.FAILED, "poison", True, None),
+        (from_defect({"reason": "not JSON"}), 1, S.FAILED, "invalid", False, None),
+    ],
+)
+def test_an_outcome_and_an_attempt_make_a_decision(
+    outcome: Outcome, attempt: int, status: ItemStatus, code: str | None, retryable: bool | None, delay: float | None
+) -> None:
+    decision = decide(item(attempt), outcome, POLICY, jitter=1.0)
+    error = decision.error or {}
+    assert (decision.status, error.get("code"), error.get("retryable")) == (status, code, retryable)
+    assert decision.delay == delay
+
+
+def test_done_keeps_its_result_and_its_normalized_form() -> None:
+    decision = decide(item(), Done({"a": 1}, normalized=[2]), POLICY, 0.5)
+    assert (decision.result, decision.normalized, decision.error) == ({"a": 1}, [2], None)
+
+
+def test_an_error_names_the_row_the_reason_and_the_attempt() -> None:
+    decision = decide(item(2), Fail("no such column"), POLICY, 0.5)
+    assert decision.error == {
+        "row": 42,
+        "code": "permanent",
+        "reason": "no such column",
+        "retryable": False,
+        "attempt": 2,
+    }
+
+
+def test_a_reason_can_always_be_stored() -> None:
+    decision = decide(item(), Fail("a\x00b" + "x" * 10_000), POLICY, 0.5)
+    assert decision.error is not None
+    reason = decision.error["reason"]
+    assert "\x00" not in reason
+    assert len(reason) == REASON_MAX
+
+
+class Odd(Outcome):
+    """A sixth outcome that nobody knows."""
+
+
+def test_an_outcome_of_the_users_own_making_is_refused() -> None:
+    with pytest.raises(TypeError, match="Odd is not an outcome a handler may give"):
+        decide(item(), Odd(), POLICY, 0.5)
+
+
+@given(st.sampled_from([Retry(), NotFound()]), st.integers(1, 50), st.integers(1, 50), st.floats(0, 1))
+def test_an_item_waits_exactly_while_it_has_attempts_left(
+    outcome: Outcome, attempt: int, limit: int, jitter: float
+) -> None:
+    policy = RetryPolicy(max_attempts=limit, max_attempts_not_found=limit)
+    decision = decide(item(attempt), outcome, policy, jitter)
+    assert (decision.status is S.RETRY_WAIT) == (attempt < limit) == (decision.delay is not None)
+
+
+@pytest.mark.parametrize(
+    ("error", "reason", "code"),
+    [
+        (ValueError("bad number"), "ValueError: bad number", "error"),
+        (ValueError(), "ValueError", "error"),
+        (KeyError("sku"), "KeyError: 'sku'", "error"),
+        (MemoryError(), "the handler ran out of memory", "memory"),
+        (SystemExit(3), "the handler called exit(3)", "exit"),
+        (SystemExit(), "the handler called exit(None)", "exit"),
+    ],
+)
+def test_an_exception_becomes_a_retry_that_says_why(error: BaseException, reason: str, code: str) -> None:
+    outcome = from_exception(error)
+    assert isinstance(outcome, Retry)
+    assert (outcome.reason, outcome.code, outcome.after) == (reason, code, None)
+
+
+@pytest.mark.parametrize("outcome", [Done(1), NotFound(), Skip(), Retry(after=1), Fail()])
+def test_an_outcome_that_is_raised_is_itself(outcome: Outcome) -> None:
+    assert from_exception(outcome) is outcome
+
+
+@pytest.mark.parametrize("defect", [{}, {"line": 3}])
+def test_a_defect_without_a_reason_still_has_one(defect: dict[str, Any]) -> None:
+    assert from_defect(defect).reason == "the record could not be read"
