@@ -1,0 +1,98 @@
+"""The one shape of every loop: tick, wait, wake, stop, survive."""
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+
+from tidemill.engine import service
+from tidemill.engine.service import Service
+from tidemill.telemetry.events import subscribe
+
+
+class Ticking(Service):
+    """Does what the list says: a number is the wait after that tick, an exception is raised."""
+
+    name = "ticking"
+
+    def __init__(self, script: list[float | Exception]) -> None:
+        super().__init__()
+        self.script = script
+        self.ticks = 0
+        self.ticked = asyncio.Event()
+
+    async def tick(self) -> float:
+        step = self.script[self.ticks]
+        self.ticks += 1
+        self.ticked.set()
+        if self.ticks == len(self.script):
+            self.stop()
+        if isinstance(step, Exception):
+            raise step
+        return step
+
+
+async def test_a_loop_ticks_on_while_there_is_more_to_do() -> None:
+    loop = Ticking([0.0] * 100)
+    async with asyncio.timeout(5):
+        await loop.run()
+    assert loop.ticks == 100
+
+
+async def test_a_wake_cuts_a_wait_short() -> None:
+    loop = Ticking([600.0, 0.0])
+    task = asyncio.create_task(loop.run())
+    await loop.ticked.wait()
+    loop.wake()
+    async with asyncio.timeout(5):
+        await task
+    assert loop.ticks == 2
+
+
+async def test_a_wake_during_a_tick_is_not_lost() -> None:
+    class WokenInside(Ticking):
+        async def tick(self) -> float:
+            self.wake()
+            return await super().tick()
+
+    loop = WokenInside([600.0, 600.0])
+    async with asyncio.timeout(5):
+        await loop.run()
+    assert loop.ticks == 2
+
+
+async def test_a_stop_ends_a_wait_at_once() -> None:
+    loop = Ticking([600.0, 0.0])
+    task = asyncio.create_task(loop.run())
+    await loop.ticked.wait()
+    assert not loop.stopping
+    loop.stop()
+    async with asyncio.timeout(5):
+        await task
+    assert loop.stopping
+    assert loop.ticks == 1
+
+
+async def test_without_a_wake_a_loop_waits_as_long_as_it_said() -> None:
+    loop = Ticking([0.2, 0.0])
+    started = time.monotonic()
+    await loop.run()
+    assert time.monotonic() - started >= 0.19
+
+
+async def test_an_error_is_told_of_and_survived(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "AFTER_AN_ERROR", 0.01)
+    heard: list[tuple[str, dict[str, Any]]] = []
+    unsubscribe = subscribe(lambda name, fields: heard.append((name, fields)))
+    try:
+        loop = Ticking([ValueError("no"), 0.0, KeyError("x"), 0.0])
+        async with asyncio.timeout(5):
+            await loop.run()
+    finally:
+        unsubscribe()
+    assert loop.ticks == 4
+    assert heard == [
+        ("loop.failed", {"loop": "ticking", "error": "ValueError: no"}),
+        ("loop.failed", {"loop": "ticking", "error": "KeyError: 'x'"}),
+    ]
