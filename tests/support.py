@@ -103,6 +103,12 @@ async def assert_sound(db: Database, job_id: UUID | None = None) -> None:
     assert not broken, "\n".join(f"{finding.name}: {finding.details}" for finding in broken)
 
 
+async def fates(db: Database, job_id: UUID) -> dict[tuple[str, str | None, int], int]:
+    """How many items ended (or wait) as what: (status, error code, attempts) -> items."""
+    query = "SELECT status, error->>'code', attempts, count(*) FROM tidemill.outcome WHERE job_id = %s GROUP BY 1, 2, 3"
+    return {(status, code, attempts): n for status, code, attempts, n in await rows(db, query, job_id)}
+
+
 async def rows(db: Database, query: str, *params: Any) -> list[tuple[Any, ...]]:
     """What an SQL query says, for a look behind the engine."""
     async with db.connection() as conn:

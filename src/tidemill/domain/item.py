@@ -5,7 +5,7 @@ from typing import Any
 from uuid import UUID
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: one is made per item
 class Item:
     """One input row of a job. ``key`` is stable over attempts: give it to services that deduplicate."""
 

@@ -42,8 +42,8 @@ def verdict_of(item: Item, outcome: Outcome, handler: Handler, duration_ms: int)
     )
 
 
-def _check_size(*values: bytes | None) -> None:
-    size = sum(len(value) for value in values if value is not None)
+def _check_size(result: bytes | None, normalized: bytes | None) -> None:
+    size = len(result or b"") + len(normalized or b"")
     if size > RESULT_MAX_BYTES:
         raise ValueError(f"{size} bytes are more than the {RESULT_MAX_BYTES} a result may have")
 
@@ -90,28 +90,28 @@ class ItemRun:
             watch.cancel()
 
     async def _slot(self, slot: int) -> None:
-        while self._todo and not self._context.stopping:
-            item = self._todo.popleft()
-            verdict = await self._attempt(item, slot)
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101  we run in one
+        page, flusher, todo = self._page, self._flusher, self._todo
+        while todo and not self._context.stopping:
+            verdict = await self._attempt(todo.popleft(), slot, task)
             if verdict is None:
                 return
-            while not self._page.record(verdict):
-                await self._flusher.drained()
-            self._page.free(slot)
-            if self._flusher.add(verdict):
-                await self._flusher.room()
+            while not page.record(verdict):
+                await flusher.drained()
+            page.free(slot)
+            if flusher.add(verdict):
+                await flusher.room()
             elif time.monotonic() - self._yielded_at > YIELD_S:
                 await asyncio.sleep(0)
                 self._yielded_at = time.monotonic()
 
-    async def _attempt(self, item: Item, slot: int) -> Verdict | None:
+    async def _attempt(self, item: Item, slot: int, task: asyncio.Task[None]) -> Verdict | None:
         """One attempt at one item; None when it was cut short because the worker stops."""
         if item.defect is not None:
             return verdict_of(item, from_defect(item.defect), self._handler, 0)
         started = time.monotonic()
         self._page.start(slot, item.seq, item.attempt)
-        task = asyncio.current_task()
-        assert task is not None  # noqa: S101  we run in one
         self._running[slot] = (task, started)
         try:
             outcome = outcome_of(await self._call(item))
@@ -126,9 +126,9 @@ class ItemRun:
         except (Exception, SystemExit) as error:  # noqa: BLE001  the border: whatever it is, it is an outcome
             outcome = translate(error, self._handler)
         finally:
-            self._running.pop(slot, None)
+            del self._running[slot]
             self._timed_out.discard(slot)
-        return verdict_of(item, outcome, self._handler, round((time.monotonic() - started) * 1000))
+        return verdict_of(item, outcome, self._handler, int((time.monotonic() - started) * 1000))
 
     async def _watch(self) -> None:
         """Cancel async items that are over their time; let everything go when the grace is over.

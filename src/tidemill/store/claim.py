@@ -9,7 +9,7 @@ from psycopg import errors
 from psycopg.rows import class_row, dict_row
 
 from tidemill.domain.batch import LIST_MAX, Lease, how_to_cut
-from tidemill.store.database import Connection
+from tidemill.store.database import Connection, relaxed
 from tidemill.store.statements import sql
 
 
@@ -24,12 +24,14 @@ class Runnable:
     turning: bool
 
 
+@relaxed
 async def runnable(conn: Connection, kinds: Sequence[str]) -> list[Runnable]:
     async with conn.cursor(row_factory=class_row(Runnable)) as cursor:
         await cursor.execute(sql("job/runnable"), {"kinds": list(kinds)})
         return await cursor.fetchall()
 
 
+@relaxed
 async def claim(
     conn: Connection, job_id: UUID, *, wanted: int, lease_id: UUID, lease: float, worker: str
 ) -> Lease | None:

@@ -17,11 +17,18 @@ from tidemill.telemetry.events import emit
 
 P = ParamSpec("P")
 T = TypeVar("T")
+V = TypeVar("V", bound=Callable[..., Any])
 Connection = AsyncConnection[Any]
 
 TRANSIENT_STATES = ("40001", "40P01", "55P03", "57014")
 TRANSIENT_CLASSES = ("08", "53", "57P")
 HAS_TRANSACTION_TIMEOUT = 170000
+
+
+def relaxed(verb: V) -> V:
+    """Mark a verb whose commit need not survive a crash of the server: a lost claim is a batch that is ready again."""
+    verb.relaxed = True  # type: ignore[attr-defined]
+    return verb
 
 
 def is_transient(error: Exception) -> bool:
@@ -77,11 +84,11 @@ class Database:
             yield conn
 
     @asynccontextmanager
-    async def transaction(self, *, bounded: bool = True) -> AsyncIterator[Connection]:
+    async def transaction(self, *, bounded: bool = True, durable: bool = True) -> AsyncIterator[Connection]:
         """One transaction, bounded in time: a worker stopped in mid-COPY must not hold its batch for ever."""
         async with self._pool.connection() as conn:
             try:
-                await conn.execute(self._begin(conn) if bounded else b"BEGIN", prepare=False)
+                await conn.execute(self._begin(conn, bounded, durable), prepare=False)
                 yield conn
                 await conn.execute(b"COMMIT", prepare=False)
             except BaseException:
@@ -99,7 +106,7 @@ class Database:
         attempt = 0
         while True:
             try:
-                async with self.transaction() as conn:
+                async with self.transaction(durable=not hasattr(verb, "relaxed")) as conn:
                     return await verb(conn, *args, **kwargs)
             except (psycopg.Error, PoolTimeout) as error:
                 if not is_transient(error):
@@ -108,11 +115,15 @@ class Database:
                 emit("database.retry", verb=verb.__name__, attempt=attempt, error=str(error).strip())
                 await asyncio.sleep(min(5.0, 0.02 * 2 ** min(attempt, 10)) * (0.5 + random.random()))  # noqa: S311
 
-    def _begin(self, conn: Connection) -> bytes:
-        begin = f"BEGIN; SET LOCAL statement_timeout = {self._timeout_ms}"
-        if conn.info.server_version >= HAS_TRANSACTION_TIMEOUT:
-            begin += f"; SET LOCAL transaction_timeout = {2 * self._timeout_ms}"
-        return begin.encode()
+    def _begin(self, conn: Connection, bounded: bool, durable: bool) -> bytes:
+        statements = ["BEGIN"]
+        if bounded:
+            statements.append(f"SET LOCAL statement_timeout = {self._timeout_ms}")
+            if conn.info.server_version >= HAS_TRANSACTION_TIMEOUT:
+                statements.append(f"SET LOCAL transaction_timeout = {2 * self._timeout_ms}")
+        if not durable:
+            statements.append("SET LOCAL synchronous_commit = off")
+        return "; ".join(statements).encode()
 
 
 async def _configure(conn: Connection) -> None:

@@ -34,7 +34,8 @@ async def flush(
 ) -> Flushed:
     """Settle items of a leased batch: fence and counts first, then outcomes, then retry lists."""
     ordered = sorted(verdicts, key=lambda verdict: verdict.seq)
-    fence = _fence_key(lease) | _deltas(ordered) | {"lease": seconds, "seqs": [verdict.seq for verdict in ordered]}
+    gone = [verdict.seq for verdict in ordered] if lease.is_list else None
+    fence = _fence_key(lease) | _deltas(ordered) | {"lease": seconds, "seqs": gone}
     cursor = await conn.execute(sql("batch/fence"), fence)
     row = await cursor.fetchone()
     if row is None:

@@ -4,10 +4,11 @@ from typing import Any
 
 from tidemill.domain.batch import Lease
 from tidemill.domain.item import Item
-from tidemill.store.database import Connection
+from tidemill.store.database import Connection, relaxed
 from tidemill.store.statements import sql
 
 
+@relaxed
 async def read(conn: Connection, lease: Lease) -> list[Item]:
     """The items of a leased batch that are to be run now, in order of seq."""
     params: dict[str, Any] = {"job_id": lease.job_id, "lo": lease.lo, "hi": lease.hi}

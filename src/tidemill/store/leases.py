@@ -6,10 +6,11 @@ from uuid import UUID
 
 from tidemill.domain.batch import Lease, Piece
 from tidemill.domain.crash import ISOLATE_LOSSES
-from tidemill.store.database import Connection
+from tidemill.store.database import Connection, relaxed
 from tidemill.store.statements import sql
 
 
+@relaxed
 async def heartbeat(conn: Connection, worker: str, lease_ids: Sequence[UUID], seconds: float) -> int:
     """Extend these leases of a worker; how many."""
     params = {"worker": worker, "lease_ids": list(lease_ids), "lease": seconds}
