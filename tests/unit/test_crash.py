@@ -9,6 +9,12 @@ from hypothesis import strategies as st
 from tidemill.domain.crash import STUCK_GRACE_S, Cause, cause_of_death, is_alone, is_stuck
 
 
+def death(returncode: int, by_parent: Cause | None = None, *, in_hand: int = 0, peak_mb: float = 50) -> Cause:
+    return cause_of_death(
+        returncode=returncode, by_parent=by_parent, in_hand=in_hand, peak_rss_mb=peak_mb, limit_mb=100
+    )
+
+
 @pytest.mark.parametrize(
     ("returncode", "by_parent", "peak_mb", "cause"),
     [
@@ -27,12 +33,17 @@ from tidemill.domain.crash import STUCK_GRACE_S, Cause, cause_of_death, is_alone
     ],
 )
 def test_a_death_has_a_cause(returncode: int, by_parent: Cause | None, peak_mb: float, cause: Cause) -> None:
-    assert cause_of_death(returncode=returncode, by_parent=by_parent, peak_rss_mb=peak_mb, limit_mb=100) is cause
+    assert death(returncode, by_parent, peak_mb=peak_mb) is cause
 
 
-@given(st.integers(-64, 255), st.sampled_from(list(Cause)), st.floats(0, 1e6))
-def test_what_the_parent_did_itself_it_knows(returncode: int, did: Cause, peak_mb: float) -> None:
-    assert cause_of_death(returncode=returncode, by_parent=did, peak_rss_mb=peak_mb, limit_mb=100) is did
+def test_a_handler_that_exits_with_success_has_crashed_all_the_same() -> None:
+    assert death(0, in_hand=1) is Cause.CRASHED
+    assert death(0, in_hand=0) is Cause.STOPPED
+
+
+@given(st.integers(-64, 255), st.sampled_from(list(Cause)), st.integers(0, 100), st.floats(0, 1e6))
+def test_what_the_parent_did_itself_it_knows(returncode: int, did: Cause, in_hand: int, peak_mb: float) -> None:
+    assert death(returncode, did, in_hand=in_hand, peak_mb=peak_mb) is did
 
 
 @pytest.mark.parametrize(("in_hand", "alone"), [(0, False), (1, True), (2, False), (50, False)])

@@ -1,0 +1,133 @@
+"""Settings: every problem at once, by name, before anything starts."""
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from tidemill.config import PREFIX, Settings, load_settings
+from tidemill.domain.errors import InvalidSettings
+
+
+def problems(monkeypatch: pytest.MonkeyPatch, **env: str) -> str:
+    for name, value in env.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(InvalidSettings) as caught:
+        load_settings()
+    return str(caught.value)
+
+
+def test_without_an_environment_the_defaults_hold() -> None:
+    settings = load_settings()
+    assert settings.database_url is None
+    assert (settings.batch_size, settings.flush_interval_ms, settings.flush_buffer) == (100, 5_000, 500)
+    assert settings.blobs == settings.home / "blobs"
+
+
+def test_the_environment_is_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TIDEMILL_BATCH_SIZE", "17")
+    monkeypatch.setenv("TIDEMILL_HOME", str(tmp_path))
+    settings = load_settings()
+    assert (settings.batch_size, settings.home) == (17, tmp_path)
+
+
+def test_a_database_url_may_come_bare_and_ours_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DATABASE_URL", "postgresql://bare")
+    assert load_settings().database_url == "postgresql://bare"
+    monkeypatch.setenv("TIDEMILL_DATABASE_URL", "postgresql://ours")
+    assert load_settings().database_url == "postgresql://ours"
+
+
+def test_what_is_given_by_hand_goes_before_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIDEMILL_WORKER_POOL_SIZE", "3")
+    assert load_settings(worker_pool_size=5).worker_pool_size == 5
+    assert load_settings(worker_pool_size=None).worker_pool_size == 3
+
+
+def test_unknown_names_and_impossible_values_are_listed_in_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    message = problems(
+        monkeypatch,
+        TIDEMILL_BATCHSIZE="1",
+        TIDEMILL_ZEAL="high",
+        TIDEMILL_BATCH_SIZE="zero",
+        TIDEMILL_POLL_MS="-1",
+        TIDEMILL_SAFETY_FACTOR="1.5",
+        TIDEMILL_LOG_LEVEL="loud",
+    )
+    lines = message.splitlines()
+    assert lines[0] == "cannot start with these settings:"
+    assert lines[1:3] == [
+        "  - TIDEMILL_BATCHSIZE: there is no such setting",
+        "  - TIDEMILL_ZEAL: there is no such setting",
+    ]
+    named = {line.split(":")[0].removeprefix("  - ") for line in lines[3:]}
+    assert named == {"TIDEMILL_BATCH_SIZE", "TIDEMILL_POLL_MS", "TIDEMILL_SAFETY_FACTOR", "TIDEMILL_LOG_LEVEL"}
+
+
+PAIRS = [
+    ("claim_min", "claim_max"),
+    ("lock_floor_ms", "lock_cap_ms"),
+    ("ingest_min_rows", "ingest_max_rows"),
+    ("db_p50_ms", "db_p95_ms"),
+    ("batch_size", "flush_buffer"),
+    ("max_row_bytes", "ingest_max_batch_bytes"),
+]
+
+
+@pytest.mark.parametrize(("low", "high"), PAIRS)
+def test_a_lower_bound_must_not_exceed_its_upper_one(monkeypatch: pytest.MonkeyPatch, low: str, high: str) -> None:
+    bound = getattr(Settings(), high)
+    message = problems(monkeypatch, **{PREFIX + low.upper(): str(bound + 1)})
+    assert f"{low} must not exceed {high}" in message
+
+
+def test_every_pair_of_bounds_that_is_wrong_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    message = problems(
+        monkeypatch, TIDEMILL_CLAIM_MIN="99999", TIDEMILL_BATCH_SIZE="501", TIDEMILL_DB_TIMEOUT_MS="30000"
+    )
+    assert "claim_min must not exceed claim_max" in message
+    assert "batch_size must not exceed flush_buffer" in message
+    assert "db_timeout_ms must be below lock_floor_ms" in message
+
+
+def test_a_wrong_pair_is_listed_beside_a_wrong_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    message = problems(
+        monkeypatch, TIDEMILL_POLL_MS="soon", TIDEMILL_CLAIM_MIN="50", TIDEMILL_CLAIM_MAX="10", TIDEMILL_ZEAL="1"
+    )
+    assert "TIDEMILL_POLL_MS" in message
+    assert "TIDEMILL_ZEAL" in message
+    assert "claim_min must not exceed claim_max" in message
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("claim_max", 100_001),
+        ("claim_max", 0),
+        ("safety_factor", 0),
+        ("db_max_conns", 0),
+        ("stop_grace_ms", -1),
+        ("child_memory_mb", 0),
+        ("log_level", "infos"),
+    ],
+)
+def test_a_value_out_of_its_bounds_is_refused(name: str, value: object) -> None:
+    with pytest.raises(InvalidSettings, match=f"TIDEMILL_{name.upper()}: "):
+        load_settings(**{name: value})
+
+
+def test_the_edges_are_allowed() -> None:
+    settings = load_settings(claim_max=100_000, claim_min=100_000, safety_factor=1, stop_grace_ms=0, log_level="DEBUG")
+    assert settings.claim_max == 100_000
+
+
+def test_settings_do_not_change() -> None:
+    with pytest.raises(ValidationError, match="frozen"):
+        setattr(Settings(), "batch_size", 5)  # noqa: B010  a type checker would not let us try
+
+
+@pytest.mark.parametrize("name", sorted(Settings.model_fields))
+def test_every_setting_says_what_it_does(name: str) -> None:
+    description = Settings.model_fields[name].description
+    assert description
+    assert len(description) > 5
