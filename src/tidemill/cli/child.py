@@ -5,12 +5,14 @@ import os
 import sys
 import traceback
 
-from tidemill.app import make_context, open_database
+from tidemill.app import Mill, make_context, open_database
 from tidemill.cli.load import load_mill
 from tidemill.engine.child import Child, limit_memory
 from tidemill.engine.logbook import Logbook
 from tidemill.engine.supervise import CANNOT_START
 from tidemill.telemetry.logs import log_events
+
+FAILED = 70  # EX_SOFTWARE: a new child may do better
 
 
 def command(reference: str, worker: str, *numbers: int) -> list[str]:
@@ -18,8 +20,7 @@ def command(reference: str, worker: str, *numbers: int) -> list[str]:
     return [sys.executable, "-m", "tidemill.cli.child", reference, worker, *map(str, numbers)]
 
 
-async def run(reference: str, worker: str, pages: int, number: int, control: int, book: int) -> None:
-    mill = load_mill(reference)
+async def run(mill: Mill, worker: str, pages: int, number: int, control: int, book: int) -> None:
     settings = mill.settings
     log_events(settings.log_level, worker=worker, child=number)
     for fd in (control, book):
@@ -33,12 +34,14 @@ async def run(reference: str, worker: str, pages: int, number: int, control: int
 
 def main() -> None:
     reference, worker, *numbers = sys.argv[1:]
-    code = 0
+    code = CANNOT_START
     try:
-        asyncio.new_event_loop().run_until_complete(run(reference, worker, *map(int, numbers)))
-    except Exception:  # noqa: BLE001  a child that cannot start says why, and its parent stops
+        mill = load_mill(reference)
+        code = FAILED
+        asyncio.new_event_loop().run_until_complete(run(mill, worker, *map(int, numbers)))
+        code = 0
+    except Exception:  # noqa: BLE001  its parent reads the exit code, people read the traceback
         traceback.print_exc()
-        code = CANNOT_START
     # Not sys.exit: a handler stuck in a thread would keep the process for ever.
     sys.stderr.flush()
     os._exit(code)

@@ -24,12 +24,14 @@ class Cause(StrEnum):
     STOPPED = "stopped"  # as it was told, or by its parent at the end of the grace
 
 
-def cause_of_death(*, returncode: int, by_parent: Cause | None, peak_rss_mb: float, limit_mb: float) -> Cause:
+def cause_of_death(
+    *, returncode: int, by_parent: Cause | None, in_hand: int, peak_rss_mb: float, limit_mb: float
+) -> Cause:
     """``returncode`` as subprocess gives it: negative is a signal. The kernel's OOM killer sends SIGKILL too."""
     if by_parent is not None:
         return by_parent
-    if returncode == 0:
-        return Cause.STOPPED
+    if returncode == 0:  # a child that stops as it should has nothing in hand: a handler called exit(0)
+        return Cause.CRASHED if in_hand else Cause.STOPPED
     if -returncode == SIGKILL:
         return Cause.CRASHED if peak_rss_mb >= 0.8 * limit_mb else Cause.KILLED
     return Cause.KILLED if -returncode == SIGTERM else Cause.CRASHED

@@ -5,9 +5,10 @@ from dataclasses import replace
 from uuid import UUID
 
 from tidemill.domain.batch import Lease, cut_suspects
-from tidemill.domain.crash import POISON_DEATHS, Cause, InHand, is_alone
+from tidemill.domain.crash import POISON_DEATHS, Cause, is_alone
 from tidemill.domain.decide import poisoned, timed_out
 from tidemill.domain.item import Item
+from tidemill.domain.outcome import Outcome
 from tidemill.domain.ports import Handlers
 from tidemill.engine.finalize import after_batch
 from tidemill.engine.logbook import Page
@@ -16,6 +17,7 @@ from tidemill.store import ingest, jobs, leases
 from tidemill.store.claim import by_lease
 from tidemill.store.database import Database
 from tidemill.store.flush import flush
+from tidemill.store.items import read
 from tidemill.telemetry.events import emit
 
 INGEST_DEATHS = 3
@@ -31,7 +33,7 @@ class Aftermath:
         self._seconds = lease_seconds
 
     async def clear(self, pages: Sequence[Page], cause: Cause, now_ns: int) -> None:
-        alone = is_alone(sum(len(page.in_hand()) + page.whole for page in pages))
+        alone = is_alone(sum(page.items_in_hand for page in pages))
         for page in pages:
             lease_id = page.lease_id
             if lease_id is None:
@@ -67,52 +69,48 @@ class Aftermath:
             await self._db.run(flush, lease, verdicts, seconds=self._seconds, sparse=sparse)
 
     async def _give_back(self, page: Page, held: Lease, cause: Cause, now_ns: int, *, alone: bool) -> None:
-        in_hand = page.in_hand()
         if cause is Cause.STUCK:
-            await self._time_out(page, held, in_hand, now_ns)
-        elif cause is Cause.CRASHED and (in_hand or page.whole):
-            await self._suspect(held, in_hand, alone=alone)
+            await self._time_out(page, held, now_ns)
+        elif cause is Cause.CRASHED and page.items_in_hand:
+            await self._suspect(page, held, alone=alone)
         else:
-            losses = int(cause is not Cause.STOPPED)
-            await self._db.run(leases.release, held, speaking_for_the_dead=True, losses=losses)
+            await self._release(held, losses=int(cause is not Cause.STOPPED))
 
-    async def _time_out(self, page: Page, held: Lease, in_hand: list[InHand], now_ns: int) -> None:
+    async def _time_out(self, page: Page, held: Lease, now_ns: int) -> None:
         """The items that were over their time have used an attempt; their neighbours have not."""
-        handler = self._handlers.get(held.kind)
-        limit_ns = int((page.timeout or 0) * 1e9)
-        late = [hand for hand in in_hand if limit_ns and now_ns - hand.started_ns > limit_ns]
-        verdicts = [
-            verdict_of(
-                Item(held.job_id, hand.seq, None, hand.attempt),
-                timed_out(page.timeout or 0),
-                handler,
-                limit_ns // 10**6,
-            )
-            for hand in late
-        ]
-        if verdicts:
-            await self._db.run(flush, held, verdicts, seconds=self._seconds, sparse=handler.sparse)
+        seconds = page.timeout or 0.0
         if page.whole and held.open > 1:
             # A set-based handler hung on the whole batch: its items run one by one from here on.
-            await self._suspect(held, in_hand, alone=False)
-        elif len(verdicts) < held.open:
-            losses = int(not late)  # nobody was late: the process itself hung
-            await self._db.run(leases.release, held, speaking_for_the_dead=True, losses=losses)
-
-    async def _suspect(self, held: Lease, in_hand: list[InHand], *, alone: bool) -> None:
-        suspects = [hand.seq for hand in in_hand] if in_hand else list(held.seqs or range(held.lo, held.hi))
-        deaths = held.crashes + 1 if alone else 0
-        if deaths >= POISON_DEATHS:
-            await self._poison(held, InHand(suspects[0], in_hand[0].attempt if in_hand else 1, 0), deaths)
+            await self._suspect(page, held, alone=False)
             return
-        pieces = cut_suspects(held, suspects)
-        await self._db.run(leases.split, held, pieces, speaking_for_the_dead=True, crashes=deaths)
+        late = {hand.seq for hand in page.in_hand() if now_ns - hand.started_ns > seconds * 1e9}
+        items = [item for item in await self._db.run(read, held) if item.seq in late or page.whole]
+        if seconds and items:
+            await self._settle(held, [(item, timed_out(seconds)) for item in items], round(seconds * 1000))
+        else:
+            await self._release(held, losses=1)  # nobody was late: the process itself hung
 
-    async def _poison(self, held: Lease, hand: InHand, deaths: int) -> None:
+    async def _suspect(self, page: Page, held: Lease, *, alone: bool) -> None:
+        """Suspects run alone from here on; three deaths alone are enough."""
+        suspects = [hand.seq for hand in page.in_hand()] or list(held.seqs or range(held.lo, held.hi))
+        deaths = held.crashes + 1 if alone else 0
+        if deaths < POISON_DEATHS:
+            pieces = cut_suspects(held, suspects)
+            await self._db.run(leases.split, held, pieces, speaking_for_the_dead=True, crashes=deaths)
+            return
+        items = [item for item in await self._db.run(read, held) if item.seq in suspects]
+        for item in items:
+            item.attempt -= 1  # a death charges no attempt
+            emit("item.poison", job=held.job_id, seq=item.seq)
+        await self._settle(held, [(item, poisoned(deaths)) for item in items], 0)
+
+    async def _settle(self, held: Lease, said: list[tuple[Item, Outcome]], duration_ms: int) -> None:
+        """Write these outcomes in the dead child's name, and give back what is left of the batch."""
         handler = self._handlers.get(held.kind)
-        verdict = verdict_of(Item(held.job_id, hand.seq, None, hand.attempt), poisoned(deaths), handler, 0)
-        verdict = replace(verdict, attempts=hand.attempt - 1)  # a death charges no attempt
-        await self._db.run(flush, held, [verdict], seconds=self._seconds, sparse=handler.sparse)
-        if held.open > 1:
-            await self._db.run(leases.release, held, speaking_for_the_dead=True)
-        emit("item.poison", job=held.job_id, seq=hand.seq)
+        verdicts = [verdict_of(item, outcome, handler, duration_ms) for item, outcome in said]
+        await self._db.run(flush, held, verdicts, seconds=self._seconds, sparse=handler.sparse)
+        if held.open > len(verdicts):
+            await self._release(held, losses=0)
+
+    async def _release(self, held: Lease, *, losses: int) -> None:
+        await self._db.run(leases.release, held, speaking_for_the_dead=True, losses=losses)

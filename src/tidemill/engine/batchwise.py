@@ -1,6 +1,7 @@
 """Running a whole batch through a set-based handler: one transaction, or nothing."""
 
 import asyncio
+import inspect
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -88,9 +89,9 @@ class BatchRun:
         return [outcome_of(value) for value in values]
 
     async def _call(self, good: list[Item], conn: Connection | None) -> Any:
+        if not inspect.iscoroutinefunction(self._handler.call):  # a thread cannot be cancelled: the parent sees to it
+            return await asyncio.get_running_loop().run_in_executor(self._context.threads, self._handler.call, good)
         async with asyncio.timeout(self._handler.timeout):
-            if not asyncio.iscoroutinefunction(self._handler.call):
-                return await asyncio.get_running_loop().run_in_executor(self._context.threads, self._handler.call, good)
             return await (self._handler.call(good) if conn is None else self._handler.call(good, conn))
 
     def _verdicts(self, items: Sequence[Item], outcomes: list[Outcome], started: float) -> list[Verdict]:

@@ -131,6 +131,10 @@ class Page:
         return self._words[WHOLE]
 
     @property
+    def items_in_hand(self) -> int:
+        return len(self.in_hand()) + self.whole
+
+    @property
     def oldest_start_ns(self) -> int | None:
         starts = [item.started_ns for item in self.in_hand()]
         if self.whole:

@@ -142,12 +142,17 @@ class Supervisor(Service):
         return dict(total)
 
     async def _bury(self, hand: Hand, returncode: int, peak_mb: float, now_ns: int) -> None:
+        in_hand = sum(page.items_in_hand for page in hand.book.pages)
         cause = cause_of_death(
-            returncode=returncode, by_parent=hand.killed_as, peak_rss_mb=peak_mb, limit_mb=self._memory_mb
+            returncode=returncode,
+            by_parent=hand.killed_as,
+            in_hand=in_hand,
+            peak_rss_mb=peak_mb,
+            limit_mb=self._memory_mb,
         )
-        in_hand = sum(len(page.in_hand()) + page.whole for page in hand.book.pages)
-        emit("child.died", child=hand.number, pid=hand.process.pid, cause=cause, returncode=returncode, in_hand=in_hand)
-        if returncode == CANNOT_START:
+        name = "child.stopped" if cause is Cause.STOPPED else "child.died"
+        emit(name, child=hand.number, pid=hand.process.pid, cause=cause, returncode=returncode, in_hand=in_hand)
+        if returncode == CANNOT_START and not in_hand:
             self.failure = TidemillError("a child process could not start; its message is above")
             self.stop()
         await self._aftermath.clear(hand.book.pages, cause, now_ns)

@@ -28,30 +28,32 @@ class Choice:
     codes: Sequence[str] | None = None
     before: datetime | None = None
     reset_attempts: bool = True
+    max_attempts: int = 0  # without reset_attempts: only items that have some left
 
 
-async def reprocess(conn: Connection, job_id: UUID, choice: Choice, *, most: int = 100_000) -> int:
-    """Take chosen items back and open the job again; how many. Fewer than ``most`` means: that was all."""
+async def reprocess(
+    conn: Connection, job_id: UUID, choice: Choice, *, after_seq: int = -1, most: int = 50_000
+) -> tuple[int, int | None]:
+    """Take chosen items back and open the job again: how many, and after which seq to go on, if there may be more."""
     job = await lock(conn, job_id)
     if job["purged_at"] is not None:
         raise Conflict("the job's rows were purged; it cannot be reprocessed")
     # Fold first: the counts that are taken back are then all in one row, under our lock.
     await conn.execute(sql("tally/fold"), {"job_id": job_id})
     taken = 0
-    while taken < most:
-        n = await _take_chunk(conn, job, choice)
+    last: int | None = after_seq
+    while taken < most and last is not None:
+        n, last = await _take_chunk(conn, job, choice, last)
         taken += n
-        if n < LIST_MAX:
-            break
-    if ItemStatus.CANCELLED in choice.statuses and choice.seqs is None and choice.codes is None:
+    if ItemStatus.CANCELLED in choice.statuses and after_seq < 0 and choice.seqs is None and choice.codes is None:
         taken += await _revive_ranges(conn, job_id)
     if taken:
         await conn.execute(sql("job/reopen"), {"job_id": job_id})
         await conn.execute(sql("notify/work"), {"job_id": job_id})
-    return taken
+    return taken, last
 
 
-async def _take_chunk(conn: Connection, job: dict[str, Any], choice: Choice) -> int:
+async def _take_chunk(conn: Connection, job: dict[str, Any], choice: Choice, after_seq: int) -> tuple[int, int | None]:
     job_id = job["id"]
     params = {
         "job_id": job_id,
@@ -60,12 +62,14 @@ async def _take_chunk(conn: Connection, job: dict[str, Any], choice: Choice) -> 
         "codes": None if choice.codes is None else list(choice.codes),
         "before": choice.before,
         "reset_attempts": choice.reset_attempts,
+        "max_attempts": choice.max_attempts,
+        "after_seq": after_seq,
         "limit": LIST_MAX,
     }
     cursor = await conn.execute(sql("outcome/take_back"), params)
     rows = await cursor.fetchall()
     if not rows:
-        return 0
+        return 0, None
     was = Counter(status for _, status, _ in rows)
     codes = Counter(code for _, status, code in rows if status == ItemStatus.FAILED and code)
     deltas: dict[str, Any] = {name: was[name] for name in _TALLIES}
@@ -82,7 +86,7 @@ async def _take_chunk(conn: Connection, job: dict[str, Any], choice: Choice) -> 
     await conn.execute(
         sql("batch/add_retry_list"), place | {"seqs": seqs, "open": len(seqs), "delay": 0, "retrying": False}
     )
-    return len(rows)
+    return len(rows), seqs[-1] if len(rows) == LIST_MAX else None
 
 
 async def _revive_ranges(conn: Connection, job_id: UUID) -> int:

@@ -44,6 +44,7 @@ async def list_workers(conn: Connection) -> list[Worker]:
 async def register_kinds(conn: Connection, handlers: list[Handler]) -> None:
     for handler in sorted(handlers, key=lambda handler: handler.kind):
         options = {"mode": handler.mode, "concurrency": handler.concurrency, "timeout": handler.timeout}
+        options["max_attempts"] = handler.retry.max_attempts
         params = {"name": handler.kind, "sparse": handler.sparse, "options": Jsonb(options)}
         await conn.execute(sql("kind/register"), params)
 
@@ -53,3 +54,10 @@ async def kinds(conn: Connection) -> dict[str, bool]:
     async with conn.cursor(row_factory=dict_row) as cursor:
         await cursor.execute(sql("kind/list"))
         return {row["name"]: row["sparse"] for row in await cursor.fetchall()}
+
+
+async def max_attempts(conn: Connection, kind: str) -> int:
+    """How often an item of a kind may be tried."""
+    async with conn.cursor(row_factory=dict_row) as cursor:
+        await cursor.execute(sql("kind/list"))
+        return next((row["options"]["max_attempts"] for row in await cursor.fetchall() if row["name"] == kind), 0)

@@ -13,6 +13,7 @@ batch.released       job, batch, items                          the rest of a ba
 batch.swept          job, batch, losses                         an expired lease was taken back
 buffer.high          job, batch, fill                           outcomes wait at 80 % of the buffer or more
 child.started        child, pid                                 a child process runs
+child.stopped        child, pid, cause, returncode, in_hand     a child process stopped as it was told
 child.died           child, pid, cause, returncode, in_hand     a child process is no more
 item.poison          job, seq                                   an item killed its process three times alone
 worker.started       worker, processes, kinds                   a worker is at work

@@ -1,7 +1,8 @@
 -- terminal -> pending, a chunk at a time; a second call finds none of them. Index: outcome_exception, outcome_pkey.
 WITH chosen AS (
     SELECT seq, status, error->>'code' AS code FROM tidemill.outcome
-    WHERE job_id = %(job_id)s AND status = ANY(%(statuses)s)
+    WHERE job_id = %(job_id)s AND seq > %(after_seq)s AND status = ANY(%(statuses)s)
+      AND (%(reset_attempts)s OR attempts < %(max_attempts)s)
       AND (%(seqs)s::bigint[] IS NULL OR seq = ANY(%(seqs)s))
       AND (%(codes)s::text[] IS NULL OR error->>'code' = ANY(%(codes)s))
       AND (%(before)s::timestamptz IS NULL OR updated_at < %(before)s)
