@@ -1,0 +1,183 @@
+"""The verbs of a whole job and of its source, each followed at once by what the model says it must have done."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import UUID, uuid4
+
+import pytest
+
+from machine.batches import KINDS, LEASE_S, BatchVerbs
+from machine.model import ItemModel, JobModel, ReaderModel
+from support import rows
+from tidemill.domain.errors import Conflict
+from tidemill.domain.status import Intent, ItemStatus
+from tidemill.store import delete as deletes
+from tidemill.store import ingest, inspect, jobs, maintain
+from tidemill.store.flush import Flushed
+from tidemill.store.ingest import Chunk
+from tidemill.store.reprocess import Choice, reprocess
+
+MAY_BE_WANTED = {
+    Intent.PAUSE: (Intent.RUN, Intent.PAUSE),
+    Intent.RUN: (Intent.PAUSE,),
+    Intent.CANCEL: (Intent.RUN, Intent.PAUSE, Intent.CANCEL),
+}
+WISHES = {Intent.PAUSE: jobs.pause, Intent.RUN: jobs.resume, Intent.CANCEL: jobs.cancel}
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A choice of items as the model understands it."""
+
+    choice: Choice
+
+    def has(self, item: ItemModel) -> bool:
+        if item.is_open or item.word not in self.choice.statuses:
+            return False
+        if not item.has_row:  # of a cancelled range: all of them or none
+            return item.word is ItemStatus.CANCELLED and self.choice.seqs is None and self.choice.codes is None
+        if not self.choice.reset_attempts and item.attempts >= self.choice.max_attempts:
+            return False
+        by_seq = self.choice.seqs is None or item.seq in self.choice.seqs
+        return by_seq and (self.choice.codes is None or item.code in self.choice.codes)
+
+
+class JobVerbs(BatchVerbs):
+    async def want(self, job_id: UUID, intent: Intent) -> None:
+        job = self.model.jobs[job_id]
+        if job.closed_as is not None or job.intent not in MAY_BE_WANTED[intent]:
+            with pytest.raises(Conflict):
+                await self.db.run(WISHES[intent], job_id)
+        else:
+            await self.db.run(WISHES[intent], job_id)
+            job.intent = intent
+
+    async def fail(self, job_id: UUID) -> None:
+        job = self.model.jobs[job_id]
+        may_fail = job.closed_as is None and not job.is_condemned
+        assert await self.db.run(jobs.fail, job_id, "the test says so") == may_fail
+        if may_fail:
+            job.intent = Intent.FAIL
+
+    async def police(self, job_id: UUID) -> None:
+        job = self.model.jobs[job_id]
+        trips = job.closed_as is None and not job.is_condemned and job.has_tripped
+        assert (await self.db.run(jobs.police, job_id) is not None) == trips
+        if trips:
+            job.intent = Intent.FAIL
+
+    async def cancel_condemned(self, job_id: UUID | None) -> None:
+        chosen = self.model.jobs.values() if job_id is None else [self.model.jobs[job_id]]
+        waiting = [item for job in chosen if job.is_condemned for item in job.items if item.place == "ready"]
+        assert (await self.db.run(maintain.cancel_condemned, job_id) > 0) == bool(waiting)
+        for item in waiting:
+            item.cancel()
+
+    async def finalize(self, job_id: UUID) -> None:
+        job = self.model.jobs[job_id]
+        closing = job.closing()
+        assert await self.db.run(jobs.finalize, job_id) == closing
+        if closing is not None:
+            job.close(closing)
+
+    async def fold(self, job_id: UUID) -> None:
+        await self.db.run(maintain.fold, job_id)
+        assert await self.db.run(maintain.fold, job_id) == 0
+
+    async def reprocess(self, job_id: UUID, choice: Choice) -> None:
+        job = self.model.jobs[job_id]
+        chosen = [item for item in job.items if Chosen(choice).has(item)]
+        assert await self.db.run(reprocess, job_id, choice) == (len(chosen), None)
+        for item in chosen:
+            item.reopen(reset_attempts=choice.reset_attempts)
+        if chosen:
+            job.intent, job.closed_as = Intent.RUN, None
+
+    async def delete(self, job_id: UUID) -> None:
+        await self.db.run(deletes.delete, job_id)
+        self.model.let_go((h for h in self.model.hands if h.lease.job_id == job_id), items_go_back=False)
+        self.model.jobs.pop(job_id)
+
+    async def remove_rows(self) -> None:
+        for job_id in await self.db.run(deletes.pending_removals):
+            assert job_id not in self.model.jobs
+            while await self.db.run(deletes.remove_rows, job_id):
+                pass
+        await self.world.compare_leftovers(self.model)
+
+    async def list_items(self, job_id: UUID, status: ItemStatus | None, limit: int) -> None:
+        """Page after page shows every item of that status once."""
+        listed: list[int] = []
+        after = None
+        while True:
+            page = await self.db.run(inspect.list_items, job_id, status, limit=limit, after=after)
+            listed += [item["seq"] for item in page.items]
+            after = page.after
+            if after is None:
+                break
+        items = self.model.jobs[job_id].items
+        assert sorted(listed) == [item.seq for item in items if status in (None, item.status)]
+
+
+class SourceVerbs(JobVerbs):
+    async def take_source(self, worker: str) -> None:
+        expected = self.model.next_to_read()
+        lease_id = uuid4()
+        kinds = sorted(KINDS.values())
+        lease = await self.db.run(ingest.take, kinds, lease_id=lease_id, lease=LEASE_S, worker=worker)
+        assert (lease and lease.job_id) == expected
+        if lease is None:
+            return
+        job = self.model.jobs[lease.job_id]
+        assert lease.next_seq == len(job.items)
+        assert lease.checkpoint == ({"at": lease.next_seq} if lease.next_seq else {})
+        job.reader, job.reader_expired = lease_id, False
+        self.model.readers.append(ReaderModel(job.id, lease_id, lease.next_seq))
+
+    async def append(self, reader: ReaderModel, n: int, size: int) -> None:
+        """The next chunk, by a reader that may have lost its right long ago."""
+        job = self.model.jobs.get(reader.job_id)
+        may_append = job is not None and self.model.is_reading(reader) and job.is_running
+        before = await self.world.dump()
+        result = await self._append(reader, reader.next_seq, n, size)
+        if not may_append:
+            assert result is Flushed.STALE
+            assert await self.world.dump() == before
+            return
+        assert result is Flushed.APPLIED
+        assert job is not None
+        job.add(n)
+        job.reader_expired = False
+        reader.last, reader.next_seq = (reader.next_seq, n), reader.next_seq + n
+
+    async def append_again(self, reader: ReaderModel) -> None:
+        """The answer to the COMMIT was lost: the same chunk again changes nothing."""
+        assert reader.last is not None
+        before = await self.world.dump()
+        result = await self._append(reader, *reader.last, size=7)
+        job = self.model.jobs.get(reader.job_id)
+        is_mine = job is not None and job.is_running and self.model.is_reading(reader)
+        assert result is (Flushed.ALREADY if is_mine else Flushed.STALE)
+        assert await self.world.dump() == before
+
+    async def _append(self, reader: ReaderModel, lo: int, n: int, size: int) -> Flushed:
+        lines: Sequence[tuple[bytes, bytes | None]] = [(b'{"n": %d}' % seq, None) for seq in range(lo, lo + n)]
+        chunk = Chunk(lo, lines, {"at": lo + n})
+        return await self.db.run(ingest.append, reader.job_id, reader.lease_id, chunk, lease=LEASE_S, batch_size=size)
+
+    async def expire_reader(self, reader: ReaderModel) -> None:
+        query = "UPDATE tidemill.ingest SET lease_until = tidemill.now() - interval '1 s' WHERE lease_id = %s"
+        await rows(self.db, query, reader.lease_id)
+        if self.model.is_reading(reader):
+            self.model.jobs[reader.job_id].reader_expired = True
+
+    async def stop_reading(self, reader: ReaderModel, *, at_the_end: bool) -> None:
+        reads = self.model.is_reading(reader)
+        before = await self.world.dump()
+        await self.db.run(ingest.finish if at_the_end else ingest.release, reader.job_id, reader.lease_id)
+        self.model.readers.remove(reader)
+        if not reads:
+            assert await self.world.dump() == before
+            return
+        job: JobModel = self.model.jobs[reader.job_id]
+        job.reader, job.reader_expired, job.ingest_done = None, False, at_the_end
