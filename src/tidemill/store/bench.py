@@ -1,0 +1,118 @@
+"""What a benchmark asks of the server: the bare work that the engine is compared with, and its counters."""
+
+import shutil
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Self
+from uuid import UUID
+
+import psycopg
+from psycopg.types.json import set_json_loads
+
+from tidemill.store import delete, embedded
+from tidemill.store.database import Connection, Database
+from tidemill.store.json import decode
+from tidemill.store.statements import sql
+
+
+@contextmanager
+def own_server(home: Path) -> Iterator[str]:
+    """A durable PostgreSQL like the embedded one, in a folder that is gone afterwards; its URL."""
+    home.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix="bench-", dir=home))
+    try:
+        server = embedded.server(folder / "postgres", embedded.SETTINGS)
+        try:
+            server.start()
+            yield str(server.get_uri())
+        finally:
+            server.cleanup()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class Bare:
+    """The least that storing and settling rows can cost: one blocking connection, no lease, no handler."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def __enter__(self) -> Self:
+        self._conn = psycopg.connect(self._url, autocommit=True, application_name="tidemill bench")
+        set_json_loads(decode, self._conn)
+        for name in ("create_schema", "create_item", "create_outcome"):
+            self._conn.execute(sql(f"bench/{name}"))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._conn.close()
+
+    def empty(self) -> None:
+        self._conn.execute(sql("bench/empty"))
+
+    def copy_items(self, pieces: Iterable[bytes]) -> float:
+        """One COPY of all rows; the seconds it took, commit included."""
+        started = time.monotonic()
+        with self._conn.cursor() as cursor, cursor.copy(sql("bench/copy_item")) as copy:
+            for piece in pieces:
+                copy.write(piece)
+        return time.monotonic() - started
+
+    def settle(self, job_id: UUID, blocks: Iterable[tuple[int, int, bytes]]) -> float:
+        """Per block (lo, hi, outcomes) a transaction that reads its items and copies their outcomes; the seconds."""
+        started = time.monotonic()
+        with self._conn.cursor(binary=True) as cursor:
+            for lo, hi, outcomes in blocks:
+                with self._conn.transaction():
+                    cursor.execute(sql("bench/read_items"), {"job_id": job_id, "lo": lo, "hi": hi})
+                    cursor.fetchall()
+                    with cursor.copy(sql("bench/copy_outcome")) as copy:
+                        copy.write(outcomes)
+        return time.monotonic() - started
+
+
+async def wal_bytes(conn: Connection) -> float:
+    return float(await _value(conn, "wal"))
+
+
+async def row_versions(conn: Connection) -> float:
+    return float(await _value(conn, "row_versions"))
+
+
+async def is_closed(conn: Connection, job_id: UUID) -> bool:
+    return bool(await _value(conn, "is_closed", job_id=job_id))
+
+
+async def turned_seconds(conn: Connection, job_id: UUID) -> float:
+    """From the first claim of a closed job to its close, by the server's clock."""
+    return float(await _value(conn, "turned", job_id=job_id))
+
+
+async def results(conn: Connection, job_id: UUID) -> list[Any]:
+    cursor = await conn.execute(sql("bench/results"), {"job_id": job_id})
+    return [row[0] for row in await cursor.fetchall()]
+
+
+async def server(conn: Connection) -> dict[str, str]:
+    cursor = await conn.execute(sql("bench/server"))
+    return {name: setting for name, setting in await cursor.fetchall()}  # noqa: C416
+
+
+async def clear(db: Database, jobs: Iterable[UUID]) -> None:
+    """Remove these jobs with all their rows, the bare tables and the benchmark's kinds."""
+    for job_id in jobs:
+        await db.run(delete.delete, job_id)
+        while await db.run(delete.remove_rows, job_id):
+            pass
+    for name in ("drop", "forget_kinds"):
+        async with db.transaction() as conn:
+            await conn.execute(sql(f"bench/{name}"))
+
+
+async def _value(conn: Connection, name: str, **params: Any) -> Any:
+    cursor = await conn.execute(sql(f"bench/{name}"), params)
+    row = await cursor.fetchone()
+    return None if row is None else row[0]

@@ -1,0 +1,2 @@
+-- Nothing of a benchmark stays.
+DROP SCHEMA IF EXISTS tidemill_bench CASCADE
