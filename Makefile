@@ -17,7 +17,7 @@ demo: $(READY) ## run a 100,000-item job end to end on an embedded PostgreSQL
 	@$(BIN)/tidemill demo
 
 up: $(READY) ## start the database and a worker for the demo app, until Ctrl-C
-	@$(BIN)/tidemill up tidemill.demo:mill
+	@$(BIN)/tidemill up
 
 check: $(READY) ## ruff, mypy strict, import-linter
 	$(BIN)/ruff format --check .
