@@ -1,0 +1,136 @@
+"""Handlers that hang: the item is timed out, its neighbours are done and not charged."""
+
+import pytest
+
+from support import Workers, add_job, assert_sound, closed, eventually, fates
+from tidemill.store.database import Database
+
+WITHIN = 40.0
+TIMED_OUT = {("done", None, 1): 99, ("failed", "timeout", 1): 1}
+
+
+def hangs_at_seven(body: str, declare: str = "async def run(item)", **options: object) -> str:
+    given = "".join(f", {name}={value!r}" for name, value in ({"max_attempts": 1, "timeout": 0.5} | options).items())
+    pause = "await asyncio.sleep(0.02)" if declare.startswith("async") else "time.sleep(0.02)"
+    return f"""
+        async def deaf():
+            while True:
+                try:
+                    await asyncio.sleep(60)
+                except asyncio.CancelledError:
+                    pass
+
+        def hog():
+            while True:
+                pass
+
+        @mill.handler("test"{given})
+        {declare}:
+            if item.input["n"] == 7:
+                {body}
+            {pause}
+    """
+
+
+async def assert_only_seven_timed_out(workers: Workers, db: Database, n: int = 100) -> None:
+    job_id = await add_job(db, n)
+    job = await closed(db, job_id, WITHIN)
+    assert job.codes == {"timeout": 1}
+    assert await fates(db, job_id) == TIMED_OUT
+    await assert_sound(db)
+
+
+async def test_a_sleeping_item_is_cancelled_and_its_process_lives(workers: Workers, db: Database) -> None:
+    workers.app(hangs_at_seven("await asyncio.sleep(60)"))
+    process = workers.start()
+
+    async def has_child() -> list[int]:
+        return workers.children(process)
+
+    before = await eventually(has_child)
+    await assert_only_seven_timed_out(workers, db)
+    assert workers.children(process) == before
+
+
+async def test_an_item_deaf_to_cancellation_is_ended_with_its_process(workers: Workers, db: Database) -> None:
+    workers.app(hangs_at_seven("await deaf()"))
+    workers.start()
+    await assert_only_seven_timed_out(workers, db)
+
+
+async def test_a_blocking_item_is_ended_with_its_process(workers: Workers, db: Database) -> None:
+    workers.app(hangs_at_seven("time.sleep(60)", "def run(item)", concurrency=10))
+    workers.start()
+    await assert_only_seven_timed_out(workers, db)
+
+
+async def test_an_item_that_hogs_a_thread_is_ended_with_its_process(workers: Workers, db: Database) -> None:
+    workers.app(hangs_at_seven("hog()", "def run(item)", concurrency=10))
+    workers.start()
+    await assert_only_seven_timed_out(workers, db)
+
+
+async def test_an_item_that_hogs_the_process_alone_is_timed_out(workers: Workers, db: Database) -> None:
+    workers.app(hangs_at_seven("hog()", concurrency=1))
+    workers.start(worker_lanes=1)
+    await assert_only_seven_timed_out(workers, db)
+
+
+async def test_who_sits_beside_an_item_that_hogs_the_process_is_not_charged(workers: Workers, db: Database) -> None:
+    workers.app(hangs_at_seven("hog()", concurrency=50))
+    workers.start()
+    await assert_only_seven_timed_out(workers, db)
+
+
+async def test_who_sits_beside_an_item_that_blocks_the_process_for_a_while_is_not_charged(
+    workers: Workers, db: Database
+) -> None:
+    workers.app("""
+        @mill.handler("test", timeout=0.5, max_attempts=1, concurrency=50)
+        async def run(item):
+            for _ in range(5):
+                await asyncio.sleep(0.02)
+                if item.input["n"] == 7:
+                    time.sleep(0.8)
+    """)
+    workers.start()
+    job_id = await add_job(db, 100)
+    await closed(db, job_id, WITHIN)
+    ended = await fates(db, job_id)
+    assert ended.get(("done", None, 1), 0) >= 99, ended
+    await assert_sound(db)
+
+
+async def test_an_item_that_times_out_is_tried_again_and_may_succeed(workers: Workers, db: Database) -> None:
+    workers.app(hangs_at_seven("await asyncio.sleep(60 if item.attempt == 1 else 0)", max_attempts=2, backoff=0.01))
+    workers.start()
+    job_id = await add_job(db, 100)
+    await closed(db, job_id, WITHIN)
+    assert await fates(db, job_id) == {("done", None, 1): 99, ("done", None, 2): 1}
+    await assert_sound(db)
+
+
+@pytest.mark.parametrize("late", ["return 'late'", "raise ValueError('late')"])
+async def test_who_answers_its_cancellation_does_not_disturb_the_next_item(
+    late: str, workers: Workers, db: Database
+) -> None:
+    workers.app(f"""
+        async def broken():
+            raise ValueError("inside")
+
+        @mill.handler("test", timeout=0.3, max_attempts=1, concurrency=1)
+        async def run(item):
+            if item.input["n"] == 0:
+                try:
+                    await asyncio.sleep(60)
+                except asyncio.CancelledError:
+                    {late}
+            async with asyncio.TaskGroup() as group:
+                group.create_task(broken())
+    """)
+    workers.start(worker_lanes=1)
+    job_id = await add_job(db, 10)
+    job = await closed(db, job_id, 20.0)
+    assert job.counts.settled == 10
+    assert (await fates(db, job_id))[("failed", "exhausted", 1)] >= 9
+    await assert_sound(db)

@@ -1,0 +1,119 @@
+"""Items that kill their process: they alone are poison, and nobody pays for being beside them."""
+
+from uuid import UUID
+
+import pytest
+
+from support import Workers, add_job, assert_sound, closed, fates
+from tidemill.domain.status import JobStatus
+from tidemill.store.database import Database
+
+POISON = (7, 123, 457)
+ABORT = "os.abort()"
+
+
+def deadly(how: str, declare: str = "async def run(item)", wait: str = "", **options: object) -> str:
+    """An app whose handler dies of the three."""
+    given = "".join(f", {name}={value!r}" for name, value in options.items())
+    return f"""
+        import ctypes, signal, sys
+
+        @mill.handler("test"{given})
+        {declare}:
+            {wait or "pass"}
+            if item.input["n"] in {POISON}:
+                {how}
+            return item.input["n"]
+    """
+
+
+async def assert_only_they_are_poison(db: Database, job_id: UUID, n: int, within: float = 40.0) -> None:
+    job = await closed(db, job_id, within)
+    assert job.status is JobStatus.COMPLETED_WITH_ERRORS
+    assert (job.counts.done, job.counts.failed, job.codes) == (n - 3, 3, {"poison": 3})
+    # A death charges no attempt; the others needed exactly one.
+    assert await fates(db, job_id) == {("done", None, 1): n - 3, ("failed", "poison", 0): 3}
+    await assert_sound(db)
+
+
+async def test_three_of_twenty_thousand_abort_and_only_they_are_poison(workers: Workers, db: Database) -> None:
+    workers.app(deadly(ABORT))
+    workers.start()
+    await assert_only_they_are_poison(db, await add_job(db, 20_000), 20_000)
+
+
+@pytest.mark.full
+async def test_three_of_a_hundred_thousand_abort_and_only_they_are_poison(workers: Workers, db: Database) -> None:
+    workers.app(deadly(ABORT))
+    workers.start(processes=2)
+    await assert_only_they_are_poison(db, await add_job(db, 100_000), 100_000, within=300)
+
+
+async def test_fifty_sleepers_beside_the_poison_lose_no_attempt(workers: Workers, db: Database) -> None:
+    workers.app(deadly(ABORT, wait="await asyncio.sleep(0.02)", concurrency=50))
+    workers.start(processes=2)
+    await assert_only_they_are_poison(db, await add_job(db, 2_000), 2_000)
+
+
+async def test_poison_in_a_blocking_handler_is_found(workers: Workers, db: Database) -> None:
+    workers.app(deadly(ABORT, declare="def run(item)", wait="time.sleep(0.005)", concurrency=8))
+    workers.start()
+    await assert_only_they_are_poison(db, await add_job(db, 1_000), 1_000)
+
+
+@pytest.mark.parametrize(
+    "how", ["ctypes.string_at(0)", "os._exit(1)", "os._exit(0)"], ids=["segfault", "exit", "exit0"]
+)
+async def test_every_way_to_die_is_poison(how: str, workers: Workers, db: Database) -> None:
+    workers.app(deadly(how, concurrency=5))
+    workers.start()
+    await assert_only_they_are_poison(db, await add_job(db, 600), 600)
+
+
+@pytest.mark.parametrize("declare", ["async def run(item)", "def run(item)"])
+async def test_a_handler_that_calls_sys_exit_fails_its_item_and_the_process_lives(
+    declare: str, workers: Workers, db: Database
+) -> None:
+    workers.app(deadly("sys.exit(3)", declare=declare, max_attempts=1))
+    children = workers.start()
+    job_id = await add_job(db, 600)
+    job = await closed(db, job_id)
+    assert job.codes == {"exhausted": 3}
+    assert await fates(db, job_id) == {("done", None, 1): 597, ("failed", "exhausted", 1): 3}
+    assert len(workers.children(children)) == 1
+    await assert_sound(db)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+async def test_poison_in_a_set_based_handler_is_found_and_the_rest_is_done_once(
+    sparse: bool, workers: Workers, db: Database
+) -> None:
+    workers.app(f"""
+        @mill.batch_handler("test", sparse={sparse})
+        async def run(items):
+            if any(item.input["n"] in {POISON} for item in items):
+                os.abort()
+    """)
+    workers.start(claim_max=50)
+    job_id = await add_job(db, 1_000, sparse=sparse)
+    job = await closed(db, job_id)
+    assert (job.counts.done, job.codes) == (997, {"poison": 3})
+    expected = {("failed", "poison", 0): 3} | ({} if sparse else {("done", None, 1): 997})
+    assert await fates(db, job_id) == expected
+    await assert_sound(db)
+
+
+async def test_poison_among_retries_keeps_the_attempts_it_had(workers: Workers, db: Database) -> None:
+    workers.app("""
+        @mill.handler("test", backoff=0.01, concurrency=10)
+        async def run(item):
+            if item.attempt == 1:
+                raise Retry("once more")
+            if item.input["n"] == 7:
+                os.abort()
+    """)
+    workers.start()
+    job_id = await add_job(db, 100)
+    await closed(db, job_id)
+    assert await fates(db, job_id) == {("done", None, 2): 99, ("failed", "poison", 1): 1}
+    await assert_sound(db)
