@@ -1,0 +1,245 @@
+"""Submitting in the caller's own transaction, twice under one key, and with inputs that cannot be."""
+
+import asyncio
+import datetime as dt
+import decimal
+from collections.abc import Iterator
+from typing import Any
+from uuid import UUID, uuid4
+
+import psycopg
+import pytest
+
+from support import assert_sound, closed, job_of, rows
+from tidemill import Item, Mill
+from tidemill.domain.errors import Conflict, InvalidInput, UnknownJob, UnknownKind
+from tidemill.domain.status import JobStatus
+from tidemill.operations.submit import submit
+from tidemill.store.database import Database
+from tidemill.store.submit import Submission, fingerprint
+from tidemill.testing import drain
+
+ROWS = [{"n": n} for n in range(10)]
+
+
+@pytest.fixture
+def mill(mill: Mill) -> Mill:
+    @mill.handler("test")
+    async def run(item: Item) -> Any:
+        return item.input
+
+    return mill
+
+
+async def counts(db: Database) -> tuple[Any, ...]:
+    """How many rows every table of a job has."""
+    tables = ("job", "item", "batch", "ingest", "job_tally")
+    query = "SELECT " + ", ".join(f"(SELECT count(*) FROM tidemill.{table})" for table in tables)
+    return (await rows(db, query))[0]
+
+
+NOTHING = (0, 0, 0, 0, 0)
+
+
+async def test_a_job_is_there_when_the_callers_transaction_commits(
+    mill: Mill, db: Database, tidemill_database: str
+) -> None:
+    async with await psycopg.AsyncConnection.connect(tidemill_database) as conn:
+        await conn.execute("CREATE TABLE public.orders (job uuid)")
+        job_id = await mill.submit_async("test", ROWS, connection=conn)
+        await conn.execute("INSERT INTO public.orders VALUES (%s)", [job_id])
+        assert await counts(db) == NOTHING, "nobody else sees it yet"
+        await conn.commit()
+    assert await counts(db) == (1, 10, 1, 1, 1)
+    await drain(mill, db=db)
+    assert (await closed(db, job_id)).status is JobStatus.COMPLETED
+
+
+async def test_a_rollback_of_the_caller_leaves_nothing(mill: Mill, db: Database, tidemill_database: str) -> None:
+    async with await psycopg.AsyncConnection.connect(tidemill_database) as conn:
+        job_id = await mill.submit_async("test", ROWS, connection=conn)
+        await conn.rollback()
+    assert await counts(db) == NOTHING
+    with pytest.raises(UnknownJob):
+        await job_of(db, job_id)
+
+
+async def test_a_blocking_connection_will_do_as_well(mill: Mill, db: Database, tidemill_database: str) -> None:
+    with psycopg.connect(tidemill_database, row_factory=psycopg.rows.dict_row) as conn:
+        mill.submit("test", ROWS, connection=conn)
+        conn.rollback()
+        job_id = mill.submit("test", iter(ROWS), connection=conn, priority=3, params={"a": 1}, owner_id=7)
+        assert await counts(db) == NOTHING
+    job = await job_of(db, job_id)
+    assert (job.counts.total, job.priority, job.params, job.owner_id) == (10, 3, {"a": 1}, 7)
+    await assert_sound(db)
+
+
+async def test_a_savepoint_of_the_caller_takes_the_job_back(mill: Mill, db: Database, tidemill_database: str) -> None:
+    with psycopg.connect(tidemill_database) as conn:
+        kept = mill.submit("test", ROWS, connection=conn)
+        with conn.transaction(force_rollback=True):
+            mill.submit("test", ROWS, connection=conn)
+    assert await rows(db, "SELECT id FROM tidemill.job") == [(kept,)]
+
+
+async def test_a_bad_row_in_the_callers_transaction_lets_nothing_in(
+    mill: Mill, db: Database, tidemill_database: str
+) -> None:
+    with psycopg.connect(tidemill_database) as conn:
+        with pytest.raises(InvalidInput, match="input 11 "), conn.transaction():
+            mill.submit("test", [*ROWS, {"n": {1, "a"}, "bad": object()}], connection=conn)
+        conn.execute("SELECT 1")
+    assert await counts(db) == NOTHING
+
+
+def test_submitting_alone_is_one_call(mill: Mill) -> None:
+    job_id = mill.submit("test", ROWS)
+    job = mill.job(job_id)
+    assert (job.id, job.status, job.counts.pending) == (job_id, JobStatus.PENDING, 10)
+
+
+async def test_a_job_of_nothing_completes(mill: Mill, db: Database) -> None:
+    job_id = await mill.submit_async("test", [])
+    await drain(mill, db=db)
+    assert (await closed(db, job_id)).status is JobStatus.COMPLETED
+
+
+async def test_an_iterator_that_breaks_leaves_nothing(mill: Mill, db: Database) -> None:
+    def breaking() -> Iterator[Any]:
+        yield from ROWS * 5_000
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await mill.submit_async("test", breaking())
+    assert await counts(db) == NOTHING
+
+
+BAD: list[tuple[Any, str]] = [
+    (object(), "cannot be stored as JSON"),
+    ({1, object()}, "cannot be stored as JSON"),
+    ({"a": "x\x00y"}, "a NUL character"),
+    ({"a\x00": 1}, "a NUL character"),
+    ({"deep": [[{"a": ("x", "\x00")}]]}, "a NUL character"),
+    ({"a": "\ud800"}, "cannot be stored as JSON"),
+    ({"\udfff": 1}, "cannot be stored as JSON"),
+    ({"a": "x" * (10 << 20)}, "10485768 bytes; at most 4194304 are allowed"),
+    ({(1, 2): 3}, "cannot be stored as JSON"),
+]
+
+
+@pytest.mark.parametrize(("bad", "message"), BAD, ids=[str(n) for n in range(len(BAD))])
+async def test_a_bad_input_names_its_row_and_leaves_nothing(mill: Mill, db: Database, bad: Any, message: str) -> None:
+    with pytest.raises(InvalidInput, match=f"input 4 .*{message}"):
+        await mill.submit_async("test", [1, 2, 3, bad, 5])
+    assert await counts(db) == NOTHING
+
+
+async def test_an_endless_nesting_is_a_bad_input(mill: Mill, db: Database) -> None:
+    loop: list[Any] = []
+    loop.append(loop)
+    with pytest.raises(InvalidInput, match="input 1 cannot be stored as JSON"):
+        await mill.submit_async("test", [loop])
+    assert await counts(db) == NOTHING
+
+
+GOOD: list[tuple[Any, Any]] = [
+    (None, None),
+    (0, 0),
+    ("", ""),
+    ([], []),
+    ("\\u0000", "\\u0000"),
+    ('tab\t newline\n return\r backslash\\ quote"', 'tab\t newline\n return\r backslash\\ quote"'),
+    ("\\.", "\\."),
+    ("\\N", "\\N"),
+    ("\U0001f300 é \u2028", "\U0001f300 é \u2028"),
+    (2**63, 2**63),
+    (float("nan"), None),
+    (UUID(int=1), str(UUID(int=1))),
+    (dt.date(2026, 11, 15), "2026-11-15"),
+    (decimal.Decimal("1.50"), "1.50"),
+    (b"\x00\xff", "AP8="),
+]
+
+
+async def test_what_json_can_hold_arrives_as_it_was(mill: Mill, db: Database) -> None:
+    job_id = await mill.submit_async("test", [value for value, _ in GOOD])
+    await drain(mill, db=db)
+    got = await rows(db, "SELECT result FROM tidemill.outcome WHERE job_id = %s ORDER BY seq", job_id)
+    assert [value for (value,) in got] == [expected for _, expected in GOOD]
+
+
+async def test_an_unknown_kind_is_refused(mill: Mill, db: Database) -> None:
+    with pytest.raises(UnknownKind, match="known kinds: test"):
+        await mill.submit_async("nope", ROWS)
+    assert await counts(db) == NOTHING
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"priority": 101},
+        {"priority": -101},
+        {"policy": {"mode": "sometimes"}},
+        {"policy": {"mode": "tolerate"}},
+        {"idem_key": ""},
+        {"idem_key": "x" * 256},
+        {"idem_key": "a\nb"},
+        {"params": {"a": "\x00"}},
+        {"params": {"a": float("nan")}},
+        {"params": {"a": object()}},
+        {"params": {"a": "\ud800"}},
+    ],
+    ids=str,
+)
+async def test_an_impossible_option_is_refused(mill: Mill, db: Database, options: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput):
+        await mill.submit_async("test", ROWS, **options)
+    assert await counts(db) == NOTHING
+
+
+def keyed(key: str, payload: bytes, owner: int = 0) -> Submission:
+    return Submission("test", owner_id=owner, idem_key=key, idem_print=fingerprint(payload))
+
+
+async def test_the_same_key_and_payload_is_the_same_job(db: Database) -> None:
+    first, is_new = await submit(db, keyed("k", b"p"), [b"1", b"2"])
+    again, is_new_again = await submit(db, keyed("k", b"p"), [b"1", b"2"])
+    assert (first, is_new, is_new_again) == (again, True, False)
+    assert (await counts(db))[:2] == (1, 2)
+
+
+async def test_the_same_key_with_another_payload_is_a_conflict(db: Database) -> None:
+    await submit(db, keyed("k", b"p"), [b"1"])
+    with pytest.raises(Conflict, match="idempotency key 'k' was used for another submission"):
+        await submit(db, keyed("k", b"q"), [b"1"])
+    assert (await counts(db))[:2] == (1, 1)
+
+
+async def test_a_key_belongs_to_its_owner(db: Database) -> None:
+    mine, _ = await submit(db, keyed("k", b"p", owner=1), [b"1"])
+    theirs, _ = await submit(db, keyed("k", b"q", owner=2), [b"1"])
+    assert mine != theirs
+
+
+async def test_twenty_duplicates_at_once_make_one_job(db: Database) -> None:
+    made = await asyncio.gather(*(submit(db, keyed("k", b"p"), [b"1"] * 100) for _ in range(20)))
+    assert len({job_id for job_id, _ in made}) == 1
+    assert [is_new for _, is_new in made].count(True) == 1
+    assert await counts(db) == (1, 100, 1, 1, 1)
+
+
+async def test_a_key_given_to_a_mill_tells_the_same_inputs_from_others(mill: Mill, db: Database) -> None:
+    first = await mill.submit_async("test", ROWS, idem_key="k")
+    assert await mill.submit_async("test", ROWS, idem_key="k") == first
+    with pytest.raises(Conflict):
+        await mill.submit_async("test", [*ROWS, {"n": 10}], idem_key="k")
+
+
+async def test_a_key_whose_transaction_rolled_back_is_free(mill: Mill, db: Database, tidemill_database: str) -> None:
+    key = uuid4().hex
+    with psycopg.connect(tidemill_database) as conn:
+        mill.submit("test", ROWS, connection=conn, idem_key=key)
+        conn.rollback()
+    job = await job_of(db, await mill.submit_async("test", ROWS, idem_key=key))
+    assert job.counts.total == 10
