@@ -1,0 +1,141 @@
+"""Scenes that traps are set in: races, big jobs, plans."""
+
+import asyncio
+import re
+from collections.abc import Awaitable, Iterable
+from typing import Any, TypeVar
+from uuid import UUID
+
+from support import FAILED, RETRY, eventually, rows, settle, take, verdict
+from tidemill.domain.batch import Lease
+from tidemill.domain.status import ItemStatus
+from tidemill.store import inspect
+from tidemill.store.database import Database
+from tidemill.store.items import read
+from tidemill.store.reprocess import Choice, reprocess
+from tidemill.store.statements import sql
+
+T = TypeVar("T")
+AT_ONCE_S = 5.0  # what must not wait for a lock is done long before this
+
+
+async def at_once(action: Awaitable[T]) -> T:
+    """Do it while others hold their locks: it must not wait for any of them."""
+    return await asyncio.wait_for(action, AT_ONCE_S)
+
+
+async def held_up(db: Database, action: Awaitable[T]) -> "asyncio.Future[T]":
+    """Start an action and see that it waits for a lock that somebody else holds."""
+    task = asyncio.ensure_future(action)
+
+    async def waits() -> bool:
+        assert not task.done(), f"it did not wait: {task}"
+        waiting = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+        return bool(await rows(db, waiting))
+
+    await eventually(waits, AT_ONCE_S)
+    return task
+
+
+async def status_of(db: Database, job_id: UUID, seq: int) -> str | None:
+    found = await db.run(inspect.get_item, job_id, seq)
+    assert found is not None
+    return found["status"]  # type: ignore[no-any-return]
+
+
+async def unsettled(db: Database, lease: Lease) -> list[int]:
+    """What somebody who holds this lease would run."""
+    return [item.seq for item in await db.run(read, lease)]
+
+
+async def fail_some(db: Database, job_id: UUID, seqs: Iterable[int], wanted: int = 1_000) -> Lease:
+    """Take a batch; these of its items fail, the others are done."""
+    lease, bad = await take(db, job_id, wanted), set(seqs)
+    said = [verdict(seq, FAILED if seq in bad else ItemStatus.DONE) for seq in lease.seqs or range(lease.lo, lease.hi)]
+    await settle(db, lease, said)
+    return lease
+
+
+async def retry_some(db: Database, job_id: UUID, seqs: Iterable[int], delay: float = 0.0) -> Lease:
+    """Take a batch; these of its items are to be tried again, the others are done."""
+    lease, bad = await take(db, job_id), set(seqs)
+    said = [
+        verdict(seq, RETRY, delay=delay) if seq in bad else verdict(seq)
+        for seq in lease.seqs or range(lease.lo, lease.hi)
+    ]
+    await settle(db, lease, said)
+    return lease
+
+
+async def send_round(db: Database, job_id: UUID, choice: Choice | None = None) -> int:
+    """Send chosen items round again; how many."""
+    taken, _ = await db.run(reprocess, job_id, choice or Choice())
+    return taken
+
+
+async def expire(db: Database, lease: Lease) -> None:
+    """The worker is gone, and its lease has run out."""
+    await rows(
+        db, "UPDATE tidemill.batch SET lease_until = tidemill.now() - interval '1 s' WHERE id = %s", lease.batch_id
+    )
+
+
+async def batches(db: Database, job_id: UUID, columns: str = "state, lo, hi, seqs, open") -> list[tuple[Any, ...]]:
+    return await rows(db, f"SELECT {columns} FROM tidemill.batch WHERE job_id = %s ORDER BY id", job_id)
+
+
+async def big_job(db: Database, n: int, *, size: int = 1_000, settled: int = 0, kind: str = "test") -> UUID:
+    """A job of n items in ready ranges, the first of them settled: every tenth failed, the others done."""
+    [(job_id,)] = await rows(db, "INSERT INTO tidemill.job (kind, ingest_done) VALUES (%s, true) RETURNING id", kind)
+    await rows(db, "INSERT INTO tidemill.ingest (job_id, next_seq) VALUES (%s, %s)", job_id, n)
+    await rows(
+        db,
+        "INSERT INTO tidemill.job_tally (job_id, done, failed, codes)"
+        " VALUES (%s, %s::int - %s::int / 10, %s::int / 10, jsonb_build_object('test', %s::int / 10))",
+        job_id,
+        settled,
+        settled,
+        settled,
+        settled,
+    )
+    await rows(
+        db,
+        "INSERT INTO tidemill.item (job_id, seq, input, at)"
+        " SELECT %s, s, '{\"n\": 1}', tidemill.now() FROM generate_series(0, %s::bigint - 1) s",
+        job_id,
+        n,
+    )
+    await rows(
+        db,
+        "INSERT INTO tidemill.outcome (job_id, seq, owner_id, status, attempts, updated_at, error)"
+        " SELECT %s, s, 0, CASE WHEN s %% 10 = 0 THEN 'failed' ELSE 'done' END, 1, tidemill.now(),"
+        ' CASE WHEN s %% 10 = 0 THEN \'{"code": "test"}\'::jsonb END FROM generate_series(0, %s::bigint - 1) s',
+        job_id,
+        settled,
+    )
+    async with db.connection() as conn:
+        place = {"job_id": job_id, "owner_id": 0, "kind": kind, "lo": settled, "hi": n, "size": size}
+        await conn.execute(sql("batch/add_ranges"), place)
+        await conn.execute(b"ANALYZE tidemill.job, tidemill.batch, tidemill.item, tidemill.outcome")
+    return job_id
+
+
+async def plan(db: Database, statement: str, params: dict[str, Any]) -> str:
+    """How PostgreSQL would run a statement with these values."""
+    async with db.connection() as conn:
+        cursor = await conn.execute(b"EXPLAIN (COSTS off) " + sql(statement), params, prepare=False)
+        return "\n".join(row[0] for row in await cursor.fetchall())
+
+
+async def generic_plan(db: Database, statement: str) -> str:
+    """How PostgreSQL would run a statement that was prepared, without a look at the values."""
+    names: dict[str, int] = {}
+    text = re.sub(r"%\((\w+)\)s", lambda m: f"${names.setdefault(m[1], len(names) + 1)}", sql(statement).decode())
+    async with db.connection() as conn:
+        cursor = await conn.execute(b"EXPLAIN (COSTS off, GENERIC_PLAN) " + text.encode(), prepare=False)
+        return "\n".join(row[0] for row in await cursor.fetchall())
+
+
+def whole_scans(plan: str) -> set[str]:
+    """The tables that a plan reads from end to end."""
+    return set(re.findall(r"Seq Scan on (\w+)", plan))

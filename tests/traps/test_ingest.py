@@ -1,0 +1,164 @@
+"""Reading a source: one reader at a time, every chunk once, no number missing."""
+
+from uuid import UUID, uuid4
+
+import pytest
+
+from support import add_rows, assert_sound, job_of, rows, settle, take, verdict
+from tidemill.domain.job import Counts
+from tidemill.domain.status import ItemStatus, JobStatus
+from tidemill.operations import control
+from tidemill.store import ingest, jobs
+from tidemill.store.database import Database
+from tidemill.store.flush import Flushed
+from tidemill.store.ingest import Chunk, IngestLease
+from tidemill.store.items import read
+from traps.scenes import at_once, held_up
+
+
+async def source_job(db: Database) -> UUID:
+    return await add_rows(db, [], source={"path": "somewhere"})
+
+
+async def lease_it(db: Database, lease: float = 30.0, worker: str = "w1") -> tuple[UUID, IngestLease | None]:
+    lease_id = uuid4()
+    return lease_id, await db.run(ingest.take, ["test"], lease_id=lease_id, lease=lease, worker=worker)
+
+
+def chunk(lo: int, n: int = 10) -> Chunk:
+    return Chunk(lo, [(b'{"n": 1}', None)] * n, {"at": lo + n})
+
+
+async def append(db: Database, job_id: UUID, lease_id: UUID, part: Chunk) -> Flushed:
+    return await db.run(ingest.append, job_id, lease_id, part, lease=30.0, batch_size=5)
+
+
+async def test_one_reader_at_a_time(db: Database) -> None:
+    await source_job(db)
+    _, first = await lease_it(db)
+    _, second = await lease_it(db, worker="w2")
+    assert first is not None
+    assert second is None
+
+
+async def test_a_reader_that_was_stopped_too_long_is_refused(db: Database) -> None:
+    job_id = await source_job(db)
+    zombie, _ = await lease_it(db, lease=-1)
+    heir, taken = await lease_it(db, worker="w2")
+    assert taken is not None
+    assert taken.losses == 1
+    assert await append(db, job_id, zombie, chunk(0)) is Flushed.STALE
+    assert await append(db, job_id, heir, chunk(0)) is Flushed.APPLIED
+    assert await append(db, job_id, zombie, chunk(10)) is Flushed.STALE
+    await db.run(ingest.finish, job_id, zombie)
+    job = await job_of(db, job_id)
+    assert (job.ingest_complete, job.counts.total) == (False, 10)
+    await assert_sound(db)
+
+
+async def test_a_stale_reader_is_refused_while_its_heir_writes(db: Database) -> None:
+    job_id = await source_job(db)
+    zombie, _ = await lease_it(db, lease=-1)
+    heir, _ = await lease_it(db, worker="w2")
+    async with db.transaction() as conn:
+        await ingest.append(conn, job_id, heir, chunk(0), lease=30, batch_size=5)
+        assert await at_once(append(db, job_id, zombie, chunk(0))) is Flushed.STALE
+    assert (await job_of(db, job_id)).counts == Counts(total=10, pending=10)
+    await assert_sound(db)
+
+
+async def test_a_chunk_whose_answer_was_lost_is_there_once(db: Database) -> None:
+    job_id = await source_job(db)
+    lease_id, _ = await lease_it(db)
+    assert await append(db, job_id, lease_id, chunk(0)) is Flushed.APPLIED
+    assert await append(db, job_id, lease_id, chunk(0)) is Flushed.ALREADY
+    assert await append(db, job_id, lease_id, chunk(10)) is Flushed.APPLIED
+    assert (await job_of(db, job_id)).counts == Counts(total=20, pending=20)
+    await assert_sound(db)
+
+
+async def test_the_same_chunk_twice_at_once_is_there_once(db: Database) -> None:
+    job_id = await source_job(db)
+    lease_id, _ = await lease_it(db)
+    async with db.transaction() as conn:
+        await ingest.append(conn, job_id, lease_id, chunk(0), lease=30, batch_size=5)
+        replay = await held_up(db, append(db, job_id, lease_id, chunk(0)))
+    assert await at_once(replay) is Flushed.ALREADY
+    assert (await job_of(db, job_id)).counts.total == 10
+    await assert_sound(db)
+
+
+async def test_a_successor_goes_on_at_the_checkpoint(db: Database) -> None:
+    job_id = await source_job(db)
+    first, _ = await lease_it(db)
+    await append(db, job_id, first, chunk(0, 25))
+    assert await db.run(ingest.release_for_the_dead, "w1", first) == (job_id, 1)
+    second, taken = await lease_it(db, worker="w2")
+    assert taken is not None
+    assert (taken.next_seq, taken.checkpoint, taken.losses) == (25, {"at": 25}, 1)
+    await append(db, job_id, second, chunk(25, 5))
+    await db.run(ingest.finish, job_id, second)
+    job = await job_of(db, job_id)
+    assert (job.ingest_complete, job.counts.total) == (True, 30)
+    await assert_sound(db)
+
+
+async def test_items_are_there_as_soon_as_their_batches_and_no_sooner(db: Database) -> None:
+    job_id = await source_job(db)
+    lease_id, _ = await lease_it(db)
+    async with db.transaction() as conn:
+        await ingest.append(conn, job_id, lease_id, chunk(0), lease=30, batch_size=5)
+        assert await rows(db, "SELECT count(*) FROM tidemill.batch") == [(0,)]
+        assert (await job_of(db, job_id)).counts.total == 0
+    first = await take(db, job_id)
+    assert [item.seq for item in await db.run(read, first)] == [0, 1, 2, 3, 4]
+    await assert_sound(db)
+
+
+async def test_a_bad_record_is_an_item_with_a_defect(db: Database) -> None:
+    job_id = await source_job(db)
+    lease_id, _ = await lease_it(db)
+    bad = Chunk(0, [(b"1", None), (b'"\\\\x\\t"', b'{"reason": "rubbish"}'), (b"3", None)], {})
+    await append(db, job_id, lease_id, bad)
+    lease = await take(db, job_id)
+    found = [(item.seq, item.input, item.defect) for item in await db.run(read, lease)]
+    assert found == [(0, 1, None), (1, "\\x\t", {"reason": "rubbish"}), (2, 3, None)]
+    assert await rows(db, "SELECT count(*) FROM tidemill.outcome") == [(0,)]
+    await settle(db, lease, [verdict(0), verdict(1, ItemStatus.FAILED), verdict(2)])
+    await assert_sound(db)
+
+
+async def test_a_pause_stops_the_reading_and_resume_goes_on(db: Database) -> None:
+    job_id = await source_job(db)
+    lease_id, _ = await lease_it(db)
+    await append(db, job_id, lease_id, chunk(0))
+    await control.pause(db, job_id)
+    assert await append(db, job_id, lease_id, chunk(10)) is Flushed.STALE
+    await db.run(ingest.release, job_id, lease_id)
+    assert (await lease_it(db))[1] is None
+    assert (await job_of(db, job_id)).status is JobStatus.PAUSED
+    await control.resume(db, job_id)
+    assert (await job_of(db, job_id)).status is JobStatus.INGESTING
+    again, taken = await lease_it(db)
+    assert taken is not None
+    assert await append(db, job_id, again, chunk(taken.next_seq)) is Flushed.APPLIED
+    await assert_sound(db)
+
+
+async def test_a_job_is_not_closed_before_its_source_is_read(db: Database) -> None:
+    job_id = await source_job(db)
+    lease_id, _ = await lease_it(db)
+    await append(db, job_id, lease_id, chunk(0, 5))
+    await settle(db, await take(db, job_id))
+    assert await db.run(jobs.finalize, job_id) is None
+    await db.run(ingest.finish, job_id, lease_id)
+    assert await db.run(jobs.finalize, job_id) is JobStatus.COMPLETED
+    await assert_sound(db)
+
+
+@pytest.mark.parametrize("worker", ["w1", "w2"])
+async def test_a_dead_readers_lease_goes_back_only_by_its_own_worker(db: Database, worker: str) -> None:
+    job_id = await source_job(db)
+    lease_id, _ = await lease_it(db)
+    found = await db.run(ingest.release_for_the_dead, worker, lease_id)
+    assert found == ((job_id, 1) if worker == "w1" else None)

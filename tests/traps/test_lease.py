@@ -1,0 +1,184 @@
+"""Leases: kept without waiting, taken back without harm, never held for ever."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from uuid import uuid4
+
+import psycopg
+import pytest
+
+from support import add_job, assert_sound, eventually, job_of, rows, settle, take, verdict
+from tidemill.domain.batch import Lease, cut_suspects
+from tidemill.domain.job import Counts
+from tidemill.engine.sweep import Maintenance
+from tidemill.store import flush as store
+from tidemill.store import leases
+from tidemill.store.claim import claim
+from tidemill.store.database import Connection, Database
+from tidemill.store.flush import Flushed
+from tidemill.store.statements import sql
+from traps.scenes import at_once, batches, expire
+
+UNTIL = "SELECT lease_until FROM tidemill.batch WHERE id = %s"
+
+
+@pytest.fixture
+async def hasty(tidemill_database: str) -> AsyncIterator[Database]:
+    """A database whose statements may take half a second."""
+    async with Database(tidemill_database, size=3, timeout=0.5) as database:
+        yield database
+
+
+async def test_a_heartbeat_does_not_wait_behind_a_flush(db: Database) -> None:
+    job_id = await add_job(db, 20, batch_size=10)
+    flushing, other = await take(db, job_id, lease=1), await take(db, job_id, lease=1)
+    [(before,)] = await rows(db, UNTIL, other.batch_id)
+    async with db.transaction() as conn:
+        await store.flush(conn, flushing, [verdict(0)], seconds=30)
+        both = [flushing.lease_id, other.lease_id]
+        assert await at_once(db.run(leases.heartbeat, "w1", both, 60)) == 1
+    [(after,)] = await rows(db, UNTIL, other.batch_id)
+    assert after > before
+    assert await db.run(leases.sweep) == []
+    await assert_sound(db)
+
+
+async def test_a_flush_extends_its_own_lease(db: Database) -> None:
+    lease = await take(db, await add_job(db, 10), lease=1)
+    await settle(db, lease, [verdict(0)])
+    left = "SELECT lease_until > tidemill.now() + interval '20 s' FROM tidemill.batch WHERE id = %s"
+    assert await rows(db, left, lease.batch_id) == [(True,)]
+
+
+async def test_a_heartbeat_never_shortens_a_lease(db: Database) -> None:
+    lease = await take(db, await add_job(db, 10), lease=600)
+    before = await rows(db, UNTIL, lease.batch_id)
+    await db.run(leases.heartbeat, "w1", [lease.lease_id], 1)
+    assert await rows(db, UNTIL, lease.batch_id) == before
+
+
+async def test_a_heartbeat_keeps_nobody_elses_leases(db: Database) -> None:
+    job_id = await add_job(db, 20, batch_size=10)
+    mine, theirs = await take(db, job_id), await take(db, job_id, worker="w2")
+    assert await db.run(leases.heartbeat, "w1", [mine.lease_id, theirs.lease_id], 60) == 1
+
+
+async def test_a_batch_in_the_middle_of_a_flush_is_not_swept(db: Database) -> None:
+    lease = await take(db, await add_job(db, 10))
+    await expire(db, lease)
+    async with db.transaction() as conn:
+        await store.flush(conn, lease, [verdict(0)], seconds=30)
+        assert await at_once(db.run(leases.sweep)) == []
+    assert await db.run(leases.sweep) == []
+    await assert_sound(db)
+
+
+async def hot_updates(conn: Connection) -> int:
+    counted = b"SELECT pg_stat_get_xact_tuples_hot_updated('tidemill.batch'::regclass)"
+    row = await (await conn.execute(counted)).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+async def test_heartbeats_and_carves_are_cheap_writes(db: Database) -> None:
+    job_id = await add_job(db, 1_000)
+    carved = [await take(db, job_id, 10) for _ in range(10)]
+    async with db.transaction() as conn:
+        before = await hot_updates(conn)
+        assert await leases.heartbeat(conn, "w1", [lease.lease_id for lease in carved], 60) == 10
+        assert await claim(conn, job_id, wanted=10, lease_id=uuid4(), lease=30, worker="w1") is not None
+        assert await hot_updates(conn) - before == 11
+    await assert_sound(db)
+
+
+async def stuck_in_copy(conn: Connection, lease: Lease, said: asyncio.Event) -> None:
+    """A flush that is stopped in the middle of its COPY: the fence is passed, the row is locked."""
+    fence = store._fence_key(lease) | store._deltas([verdict(0)]) | {"lease": 30, "seqs": None}
+    await conn.execute(sql("batch/fence"), fence)
+    async with conn.cursor() as cursor, cursor.copy(sql("outcome/copy")) as copy:
+        await copy.write(f"{lease.job_id}\t0\t0\tdone".encode())
+        said.set()
+        await asyncio.Event().wait()
+
+
+async def test_a_flush_stopped_in_mid_copy_loses_its_lock_by_itself(db: Database, hasty: Database) -> None:
+    lease = await take(db, await add_job(db, 10))
+    await expire(db, lease)
+    said = asyncio.Event()
+
+    async def stop_in_the_middle() -> None:
+        async with hasty.transaction() as conn:
+            await stuck_in_copy(conn, lease, said)
+
+    stopped = asyncio.ensure_future(stop_in_the_middle())
+    await said.wait()
+    assert await eventually(Maintenance(hasty, "w2").sweep, within=5) == 1
+    stopped.cancel()
+    await asyncio.gather(stopped, return_exceptions=True)
+    assert (await job_of(db, lease.job_id)).counts == Counts(total=10, pending=10)
+    await assert_sound(db)
+
+
+async def test_a_flush_stopped_between_statements_loses_its_lock_by_itself(db: Database, hasty: Database) -> None:
+    lease = await take(db, await add_job(db, 10))
+    await expire(db, lease)
+    tries = 0
+
+    async def stopped_the_first_time(conn: Connection) -> Flushed:
+        nonlocal tries
+        tries += 1
+        result = await store.flush(conn, lease, [verdict(0)], seconds=30)
+        if tries == 1:
+            await eventually(Maintenance(hasty, "w2").sweep, within=5)
+        return result
+
+    assert await at_once(hasty.run(stopped_the_first_time)) is Flushed.STALE
+    assert tries == 2
+    assert (await job_of(db, lease.job_id)).counts == Counts(total=10, pending=10)
+    await assert_sound(db)
+
+
+async def test_a_statement_that_takes_too_long_is_ended(hasty: Database) -> None:
+    async with hasty.connection() as conn:
+        await conn.execute(b"SELECT 1")
+    with pytest.raises(psycopg.errors.QueryCanceled):
+        async with hasty.transaction() as conn:
+            await conn.execute(b"SELECT pg_sleep(5)")
+
+
+async def test_lost_hosts_charge_nobody_and_the_third_loss_isolates(db: Database) -> None:
+    job_id = await add_job(db, 10)
+    for losses in (1, 2, 3):
+        lease = await take(db, job_id)
+        assert not lease.isolated
+        await expire(db, lease)
+        assert await db.run(leases.sweep) == [(lease.batch_id, job_id, losses)]
+    alone = await take(db, job_id)
+    assert (alone.isolated, alone.open, alone.crashes) == (True, 1, 0)
+    await assert_sound(db)
+
+
+async def test_a_flush_forgets_earlier_losses(db: Database) -> None:
+    job_id = await add_job(db, 10)
+    for _ in range(5):
+        lease = await take(db, job_id)
+        await settle(db, lease, [verdict((await batches(db, job_id, "done"))[0][0])])
+        await expire(db, lease)
+        await db.run(leases.sweep)
+    assert await batches(db, job_id, "isolated, losses, open") == [(False, 1, 5)]
+    await assert_sound(db)
+
+
+async def test_suspects_run_one_by_one_and_their_neighbours_do_not(db: Database) -> None:
+    job_id = await add_job(db, 10)
+    lease = await take(db, job_id)
+    await db.run(leases.split, lease, cut_suspects(lease, [4, 7]), crashes=1)
+    taken = [await take(db, job_id) for _ in range(5)]
+    assert [(t.lo, t.open, t.isolated, t.crashes) for t in taken] == [
+        (0, 4, False, 0),
+        (4, 1, True, 1),
+        (5, 2, False, 0),
+        (7, 1, True, 1),
+        (8, 2, False, 0),
+    ]
+    await assert_sound(db)
