@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 MILLION = 1_000_000
-STARTS = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,8 +12,8 @@ class Plan:
     rows: int
     large: int
     rounds: int
+    starts: int = 40
     full: bool = False
-    starts: int = STARTS
 
     @property
     def large_rounds(self) -> int:

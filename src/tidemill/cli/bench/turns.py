@@ -81,10 +81,11 @@ class Turns:
         ingest_wal = await self._wal() - wal
         self._note("ingest_file_per_s" + suffix, rows.n / seconds)
         async with self._engine.worker(2) as worker:
-            wal = await self._wal()
+            wal, cpu = await self._wal(), worker.cpu_seconds()
             seconds = await self._engine.process(job_id, worker)
-            wal = await self._wal() - wal
+            wal, cpu = await self._wal() - wal, worker.cpu_seconds() - cpu
         self._note("process_2_per_s" + suffix, rows.n / seconds)
+        self._note("process_2_cpu_us_per_item" + suffix, cpu / rows.n * 1e6)
         self._note("wal_bytes_per_item" + suffix, (ingest_wal + wal) / rows.n)
         self._note("rss_mb" + suffix, worker.child_rss_mb)
         self._note("rss_parent_mb" + suffix, worker.parent_rss_mb)

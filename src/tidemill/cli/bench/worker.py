@@ -40,6 +40,10 @@ class BenchWorker:
             self._process.kill()
             self._process.wait()
 
+    def cpu_seconds(self) -> float:
+        """What the children have used of the processors so far, themselves and not the database for them."""
+        return sum(sum(child.cpu_times()[:2]) for child in psutil.Process(self._process.pid).children())
+
     def look(self) -> None:
         """Take a sample; TidemillError when the worker is no more."""
         if self._process.poll() is not None:
