@@ -2,9 +2,12 @@
 
 import asyncio
 import re
+from collections import Counter
 from collections.abc import Awaitable, Iterable
 from typing import Any, TypeVar
 from uuid import UUID
+
+import psycopg
 
 from support import FAILED, RETRY, eventually, rows, settle, take, verdict
 from tidemill.domain.batch import Lease
@@ -86,6 +89,7 @@ async def batches(db: Database, job_id: UUID, columns: str = "state, lo, hi, seq
 
 async def big_job(db: Database, n: int, *, size: int = 1_000, settled: int = 0, kind: str = "test") -> UUID:
     """A job of n items in ready ranges, the first of them settled: every tenth failed, the others done."""
+    job_id: UUID
     [(job_id,)] = await rows(db, "INSERT INTO tidemill.job (kind, ingest_done) VALUES (%s, true) RETURNING id", kind)
     await rows(db, "INSERT INTO tidemill.ingest (job_id, next_seq) VALUES (%s, %s)", job_id, n)
     await rows(
@@ -127,15 +131,39 @@ async def plan(db: Database, statement: str, params: dict[str, Any]) -> str:
         return "\n".join(row[0] for row in await cursor.fetchall())
 
 
-async def generic_plan(db: Database, statement: str) -> str:
-    """How PostgreSQL would run a statement that was prepared, without a look at the values."""
+async def prepared_plan(db: Database, statement: str, params: dict[str, Any]) -> str:
+    """How PostgreSQL runs a prepared statement, once it has been run often enough to be planned for good."""
     names: dict[str, int] = {}
     text = re.sub(r"%\((\w+)\)s", lambda m: f"${names.setdefault(m[1], len(names) + 1)}", sql(statement).decode())
-    async with db.connection() as conn:
-        cursor = await conn.execute(b"EXPLAIN (COSTS off, GENERIC_PLAN) " + text.encode(), prepare=False)
-        return "\n".join(row[0] for row in await cursor.fetchall())
+    execute = f"EXECUTE asked ({', '.join(f'%({name})s' for name in names)})" if names else "EXECUTE asked"
+    async with db.connection() as conn, psycopg.AsyncClientCursor(conn) as cursor:
+        await cursor.execute(b"PREPARE asked AS " + text.encode())
+        for _ in range(7):
+            await cursor.execute(f"EXPLAIN (COSTS off) {execute}".encode(), params)
+        shown = "\n".join(row[0] for row in await cursor.fetchall())
+        await cursor.execute(b"DEALLOCATE asked")
+    return shown
 
 
-def whole_scans(plan: str) -> set[str]:
-    """The tables that a plan reads from end to end."""
-    return set(re.findall(r"Seq Scan on (\w+)", plan))
+async def whole_scans(db: Database, shown: str) -> set[str]:
+    """The big tables that a plan reads from end to end."""
+    big = {name for (name,) in await rows(db, "SELECT relname FROM pg_class WHERE reltuples > 1000")}
+    return set(re.findall(r"Seq Scan on (\w+)", shown)) & big
+
+
+async def rows_looked_at(db: Database, statement: str, params: dict[str, Any]) -> Counter[str]:
+    """Run a statement and undo it: how many rows of each table it had in hand."""
+    async with db.connection() as conn, conn.transaction(force_rollback=True):
+        cursor = await conn.execute(b"EXPLAIN (ANALYZE, FORMAT JSON) " + sql(statement), params, prepare=False)
+        row = await cursor.fetchone()
+    assert row is not None
+    seen: Counter[str] = Counter()
+    nodes = [row[0][0]["Plan"]]
+    while nodes:
+        node = nodes.pop()
+        nodes += node.get("Plans", [])
+        if "Relation Name" in node and node["Node Type"] != "ModifyTable":
+            table = node["Relation Name"].split("_")[0]
+            each = node["Actual Rows"] + node.get("Rows Removed by Filter", 0)
+            seen[table] += round(each * node["Actual Loops"])
+    return seen

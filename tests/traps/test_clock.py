@@ -1,0 +1,65 @@
+"""The only clock is the database's; tests and operators can shift it, and an index can use it."""
+
+from datetime import timedelta
+
+from support import add_job, assert_sound, rows, shift_clock, take, try_take
+from tidemill.store import leases
+from tidemill.store.claim import runnable
+from tidemill.store.database import Database
+from traps.scenes import plan, retry_some, rows_looked_at
+
+
+async def test_time_can_be_shifted_for_everybody(db: Database) -> None:
+    [(before,)] = await rows(db, "SELECT tidemill.now()")
+    await shift_clock(db, "3 days")
+    [(after,)] = await rows(db, "SELECT tidemill.now()")
+    assert timedelta(days=3) <= after - before < timedelta(days=3, minutes=1)
+
+
+async def test_a_retry_is_due_when_the_database_says_so(db: Database) -> None:
+    job_id = await add_job(db, 10)
+    await retry_some(db, job_id, [1], delay=3_000)
+    assert await try_take(db, job_id) is None
+    await shift_clock(db, "1 hour")
+    assert (await take(db, job_id)).seqs == (1,)
+    await assert_sound(db)
+
+
+async def test_a_lease_runs_out_when_the_database_says_so(db: Database) -> None:
+    lease = await take(db, await add_job(db, 10), lease=600)
+    assert await db.run(leases.sweep) == []
+    await shift_clock(db, "1 hour")
+    assert [batch for batch, _, _ in await db.run(leases.sweep)] == [lease.batch_id]
+    await assert_sound(db)
+
+
+async def test_the_clock_moves_within_a_transaction(db: Database) -> None:
+    async with db.transaction() as conn:
+        times = [await (await conn.execute(b"SELECT tidemill.now()")).fetchone() for _ in range(2)]
+    assert times[0] != times[1]
+
+
+async def test_what_is_not_due_costs_a_claim_nothing(db: Database) -> None:
+    job_id = await add_job(db, 1)
+    await take(db, job_id)
+    waiting = (
+        "INSERT INTO tidemill.batch (job_id, owner_id, kind, lo, hi, open, not_before)"
+        " SELECT %s, 0, 'test', n, n + 1, 1, tidemill.now() + interval '1 hour' FROM generate_series(1, 50000) n"
+    )
+    await rows(db, waiting, job_id)
+    await rows(db, "ANALYZE tidemill.batch")
+    shown = await plan(db, "batch/peek", {"job_id": job_id})
+    condition = next(line for line in shown.splitlines() if "Index Cond" in line and "not_before" in line)
+    assert "not_before <= tidemill.now()" in condition
+    assert "Index Scan using batch_claim" in shown
+    assert await db.run(runnable, ["test"]) == []
+    assert (await rows_looked_at(db, "batch/peek", {"job_id": job_id}))["batch"] == 0
+
+
+async def test_every_moment_that_is_stored_comes_from_that_clock(db: Database) -> None:
+    defaults = (
+        "SELECT table_name, column_name, column_default FROM information_schema.columns WHERE table_schema = 'tidemill'"
+        " AND data_type = 'timestamp with time zone' AND column_default IS NOT NULL AND table_name <> 'migration'"
+        " AND column_default NOT LIKE 'tidemill.now()' AND column_default NOT LIKE '%%infinity%%'"
+    )
+    assert await rows(db, defaults) == []

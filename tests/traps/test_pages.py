@@ -1,0 +1,110 @@
+"""Pages of items by status: complete, without repeats, and bounded however few match."""
+
+from uuid import UUID
+
+import pytest
+
+from support import FAILED, RETRY, add_job, assert_sound, settle, take, verdict
+from tidemill.domain.batch import Lease
+from tidemill.domain.decide import Verdict
+from tidemill.domain.status import ItemStatus
+from tidemill.operations import control
+from tidemill.operations.inspect import walk_items
+from tidemill.store import inspect, leases
+from tidemill.store.database import Database
+from tidemill.store.inspect import list_items
+from traps.scenes import retry_some
+
+DONE, NOT_FOUND, SKIPPED, CANCELLED = (
+    ItemStatus.DONE,
+    ItemStatus.NOT_FOUND,
+    ItemStatus.SKIPPED,
+    ItemStatus.CANCELLED,
+)
+
+
+async def seqs(db: Database, job_id: UUID, status: ItemStatus | None, limit: int = 3) -> list[int]:
+    found: list[int] = []
+    after = None
+    while True:
+        page = await db.run(list_items, job_id, status, limit=limit, after=after)
+        assert len(page.items) <= limit
+        assert all(status is None or item["status"] == status for item in page.items)
+        found += [item["seq"] for item in page.items]
+        after = page.after
+        if after is None:
+            return found
+
+
+def of_every_kind(lease: Lease) -> list[Verdict]:
+    """Verdicts in turn: done, failed, not found, skipped, retry."""
+    statuses = (DONE, FAILED, NOT_FOUND, SKIPPED, RETRY)
+    return [
+        verdict(seq, statuses[seq % 5], delay=60 if statuses[seq % 5] is RETRY else None)
+        for seq in range(lease.lo, lease.hi)
+    ]
+
+
+@pytest.mark.parametrize("limit", [1, 4, 10, 100])
+async def test_every_status_has_all_its_items(db: Database, limit: int) -> None:
+    job_id = await add_job(db, 60, batch_size=40)
+    lease = await take(db, job_id)
+    await settle(db, lease, of_every_kind(lease))
+    for place, status in enumerate((DONE, FAILED, NOT_FOUND, SKIPPED, RETRY)):
+        assert await seqs(db, job_id, status, limit) == list(range(place, 40, 5))
+    assert await seqs(db, job_id, ItemStatus.PENDING, limit) == list(range(40, 60))
+    assert await seqs(db, job_id, None, limit) == list(range(60))
+    await assert_sound(db)
+
+
+@pytest.mark.parametrize("limit", [3, 10, 100])
+async def test_every_cancelled_item_is_listed_once(db: Database, limit: int) -> None:
+    job_id = await add_job(db, 60, batch_size=20)
+    await retry_some(db, job_id, range(0, 20, 2), delay=60)
+    lease = await take(db, job_id)
+    await settle(db, lease, [verdict(seq) for seq in range(20, 30)])
+    await db.run(leases.release, lease.flushed(10))
+    await control.cancel(db, job_id)
+    found = await seqs(db, job_id, CANCELLED, limit)
+    assert len(found) == len(set(found))
+    assert sorted(found) == [*range(0, 20, 2), *range(30, 60)]
+    await assert_sound(db)
+
+
+async def test_a_walk_over_cancelled_items_reaches_the_end(db: Database) -> None:
+    job_id = await add_job(db, 1_200)
+    await control.cancel(db, job_id)
+    found = [item["seq"] async for item in walk_items(db, job_id, CANCELLED, most=10_000)]
+    assert sorted(found) == list(range(1_200))
+
+
+async def test_the_done_items_of_a_sparse_job_are_listed(db: Database) -> None:
+    job_id = await add_job(db, 40, batch_size=10, sparse=True)
+    first = await take(db, job_id)
+    await settle(db, first, [verdict(seq, FAILED if seq == 4 else DONE) for seq in range(10)], sparse=True)
+    await take(db, job_id)
+    assert await seqs(db, job_id, DONE) == [0, 1, 2, 3, 5, 6, 7, 8, 9]
+    assert await seqs(db, job_id, FAILED) == [4]
+    assert await seqs(db, job_id, ItemStatus.PROCESSING) == list(range(10, 20))
+    await control.cancel(db, job_id)
+    assert await seqs(db, job_id, DONE) == [0, 1, 2, 3, 5, 6, 7, 8, 9]
+    assert sorted(await seqs(db, job_id, CANCELLED, 100)) == list(range(20, 40))
+    await assert_sound(db)
+
+
+async def test_a_page_without_a_match_is_short_and_goes_on(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inspect, "SCAN_BUDGET", 25)
+    job_id = await add_job(db, 100)
+    lease = await take(db, job_id)
+    await settle(db, lease, [verdict(seq, DONE if seq == 80 else FAILED) for seq in range(100)])
+    first = await db.run(list_items, job_id, DONE, limit=10)
+    assert (first.items, first.after) == ([], (24,))
+    assert await seqs(db, job_id, DONE) == [80]
+    assert await seqs(db, job_id, None, 7) == list(range(100))
+
+
+async def test_items_settled_in_one_flush_are_not_lost_between_pages(db: Database) -> None:
+    job_id = await add_job(db, 300)
+    lease = await take(db, job_id)
+    await settle(db, lease, [verdict(seq, FAILED) for seq in range(300)])  # one moment for all of them
+    assert await seqs(db, job_id, FAILED, 7) == list(range(300))
