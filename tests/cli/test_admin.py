@@ -1,0 +1,149 @@
+"""tidemill migrate, doctor, purge, --help; and what is said when nothing can be done."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import psycopg
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from support import rows, shift_clock
+from tidemill import Mill
+from tidemill.cli.admin import parse_age
+from tidemill.cli.main import app
+from tidemill.domain.errors import InvalidInput
+from tidemill.store.database import Database
+from tidemill.store.throwaway import ThrowawayServer
+from tidemill.testing import drain
+
+if TYPE_CHECKING:
+    from cli.conftest import Tidemill
+
+COMMANDS: dict[str, click.Command] = dict(typer.main.get_group(app).commands)  # type: ignore[arg-type]
+
+
+def test_migrate_makes_the_schema_and_says_so(tidemill: "Tidemill", tidemill_database: str) -> None:
+    assert tidemill("migrate").out == "the schema is up to date\n"
+    with psycopg.connect(tidemill_database, autocommit=True) as conn:
+        conn.execute("DROP SCHEMA tidemill CASCADE")
+    assert "no Tidemill schema yet: run `tidemill migrate`" in tidemill.refuses("jobs")
+    assert tidemill("migrate").out.splitlines() == ["ran 0001_engine.sql", "the schema is up to date"]
+    assert "No jobs yet" in tidemill("jobs").out
+
+
+@pytest.fixture(scope="module")
+def durable_server() -> Iterator[ThrowawayServer]:
+    with ThrowawayServer("shared_buffers = 32MB\nmax_connections = 20\n") as server:
+        yield server
+
+
+async def test_doctor_is_content_until_something_is_wrong(
+    tidemill: "Tidemill", mill: Mill, db: Database, durable_server: ThrowawayServer
+) -> None:
+    tidemill.url = durable_server.create()
+    mill = Mill(mill.settings.model_copy(update={"database_url": tidemill.url}))
+
+    @mill.handler("test")
+    async def run(item: object) -> None: ...
+
+    await mill.submit_async("test", range(10))
+    await drain(mill)
+    lines = tidemill("doctor").out.splitlines()
+    assert len(lines) > 10
+    assert {line.split()[0] for line in lines} == {"ok"}
+    with psycopg.connect(tidemill.url, autocommit=True) as conn:
+        conn.execute("DELETE FROM tidemill.outcome WHERE seq = 3")
+    said = tidemill("doctor", code=1).out
+    assert re.search(r"^BAD +counters equal rows\n +job_id .*done 10, done_rows 9", said, re.MULTILINE)
+
+
+def test_doctor_warns_of_a_server_that_forgets(tidemill: "Tidemill") -> None:
+    said = tidemill("doctor", code=1).out
+    assert re.search(r"^BAD +what is committed survives a crash\n +fsync = off", said, re.MULTILINE)
+
+
+async def test_purge_drops_whole_weeks_of_closed_jobs(tidemill: "Tidemill", mill: Mill, db: Database) -> None:
+    key = (await mill.job_async(await mill.submit_async("test", [{}]))).key
+    await drain(mill, db=db)
+    assert "nothing is that old" in tidemill("purge", "--older-than", "2w").out
+    await shift_clock(db, "60 days")
+    assert re.fullmatch(r"dropped (\d{4}w\d\d, )*\d{4}w\d\d\n", tidemill("purge", "--older-than", "2w").out)
+    assert await rows(db, "SELECT 1 FROM tidemill.item") == []
+    assert "1 done of 1" in tidemill("watch", key).out, "its counts stay"
+    assert "purged" in tidemill.refuses("reprocess", key, "--status", "done")
+
+
+async def test_purge_spares_a_week_with_an_open_job(tidemill: "Tidemill", mill: Mill, db: Database) -> None:
+    await mill.submit_async("test", [{}])
+    await shift_clock(db, "60 days")
+    tidemill("purge", "--older-than", "1d")
+    assert await rows(db, "SELECT count(*) FROM tidemill.item") == [(1,)]
+
+
+def test_an_age_that_is_none_is_refused(tidemill: "Tidemill") -> None:
+    assert "'soon' is not an age: say 90d" in tidemill.refuses("purge", "--older-than", "soon")
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("10s", 10), ("30m", 1800), ("36h", 129_600), ("90D", 7_776_000), (" 1.5w ", 907_200)]
+)
+def test_an_age_has_a_unit(text: str, seconds: float) -> None:
+    assert parse_age(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "90", "d", "-1d", "1y", "1d2h", "infd"])
+def test_what_is_no_age_is_said(text: str) -> None:
+    with pytest.raises(InvalidInput, match="is not an age"):
+        parse_age(text)
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_help_names_every_option_and_says_what_the_command_does(name: str) -> None:
+    said = CliRunner().invoke(app, [name, "--help"], env={"COLUMNS": "200"})
+    assert said.exit_code == 0
+    text = re.sub(r"\x1b\[[0-9;]*m", "", said.output)
+    command = COMMANDS[name]
+    assert (command.help or "").splitlines()[0][:60] in text
+    for parameter in command.params:
+        if isinstance(parameter, click.Option) or parameter.param_type_name == "option":
+            assert all(spelling in text for spelling in parameter.opts), parameter.name
+
+
+def test_the_first_help_lists_every_command(tidemill: "Tidemill") -> None:
+    said = tidemill("--help").out
+    assert [name for name in COMMANDS if not re.search(rf"\b{name}\b", said)] == []
+
+
+def test_an_unknown_command_or_option_is_an_error(tidemill: "Tidemill") -> None:
+    assert "nope" in tidemill("nope", code=2).err
+    assert "--nope" in tidemill("jobs", "--nope", code=2).err
+
+
+def test_settings_that_cannot_be_stop_every_command(tidemill: "Tidemill") -> None:
+    tidemill.extra = {"TIDEMILL_BATCH_SIZE": "none", "TIDEMILL_ZEAL": "1"}
+    said = tidemill("jobs", code=2).err
+    assert said.startswith("error: cannot start with these settings:\n")
+    assert "TIDEMILL_BATCH_SIZE" in said
+    assert "TIDEMILL_ZEAL" in said
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("postgresql://nobody@127.0.0.1:1/none", "cannot reach PostgreSQL at 127.0.0.1:1/none"),
+        ("not a url", "DATABASE_URL"),
+    ],
+)
+def test_a_database_that_is_not_there_is_said_in_one_line(tidemill: "Tidemill", url: str, message: str) -> None:
+    tidemill.url = url
+    assert message in tidemill.refuses("jobs")
+
+
+def test_a_missing_database_is_said_in_one_line(tidemill: "Tidemill", tidemill_database: str, tmp_path: Path) -> None:
+    name = psycopg.conninfo.conninfo_to_dict(tidemill_database)["dbname"]
+    tidemill.url = tidemill_database.replace(str(name), "gone")
+    assert 'database "gone" does not exist' in tidemill.refuses("jobs")
