@@ -1,142 +1,137 @@
-"""Handlers that raise, hang or return rubbish: a clear error for their item, and nothing for its neighbours."""
+"""Handlers that raise or return rubbish: a clear error for their item, and nothing for its neighbours."""
 
+import asyncio
+import textwrap
 from typing import Any
 from uuid import UUID
 
 import pytest
 
-from support import Workers, add_job, assert_sound, closed, eventually, fates, rows
+from support import Workers, add_job, add_rows, assert_sound, closed, eventually, fates, job_of, rows
 from tidemill.store.database import Database
 
-WITHIN = 30.0
-ONE_DONE = {("done", None, 1): 99}
+WITHIN = 20.0
+ENDED = {("done", None, 1): 19}
+HEAD = """
+import msgspec, sys
+from tidemill.domain.outcome import Outcome
+
+class Silent(Exception):
+    def __str__(self):
+        raise RuntimeError("no words")
+
+async def run_async(item):
+    if item.input["n"] == 7:
+        return bad[item.input["bad"]]()
+    await asyncio.sleep(0.01)
+
+def run_sync(item):
+    if item.input["n"] == 7:
+        return bad[item.input["bad"]]()
+    time.sleep(0.01)
+
+for how, call in (("async", run_async), ("sync", run_sync)):
+    mill.handler(how, max_attempts=1, timeout=5, concurrency=10)(call)
+bad = {}
+"""
+RAISED = {
+    "error": ("raise ValueError('bad luck')", "ValueError: bad luck"),
+    "nul": ("raise ValueError('nul \\x00 in it')", "nul"),
+    "surrogate": ("raise ValueError('half a pair \\ud800')", "half a pair"),
+    "wordless": ("raise Silent", "Silent"),
+    "stop": ("raise StopIteration", "StopIteration"),
+    "group": ("raise ExceptionGroup('many', [ValueError('one')])", "many"),
+    "cancelled": ("raise asyncio.CancelledError", "Cancel"),
+    "exit": ("sys.exit('bye')", "bye"),
+}
+RETURNED = {
+    "object": "return object()",
+    "surrogate": "return '\\ud800'",
+    "nul": "return 'a\\x00b'",
+    "nul_key": "return {'k\\x00': 1}",
+    "five_mb": "return 'x' * 5_000_000",
+    "normalized": "return Done(normalized='x' * 5_000_000)",
+    "raw": "return msgspec.Raw(b'not json')",
+    "raw_surrogate": "return msgspec.Raw(b'\"\\\\ud800\"')",
+    "outcome": "return Outcome()",
+}
+MADE_OF_RUBBISH = {
+    "number": "raise Fail(404)",
+    "nothing": "raise Fail(None)",
+    "surrogate": "raise Fail('half a pair \\ud800')",
+    "code_surrogate": "raise Fail('gone', code='half \\ud800')",
+    "code_nul": "raise Fail('gone', code='nul \\x00')",
+    "after_text": "raise Retry('later', after='soon')",
+    "after_nan": "raise Retry('later', after=float('nan'))",
+    "after_inf": "raise Retry('later', after=float('inf'))",
+}
 
 
-def bad_at_seven(body: str, declare: str = "async def run(item)", **options: object) -> str:
-    """An app whose handler does this for item 7, and takes a moment for every other."""
-    given = "".join(f", {name}={value!r}" for name, value in ({"max_attempts": 1} | options).items())
-    pause = "await asyncio.sleep(0.01)" if declare.startswith("async") else "time.sleep(0.01)"
-    return f"""
-        import ctypes, msgspec
-        from tidemill.domain.outcome import Outcome
-
-        class Silent(Exception):
-            def __str__(self):
-                raise RuntimeError("no words")
-
-        async def hurt():
-            raise ValueError("inside")
-
-        @mill.handler("test"{given})
-        {declare}:
-            if item.input["n"] == 7:
-                {body}
-            {pause}
-    """
+def app(bodies: dict[str, str]) -> str:
+    """Two kinds, `async` and `sync`, whose item 7 does what its input names."""
+    functions = [f"def {name}():\n    {body}\nbad[{name!r}] = {name}\n" for name, body in bodies.items()]
+    return textwrap.dedent(HEAD) + "\n".join(functions)
 
 
-async def error_of_seven(db: Database, job_id: UUID, code: str) -> dict[str, Any]:
-    """Item 7 failed with this code after one attempt, its 99 neighbours are done after one."""
-    await closed(db, job_id, WITHIN)
-    assert await fates(db, job_id) == ONE_DONE | {("failed", code, 1): 1}
+async def run_each(workers: Workers, db: Database, kind: str, bodies: dict[str, str]) -> dict[str, UUID]:
+    """A job of twenty items for each; every one must settle."""
+    workers.app(app(bodies))
+    workers.start(max_concurrent_jobs=100)
+    jobs = {
+        name: await add_rows(db, (b'{"n": %d, "bad": "%s"}' % (n, name.encode()) for n in range(20)), kind)
+        for name in bodies
+    }
+    waits = [closed(db, job_id, WITHIN) for job_id in jobs.values()]
+    ended = dict(zip(jobs, await asyncio.gather(*waits, return_exceptions=True), strict=True))
+    stuck = {name: (await job_of(db, jobs[name])).counts for name, job in ended.items() if isinstance(job, Exception)}
+    assert stuck == {}
     await assert_sound(db)
-    found = await rows(db, "SELECT error FROM tidemill.outcome WHERE job_id = %s AND seq = 7", job_id)
-    return dict(found[0][0])
+    return jobs
 
 
-@pytest.mark.parametrize("declare", ["async def run(item)", "def run(item)"])
-@pytest.mark.parametrize(
-    ("body", "told"),
-    [
-        ("raise ValueError('bad luck')", "ValueError: bad luck"),
-        ("raise ValueError('nul \\x00 in it')", "nul"),
-        ("raise ValueError('half a pair \\ud800')", "half a pair"),
-        ("raise Silent", "Silent"),
-        ("raise StopIteration", "StopIteration"),
-        ("raise ExceptionGroup('many', [ValueError('one')])", "many"),
-        ("raise asyncio.CancelledError", "Cancel"),
-    ],
-    ids=["error", "nul", "surrogate", "no-words", "stop-iteration", "group", "cancelled"],
-)
-async def test_whatever_a_handler_raises_is_told(
-    declare: str, body: str, told: str, workers: Workers, db: Database
-) -> None:
-    workers.app(bad_at_seven(body, declare, timeout=10))
-    workers.start()
-    error = await error_of_seven(db, await add_job(db, 100), "exhausted")
-    assert told in error["reason"]
-    assert error["row"] == 8
+async def errors(db: Database, jobs: dict[str, UUID]) -> dict[str, dict[str, Any]]:
+    query = "SELECT error FROM tidemill.outcome WHERE job_id = %s AND seq = 7"
+    return {name: dict((await rows(db, query, job_id))[0][0]) for name, job_id in jobs.items()}
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        "return object()",
-        "return '\\ud800'",
-        "return 'a\\x00b'",
-        "return {'k\\x00': 1}",
-        "return 'x' * 5_000_000",
-        "return Done(normalized='x' * 5_000_000)",
-        "return msgspec.Raw(b'not json')",
-        "return msgspec.Raw(b'\"\\\\ud800\"')",
-        "return Outcome()",
-    ],
-    ids=["object", "surrogate", "nul", "nul-key", "5mb", "5mb-normalized", "raw", "raw-surrogate", "bare-outcome"],
-)
-async def test_a_result_that_cannot_be_stored_fails_its_item_only(body: str, workers: Workers, db: Database) -> None:
-    workers.app(bad_at_seven(body))
-    workers.start()
-    error = await error_of_seven(db, await add_job(db, 100), "invalid_result")
-    assert error["retryable"] is False
+@pytest.mark.parametrize("kind", ["async", "sync"])
+async def test_whatever_a_handler_raises_is_told(kind: str, workers: Workers, db: Database) -> None:
+    jobs = await run_each(workers, db, kind, {name: body for name, (body, _) in RAISED.items()})
+    ended = {name: await fates(db, job_id) for name, job_id in jobs.items()}
+    assert ended == {name: ENDED | {("failed", "exhausted", 1): 1} for name in RAISED}
+    told = {name: error["reason"] for name, error in (await errors(db, jobs)).items()}
+    assert {name for name, (_, words) in RAISED.items() if words not in told[name]} == set()
 
 
-@pytest.mark.parametrize(
-    ("body", "code"),
-    [
-        ("raise Fail(404)", "permanent"),
-        ("raise Fail('gone', code='half \\ud800')", "permanent"),
-        ("raise Fail('gone', code='nul \\x00')", "permanent"),
-        ("raise Fail(None)", "permanent"),
-    ],
-    ids=["number", "surrogate", "nul", "none"],
-)
-async def test_an_outcome_made_of_rubbish_still_settles_its_item(
-    body: str, code: str, workers: Workers, db: Database
-) -> None:
-    workers.app(bad_at_seven(body))
-    workers.start()
-    job_id = await add_job(db, 100)
-    await closed(db, job_id, WITHIN)
-    ended = await rows(db, "SELECT status, attempts, count(*) FROM tidemill.outcome GROUP BY 1, 2 ORDER BY 1")
-    assert ended == [("done", 1, 99), ("failed", 1, 1)]
-    await assert_sound(db)
+async def test_a_result_that_cannot_be_stored_fails_its_item_only(workers: Workers, db: Database) -> None:
+    jobs = await run_each(workers, db, "async", RETURNED)
+    ended = {name: await fates(db, job_id) for name, job_id in jobs.items()}
+    assert ended == {name: ENDED | {("failed", "invalid_result", 1): 1} for name in RETURNED}
+    assert {error["retryable"] for error in (await errors(db, jobs)).values()} == {False}
 
 
-@pytest.mark.parametrize("after", ["'soon'", "float('nan')", "float('inf')", "1e30", "-5"])
-async def test_a_retry_after_no_sensible_time_is_still_tried_again(after: str, workers: Workers, db: Database) -> None:
-    workers.app(bad_at_seven(f"raise Retry('later', after={after})", max_attempts=2, backoff=0.01, backoff_cap=0.1))
-    workers.start()
-    job_id = await add_job(db, 100)
-
-    async def settled_or_waiting() -> bool:
-        return sum((await fates(db, job_id)).values()) == 100
-
-    await eventually(settled_or_waiting, WITHIN)
-    assert (await fates(db, job_id))[("done", None, 1)] == 99
-    await assert_sound(db)
+async def test_an_outcome_made_of_rubbish_still_settles_its_item(workers: Workers, db: Database) -> None:
+    jobs = await run_each(workers, db, "async", MADE_OF_RUBBISH)
+    for name, job_id in jobs.items():
+        ended = await fates(db, job_id)
+        assert ended.pop(("done", None, 1)) == 19, name
+        assert [(status, attempts) for status, _, attempts in ended] == [("failed", 1)], name
 
 
 async def test_not_a_number_becomes_null(workers: Workers, db: Database) -> None:
-    workers.app(bad_at_seven("return {'x': float('nan')}"))
+    workers.app("""
+        @mill.handler("test")
+        async def run(item):
+            return {"x": float("nan")}
+    """)
     workers.start()
-    job_id = await add_job(db, 100)
+    job_id = await add_job(db, 1)
     await closed(db, job_id, WITHIN)
-    assert await fates(db, job_id) == {("done", None, 1): 100}
-    assert await rows(db, "SELECT result FROM tidemill.outcome WHERE seq = 7") == [({"x": None},)]
+    assert await rows(db, "SELECT status, result FROM tidemill.outcome") == [("done", {"x": None})]
     await assert_sound(db)
 
 
-async def test_rubbish_that_is_not_flushed_yet_survives_the_death_of_its_process(
+async def test_a_result_nobody_can_store_survives_the_death_of_its_process_as_a_failure(
     workers: Workers, db: Database
 ) -> None:
     workers.app("""
@@ -150,9 +145,14 @@ async def test_rubbish_that_is_not_flushed_yet_survives_the_death_of_its_process
                 await asyncio.sleep(0.1)
                 os.abort()
     """)
-    workers.start(flush_interval_ms=60_000)
+    process = workers.start(flush_interval_ms=60_000)
     job_id = await add_job(db, 50)
+
+    async def a_child_lives() -> list[int]:
+        return workers.children(process)
+
     await closed(db, job_id, WITHIN)
     expected = {("done", None, 1): 48, ("failed", "invalid_result", 1): 1, ("failed", "poison", 0): 1}
     assert await fates(db, job_id) == expected
+    assert await eventually(a_child_lives)
     await assert_sound(db)

@@ -1,0 +1,95 @@
+"""Children and parents are killed again and again while work goes on: the sum holds at every look."""
+
+import asyncio
+import os
+import random
+import signal
+import subprocess
+import time
+from uuid import UUID
+
+import pytest
+
+from support import Workers, add_job, assert_sound, closed, fates, job_of
+from tidemill.domain.status import JobStatus
+from tidemill.store.database import Database
+
+APP = """
+    @mill.handler("test", concurrency=20, max_attempts=3, backoff=0.1)
+    async def run(item):
+        await asyncio.sleep(0.05)
+        if item.input["n"] % 50 == 0 and item.attempt == 1:
+            raise Retry("once more")
+
+    @mill.batch_handler("set", sparse=True)
+    async def run_set(items):
+        await asyncio.sleep(0.005 * len(items))
+"""
+
+
+class Chaos:
+    """Kills a child or a parent about every second, and starts parents again."""
+
+    def __init__(self, workers: Workers, db: Database, seed: int) -> None:
+        self._workers = workers
+        self._db = db
+        self._rng = random.Random(seed)
+        self._parents: list[subprocess.Popen[bytes]] = [self._start(), self._start()]
+        self.kills = 0
+        self.samples = 0
+
+    def _start(self) -> "subprocess.Popen[bytes]":
+        return self._workers.start(processes=2, log_level="error", claim_max=100)
+
+    async def rage(self, jobs: list[UUID], seconds: float) -> None:
+        """For so long, or until the jobs are closed; at every look the counts add up."""
+        end, next_kill = time.monotonic() + seconds, time.monotonic() + 1.5
+        while time.monotonic() < end:
+            if not await self._look(jobs):
+                return
+            if time.monotonic() > next_kill:
+                self._kill()
+                next_kill = time.monotonic() + self._rng.uniform(0.5, 1.5)
+            await asyncio.sleep(0.01)
+
+    async def _look(self, jobs: list[UUID]) -> bool:
+        seen = [await job_of(self._db, job_id) for job_id in jobs]
+        self.samples += 1
+        assert all(job.counts.add_up for job in seen), [job.counts for job in seen]
+        return not all(job.is_closed for job in seen)
+
+    def _kill(self) -> None:
+        index = self._rng.randrange(len(self._parents))
+        parent = self._parents[index]
+        children = self._workers.children(parent)
+        self.kills += 1
+        if children and self._rng.random() < 0.6:
+            os.kill(self._rng.choice(children), signal.SIGKILL)
+        else:
+            parent.kill()
+            self._parents[index] = self._start()
+
+
+async def survive(workers: Workers, db: Database, *, items: int, batched: int, seconds: float, seed: int) -> None:
+    workers.app(APP)
+    jobs = [await add_job(db, items), await add_job(db, batched, "set", sparse=True)]
+    chaos = Chaos(workers, db, seed)
+    await chaos.rage(jobs, seconds)
+    assert chaos.kills >= seconds / 3
+    assert chaos.samples > 10 * seconds
+    for job_id in jobs:
+        job = await closed(db, job_id, within=120.0)
+        assert job.status is JobStatus.COMPLETED
+        assert job.codes == {}
+    assert await fates(db, jobs[0]) == {("done", None, 1): items - items // 50, ("done", None, 2): items // 50}
+    assert await fates(db, jobs[1]) == {}
+    await assert_sound(db)
+
+
+async def test_a_little_chaos_loses_nothing_and_charges_nobody(workers: Workers, db: Database) -> None:
+    await survive(workers, db, items=8_000, batched=1_000, seconds=12, seed=7)
+
+
+@pytest.mark.full
+async def test_a_minute_of_chaos_loses_nothing_and_charges_nobody(workers: Workers, db: Database) -> None:
+    await survive(workers, db, items=60_000, batched=8_000, seconds=65, seed=11)

@@ -1,0 +1,105 @@
+"""The database goes away in mid-flight and comes back: the job finishes, and wake-ups work again."""
+
+import asyncio
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from support import Workers, add_job, assert_sound, closed, eventually, fates, job_of, rows
+from tidemill.store.database import Database
+from tidemill.store.throwaway import ThrowawayServer
+
+SLOW = """
+    @mill.handler("test", concurrency=20)
+    async def run(item):
+        await asyncio.sleep(0.02)
+"""
+DURABLE = "fsync = off\nshared_buffers = 32MB\nmax_connections = 100\n"
+
+
+class Restarts:
+    """A server of our own, to be stopped and started as we like."""
+
+    def __init__(self, server: ThrowawayServer) -> None:
+        self._server = server.server
+
+    def stop(self, mode: str) -> None:
+        data = Path(self._server.pgdata)
+        argv = [str(Path(self._server.bin_path) / "pg_ctl"), "-D", str(data), "-m", mode, "-w", "stop"]
+        user = self._server.system_user
+        command = argv if user is None else ["su", "-s", "/bin/sh", user, "-c", " ".join(argv)]
+        subprocess.run(command, check=True, capture_output=True, timeout=30)
+
+    def start(self) -> None:
+        self._server.ensure_postgres_running()
+
+
+@pytest.fixture(scope="module")
+def own_server() -> Iterator[ThrowawayServer]:
+    with ThrowawayServer(DURABLE) as server:
+        yield server
+
+
+@pytest.fixture
+def tidemill_database(own_server: ThrowawayServer) -> Iterator[str]:
+    url = own_server.create()
+    yield url
+    own_server.drop(url)
+
+
+@pytest.fixture
+def server(own_server: ThrowawayServer) -> Restarts:
+    return Restarts(own_server)
+
+
+async def restart(server: Restarts, mode: str) -> None:
+    await asyncio.to_thread(server.stop, mode)
+    await asyncio.to_thread(server.start)
+
+
+async def under_way(db: Database, job_id: UUID, done: int) -> None:
+    async def look() -> bool:
+        return (await job_of(db, job_id)).counts.done > done
+
+    await eventually(look)
+
+
+@pytest.mark.parametrize("mode", ["fast", "immediate"])
+async def test_a_job_survives_restarts_of_its_database(
+    mode: str, workers: Workers, db: Database, server: Restarts
+) -> None:
+    workers.app(SLOW)
+    workers.start(processes=2)
+    job_id = await add_job(db, 4_000)
+    for done in (200, 1_000):
+        await under_way(db, job_id, done)
+        await restart(server, mode)
+    await closed(db, job_id)
+    assert await fates(db, job_id) == {("done", None, 1): 4_000}
+    await assert_sound(db)
+
+
+@pytest.mark.parametrize("mode", ["fast", "immediate"])
+async def test_a_worker_hears_of_work_again_after_a_restart(
+    mode: str, workers: Workers, db: Database, server: Restarts
+) -> None:
+    workers.app(SLOW)
+    workers.start(poll_ms=10_000)
+    await closed(db, await add_job(db, 10))
+    await restart(server, mode)
+
+    async def listens() -> bool:
+        query = "SELECT 1 FROM pg_stat_activity WHERE application_name = 'tidemill listen'"
+        return bool(await rows(db, query + " AND datname = current_database()"))
+
+    await eventually(listens, 15.0)
+    started = time.monotonic()
+    job_id = await add_job(db, 10)
+    await closed(db, job_id)
+    assert time.monotonic() - started < 5.0
+    assert await fates(db, job_id) == {("done", None, 1): 10}
+    await assert_sound(db)

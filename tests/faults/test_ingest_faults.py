@@ -1,0 +1,188 @@
+"""Bad files: a clear error for every bad row or for the whole job, and no row goes missing."""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from support import Workers, add_job, assert_sound, closed, fates, job_of, rows
+from tidemill.config import Settings
+from tidemill.connectors.blobs import Blobs
+from tidemill.domain.job import Job
+from tidemill.domain.status import JobStatus
+from tidemill.store.database import Database
+from tidemill.store.submit import Submission, run_async, submission
+
+WITHIN = 20.0
+ECHO = """
+    @mill.handler("test", max_attempts=1)
+    async def run(item):
+        return item.input if len(str(item.input)) < 1000 else len(item.input["x"])
+"""
+
+
+async def submit_file(
+    db: Database, settings: Settings, pieces: Iterable[bytes], form: str = "ndjson", kind: str = "test"
+) -> UUID:
+    return await submit_source(db, {"blob": Blobs(settings.blobs).put(pieces).id, "format": form}, kind)
+
+
+async def submit_source(db: Database, source: dict[str, Any], kind: str = "test") -> UUID:
+    async with db.transaction() as conn:
+        return (await run_async(conn, submission(Submission(kind, source=source), ())))[0]
+
+
+async def read(workers: Workers, db: Database, job_id: UUID, **options: Any) -> Job:
+    workers.app(ECHO)
+    workers.start(**options)
+    job = await closed(db, job_id, WITHIN)
+    await assert_sound(db)
+    return job
+
+
+async def reasons(db: Database, job_id: UUID) -> dict[int, str]:
+    query = "SELECT seq, error->>'reason' FROM tidemill.outcome WHERE job_id = %s AND status = 'failed'"
+    return dict(await rows(db, query, job_id))
+
+
+async def test_lines_that_are_not_json_fail_and_the_others_are_done(
+    workers: Workers, db: Database, settings: Settings
+) -> None:
+    bad = {
+        1: b"not json",
+        2: b'{"x": ',
+        3: b'{"x": "nul \x00"}',
+        4: b'{"x": "nul \\u0000"}',
+        5: b'{"x": "\xff\xfe"}',
+        6: b'{"x": NaN}',
+        7: b'{"x": "half \\ud800"}',
+        8: b"[" * 100_000,
+        9: b"\x00\x01\x02",
+        10: b'{"x": 1e999}',
+    }
+    lines = [bad.get(n, b'{"n": %d}' % n) + b"\n" for n in range(1_000)]
+    job = await read(workers, db, await submit_file(db, settings, lines))
+    assert job.status is JobStatus.COMPLETED_WITH_ERRORS
+    assert await fates(db, job.id) == {("done", None, 1): 990, ("failed", "invalid", 1): 10}
+    assert set(await reasons(db, job.id)) == set(bad)
+    wrong = "SELECT count(*) FROM tidemill.outcome WHERE status = 'done' AND (result->>'n')::bigint <> seq"
+    assert await rows(db, wrong) == [(0,)]
+
+
+async def test_rows_of_ten_megabytes_are_refused_or_carried_as_the_settings_say(
+    workers: Workers, db: Database, settings: Settings
+) -> None:
+    row = b'{"x": "' + b"y" * 10_000_000 + b'"}\n'
+    lines = [b'{"x": "small"}\n', row, row, b'{"x": "small"}\n']
+    refused = await read(workers, db, await submit_file(db, settings, lines))
+    assert await fates(db, refused.id) == {("done", None, 1): 2, ("failed", "invalid", 1): 2}
+    assert "longer than" in (await reasons(db, refused.id))[1]
+    workers.end()
+    mb = 1 << 20
+    limits = {"max_row_bytes": 16 * mb, "ingest_max_batch_bytes": 16 * mb}
+    carried = await read(workers, db, await submit_file(db, settings, lines), **limits)
+    assert await fates(db, carried.id) == {("done", None, 1): 4}
+    sizes = "SELECT result FROM tidemill.outcome WHERE job_id = %s AND seq IN (1, 2)"
+    assert await rows(db, sizes, carried.id) == [(10_000_000,), (10_000_000,)]
+
+
+@pytest.mark.parametrize("form", ["ndjson", "csv"])
+async def test_a_file_that_is_gone_fails_the_job_with_a_reason(form: str, workers: Workers, db: Database) -> None:
+    job = await read(workers, db, await submit_source(db, {"blob": uuid4().hex, "format": form}))
+    assert job.status is JobStatus.FAILED
+    assert "cannot be read" in (job.failure_reason or "")
+
+
+@pytest.mark.parametrize(
+    "source",
+    [{}, {"blob": "../../etc/passwd", "format": "ndjson"}, {"blob": None, "format": "ndjson"}],
+    ids=["nothing", "path", "null"],
+)
+async def test_a_reference_to_no_file_fails_the_job(source: dict[str, Any], workers: Workers, db: Database) -> None:
+    job = await read(workers, db, await submit_source(db, source))
+    assert job.status is JobStatus.FAILED
+    assert job.failure_reason
+
+
+async def test_an_unknown_format_fails_the_job(workers: Workers, db: Database, settings: Settings) -> None:
+    job = await read(workers, db, await submit_file(db, settings, [b"x"], "docx"))
+    assert job.status is JobStatus.FAILED
+    assert "docx" in (job.failure_reason or "")
+
+
+@pytest.mark.parametrize("content", [b"", b"\n\n  \n", b"\xef\xbb\xbf"], ids=["empty", "blank", "bom"])
+async def test_an_empty_file_is_a_job_of_nothing(
+    content: bytes, workers: Workers, db: Database, settings: Settings
+) -> None:
+    job = await read(workers, db, await submit_file(db, settings, [content]))
+    assert (job.status, job.counts.total) == (JobStatus.COMPLETED, 0)
+
+
+CSV_ROWS = b"1,2\n" * 50
+BAD_CSV = {
+    "empty": b"",
+    "nul in the header": b"a\x00,b\n" + CSV_ROWS,
+    "no UTF-8 in the header": b"a\xff,b\n" + CSV_ROWS,
+    "a column twice": b"a,a\n" + CSV_ROWS,
+    "a quote that never ends in the header": b'"a,b\n' + CSV_ROWS * 20,
+    "a header without end": b"a" * 3_000 + b",b\n" + CSV_ROWS,
+}
+
+
+async def test_a_csv_file_with_a_bad_header_fails_the_job_with_a_reason(
+    workers: Workers, db: Database, settings: Settings
+) -> None:
+    workers.app(ECHO)
+    workers.start(max_row_bytes=1_000, max_concurrent_jobs=100)
+    jobs = {name: await submit_file(db, settings, [content], "csv") for name, content in BAD_CSV.items()}
+    waits = [closed(db, job_id, WITHIN) for job_id in jobs.values()]
+    await asyncio.gather(*waits, return_exceptions=True)
+    ended = {name: await job_of(db, job_id) for name, job_id in jobs.items()}
+    assert {name: job.status for name, job in ended.items() if job.status is not JobStatus.FAILED} == {}
+    assert all("cannot be read" in (job.failure_reason or "") for job in ended.values())
+    await assert_sound(db)
+
+
+async def test_bad_rows_of_a_csv_file_fail_and_the_others_are_done(
+    workers: Workers, db: Database, settings: Settings
+) -> None:
+    bad = {3: b"1\n", 4: b"1,2,3\n", 5: b"\xff,2\n", 6: b"nul \x00,2\n", 7: b'"' + b"x" * 2_000 + b'",2\n'}
+    lines = [b"a,b\n", *(bad.get(n, b"%d,y\n" % n) for n in range(100))]
+    job = await read(workers, db, await submit_file(db, settings, lines, "csv"), max_row_bytes=1_000)
+    assert await fates(db, job.id) == {("done", None, 1): 95, ("failed", "invalid", 1): 5}
+    assert set(await reasons(db, job.id)) == set(bad)
+
+
+async def test_a_job_of_a_kind_nobody_runs_waits_and_holds_nobody_up(
+    workers: Workers, db: Database, settings: Settings
+) -> None:
+    waiting = await submit_file(db, settings, [b'{"n": 1}\n'] * 10, kind="later")
+    inline = await add_job(db, 10, "later")
+    await read(workers, db, await submit_file(db, settings, [b'{"n": 1}\n'] * 10))
+    assert {(await job_of(db, job_id)).status for job_id in (waiting, inline)} == {JobStatus.PENDING}
+    workers.app('mill.handler("later")(lambda item: None)', "other")
+    workers.start("other:mill")
+    for job_id in (waiting, inline):
+        await closed(db, job_id)
+        assert await fates(db, job_id) == {("done", None, 1): 10}
+    await assert_sound(db)
+
+
+async def test_poison_beside_a_file_that_is_still_read_does_not_stop_the_reading(
+    workers: Workers, db: Database, settings: Settings
+) -> None:
+    workers.app("""
+        @mill.handler("test", concurrency=5)
+        async def run(item):
+            if item.input["n"] in (2, 4, 6):
+                os.abort()
+    """)
+    lines = (b'{"n": %d}\n' % n for n in range(20_000))
+    job_id = await submit_file(db, settings, lines)
+    workers.start(ingest_max_rows=64, worker_lanes=1)
+    job = await closed(db, job_id)
+    assert (job.status, job.failure_reason) == (JobStatus.COMPLETED_WITH_ERRORS, None)
+    assert await fates(db, job_id) == {("done", None, 1): 19_997, ("failed", "poison", 0): 3}
+    await assert_sound(db)

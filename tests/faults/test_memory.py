@@ -1,0 +1,81 @@
+"""Handlers and rows that eat memory: an error for the eater, a living process, and no neighbour charged."""
+
+import pytest
+
+from support import Workers, add_job, add_rows, assert_sound, closed, fates
+from tidemill.store.database import Database
+
+WITHIN = 40.0
+LIMIT_MB = 300
+
+
+@pytest.mark.parametrize("declare", ["async def run(item)", "def run(item)"])
+async def test_an_item_that_eats_memory_fails_and_its_neighbours_are_done(
+    declare: str, workers: Workers, db: Database
+) -> None:
+    wait = "await asyncio.sleep(0.01)" if declare.startswith("async") else "time.sleep(0.01)"
+    workers.app(f"""
+        @mill.handler("test", max_attempts=2, backoff=0.01, concurrency=4)
+        {declare}:
+            if item.input["n"] == 7:
+                eaten = bytearray()
+                while True:
+                    eaten += bytes(1 << 20)
+            {wait}
+    """)
+    workers.start(child_memory_mb=LIMIT_MB)
+    job_id = await add_job(db, 100)
+    job = await closed(db, job_id, WITHIN)
+    assert job.codes == {"memory": 1}
+    assert await fates(db, job_id) == {("done", None, 1): 99, ("failed", "memory", 2): 1}
+    await assert_sound(db)
+
+
+async def test_memory_that_is_kept_ends_the_process_and_not_the_job(workers: Workers, db: Database) -> None:
+    workers.app("""
+        kept = []
+
+        @mill.handler("test", max_attempts=1, concurrency=4)
+        async def run(item):
+            if item.input["n"] == 7:
+                while True:
+                    try:
+                        kept.append(bytearray(1 << 16))
+                    except MemoryError:
+                        kept.append(b"")
+                        await asyncio.sleep(0)
+            await asyncio.sleep(0.01)
+    """)
+    workers.start(child_memory_mb=LIMIT_MB, log_level="error")
+    job_id = await add_job(db, 100)
+    job = await closed(db, job_id, WITHIN)
+    assert (job.counts.done, job.counts.failed) == (99, 1)
+    await assert_sound(db)
+
+
+async def test_a_blocking_handler_may_have_as_many_threads_as_it_asks_for(workers: Workers, db: Database) -> None:
+    """A thread's stack is counted as memory: what is reserved must not make items fail."""
+    workers.app("""
+        @mill.handler("test", max_attempts=1, concurrency=256)
+        def run(item):
+            time.sleep(0.3)
+    """)
+    workers.start()
+    job_id = await add_job(db, 600)
+    await closed(db, job_id, WITHIN)
+    assert await fates(db, job_id) == {("done", None, 1): 600}
+    await assert_sound(db)
+
+
+async def test_rows_that_are_large_together_do_not_sink_the_process(workers: Workers, db: Database) -> None:
+    workers.app("""
+        @mill.batch_handler("test", max_attempts=1)
+        async def run(items):
+            return [len(item.input) for item in items]
+    """)
+    workers.start(child_memory_mb=LIMIT_MB)
+    row = b'"' + b"x" * 2_000_000 + b'"'
+    job_id = await add_rows(db, (row for _ in range(120)))
+    await closed(db, job_id, WITHIN)
+    assert await fates(db, job_id) == {("done", None, 1): 120}
+    await assert_sound(db)

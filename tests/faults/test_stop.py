@@ -1,0 +1,119 @@
+"""SIGTERM: finish or release within the deadline; nothing lost, nothing charged, the next worker takes over."""
+
+import asyncio
+import subprocess
+import time
+from uuid import UUID
+
+import pytest
+
+from support import Workers, add_job, assert_sound, closed, eventually, fates, job_of, rows
+from tidemill.store.database import Database
+
+GRACE_S = 1.0
+SOON_S = GRACE_S + 8.0  # the grace, then 5 s in which a child that does not obey is killed
+
+OBEDIENT = "await asyncio.sleep(0.05)"
+LONG = "await asyncio.sleep(0.05 if os.path.exists('second') else 60)"
+BLOCKING = "time.sleep(0.05 if os.path.exists('second') else 60)"
+DEAF = """
+        while not os.path.exists('second'):
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                pass
+"""
+
+
+def app(body: str, declare: str = "async def run(item)") -> str:
+    return f"""
+    @mill.handler("test", concurrency=10, timeout=300)
+    {declare}:
+        {body.strip()}
+    """
+
+
+async def in_hand(db: Database, job_id: UUID) -> None:
+    async def look() -> int:
+        return (await job_of(db, job_id)).counts.processing
+
+    await eventually(look)
+
+
+async def stopped(process: "subprocess.Popen[bytes]") -> float:
+    """Ask it to stop; the seconds it took."""
+    started = time.monotonic()
+    process.terminate()
+    assert await asyncio.to_thread(process.wait, 30) == 0
+    return time.monotonic() - started
+
+
+async def assert_taken_over(workers: Workers, db: Database, job_id: UUID, n: int) -> None:
+    """No lease is left; a second worker runs the rest, and every item needed one attempt."""
+    assert await rows(db, "SELECT id FROM tidemill.batch WHERE state = 'leased'") == []
+    assert await rows(db, "SELECT id FROM tidemill.worker") == []
+    job = await job_of(db, job_id)
+    assert job.counts.add_up
+    assert job.counts.processing == 0
+    await assert_sound(db)
+    (workers._folder / "second").touch()
+    workers.start()
+    await closed(db, job_id)
+    assert await fates(db, job_id) == {("done", None, 1): n}
+    await assert_sound(db)
+
+
+async def test_items_that_are_quick_are_finished_and_the_rest_goes_back(workers: Workers, db: Database) -> None:
+    workers.app(app(OBEDIENT))
+    process = workers.start(processes=2, stop_grace_ms=5_000)
+    job_id = await add_job(db, 1_000)
+    await in_hand(db, job_id)
+    assert await stopped(process) < 5.0
+    assert 0 < (await job_of(db, job_id)).counts.done < 1_000
+    await assert_taken_over(workers, db, job_id, 1_000)
+
+
+@pytest.mark.parametrize(
+    ("body", "declare"),
+    [
+        (LONG, "async def run(item)"),
+        (DEAF, "async def run(item)"),
+        (BLOCKING, "def run(item)"),
+        (BLOCKING, "async def run(item)"),
+    ],
+    ids=["sleeping", "deaf", "blocking", "hogging"],
+)
+async def test_items_that_take_too_long_go_back_uncharged(
+    body: str, declare: str, workers: Workers, db: Database
+) -> None:
+    workers.app(app(body, declare))
+    process = workers.start(stop_grace_ms=int(GRACE_S * 1000))
+    job_id = await add_job(db, 40)
+    await in_hand(db, job_id)
+    assert await stopped(process) < SOON_S
+    await assert_taken_over(workers, db, job_id, 40)
+
+
+async def test_a_set_based_handler_that_takes_too_long_goes_back_uncharged(workers: Workers, db: Database) -> None:
+    workers.app("""
+        @mill.batch_handler("test", timeout=300)
+        async def run(items):
+            await asyncio.sleep(0 if os.path.exists("second") else 60)
+    """)
+    process = workers.start(stop_grace_ms=int(GRACE_S * 1000))
+    job_id = await add_job(db, 40)
+    await in_hand(db, job_id)
+    assert await stopped(process) < SOON_S
+    await assert_taken_over(workers, db, job_id, 40)
+
+
+async def test_what_was_finished_is_kept_when_a_stuck_neighbour_is_killed_at_the_end(
+    workers: Workers, db: Database
+) -> None:
+    workers.app(app(f"if item.input['n'] == 3:\n            {BLOCKING}", "def run(item)"))
+    process = workers.start(stop_grace_ms=int(GRACE_S * 1000), flush_interval_ms=60_000)
+    job_id = await add_job(db, 40)
+    await in_hand(db, job_id)
+    assert await stopped(process) < SOON_S
+    assert (await job_of(db, job_id)).counts.done > 0
+    await assert_taken_over(workers, db, job_id, 40)

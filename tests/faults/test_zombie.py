@@ -1,0 +1,160 @@
+"""A worker that was stopped past its lease and comes back: its late results change nothing."""
+
+import os
+import signal
+import subprocess
+from typing import Any
+from uuid import UUID
+
+from support import Workers, add_job, assert_sound, closed, eventually, fates, job_of, rows
+from tidemill.config import Settings
+from tidemill.connectors.blobs import Blobs
+from tidemill.store.database import Database
+from tidemill.store.submit import Submission, run_async, submission
+
+# The first worker dawdles over its items until it is stopped; the second is quick.
+APP = """
+    @mill.handler("test", concurrency=20)
+    async def run(item):
+        if os.environ.get("WHO") == "first":
+            open("in-hand", "w").close()
+            await asyncio.sleep(1.5)
+            return "late"
+        return "in time"
+"""
+
+
+def signal_group(process: "subprocess.Popen[bytes]", number: signal.Signals) -> None:
+    os.killpg(process.pid, number)
+
+
+async def dump(db: Database, job_id: UUID) -> list[Any]:
+    """Everything that is known of the job's items and how they are counted."""
+    outcomes = await rows(db, "SELECT * FROM tidemill.outcome WHERE job_id = %s ORDER BY seq", job_id)
+    items = await rows(db, "SELECT seq, input::text FROM tidemill.item WHERE job_id = %s ORDER BY seq", job_id)
+    return [outcomes, items, (await job_of(db, job_id)).counts]
+
+
+async def stale(db: Database, pid: int) -> int:
+    found = await rows(db, "SELECT (info->>'stale')::int FROM tidemill.worker WHERE pid = %s", pid)
+    return found[0][0] or 0 if found else 0
+
+
+async def test_a_zombie_changes_nothing_and_its_flush_is_counted_as_stale(
+    workers: Workers, db: Database, monkeypatch: Any
+) -> None:
+    workers.app(APP)
+    monkeypatch.setenv("WHO", "first")
+    first = workers.start()
+    job_id = await add_job(db, 20)
+
+    async def first_has_items() -> bool:
+        return (workers._folder / "in-hand").exists()
+
+    await eventually(first_has_items)
+    signal_group(first, signal.SIGSTOP)
+    monkeypatch.setenv("WHO", "second")
+    workers.start()
+    await closed(db, job_id)
+    before = await dump(db, job_id)
+    signal_group(first, signal.SIGCONT)
+
+    async def refused() -> int:
+        return await stale(db, first.pid)
+
+    assert await eventually(refused, 20.0) == 20
+    assert await dump(db, job_id) == before
+    assert await rows(db, "SELECT DISTINCT result FROM tidemill.outcome") == [("in time",)]
+    assert await fates(db, job_id) == {("done", None, 1): 20}
+    await assert_sound(db)
+
+
+async def test_a_zombie_goes_on_with_new_work(workers: Workers, db: Database, monkeypatch: Any) -> None:
+    workers.app(APP)
+    monkeypatch.setenv("WHO", "first")
+    first = workers.start()
+    job_id = await add_job(db, 20)
+
+    async def first_has_items() -> bool:
+        return (workers._folder / "in-hand").exists()
+
+    await eventually(first_has_items)
+    signal_group(first, signal.SIGSTOP)
+    monkeypatch.setenv("WHO", "second")
+    second = workers.start()
+    await closed(db, job_id)
+    second.terminate()
+    second.wait(20)
+    signal_group(first, signal.SIGCONT)
+    later = await add_job(db, 20)
+    await closed(db, later)
+    assert await fates(db, later) == {("done", None, 1): 20}
+    assert await fates(db, job_id) == {("done", None, 1): 20}
+    await assert_sound(db)
+
+
+async def test_a_zombie_that_wrote_in_the_flush_transaction_leaves_no_effect(
+    workers: Workers, db: Database, monkeypatch: Any
+) -> None:
+    await rows(db, "CREATE TABLE effect (n int, who text)")
+    workers.app("""
+        @mill.batch_handler("test")
+        async def run(items, conn):
+            who = os.environ["WHO"]
+            await conn.execute("INSERT INTO effect SELECT n, %s FROM unnest(%s::int[]) n",
+                               (who, [item.input["n"] for item in items]))
+            if who == "first":
+                open("in-hand", "w").close()
+                time.sleep(1)
+    """)
+    monkeypatch.setenv("WHO", "first")
+    first = workers.start()
+    job_id = await add_job(db, 100)
+
+    async def first_has_items() -> bool:
+        return (workers._folder / "in-hand").exists()
+
+    await eventually(first_has_items)
+    signal_group(first, signal.SIGSTOP)
+    monkeypatch.setenv("WHO", "second")
+    workers.start()
+    await closed(db, job_id)
+    before = await dump(db, job_id)
+    signal_group(first, signal.SIGCONT)
+    later = await add_job(db, 10)
+    await closed(db, later)
+    assert await dump(db, job_id) == before
+    assert await rows(db, "SELECT who, count(*) FROM effect WHERE n >= 10 GROUP BY 1") == [("second", 90)]
+    assert await rows(db, "SELECT count(*) FROM effect") == [(110,)]
+    await assert_sound(db)
+
+
+async def test_a_zombie_reader_adds_no_rows(workers: Workers, db: Database, settings: Settings) -> None:
+    n = 60_000
+    blob = Blobs(settings.blobs).put(b'{"n": %d}\n' % i for i in range(n))
+    workers.app("""
+        @mill.handler("test")
+        async def run(item):
+            return item.input["n"]
+    """)
+    first = workers.start(ingest_max_rows=500)
+    async with db.transaction() as conn:
+        source = {"blob": blob.id, "format": "ndjson"}
+        job_id = (await run_async(conn, submission(Submission("test", source=source), ())))[0]
+
+    async def reading() -> int:
+        return (await job_of(db, job_id)).counts.total
+
+    await eventually(reading)
+    signal_group(first, signal.SIGSTOP)
+    assert not (await job_of(db, job_id)).ingest_complete
+    workers.start()
+    job = await closed(db, job_id)
+    before = await dump(db, job_id)
+    signal_group(first, signal.SIGCONT)
+    await closed(db, await add_job(db, 1_000))
+    assert await dump(db, job_id) == before
+    assert (job.counts.total, job.counts.done) == (n, n)
+    wrong = "SELECT count(*) FROM tidemill.outcome WHERE job_id = %s AND result::text::bigint <> seq"
+    assert await rows(db, wrong, job_id) == [(0,)]
+    await assert_sound(db)
