@@ -1,0 +1,121 @@
+"""drain() as a user's test would use it."""
+
+from support import job_of
+from tidemill import Done, Fail, Item, Mill, Retry, Skip
+from tidemill.config import Settings
+from tidemill.domain.status import JobStatus
+from tidemill.operations import control
+from tidemill.store.database import Database
+from tidemill.testing import drain
+
+
+async def test_everything_that_was_submitted_is_run(mill: Mill) -> None:
+    seen: list[int] = []
+
+    @mill.handler("async")
+    async def waits(item: Item) -> None:
+        seen.append(item.input)
+
+    @mill.handler("sync")
+    def blocks(item: Item) -> None:
+        seen.append(item.input)
+
+    @mill.batch_handler("batch")
+    def whole(items: list[Item]) -> None:
+        seen.extend(item.input for item in items)
+
+    jobs = [await mill.submit_async(kind, [n]) for n, kind in enumerate(("async", "sync", "batch"))]
+    await drain(mill)
+    assert sorted(seen) == [0, 1, 2]
+    for job_id in jobs:
+        assert (await mill.job_async(job_id)).status is JobStatus.COMPLETED
+
+
+async def test_retries_are_run_at_once(mill: Mill) -> None:
+    attempts: list[int] = []
+
+    @mill.handler("flaky", max_attempts=4, backoff=3_600)
+    async def flaky(item: Item) -> str:
+        attempts.append(item.attempt)
+        if item.attempt < 4:
+            raise Retry("not yet", after=86_400)
+        return "at last"
+
+    job_id = await mill.submit_async("flaky", [1])
+    await drain(mill)
+    assert attempts == [1, 2, 3, 4]
+    assert (await mill.job_async(job_id)).counts.done == 1
+
+
+async def test_retries_can_be_left_waiting(mill: Mill) -> None:
+    @mill.handler("flaky", max_attempts=4)
+    async def flaky(item: Item) -> None:
+        raise Retry("not yet", after=86_400)
+
+    job_id = await mill.submit_async("flaky", [1, 2])
+    await drain(mill, wait_for_retries=True)
+    job = await mill.job_async(job_id)
+    assert (job.status, job.counts.retry_wait) == (JobStatus.RUNNING, 2)
+
+
+async def test_outcomes_are_what_the_handler_said(mill: Mill, db: Database) -> None:
+    @mill.handler("words", max_attempts=1)
+    async def words(item: Item) -> object:
+        match item.input:
+            case "done":
+                return Done({"ok": True})
+            case "skip":
+                return Skip("no need")
+            case "fail":
+                raise Fail("never", code="mine")
+        raise ValueError(item.input)
+
+    job_id = await mill.submit_async("words", ["done", "skip", "fail", "boom"])
+    await drain(mill, db=db)
+    job = await job_of(db, job_id)
+    assert job.status is JobStatus.COMPLETED_WITH_ERRORS
+    assert (job.counts.done, job.counts.skipped, job.counts.failed) == (1, 1, 2)
+    assert job.codes == {"mine": 1, "exhausted": 1}
+
+
+async def test_a_paused_job_is_left_alone(mill: Mill, db: Database) -> None:
+    @mill.handler("test")
+    async def run(item: Item) -> None: ...
+
+    job_id = await mill.submit_async("test", [1])
+    await control.pause(db, job_id)
+    await drain(mill)
+    assert (await mill.job_async(job_id)).counts.pending == 1
+    await control.resume(db, job_id)
+    await drain(mill)
+    assert (await mill.job_async(job_id)).status is JobStatus.COMPLETED
+
+
+async def test_another_mills_kinds_are_left_alone(mill: Mill, settings: Settings) -> None:
+    @mill.handler("mine")
+    async def run(item: Item) -> None: ...
+
+    job_id = await mill.submit_async("mine", [1])
+    await drain(Mill(settings))
+    assert (await mill.job_async(job_id)).counts.pending == 1
+
+
+async def test_what_a_handler_submits_is_run_too(mill: Mill, db: Database) -> None:
+    followed: list[int] = []
+
+    @mill.handler("follow")
+    async def follow(item: Item) -> None:
+        followed.append(item.input)
+
+    @mill.handler("lead")
+    async def lead(item: Item) -> None:
+        await mill.submit_async("follow", [item.input + 1])
+
+    await mill.submit_async("lead", [1])
+    await drain(mill, db=db)
+    assert followed == [2]
+
+
+async def test_draining_nothing_is_nothing(mill: Mill) -> None:
+    await drain(mill)
+    await drain(mill)
