@@ -13,7 +13,7 @@ from tidemill.operations.inspect import walk_items
 from tidemill.store import inspect, leases
 from tidemill.store.database import Database
 from tidemill.store.inspect import list_items
-from traps.scenes import retry_some
+from traps.scenes import big_job, retry_some
 
 DONE, NOT_FOUND, SKIPPED, CANCELLED = (
     ItemStatus.DONE,
@@ -108,3 +108,10 @@ async def test_items_settled_in_one_flush_are_not_lost_between_pages(db: Databas
     lease = await take(db, job_id)
     await settle(db, lease, [verdict(seq, FAILED) for seq in range(300)])  # one moment for all of them
     assert await seqs(db, job_id, FAILED, 7) == list(range(300))
+
+
+async def test_a_page_can_begin_anywhere_in_a_long_job(db: Database) -> None:
+    job_id = await big_job(db, 40_000, settled=1_000)
+    for after in (0, 12_767, 12_768, 20_000, 32_767, 39_000):
+        page = await db.run(list_items, job_id, None, limit=5, after=(after,))
+        assert [item["seq"] for item in page.items] == [after + n for n in range(1, 6)]
