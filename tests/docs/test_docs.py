@@ -1,0 +1,195 @@
+"""The docs say what the code does: every setting, status, command, event, link and example in them is checked."""
+
+import ast
+import logging
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.main import get_command
+
+import tidemill
+from tidemill.cli.main import app
+from tidemill.config import PREFIX, Settings
+from tidemill.domain import status as words
+from tidemill.domain.status import TRANSITIONS, Intent, ItemStatus, JobStatus
+from tidemill.telemetry import events, logs
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+SOURCE = Path(tidemill.__file__).parent
+PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
+EVENT = re.compile(r"[a-z]+\.[a-z]+")
+
+
+def rows(page: str, heading: str = "") -> list[list[str]]:
+    """The rows of every table below a heading, without back quotes."""
+    text = (DOCS / page).read_text()
+    _, found, section = text.partition(heading) if heading else ("", "", text)
+    assert found or not heading, f"{page} has no {heading!r}"
+    if heading:
+        level = heading.split(" ", 1)[0]
+        section = re.split(rf"^#{{1,{len(level)}}} ", section, maxsplit=1, flags=re.MULTILINE)[0]
+    lines = [line.strip("|").split(" | ") for line in section.splitlines() if line.startswith("| ")]
+    return [[cell.strip(" |").replace("`", "") for cell in line] for line in lines]
+
+
+def code(page: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", (DOCS / page).read_text(), re.MULTILINE | re.DOTALL)
+
+
+def shown(value: Any) -> str:
+    match value:
+        case None:
+            return "none"
+        case bool():
+            return str(value).lower()
+        case _:
+            return str(value)
+
+
+def test_every_setting_is_there_with_its_default() -> None:
+    ours = {PREFIX + name.upper(): shown(field.get_default()) for name, field in Settings.model_fields.items()}
+    ours[f"{PREFIX}HOME"] = "the user's data directory"
+    table = {name: default for name, default, *_ in rows("settings.md") if name.startswith(PREFIX)}
+    assert table == ours
+
+
+def test_a_name_people_may_know_is_said_to_exist_exactly_when_it_does() -> None:
+    ours = {name.upper() for name in Settings.model_fields}
+    known = rows("settings.md", "## Names people may know")[1:]
+    assert len(known) > 20
+    for name, here, *_ in known:
+        assert (here != "no") == (name in ours), name
+        assert here in ("no", PREFIX + name) or name == "DATABASE_URL"
+
+
+def test_every_status_and_its_synonyms_are_explained() -> None:
+    items, jobs = rows("statuses.md", "## Items"), rows("statuses.md", "## Jobs")
+    assert [row[0] for row in jobs[1:]] == list(JobStatus)
+    assert [row[0] for row in items[1 : len(ItemStatus) + 1]] == list(ItemStatus)
+    terminal = {row[0] for row in items[1 : len(ItemStatus) + 1] if row[2] == "yes"}
+    assert terminal == words.TERMINAL
+    start = items.index(["word", "is read as"])
+    stop = items.index(["code", "why", "retryable"])
+    assert {word: ItemStatus(status) for word, status in items[start + 1 : stop]} == words._SYNONYMS
+
+
+def test_the_diagram_of_an_item_is_the_table_of_transitions() -> None:
+    (diagram,) = code("lifecycle.md", "mermaid")
+    drawn = re.findall(r"^ +(\w+) --> (\w+)$", diagram, re.MULTILINE)
+    assert sorted(drawn) == sorted((source, target) for source, targets in TRANSITIONS.items() for target in targets)
+
+
+def test_the_glossary_has_every_intent() -> None:
+    (meaning,) = [row[1] for row in rows("glossary.md") if row[0] == "**intent**"]
+    assert all(intent in meaning for intent in Intent)
+
+
+def commands(command: Any, path: tuple[str, ...] = ("tidemill",)) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Every command that can be run, with the words it is run by."""
+    inner = getattr(command, "commands", None)
+    if inner is None:
+        yield path, command
+        return
+    for name, sub in inner.items():
+        yield from commands(sub, (*path, name))
+
+
+COMMANDS = dict(commands(get_command(app)))
+
+
+def test_every_command_is_at_a_glance_in_the_readme() -> None:
+    table = [line for line in (ROOT / "README.md").read_text().splitlines() if line.startswith("| `tidemill")]
+    assert ("tidemill", "bench", "items") in COMMANDS
+    for path in COMMANDS:
+        alone = rf"`(tidemill )?{' '.join(path[1:])}\b"
+        assert any(re.search(alone, line) for line in table), " ".join(path)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_commands_and_options_on_a_page_exist(page: Path) -> None:
+    for line in re.findall(r"\btidemill ([a-z]+\b[^`\n#;]*)", "\n".join(quoted(page))):
+        said = line.split()
+        path = ("tidemill", *said[:2]) if said[0] == "bench" else ("tidemill", said[0])
+        assert path in COMMANDS, line
+        known = {option for parameter in COMMANDS[path].params for option in parameter.opts}
+        assert set(re.findall(r"(?<!\S)--[a-z-]+", line)) <= known, line
+
+
+def quoted(page: Path) -> list[str]:
+    """What a page shows as code of a shell, in blocks and in lines."""
+    text = page.read_text()
+    blocks = re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    return [*blocks, *re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text().replace("\n", " ")):
+        if target.startswith("https://"):
+            continue
+        name, _, anchor = target.partition("#")
+        linked = page.parent / name if name else page
+        assert linked.is_file(), target
+        assert not anchor or anchor in anchors(linked), target
+
+
+def anchors(page: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
+
+
+def test_the_examples_of_handlers_declare_what_they_say() -> None:
+    names: dict[str, Any] = {}
+    for number, block in enumerate(code("handlers.md", "python")):
+        exec(compile(block, f"handlers.md, block {number}", "exec"), names)
+    assert len(names["mill"].registry.kinds()) >= 6
+
+
+def test_the_other_examples_are_python() -> None:
+    blocks = code("testing.md", "python") + code("../README.md", "python")
+    assert len(blocks) == 2
+    for block in blocks:
+        compile(block, "an example", "exec")
+
+
+def emitted() -> dict[str, set[str]]:
+    """Every event that is told of somewhere in the source, with its fields."""
+    found: dict[str, set[str]] = {}
+    for file in SOURCE.rglob("*.py"):
+        for function in ast.walk(ast.parse(file.read_text())):
+            if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+                for call in calls_of_emit(function):
+                    for name in names_of_event(call.args[0], function):
+                        found.setdefault(name, set()).update(str(field.arg) for field in call.keywords)
+    return found
+
+
+def calls_of_emit(tree: ast.AST) -> list[ast.Call]:
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    return [call for call in calls if isinstance(call.func, ast.Name) and call.func.id == "emit"]
+
+
+def names_of_event(said: ast.expr, function: ast.AST) -> list[str]:
+    """The name itself; of a variable, every name that the function gives it."""
+    if isinstance(said, ast.Name):
+        assigned = [node for node in ast.walk(function) if isinstance(node, ast.Assign)]
+        trees: list[ast.AST] = [node.value for node in assigned if ast.unparse(node.targets[0]) == said.id]
+    else:
+        trees = [said]
+    constants = [node.value for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Constant)]
+    return [value for value in constants if isinstance(value, str) and EVENT.fullmatch(value)]
+
+
+def test_the_table_of_events_is_what_is_emitted() -> None:
+    assert events.__doc__ is not None
+    lines = re.findall(r"^([a-z]+\.[a-z]+) +(\w+(?:, \w+)*) {2,}\S", events.__doc__, re.MULTILINE)
+    assert {name: set(fields.split(", ")) for name, fields in lines} == emitted()
+
+
+def test_operators_find_every_event_with_its_level() -> None:
+    level = {name: logging.getLevelName(logs._LEVELS.get(name, logging.INFO)).lower() for name in emitted()}
+    assert {name: said for name, said, _ in rows("operations.md", "## Logs")[1:]} == level
