@@ -135,7 +135,7 @@ def test_settings_that_cannot_be_stop_every_command(tidemill: "Tidemill") -> Non
     ("url", "message"),
     [
         ("postgresql://nobody@127.0.0.1:1/none", "cannot reach PostgreSQL at 127.0.0.1:1/none"),
-        ("not a url", "DATABASE_URL"),
+        ("not a url", 'missing "=" after "not"'),
     ],
 )
 def test_a_database_that_is_not_there_is_said_in_one_line(tidemill: "Tidemill", url: str, message: str) -> None:

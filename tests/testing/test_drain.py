@@ -109,7 +109,8 @@ async def test_what_a_handler_submits_is_run_too(mill: Mill, db: Database) -> No
 
     @mill.handler("lead")
     async def lead(item: Item) -> None:
-        await mill.submit_async("follow", [item.input + 1])
+        async with db.transaction() as conn:
+            await mill.submit_async("follow", [item.input + 1], connection=conn)
 
     await mill.submit_async("lead", [1])
     await drain(mill, db=db)
