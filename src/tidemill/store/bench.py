@@ -1,5 +1,6 @@
 """What a benchmark asks of the server: the bare work that the engine is compared with, and its counters."""
 
+import atexit
 import shutil
 import tempfile
 import time
@@ -30,6 +31,8 @@ def own_server(home: Path) -> Iterator[str]:
             yield str(server.get_uri())
         finally:
             server.cleanup()
+            # It would run once more when the process ends, and leave its lock file in a new folder.
+            atexit.unregister(server._cleanup)  # noqa: SLF001  it is registered under this name
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
