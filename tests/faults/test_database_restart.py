@@ -56,9 +56,10 @@ def server(own_server: ThrowawayServer) -> Restarts:
     return Restarts(own_server)
 
 
-async def restart(server: Restarts, mode: str) -> None:
+async def restart(server: Restarts, mode: str, db: Database) -> None:
     await asyncio.to_thread(server.stop, mode)
     await asyncio.to_thread(server.start)
+    await db._pool.check()  # the test's own connections are broken too
 
 
 async def under_way(db: Database, job_id: UUID, done: int) -> None:
@@ -77,7 +78,7 @@ async def test_a_job_survives_restarts_of_its_database(
     job_id = await add_job(db, 4_000)
     for done in (200, 1_000):
         await under_way(db, job_id, done)
-        await restart(server, mode)
+        await restart(server, mode, db)
     await closed(db, job_id)
     assert await fates(db, job_id) == {("done", None, 1): 4_000}
     await assert_sound(db)
@@ -90,7 +91,7 @@ async def test_a_worker_hears_of_work_again_after_a_restart(
     workers.app(SLOW)
     workers.start(poll_ms=10_000)
     await closed(db, await add_job(db, 10))
-    await restart(server, mode)
+    await restart(server, mode, db)
 
     async def listens() -> bool:
         query = "SELECT 1 FROM pg_stat_activity WHERE application_name = 'tidemill listen'"
@@ -102,4 +103,24 @@ async def test_a_worker_hears_of_work_again_after_a_restart(
     await closed(db, job_id)
     assert time.monotonic() - started < 5.0
     assert await fates(db, job_id) == {("done", None, 1): 10}
+    await assert_sound(db)
+
+
+async def test_a_worker_whose_database_is_gone_can_still_be_stopped(
+    workers: Workers, db: Database, server: Restarts
+) -> None:
+    workers.app(SLOW)
+    process = workers.start(stop_grace_ms=1_000)
+    job_id = await add_job(db, 1_000)
+    await under_way(db, job_id, 50)
+    await asyncio.to_thread(server.stop, "fast")
+    try:
+        process.terminate()
+        await asyncio.to_thread(process.wait, 20)  # grace and 5 s more, then children are killed
+    finally:
+        await asyncio.to_thread(server.start)
+        await db._pool.check()
+    workers.start()
+    await closed(db, job_id)
+    assert await fates(db, job_id) == {("done", None, 1): 1_000}
     await assert_sound(db)

@@ -13,7 +13,7 @@ from tidemill.store.database import Database
 GRACE_S = 1.0
 SOON_S = GRACE_S + 8.0  # the grace, then 5 s in which a child that does not obey is killed
 
-OBEDIENT = "await asyncio.sleep(0.05)"
+OBEDIENT = "open('started', 'w').close(); await asyncio.sleep(0.2)"
 LONG = "await asyncio.sleep(0.05 if os.path.exists('second') else 60)"
 BLOCKING = "time.sleep(0.05 if os.path.exists('second') else 60)"
 DEAF = """
@@ -65,12 +65,16 @@ async def assert_taken_over(workers: Workers, db: Database, job_id: UUID, n: int
 
 async def test_items_that_are_quick_are_finished_and_the_rest_goes_back(workers: Workers, db: Database) -> None:
     workers.app(app(OBEDIENT))
-    process = workers.start(processes=2, stop_grace_ms=5_000)
-    job_id = await add_job(db, 1_000)
-    await in_hand(db, job_id)
+    process = workers.start(worker_lanes=1, stop_grace_ms=5_000, flush_interval_ms=60_000)
+    job_id = await add_job(db, 200)
+
+    async def items_are_started() -> bool:
+        return (workers._folder / "started").exists()
+
+    await eventually(items_are_started)
     assert await stopped(process) < 5.0
-    assert 0 < (await job_of(db, job_id)).counts.done < 1_000
-    await assert_taken_over(workers, db, job_id, 1_000)
+    assert 10 <= (await job_of(db, job_id)).counts.done < 200
+    await assert_taken_over(workers, db, job_id, 200)
 
 
 @pytest.mark.parametrize(
