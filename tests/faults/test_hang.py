@@ -134,3 +134,16 @@ async def test_who_answers_its_cancellation_does_not_disturb_the_next_item(
     assert job.counts.settled == 10
     assert (await fates(db, job_id))[("failed", "exhausted", 1)] >= 9
     await assert_sound(db)
+
+
+async def test_an_item_that_waits_for_a_thread_is_not_late(workers: Workers, db: Database) -> None:
+    workers.app("""
+        @mill.handler("test", concurrency=1000, timeout=1.5, max_attempts=1)
+        def run(item):
+            time.sleep(1)
+    """)
+    workers.start(worker_lanes=1)
+    job_id = await add_job(db, 600)
+    await closed(db, job_id, WITHIN)
+    assert await fates(db, job_id) == {("done", None, 1): 600}
+    await assert_sound(db)

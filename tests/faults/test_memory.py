@@ -2,7 +2,7 @@
 
 import pytest
 
-from support import Workers, add_job, add_rows, assert_sound, closed, fates
+from support import Workers, add_job, add_rows, assert_sound, closed, eventually, fates
 from tidemill.store.database import Database
 
 WITHIN = 40.0
@@ -53,14 +53,17 @@ async def test_memory_that_is_kept_ends_the_process_and_not_the_job(workers: Wor
     await assert_sound(db)
 
 
-async def test_a_blocking_handler_may_have_as_many_threads_as_it_asks_for(workers: Workers, db: Database) -> None:
+@pytest.mark.parametrize("limit_mb", [LIMIT_MB, 2_048])
+async def test_a_blocking_handler_may_have_as_many_threads_as_it_asks_for(
+    limit_mb: int, workers: Workers, db: Database
+) -> None:
     """A thread's stack is counted as memory: what is reserved must not make items fail."""
     workers.app("""
         @mill.handler("test", max_attempts=1, concurrency=256)
         def run(item):
             time.sleep(0.3)
     """)
-    workers.start()
+    workers.start(child_memory_mb=limit_mb)
     job_id = await add_job(db, 600)
     await closed(db, job_id, WITHIN)
     assert await fates(db, job_id) == {("done", None, 1): 600}
@@ -73,9 +76,15 @@ async def test_rows_that_are_large_together_do_not_sink_the_process(workers: Wor
         async def run(items):
             return [len(item.input) for item in items]
     """)
-    workers.start(child_memory_mb=LIMIT_MB)
+    process = workers.start(child_memory_mb=200)
+
+    async def has_child() -> list[int]:
+        return workers.children(process)
+
+    before = await eventually(has_child)
     row = b'"' + b"x" * 2_000_000 + b'"'
     job_id = await add_rows(db, (row for _ in range(120)))
     await closed(db, job_id, WITHIN)
+    assert workers.children(process) == before, "the process died of its input"
     assert await fates(db, job_id) == {("done", None, 1): 120}
     await assert_sound(db)
