@@ -41,6 +41,7 @@ def test_figures_are_medians_and_peaks_of_the_samples() -> None:
     assert found["rss_mb"] == 70
     assert found["rss_growth_mb"] == 5
     assert (found["start_p50_ms"], found["start_p95_ms"]) == (21, 39)
+    assert found["bare_spread"] == 4, "800,000 apart, at a median of 200,000"
     assert found["cost_us_per_item"] == 20 + 20
     assert found["cost_us_per_item_large"] == 25 + 25
 

@@ -79,10 +79,13 @@ class Engine:
                 seen |= {result["pid"] for result in await self._db.run(bench.results, job_id)}
             yield worker
 
-    async def process(self, job_id: UUID, worker: BenchWorker) -> float:
-        """Let a paused job run; the seconds from its first claim to its close."""
+    async def process(self, job_id: UUID, n: int, worker: BenchWorker) -> float:
+        """Let a paused job of ``n`` items run; the seconds from its first claim to its close."""
         await self._db.run(jobs.resume, job_id)
         await self._closed(job_id, worker, within=STALL_S)
+        counts = (await self._db.run(jobs.get, job_id)).counts
+        if counts.done != n:
+            raise TidemillError(f"of {n} items only {counts.done} were done: what was measured is not the work")
         return await self._db.run(bench.turned_seconds, job_id)
 
     async def start_latency(self, worker: BenchWorker) -> tuple[float, float]:

@@ -17,6 +17,7 @@ PEAKS = ("rss_mb", "rss_parent_mb")  # of these the greatest counts, of all othe
 AT_LEAST = {"ingest_vs_copy": 0.5, "process_vs_bare": 0.5}
 AT_MOST = {"cost_1m_vs_100k": 1.2, "cost_large_vs_small": 1.2, "rss_mb": 150, "dead_tuples_per_item": 0.01}
 AT_MOST |= {"start_p50_ms": 20}
+STEADY = 0.2  # bare turns all do the same work: if they differ by more, something else used the machine
 
 
 def report(
@@ -56,10 +57,17 @@ def figures(samples: Mapping[str, Sequence[float]]) -> dict[str, float]:
             found[f"{stem}_p95_ms"] = sorted(values)[int(0.95 * (len(values) - 1))]
         else:
             found[name] = max(values) if name.startswith(PEAKS) else statistics.median(values)
+    found["bare_spread"] = spread(samples)
     for suffix in ("", "_large"):
         found["cost_us_per_item" + suffix] = cost_us(found, suffix)
     found["rss_growth_mb"] = found["rss_mb_large"] - found["rss_mb"]
     return {name: _rounded(value) for name, value in sorted(found.items())}
+
+
+def spread(samples: Mapping[str, Sequence[float]]) -> float:
+    """How far bare turns of the same work lie apart, as a part of their median; the worse of the two steps."""
+    steps = (samples["bare_copy_per_s"], samples["bare_process_per_s"])
+    return max((max(values) - min(values)) / statistics.median(values) for values in steps)
 
 
 def cost_us(found: Mapping[str, float], suffix: str) -> float:
@@ -105,6 +113,8 @@ def show(result: dict[str, Any]) -> None:
             table.add_row(name, f"{value:,}", _target(name), _mark(is_met(name, value)))
         table.add_section()
     console.print(table)
+    if result["figures"]["bare_spread"] > STEADY:
+        console.print("[yellow]The machine was not quiet: the bare turns differ too much to trust these ratios.[/]")
     for part in ("versions", "settings"):
         console.print(f"[dim]{part}: " + ", ".join(f"{k} {v}" for k, v in result[part].items()), highlight=False)
 

@@ -48,13 +48,16 @@ class Turns:
         return self.samples
 
     async def _round(self, rows: Rows, suffix: str, *, whole: bool) -> None:
-        """Bare, then the engine; only what the cost per item needs unless ``whole``."""
+        """The engine's turns, each between two bare ones; only what the cost per item needs unless ``whole``."""
         dead, turned = await self._row_versions(), rows.n
         if whole:
             await self._bare_turn(rows, suffix)
             await self._inline_turn(rows, suffix)
+            await self._bare_turn(rows, suffix)
             turned += rows.n
         await self._file_turn(rows, suffix)
+        if whole:
+            await self._bare_turn(rows, suffix)
         self._note("dead_tuples_per_item" + suffix, (await self._row_versions() - dead) / turned)
 
     async def _bare_turn(self, rows: Rows, suffix: str) -> None:
@@ -71,7 +74,7 @@ class Turns:
         job_id, seconds = await self._engine.submit_inline(rows.n)
         self._note("ingest_inline_per_s" + suffix, rows.n / seconds)
         async with self._engine.worker(1) as worker:
-            seconds = await self._engine.process(job_id, worker)
+            seconds = await self._engine.process(job_id, rows.n, worker)
         self._note("process_1_per_s" + suffix, rows.n / seconds)
 
     async def _file_turn(self, rows: Rows, suffix: str) -> None:
@@ -82,7 +85,7 @@ class Turns:
         self._note("ingest_file_per_s" + suffix, rows.n / seconds)
         async with self._engine.worker(2) as worker:
             wal, cpu = await self._wal(), worker.cpu_seconds()
-            seconds = await self._engine.process(job_id, worker)
+            seconds = await self._engine.process(job_id, rows.n, worker)
             wal, cpu = await self._wal() - wal, worker.cpu_seconds() - cpu
         self._note("process_2_per_s" + suffix, rows.n / seconds)
         self._note("process_2_cpu_us_per_item" + suffix, cpu / rows.n * 1e6)
