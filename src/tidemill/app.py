@@ -17,6 +17,7 @@ from tidemill.domain.handler import Handler
 from tidemill.domain.job import Job
 from tidemill.engine.aftermath import Aftermath
 from tidemill.engine.context import Context
+from tidemill.engine.janitor import Janitor
 from tidemill.engine.lease import Heartbeat
 from tidemill.engine.logbook import Logbook
 from tidemill.engine.supervise import Command, Supervisor
@@ -213,7 +214,8 @@ class Worker:
             in_hand=self._supervisor.lease_ids,
             info=self._info,
         )
-        self._services = [self._supervisor, self._heartbeat, Maintenance(db, self.id)]
+        janitor = Janitor(db, Blobs(settings.blobs))
+        self._services = [self._supervisor, self._heartbeat, Maintenance(db, self.id), janitor]
 
     async def run(self, stop: asyncio.Event) -> None:
         """Until ``stop`` is set, or the children cannot start."""

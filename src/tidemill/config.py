@@ -86,13 +86,25 @@ class Settings(BaseSettings):
 def load_settings(**overrides: object) -> Settings:
     """The settings of this process; InvalidSettings with every problem at once."""
     problems = _unknown_names()
-    try:
-        settings = Settings(**{key: value for key, value in overrides.items() if value is not None})  # type: ignore[arg-type]
-    except ValidationError as error:
-        problems += [_problem(detail["loc"], detail["msg"]) for detail in error.errors()]
+    values = {name: value for name, value in overrides.items() if value is not None}
+    while True:
+        try:
+            settings = Settings(**values)  # type: ignore[arg-type]
+            break
+        except ValidationError as error:
+            wrong = [detail["loc"] for detail in error.errors()]
+            problems += [_problem(detail["loc"], detail["msg"]) for detail in error.errors()]
+            if () in wrong:
+                break
+            # What is wrong is set aside, to see what else is: pairs are compared only when each value is good.
+            values |= {_field(location): Settings.model_fields[_field(location)].get_default() for location in wrong}
     if problems:
         raise InvalidSettings("cannot start with these settings:\n" + "\n".join(f"  - {line}" for line in problems))
     return settings
+
+
+def _field(location: tuple[int | str, ...]) -> str:
+    return str(location[0]).lower().removeprefix(PREFIX.lower())
 
 
 def _unknown_names() -> list[str]:

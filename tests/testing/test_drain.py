@@ -53,7 +53,7 @@ async def test_retries_can_be_left_waiting(mill: Mill) -> None:
         raise Retry("not yet", after=86_400)
 
     job_id = await mill.submit_async("flaky", [1, 2])
-    await drain(mill, wait_for_retries=True)
+    await drain(mill, retries=False)
     job = await mill.job_async(job_id)
     assert (job.status, job.counts.retry_wait) == (JobStatus.RUNNING, 2)
 

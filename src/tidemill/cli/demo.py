@@ -7,6 +7,7 @@ import time
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
 from tidemill.app import Mill, open_database
 from tidemill.cli.jobs import show_progress
@@ -69,4 +70,6 @@ def _report(job: Job, storing: float, processing: float) -> None:
     console.print(f"  and processed in {processing:.1f} s ({counts.total / processing:,.0f}/s).")
     console.print(f"  The sum holds: {counts.total:,} = {counts.settled:,} settled + {counts.open:,} open.")
     for code, number in job.codes.items():
-        console.print(f"  {number:,} failed with {code}: see them with `tidemill items {job.key} --status failed`.")
+        console.print(
+            f"  {number:,} failed with {escape(code)}: see them with `tidemill items {job.key} --status failed`."
+        )

@@ -47,7 +47,7 @@ def submit_command(
 ) -> None:
     """Make a job of a file's rows. The file is stored first; workers then read it."""
     settings = load_settings()
-    reference = {"format": format_ or _format_of(file)}
+    reference = {"format": _format(file, format_)}
 
     async def action(db: Database) -> Job:
         sparse = await _sparse(db, kind, app)
@@ -217,10 +217,11 @@ async def _sparse(db: Database, kind: str, app: str | None) -> bool:
     return known[kind]
 
 
-def _format_of(file: Path) -> str:
-    found = FORMATS.get(file.suffix.lower())
-    if found is None:
-        raise InvalidInput(f"cannot tell the format of {file.name}: say --format ndjson, csv or tsv")
+def _format(file: Path, said: str | None) -> str:
+    found = said or FORMATS.get(file.suffix.lower(), "")
+    if found not in FORMATS.values():
+        what = f"unknown format {said!r}" if said else f"cannot tell the format of {file.name}"
+        raise InvalidInput(f"{what}: say --format ndjson, csv or tsv")
     return found
 
 

@@ -3,6 +3,7 @@
 import sys
 
 import typer
+from rich.markup import escape
 
 from tidemill.cli import admin, bench, demo, jobs, run
 from tidemill.cli.views import errors
@@ -26,5 +27,5 @@ def main() -> None:
     try:
         app()
     except TidemillError as error:
-        errors.print(f"[red]error:[/] {error}", highlight=False, soft_wrap=True)
+        errors.print(f"[red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
         sys.exit(2)

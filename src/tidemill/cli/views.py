@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
@@ -56,7 +57,7 @@ def detail(counts: Counts, rate: float | None = None) -> str:
 def jobs_table(jobs: list[Job]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("job", "kind", "status"):
-        table.add_column(name)
+        table.add_column(name, no_wrap=True, overflow="fold")
     for name in ("total", "done", "failed", "open"):
         table.add_column(name, justify="right")
     table.add_column("created")
@@ -64,16 +65,16 @@ def jobs_table(jobs: list[Job]) -> Table:
         created = "" if job.created_at is None else job.created_at.strftime("%Y-%m-%d %H:%M:%S")
         total = f"{job.counts.total:,}" + ("" if job.ingest_complete else "+")
         numbers = [f"{n:,}" for n in (job.counts.done, job.counts.failed, job.counts.open)]
-        table.add_row(job.key, job.kind, status_text(job.status), total, *numbers, created)
+        table.add_row(job.key, escape(job.kind), status_text(job.status), total, *numbers, created)
     return table
 
 
 def summary(job: Job) -> None:
     console.print(f"{job.key}  {status_text(job.status)}  {detail(job.counts)} of {job.counts.total:,}")
     if job.failure_reason:
-        console.print(f"  [red]{job.failure_reason}[/]", highlight=False)
+        console.print(f"  [red]{escape(job.failure_reason)}[/]", highlight=False)
     for code, n in sorted(job.codes.items(), key=lambda pair: -pair[1]):
-        console.print(f"  [red]{n:,}[/] × {code}")
+        console.print(f"  [red]{n:,}[/] × {escape(code)}")
 
 
 def item_line(item: dict[str, Any]) -> str:

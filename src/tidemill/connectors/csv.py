@@ -2,6 +2,7 @@
 
 import csv
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 import msgspec
@@ -9,39 +10,81 @@ import msgspec
 from tidemill.connectors.records import InputRecord, Lines, defective
 from tidemill.domain.errors import InvalidInput
 
+_BOM = b"\xef\xbb\xbf"
+_UNFINISHED = "unexpected end of data"  # what the parser says of a quote that is not closed yet
+
+
+@dataclass(slots=True)
+class _Parsed:
+    """A record's text, the line it begins on, and its fields or what is wrong with it."""
+
+    text: str
+    line: int
+    fields: list[str]
+    problem: str | None = None
+
 
 class CsvSource:
     """A checkpoint is the offset and number of the line that comes next, and the header."""
 
     def __init__(self, file: BinaryIO, *, max_row_bytes: int, delimiter: str = ",") -> None:
         self._file = file
-        self._max_row_bytes = max_row_bytes
+        self._limit = max_row_bytes
         self._delimiter = delimiter
 
-    def records(self, checkpoint: dict[str, Any]) -> Iterator[InputRecord]:
-        lines = Lines(self._file, self._max_row_bytes, checkpoint.get("offset", 0), checkpoint.get("line", 0))
-        csv.field_size_limit(self._max_row_bytes)
-        rows = csv.reader(_text(lines), delimiter=self._delimiter)
-        header = checkpoint.get("header") or self._header(rows)
-        while True:
-            first = lines.number + 1
-            problem: str | None
-            try:
-                row = next(rows)
-            except StopIteration:
-                return
-            except csv.Error as error:
-                row, problem = [], str(error)
-            else:
-                problem = self._problem(row, header, lines)
-            here = {"offset": lines.offset, "line": lines.number, "header": header}
-            if problem is not None:
-                yield defective(self._delimiter.join(row), first, problem, here)
-            elif row:
-                yield InputRecord(msgspec.json.encode(dict(zip(header, row, strict=True))), here)
+    def close(self) -> None:
+        self._file.close()
 
-    def _header(self, rows: Iterator[list[str]]) -> list[str]:
-        header = [name.strip().removeprefix("\ufeff") for name in next(rows, [])]
+    def records(self, checkpoint: dict[str, Any]) -> Iterator[InputRecord]:
+        csv.field_size_limit(max(self._limit, csv.field_size_limit()))
+        lines = Lines(self._file, self._limit, checkpoint.get("offset", 0), checkpoint.get("line", 0))
+        reading = iter(lines)
+        header: list[str] | None = checkpoint.get("header")
+        if header is None:
+            header = self._header(self._next(lines, reading))
+        while (record := self._next(lines, reading)) is not None:
+            here = {"offset": lines.offset, "line": lines.number, "header": header}
+            problem = record.problem or _problem(record, header)
+            if problem is not None:
+                yield defective(record.text, record.line, problem, here)
+            elif record.fields:
+                yield InputRecord(msgspec.json.encode(dict(zip(header, record.fields, strict=True))), here)
+
+    def _next(self, lines: Lines, reading: Iterator[bytes]) -> _Parsed | None:
+        """The next record, over as many lines as its quotes span; None at the end."""
+        line = next(reading, None)
+        if line is None:
+            return None
+        number, behind = lines.number, (lines.offset, lines.number)
+        first = text = _text(line.removeprefix(_BOM) if number == 1 else line)
+        while not lines.was_cut and len(text) <= self._limit:
+            record = self._parse(text, number)
+            if record is not None:
+                return record
+            line = next(reading, None)
+            if line is None:  # what follows is not part of this record: it is read again, line by line
+                lines.go_back(*behind)
+                return _Parsed(first, number, [], "a quote is never closed")
+            text += _text(line)
+        return _Parsed(text, number, [], f"longer than {self._limit} bytes")
+
+    def _parse(self, text: str, number: int) -> _Parsed | None:
+        """A record, or None when a quote is still open at the end of the text."""
+        try:
+            return _Parsed(text, number, next(csv.reader([text], delimiter=self._delimiter, strict=True), []))
+        except csv.Error as error:
+            if str(error) == _UNFINISHED:
+                return None
+        try:
+            return _Parsed(text, number, next(csv.reader([text], delimiter=self._delimiter), []))
+        except csv.Error as error:
+            return _Parsed(text, number, [], str(error))
+
+    def _header(self, record: _Parsed | None) -> list[str]:
+        header = [name.strip() for name in record.fields] if record else []
+        problem = record and (record.problem or _problem(record, header))
+        if problem:
+            raise InvalidInput(f"the header cannot be read: {problem}")
         if not header:
             raise InvalidInput("the file is empty: a CSV file begins with a header")
         twice = sorted({name for name in header if header.count(name) > 1})
@@ -49,21 +92,20 @@ class CsvSource:
             raise InvalidInput(f"the header has columns without a name or twice: {twice or ['']}")
         return header
 
-    def _problem(self, row: list[str], header: list[str], lines: Lines) -> str | None:
-        if not row:
-            return None
-        if lines.was_cut:
-            return f"a line is longer than {self._max_row_bytes} bytes"
-        text = "".join(row)
-        if "\x00" in text:
-            return "a NUL character cannot be stored"
-        if not text.isprintable() and any("\udc80" <= char <= "\udcff" for char in text):
-            return "not UTF-8"
-        if len(row) != len(header):
-            return f"{len(row)} fields where the header has {len(header)}"
+
+def _problem(record: _Parsed, header: list[str]) -> str | None:
+    if not record.fields:
         return None
+    if "\x00" in record.text:
+        return "a NUL character cannot be stored"
+    try:
+        record.text.encode()
+    except UnicodeEncodeError:
+        return "not UTF-8"
+    if len(record.fields) != len(header):
+        return f"{len(record.fields)} fields where the header has {len(header)}"
+    return None
 
 
-def _text(lines: Lines) -> Iterator[str]:
-    for line in lines:
-        yield line.decode("utf-8", errors="surrogateescape")
+def _text(line: bytes) -> str:
+    return line.decode("utf-8", errors="surrogateescape")

@@ -18,12 +18,15 @@ class NdjsonSource:
         self._file = file
         self._max_row_bytes = max_row_bytes
 
+    def close(self) -> None:
+        self._file.close()
+
     def records(self, checkpoint: dict[str, Any]) -> Iterator[InputRecord]:
         lines = Lines(self._file, self._max_row_bytes, checkpoint.get("offset", 0), checkpoint.get("line", 0))
         for line in lines:
             text = line.removeprefix(_BOM) if lines.number == 1 else line
             text = text.strip()
-            if text:
+            if text or lines.was_cut:
                 here = {"offset": lines.offset, "line": lines.number}
                 problem = f"longer than {self._max_row_bytes} bytes" if lines.was_cut else _problem(text)
                 yield InputRecord(text, here) if problem is None else defective(text, lines.number, problem, here)

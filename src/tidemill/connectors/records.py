@@ -47,6 +47,11 @@ class Lines:
                 self._skip_rest()
             yield line
 
+    def go_back(self, offset: int, number: int) -> None:
+        """Read on from an earlier place."""
+        self.offset, self.number = offset, number
+        self.file.seek(offset)
+
     def _skip_rest(self) -> None:
         while rest := self.file.readline(1 << 20):
             self.offset += len(rest)

@@ -18,13 +18,11 @@ class Sources:
         self._max_row_bytes = max_row_bytes
 
     def __call__(self, reference: dict[str, Any]) -> CsvSource | NdjsonSource:
+        """The source, open; whoever asked for it closes it."""
+        kind = reference.get("format")
+        if kind not in FORMATS.values():
+            raise InvalidInput(f"unknown format {kind!r}; known are {', '.join(sorted(set(FORMATS.values())))}")
         file = self._blobs.open(str(reference.get("blob", "")))
-        match reference.get("format"):
-            case "ndjson":
-                return NdjsonSource(file, max_row_bytes=self._max_row_bytes)
-            case "csv":
-                return CsvSource(file, max_row_bytes=self._max_row_bytes)
-            case "tsv":
-                return CsvSource(file, max_row_bytes=self._max_row_bytes, delimiter="\t")
-            case other:
-                raise InvalidInput(f"unknown format {other!r}; known are {', '.join(sorted(set(FORMATS.values())))}")
+        if kind == "ndjson":
+            return NdjsonSource(file, max_row_bytes=self._max_row_bytes)
+        return CsvSource(file, max_row_bytes=self._max_row_bytes, delimiter="\t" if kind == "tsv" else ",")

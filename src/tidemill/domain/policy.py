@@ -1,5 +1,6 @@
 """When failures of items fail the job."""
 
+import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -18,7 +19,11 @@ class FailurePolicy:
 
     @classmethod
     def parse(cls, value: dict[str, Any]) -> "FailurePolicy":
-        policy = cls(value.get("mode", "continue"), value.get("max_failed"), value.get("max_percent"))
+        bounds = (value.get("max_failed"), value.get("max_percent"))
+        for bound in bounds:
+            if bound is not None and (not isinstance(bound, int | float) or math.isnan(bound)):
+                raise InvalidInput(f"a failure policy's bound is a number, not {bound!r}")
+        policy = cls(value.get("mode", "continue"), *bounds)
         policy.check()
         return policy
 

@@ -21,6 +21,7 @@ class Source(Protocol):
     """Records from a checkpoint on. Reading from the same checkpoint gives the same records."""
 
     def records(self, checkpoint: dict[str, Any]) -> Iterator[Record]: ...
+    def close(self) -> None: ...
 
 
 class OpenSource(Protocol):

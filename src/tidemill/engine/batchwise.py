@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import itertools
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -16,8 +17,10 @@ from tidemill.engine.logbook import Page
 from tidemill.engine.process import outcome_of, translate, verdict_of
 from tidemill.store import flush as store
 from tidemill.store import leases
-from tidemill.store.database import Connection
+from tidemill.store.database import Connection, is_contention, is_timeout, is_transient
 from tidemill.store.flush import Flushed
+
+MAX_CONTENTION = 5  # tries at a transaction that others stand in the way of
 
 
 class BatchRun:
@@ -49,16 +52,29 @@ class BatchRun:
     async def _settle(self, items: Sequence[Item]) -> Flushed:
         good = [item for item in items if item.defect is None]
         if self._handler.in_transaction:
-            return await self._context.db.run(self._settle_in_transaction, items, good)
+            return await self._settle_in_transaction(items, good)
         started = time.monotonic()
         outcomes = await self._outcomes(good)
         self.verdicts = self._verdicts(items, outcomes, started)
         return await self._flush()
 
-    async def _settle_in_transaction(self, conn: Connection, items: Sequence[Item], good: list[Item]) -> Flushed:
+    async def _settle_in_transaction(self, items: Sequence[Item], good: list[Item]) -> Flushed:
+        """Again while the database is in trouble; what the handler's own statements run into is its failure."""
+        db, limit = self._context.db, self._handler.timeout
+        for attempt in itertools.count(1):
+            try:
+                async with db.transaction(bounded=limit is not None, seconds=limit) as conn:
+                    return await self._settle_within(conn, items, good)
+            except Exception as error:
+                if not is_transient(error) or is_timeout(error) or (is_contention(error) and attempt >= MAX_CONTENTION):
+                    raise
+                await asyncio.sleep(min(1.0, 0.02 * 2**attempt))
+        raise AssertionError  # count() does not end
+
+    async def _settle_within(self, conn: Connection, items: Sequence[Item], good: list[Item]) -> Flushed:
         """Fence, then the handler's effects, then outcomes: they commit together or not at all."""
         if not await store.hold(conn, self._lease):
-            return Flushed.STALE
+            return await store.why_refused(conn, self._lease)
         started = time.monotonic()
         outcomes = await self._outcomes(good, conn)
         self.verdicts = self._verdicts(items, outcomes, started)

@@ -2,8 +2,8 @@
 
 import random
 import time
-from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from uuid import UUID
 
 from tidemill.domain.batch import Lease
@@ -17,8 +17,19 @@ CACHE_S = 0.5
 
 def startable(jobs: Sequence[Runnable], max_jobs: int) -> list[Runnable]:
     """The jobs that may be worked on: an owner who has ``max_jobs`` turning gets no further one started."""
-    turning = Counter(job.owner_id for job in jobs if job.turning)
-    return [job for job in jobs if job.turning or turning[job.owner_id] < max_jobs]
+    return [job for job in jobs if job.turning or job.owner_turning < max_jobs]
+
+
+def started(jobs: Sequence[Runnable], job: Runnable) -> list[Runnable]:
+    """The same jobs, now that one of them is being worked on."""
+    if job.turning:
+        return list(jobs)
+    return [
+        replace(other, turning=other.turning or other.id == job.id, owner_turning=other.owner_turning + 1)
+        if other.owner_id == job.owner_id
+        else other
+        for other in jobs
+    ]
 
 
 def choose(jobs: Sequence[Runnable], rng: random.Random) -> Runnable:
@@ -48,6 +59,7 @@ class Claimer:
             job = choose(candidates, self._rng)
             lease = await self._claim_from(job, lease_id)
             if lease is not None:
+                self._jobs = started(self._jobs, job)
                 return lease
             candidates.remove(job)
             self._jobs = [other for other in self._jobs if other.id != job.id]

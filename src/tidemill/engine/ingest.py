@@ -1,6 +1,7 @@
 """Reading sources into items: chunks that grow while the database is quick, a checkpoint with each."""
 
 import asyncio
+import contextlib
 import itertools
 import time
 from collections.abc import Iterator
@@ -52,9 +53,8 @@ class Ingester(Service):
 
     async def _read(self, lease: IngestLease, lease_id: UUID) -> None:
         try:
-            source = self._context.open_source(lease.source)
-            records = source.records(lease.checkpoint)
-            finished = await self._append_all(lease, lease_id, records)
+            with contextlib.closing(self._context.open_source(lease.source)) as source:
+                finished = await self._append_all(lease, lease_id, source.records(lease.checkpoint))
         except (TidemillError, OSError, UnicodeError) as error:
             await self._fail(lease.job_id, lease_id, f"the source cannot be read: {error}")
             return

@@ -44,6 +44,7 @@ class Maintenance(Service):
 
     async def sweep(self) -> int:
         """Take back leases that ran out."""
+        await self._db.run(leases.end_stuck_copies, 2 * self._db.timeout_ms / 1000)
         swept = await self._db.run(leases.sweep)
         for batch_id, job_id, losses in swept:
             emit("batch.swept", job=job_id, batch=batch_id, losses=losses)

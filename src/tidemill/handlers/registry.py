@@ -10,6 +10,7 @@ from tidemill.domain.errors import InvalidInput, UnknownKind
 from tidemill.domain.handler import MAX_CONCURRENCY, Handler
 from tidemill.domain.retry import RetryPolicy
 
+MAX_ATTEMPTS = 30_000  # a smallint holds them
 _KIND = re.compile(r"[a-z0-9][a-z0-9_.:-]{0,99}")
 
 
@@ -73,7 +74,10 @@ def _check(handler: Handler) -> None:
             (handler.timeout is not None and handler.timeout <= 0, "timeout is positive, or None for no limit"),
             (handler.flush_size is not None and handler.flush_size < 1, "flush_size is 1 or more"),
             (retry.max_attempts < 1 or retry.max_attempts_not_found < 1, "max_attempts is 1 or more"),
-            (retry.max_attempts > 30_000, "max_attempts is at most 30000"),  # noqa: PLR2004  a smallint
+            (
+                max(retry.max_attempts, retry.max_attempts_not_found) > MAX_ATTEMPTS,
+                f"max_attempts is at most {MAX_ATTEMPTS}",
+            ),
             (retry.backoff < 0 or retry.backoff_cap < 0 or retry.not_found_delay < 0, "a delay is not negative"),
         )
         if wrong

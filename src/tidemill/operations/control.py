@@ -24,5 +24,5 @@ async def cancel(db: Database, job_id: UUID) -> None:
 
 
 async def delete(db: Database, job_id: UUID) -> None:
-    """Late flushes find nothing and are refused; the rows go in chunks, by maintenance."""
+    """Late flushes find nothing and are refused; rows and stored file go later, by maintenance and the janitor."""
     await db.run(store_delete.delete, job_id)

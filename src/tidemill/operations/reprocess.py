@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from uuid import UUID
 
-from tidemill.domain.errors import InvalidInput
-from tidemill.domain.status import REPROCESSABLE, ItemStatus
+from tidemill.domain.errors import Conflict, InvalidInput
+from tidemill.domain.status import REPROCESSABLE, ItemStatus, JobStatus
 from tidemill.store import jobs, workers
 from tidemill.store import reprocess as store
 from tidemill.store.database import Database
@@ -18,6 +18,8 @@ async def reprocess(db: Database, job_id: UUID, choice: Choice) -> int:
     if not choice.reset_attempts:
         kind = (await db.run(jobs.get, job_id)).kind
         choice = replace(choice, max_attempts=await db.run(workers.max_attempts, kind))
+        if not choice.max_attempts:
+            raise Conflict(f"no worker has ever had a handler for {kind!r}: nobody knows how often it may be tried")
     taken = 0
     after: int | None = -1
     while after is not None:
@@ -28,9 +30,12 @@ async def reprocess(db: Database, job_id: UUID, choice: Choice) -> int:
 
 async def redrive(db: Database, job_ids: Sequence[UUID], *, codes: Sequence[str] | None = None) -> int:
     """Dead letters of several jobs, and what a fail_fast job had cancelled, go round again."""
-    statuses = (ItemStatus.FAILED, ItemStatus.CANCELLED) if codes is None else (ItemStatus.FAILED,)
-    choice = Choice(statuses=statuses, codes=codes)
-    return sum([await reprocess(db, job_id, choice) for job_id in sorted(job_ids)])
+    taken = 0
+    for job_id in sorted(job_ids):
+        failed_as_a_whole = (await db.run(jobs.get, job_id)).status is JobStatus.FAILED
+        cancelled = [ItemStatus.CANCELLED] if failed_as_a_whole and codes is None else []
+        taken += await reprocess(db, job_id, Choice(statuses=[ItemStatus.FAILED, *cancelled], codes=codes))
+    return taken
 
 
 def check(statuses: Sequence[ItemStatus]) -> None:

@@ -28,6 +28,10 @@ def encode_inputs(inputs: Iterable[Any], max_row_bytes: int) -> Iterator[bytes]:
 
 def check(spec: Submission) -> None:
     FailurePolicy.parse(spec.policy)
+    try:
+        encode(spec.params)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInput(f"params cannot be stored as JSON: {error}") from error
     low, high = PRIORITIES
     if not low <= spec.priority <= high:
         raise InvalidInput(f"priority is from {low} to {high}")

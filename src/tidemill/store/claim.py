@@ -22,6 +22,7 @@ class Runnable:
     kind: str
     priority: int
     turning: bool
+    owner_turning: int = 0
 
 
 @relaxed

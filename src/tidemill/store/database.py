@@ -1,6 +1,7 @@
 """Connections and transactions: the only way to the server."""
 
 import asyncio
+import logging
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
@@ -15,12 +16,15 @@ from tidemill.domain.errors import Unavailable
 from tidemill.store.json import decode
 from tidemill.telemetry.events import emit
 
+logging.getLogger("psycopg.pool").setLevel(logging.ERROR)  # what it warns of, our own events tell
+
 P = ParamSpec("P")
 T = TypeVar("T")
 V = TypeVar("V", bound=Callable[..., Any])
 Connection = AsyncConnection[Any]
 
-TRANSIENT_STATES = ("40001", "40P01", "55P03", "57014")
+TIMEOUTS = ("57014", "25P03", "25P04")
+TRANSIENT_STATES = ("40001", "40P01", "55P03", *TIMEOUTS)
 TRANSIENT_CLASSES = ("08", "53", "57P")
 HAS_TRANSACTION_TIMEOUT = 170000
 
@@ -43,6 +47,16 @@ def is_transient(error: Exception) -> bool:
     return state in TRANSIENT_STATES or state.startswith(TRANSIENT_CLASSES)
 
 
+def is_contention(error: Exception) -> bool:
+    """Whether others stood in the way: a deadlock, a serialization failure, a lock that could not be had."""
+    return isinstance(error, psycopg.Error) and error.sqlstate in ("40001", "40P01", "55P03")
+
+
+def is_timeout(error: Exception) -> bool:
+    """Whether a statement or a transaction took longer than it may."""
+    return isinstance(error, psycopg.Error) and error.sqlstate in TIMEOUTS
+
+
 def is_refused_data(error: Exception) -> bool:
     """Whether PostgreSQL cannot store a value: not a bug of ours, and no retry will help."""
     return isinstance(
@@ -57,7 +71,7 @@ class Database:
         self, url: str, *, size: int = 4, timeout: float = 20.0, prepare: bool = True, name: str = "tidemill"
     ) -> None:
         self.url = url
-        self._timeout_ms = int(timeout * 1000)
+        self.timeout_ms = int(timeout * 1000)
         settings: dict[str, Any] = {"autocommit": True, "application_name": name, "connect_timeout": 10}
         settings |= {"keepalives_idle": 15, "keepalives_interval": 5, "keepalives_count": 3}
         if not prepare:
@@ -67,11 +81,12 @@ class Database:
         )
 
     async def __aenter__(self) -> Self:
+        await _check_reachable(self.url)
         try:
             await self._pool.open(wait=True, timeout=15.0)
         except PoolTimeout as error:
             await self._pool.close()
-            raise Unavailable(await _why_unreachable(self.url)) from error
+            raise Unavailable("PostgreSQL answers too slowly, or has no free connection") from error
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -84,11 +99,13 @@ class Database:
             yield conn
 
     @asynccontextmanager
-    async def transaction(self, *, bounded: bool = True, durable: bool = True) -> AsyncIterator[Connection]:
-        """One transaction, bounded in time: a worker stopped in mid-COPY must not hold its batch for ever."""
+    async def transaction(
+        self, *, bounded: bool = True, durable: bool = True, seconds: float | None = None
+    ) -> AsyncIterator[Connection]:
+        """One transaction, bounded in time: a worker that is stopped in it must not hold its batch for ever."""
         async with self._pool.connection() as conn:
             try:
-                await conn.execute(self._begin(conn, bounded, durable), prepare=False)
+                await conn.execute(self._begin(conn, self._bound(bounded, seconds), durable), prepare=False)
                 yield conn
                 await conn.execute(b"COMMIT", prepare=False)
             except BaseException:
@@ -115,12 +132,19 @@ class Database:
                 emit("database.retry", verb=verb.__name__, attempt=attempt, error=str(error).strip())
                 await asyncio.sleep(min(5.0, 0.02 * 2 ** min(attempt, 10)) * (0.5 + random.random()))  # noqa: S311
 
-    def _begin(self, conn: Connection, bounded: bool, durable: bool) -> bytes:
+    def _bound(self, bounded: bool, seconds: float | None) -> int:
+        """The longest a statement may take, in milliseconds; 0 for no limit."""
+        if not bounded:
+            return 0
+        return self.timeout_ms if seconds is None else max(1, int(seconds * 1000))
+
+    def _begin(self, conn: Connection, bound_ms: int, durable: bool) -> bytes:
         statements = ["BEGIN"]
-        if bounded:
-            statements.append(f"SET LOCAL statement_timeout = {self._timeout_ms}")
+        if bound_ms:
+            statements.append(f"SET LOCAL statement_timeout = {bound_ms}")
+            statements.append(f"SET LOCAL idle_in_transaction_session_timeout = {bound_ms}")
             if conn.info.server_version >= HAS_TRANSACTION_TIMEOUT:
-                statements.append(f"SET LOCAL transaction_timeout = {2 * self._timeout_ms}")
+                statements.append(f"SET LOCAL transaction_timeout = {2 * bound_ms}")
         if not durable:
             statements.append("SET LOCAL synchronous_commit = off")
         return "; ".join(statements).encode()
@@ -130,13 +154,15 @@ async def _configure(conn: Connection) -> None:
     set_json_loads(decode, conn)
 
 
-async def _why_unreachable(url: str) -> str:
-    shown = psycopg.conninfo.conninfo_to_dict(url)
-    where = f"{shown.get('host') or 'localhost'}:{shown.get('port') or 5432}/{shown.get('dbname') or ''}"
+async def _check_reachable(url: str) -> None:
+    """One plain connection first: it says why there is none, where a pool would only try for long."""
     try:
-        conn = await AsyncConnection.connect(url, connect_timeout=5)
+        shown = psycopg.conninfo.conninfo_to_dict(url)
+        conn = await AsyncConnection.connect(url, connect_timeout=10)
+    except psycopg.ProgrammingError as error:
+        raise Unavailable(f"DATABASE_URL is not a PostgreSQL address: {str(error).strip()}") from error
     except psycopg.Error as error:
+        where = f"{shown.get('host') or 'localhost'}:{shown.get('port') or 5432}/{shown.get('dbname') or ''}"
         reason = str(error).strip().splitlines()[-1]
-        return f"cannot reach PostgreSQL at {where}: {reason}"
+        raise Unavailable(f"cannot reach PostgreSQL at {where}: {reason}") from error
     await conn.close()
-    return f"PostgreSQL at {where} answers too slowly, or has no free connection"

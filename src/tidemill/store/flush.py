@@ -39,8 +39,9 @@ async def flush(
     cursor = await conn.execute(sql("batch/fence"), fence)
     row = await cursor.fetchone()
     if row is None:
-        return await _why_refused(conn, lease)
-    stored = [verdict for verdict in ordered if not (sparse and _is_plain(verdict))]
+        return await why_refused(conn, lease)
+    # Sparse: who is done leaves no row, unless there is one that says otherwise.
+    stored = [verdict for verdict in ordered if lease.is_list or not (sparse and _is_plain(verdict))]
     if stored:
         write = _upsert if lease.is_list else _copy
         await write(conn, lease, row[0], stored)
@@ -67,7 +68,8 @@ def _deltas(verdicts: Sequence[Verdict]) -> dict[str, Any]:
     return deltas | {"settled": len(verdicts), "codes": Jsonb(codes) if codes else None}
 
 
-async def _why_refused(conn: Connection, lease: Lease) -> Flushed:
+async def why_refused(conn: Connection, lease: Lease) -> Flushed:
+    """My own flush that had arrived after all, or a lost lease."""
     cursor = await conn.execute(sql("batch/after_fence"), {"batch_id": lease.batch_id})
     row = await cursor.fetchone()
     if row is None:

@@ -54,17 +54,23 @@ async def _open(conn: Connection, job_id: UUID, status: ItemStatus, limit: int, 
 async def _exceptions(
     conn: Connection, job_id: UUID, status: ItemStatus, limit: int, after: tuple[Any, ...] | None
 ) -> Page:
+    if after is not None and after[0] is None:
+        return await _cancelled_ranges(conn, job_id, limit, after[1])
     at, seq = after or ("-infinity", -1)
     params = {"job_id": job_id, "status": status, "after_at": at, "after_seq": seq, "limit": limit}
     rows = await _rows(conn, "outcome/list", params)
-    if status is ItemStatus.CANCELLED and after is None and len(rows) < limit:
-        rows += await _cancelled_ranges(conn, job_id, limit - len(rows))
+    if len(rows) == limit:
+        return Page(rows, (rows[-1]["updated_at"], rows[-1]["seq"]))
+    if status is not ItemStatus.CANCELLED:
         return Page(rows, None)
-    return Page(rows, (rows[-1]["updated_at"], rows[-1]["seq"]) if len(rows) == limit else None)
+    more = await _cancelled_ranges(conn, job_id, limit - len(rows), -1)
+    return Page(rows + more.items, more.after)
 
 
-async def _cancelled_ranges(conn: Connection, job_id: UUID, limit: int) -> list[dict[str, Any]]:
-    return await _rows(conn, "item/list_cancelled", {"job_id": job_id, "limit": limit})
+async def _cancelled_ranges(conn: Connection, job_id: UUID, limit: int, after_seq: int) -> Page:
+    """Cancelled before they were ever tried: they come after those that have an outcome, with a place (None, seq)."""
+    rows = await _rows(conn, "item/list_cancelled", {"job_id": job_id, "after_seq": after_seq, "limit": limit})
+    return Page(rows, (None, rows[-1]["seq"]) if len(rows) == limit else None)
 
 
 async def _by_seq(

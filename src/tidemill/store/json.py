@@ -1,27 +1,31 @@
 """JSON on the hot path."""
 
+import math
 from typing import Any
 
 import msgspec
 
 _encoder = msgspec.json.Encoder()
 decode = msgspec.json.Decoder().decode
-NUL = b"\\u0000"
+NUL, NULL = b"\\u0000", b"null"
 
 
 def encode(value: Any) -> bytes:
-    """Encode, with dates and ids in their text form. Raises TypeError or ValueError for what JSON cannot hold."""
+    """Encode, with dates and ids in their text form. TypeError or ValueError for what cannot be stored."""
     data = _encoder.encode(value)
-    if NUL in data and _has_nul(value):
-        raise ValueError("a NUL character cannot be stored")
+    if NUL in data or NULL in data:  # a NUL character, or a NaN that would turn into null
+        _refuse(value)
     return data
 
 
-def _has_nul(value: Any) -> bool:
-    if isinstance(value, str):
-        return "\x00" in value
+def _refuse(value: Any) -> None:
+    if isinstance(value, str) and "\x00" in value:
+        raise ValueError("a NUL character cannot be stored")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{value} is not a number that JSON has")
     if isinstance(value, dict):
-        return any(_has_nul(part) for pair in value.items() for part in pair)
-    if isinstance(value, list | tuple | set | frozenset):
-        return any(map(_has_nul, value))
-    return False
+        for pair in value.items():
+            _refuse(pair)
+    elif isinstance(value, list | tuple | set | frozenset):
+        for part in value:
+            _refuse(part)

@@ -55,6 +55,15 @@ async def split(
     return True
 
 
+async def end_stuck_copies(conn: Connection, seconds: float) -> int:
+    """End our sessions that wait for a client in mid-COPY for longer than that: no timeout of the server does.
+
+    A worker that was stopped there holds the lock of its batch, and a sweep would pass over it for ever.
+    """
+    cursor = await conn.execute(sql("batch/end_stuck_copies"), {"seconds": seconds})
+    return cursor.rowcount
+
+
 async def sweep(conn: Connection) -> list[tuple[int, UUID, int]]:
     """Take back leases that ran out: (batch, job, losses in a row)."""
     cursor = await conn.execute(sql("batch/sweep"), {"isolate_at": ISOLATE_LOSSES})

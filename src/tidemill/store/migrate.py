@@ -33,7 +33,7 @@ def migrations() -> list[Migration]:
 
 async def migrate(db: Database) -> list[str]:
     """Bring the schema up to date; the names of the migrations that ran. Safe to call from many processes."""
-    async with db.transaction() as conn:
+    async with db.transaction(bounded=False) as conn:
         await conn.execute(sql("migration/lock"))
         await conn.execute(sql("migration/create_schema"))
         await conn.execute(sql("migration/create_table"))

@@ -88,6 +88,7 @@ CREATE TABLE tidemill.job (
 );
 CREATE INDEX job_runnable ON tidemill.job (priority DESC, id) WHERE closed_as IS NULL;
 CREATE INDEX job_owner ON tidemill.job (owner_id, updated_at, id);
+CREATE INDEX job_file ON tidemill.job (file_id) WHERE file_id IS NOT NULL;
 
 -- Sums of batches that are closed and folded. Changed only under the lock of the job.
 CREATE TABLE tidemill.job_tally (
@@ -211,7 +212,8 @@ BEGIN
         RETURN false;
     END IF;
     PERFORM pg_advisory_xact_lock(hashtext('tidemill.ensure_partition'));
-    IF to_regclass('tidemill.outcome' || part) IS NOT NULL THEN
+    -- Not to_regclass again: it would answer from what this transaction knew before it had the lock.
+    IF EXISTS (SELECT 1 FROM pg_class WHERE relnamespace = 'tidemill'::regnamespace AND relname = 'outcome' || part) THEN
         RETURN false;
     END IF;
     FOREACH parent IN ARRAY ARRAY['item', 'outcome'] LOOP
@@ -251,7 +253,7 @@ CREATE TABLE tidemill.deleted_job (
 CREATE VIEW tidemill.item_status AS
 SELECT i.job_id, i.seq, i.job_id || ':' || i.seq AS id, j.owner_id, j.kind,
     CASE
-        WHEN o.status IN ('pending', 'retry_wait') THEN CASE WHEN l.id IS NOT NULL THEN 'processing' ELSE o.status END
+        WHEN o.status IN ('pending', 'retry_wait') THEN CASE WHEN l.state = 'leased' THEN 'processing' ELSE o.status END
         WHEN o.status IS NOT NULL THEN o.status
         WHEN r.state = 'leased' THEN 'processing'
         WHEN r.state = 'ready' THEN 'pending'
@@ -259,24 +261,29 @@ SELECT i.job_id, i.seq, i.job_id || ':' || i.seq AS id, j.owner_id, j.kind,
         WHEN j.sparse THEN 'done'
     END AS status,
     coalesce(o.attempts, 0) AS attempts,
-    coalesce(l.worker, CASE WHEN r.state = 'leased' THEN r.worker END) AS locked_by,
-    coalesce(l.since, CASE WHEN r.state = 'leased' THEN r.since END) AS locked_at,
+    coalesce(CASE WHEN l.state = 'leased' THEN l.worker END, CASE WHEN r.state = 'leased' THEN r.worker END) AS locked_by,
+    coalesce(CASE WHEN l.state = 'leased' THEN l.since END, CASE WHEN r.state = 'leased' THEN r.since END) AS locked_at,
     greatest(o.updated_at, l.since, r.since, i.at) AS updated_at,
     i.input, i.defect, o.result, o.normalized, o.error, o.duration_ms
 FROM tidemill.item i
 JOIN tidemill.job j ON j.id = i.job_id
-LEFT JOIN tidemill.outcome o ON o.job_id = i.job_id AND o.seq = i.seq
+-- LIMIT 1 on every side: the planner must look up one row per item, never join through a whole job.
 LEFT JOIN LATERAL (
-    SELECT b.id, b.worker, b.since FROM tidemill.batch b
-    WHERE b.job_id = i.job_id AND b.state = 'leased' AND b.seqs @> ARRAY[i.seq]
+    SELECT * FROM tidemill.outcome o WHERE o.job_id = i.job_id AND o.seq = i.seq LIMIT 1
+) o ON true
+LEFT JOIN LATERAL (
+    SELECT b.state, b.worker, b.since FROM tidemill.batch b
+    WHERE b.job_id = i.job_id AND b.state IN ('ready', 'leased') AND b.seqs @> ARRAY[i.seq]
       AND o.status IN ('pending', 'retry_wait')
     LIMIT 1
 ) l ON true
+-- Live ranges do not overlap: the first one that ends behind the item covers it, or none does.
 LEFT JOIN LATERAL (
-    SELECT b.state, b.worker, b.since FROM tidemill.batch b
-    WHERE b.job_id = i.job_id AND b.seqs IS NULL AND b.state <> 'done' AND b.hi > i.seq AND b.lo <= i.seq
-      AND o.seq IS NULL
-    ORDER BY b.hi LIMIT 1
+    SELECT next.* FROM (
+        SELECT b.state, b.worker, b.since, b.lo FROM tidemill.batch b
+        WHERE b.job_id = i.job_id AND b.seqs IS NULL AND b.state <> 'done' AND b.hi > i.seq AND o.seq IS NULL
+        ORDER BY b.hi LIMIT 1
+    ) next WHERE next.lo <= i.seq
 ) r ON true;
 
 -- A job with its counts: folded sums plus the batches that are not folded, read in one snapshot.

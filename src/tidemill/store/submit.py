@@ -14,6 +14,7 @@ from psycopg.types.json import Jsonb
 
 from tidemill.domain.errors import Conflict
 from tidemill.store.database import Connection
+from tidemill.store.json import encode
 from tidemill.store.rows import item_line
 from tidemill.store.statements import sql
 
@@ -63,9 +64,9 @@ def submission(spec: Submission, rows: Iterable[bytes]) -> Steps:
     yield Execute(sql("partition/ensure"), {"days": 0})
     added = yield Execute(sql("job/add"), _columns(spec))
     if added is None:
-        return (yield from _existing(spec)), False
+        return (yield from _existing(spec, rows)), False
     job_id, at = added
-    counter = _Counter()
+    counter = _Counter(spec)
     if spec.source is None:
         yield Copy(sql("item/copy"), _lines(job_id, at, rows, counter))
     yield Execute(sql("ingest/add"), {"job_id": job_id, "next_seq": counter.n})
@@ -73,6 +74,8 @@ def submission(spec: Submission, rows: Iterable[bytes]) -> Steps:
     if counter.n:
         batches = {"job_id": job_id, "owner_id": spec.owner_id, "kind": spec.kind}
         yield Execute(sql("batch/add_ranges"), batches | {"lo": 0, "hi": counter.n, "size": spec.batch_size})
+    if spec.idem_key is not None:
+        yield Execute(sql("job/set_print"), {"job_id": job_id, "print": counter.print})
     yield Execute(sql("notify/work"), {"job_id": job_id})
     return job_id, True
 
@@ -112,17 +115,12 @@ def run_sync(conn: SyncConnection, steps: Steps) -> tuple[UUID, bool]:
                 answer = cursor.fetchone() if cursor.description else None
 
 
-def fingerprint(*parts: bytes) -> bytes:
-    """What an idempotency key stands for: the same key with another payload is a mistake."""
-    digest = hashlib.sha256()
-    for part in parts:
-        digest.update(len(part).to_bytes(8, "big") + part)
-    return digest.digest()
-
-
-def _existing(spec: Submission) -> Generator[Execute, Any, UUID]:
+def _existing(spec: Submission, rows: Iterable[bytes]) -> Generator[Execute, Any, UUID]:
+    counter = _Counter(spec)
+    for row in rows:
+        counter.add(row)
     job_id, print_ = yield Execute(sql("job/by_idem_key"), {"owner_id": spec.owner_id, "idem_key": spec.idem_key})
-    if print_ != spec.idem_print:
+    if print_ != counter.print:
         raise Conflict(f"idempotency key {spec.idem_key!r} was used for another submission")
     return job_id  # type: ignore[no-any-return]
 
@@ -140,14 +138,27 @@ def _columns(spec: Submission) -> dict[str, Any]:
 
 
 class _Counter:
-    n = 0
+    """Counts rows and takes their fingerprint, so that a key that comes again can be compared."""
+
+    def __init__(self, spec: Submission) -> None:
+        self.n = 0
+        asked = [spec.kind, spec.params, spec.policy, spec.priority, spec.idem_print]
+        self._digest = hashlib.sha256(encode(asked))
+
+    def add(self, row: bytes) -> None:
+        self.n += 1
+        self._digest.update(len(row).to_bytes(8, "big") + row)
+
+    @property
+    def print(self) -> bytes:
+        return self._digest.digest()
 
 
 def _lines(job_id: UUID, at: Any, rows: Iterable[bytes], counter: _Counter) -> Iterator[bytes]:
     head, tail = f"{job_id}\t".encode(), f"\t{at.isoformat()}\n".encode()
     for row in rows:
         yield item_line(head, counter.n, row, None, tail)
-        counter.n += 1
+        counter.add(row)
 
 
 def _pieces(lines: Iterator[bytes]) -> Iterator[bytes]:

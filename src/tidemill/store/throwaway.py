@@ -1,6 +1,7 @@
 """Databases for tests: a server without durability, a migrated template, a clone per test."""
 
 import asyncio
+import atexit
 import itertools
 import os
 import shutil
@@ -37,6 +38,7 @@ class ThrowawayServer:
 
     def __exit__(self, *_: object) -> None:
         self.server.cleanup()
+        atexit.unregister(self.server._cleanup)  # noqa: SLF001  at exit it would make the folder again, for its lock
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def url(self, name: str) -> str:

@@ -1,7 +1,7 @@
 """Every event that Tidemill tells of, by name. A failing subscriber never hurts the engine.
 
 name                 fields                                     when
-job.submitted        job, key, kind, total                      a job is durable
+job.submitted        job, kind                                  a job is durable
 job.closed           job, closed_as                             nothing of it is open any more
 job.failed           job, reason                                its failure policy tripped, or its source failed
 ingest.chunk         job, lo, hi, ms                            a chunk of items is durable

@@ -12,20 +12,20 @@ from tidemill.store.testing import make_due
 MAX_ROUNDS = 10_000
 
 
-async def drain(mill: Mill, *, wait_for_retries: bool = False, db: Database | None = None) -> None:
+async def drain(mill: Mill, *, retries: bool = True, db: Database | None = None) -> None:
     """Run everything that was submitted to ``mill``'s database, until nothing of it is due.
 
-    Retries are not waited for: what would be due later is due at once, unless ``wait_for_retries``.
+    Retries are not waited for: what would be due later is due at once. With ``retries=False`` they stay waiting.
     A handler that ends its process ends the test: there is no child here.
     """
     if db is not None:
-        await _drain(mill, db, wait_for_retries)
+        await _drain(mill, db, retries)
         return
     async with open_database(mill.settings) as opened:
-        await _drain(mill, opened, wait_for_retries)
+        await _drain(mill, opened, retries)
 
 
-async def _drain(mill: Mill, db: Database, wait_for_retries: bool) -> None:
+async def _drain(mill: Mill, db: Database, retries: bool) -> None:
     book = Logbook.create(2)
     try:
         context = make_context(db, mill.settings, mill.registry, worker="drain", book=book)
@@ -35,10 +35,10 @@ async def _drain(mill: Mill, db: Database, wait_for_retries: bool) -> None:
             while not await ingester.tick():
                 claimer.forget()
             while not await lane.tick():
-                pass
+                claimer.forget()
             claimer.forget()
             await Maintenance(db, "drain").close_jobs()
-            if wait_for_retries or not await db.run(make_due):
+            if not retries or not await db.run(make_due):
                 return
     finally:
         book.close()

@@ -1,0 +1,6 @@
+-- Sessions of ours in mid-COPY whose client has not sent anything for too long. statement_timeout and its kind do
+-- not fire while COPY waits for its client (seen on 18.4).
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+WHERE datname = current_database() AND usename = current_user AND pid <> pg_backend_pid()
+  AND application_name LIKE 'tidemill%%' AND state = 'active' AND wait_event = 'ClientRead'
+  AND query_start < clock_timestamp() - %(seconds)s * interval '1 second'
