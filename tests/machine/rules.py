@@ -1,8 +1,10 @@
-"""What may happen to batches, as rules that draw who does what to which."""
+"""What may happen to batches: each method draws who does what to which."""
 
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from collections import Counter
 
+from hypothesis.stateful import RuleBasedStateMachine
+
+from machine.dice import Dice
 from machine.model import MAX_ATTEMPTS, HandModel, ItemModel, JobModel
 from machine.wholes import SourceVerbs
 from machine.world import World
@@ -10,18 +12,15 @@ from tidemill.domain.batch import cut_halves, cut_suspects
 from tidemill.domain.decide import Verdict
 from tidemill.domain.status import ItemStatus
 
-WORKERS = st.sampled_from(["w1", "w2", "w3"])
-SIZES = st.sampled_from([1, 7, 13, 1_000])
+WORKERS = ("w1", "w2", "w3")
+SIZES = (1, 7, 13, 1_000)
+WANTED = (1, 3, 7, 20, 1_000)
 CODES = ["odd", "even"]
-ANSWERS = ("done", "done", "failed", "not_found", "skipped", "retry_wait")
-DELAYS = (0.0, 60.0, 3_600.0)
-POLICIES: list[dict[str, object]] = [{}, {}, {"mode": "fail_fast"}, {"mode": "tolerate", "max_failed": 2}]
-MOST_JOBS = 4
-
-has_jobs = precondition(lambda machine: bool(machine.model.jobs))
-has_hands = precondition(lambda machine: bool(machine.model.hands))
-has_zombies = precondition(lambda machine: bool(machine.model.zombies))
-has_readers = precondition(lambda machine: bool(machine.model.readers))
+ANSWERS = ("done", "failed", "not_found", "skipped", "retry_wait")
+DELAYS = (0.0, 0.0, 60.0, 3_600.0)
+POLICIES: list[dict[str, object]] = [{}, {"mode": "fail_fast"}, {"mode": "tolerate", "max_failed": 2}]
+WITH_A_LEASE = ["flush_part", "flush_part", "flush_whole", "release", "split", "expire"]
+WITH_TIME = ["make_due", "make_due", "sweep", "heartbeat", "remove_rows"]
 
 
 def verdict_on(item: ItemModel, word: str, code: str, delay: float) -> Verdict:
@@ -42,122 +41,104 @@ class BatchRules(RuleBasedStateMachine):
         super().__init__()
         self.verbs = SourceVerbs(world)
         self.model = self.verbs.model
+        self.seeds: Counter[int] = Counter()
         self.do = world.do
         self.do(world.empty())
 
-    def a_job(self, data: st.DataObject) -> JobModel:
+    def a_job(self, dice: Dice) -> JobModel:
         jobs = list(self.model.jobs.values())  # in order of submission: ids are not the same from run to run
-        return jobs[data.draw(st.integers(0, len(jobs) - 1), label="job")]
+        return jobs[dice.number("job", 0, len(jobs) - 1)]
 
-    def a_hand(self, data: st.DataObject, hands: list[HandModel]) -> HandModel:
-        return hands[data.draw(st.integers(0, len(hands) - 1), label="lease")]
+    def a_claimable_job(self, dice: Dice) -> JobModel:
+        """Mostly: a claim that finds nothing must find nothing, but need not do so often."""
+        claimable = [job for job in self.model.jobs.values() if job.is_claimable]
+        if not claimable or dice.number("any job", 0, 9) == 0:
+            return self.a_job(dice)
+        return claimable[dice.number("claimable job", 0, len(claimable) - 1)]
 
-    def some(self, data: st.DataObject, seqs: list[int], least: int = 0) -> list[int]:
-        return sorted(data.draw(st.sets(st.sampled_from(seqs), min_size=least), label="seqs")) if seqs else []
+    def a_hand(self, dice: Dice, hands: list[HandModel]) -> HandModel:
+        return hands[dice.number("lease", 0, len(hands) - 1)]
 
-    def answers(self, data: st.DataObject, job: JobModel, seqs: list[int]) -> list[Verdict]:
+    def answers(self, dice: Dice, job: JobModel, seqs: list[int]) -> list[Verdict]:
         """One answer for most of them, and a few exceptions."""
-        draw = data.draw
-        mostly = draw(st.sampled_from(ANSWERS), label="mostly")
-        others = draw(st.dictionaries(st.sampled_from(seqs), st.sampled_from(ANSWERS), max_size=6), label="others")
-        delay = draw(st.sampled_from(DELAYS), label="delay")
+        mostly = dice.pick("mostly", ANSWERS)
+        others = {seq: dice.pick(f"but {seq}", ANSWERS) for seq in dice.some("others", seqs)}
+        delay = dice.pick("delay", DELAYS)
         return [
             verdict_on(
-                job.items[seq], others.get(seq, mostly), CODES[seq % 2], DELAYS[seq % 3] if seq in others else delay
+                job.items[seq], others.get(seq, mostly), CODES[seq % 2], DELAYS[seq % 4] if seq in others else delay
             )
             for seq in seqs
         ]
 
-    @initialize(n=st.integers(0, 60), sparse=st.booleans(), size=SIZES, policy=st.sampled_from(POLICIES))
-    def begin(self, n: int, sparse: bool, size: int, policy: dict[str, object]) -> None:
-        self.do(self.verbs.submit(n, sparse=sparse, size=size, policy=policy, priority=0))
-
-    @precondition(lambda self: len(self.model.jobs) < MOST_JOBS)
-    @rule(
-        n=st.none() | st.integers(0, 60),
-        sparse=st.booleans(),
-        size=SIZES,
-        policy=st.sampled_from(POLICIES),
-        priority=st.integers(-1, 1),
-    )
-    def submit(self, n: int | None, sparse: bool, size: int, policy: dict[str, object], priority: int) -> None:
+    def submit(self, dice: Dice) -> None:
+        n = dice.pick("items", (None, 0, 1, 3, 7, 15, 30, 60))
+        sparse, size = dice.coin("sparse"), dice.pick("cut", SIZES)
+        policy = dice.pick("policy", POLICIES)
+        priority = dice.number("priority", -1, 1)
         self.do(self.verbs.submit(n, sparse=sparse, size=size, policy=policy, priority=priority))
 
-    @has_jobs
-    @rule(data=st.data(), wanted=st.sampled_from([1, 3, 7, 20, 1_000]), worker=WORKERS)
-    def claim(self, data: st.DataObject, wanted: int, worker: str) -> None:
-        self.do(self.verbs.claim(self.a_job(data).id, wanted, worker))
+    def claim(self, dice: Dice) -> None:
+        job, wanted = self.a_claimable_job(dice), dice.pick("wanted", WANTED)
+        self.do(self.verbs.claim(job.id, wanted, dice.pick("worker", WORKERS)))
 
-    @has_jobs
-    @rule(data=st.data(), wanted=st.sampled_from([3, 7, 20]), worker=WORKERS)
-    def claim_and_flush(self, data: st.DataObject, wanted: int, worker: str) -> None:
-        hand = self.do(self.verbs.claim(self.a_job(data).id, wanted, worker))
-        if hand is not None:
-            job = self.model.jobs[hand.lease.job_id]
-            self.do(self.verbs.flush(hand, self.answers(data, job, sorted(hand.holds))))
+    def work(self, dice: Dice) -> None:
+        """A few batches of one job from claim to flush."""
+        job, wanted = self.a_claimable_job(dice), dice.pick("wanted", WANTED)
+        for _ in range(dice.number("rounds", 1, 6)):
+            hand = self.do(self.verbs.claim(job.id, wanted, "w1"))
+            if hand is None:
+                return
+            self.flush_whole(dice, hand)
 
-    @has_hands
-    @rule(data=st.data())
-    def claim_again(self, data: st.DataObject) -> None:
-        self.do(self.verbs.claim_again(self.a_hand(data, self.model.hands)))
+    def act(self, dice: Dice) -> None:
+        """Somebody does something with a lease in hand."""
+        what = dice.pick("act", WITH_A_LEASE)
+        getattr(self, what)(dice, self.a_hand(dice, self.model.hands))
 
-    @has_hands
-    @rule(data=st.data(), part=st.booleans())
-    def flush(self, data: st.DataObject, part: bool) -> None:
-        hand = self.a_hand(data, self.model.hands)
+    def flush_whole(self, dice: Dice, hand: HandModel) -> None:
         job = self.model.jobs[hand.lease.job_id]
-        seqs = sorted(hand.holds)
-        if part and not job.sparse:  # sparse batches are flushed whole or not at all
-            seqs = self.some(data, seqs, least=1)
-        self.do(self.verbs.flush(hand, self.answers(data, job, seqs)))
+        self.do(self.verbs.flush(hand, self.answers(dice, job, sorted(hand.holds))))
 
-    @precondition(lambda self: any(h.last for h in self.model.hands + self.model.zombies))
-    @rule(data=st.data())
-    def flush_again(self, data: st.DataObject) -> None:
-        said = [hand for hand in self.model.hands + self.model.zombies if hand.last]
-        self.do(self.verbs.flush_again(self.a_hand(data, said)))
+    def flush_part(self, dice: Dice, hand: HandModel) -> None:
+        job = self.model.jobs[hand.lease.job_id]
+        if job.sparse:  # flushed whole or not at all
+            return
+        seqs = dice.some("seqs", sorted(hand.holds), least=1)
+        self.do(self.verbs.flush(hand, self.answers(dice, job, seqs)))
 
-    @has_zombies
-    @rule(data=st.data(), word=st.sampled_from(ANSWERS))
-    def flush_late(self, data: st.DataObject, word: str) -> None:
-        hand = self.a_hand(data, self.model.zombies)
+    def release(self, dice: Dice, hand: HandModel) -> None:
+        for_the_dead = dice.coin("for the dead")
+        losses = dice.number("losses", 0, 1)
+        self.do(self.verbs.release(hand, for_the_dead=for_the_dead, losses=losses))
+
+    def split(self, dice: Dice, hand: HandModel) -> None:
+        lease = self.do(self.verbs.look_up(hand))
+        suspects = dice.some("suspects", sorted(hand.holds))
+        for_the_dead = dice.coin("for the dead")
+        crashes = dice.number("crashes", 0, 2)
+        pieces = cut_suspects(lease, suspects) if suspects else cut_halves(lease)
+        self.do(self.verbs.split(hand, pieces, for_the_dead=for_the_dead, crashes=crashes))
+
+    def expire(self, dice: Dice, hand: HandModel) -> None:
+        """A lease runs out; until somebody sweeps, its holder is still the owner."""
+        self.do(self.verbs.expire(hand))
+        if dice.coin("sweep"):
+            self.do(self.verbs.sweep())
+
+    def repeat(self, dice: Dice) -> None:
+        """Somebody says again what was said, because the answer was lost, or speaks though the lease is lost."""
+        hand = self.a_hand(dice, self.model.zombies + self.model.hands)
+        if hand.last:
+            self.do(self.verbs.flush_again(hand))
+        if hand in self.model.hands:
+            self.do(self.verbs.claim_again(hand))
+            return
+        word = dice.pick("says", ANSWERS)
         seqs = sorted(hand.holds) or [hand.lease.lo]
         self.do(self.verbs.flush_late(hand, [verdict_on(ItemModel(seq), word, "late", 0.0) for seq in seqs]))
 
-    @has_hands
-    @rule(data=st.data(), for_the_dead=st.booleans(), losses=st.integers(0, 1))
-    def release(self, data: st.DataObject, for_the_dead: bool, losses: int) -> None:
-        hand = self.a_hand(data, self.model.hands)
-        self.do(self.verbs.release(hand, for_the_dead=for_the_dead, losses=losses))
-
-    @has_hands
-    @rule(data=st.data(), for_the_dead=st.booleans(), crashes=st.integers(0, 2))
-    def split_off_suspects(self, data: st.DataObject, for_the_dead: bool, crashes: int) -> None:
-        hand = self.a_hand(data, self.model.hands)
-        suspects = self.some(data, sorted(hand.holds), least=1)
-        pieces = cut_suspects(self.do(self.verbs.look_up(hand)), suspects)
-        self.do(self.verbs.split(hand, pieces, for_the_dead=for_the_dead, crashes=crashes))
-
-    @has_hands
-    @rule(data=st.data())
-    def split_in_halves(self, data: st.DataObject) -> None:
-        hand = self.a_hand(data, self.model.hands)
-        pieces = cut_halves(self.do(self.verbs.look_up(hand)))
-        self.do(self.verbs.split(hand, pieces, for_the_dead=False, crashes=0))
-
-    @has_hands
-    @rule(data=st.data())
-    def expire(self, data: st.DataObject) -> None:
-        self.do(self.verbs.expire(self.a_hand(data, self.model.hands)))
-
-    @rule()
-    def sweep(self) -> None:
-        self.do(self.verbs.sweep())
-
-    @rule(worker=WORKERS)
-    def heartbeat(self, worker: str) -> None:
-        self.do(self.verbs.heartbeat(worker))
-
-    @rule()
-    def make_due(self) -> None:
-        self.do(self.verbs.make_due())
+    def let_time_pass(self, dice: Dice) -> None:
+        what = dice.pick("passes", WITH_TIME)
+        worker = [dice.pick("worker", WORKERS)] if what == "heartbeat" else []
+        self.do(getattr(self.verbs, what)(*worker))

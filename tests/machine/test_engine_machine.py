@@ -5,99 +5,109 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import initialize, invariant, rule, run_state_machine_as_test
 
+from machine.dice import Dice
 from machine.model import MAX_ATTEMPTS, ReaderModel
-from machine.rules import CODES, SIZES, WORKERS, BatchRules, has_jobs, has_readers
+from machine.rules import CODES, SIZES, WORKERS, BatchRules
 from machine.world import World
 from tidemill.domain.status import REPROCESSABLE, Intent, ItemStatus
 from tidemill.store.reprocess import Choice
 from tidemill.store.throwaway import ThrowawayServer
 
+MOST_JOBS = 4
+SEEDS = st.integers(0, 2**16 - 1)
+INTENTS = {"pause": Intent.PAUSE, "resume": Intent.RUN, "cancel": Intent.CANCEL}
+MANAGED = ["fold", "finalize", "police", "fail", *INTENTS]
+READ = ["append_again", "expire_reader", "release_source", "finish_source"]
 REDRIVE = Choice(statuses=(ItemStatus.FAILED, ItemStatus.CANCELLED))
 
 
 class EngineMachine(BatchRules):
-    """The rules of batches, those of whole jobs and their sources, and the comparison after each step."""
+    """What may happen to batches, to whole jobs and to their sources, and the comparison after each step."""
 
     @invariant()
     def every_item_is_where_it_must_be(self) -> None:
         self.do(self.verbs.world.compare(self.model))
 
-    def a_reader(self, data: st.DataObject) -> ReaderModel:
-        return self.model.readers[data.draw(st.integers(0, len(self.model.readers) - 1), label="reader")]
+    @initialize(seed=SEEDS)
+    def begin(self, seed: int) -> None:
+        self.submit(Dice(seed))
 
-    @has_jobs
-    @rule(data=st.data(), intent=st.sampled_from([Intent.PAUSE, Intent.RUN, Intent.CANCEL]))
-    def want(self, data: st.DataObject, intent: Intent) -> None:
-        self.do(self.verbs.want(self.a_job(data).id, intent))
+    @rule(seed=SEEDS)
+    def step(self, seed: int) -> None:
+        """One rule, not one per verb: hypothesis would leave most of them out of each example."""
+        dice = Dice(seed, self.seeds[seed])
+        self.seeds[seed] += 1
+        getattr(self, dice.pick("verb", self.possible()))(dice)
 
-    @has_jobs
-    @rule(data=st.data(), verb=st.sampled_from(["fail", "police", "fold", "finalize", "cancel_condemned"]))
-    def tend(self, data: st.DataObject, verb: str) -> None:
-        self.do(getattr(self.verbs, verb)(self.a_job(data).id))
+    def possible(self) -> list[str]:
+        """What can be done now, the fruitful more often than the rest."""
+        model = self.model
+        verbs = ["submit"] * 2 if len(model.jobs) < MOST_JOBS else []
+        if model.jobs:
+            verbs += ["claim"] * 4 + ["work"] * 4 + ["manage", "manage", "close", "let_time_pass", "list_items"]
+        if model.hands:
+            verbs += ["act"] * 8
+        if model.hands or model.zombies:
+            verbs += ["repeat"]
+        if model.readers or model.next_to_read() is not None:
+            verbs += ["read"] * 3 + ["stumble"]
+        if any(not item.is_open for job in model.jobs.values() for item in job.items):
+            verbs += ["reprocess", "reprocess", "redrive"]
+        return verbs + ["delete"] * (len(model.jobs) > 1)
 
-    @rule()
-    def close_what_is_over(self) -> None:
-        self.do(self.verbs.cancel_condemned(None))
-        for job_id in list(self.model.jobs):
+    def manage(self, dice: Dice) -> None:
+        job, what = self.a_job(dice), dice.pick("manage", MANAGED)
+        if what in INTENTS:
+            self.do(self.verbs.want(job.id, INTENTS[what]))
+        else:
+            self.do(getattr(self.verbs, what)(job.id))
+
+    def close(self, dice: Dice) -> None:
+        """What a worker does after a batch, a user who cancels, or maintenance for all."""
+        who = dice.pick("closes", ["worker", "user", "maintenance"])
+        job_ids = list(self.model.jobs) if who == "maintenance" else [self.a_job(dice).id]
+        for job_id in job_ids:
+            self.do(self.verbs.want(job_id, Intent.CANCEL) if who == "user" else self.verbs.police(job_id))
+        self.do(self.verbs.cancel_condemned(None if who == "maintenance" else job_ids[0]))
+        for job_id in job_ids:
             self.do(self.verbs.finalize(job_id))
 
-    @has_jobs
-    @rule(data=st.data(), statuses=st.sets(st.sampled_from(sorted(REPROCESSABLE)), min_size=1), reset=st.booleans())
-    def reprocess(self, data: st.DataObject, statuses: set[ItemStatus], reset: bool) -> None:
-        job = self.a_job(data)
-        chosen = sorted(statuses - ({ItemStatus.DONE} if job.sparse else set()))
-        seqs = self.some(data, [item.seq for item in job.items]) if data.draw(st.booleans(), label="by seq") else None
-        codes = data.draw(st.none() | st.sampled_from([["odd"], ["even"], CODES]), label="codes")
-        self.do(
-            self.verbs.reprocess(job.id, Choice(chosen, seqs, codes, reset_attempts=reset, max_attempts=MAX_ATTEMPTS))
-        )
+    def reprocess(self, dice: Dice) -> None:
+        job, reset = self.a_job(dice), dice.coin("reset")
+        statuses = dice.some("statuses", sorted(REPROCESSABLE), least=1)
+        chosen = [status for status in statuses if not (job.sparse and status is ItemStatus.DONE)]
+        seqs = dice.some("seqs", [item.seq for item in job.items]) if dice.coin("by seq") else None
+        codes = dice.pick("codes", (None, None, ["odd"], CODES))
+        self.do(self.verbs.reprocess(job.id, Choice(chosen, seqs, codes, None, reset, MAX_ATTEMPTS)))
 
-    @has_jobs
-    @rule(data=st.data())
-    def redrive(self, data: st.DataObject) -> None:
-        self.do(self.verbs.reprocess(self.a_job(data).id, REDRIVE))
+    def redrive(self, dice: Dice) -> None:
+        self.do(self.verbs.reprocess(self.a_job(dice).id, REDRIVE))
 
-    @has_jobs
-    @rule(data=st.data())
-    def delete(self, data: st.DataObject) -> None:
-        self.do(self.verbs.delete(self.a_job(data).id))
+    def delete(self, dice: Dice) -> None:
+        self.do(self.verbs.delete(self.a_job(dice).id))
 
-    @rule()
-    def remove_rows(self) -> None:
-        self.do(self.verbs.remove_rows())
+    def list_items(self, dice: Dice) -> None:
+        job, limit = self.a_job(dice), dice.pick("limit", [1, 5, 100])
+        for status in dice.some("statuses", [None, *ItemStatus], least=1):
+            self.do(self.verbs.list_items(job.id, status, limit))
 
-    @has_jobs
-    @rule(data=st.data(), status=st.none() | st.sampled_from(list(ItemStatus)), limit=st.sampled_from([1, 5, 100]))
-    def list_items(self, data: st.DataObject, status: ItemStatus | None, limit: int) -> None:
-        self.do(self.verbs.list_items(self.a_job(data).id, status, limit))
+    def a_reader(self, dice: Dice) -> ReaderModel:
+        return self.model.readers[dice.number("reader", 0, len(self.model.readers) - 1)]
 
-    @rule(worker=WORKERS)
-    def take_source(self, worker: str) -> None:
-        self.do(self.verbs.take_source(worker))
+    def read(self, dice: Dice) -> None:
+        """Somebody takes a source if one is free, and somebody reads on."""
+        self.do(self.verbs.take_source(dice.pick("worker", WORKERS)))
+        reader, size = self.a_reader(dice), dice.pick("cut", SIZES)
+        for n in dice.some("chunks", range(1, 21)):
+            self.do(self.verbs.append(reader, n, size))
 
-    @has_readers
-    @rule(data=st.data(), n=st.integers(1, 20), size=SIZES)
-    def append(self, data: st.DataObject, n: int, size: int) -> None:
-        self.do(self.verbs.append(self.a_reader(data), n, size))
-
-    @precondition(lambda machine: any(reader.last for reader in machine.model.readers))
-    @rule(data=st.data())
-    def append_again(self, data: st.DataObject) -> None:
-        reader = self.a_reader(data)
-        if reader.last is not None:
-            self.do(self.verbs.append_again(reader))
-
-    @has_readers
-    @rule(data=st.data())
-    def expire_reader(self, data: st.DataObject) -> None:
-        self.do(self.verbs.expire_reader(self.a_reader(data)))
-
-    @has_readers
-    @rule(data=st.data(), at_the_end=st.booleans())
-    def stop_reading(self, data: st.DataObject, at_the_end: bool) -> None:
-        self.do(self.verbs.stop_reading(self.a_reader(data), at_the_end=at_the_end))
+    def stumble(self, dice: Dice) -> None:
+        """The answer to a chunk is lost, a reader's lease runs out, or it stops: perhaps at the end of the source."""
+        if self.model.readers:
+            what = dice.pick("stumble", READ)
+            self.do(getattr(self.verbs, what)(self.a_reader(dice)))
 
 
 @pytest.fixture

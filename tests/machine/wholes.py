@@ -152,7 +152,8 @@ class SourceVerbs(JobVerbs):
 
     async def append_again(self, reader: ReaderModel) -> None:
         """The answer to the COMMIT was lost: the same chunk again changes nothing."""
-        assert reader.last is not None
+        if reader.last is None:
+            return
         before = await self.world.dump()
         result = await self._append(reader, *reader.last, size=7)
         job = self.model.jobs.get(reader.job_id)
@@ -171,7 +172,13 @@ class SourceVerbs(JobVerbs):
         if self.model.is_reading(reader):
             self.model.jobs[reader.job_id].reader_expired = True
 
-    async def stop_reading(self, reader: ReaderModel, *, at_the_end: bool) -> None:
+    async def finish_source(self, reader: ReaderModel) -> None:
+        await self._stop_reading(reader, at_the_end=True)
+
+    async def release_source(self, reader: ReaderModel) -> None:
+        await self._stop_reading(reader, at_the_end=False)
+
+    async def _stop_reading(self, reader: ReaderModel, *, at_the_end: bool) -> None:
         reads = self.model.is_reading(reader)
         before = await self.world.dump()
         await self.db.run(ingest.finish if at_the_end else ingest.release, reader.job_id, reader.lease_id)

@@ -3,13 +3,14 @@
 import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar
-from uuid import UUID
 
 from machine.model import JobModel, Model
-from support import assert_sound, rows
+from support import rows
+from tidemill.domain.job import Job
 from tidemill.domain.status import ItemStatus, JobStatus
 from tidemill.store import jobs
-from tidemill.store.database import Database
+from tidemill.store.database import Connection, Database
+from tidemill.store.doctor import invariants
 
 T = TypeVar("T")
 TABLES = ("job", "job_tally", "ingest", "item", "outcome", "batch", "deleted_job")
@@ -18,8 +19,8 @@ DUMP = " UNION ALL ".join(
     for table in TABLES
 )
 EMPTY = "DO $$ BEGIN " + " ".join(f"DELETE FROM tidemill.{table};" for table in TABLES) + " END $$"
-STATUSES = "SELECT job_id, seq, status, attempts, locked_by, updated_at FROM tidemill.item_status"
-FACTS = """SELECT id, intent, closed_as, ingest_done, lease_id
+STATUSES = b"SELECT job_id, seq, status, attempts, locked_by, updated_at FROM tidemill.item_status"
+FACTS = b"""SELECT id, intent, closed_as, lease_id
 FROM tidemill.job JOIN tidemill.ingest ON job_id = id"""
 LEFT = "SELECT count(*) FROM tidemill.{} WHERE job_id <> ALL(%s)"
 
@@ -47,27 +48,32 @@ class World:
         return dict(await rows(self.db, DUMP))
 
     async def compare(self, model: Model) -> None:
-        await assert_sound(self.db)
-        await self._compare_jobs(model)
-        await self._compare_items(model)
+        """In one snapshot: every invariant, every job and every item."""
+        async with self.db.transaction() as conn:
+            await conn.execute(b"SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", prepare=False)
+            broken = [finding for finding in await invariants(conn) if not finding.ok]
+            assert not broken, "\n".join(f"{finding.name}: {finding.details}" for finding in broken)
+            await self._compare_jobs(conn, model)
+            await self._compare_items(conn, model)
 
     async def compare_leftovers(self, model: Model) -> None:
         """Nothing of a deleted job is left anywhere."""
         for table in ("item", "outcome", "batch", "ingest", "job_tally"):
             assert await rows(self.db, LEFT.format(table), list(model.jobs)) == [(0,)], table
 
-    async def _compare_jobs(self, model: Model) -> None:
-        found = {row[0]: row[1:] for row in await rows(self.db, FACTS)}
+    async def _compare_jobs(self, conn: Connection, model: Model) -> None:
+        cursor = await conn.execute(FACTS)
+        found = {row[0]: row[1:] for row in await cursor.fetchall()}
         assert found.keys() == model.jobs.keys()
-        for job_id, (intent, closed_as, ingest_done, reader) in found.items():
-            job = model.jobs[job_id]
+        for shown in await jobs.list_jobs(conn):
+            job = model.jobs[shown.id]
+            intent, closed_as, reader = found[shown.id]
             wanted = (job.closed_as, job.ingest_done, job.reader)
-            assert (closed_as and JobStatus(closed_as), ingest_done, reader) == wanted
+            assert (closed_as and JobStatus(closed_as), shown.ingest_complete, reader) == wanted
             assert job.closed_as is not None or intent == job.intent
-            await self._compare_counts(job)
+            self._compare_counts(shown, job)
 
-    async def _compare_counts(self, job: JobModel) -> None:
-        shown = await self.db.run(jobs.get, job.id)
+    def _compare_counts(self, shown: Job, job: JobModel) -> None:
         assert shown.counts.add_up
         assert shown.counts.total == len(job.items)
         counted = {status.value: getattr(shown.counts, status) for status in ItemStatus}
@@ -75,9 +81,9 @@ class World:
         assert shown.codes == job.codes
         assert not (shown.is_closed and shown.counts.open)
 
-    async def _compare_items(self, model: Model) -> None:
+    async def _compare_items(self, conn: Connection, model: Model) -> None:
         workers = {(hand.lease.job_id, seq): hand.worker for hand in model.hands for seq in hand.holds}
-        found = await rows(self.db, STATUSES)
+        found = await (await conn.execute(STATUSES)).fetchall()
         assert len(found) == sum(len(job.items) for job in model.jobs.values())
         for job_id, seq, status, attempts, worker, updated_at in found:
             job = model.jobs[job_id]
@@ -89,7 +95,3 @@ class World:
                 assert attempts == item.attempts, where
                 assert item.seen_at is None or updated_at >= item.seen_at, f"{where} was changed earlier than before"
                 item.seen_at = updated_at
-
-
-def ids(model: Model) -> list[UUID]:
-    return sorted(model.jobs)
