@@ -33,13 +33,14 @@ async def test_a_job_is_paused_and_resumed(tidemill: "Tidemill", mill: Mill, db:
     assert "it cannot be cancelled" in tidemill.refuses("cancel", key)
 
 
-async def test_a_job_is_cancelled_and_redriven(tidemill: "Tidemill", mill: Mill, db: Database) -> None:
+async def test_a_job_is_cancelled_and_sent_round_again(tidemill: "Tidemill", mill: Mill, db: Database) -> None:
     key = await key_of(mill, {}, {}, {})
     assert tidemill("cancel", key).out == f"{key} cancelling\n"
     assert "cancelled" in tidemill("watch", key, code=1).out
     assert "it cannot be resumed" in tidemill.refuses("resume", key)
     assert len(tidemill("items", key, "--status", "canceled").out.splitlines()) == 3
-    assert tidemill("redrive", key).out == "3 items go round again\n"
+    assert tidemill("redrive", key).out == "0 items go round again\n", "its user cancelled them"
+    assert tidemill("reprocess", key, "--status", "cancelled").out == "3 items go round again\n"
     await drain(mill, db=db)
     assert "3 done of 3" in tidemill("watch", key).out
     await assert_sound(db)

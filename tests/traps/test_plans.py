@@ -70,7 +70,7 @@ def asked_all_day(job_id: UUID) -> dict[str, dict[str, Any]]:
         "item/read_unsettled": part,
         "item/read_list": job | {"seqs": list(range(0, 1_000, 10))},
         "item/list_open": job | cursor | {"states": ["ready"], "retrying": False},
-        "item/list_cancelled": job | {"limit": 100},
+        "item/list_cancelled": job | {"after_seq": -1, "limit": 100},
         "item/list_seq": job | {"after_seq": 40_000, "window": 2_000, "status": None, "limit": 100},
         "item/get": job | {"seq": 5},
         "outcome/list": job | place | {"status": "failed"},
@@ -112,7 +112,7 @@ async def test_a_statement_looks_at_few_rows(full: Database, big: Big, statement
 
 async def test_a_paused_job_costs_a_worker_nothing(full: Database, big: Big) -> None:
     seen = await rows_looked_at(full, "job/runnable", {"kinds": ["test"]})
-    assert seen["batch"] <= 10, seen
+    assert seen["batch"] <= 20, seen  # the few that are leased, twice
     assert (await rows_looked_at(full, "batch/peek", {"job_id": big.paused}))["batch"] == 0
 
 

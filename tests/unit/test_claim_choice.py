@@ -7,16 +7,23 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemill.engine.claim import choose, startable
+from tidemill.engine.claim import choose, startable, started
 from tidemill.store.claim import Runnable
 
 
-def job(number: int, owner: int = 1, priority: int = 0, *, turning: bool = False) -> Runnable:
-    return Runnable(UUID(int=number), owner, "test", priority, turning)
+def job(number: int, owner: int = 1, priority: int = 0, *, turning: bool = False, of_owner: int = 0) -> Runnable:
+    return Runnable(UUID(int=number), owner, "test", priority, turning, of_owner)
 
 
 jobs = st.lists(
-    st.builds(job, st.integers(0, 10**6), st.integers(1, 5), st.integers(-100, 100), turning=st.booleans()),
+    st.builds(
+        job,
+        st.integers(0, 10**6),
+        st.integers(1, 5),
+        st.integers(-100, 100),
+        turning=st.booleans(),
+        of_owner=st.integers(0, 9),
+    ),
     min_size=1,
     max_size=30,
     unique_by=lambda each: each.id,
@@ -24,8 +31,8 @@ jobs = st.lists(
 
 
 def test_an_owner_with_enough_jobs_turning_gets_no_further_one() -> None:
-    waiting, others = job(1), job(9, owner=2)
-    turning = [job(number, turning=True) for number in range(2, 5)]
+    waiting, others = job(1, of_owner=3), job(9, owner=2)
+    turning = [job(number, turning=True, of_owner=3) for number in range(2, 5)]
     assert startable([waiting, *turning, others], 3) == [*turning, others]
     assert startable([waiting, *turning, others], 4) == [waiting, *turning, others]
 
@@ -33,10 +40,15 @@ def test_an_owner_with_enough_jobs_turning_gets_no_further_one() -> None:
 @given(jobs, st.integers(1, 6))
 def test_what_turns_goes_on_and_nobody_is_held_back_below_the_limit(found: list[Runnable], limit: int) -> None:
     allowed = startable(found, limit)
-    turning = Counter(each.owner_id for each in found if each.turning)
-    assert allowed, "somebody may always go on"
     for each in found:
-        assert (each in allowed) == (each.turning or turning[each.owner_id] < limit)
+        assert (each in allowed) == (each.turning or each.owner_turning < limit)
+
+
+def test_a_job_that_was_just_started_counts_at_once() -> None:
+    first, second, foreign = job(1), job(2), job(3, owner=2)
+    then = started([first, second, foreign], first)
+    assert startable(then, 1) == [job(1, turning=True, of_owner=1), foreign]
+    assert started(then, then[0]) == then, "going on with it starts nothing"
 
 
 @given(jobs, st.integers())

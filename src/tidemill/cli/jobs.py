@@ -227,12 +227,16 @@ def _format(file: Path, said: str | None) -> str:
 
 def _json(text: str) -> dict[str, Any]:
     try:
-        value = json.loads(text)
-    except json.JSONDecodeError as error:
+        value = json.loads(text, parse_constant=_refuse_constant)
+    except ValueError as error:
         raise InvalidInput(f"--params is not JSON: {error}") from error
     if not isinstance(value, dict):
         raise InvalidInput("--params is a JSON object")
     return value
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
 
 
 def _policy(text: str) -> dict[str, Any]:
