@@ -196,6 +196,7 @@ CREATE INDEX batch_claim ON tidemill.batch (job_id, not_before, id) WHERE state 
 CREATE INDEX batch_leased ON tidemill.batch (worker, id) WHERE state = 'leased';
 CREATE INDEX batch_turning ON tidemill.batch (job_id) WHERE state = 'leased';
 CREATE INDEX batch_cover ON tidemill.batch (job_id, hi) WHERE seqs IS NULL AND state <> 'done';
+CREATE INDEX batch_open_list ON tidemill.batch (job_id, id) WHERE seqs IS NOT NULL AND state IN ('ready', 'leased');
 CREATE INDEX batch_unfolded ON tidemill.batch (job_id, id) WHERE NOT folded;
 CREATE INDEX batch_open_owner ON tidemill.batch (owner_id, since, id) WHERE state IN ('ready', 'leased');
 CREATE INDEX batch_open_all ON tidemill.batch (since, id) WHERE state IN ('ready', 'leased');
@@ -273,9 +274,9 @@ LEFT JOIN LATERAL (
 ) o ON true
 LEFT JOIN LATERAL (
     SELECT b.state, b.worker, b.since FROM tidemill.batch b
-    WHERE b.job_id = i.job_id AND b.state IN ('ready', 'leased') AND b.seqs @> ARRAY[i.seq]
+    WHERE b.job_id = i.job_id AND b.seqs IS NOT NULL AND b.state IN ('ready', 'leased') AND b.seqs @> ARRAY[i.seq]
       AND o.status IN ('pending', 'retry_wait')
-    LIMIT 1
+    ORDER BY b.id LIMIT 1
 ) l ON true
 -- Live ranges do not overlap: the first one that ends behind the item covers it, or none does.
 LEFT JOIN LATERAL (
