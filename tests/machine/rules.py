@@ -13,13 +13,22 @@ from tidemill.domain.decide import Verdict
 from tidemill.domain.status import ItemStatus
 
 WORKERS = ("w1", "w2", "w3")
-SIZES = (1, 7, 13, 1_000)
+SIZES = (3, 7, 25, 1_000)
 WANTED = (1, 3, 7, 20, 1_000)
 CODES = ["odd", "even"]
 ANSWERS = ("done", "failed", "not_found", "skipped", "retry_wait")
 DELAYS = (0.0, 0.0, 60.0, 3_600.0)
 POLICIES: list[dict[str, object]] = [{}, {"mode": "fail_fast"}, {"mode": "tolerate", "max_failed": 2}]
-WITH_A_LEASE = ["flush_part", "flush_part", "flush_whole", "release", "split", "expire"]
+WITH_A_LEASE = [
+    "flush_part",
+    "flush_part",
+    "flush_part_and_stop",
+    "flush_whole",
+    "release",
+    "split",
+    "expire",
+    "freeze",
+]
 WITH_TIME = ["make_due", "make_due", "sweep", "heartbeat", "remove_rows"]
 
 
@@ -72,7 +81,7 @@ class BatchRules(RuleBasedStateMachine):
         ]
 
     def submit(self, dice: Dice) -> None:
-        n = dice.pick("items", (None, 0, 1, 3, 7, 15, 30, 60))
+        n = dice.pick("items", (None, None, 0, 1, 3, 7, 15, 30, 60))
         sparse, size = dice.coin("sparse"), dice.pick("cut", SIZES)
         policy = dice.pick("policy", POLICIES)
         priority = dice.number("priority", -1, 1)
@@ -107,6 +116,11 @@ class BatchRules(RuleBasedStateMachine):
         seqs = dice.some("seqs", sorted(hand.holds), least=1)
         self.do(self.verbs.flush(hand, self.answers(dice, job, seqs)))
 
+    def flush_part_and_stop(self, dice: Dice, hand: HandModel) -> None:
+        self.flush_part(dice, hand)
+        if hand in self.model.hands:
+            getattr(self, dice.pick("stop", ("release", "split", "expire")))(dice, hand)
+
     def release(self, dice: Dice, hand: HandModel) -> None:
         for_the_dead = dice.coin("for the dead")
         losses = dice.number("losses", 0, 1)
@@ -126,17 +140,31 @@ class BatchRules(RuleBasedStateMachine):
         if dice.coin("sweep"):
             self.do(self.verbs.sweep())
 
+    def freeze(self, dice: Dice, hand: HandModel) -> None:
+        """A worker stands still past its lease, others take what it had, and it wakes up."""
+        self.do(self.verbs.expire(hand))
+        self.do(self.verbs.sweep())
+        for _ in range(dice.number("others", 1, 4)):
+            self.do(self.verbs.claim(hand.lease.job_id, 1_000, "w4"))
+        self.speak_late(dice, hand)
+
+    def speak_late(self, dice: Dice, hand: HandModel) -> None:
+        word = dice.pick("says", ANSWERS)
+        seqs = sorted(hand.holds) or [hand.lease.lo]
+        self.do(self.verbs.flush_late(hand, [verdict_on(ItemModel(seq), word, "late", 0.0) for seq in seqs]))
+
     def repeat(self, dice: Dice) -> None:
         """Somebody says again what was said, because the answer was lost, or speaks though the lease is lost."""
-        hand = self.a_hand(dice, self.model.zombies + self.model.hands)
+        taken = {hand.lease.batch_id for hand in self.model.hands}
+        zombies = [hand for hand in self.model.zombies if hand.lease.batch_id in taken]  # somebody else has theirs
+        dangerous = [hand for hand in self.model.hands if hand.last] + zombies
+        hand = self.a_hand(dice, dangerous or self.model.zombies + self.model.hands)
         if hand.last:
             self.do(self.verbs.flush_again(hand))
         if hand in self.model.hands:
             self.do(self.verbs.claim_again(hand))
-            return
-        word = dice.pick("says", ANSWERS)
-        seqs = sorted(hand.holds) or [hand.lease.lo]
-        self.do(self.verbs.flush_late(hand, [verdict_on(ItemModel(seq), word, "late", 0.0) for seq in seqs]))
+        else:
+            self.speak_late(dice, hand)
 
     def let_time_pass(self, dice: Dice) -> None:
         what = dice.pick("passes", WITH_TIME)

@@ -50,7 +50,7 @@ class EngineMachine(BatchRules):
         if model.hands:
             verbs += ["act"] * 8
         if model.hands or model.zombies:
-            verbs += ["repeat"]
+            verbs += ["repeat"] * 3
         if model.readers or model.next_to_read() is not None:
             verbs += ["read"] * 3 + ["stumble"]
         if any(not item.is_open for job in model.jobs.values() for item in job.items):
