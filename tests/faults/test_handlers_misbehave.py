@@ -47,6 +47,7 @@ RAISED = {
 RETURNED = {
     "object": "return object()",
     "surrogate": "return '\\ud800'",
+    "nan": "return {'x': float('nan')}",
     "nul": "return 'a\\x00b'",
     "nul_key": "return {'k\\x00': 1}",
     "five_mb": "return 'x' * 5_000_000",
@@ -115,19 +116,6 @@ async def test_an_outcome_made_of_rubbish_still_settles_its_item(workers: Worker
         ended = await fates(db, job_id)
         assert ended.pop(("done", None, 1)) == 19, name
         assert [(status, attempts) for status, _, attempts in ended] == [("failed", 1)], name
-
-
-async def test_not_a_number_becomes_null(workers: Workers, db: Database) -> None:
-    workers.app("""
-        @mill.handler("test")
-        async def run(item):
-            return {"x": float("nan")}
-    """)
-    workers.start()
-    job_id = await add_job(db, 1)
-    await closed(db, job_id, WITHIN)
-    assert await rows(db, "SELECT status, result FROM tidemill.outcome") == [("done", {"x": None})]
-    await assert_sound(db)
 
 
 async def test_a_result_nobody_can_store_survives_the_death_of_its_process_as_a_failure(

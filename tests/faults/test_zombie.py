@@ -70,7 +70,7 @@ async def test_a_zombie_changes_nothing_is_counted_as_stale_and_goes_on(
     async def refused() -> int:
         return await stale(db, first.pid)
 
-    assert await eventually(refused, 20.0) == 20
+    assert 1 <= await eventually(refused, 20.0) <= 20  # the first refusal ends the batch: what was in hand is let go
     assert await dump(db, job_id) == before
     assert await rows(db, "SELECT DISTINCT result FROM tidemill.outcome") == [("in time",)]
     assert await fates(db, job_id) == {("done", None, 1): 20}
@@ -87,7 +87,7 @@ async def test_a_zombie_that_wrote_in_the_flush_transaction_leaves_no_effect(
 ) -> None:
     await rows(db, "CREATE TABLE effect (n int, who text)")
     workers.app("""
-        @mill.batch_handler("test")
+        @mill.batch_handler("test", timeout=3)
         async def run(items, conn):
             who = os.environ["WHO"]
             await conn.execute("INSERT INTO effect SELECT n, %s FROM unnest(%s::int[]) n",
