@@ -7,11 +7,16 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from support import Workers, add_job, assert_sound, closed, fates, job_of, rows
+from support import Workers, add_job, assert_sound, closed, fates, job_of, rows, take
+from tidemill import Mill
 from tidemill.config import Settings
 from tidemill.connectors.blobs import Blobs
+from tidemill.domain.crash import Cause
 from tidemill.domain.job import Job
 from tidemill.domain.status import JobStatus
+from tidemill.engine.aftermath import Aftermath
+from tidemill.engine.logbook import Logbook
+from tidemill.store import ingest
 from tidemill.store.database import Database
 from tidemill.store.submit import Submission, run_async, submission
 
@@ -185,4 +190,24 @@ async def test_poison_beside_a_file_that_is_still_read_does_not_stop_the_reading
     job = await closed(db, job_id)
     assert (job.status, job.failure_reason) == (JobStatus.COMPLETED_WITH_ERRORS, None)
     assert await fates(db, job_id) == {("done", None, 1): 19_997, ("failed", "poison", 0): 3}
+    await assert_sound(db)
+
+
+async def test_a_reader_is_not_blamed_for_a_death_that_an_item_in_hand_explains(
+    db: Database, mill: Mill, settings: Settings
+) -> None:
+    mill.handler("test")(len)
+    reading = await submit_file(db, settings, [b'{"n": 1}\n'])
+    running = await add_job(db, 3)
+    aftermath = Aftermath(db, mill.registry, "w1", lease_seconds=30.0)
+    for seq in range(3):
+        lane, reader = (book := Logbook.create(2)).pages
+        lease = await take(db, running, wanted=1)
+        lane.begin(lease.lease_id)
+        lane.start(0, seq, 1)
+        reader.begin(right := uuid4(), ingest=True)
+        assert await db.run(ingest.take, ["test"], lease_id=right, lease=30.0, worker="w1") is not None
+        await aftermath.clear(book.pages, Cause.CRASHED, 0)
+        book.close()
+    assert (await job_of(db, reading)).failure_reason is None
     await assert_sound(db)
