@@ -70,13 +70,11 @@ def verdict(seq: int, status: ItemStatus = DONE, *, attempts: int = 1, delay: fl
     return Verdict(seq, status, attempts, 1, b'{"ok": true}' if status is DONE else None, None, error, code, delay)
 
 
-async def settle(
-    db: Database, lease: Lease, verdicts: Iterable[Verdict] | None = None, *, sparse: bool = False
-) -> Flushed:
+async def settle(db: Database, lease: Lease, verdicts: Iterable[Verdict] | None = None) -> Flushed:
     """Flush these verdicts, or done for every item of the lease."""
     if verdicts is None:
         verdicts = [verdict(seq) for seq in lease.seqs or range(lease.lo, lease.hi)]
-    return await db.run(flush, lease, list(verdicts), seconds=30.0, sparse=sparse)
+    return await db.run(flush, lease, list(verdicts), seconds=30.0)
 
 
 async def job_of(db: Database, job_id: UUID) -> Job:

@@ -1,6 +1,7 @@
 """The only place that wires things together."""
 
 import asyncio
+import contextlib
 import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
@@ -33,6 +34,7 @@ from tidemill.telemetry.events import emit
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 Given = EllipsisType
+SIGN_OFF_S = 3.0
 
 
 class Mill:
@@ -194,7 +196,7 @@ class Worker:
         self._registry = mill.registry
         self._processes = processes
         seconds = settings.lock_floor_ms / 1000
-        env = os.environ | {"DATABASE_URL": db.url, "TIDEMILL_HOME": str(settings.home)}
+        env = os.environ | {"TIDEMILL_DATABASE_URL": db.url, "TIDEMILL_HOME": str(settings.home)}
         self._supervisor = Supervisor(
             self.id,
             Aftermath(db, mill.registry, self.id, lease_seconds=seconds),
@@ -229,9 +231,11 @@ class Worker:
         for service in self._services:
             service.stop()
         listener.cancel()
-        await asyncio.gather(*tasks, listener, return_exceptions=True)
-        await self._db.run(maintain.resign, self.id)
-        await self._db.run(workers.remove, self.id)
+        with contextlib.suppress(TimeoutError):  # without a database, the worker's row and duty run out by themselves
+            async with asyncio.timeout(SIGN_OFF_S):
+                await asyncio.gather(*tasks, return_exceptions=True)
+                await self._db.run(maintain.resign, self.id)
+                await self._db.run(workers.remove, self.id)
         emit("worker.stopped", worker=self.id)
         if self._supervisor.failure is not None:
             raise self._supervisor.failure

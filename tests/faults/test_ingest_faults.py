@@ -207,7 +207,7 @@ async def test_a_reader_is_not_blamed_for_a_death_that_an_item_in_hand_explains(
         lane.start(0, seq, 1)
         reader.begin(right := uuid4(), ingest=True)
         assert await db.run(ingest.take, ["test"], lease_id=right, lease=30.0, worker="w1") is not None
-        await aftermath.clear(book.pages, Cause.CRASHED, 0)
+        await aftermath.clear(book, Cause.CRASHED, 0)
         book.close()
     assert (await job_of(db, reading)).failure_reason is None
     await assert_sound(db)

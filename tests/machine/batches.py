@@ -76,7 +76,7 @@ class BatchVerbs:
 
     async def flush(self, hand: HandModel, verdicts: list[Verdict]) -> None:
         job = self.model.jobs[hand.lease.job_id]
-        result = await self._say(hand.lease, verdicts, job.sparse)
+        result = await self._say(hand.lease, verdicts)
         assert result is Flushed.APPLIED
         hand.last = (hand.lease, verdicts)
         hand.lease, hand.expired = hand.lease.flushed(len(verdicts)), False
@@ -91,7 +91,7 @@ class BatchVerbs:
         assert hand.last is not None
         lease, verdicts = hand.last
         before = await self.world.dump()
-        result = await self._say(lease, verdicts, self._is_sparse(lease))
+        result = await self._say(lease, verdicts)
         assert result is not Flushed.APPLIED
         is_mine = hand in self.model.hands or (not hand.holds and lease.job_id in self.model.jobs)
         assert result is Flushed.ALREADY or not is_mine
@@ -100,17 +100,14 @@ class BatchVerbs:
     async def flush_late(self, hand: HandModel, verdicts: list[Verdict]) -> None:
         """A worker whose lease is lost changes nothing, whatever it says."""
         before = await self.world.dump()
-        assert await self._say(hand.lease, verdicts, self._is_sparse(hand.lease)) is Flushed.STALE
+        assert await self._say(hand.lease, verdicts) is Flushed.STALE
         assert await self.db.run(leases.release, hand.lease) is None
         assert not await self.db.run(leases.split, hand.lease, [Piece(hand.lease.lo, hand.lease.hi)])
         assert await self.db.run(leases.heartbeat, hand.worker, [hand.lease.lease_id], LEASE_S) == 0
         assert await self.world.dump() == before
 
-    def _is_sparse(self, lease: Lease) -> bool:
-        return lease.kind == KINDS[True]
-
-    async def _say(self, lease: Lease, verdicts: list[Verdict], sparse: bool) -> Flushed:
-        return await self.db.run(flush, lease, verdicts, seconds=LEASE_S, sparse=sparse)
+    async def _say(self, lease: Lease, verdicts: list[Verdict]) -> Flushed:
+        return await self.db.run(flush, lease, verdicts, seconds=LEASE_S)
 
     async def release(self, hand: HandModel, *, for_the_dead: bool, losses: int) -> None:
         result = await self.db.run(leases.release, hand.lease, speaking_for_the_dead=for_the_dead, losses=losses)

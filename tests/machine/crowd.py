@@ -100,7 +100,7 @@ class Actor:
             self._stage.did[f"repeat: {result}"] += 1
 
     async def _say(self, lease: Lease, said: list[Verdict]) -> Flushed:
-        result = await settle(self._db, lease, said, sparse=lease.job_id == self._stage.sparse)
+        result = await settle(self._db, lease, said)
         if result is Flushed.APPLIED:
             self._stage.hear(lease, said)
         return result

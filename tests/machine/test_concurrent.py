@@ -50,7 +50,7 @@ async def finish(db: Database, stage: Stage) -> None:
 async def work_off(db: Database, stage: Stage, job_id: UUID) -> None:
     while (lease := await try_take(db, job_id)) is not None:
         said = [verdict(item.seq, DONE, attempts=item.attempt) for item in await db.run(items.read, lease)]
-        await settle(db, lease, said, sparse=job_id == stage.sparse)
+        await settle(db, lease, said)
         stage.hear(lease, said)
 
 

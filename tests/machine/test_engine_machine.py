@@ -80,7 +80,7 @@ class EngineMachine(BatchRules):
         chosen = [status for status in statuses if not (job.sparse and status is ItemStatus.DONE)]
         seqs = dice.some("seqs", [item.seq for item in job.items]) if dice.coin("by seq") else None
         codes = dice.pick("codes", (None, None, ["odd"], CODES))
-        self.do(self.verbs.reprocess(job.id, Choice(chosen, seqs, codes, None, reset, MAX_ATTEMPTS)))
+        self.do(self.verbs.reprocess(job.id, Choice(chosen, seqs, codes, reset, MAX_ATTEMPTS)))
 
     def redrive(self, dice: Dice) -> None:
         self.do(self.verbs.reprocess(self.a_job(dice).id, REDRIVE))

@@ -79,9 +79,9 @@ async def test_a_walk_over_cancelled_items_reaches_the_end(db: Database) -> None
 
 
 async def test_the_done_items_of_a_sparse_job_are_listed(db: Database) -> None:
-    job_id = await add_job(db, 40, batch_size=10, sparse=True)
+    job_id = await add_job(db, 40, batch_size=10)
     first = await take(db, job_id)
-    await settle(db, first, [verdict(seq, FAILED if seq == 4 else DONE) for seq in range(10)], sparse=True)
+    await settle(db, first, [verdict(seq, FAILED if seq == 4 else DONE) for seq in range(10)])
     await take(db, job_id)
     assert await seqs(db, job_id, DONE) == [0, 1, 2, 3, 5, 6, 7, 8, 9]
     assert await seqs(db, job_id, FAILED) == [4]

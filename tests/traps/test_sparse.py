@@ -10,9 +10,9 @@ from traps.scenes import send_round, status_of
 
 
 async def test_only_exceptions_are_written(db: Database) -> None:
-    job_id = await add_job(db, 100, sparse=True)
+    job_id = await add_job(db, 100)
     lease = await take(db, job_id)
-    await settle(db, lease, [verdict(seq, FAILED if seq < 3 else DONE) for seq in range(100)], sparse=True)
+    await settle(db, lease, [verdict(seq, FAILED if seq < 3 else DONE) for seq in range(100)])
     assert await rows(db, "SELECT count(*) FROM tidemill.outcome") == [(3,)]
     assert (await job_of(db, job_id)).counts == Counts(total=100, done=97, failed=3)
     assert [await status_of(db, job_id, seq) for seq in (0, 3)] == ["failed", "done"]
@@ -20,11 +20,11 @@ async def test_only_exceptions_are_written(db: Database) -> None:
 
 
 async def test_a_retried_item_that_succeeds_says_so(db: Database) -> None:
-    job_id = await add_job(db, 10, sparse=True)
+    job_id = await add_job(db, 10)
     said = [verdict(seq, RETRY, delay=0) if seq == 5 else verdict(seq) for seq in range(10)]
-    await settle(db, await take(db, job_id), said, sparse=True)
+    await settle(db, await take(db, job_id), said)
     assert await status_of(db, job_id, 5) == "retry_wait"
-    await settle(db, await take(db, job_id), [verdict(5, attempts=2)], sparse=True)
+    await settle(db, await take(db, job_id), [verdict(5, attempts=2)])
     assert await status_of(db, job_id, 5) == "done"
     assert await db.run(jobs.finalize, job_id) is JobStatus.COMPLETED
     assert (await job_of(db, job_id)).counts == Counts(total=10, done=10)
@@ -32,24 +32,24 @@ async def test_a_retried_item_that_succeeds_says_so(db: Database) -> None:
 
 
 async def test_a_reprocessed_item_that_succeeds_says_so(db: Database) -> None:
-    job_id = await add_job(db, 10, sparse=True)
+    job_id = await add_job(db, 10)
     said = [verdict(seq, FAILED if seq in (2, 3) else DONE) for seq in range(10)]
-    await settle(db, await take(db, job_id), said, sparse=True)
+    await settle(db, await take(db, job_id), said)
     assert await send_round(db, job_id) == 2
     again = await take(db, job_id)
-    await settle(db, again, [verdict(2), verdict(3, FAILED)], sparse=True)
+    await settle(db, again, [verdict(2), verdict(3, FAILED)])
     assert [await status_of(db, job_id, seq) for seq in (2, 3)] == ["done", "failed"]
     assert (await job_of(db, job_id)).counts == Counts(total=10, done=9, failed=1)
     await assert_sound(db)
 
 
 async def test_cancelled_and_done_items_are_told_apart(db: Database) -> None:
-    job_id = await add_job(db, 30, batch_size=10, sparse=True)
-    await settle(db, await take(db, job_id), sparse=True)
+    job_id = await add_job(db, 30, batch_size=10)
+    await settle(db, await take(db, job_id))
     running = await take(db, job_id)
     await control.cancel(db, job_id)
     assert [await status_of(db, job_id, seq) for seq in (0, 10, 20)] == ["done", "processing", "cancelled"]
-    await settle(db, running, sparse=True)
+    await settle(db, running)
     assert await status_of(db, job_id, 10) == "done"
     assert await rows(db, "SELECT count(*) FROM tidemill.outcome") == [(0,)]
     await assert_sound(db)

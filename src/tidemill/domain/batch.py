@@ -7,6 +7,7 @@ from uuid import UUID
 
 LIST_MAX = 1_000  # a list is one array value: 1,000 seqs cost 1.3 ms to slice, a million 1.4 s
 CARVE_FACTOR = 1.5  # a batch that is hardly larger than wanted is taken whole
+BATCH_BYTES = 8 * 1024 * 1024  # of input that a worker loads for one batch
 MAX_BUCKETS = 8  # retry lists per flush
 
 
@@ -28,6 +29,7 @@ class Lease:
     crashes: int = 0
     losses: int = 0
     retrying: bool = False
+    sparse: bool = False
 
     @property
     def is_list(self) -> bool:
@@ -55,6 +57,32 @@ def how_to_cut(ready: Lease, wanted: int) -> Cut:
     if ready.is_virgin and (ready.open > wanted * CARVE_FACTOR or (ready.isolated and ready.open > 1)):
         return "carve"
     return "whole"
+
+
+class Cutter:
+    """Cuts a growing row of items into batches: so many items and so many bytes each, but one item at least."""
+
+    def __init__(self, lo: int, max_items: int) -> None:
+        self._max_items = max_items
+        self._lo = self._next = lo
+        self._bytes = 0
+        self._cuts: list[tuple[int, int]] = []
+
+    def add(self, size: int) -> None:
+        if self._next > self._lo and (self._next - self._lo >= self._max_items or self._bytes + size > BATCH_BYTES):
+            self._cut()
+        self._next += 1
+        self._bytes += size
+
+    def ranges(self) -> tuple[list[int], list[int]]:
+        """Where the batches begin, and where they end."""
+        if self._next > self._lo:
+            self._cut()
+        return [lo for lo, _ in self._cuts], [hi for _, hi in self._cuts]
+
+    def _cut(self) -> None:
+        self._cuts.append((self._lo, self._next))
+        self._lo, self._bytes = self._next, 0
 
 
 @dataclass(frozen=True, slots=True)

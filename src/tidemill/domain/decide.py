@@ -1,5 +1,6 @@
 """From what a handler said to what is written: one pure function, one border."""
 
+import math
 from dataclasses import dataclass
 from typing import Any, assert_never
 
@@ -8,7 +9,8 @@ from tidemill.domain.outcome import Done, Fail, NotFound, Outcome, Retry, Skip
 from tidemill.domain.retry import RetryPolicy
 from tidemill.domain.status import ItemStatus
 
-REASON_MAX = 2_000
+REASON_MAX, CODE_MAX = 2_000, 100
+LONGEST_WAIT_S = 365 * 86_400.0
 
 
 @dataclass(slots=True)  # not frozen: one is made per item, and freezing costs 1 µs of its 0.4
@@ -51,7 +53,7 @@ def decide(item: Item, outcome: Outcome, policy: RetryPolicy, jitter: float) -> 
             return Decision(ItemStatus.NOT_FOUND, error=error)
         case Retry():
             if item.attempt < policy.max_attempts:
-                delay = policy.delay(item.attempt, jitter) if outcome.after is None else max(outcome.after, 0.0)
+                delay = policy.delay(item.attempt, jitter) if outcome.after is None else _wait(outcome.after)
                 error = _error(item, outcome.code, outcome.reason, retryable=True)
                 return Decision(ItemStatus.RETRY_WAIT, error=error, delay=delay)
             return Decision(ItemStatus.FAILED, error=_exhausted(item, outcome))
@@ -68,12 +70,21 @@ def from_exception(error: BaseException) -> Outcome:
     """Any exception a handler let go, as an outcome: its own if it raised one, else a retry."""
     if isinstance(error, Outcome):
         return error
-    name = type(error).__name__
     if isinstance(error, MemoryError):
         return Retry("the handler ran out of memory", code="memory")
     if isinstance(error, SystemExit):
         return Retry(f"the handler called exit({error.code!r})", code="exit")
-    return Retry(f"{name}: {error}" if str(error) else name)
+    return Retry(describe(error))
+
+
+def describe(error: BaseException) -> str:
+    """An exception in a line; one that has no words for itself is still named."""
+    name = type(error).__name__
+    try:
+        words = str(error)
+    except Exception:  # noqa: BLE001  a user's __str__ may raise anything
+        words = ""
+    return f"{name}: {words}" if words else name
 
 
 def from_defect(defect: dict[str, Any]) -> Fail:
@@ -96,6 +107,16 @@ def _exhausted(item: Item, outcome: Retry) -> dict[str, Any]:
 
 
 def _error(item: Item, code: str, reason: str, *, retryable: bool) -> dict[str, Any]:
-    # NUL cannot be stored in a jsonb string; a handler's message may still carry one.
-    clean = reason.replace("\x00", "\ufffd")[:REASON_MAX]
-    return {"row": item.row, "code": code, "reason": clean, "retryable": retryable, "attempt": item.attempt}
+    error = {"row": item.row, "code": _clean(code, CODE_MAX), "reason": _clean(reason, REASON_MAX)}
+    return error | {"retryable": bool(retryable), "attempt": item.attempt}
+
+
+def _clean(text: object, most: int) -> str:
+    """Text that PostgreSQL can store: a handler's message may carry NUL characters and halves of pairs."""
+    return str(text)[:most].encode(errors="replace").decode().replace("\x00", "\ufffd")
+
+
+def _wait(seconds: float) -> float:
+    if not math.isfinite(seconds):  # TypeError for what is no number at all
+        raise ValueError(f"Retry(after={seconds}): it must be a number of seconds")
+    return min(max(float(seconds), 0.0), LONGEST_WAIT_S)

@@ -1,6 +1,5 @@
 """What a parent does when a child is dead: save what was finished, find the suspects, give back the rest."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from uuid import UUID
 
@@ -11,16 +10,18 @@ from tidemill.domain.item import Item
 from tidemill.domain.outcome import Outcome
 from tidemill.domain.ports import Handlers
 from tidemill.engine.finalize import after_batch
-from tidemill.engine.logbook import Page
+from tidemill.engine.flush import write
+from tidemill.engine.logbook import Logbook, Page
 from tidemill.engine.process import verdict_of
 from tidemill.store import ingest, jobs, leases
 from tidemill.store.claim import by_lease
 from tidemill.store.database import Database
-from tidemill.store.flush import flush
+from tidemill.store.flush import Flushed
 from tidemill.store.items import read
 from tidemill.telemetry.events import emit
 
 INGEST_DEATHS = 3
+BLOCKED_S = 1.0  # without a pulse for so long, one item had the whole process to itself
 
 
 class Aftermath:
@@ -31,22 +32,25 @@ class Aftermath:
         self._handlers = handlers
         self._worker = worker
         self._seconds = lease_seconds
+        self._blocked = False
 
-    async def clear(self, pages: Sequence[Page], cause: Cause, now_ns: int) -> None:
-        alone = is_alone(sum(page.items_in_hand for page in pages))
+    async def clear(self, book: Logbook, cause: Cause, now_ns: int) -> None:
+        pages = book.pages
+        self._blocked = now_ns - book.pulse_ns > BLOCKED_S * 1e9
+        in_hand = sum(page.items_in_hand for page in pages)
         for page in pages:
             lease_id = page.lease_id
             if lease_id is None:
                 continue
             if page.is_ingest:
-                await self._clear_ingest(lease_id, cause)
+                await self._clear_ingest(lease_id, to_blame=cause is Cause.CRASHED and not in_hand)
             else:
-                await self._clear_batch(page, lease_id, cause, now_ns, alone=alone)
+                await self._clear_batch(page, lease_id, cause, now_ns, alone=is_alone(in_hand))
             page.end()
 
-    async def _clear_ingest(self, lease_id: UUID, cause: Cause) -> None:
-        found = await self._db.run(ingest.release_for_the_dead, self._worker, lease_id)
-        if found is not None and cause is Cause.CRASHED and found[1] >= INGEST_DEATHS:
+    async def _clear_ingest(self, lease_id: UUID, *, to_blame: bool) -> None:
+        found = await self._db.run(ingest.release_for_the_dead, self._worker, lease_id, losses=int(to_blame))
+        if found is not None and found[1] >= INGEST_DEATHS:
             reason = f"reading the source killed its process {found[1]} times"
             await self._db.run(jobs.fail, found[0], reason)
             emit("job.failed", job=found[0], reason=reason)
@@ -63,24 +67,29 @@ class Aftermath:
 
     async def _save_finished(self, page: Page, held: Lease) -> None:
         """Flush by flush, in the dead child's name: the fence says which of them had arrived."""
-        sparse = self._handlers.get(held.kind).sparse
+        ahead = 0
         for flush_no, verdicts in page.unflushed():
-            lease = replace(held, flush_no=flush_no)
-            await self._db.run(flush, lease, verdicts, seconds=self._seconds, sparse=sparse)
+            lease = replace(held, flush_no=flush_no + ahead)
+            written = await write(self._db, lease, verdicts, seconds=self._seconds)
+            if written.result is Flushed.APPLIED:
+                ahead += written.lease.flush_no - lease.flush_no - 1  # written in parts
 
     async def _give_back(self, page: Page, held: Lease, cause: Cause, now_ns: int, *, alone: bool) -> None:
         if cause is Cause.STUCK:
-            await self._time_out(page, held, now_ns)
+            await self._time_out(page, held, now_ns, alone=alone)
         elif cause is Cause.CRASHED and page.items_in_hand:
             await self._suspect(page, held, alone=alone)
         else:
             await self._release(held, losses=int(cause is not Cause.STOPPED))
 
-    async def _time_out(self, page: Page, held: Lease, now_ns: int) -> None:
-        """The items that were over their time have used an attempt; their neighbours have not."""
+    async def _time_out(self, page: Page, held: Lease, now_ns: int, *, alone: bool) -> None:
+        """The items that were over their time have used an attempt; their neighbours have not.
+
+        Where nobody can tell who was late — one item blocked the whole process, or a set-based handler hung on
+        a batch — they run one by one from here on, and the next time it is clear.
+        """
         seconds = page.timeout or 0.0
-        if page.whole and held.open > 1:
-            # A set-based handler hung on the whole batch: its items run one by one from here on.
+        if (page.whole and held.open > 1) or (self._blocked and not alone and page.in_hand()):
             await self._suspect(page, held, alone=False)
             return
         late = {hand.seq for hand in page.in_hand() if now_ns - hand.started_ns > seconds * 1e9}
@@ -108,7 +117,7 @@ class Aftermath:
         """Write these outcomes in the dead child's name, and give back what is left of the batch."""
         handler = self._handlers.get(held.kind)
         verdicts = [verdict_of(item, outcome, handler, duration_ms) for item, outcome in said]
-        await self._db.run(flush, held, verdicts, seconds=self._seconds, sparse=handler.sparse)
+        await write(self._db, held, verdicts, seconds=self._seconds)
         if held.open > len(verdicts):
             await self._release(held, losses=0)
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tidemill.domain.batch import Lease, cut_halves
-from tidemill.domain.decide import Verdict, from_defect, timed_out
+from tidemill.domain.decide import Verdict, describe, from_defect, timed_out
 from tidemill.domain.handler import Handler
 from tidemill.domain.item import Item
 from tidemill.domain.outcome import Done, Fail, Outcome
@@ -17,7 +17,7 @@ from tidemill.engine.logbook import Page
 from tidemill.engine.process import outcome_of, translate, verdict_of
 from tidemill.store import flush as store
 from tidemill.store import leases
-from tidemill.store.database import Connection, is_contention, is_timeout, is_transient
+from tidemill.store.database import Connection, is_contention, is_refused_data, is_timeout, is_transient
 from tidemill.store.flush import Flushed
 
 MAX_CONTENTION = 5  # tries at a transaction that others stand in the way of
@@ -32,6 +32,7 @@ class BatchRun:
         self._handler = handler
         self._page = page
         self.verdicts: list[Verdict] = []
+        self._returned = False
 
     async def run(self, items: Sequence[Item]) -> Flushed | None:
         """Settle the whole batch; None when it was cut in two instead, to find the item it cannot take."""
@@ -40,12 +41,13 @@ class BatchRun:
             return await self._settle(items)
         except Outcome as outcome:
             return await self._settle_as(items, outcome)
-        except (Exception, SystemExit) as error:  # noqa: BLE001  the border: whatever it is, it is an outcome
+        except (Exception, SystemExit, asyncio.CancelledError) as error:
+            if isinstance(error, asyncio.CancelledError) and _is_cancelled():
+                raise
             if len(items) > 1:
                 await self._context.db.run(leases.split, self._lease, cut_halves(self._lease))
                 return None
-            late = timed_out(self._handler.timeout or 0) if isinstance(error, TimeoutError) else None
-            return await self._settle_as(items, late or translate(error, self._handler))
+            return await self._settle_as(items, self._outcome_of(error))
         finally:
             self._page.free_whole()
 
@@ -78,18 +80,22 @@ class BatchRun:
         started = time.monotonic()
         outcomes = await self._outcomes(good, conn)
         self.verdicts = self._verdicts(items, outcomes, started)
-        return await store.flush(
-            conn, self._lease, self.verdicts, seconds=self._lease_seconds(), sparse=self._handler.sparse
-        )
+        return await store.flush(conn, self._lease, self.verdicts, seconds=self._lease_seconds())
 
     async def _settle_as(self, items: Sequence[Item], outcome: Outcome) -> Flushed:
         self.verdicts = self._verdicts(items, [outcome] * len(items), time.monotonic())
         return await self._flush()
 
+    def _outcome_of(self, error: BaseException) -> Outcome:
+        """What one item, alone, has run into."""
+        if self._returned and is_refused_data(error):
+            return Fail("PostgreSQL cannot store what the handler returned", code="invalid_result")
+        if isinstance(error, TimeoutError) or is_timeout(error):
+            return timed_out(self._handler.timeout or 0)
+        return translate(error, self._handler)
+
     async def _flush(self) -> Flushed:
-        return await self._context.db.run(
-            store.flush, self._lease, self.verdicts, seconds=self._lease_seconds(), sparse=self._handler.sparse
-        )
+        return await self._context.db.run(store.flush, self._lease, self.verdicts, seconds=self._lease_seconds())
 
     async def _outcomes(self, good: list[Item], conn: Connection | None = None) -> list[Outcome]:
         if not good:
@@ -98,6 +104,11 @@ class BatchRun:
             values = await self._call(good, conn)
         except Done as done:  # any other outcome undoes the handler's effects on its way out
             return [done] * len(good)
+        self._returned = True
+        if isinstance(values, Done):
+            return [values] * len(good)
+        if isinstance(values, Outcome):
+            raise values
         if values is None:
             return [Done()] * len(good)
         if not isinstance(values, list | tuple) or len(values) != len(good):
@@ -106,9 +117,18 @@ class BatchRun:
 
     async def _call(self, good: list[Item], conn: Connection | None) -> Any:
         if not inspect.iscoroutinefunction(self._handler.call):  # a thread cannot be cancelled: the parent sees to it
-            return await asyncio.get_running_loop().run_in_executor(self._context.threads, self._handler.call, good)
+            return await asyncio.get_running_loop().run_in_executor(
+                self._context.threads(self._handler), self._guarded, good
+            )
         async with asyncio.timeout(self._handler.timeout):
             return await (self._handler.call(good) if conn is None else self._handler.call(good, conn))
+
+    def _guarded(self, good: list[Item]) -> Any:
+        """In the thread, out of which a StopIteration cannot be carried."""
+        try:
+            return self._handler.call(good)
+        except StopIteration as error:
+            raise RuntimeError(describe(error)) from error
 
     def _verdicts(self, items: Sequence[Item], outcomes: list[Outcome], started: float) -> list[Verdict]:
         each_ms = round((time.monotonic() - started) * 1000 / max(len(items), 1))
@@ -125,3 +145,9 @@ class BatchRun:
 def _wrong_shape(values: object, expected: int) -> str:
     got = f"{len(values)} outcomes" if isinstance(values, list | tuple) else f"a {type(values).__name__}"
     return f"the batch handler returned {got} for {expected} items; it must return None or a list of as many"
+
+
+def _is_cancelled() -> bool:
+    """Whether somebody cancels this very task, rather than the handler raising it by itself."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

@@ -6,6 +6,7 @@ import resource
 import signal
 import sys
 import threading
+import time
 
 from tidemill.engine.claim import Claimer
 from tidemill.engine.context import Context
@@ -14,12 +15,14 @@ from tidemill.engine.service import Service
 from tidemill.engine.worker import Lane
 
 WAKE, STOP = b"w", b"s"
-PULSE_S = 0.5
+PULSE_S = 0.25
+STACK_BYTES = 1 << 20  # of a handler's thread: 128 of them must fit into the memory limit
 ORPHAN_GRACE_S = 5.0
 
 
 def limit_memory(megabytes: int) -> None:
     """A handler that eats memory gets a MemoryError, and the machine stays alive."""
+    threading.stack_size(STACK_BYTES)
     if sys.platform == "linux":
         resource.setrlimit(resource.RLIMIT_DATA, (megabytes << 20, megabytes << 20))
 
@@ -38,37 +41,36 @@ class Child:
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
         grace = self._context.settings.stop_grace_ms / 1000
-        loop.add_reader(self._control, self._on_control)
         loop.add_signal_handler(signal.SIGTERM, self.stop, grace)
         loop.add_signal_handler(signal.SIGINT, lambda: None)  # a terminal's Ctrl-C is for the parent
+        threading.Thread(target=self._listen, args=(loop, grace), name="control", daemon=True).start()
         pulse = asyncio.create_task(self._pulse())
         async with asyncio.TaskGroup() as group:
             for service in self._services:
                 group.create_task(service.run())
         pulse.cancel()
-        loop.remove_reader(self._control)
 
     def stop(self, grace: float) -> None:
         self._context.stop(grace)
         for service in self._services:
             service.stop()
 
-    def _on_control(self) -> None:
-        said = os.read(self._control, 4096)
-        if not said:
-            self._orphaned()
-        elif STOP in said:
-            self.stop(self._context.settings.stop_grace_ms / 1000)
-        elif WAKE in said:
-            self._claimer.forget()
-            for service in self._services:
-                service.wake()
+    def wake(self) -> None:
+        self._claimer.forget()
+        for service in self._services:
+            service.wake()
 
-    def _orphaned(self) -> None:
-        """Nobody keeps our leases any more: finish quickly, and by force if that does not work."""
-        asyncio.get_running_loop().remove_reader(self._control)
-        threading.Timer(2 * ORPHAN_GRACE_S, os._exit, (70,)).start()
-        self.stop(ORPHAN_GRACE_S)
+    def _listen(self, loop: asyncio.AbstractEventLoop, grace: float) -> None:
+        """In a thread: a handler that blocks the event loop must not outlive its parent unseen."""
+        while said := os.read(self._control, 4096):
+            if STOP in said:
+                loop.call_soon_threadsafe(self.stop, grace)
+            elif WAKE in said:
+                loop.call_soon_threadsafe(self.wake)
+        # Nobody keeps our leases any more: finish quickly, and by force if that does not work.
+        loop.call_soon_threadsafe(self.stop, ORPHAN_GRACE_S)
+        time.sleep(2 * ORPHAN_GRACE_S)
+        os._exit(70)
 
     async def _pulse(self) -> None:
         while True:

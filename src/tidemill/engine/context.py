@@ -13,7 +13,7 @@ from tidemill.engine.gate import Gate
 from tidemill.engine.logbook import Logbook
 from tidemill.store.database import Database
 
-MAX_THREADS = 128  # their stacks count against the memory limit, 8 MB each
+MAX_THREADS = 128  # their stacks count against the memory limit
 
 
 @dataclass
@@ -30,12 +30,7 @@ class Context:
     paces: dict[str, Pace] = field(default_factory=dict)
     permits: dict[str, asyncio.Semaphore] = field(default_factory=dict)
     stop_at: float | None = None  # monotonic: when items in hand are let go
-    threads: ThreadPoolExecutor = field(init=False)
-
-    def __post_init__(self) -> None:
-        blocking = [handler for handler in map(self.handlers.get, self.handlers.kinds()) if handler.mode != "async"]
-        wanted = sum(1 if handler.is_batch else handler.concurrency for handler in blocking)
-        self.threads = ThreadPoolExecutor(max(1, min(wanted, MAX_THREADS)), "handler")
+    pools: dict[str, ThreadPoolExecutor] = field(default_factory=dict)
 
     @property
     def stopping(self) -> bool:
@@ -57,7 +52,16 @@ class Context:
 
     def permit(self, handler: Handler) -> asyncio.Semaphore:
         """The lanes of a process share a handler's concurrency."""
-        return self.permits.setdefault(handler.kind, asyncio.Semaphore(handler.concurrency))
+        return self.permits.setdefault(handler.kind, asyncio.Semaphore(self.width(handler)))
+
+    def width(self, handler: Handler) -> int:
+        """How many items of a kind may be in hand at a time: a blocking one needs a thread for each."""
+        return handler.concurrency if handler.mode == "async" else min(handler.concurrency, MAX_THREADS)
+
+    def threads(self, handler: Handler) -> ThreadPoolExecutor:
+        if handler.kind not in self.pools:
+            self.pools[handler.kind] = ThreadPoolExecutor(self.width(handler), handler.kind)
+        return self.pools[handler.kind]
 
     def lease_seconds(self, kind: str, items: int) -> float:
         settings = self.settings

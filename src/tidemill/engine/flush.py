@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from dataclasses import dataclass
 
 from tidemill.domain.batch import Lease
 from tidemill.domain.decide import Verdict
@@ -11,7 +12,7 @@ from tidemill.domain.status import ItemStatus
 from tidemill.engine import logbook
 from tidemill.engine.context import Context
 from tidemill.engine.logbook import Page
-from tidemill.store.database import is_refused_data
+from tidemill.store.database import Database, is_refused_data
 from tidemill.store.flush import Flushed, flush
 from tidemill.store.json import encode
 from tidemill.telemetry.events import emit
@@ -95,32 +96,15 @@ class Flusher:
 
     async def _write(self, verdicts: list[Verdict]) -> None:
         started = asyncio.get_running_loop().time()
-        try:
-            result = await self._context.db.run(
-                flush, self.lease, verdicts, seconds=self._lease_seconds(), sparse=self._handler.sparse
-            )
-        except Exception as error:
-            if not is_refused_data(error):
-                raise
-            await self._write_apart(verdicts)
-            return
-        if result is Flushed.STALE:
+        written = await write(self._context.db, self.lease, verdicts, seconds=self._lease_seconds())
+        if written.result is Flushed.STALE:
             self._context.book.count(logbook.STALE, len(verdicts))
             emit("batch.stale", job=self.lease.job_id, batch=self.lease.batch_id, items=len(verdicts))
             raise StaleLease(f"batch {self.lease.batch_id} belongs to somebody else now")
-        self._note(verdicts, asyncio.get_running_loop().time() - started)
-
-    async def _write_apart(self, verdicts: list[Verdict]) -> None:
-        """PostgreSQL refused one of these: find it by halves; it fails, the others are written."""
-        if len(verdicts) == 1:
-            await self._write([unstorable(verdicts[0])])
-            return
-        middle = len(verdicts) // 2
-        await self._write(verdicts[:middle])
-        await self._write(verdicts[middle:])
+        self.lease = written.lease
+        self._note(written.verdicts, asyncio.get_running_loop().time() - started)
 
     def _note(self, verdicts: list[Verdict], seconds: float) -> None:
-        self.lease = self.lease.flushed(len(verdicts))
         failed = sum(verdict.status is ItemStatus.FAILED for verdict in verdicts)
         retried = sum(verdict.delay is not None for verdict in verdicts)
         self.failed += failed
@@ -151,6 +135,33 @@ class Flusher:
             self._told_high = True
             fill = round(waiting / self._bound, 2)
             emit("buffer.high", job=self.lease.job_id, batch=self.lease.batch_id, fill=fill)
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What became of a flush: the lease as it is now, and the verdicts as they were written."""
+
+    result: Flushed
+    lease: Lease
+    verdicts: list[Verdict]
+
+
+async def write(db: Database, lease: Lease, verdicts: list[Verdict], *, seconds: float) -> Written:
+    """Flush; if PostgreSQL refuses one of the results, find it by halves: it fails, the others are written."""
+    try:
+        result = await db.run(flush, lease, verdicts, seconds=seconds)
+    except Exception as error:
+        if not is_refused_data(error):
+            raise
+        if len(verdicts) == 1:
+            return await write(db, lease, [unstorable(verdicts[0])], seconds=seconds)
+        middle = len(verdicts) // 2
+        first = await write(db, lease, verdicts[:middle], seconds=seconds)
+        if first.result is Flushed.STALE:
+            return first
+        rest = await write(db, first.lease, verdicts[middle:], seconds=seconds)
+        return Written(rest.result, rest.lease, first.verdicts + rest.verdicts)
+    return Written(result, lease.flushed(len(verdicts)), verdicts)
 
 
 def unstorable(verdict: Verdict) -> Verdict:

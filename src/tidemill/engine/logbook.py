@@ -73,6 +73,10 @@ class Page:
         words[at + 2] = attempt
         words[at] = seq + 1
 
+    def credit(self, slot: int, seconds: float) -> None:
+        """An item began that much later, as far as its time limit goes."""
+        self._words[SLOTS + slot * SLOT_WORDS + 1] += int(seconds * 1e9)
+
     def free(self, slot: int) -> None:
         self._words[SLOTS + slot * SLOT_WORDS] = 0
 

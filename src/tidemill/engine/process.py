@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from tidemill.domain.decide import Verdict, decide, from_defect, from_exception, timed_out
+from tidemill.domain.decide import Verdict, decide, describe, from_defect, from_exception, timed_out
 from tidemill.domain.handler import Handler
 from tidemill.domain.item import Item
 from tidemill.domain.outcome import Done, Fail, Outcome
@@ -18,20 +18,21 @@ from tidemill.store.json import encode
 
 YIELD_S = 0.02  # a handler that never waits must still let heartbeats and flushes through
 WATCH_S = 0.25
+BLOCKED_S = 0.1  # the event loop answers later than this: somebody blocked it
 RESULT_MAX_BYTES = 1024 * 1024  # a verdict must fit into an area of the logbook
 
 _jitter = random.Random().random  # noqa: S311  spreads retries, guards no secret
 
 
 def verdict_of(item: Item, outcome: Outcome, handler: Handler, duration_ms: int) -> Verdict:
-    """Decide, and encode. What cannot be encoded or stored is the handler's failure, not ours."""
-    decision = decide(item, outcome, handler.retry, _jitter())
+    """Decide, and encode. What cannot be decided, encoded or stored is the handler's failure, not ours."""
     try:
+        decision = decide(item, outcome, handler.retry, _jitter())
         result = None if decision.result is None else encode(decision.result)
         normalized = None if decision.normalized is None else encode(decision.normalized)
         _check_size(result, normalized)
-    except Exception as problem:  # noqa: BLE001  a user's object may raise anything while it is encoded
-        reason = f"the handler returned something that cannot be stored as JSON: {problem}"
+    except Exception as problem:  # noqa: BLE001  a user's object may raise anything while it is looked at
+        reason = f"the handler returned something that cannot be stored: {describe(problem)}"
         decision = decide(item, Fail(reason, code="invalid_result"), handler.retry, 0.0)
         result = normalized = None
     error = code = None
@@ -54,7 +55,7 @@ def outcome_of(value: Any) -> Outcome:
 
 def translate(error: BaseException, handler: Handler) -> Outcome:
     if handler.permanent and isinstance(error, handler.permanent):
-        return Fail(f"{type(error).__name__}: {error}")
+        return Fail(describe(error))
     return from_exception(error)
 
 
@@ -66,7 +67,7 @@ class ItemRun:
         self._handler = handler
         self._page = page
         self._flusher = flusher
-        self._width = 1 if alone else handler.concurrency
+        self._width = 1 if alone else context.width(handler)
         self._todo: deque[Item] = deque()
         self._running: dict[int, tuple[asyncio.Task[None], float]] = {}
         self._timed_out: set[int] = set()
@@ -115,14 +116,17 @@ class ItemRun:
         self._running[slot] = (task, started)
         try:
             outcome = outcome_of(await self._call(item))
-        except asyncio.CancelledError:
-            if slot not in self._timed_out:
-                if self._context.out_of_grace:
-                    return None
+        except asyncio.CancelledError as error:
+            if slot in self._timed_out:
+                if task.uncancel():  # the lease was lost in the same moment
+                    raise
+                outcome = timed_out(self._handler.timeout or 0)
+            elif self._context.out_of_grace:
+                return None
+            elif task.cancelling():
                 raise
-            if task.uncancel():  # the lease was lost in the same moment
-                raise
-            outcome = timed_out(self._handler.timeout or 0)
+            else:  # nobody cancelled us: it is the handler's own
+                outcome = translate(error, self._handler)
         except (Exception, SystemExit) as error:  # noqa: BLE001  the border: whatever it is, it is an outcome
             outcome = translate(error, self._handler)
         finally:
@@ -136,9 +140,12 @@ class ItemRun:
         A handler that does not yield to this is the parent's business: it sees the same start in the logbook.
         """
         timeout = self._handler.timeout
+        pause = min(WATCH_S, (timeout or WATCH_S) / 4)
         while True:
-            await asyncio.sleep(min(WATCH_S, (timeout or WATCH_S) / 4))
+            slept = time.monotonic()
+            await asyncio.sleep(pause)
             now = time.monotonic()
+            self._credit(now - slept - pause)
             for slot, (task, started) in list(self._running.items()):
                 if self._context.out_of_grace:
                     task.cancel()
@@ -151,5 +158,20 @@ class ItemRun:
                     self._timed_out.add(slot)
                     task.cancel()
 
-    async def _in_thread(self, item: Item) -> Any:
-        return await asyncio.get_running_loop().run_in_executor(self._context.threads, self._handler.call, item)
+    def _credit(self, lag: float) -> None:
+        """Time in which one item blocked the whole process is not charged to those beside it."""
+        if lag > BLOCKED_S:
+            for slot, (task, started) in self._running.items():
+                self._running[slot] = (task, started + lag)
+                self._page.credit(slot, lag)
+
+    async def _in_thread(self, item: Item) -> Outcome:
+        threads = self._context.threads(self._handler)
+        return await asyncio.get_running_loop().run_in_executor(threads, self._guarded, item)
+
+    def _guarded(self, item: Item) -> Outcome:
+        """In the thread: some exceptions (StopIteration) cannot be carried out of it."""
+        try:
+            return outcome_of(self._handler.call(item))
+        except BaseException as error:  # noqa: BLE001  the border: whatever it is, it is an outcome
+            return translate(error, self._handler)

@@ -22,6 +22,7 @@ from tidemill.telemetry.events import emit
 TICK_S = 0.1
 CANNOT_START = 78  # EX_CONFIG: no use in trying again
 KILL_AFTER_GRACE_S = 5.0
+GIVE_UP_S = 3.0
 SLEPT_S = 5.0  # a parent that was stopped itself cannot say who was late
 
 Command = Callable[[str, int, int, int], list[str]]  # (worker, number, control fd, logbook fd) -> argv
@@ -122,11 +123,13 @@ class Supervisor(Service):
         deadline = time.monotonic() + grace + KILL_AFTER_GRACE_S
         for hand in self.hands.values():
             hand.tell(STOP)
-        while self.hands:
+        while self.hands and time.monotonic() < deadline + GIVE_UP_S:
             if time.monotonic() > deadline:
                 for hand in self.hands.values():
                     hand.kill(Cause.STOPPED)
-            await self.tick()
+            # Clearing up needs the database; without it the leases run out by themselves.
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.tick(), max(0.1, deadline + GIVE_UP_S - time.monotonic()))
             await asyncio.sleep(TICK_S / 2)
 
     def lease_ids(self) -> list[UUID]:
@@ -155,7 +158,7 @@ class Supervisor(Service):
         if returncode == CANNOT_START and not in_hand:
             self.failure = TidemillError("a child process could not start; its message is above")
             self.stop()
-        await self._aftermath.clear(hand.book.pages, cause, now_ns)
+        await self._aftermath.clear(hand.book, cause, now_ns)
         self._gone.update(hand.book.counters())
         hand.book.close()
         del self.hands[hand.number]

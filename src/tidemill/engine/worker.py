@@ -85,6 +85,7 @@ class Lane(Service):
             return 0
         self._context.book.count(logbook.SETTLED, len(items))
         self._context.book.count(logbook.FLUSHES, 1)
+        await self._release_rest(lease.flushed(len(items)))
         return sum(verdict.status is ItemStatus.FAILED for verdict in run.verdicts)
 
     async def _release_rest(self, lease: Lease) -> None:

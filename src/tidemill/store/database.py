@@ -52,12 +52,12 @@ def is_contention(error: Exception) -> bool:
     return isinstance(error, psycopg.Error) and error.sqlstate in ("40001", "40P01", "55P03")
 
 
-def is_timeout(error: Exception) -> bool:
+def is_timeout(error: BaseException) -> bool:
     """Whether a statement or a transaction took longer than it may."""
     return isinstance(error, psycopg.Error) and error.sqlstate in TIMEOUTS
 
 
-def is_refused_data(error: Exception) -> bool:
+def is_refused_data(error: BaseException) -> bool:
     """Whether PostgreSQL cannot store a value: not a bug of ours, and no retry will help."""
     return isinstance(
         error, psycopg.DataError | psycopg.errors.ProgramLimitExceeded | psycopg.errors.StatementTooComplex

@@ -29,9 +29,7 @@ async def hold(conn: Connection, lease: Lease) -> bool:
     return await cursor.fetchone() is not None
 
 
-async def flush(
-    conn: Connection, lease: Lease, verdicts: Sequence[Verdict], *, seconds: float, sparse: bool = False
-) -> Flushed:
+async def flush(conn: Connection, lease: Lease, verdicts: Sequence[Verdict], *, seconds: float) -> Flushed:
     """Settle items of a leased batch: fence and counts first, then outcomes, then retry lists."""
     ordered = sorted(verdicts, key=lambda verdict: verdict.seq)
     gone = [verdict.seq for verdict in ordered] if lease.is_list else None
@@ -41,7 +39,7 @@ async def flush(
     if row is None:
         return await why_refused(conn, lease)
     # Sparse: who is done leaves no row, unless there is one that says otherwise.
-    stored = [verdict for verdict in ordered if lease.is_list or not (sparse and _is_plain(verdict))]
+    stored = [verdict for verdict in ordered if lease.is_list or not (lease.sparse and _is_plain(verdict))]
     if stored:
         write = _upsert if lease.is_list else _copy
         await write(conn, lease, row[0], stored)

@@ -8,6 +8,7 @@ from uuid import UUID
 from psycopg.rows import class_row
 from psycopg.types.json import Jsonb
 
+from tidemill.domain.batch import Cutter
 from tidemill.store.database import Connection
 from tidemill.store.flush import Flushed
 from tidemill.store.rows import item_line
@@ -65,8 +66,12 @@ async def append(
         lines = (item_line(head, seq, *value, tail) for seq, value in enumerate(chunk.rows, chunk.lo))
         async with conn.cursor() as copying, copying.copy(sql("item/copy")) as copy:
             await copy.write(b"".join(lines))
-        batches = {"job_id": job_id, "owner_id": job[0], "kind": job[1], "size": batch_size}
-        await conn.execute(sql("batch/add_ranges"), batches | {"lo": chunk.lo, "hi": chunk.hi})
+        cutter = Cutter(chunk.lo, batch_size)
+        for value, _ in chunk.rows:
+            cutter.add(len(value))
+        los, his = cutter.ranges()
+        batches = {"job_id": job_id, "owner_id": job[0], "kind": job[1]}
+        await conn.execute(sql("batch/add_ranges"), batches | {"los": los, "his": his})
         await conn.execute(sql("notify/work"), {"job_id": job_id})
     return Flushed.APPLIED
 
@@ -83,9 +88,11 @@ async def release(conn: Connection, job_id: UUID, lease_id: UUID) -> None:
     await conn.execute(sql("ingest/release"), {"job_id": job_id, "lease_id": lease_id})
 
 
-async def release_for_the_dead(conn: Connection, worker: str, lease_id: UUID) -> tuple[UUID, int] | None:
-    """A dead child's right to read goes back: the job and how often in a row that happened."""
-    cursor = await conn.execute(sql("ingest/release_lease"), {"worker": worker, "lease_id": lease_id})
+async def release_for_the_dead(
+    conn: Connection, worker: str, lease_id: UUID, *, losses: int
+) -> tuple[UUID, int] | None:
+    """A dead child's right to read goes back: the job, and how often in a row reading it was to blame."""
+    cursor = await conn.execute(sql("ingest/release_lease"), {"worker": worker, "lease_id": lease_id, "losses": losses})
     return await cursor.fetchone()
 
 

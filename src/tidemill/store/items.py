@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tidemill.domain.batch import Lease
+from tidemill.domain.batch import BATCH_BYTES, Lease
 from tidemill.domain.item import Item
 from tidemill.store.database import Connection, relaxed
 from tidemill.store.statements import sql
@@ -13,7 +13,8 @@ async def read(conn: Connection, lease: Lease) -> list[Item]:
     """The items of a leased batch that are to be run now, in order of seq."""
     params: dict[str, Any] = {"job_id": lease.job_id, "lo": lease.lo, "hi": lease.hi}
     if lease.seqs is not None:
-        name, params = "item/read_list", {"job_id": lease.job_id, "seqs": list(lease.seqs)}
+        name = "item/read_list"
+        params = {"job_id": lease.job_id, "seqs": list(lease.seqs), "bytes": BATCH_BYTES}
     else:
         name = "item/read_virgin" if lease.is_virgin else "item/read_unsettled"
     cursor = conn.cursor(binary=True)

@@ -131,6 +131,8 @@ async def finalize(conn: Connection, job_id: UUID) -> JobStatus | None:
     may_close = job["closed_as"] is None and (job["ingest_done"] or intent in (Intent.CANCEL, Intent.FAIL))
     if not may_close or not await looks_drained(conn, job_id):
         return None
+    await police(conn, job_id)  # whoever closes it: a policy that tripped with the last item must not be passed over
+    intent = Intent((await lock(conn, job_id))["intent"])
     await conn.execute(sql("tally/fold"), {"job_id": job_id})
     await conn.execute(sql("ingest/clear"), {"job_id": job_id})
     failed = (await get(conn, job_id)).counts.failed

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -26,7 +25,6 @@ class Choice:
     statuses: Sequence[ItemStatus] = (ItemStatus.FAILED, ItemStatus.NOT_FOUND)
     seqs: Sequence[int] | None = None
     codes: Sequence[str] | None = None
-    before: datetime | None = None
     reset_attempts: bool = True
     max_attempts: int = 0  # without reset_attempts: only items that have some left
 
@@ -60,7 +58,6 @@ async def _take_chunk(conn: Connection, job: dict[str, Any], choice: Choice, aft
         "statuses": [status.value for status in choice.statuses],
         "seqs": None if choice.seqs is None else sorted(choice.seqs),
         "codes": None if choice.codes is None else list(choice.codes),
-        "before": choice.before,
         "reset_attempts": choice.reset_attempts,
         "max_attempts": choice.max_attempts,
         "after_seq": after_seq,

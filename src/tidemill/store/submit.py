@@ -12,6 +12,7 @@ from uuid import UUID
 import psycopg
 from psycopg.types.json import Jsonb
 
+from tidemill.domain.batch import Cutter
 from tidemill.domain.errors import Conflict
 from tidemill.store.database import Connection
 from tidemill.store.json import encode
@@ -72,8 +73,9 @@ def submission(spec: Submission, rows: Iterable[bytes]) -> Steps:
     yield Execute(sql("ingest/add"), {"job_id": job_id, "next_seq": counter.n})
     yield Execute(sql("tally/add"), {"job_id": job_id})
     if counter.n:
+        los, his = counter.cutter.ranges()
         batches = {"job_id": job_id, "owner_id": spec.owner_id, "kind": spec.kind}
-        yield Execute(sql("batch/add_ranges"), batches | {"lo": 0, "hi": counter.n, "size": spec.batch_size})
+        yield Execute(sql("batch/add_ranges"), batches | {"los": los, "his": his})
     if spec.idem_key is not None:
         yield Execute(sql("job/set_print"), {"job_id": job_id, "print": counter.print})
     yield Execute(sql("notify/work"), {"job_id": job_id})
@@ -138,15 +140,17 @@ def _columns(spec: Submission) -> dict[str, Any]:
 
 
 class _Counter:
-    """Counts rows and takes their fingerprint, so that a key that comes again can be compared."""
+    """Counts rows, cuts them into batches, and takes their fingerprint: a key that comes again can be compared."""
 
     def __init__(self, spec: Submission) -> None:
         self.n = 0
+        self.cutter = Cutter(0, spec.batch_size)
         asked = [spec.kind, spec.params, spec.policy, spec.priority, spec.idem_print]
         self._digest = hashlib.sha256(encode(asked))
 
     def add(self, row: bytes) -> None:
         self.n += 1
+        self.cutter.add(len(row))
         self._digest.update(len(row).to_bytes(8, "big") + row)
 
     @property

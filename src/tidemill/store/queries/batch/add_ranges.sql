@@ -1,4 +1,4 @@
--- The ready batches of freshly copied items, cut to about claim size.
+-- The ready batches of freshly copied items, cut where the caller says: by rows and by bytes.
 INSERT INTO tidemill.batch (job_id, owner_id, kind, lo, hi, open)
-SELECT %(job_id)s, %(owner_id)s, %(kind)s, lo, least(lo + %(size)s, %(hi)s), least(lo + %(size)s, %(hi)s) - lo
-FROM generate_series(%(lo)s::bigint, %(hi)s::bigint - 1, %(size)s) AS lo
+SELECT %(job_id)s, %(owner_id)s, %(kind)s, cut.lo, cut.hi, cut.hi - cut.lo
+FROM unnest(%(los)s::bigint[], %(his)s::bigint[]) AS cut(lo, hi)

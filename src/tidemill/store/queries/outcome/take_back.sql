@@ -5,7 +5,6 @@ WITH chosen AS (
       AND (%(reset_attempts)s OR attempts < %(max_attempts)s)
       AND (%(seqs)s::bigint[] IS NULL OR seq = ANY(%(seqs)s))
       AND (%(codes)s::text[] IS NULL OR error->>'code' = ANY(%(codes)s))
-      AND (%(before)s::timestamptz IS NULL OR updated_at < %(before)s)
     ORDER BY seq LIMIT %(limit)s FOR UPDATE
 )
 UPDATE tidemill.outcome o SET status = 'pending', updated_at = greatest(o.updated_at, tidemill.now()),
