@@ -45,7 +45,7 @@ RAISED = {
     "exit": ("sys.exit('bye')", "bye"),
 }
 RETURNED = {
-    "object": "return object()",
+    "an_object": "return object()",
     "surrogate": "return '\\ud800'",
     "nan": "return {'x': float('nan')}",
     "nul": "return 'a\\x00b'",

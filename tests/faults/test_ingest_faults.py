@@ -1,14 +1,15 @@
 """Bad files: a clear error for every bad row or for the whole job, and no row goes missing."""
 
 import asyncio
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Iterator
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
 
-from support import Workers, add_job, assert_sound, closed, fates, job_of, rows, take
-from tidemill import Mill
+from support import Workers, add_job, add_rows, assert_sound, closed, fates, job_of, rows, take
+from tidemill import Item, Mill
 from tidemill.config import Settings
 from tidemill.connectors.blobs import Blobs
 from tidemill.domain.crash import Cause
@@ -196,7 +197,10 @@ async def test_poison_beside_a_file_that_is_still_read_does_not_stop_the_reading
 async def test_a_reader_is_not_blamed_for_a_death_that_an_item_in_hand_explains(
     db: Database, mill: Mill, settings: Settings
 ) -> None:
-    mill.handler("test")(len)
+    @mill.handler("test")
+    async def run(item: Item) -> None:
+        """Never called: its process is dead before."""
+
     reading = await submit_file(db, settings, [b'{"n": 1}\n'])
     running = await add_job(db, 3)
     aftermath = Aftermath(db, mill.registry, "w1", lease_seconds=30.0)
@@ -210,4 +214,19 @@ async def test_a_reader_is_not_blamed_for_a_death_that_an_item_in_hand_explains(
         await aftermath.clear(book, Cause.CRASHED, 0)
         book.close()
     assert (await job_of(db, reading)).failure_reason is None
+    await assert_sound(db)
+
+
+async def test_a_slow_submission_is_not_taken_for_a_stuck_one(workers: Workers, db: Database) -> None:
+    def slowly() -> Iterator[bytes]:
+        for _ in range(120):
+            time.sleep(0.05)
+            yield b'{"x": "' + b"y" * 50_000 + b'"}'
+
+    workers.app(ECHO)
+    workers.start()
+    await closed(db, await add_job(db, 1))
+    job_id = await add_rows(db, slowly())
+    await closed(db, job_id)
+    assert await fates(db, job_id) == {("done", None, 1): 120}
     await assert_sound(db)
