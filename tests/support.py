@@ -46,7 +46,7 @@ async def add_job(db: Database, n: int, kind: str = "test", **options: Any) -> U
 
 
 async def add_rows(db: Database, rows: Iterable[bytes], kind: str = "test", **options: Any) -> UUID:
-    async with db.transaction() as conn:
+    async with db.transaction(bounded=False) as conn:
         return (await run_async(conn, submission(Submission(kind, **options), rows)))[0]
 
 

@@ -92,7 +92,7 @@ async def test_a_successor_goes_on_at_the_checkpoint(db: Database) -> None:
     job_id = await source_job(db)
     first, _ = await lease_it(db)
     await append(db, job_id, first, chunk(0, 25))
-    assert await db.run(ingest.release_for_the_dead, "w1", first) == (job_id, 1)
+    assert await db.run(ingest.release_for_the_dead, "w1", first, losses=1) == (job_id, 1)
     second, taken = await lease_it(db, worker="w2")
     assert taken is not None
     assert (taken.next_seq, taken.checkpoint, taken.losses) == (25, {"at": 25}, 1)
@@ -160,5 +160,5 @@ async def test_a_job_is_not_closed_before_its_source_is_read(db: Database) -> No
 async def test_a_dead_readers_lease_goes_back_only_by_its_own_worker(db: Database, worker: str) -> None:
     job_id = await source_job(db)
     lease_id, _ = await lease_it(db)
-    found = await db.run(ingest.release_for_the_dead, worker, lease_id)
+    found = await db.run(ingest.release_for_the_dead, worker, lease_id, losses=1)
     assert found == ((job_id, 1) if worker == "w1" else None)

@@ -145,7 +145,8 @@ class ItemRun:
             slept = time.monotonic()
             await asyncio.sleep(pause)
             now = time.monotonic()
-            self._credit(now - slept - pause)
+            if now - slept > pause + BLOCKED_S:
+                self._credit(now - slept)
             for slot, (task, started) in list(self._running.items()):
                 if self._context.out_of_grace:
                     task.cancel()
@@ -158,12 +159,11 @@ class ItemRun:
                     self._timed_out.add(slot)
                     task.cancel()
 
-    def _credit(self, lag: float) -> None:
+    def _credit(self, seconds: float) -> None:
         """Time in which one item blocked the whole process is not charged to those beside it."""
-        if lag > BLOCKED_S:
-            for slot, (task, started) in self._running.items():
-                self._running[slot] = (task, started + lag)
-                self._page.credit(slot, lag)
+        for slot, (task, started) in self._running.items():
+            self._running[slot] = (task, started + seconds)
+            self._page.credit(slot, seconds)
 
     async def _in_thread(self, item: Item) -> Outcome:
         threads = self._context.threads(self._handler)

@@ -27,6 +27,7 @@ TIMEOUTS = ("57014", "25P03", "25P04")
 TRANSIENT_STATES = ("40001", "40P01", "55P03", *TIMEOUTS)
 TRANSIENT_CLASSES = ("08", "53", "57P")
 HAS_TRANSACTION_TIMEOUT = 170000
+UNBOUNDED = "tidemill, unbounded"  # a large submission: nobody may end it for being slow
 
 
 def relaxed(verb: V) -> V:
@@ -145,6 +146,8 @@ class Database:
             statements.append(f"SET LOCAL idle_in_transaction_session_timeout = {bound_ms}")
             if conn.info.server_version >= HAS_TRANSACTION_TIMEOUT:
                 statements.append(f"SET LOCAL transaction_timeout = {2 * bound_ms}")
+        else:
+            statements.append(f"SET LOCAL application_name = '{UNBOUNDED}'")
         if not durable:
             statements.append("SET LOCAL synchronous_commit = off")
         return "; ".join(statements).encode()
