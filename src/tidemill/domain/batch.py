@@ -99,6 +99,7 @@ def cut_suspects(lease: Lease, suspects: Iterable[int]) -> list[Piece]:
     """Cut a batch so that every suspect can run alone and nobody else has to."""
     alone = sorted(set(suspects))
     if lease.seqs is not None:
+        alone = [seq for seq in alone if seq in lease.seqs]  # others were settled in the last moment
         rest = tuple(seq for seq in lease.seqs if seq not in set(alone))
         lists = [(tuple(alone), True), (rest, False)]
         return [Piece(seqs[0], seqs[-1] + 1, seqs, isolated) for seqs, isolated in lists if seqs]

@@ -62,10 +62,10 @@ class BatchRun:
 
     async def _settle_in_transaction(self, items: Sequence[Item], good: list[Item]) -> Flushed:
         """Again while the database is in trouble; what the handler's own statements run into is its failure."""
-        db, limit = self._context.db, self._handler.timeout
+        db, limit = self._context.db, self._handler.timeout or 0.0
         for attempt in itertools.count(1):
             try:
-                async with db.transaction(bounded=limit is not None, seconds=limit) as conn:
+                async with db.transaction(seconds=limit) as conn:
                     return await self._settle_within(conn, items, good)
             except Exception as error:
                 if not is_transient(error) or is_timeout(error) or (is_contention(error) and attempt >= MAX_CONTENTION):

@@ -131,7 +131,10 @@ class ItemRun:
             outcome = translate(error, self._handler)
         finally:
             del self._running[slot]
-            self._timed_out.discard(slot)
+            if slot in self._timed_out:
+                self._timed_out.remove(slot)
+                if task.cancelling():  # the handler answered its cancellation: the next item is not cancelled
+                    task.uncancel()
         return verdict_of(item, outcome, self._handler, int((time.monotonic() - started) * 1000))
 
     async def _watch(self) -> None:

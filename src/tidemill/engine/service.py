@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from abc import ABC, abstractmethod
 
+from tidemill.domain.decide import describe
 from tidemill.telemetry.events import emit
 
 AFTER_AN_ERROR = 1.0
@@ -42,8 +43,15 @@ class Service(ABC):
             try:
                 delay = await self.tick()
             except Exception as error:  # noqa: BLE001  a loop that dies of one bad tick would be a silent stop
-                emit("loop.failed", loop=self.name, error=f"{type(error).__name__}: {error}")
+                emit("loop.failed", loop=self.name, error=_words(error))
                 delay = AFTER_AN_ERROR
             if delay and not self.stopping:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._wake.wait(), delay)
+
+
+def _words(error: BaseException) -> str:
+    """The first cause in a group says more than the group does."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return describe(error)

@@ -12,17 +12,19 @@ from functools import partial
 from uuid import UUID
 
 from tidemill.domain.crash import Cause, cause_of_death, is_stuck
+from tidemill.domain.decide import describe
 from tidemill.domain.errors import TidemillError
 from tidemill.engine.aftermath import Aftermath
 from tidemill.engine.child import STOP, WAKE
 from tidemill.engine.logbook import Logbook
-from tidemill.engine.service import Service
+from tidemill.engine.service import AFTER_AN_ERROR, Service
 from tidemill.telemetry.events import emit
 
 TICK_S = 0.1
 CANNOT_START = 78  # EX_CONFIG: no use in trying again
 KILL_AFTER_GRACE_S = 5.0
 GIVE_UP_S = 3.0
+QUICK_S = 2.0
 SLEPT_S = 5.0  # a parent that was stopped itself cannot say who was late
 
 Command = Callable[[str, int, int, int], list[str]]  # (worker, number, control fd, logbook fd) -> argv
@@ -37,6 +39,8 @@ class Hand:
         self.book.beat()
         self.started = time.monotonic()
         self.killed_as: Cause | None = None
+        self._dead: tuple[int, float] | None = None
+        self.bury_at = 0.0
         control, self._control = os.pipe()
         os.set_blocking(self._control, False)
         argv = command(worker, number, control, self.book.fd)
@@ -45,8 +49,9 @@ class Hand:
         emit("child.started", child=number, pid=self.process.pid)
 
     def tell(self, word: bytes) -> None:
-        with contextlib.suppress(BrokenPipeError, BlockingIOError):
-            os.write(self._control, word)
+        if self._dead is None:
+            with contextlib.suppress(BrokenPipeError, BlockingIOError):
+                os.write(self._control, word)
 
     def kill(self, cause: Cause) -> None:
         self.killed_as = cause
@@ -54,13 +59,15 @@ class Hand:
             os.kill(self.process.pid, signal.SIGKILL)
 
     def reap(self) -> tuple[int, float] | None:
-        """Return code and peak memory in MB of a child that is dead, else None."""
-        pid, status, usage = os.wait4(self.process.pid, os.WNOHANG)
-        if not pid:
-            return None
-        self.process.returncode = os.waitstatus_to_exitcode(status)
-        os.close(self._control)
-        return self.process.returncode, usage.ru_maxrss / 1024
+        """Return code and peak memory in MB of a child that is dead, else None. The same again until it is buried."""
+        if self._dead is None:
+            pid, status, usage = os.wait4(self.process.pid, os.WNOHANG)
+            if not pid:
+                return None
+            self.process.returncode = os.waitstatus_to_exitcode(status)
+            os.close(self._control)
+            self._dead = (self.process.returncode, usage.ru_maxrss / 1024)
+        return self._dead
 
     def is_stuck(self, now_ns: int, silence_s: float) -> bool:
         pages = [page for page in self.book.pages if page.lease_id is not None]
@@ -105,7 +112,7 @@ class Supervisor(Service):
         for hand in list(self.hands.values()):
             dead = hand.reap()
             if dead is not None:
-                await self._bury(hand, *dead, now_ns)
+                await self._try_to_bury(hand, *dead, now_ns)
             elif hand.killed_as is None and not just_woke and hand.is_stuck(now_ns, self._silence_s):
                 hand.kill(Cause.STUCK)
         if not self.stopping and time.monotonic() >= self._not_before:
@@ -144,6 +151,16 @@ class Supervisor(Service):
             total.update(hand.book.counters())
         return dict(total)
 
+    async def _try_to_bury(self, hand: Hand, returncode: int, peak_mb: float, now_ns: int) -> None:
+        """One that cannot be cleared up after must not keep the others from being started; it is tried again."""
+        if time.monotonic() < hand.bury_at:
+            return
+        try:
+            await self._bury(hand, returncode, peak_mb, now_ns)
+        except Exception as error:  # noqa: BLE001  whatever it is, it is told
+            emit("loop.failed", loop=self.name, error=describe(error))
+            hand.bury_at = time.monotonic() + AFTER_AN_ERROR
+
     async def _bury(self, hand: Hand, returncode: int, peak_mb: float, now_ns: int) -> None:
         in_hand = sum(page.items_in_hand for page in hand.book.pages)
         cause = cause_of_death(
@@ -162,11 +179,11 @@ class Supervisor(Service):
         self._gone.update(hand.book.counters())
         hand.book.close()
         del self.hands[hand.number]
-        self._pace_restarts(hand, cause)
+        self._pace_restarts(hand, quick=cause is Cause.CRASHED and not in_hand)
 
-    def _pace_restarts(self, hand: Hand, cause: Cause) -> None:
-        """A child that dies as soon as it starts must not be started in a tight loop."""
-        quick = cause is Cause.CRASHED and time.monotonic() - hand.started < 1.0
+    def _pace_restarts(self, hand: Hand, *, quick: bool) -> None:
+        """A child that dies as soon as it starts, of no item, must not be started in a tight loop."""
+        quick = quick and time.monotonic() - hand.started < QUICK_S
         self._quick_deaths = self._quick_deaths + 1 if quick else 0
         if self._quick_deaths > 5:  # noqa: PLR2004
             self._not_before = time.monotonic() + min(5.0, 0.1 * 2 ** (self._quick_deaths - 5))

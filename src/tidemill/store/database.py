@@ -103,10 +103,13 @@ class Database:
     async def transaction(
         self, *, bounded: bool = True, durable: bool = True, seconds: float | None = None
     ) -> AsyncIterator[Connection]:
-        """One transaction, bounded in time: a worker that is stopped in it must not hold its batch for ever."""
+        """One transaction, bounded in time: a worker that is stopped in it must not hold its batch for ever.
+
+        ``seconds`` is what one statement may take, 0 for as long as it likes.
+        """
         async with self._pool.connection() as conn:
             try:
-                await conn.execute(self._begin(conn, self._bound(bounded, seconds), durable), prepare=False)
+                await conn.execute(self._begin(conn, bounded, durable, seconds), prepare=False)
                 yield conn
                 await conn.execute(b"COMMIT", prepare=False)
             except BaseException:
@@ -133,19 +136,14 @@ class Database:
                 emit("database.retry", verb=verb.__name__, attempt=attempt, error=str(error).strip())
                 await asyncio.sleep(min(5.0, 0.02 * 2 ** min(attempt, 10)) * (0.5 + random.random()))  # noqa: S311
 
-    def _bound(self, bounded: bool, seconds: float | None) -> int:
-        """The longest a statement may take, in milliseconds; 0 for no limit."""
-        if not bounded:
-            return 0
-        return self.timeout_ms if seconds is None else max(1, int(seconds * 1000))
-
-    def _begin(self, conn: Connection, bound_ms: int, durable: bool) -> bytes:
+    def _begin(self, conn: Connection, bounded: bool, durable: bool, seconds: float | None) -> bytes:
         statements = ["BEGIN"]
-        if bound_ms:
-            statements.append(f"SET LOCAL statement_timeout = {bound_ms}")
-            statements.append(f"SET LOCAL idle_in_transaction_session_timeout = {bound_ms}")
-            if conn.info.server_version >= HAS_TRANSACTION_TIMEOUT:
-                statements.append(f"SET LOCAL transaction_timeout = {2 * bound_ms}")
+        if bounded:
+            longest = self.timeout_ms if seconds is None else int(seconds * 1000)
+            statements.append(f"SET LOCAL statement_timeout = {longest}")
+            statements.append(f"SET LOCAL idle_in_transaction_session_timeout = {self.timeout_ms}")
+            if longest and conn.info.server_version >= HAS_TRANSACTION_TIMEOUT:
+                statements.append(f"SET LOCAL transaction_timeout = {longest + self.timeout_ms}")
         else:
             statements.append(f"SET LOCAL application_name = '{UNBOUNDED}'")
         if not durable:
