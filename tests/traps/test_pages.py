@@ -79,7 +79,7 @@ async def test_a_walk_over_cancelled_items_reaches_the_end(db: Database) -> None
 
 
 async def test_the_done_items_of_a_sparse_job_are_listed(db: Database) -> None:
-    job_id = await add_job(db, 40, batch_size=10)
+    job_id = await add_job(db, 40, batch_size=10, sparse=True)
     first = await take(db, job_id)
     await settle(db, first, [verdict(seq, FAILED if seq == 4 else DONE) for seq in range(10)])
     await take(db, job_id)

@@ -68,7 +68,7 @@ def asked_all_day(job_id: UUID) -> dict[str, dict[str, Any]]:
         "batch/sweep": {"isolate_at": 3},
         "item/read_virgin": part,
         "item/read_unsettled": part,
-        "item/read_list": job | {"seqs": list(range(0, 1_000, 10))},
+        "item/read_list": job | {"seqs": list(range(0, 1_000, 10)), "bytes": 8_000_000},
         "item/list_open": job | cursor | {"states": ["ready"], "retrying": False},
         "item/list_cancelled": job | {"after_seq": -1, "limit": 100},
         "item/list_seq": job | {"after_seq": 40_000, "window": 2_000, "status": None, "limit": 100},

@@ -10,7 +10,7 @@ from traps.scenes import send_round, status_of
 
 
 async def test_only_exceptions_are_written(db: Database) -> None:
-    job_id = await add_job(db, 100)
+    job_id = await add_job(db, 100, sparse=True)
     lease = await take(db, job_id)
     await settle(db, lease, [verdict(seq, FAILED if seq < 3 else DONE) for seq in range(100)])
     assert await rows(db, "SELECT count(*) FROM tidemill.outcome") == [(3,)]
@@ -20,7 +20,7 @@ async def test_only_exceptions_are_written(db: Database) -> None:
 
 
 async def test_a_retried_item_that_succeeds_says_so(db: Database) -> None:
-    job_id = await add_job(db, 10)
+    job_id = await add_job(db, 10, sparse=True)
     said = [verdict(seq, RETRY, delay=0) if seq == 5 else verdict(seq) for seq in range(10)]
     await settle(db, await take(db, job_id), said)
     assert await status_of(db, job_id, 5) == "retry_wait"
@@ -32,7 +32,7 @@ async def test_a_retried_item_that_succeeds_says_so(db: Database) -> None:
 
 
 async def test_a_reprocessed_item_that_succeeds_says_so(db: Database) -> None:
-    job_id = await add_job(db, 10)
+    job_id = await add_job(db, 10, sparse=True)
     said = [verdict(seq, FAILED if seq in (2, 3) else DONE) for seq in range(10)]
     await settle(db, await take(db, job_id), said)
     assert await send_round(db, job_id) == 2
@@ -44,7 +44,7 @@ async def test_a_reprocessed_item_that_succeeds_says_so(db: Database) -> None:
 
 
 async def test_cancelled_and_done_items_are_told_apart(db: Database) -> None:
-    job_id = await add_job(db, 30, batch_size=10)
+    job_id = await add_job(db, 30, batch_size=10, sparse=True)
     await settle(db, await take(db, job_id))
     running = await take(db, job_id)
     await control.cancel(db, job_id)
