@@ -2,6 +2,8 @@
 
 from uuid import UUID
 
+import pytest
+
 from support import add_rows
 from tidemill.config import Settings
 from tidemill.connectors.blobs import Blobs
@@ -16,22 +18,16 @@ async def add_file_job(db: Database, blobs: Blobs) -> tuple[UUID, str]:
     return await add_rows(db, [], source=source, file_id=blob.id), blob.id
 
 
-async def test_a_file_that_a_job_needs_is_kept(db: Database, settings: Settings) -> None:
+async def test_the_file_of_a_deleted_job_goes_and_no_other(db: Database, settings: Settings) -> None:
     blobs = Blobs(settings.blobs)
     _, needed = await add_file_job(db, blobs)
-    forgotten = blobs.put([b"nobody came"])
-    assert await Janitor(db, blobs).clean(age=-1) == [forgotten.id]
-    blobs.open(needed).close()
-
-
-async def test_the_file_of_a_deleted_job_goes(db: Database, settings: Settings) -> None:
-    blobs = Blobs(settings.blobs)
     job_id, file_id = await add_file_job(db, blobs)
+    foreign = blobs.put([b"of a job in another database"])
+    assert await Janitor(db, blobs).clean() == []
     await control.delete(db, job_id)
-    assert await Janitor(db, blobs).clean(age=-1) == [file_id]
-
-
-async def test_a_young_file_is_left_alone(db: Database, settings: Settings) -> None:
-    blobs = Blobs(settings.blobs)
-    blobs.put([b"its job is about to be made"])
-    assert await Janitor(db, blobs).clean(age=60) == []
+    assert await Janitor(db, blobs).clean() == [file_id]
+    assert await Janitor(db, blobs).clean() == []
+    for kept in (needed, foreign.id):
+        blobs.open(kept).close()
+    with pytest.raises(FileNotFoundError):
+        blobs.open(file_id)

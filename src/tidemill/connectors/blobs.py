@@ -3,7 +3,6 @@
 import hashlib
 import os
 import re
-import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,6 @@ from uuid import uuid4
 from tidemill.domain.errors import InvalidInput
 
 _NAME = re.compile(r"[0-9a-f]{32}")
-_OURS = re.compile(r"[0-9a-f]{32}(\.tmp)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,26 +56,16 @@ class Blobs:
             raise InvalidInput(f"{blob_id!r} is not the name of a stored file")
         return (self._folder / blob_id).open("rb")
 
-    def older_than(self, seconds: float) -> list[str]:
-        """Stored and half-written files that were not touched for so long, by the folder's own clock."""
-        if not self._folder.is_dir():
-            return []
-        with tempfile.NamedTemporaryFile(dir=self._folder, prefix=".clock-") as clock:
-            limit = Path(clock.name).stat().st_mtime - seconds
-        return sorted(
-            file.name for file in self._folder.iterdir() if _OURS.fullmatch(file.name) and _mtime(file) < limit
-        )
+    def remove_all(self, blob_ids: Iterable[str]) -> list[str]:
+        """Remove those of them that are here; which."""
+        here = [blob_id for blob_id in blob_ids if _NAME.fullmatch(blob_id) and (self._folder / blob_id).exists()]
+        for blob_id in here:
+            self.remove(blob_id)
+        return here
 
     def remove(self, blob_id: str) -> None:
-        if _OURS.fullmatch(blob_id):
+        if _NAME.fullmatch(blob_id):
             (self._folder / blob_id).unlink(missing_ok=True)
-
-
-def _mtime(file: Path) -> float:
-    try:
-        return file.stat().st_mtime
-    except FileNotFoundError:  # somebody else removed it
-        return float("inf")
 
 
 def _sync_folder(folder: Path) -> None:

@@ -38,11 +38,10 @@ class CsvSource:
     def records(self, checkpoint: dict[str, Any]) -> Iterator[InputRecord]:
         csv.field_size_limit(max(self._limit, csv.field_size_limit()))
         lines = Lines(self._file, self._limit, checkpoint.get("offset", 0), checkpoint.get("line", 0))
-        reading = iter(lines)
         header: list[str] | None = checkpoint.get("header")
         if header is None:
-            header = self._header(self._next(lines, reading))
-        while (record := self._next(lines, reading)) is not None:
+            header = self._header(self._next(lines))
+        while (record := self._next(lines)) is not None:
             here = {"offset": lines.offset, "line": lines.number, "header": header}
             problem = record.problem or _problem(record, header)
             if problem is not None:
@@ -50,23 +49,26 @@ class CsvSource:
             elif record.fields:
                 yield InputRecord(msgspec.json.encode(dict(zip(header, record.fields, strict=True))), here)
 
-    def _next(self, lines: Lines, reading: Iterator[bytes]) -> _Parsed | None:
+    def _next(self, lines: Lines) -> _Parsed | None:
         """The next record, over as many lines as its quotes span; None at the end."""
-        line = next(reading, None)
+        line = next(lines, None)
         if line is None:
             return None
         number, behind = lines.number, (lines.offset, lines.number)
-        first = text = _text(line.removeprefix(_BOM) if number == 1 else line)
-        while not lines.was_cut and len(text) <= self._limit:
-            record = self._parse(text, number)
+        parts = [_text(line.removeprefix(_BOM) if number == 1 else line)]
+        size, quotes = len(line), line.count(b'"')
+        while not lines.was_cut and size <= self._limit:
+            # With an odd number of quotes one is open: parsing again at every line would be quadratic.
+            record = self._parse("".join(parts), number) if quotes % 2 == 0 or len(parts) == 1 else None
             if record is not None:
                 return record
-            line = next(reading, None)
+            line = next(lines, None)
             if line is None:  # what follows is not part of this record: it is read again, line by line
                 lines.go_back(*behind)
-                return _Parsed(first, number, [], "a quote is never closed")
-            text += _text(line)
-        return _Parsed(text, number, [], f"longer than {self._limit} bytes")
+                return _Parsed(parts[0], number, [], "a quote is never closed")
+            parts.append(_text(line))
+            size, quotes = size + len(line), quotes + line.count(b'"')
+        return _Parsed("".join(parts), number, [], f"longer than {self._limit} bytes")
 
     def _parse(self, text: str, number: int) -> _Parsed | None:
         """A record, or None when a quote is still open at the end of the text."""

@@ -6,6 +6,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from tidemill.connectors.records import InputRecord, Lines, defective
+from tidemill.domain.depth import MAX_DEPTH, is_too_deep
 
 _decode = msgspec.json.Decoder().decode
 _BOM = b"\xef\xbb\xbf"
@@ -38,6 +39,8 @@ def _problem(text: bytes) -> str | None:
         text.decode()
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         return f"not JSON: {error}"
+    if is_too_deep(text):
+        return f"nested more than {MAX_DEPTH} levels deep"
     if b"\\u0000" in text.replace(b"\\\\", b""):
         return "a NUL character cannot be stored"
     return None

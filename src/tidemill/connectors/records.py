@@ -37,15 +37,22 @@ class Lines:
     number: int = 0
     was_cut: bool = False
 
-    def __iter__(self) -> Iterator[bytes]:
+    def __post_init__(self) -> None:
         self.file.seek(self.offset)
-        while line := self.file.readline(self.limit + 1):
-            self.offset += len(line)
-            self.number += 1
-            self.was_cut = len(line) > self.limit and not line.endswith(b"\n")
-            if self.was_cut:
-                self._skip_rest()
-            yield line
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self
+
+    def __next__(self) -> bytes:
+        line = self.file.readline(self.limit + 1)
+        if not line:
+            raise StopIteration
+        self.offset += len(line)
+        self.number += 1
+        self.was_cut = len(line) > self.limit and not line.endswith(b"\n")
+        if self.was_cut:
+            self._skip_rest()
+        return line
 
     def go_back(self, offset: int, number: int) -> None:
         """Read on from an earlier place."""

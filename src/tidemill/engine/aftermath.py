@@ -50,7 +50,7 @@ class Aftermath:
 
     async def _clear_ingest(self, lease_id: UUID, *, to_blame: bool) -> None:
         found = await self._db.run(ingest.release_for_the_dead, self._worker, lease_id, losses=int(to_blame))
-        if found is not None and found[1] >= INGEST_DEATHS:
+        if to_blame and found is not None and found[1] >= INGEST_DEATHS:
             reason = f"reading the source killed its process {found[1]} times"
             await self._db.run(jobs.fail, found[0], reason)
             emit("job.failed", job=found[0], reason=reason)

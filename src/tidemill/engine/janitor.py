@@ -1,18 +1,17 @@
-"""Removing stored files that no job needs: of deleted and purged jobs, of submissions that never came to be."""
+"""Removing stored files that no job needs: of jobs that were deleted or purged."""
 
 import asyncio
 
 from tidemill.connectors.blobs import Blobs
 from tidemill.engine.service import Service
-from tidemill.store import jobs
+from tidemill.store import files
 from tidemill.store.database import Database
 
-EVERY_S = 600.0
-LEAST_AGE_S = 3600.0  # a file is stored before its job is: a young one may still get one
+EVERY_S = 300.0
 
 
 class Janitor(Service):
-    """Looks through this machine's files; harmless where several do."""
+    """Looks after this machine's files. It removes only what its own database condemned: others may share the folder."""
 
     name = "janitor"
 
@@ -22,14 +21,12 @@ class Janitor(Service):
         self._blobs = blobs
 
     async def tick(self) -> float:
-        await self.clean(LEAST_AGE_S)
+        await self.clean()
         return EVERY_S
 
-    async def clean(self, age: float) -> list[str]:
-        """Remove files of at least that age that no job needs; which."""
-        old = await asyncio.to_thread(self._blobs.older_than, age)
-        needed = await self._db.run(jobs.needed_files, old) if old else set()
-        unneeded = [name for name in old if name not in needed]
-        for name in unneeded:
-            await asyncio.to_thread(self._blobs.remove, name)
-        return unneeded
+    async def clean(self) -> list[str]:
+        """Remove what is not needed and is on this machine; which."""
+        condemned = await self._db.run(files.unneeded)
+        removed = await asyncio.to_thread(self._blobs.remove_all, condemned)
+        await self._db.run(files.forget, removed)
+        return removed

@@ -21,6 +21,7 @@ async def delete(conn: Connection, job_id: UUID) -> None:
     while (await conn.execute(sql("batch/remove"), job)).rowcount:
         pass
     await conn.execute(sql("item_fix/remove"), job)
+    await conn.execute(sql("file/condemn_one"), job)
     await conn.execute(sql("deleted_job/add"), job)
     await conn.execute(sql("job/remove"), job)
 

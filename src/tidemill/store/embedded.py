@@ -46,9 +46,10 @@ def server(data: Path, settings: str) -> Any:
     made = get_server(data, cleanup_mode="stop", start=False)
     # Its own lock is one file for the whole machine, made by whoever came first: a second user could not open it.
     made._lock = fasteners.InterProcessLock(data.with_suffix(".lock"))  # noqa: SLF001
-    made.ensure_pgdata_inited()
-    _forget_dead_users(made)
-    _configure(data, settings)
+    with made._lock:  # noqa: SLF001  two that start at once on an empty home must not both make it
+        made.ensure_pgdata_inited()
+        _forget_dead_users(made)
+        _configure(data, settings)
     return made
 
 

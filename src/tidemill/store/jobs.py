@@ -1,7 +1,6 @@
 """Jobs as a whole: looking at them, and what is wanted of them."""
 
 import re
-from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
@@ -151,11 +150,6 @@ async def looks_drained(conn: Connection, job_id: UUID) -> bool:
     cursor = await conn.execute(sql("job/is_drained"), {"job_id": job_id})
     row = await cursor.fetchone()
     return row is not None and bool(row[0])
-
-
-async def needed_files(conn: Connection, files: Sequence[str]) -> set[str]:
-    cursor = await conn.execute(sql("job/needed_files"), {"files": list(files)})
-    return {row[0] for row in await cursor.fetchall()}
 
 
 async def _want(conn: Connection, job_id: UUID, intent: Intent, *, allowed: tuple[Intent, ...]) -> None:

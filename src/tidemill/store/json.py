@@ -5,6 +5,8 @@ from typing import Any
 
 import msgspec
 
+from tidemill.domain.depth import MAX_DEPTH, is_too_deep
+
 _encoder = msgspec.json.Encoder()
 decode = msgspec.json.Decoder().decode
 NUL, NULL = b"\\u0000", b"null"
@@ -15,6 +17,8 @@ def encode(value: Any) -> bytes:
     data = _encoder.encode(value)
     if NUL in data or NULL in data:  # a NUL character, or a NaN that would turn into null
         _refuse(value)
+    if is_too_deep(data):
+        raise ValueError(f"nested more than {MAX_DEPTH} levels deep")
     return data
 
 

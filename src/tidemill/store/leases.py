@@ -12,8 +12,9 @@ from tidemill.store.statements import sql
 
 @relaxed
 async def heartbeat(conn: Connection, worker: str, lease_ids: Sequence[UUID], seconds: float) -> int:
-    """Extend these leases of a worker; how many."""
+    """Extend these leases of a worker, of batches and of sources; how many batches."""
     params = {"worker": worker, "lease_ids": list(lease_ids), "lease": seconds}
+    await conn.execute(sql("ingest/heartbeat"), params)
     cursor = await conn.execute(sql("batch/heartbeat"), params)
     return cursor.rowcount
 

@@ -68,6 +68,7 @@ async def _condemn(conn: Connection, week: Week, age: float) -> bool:
     cursor = await conn.execute(sql("partition/lock_jobs"), bounds | {"age": age})
     if not all(old for _, old in await cursor.fetchall()):
         return False
+    await conn.execute(sql("file/condemn"), bounds)
     await conn.execute(sql("partition/mark_purged"), bounds)
     await conn.execute(sql("partition/drop_batches"), bounds)
     return True

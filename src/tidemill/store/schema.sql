@@ -73,6 +73,7 @@ CREATE TABLE tidemill.job (
     ingest_done    boolean NOT NULL DEFAULT false,
     closed_as      text CHECK (closed_as IN ('completed', 'completed_with_errors', 'failed', 'cancelled')),
     failure_reason text,
+    forgiven       bigint NOT NULL DEFAULT 0,
     created_at     timestamptz NOT NULL DEFAULT tidemill.now(),
     updated_at     timestamptz NOT NULL DEFAULT tidemill.now(),
     closed_at      timestamptz,
@@ -88,7 +89,6 @@ CREATE TABLE tidemill.job (
 );
 CREATE INDEX job_runnable ON tidemill.job (priority DESC, id) WHERE closed_as IS NULL;
 CREATE INDEX job_owner ON tidemill.job (owner_id, updated_at, id);
-CREATE INDEX job_file ON tidemill.job (file_id) WHERE file_id IS NOT NULL;
 
 -- Sums of batches that are closed and folded. Changed only under the lock of the job.
 CREATE TABLE tidemill.job_tally (
@@ -112,6 +112,7 @@ CREATE TABLE tidemill.ingest (
     worker      text,
     losses      smallint NOT NULL DEFAULT 0
 ) WITH (fillfactor = 70);
+CREATE INDEX ingest_worker ON tidemill.ingest (worker) WHERE worker IS NOT NULL;
 
 -- json, not jsonb: an input is stored once and read once; parsing it twice is waste.
 CREATE TABLE tidemill.item (
@@ -249,6 +250,12 @@ CREATE TABLE tidemill.deleted_job (
     at     timestamptz NOT NULL DEFAULT tidemill.now()
 );
 
+-- Stored files of deleted and purged jobs, for the janitor of the machine that has them.
+CREATE TABLE tidemill.unneeded_file (
+    file_id text PRIMARY KEY,
+    at      timestamptz NOT NULL DEFAULT tidemill.now()
+);
+
 -- One item with every fact derived, for single look-ups and for doctor. Lists go to the batch side for open
 -- items and to the outcome index for failures: this view over a whole job costs a join per item.
 CREATE VIEW tidemill.item_status AS
@@ -274,7 +281,8 @@ LEFT JOIN LATERAL (
 ) o ON true
 LEFT JOIN LATERAL (
     SELECT b.state, b.worker, b.since FROM tidemill.batch b
-    WHERE b.job_id = i.job_id AND b.seqs IS NOT NULL AND b.state IN ('ready', 'leased') AND b.seqs @> ARRAY[i.seq]
+    WHERE b.job_id = i.job_id AND b.seqs IS NOT NULL AND b.state IN ('ready', 'leased')
+      AND b.lo <= i.seq AND b.hi > i.seq AND b.seqs @> ARRAY[i.seq]
       AND o.status IN ('pending', 'retry_wait')
     ORDER BY b.id LIMIT 1
 ) l ON true

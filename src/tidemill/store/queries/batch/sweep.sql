@@ -5,7 +5,7 @@ WITH expired AS (
     ORDER BY id LIMIT 1000 FOR UPDATE SKIP LOCKED
 )
 UPDATE tidemill.batch b SET state = 'ready', lease_id = NULL, lease_until = NULL, worker = NULL,
-    since = tidemill.now(), not_before = tidemill.now(), losses = losses + 1,
+    since = tidemill.now(), not_before = tidemill.now(), losses = least(losses + 1, 1000),
     isolated = isolated OR losses + 1 >= %(isolate_at)s
 FROM expired WHERE b.id = expired.id
 RETURNING b.id, b.job_id, b.losses
