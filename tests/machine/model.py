@@ -66,6 +66,7 @@ class JobModel:
     items: list[ItemModel] = field(default_factory=list)
     reader: UUID | None = None
     reader_expired: bool = False
+    forgiven: int = 0
 
     @property
     def is_running(self) -> bool:
@@ -93,7 +94,7 @@ class JobModel:
 
     @property
     def has_tripped(self) -> bool:
-        failed = self.counts["failed"]
+        failed = self.counts["failed"] - self.forgiven
         match self.policy.get("mode"):
             case "fail_fast":
                 return failed > 0

@@ -91,7 +91,8 @@ class JobVerbs(BatchVerbs):
         for item in chosen:
             item.reopen(reset_attempts=choice.reset_attempts)
         if chosen:
-            job.intent, job.closed_as = Intent.RUN, None
+            job.intent = Intent.PAUSE if job.intent is Intent.PAUSE else Intent.RUN
+            job.closed_as, job.forgiven = None, job.counts["failed"]
 
     async def delete(self, job_id: UUID) -> None:
         await self.db.run(deletes.delete, job_id)

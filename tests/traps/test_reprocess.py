@@ -150,3 +150,23 @@ async def test_a_reprocess_that_waited_for_a_delete_finds_no_job(db: Database) -
     with pytest.raises(UnknownJob):
         await at_once(waiting)
     await assert_sound(db)
+
+
+async def test_what_stays_failed_is_forgiven(db: Database) -> None:
+    job_id = await add_job(db, 3, policy={"mode": "fail_fast"})
+    await settle(db, await take(db, job_id), [verdict(0, FAILED), verdict(1, FAILED), verdict(2)])
+    assert await db.run(jobs.finalize, job_id) is JobStatus.FAILED
+    assert await db.run(reprocess, job_id, Choice(seqs=[0])) == (1, None)
+    assert await db.run(jobs.police, job_id) is None, "the other failure is an old one"
+    await settle(db, await take(db, job_id), [verdict(0, FAILED)])
+    assert await db.run(jobs.police, job_id) is not None, "this one is new"
+    await assert_sound(db)
+
+
+async def test_a_paused_job_stays_paused(db: Database) -> None:
+    job_id = await add_job(db, 2, batch_size=1)
+    await settle(db, await take(db, job_id), [verdict(0, FAILED)])
+    await db.run(jobs.pause, job_id)
+    assert await db.run(reprocess, job_id, Choice()) == (1, None)
+    assert (await job_of(db, job_id)).status is JobStatus.PAUSED
+    assert await try_take(db, job_id) is None

@@ -113,10 +113,16 @@ def test_a_record_that_is_too_large_over_many_lines_is_bad() -> None:
 
 
 def test_a_quote_that_is_never_closed_makes_a_bad_record() -> None:
-    first, bad, *_ = read('id,name\n1,a\n2,"b\n3,c\n4,d\n')
+    first, bad, *others = read('id,name\n1,a\n2,"b\n3,c\n4,d\n')
     assert first.defect is None
     assert bad.defect is not None
     assert bad.defect["line"] == 3
+    assert [json.loads(record.input)["id"] for record in others] == ["3", "4"], "the rows behind it are not lost"
+
+
+def test_a_quote_that_is_never_closed_in_a_large_file_is_found_soon() -> None:
+    data = 'id,name\n1,"b\n' + "2,c\n" * 50_000
+    assert len(read(data, limit=4_000_000)) == 50_001
 
 
 fields = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), max_size=12)

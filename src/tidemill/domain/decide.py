@@ -59,7 +59,7 @@ def decide(item: Item, outcome: Outcome, policy: RetryPolicy, jitter: float) -> 
             return Decision(ItemStatus.FAILED, error=_exhausted(item, outcome))
         case Fail():
             error = _error(item, outcome.code, outcome.reason, retryable=outcome.retryable)
-            return Decision(ItemStatus.FAILED, error=error)
+            return Decision(ItemStatus.FAILED, error=dict(outcome.details) | error)
         case Outcome():
             raise TypeError(f"{type(outcome).__name__} is not an outcome a handler may give")
         case _:
@@ -89,7 +89,8 @@ def describe(error: BaseException) -> str:
 
 def from_defect(defect: dict[str, Any]) -> Fail:
     """A record that could not be parsed never reaches a handler."""
-    return Fail(str(defect.get("reason", "the record could not be read")), code="invalid")
+    where = {str(name): value for name, value in defect.items() if name in ("line", "value")}
+    return Fail(str(defect.get("reason", "the record could not be read")), code="invalid", details=where)
 
 
 def timed_out(seconds: float) -> Retry:

@@ -47,10 +47,21 @@ class Retry(Outcome):
 
 
 class Fail(Outcome):
-    """The item cannot succeed; ``code`` groups failures, ``retryable`` says whether a redrive makes sense."""
+    """The item cannot succeed; ``code`` groups failures, ``retryable`` says whether a redrive makes sense.
 
-    def __init__(self, reason: str = "failed", *, code: str = "permanent", retryable: bool = False) -> None:
+    ``details`` are kept beside them, such as the field and the value that are wrong.
+    """
+
+    def __init__(
+        self,
+        reason: str = "failed",
+        *,
+        code: str = "permanent",
+        retryable: bool = False,
+        details: dict[str, Any] | None = None,
+    ) -> None:
         super().__init__(reason)
         self.reason = reason
         self.code = code
         self.retryable = retryable
+        self.details = details or {}

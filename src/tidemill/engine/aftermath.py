@@ -92,7 +92,7 @@ class Aftermath:
         if (page.whole and held.open > 1) or (self._blocked and not alone and page.in_hand()):
             await self._suspect(page, held, alone=False)
             return
-        late = {hand.seq for hand in page.in_hand() if now_ns - hand.started_ns > seconds * 1e9}
+        late = {hand.seq for hand in page.in_hand() if hand.started_ns and now_ns - hand.started_ns > seconds * 1e9}
         items = [item for item in await self._db.run(read, held) if item.seq in late or page.whole]
         if seconds and items:
             await self._settle(held, [(item, timed_out(seconds)) for item in items], round(seconds * 1000))

@@ -41,7 +41,7 @@ class BatchRun:
             return await self._settle(items)
         except Outcome as outcome:
             return await self._settle_as(items, outcome)
-        except (Exception, SystemExit, asyncio.CancelledError) as error:
+        except BaseException as error:  # the border: whatever it is, it is an outcome
             if isinstance(error, asyncio.CancelledError) and _is_cancelled():
                 raise
             if len(items) > 1:
@@ -105,6 +105,7 @@ class BatchRun:
         except Done as done:  # any other outcome undoes the handler's effects on its way out
             return [done] * len(good)
         self._returned = True
+        self._page.answered()
         if isinstance(values, Done):
             return [values] * len(good)
         if isinstance(values, Outcome):

@@ -37,7 +37,7 @@ class Flusher:
             self._size = self._bound = handler.flush_size
         else:
             self._size = context.pace(lease.kind).flush_size(low=settings.batch_size, high=settings.claim_max)
-            self._bound = max(settings.flush_buffer, self._size)
+            self._bound = max(settings.flush_buffer, 2 * self._size)
         self._pending: list[Verdict] = []
         self._kick = asyncio.Event()
         self._flushed = asyncio.Event()
@@ -50,7 +50,7 @@ class Flusher:
         waiting = len(self._pending)
         if waiting >= self._size:
             self._kick.set()
-        if waiting >= HIGH_WATER * self._bound and self._bound > self._size:
+        if waiting >= HIGH_WATER * self._bound > self._size:
             self._tell_high(waiting)
         return waiting >= self._bound
 
@@ -92,6 +92,7 @@ class Flusher:
         verdicts, self._pending = self._pending, []
         area = self._page.turn_over(self.lease.flush_no)
         await self._write(verdicts)
+        self._page.restamp(self.lease.flush_no)
         self._page.forget(area)
 
     async def _write(self, verdicts: list[Verdict]) -> None:

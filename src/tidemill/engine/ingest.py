@@ -46,9 +46,14 @@ class Ingester(Service):
         lease = await context.db.run(
             store.take, kinds, lease_id=lease_id, lease=self._lease_seconds, worker=context.worker
         )
-        if lease is not None:
-            await self._read(lease, lease_id)
-        self._page.end()
+        try:
+            if lease is not None:
+                await self._read(lease, lease_id)
+        except Exception:
+            await context.db.run(store.release_for_the_dead, context.worker, lease_id, losses=0)
+            raise
+        finally:
+            self._page.end()
         return context.settings.poll_ms / 1000 if lease is None else 0
 
     async def _read(self, lease: IngestLease, lease_id: UUID) -> None:

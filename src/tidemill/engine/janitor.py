@@ -11,7 +11,7 @@ EVERY_S = 300.0
 
 
 class Janitor(Service):
-    """Looks after this machine's files. It removes only what its own database condemned: others may share the folder."""
+    """Looks after this machine's files; removes only what its own database condemned: others may share the folder."""
 
     name = "janitor"
 

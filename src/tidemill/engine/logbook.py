@@ -10,6 +10,7 @@ is either empty or has exactly the verdicts of its flush, and the fence tells wh
 
 import mmap
 import os
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -84,6 +85,14 @@ class Page:
         self._words[WHOLE_STARTED] = time.monotonic_ns()
         self._words[WHOLE] = count
 
+    def answered(self) -> None:
+        """The set-based handler has answered: what follows is the database's time, not its own."""
+        self._words[WHOLE_STARTED] = 0
+
+    def item_answered(self, slot: int) -> None:
+        """The same for one item."""
+        self._words[SLOTS + slot * SLOT_WORDS + 1] = 0
+
     def free_whole(self) -> None:
         self._words[WHOLE] = 0
 
@@ -109,6 +118,10 @@ class Page:
         self._words[FLUSH_A + 2 * other] = flush_no + 1
         self._filling = other
         return sealed
+
+    def restamp(self, flush_no: int) -> None:
+        """The area that fills belongs to this flush: the one before was written in parts."""
+        self._words[FLUSH_A + 2 * self._filling] = flush_no
 
     def forget(self, area: int) -> None:
         """Its flush is durable."""
@@ -143,7 +156,7 @@ class Page:
         starts = [item.started_ns for item in self.in_hand()]
         if self.whole:
             starts.append(self._words[WHOLE_STARTED])
-        return min(starts, default=None)
+        return min((start for start in starts if start), default=None)
 
     def in_hand(self) -> list[InHand]:
         words = self._words[SLOTS:PAGE_WORDS].tolist()
@@ -173,9 +186,9 @@ class Logbook:
 
     @classmethod
     def create(cls, pages: int) -> "Logbook":
-        with tempfile.TemporaryFile() as file:
-            os.ftruncate(file.fileno(), _size(pages))
-            return cls(os.dup(file.fileno()), pages)
+        fd = _memory()
+        os.ftruncate(fd, _size(pages))
+        return cls(fd, pages)
 
     def beat(self) -> None:
         self._words[PULSE] = time.monotonic_ns()
@@ -192,10 +205,20 @@ class Logbook:
         return {name: self._words[word] for name, word in names.items()}
 
     def close(self) -> None:
-        os.close(self.fd)
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
 
 
 _NO_SLOTS = memoryview(bytes(MAX_CONCURRENCY * SLOT_WORDS * WORD)).cast("q")
+
+
+def _memory() -> int:
+    """A file that is memory: a full disk must not kill whoever writes a page."""
+    if sys.platform == "linux":
+        return os.memfd_create("tidemill-logbook")
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
 
 
 def _size(pages: int) -> int:

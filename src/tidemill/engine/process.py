@@ -99,6 +99,7 @@ class ItemRun:
             if verdict is None:
                 return
             while not page.record(verdict):
+                page.item_answered(slot)
                 await flusher.drained()
             page.free(slot)
             if flusher.add(verdict):
@@ -127,7 +128,7 @@ class ItemRun:
                 raise
             else:  # nobody cancelled us: it is the handler's own
                 outcome = translate(error, self._handler)
-        except (Exception, SystemExit) as error:  # noqa: BLE001  the border: whatever it is, it is an outcome
+        except BaseException as error:  # noqa: BLE001  the border: whatever it is, it is an outcome
             outcome = translate(error, self._handler)
         finally:
             del self._running[slot]

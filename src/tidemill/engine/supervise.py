@@ -44,9 +44,19 @@ class Hand:
         control, self._control = os.pipe()
         os.set_blocking(self._control, False)
         argv = command(worker, number, control, self.book.fd)
-        self.process = subprocess.Popen(argv, pass_fds=(control, self.book.fd), stdin=subprocess.DEVNULL, env=env)  # noqa: S603  our own argv
-        os.close(control)
+        try:
+            self.process = self._start(argv, control, env)
+        except OSError:
+            os.close(self._control)
+            self.book.close()
+            raise
+        finally:
+            os.close(control)
         emit("child.started", child=number, pid=self.process.pid)
+
+    def _start(self, argv: list[str], control: int, env: dict[str, str]) -> "subprocess.Popen[bytes]":
+        fds = (control, self.book.fd)
+        return subprocess.Popen(argv, pass_fds=fds, stdin=subprocess.DEVNULL, env=env)  # noqa: S603  our own argv
 
     def tell(self, word: bytes) -> None:
         if self._dead is None:
@@ -54,6 +64,8 @@ class Hand:
                 os.write(self._control, word)
 
     def kill(self, cause: Cause) -> None:
+        if self._dead is not None:
+            return  # its number may be somebody else's by now
         self.killed_as = cause
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.process.pid, signal.SIGKILL)
@@ -98,6 +110,7 @@ class Supervisor(Service):
         self._memory_mb = memory_mb
         self._silence_s = silence_s
         self._quick_deaths = 0
+        self._one_at_a_time = asyncio.Lock()
         self._not_before = 0.0
         self._ticked_at = time.monotonic()
         self._gone: Counter[str] = Counter()
@@ -106,6 +119,10 @@ class Supervisor(Service):
         self.failure: TidemillError | None = None
 
     async def tick(self) -> float:
+        async with self._one_at_a_time:  # drain() ticks too, while a burial may still be under way
+            return await self._tick()
+
+    async def _tick(self) -> float:
         now_ns = time.monotonic_ns()
         just_woke = time.monotonic() - self._ticked_at > SLEPT_S
         self._ticked_at = time.monotonic()

@@ -1,7 +1,9 @@
 """Maintenance: what one worker at a time does for all."""
 
+import contextlib
 import time
 
+from tidemill.domain.errors import UnknownJob
 from tidemill.engine.finalize import finalize, police
 from tidemill.engine.service import Service
 from tidemill.store import delete, jobs, leases, maintain, partitions, workers
@@ -13,7 +15,6 @@ DUTY_S = 10.0
 FOLD_EVERY_S = 5.0
 FOLD_LEAST = 200
 HOUSEKEEPING_EVERY_S = 300.0
-FULL_ROUND = 1_000
 
 
 class Maintenance(Service):
@@ -54,14 +55,15 @@ class Maintenance(Service):
         """Fail, cancel and close, in that order."""
         for job_id in await self._db.run(jobs.to_police):
             await police(self._db, job_id)
-        while await self._db.run(maintain.cancel_condemned) == FULL_ROUND:
+        while await self._db.run(maintain.cancel_condemned) == maintain.CANCEL_AT_ONCE:
             pass
         for job_id in await self._db.run(jobs.drained_candidates):
             await finalize(self._db, job_id)
 
     async def fold(self, least: int) -> None:
         for job_id in await self._db.run(maintain.to_fold, least):
-            await self._db.run(maintain.fold, job_id)
+            with contextlib.suppress(UnknownJob):  # deleted meanwhile
+                await self._db.run(maintain.fold, job_id)
 
     async def remove_deleted(self) -> int:
         """A chunk of the rows of deleted jobs; how many were removed."""

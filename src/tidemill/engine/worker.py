@@ -46,9 +46,9 @@ class Lane(Service):
         except Exception:
             # A bug, or a schema that is not ours. Nobody works on the batch any more: it must not stay leased.
             await self._context.db.run(leases.release, lease, speaking_for_the_dead=True, losses=1)
-            raise
-        finally:
             self._page.end()
+            raise
+        self._page.end()  # not for what ends the process: its parent reads the page then
         return 0
 
     async def _turn(self, lease: Lease) -> None:

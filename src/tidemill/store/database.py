@@ -27,6 +27,7 @@ TIMEOUTS = ("57014", "25P03", "25P04")
 TRANSIENT_STATES = ("40001", "40P01", "55P03", *TIMEOUTS)
 TRANSIENT_CLASSES = ("08", "53", "57P")
 HAS_TRANSACTION_TIMEOUT = 170000
+MAX_TIMEOUTS = 5  # a statement that is too slow five times will be the sixth time too
 UNBOUNDED = "tidemill, unbounded"  # a large submission: nobody may end it for being slow
 
 
@@ -130,9 +131,9 @@ class Database:
                 async with self.transaction(durable=not hasattr(verb, "relaxed")) as conn:
                     return await verb(conn, *args, **kwargs)
             except (psycopg.Error, PoolTimeout) as error:
-                if not is_transient(error):
-                    raise
                 attempt += 1
+                if not is_transient(error) or (is_timeout(error) and attempt >= MAX_TIMEOUTS):
+                    raise
                 emit("database.retry", verb=verb.__name__, attempt=attempt, error=str(error).strip())
                 await asyncio.sleep(min(5.0, 0.02 * 2 ** min(attempt, 10)) * (0.5 + random.random()))  # noqa: S311
 
@@ -142,6 +143,8 @@ class Database:
             longest = self.timeout_ms if seconds is None else int(seconds * 1000)
             statements.append(f"SET LOCAL statement_timeout = {longest}")
             statements.append(f"SET LOCAL idle_in_transaction_session_timeout = {self.timeout_ms}")
+            if seconds is not None:
+                statements.append(f"SET LOCAL application_name = '{_limited(longest + self.timeout_ms)}'")
             if longest and conn.info.server_version >= HAS_TRANSACTION_TIMEOUT:
                 statements.append(f"SET LOCAL transaction_timeout = {longest + self.timeout_ms}")
         else:
@@ -149,6 +152,11 @@ class Database:
         if not durable:
             statements.append("SET LOCAL synchronous_commit = off")
         return "; ".join(statements).encode()
+
+
+def _limited(milliseconds: int) -> str:
+    """The name of a session whose transaction has a limit of its own, for whoever looks for stuck ones."""
+    return f"tidemill, limit {milliseconds // 1000 + 1} s"
 
 
 async def _configure(conn: Connection) -> None:

@@ -7,6 +7,8 @@ from tidemill.store.database import Connection
 from tidemill.store.jobs import lock
 from tidemill.store.statements import sql
 
+CANCEL_AT_ONCE = 100  # batches: full lists are 100,000 outcomes to write
+
 
 async def take_duty(conn: Connection, name: str, worker: str, seconds: float) -> bool:
     cursor = await conn.execute(sql("duty/take"), {"name": name, "worker": worker, "seconds": seconds})
@@ -19,7 +21,7 @@ async def resign(conn: Connection, worker: str) -> None:
 
 async def cancel_condemned(conn: Connection, job_id: UUID | None = None) -> int:
     """Cancel ready batches of jobs that are to be cancelled or failed; how many."""
-    cursor = await conn.execute(sql("batch/cancel_ready"), {"job_id": job_id})
+    cursor = await conn.execute(sql("batch/cancel_ready"), {"job_id": job_id, "limit": CANCEL_AT_ONCE})
     rows = await cursor.fetchall()
     lists: dict[UUID, list[int]] = defaultdict(list)
     for _, job, seqs in rows:

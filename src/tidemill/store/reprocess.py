@@ -12,7 +12,7 @@ from tidemill.domain.batch import LIST_MAX
 from tidemill.domain.errors import Conflict
 from tidemill.domain.status import ItemStatus
 from tidemill.store.database import Connection
-from tidemill.store.jobs import lock
+from tidemill.store.jobs import get, lock
 from tidemill.store.statements import sql
 
 _TALLIES = ("done", "not_found", "skipped", "failed", "cancelled")
@@ -46,7 +46,8 @@ async def reprocess(
     if ItemStatus.CANCELLED in choice.statuses and after_seq < 0 and choice.seqs is None and choice.codes is None:
         taken += await _revive_ranges(conn, job_id)
     if taken:
-        await conn.execute(sql("job/reopen"), {"job_id": job_id})
+        forgiven = (await get(conn, job_id)).counts.failed
+        await conn.execute(sql("job/reopen"), {"job_id": job_id, "forgiven": forgiven})
         await conn.execute(sql("notify/work"), {"job_id": job_id})
     return taken, last
 

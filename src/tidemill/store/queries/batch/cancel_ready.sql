@@ -4,7 +4,7 @@
 WITH condemned AS (
     SELECT b.id, b.seqs FROM tidemill.job j JOIN tidemill.batch b ON b.job_id = j.id AND b.state = 'ready'
     WHERE j.closed_as IS NULL AND j.intent IN ('cancel', 'fail') AND (%(job_id)s::uuid IS NULL OR j.id = %(job_id)s)
-    ORDER BY b.id LIMIT 1000 FOR SHARE OF j SKIP LOCKED FOR UPDATE OF b SKIP LOCKED
+    ORDER BY b.id LIMIT %(limit)s FOR SHARE OF j SKIP LOCKED FOR UPDATE OF b SKIP LOCKED
 )
 UPDATE tidemill.batch b SET state = CASE WHEN b.seqs IS NULL THEN 'cancelled' ELSE 'done' END,
     cancelled = b.cancelled + b.open, open = 0, seqs = CASE WHEN b.seqs IS NULL THEN NULL ELSE '{}'::bigint[] END

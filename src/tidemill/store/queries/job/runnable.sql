@@ -14,4 +14,4 @@ SELECT id, owner_id, kind, priority, owner_turning, turning FROM (
       AND EXISTS (SELECT 1 FROM tidemill.batch b
                   WHERE b.job_id = j.id AND b.state = 'ready' AND b.not_before <= tidemill.now())
 ) runnable
-WHERE place <= 50 ORDER BY owner_id, place LIMIT 5000
+WHERE place <= 50 ORDER BY priority DESC, id LIMIT 5000
