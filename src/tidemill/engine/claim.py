@@ -1,5 +1,6 @@
 """Which job next, and how much of it."""
 
+import itertools
 import random
 import time
 from collections.abc import Sequence
@@ -10,6 +11,7 @@ from tidemill.domain.batch import Lease
 from tidemill.engine.context import Context
 from tidemill.store import claim as store
 from tidemill.store.claim import Runnable
+from tidemill.store.database import Connection, relaxed
 from tidemill.telemetry.events import emit
 
 CACHE_S = 0.5
@@ -69,9 +71,21 @@ class Claimer:
         context = self._context
         wanted = self._wanted(job.kind)
         seconds = context.lease_seconds(job.kind, wanted)
-        lease = await context.db.run(
-            store.claim, job.id, wanted=wanted, lease_id=lease_id, lease=seconds, worker=context.worker
-        )
+        tries = itertools.count()
+
+        @relaxed
+        async def claim(conn: Connection) -> Lease | None:
+            return await store.claim(
+                conn,
+                job.id,
+                wanted=wanted,
+                lease_id=lease_id,
+                lease=seconds,
+                worker=context.worker,
+                adopt=next(tries) > 0,
+            )
+
+        lease = await context.db.run(claim)
         if lease is not None:
             emit("batch.claimed", job=job.id, batch=lease.batch_id, size=lease.open, isolated=lease.isolated)
         return lease

@@ -67,17 +67,18 @@ class Ingester(Service):
         await self._context.db.run(verb, lease.job_id, lease_id)
 
     async def _append_all(self, lease: IngestLease, lease_id: UUID, records: Iterator[Record]) -> bool:
-        """Whether the source was read to its end."""
-        lo = lease.next_seq
-        while not self._context.stopping:
+        """Whether the source was read to its end. The next chunk is read while this one is written."""
+        chunk = await asyncio.to_thread(self._chunk, lease.next_seq, records)
+        while chunk.rows and not self._context.stopping:
             async with self._context.gate.passing(alone=False):
-                chunk = await asyncio.to_thread(self._chunk, lo, records)
-                if not chunk.rows:
-                    return True
-                if not await self._append(lease.job_id, lease_id, chunk):
-                    return False
-            lo = chunk.hi
-        return False
+                ahead = asyncio.create_task(asyncio.to_thread(self._chunk, chunk.hi, records))
+                try:
+                    appended = await self._append(lease.job_id, lease_id, chunk)
+                finally:
+                    chunk = await ahead  # also after an error: the file must not be closed under it
+            if not appended:
+                return False
+        return not chunk.rows
 
     def _chunk(self, lo: int, records: Iterator[Record]) -> Chunk:
         """The next records: so many rows and so many bytes at most, but one at least."""

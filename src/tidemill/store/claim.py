@@ -34,10 +34,13 @@ async def runnable(conn: Connection, kinds: Sequence[str]) -> list[Runnable]:
 
 @relaxed
 async def claim(
-    conn: Connection, job_id: UUID, *, wanted: int, lease_id: UUID, lease: float, worker: str
+    conn: Connection, job_id: UUID, *, wanted: int, lease_id: UUID, lease: float, worker: str, adopt: bool = True
 ) -> Lease | None:
-    """Lease about ``wanted`` items of a job, or None when nothing is due. ``lease_id`` is the caller's own."""
-    adopted = await by_lease(conn, worker, lease_id)  # an earlier try whose COMMIT answer was lost
+    """Lease about ``wanted`` items of a job, or None when nothing is due. ``lease_id`` is the caller's own.
+
+    With ``adopt``, look first whether an earlier try succeeded whose COMMIT answer was lost.
+    """
+    adopted = await by_lease(conn, worker, lease_id) if adopt else None
     if adopted is not None:
         return adopted
     ready = await _peek(conn, job_id, lease_id)
