@@ -29,10 +29,12 @@ class Settings(BaseSettings):
         default_factory=lambda: Path(platformdirs.user_data_dir("tidemill")),
         description="Where the embedded database and files live",
     )
-    db_max_conns: Positive = Field(8, description="Connections a process may open at most")
+    db_max_conns: Positive = Field(
+        8, description="Connections a process may open at most, but one per lane and two more"
+    )
     db_prepare: bool = Field(True, description="Prepared statements; switch off behind some proxies")
     db_timeout_ms: Positive = Field(20_000, description="The longest a statement of a flush or a chunk may take")
-    db_p50_ms: Positive = Field(50, description="Ingest chunks grow while their median is below this")
+    db_p50_ms: Positive = Field(50, description="Ingest chunks grow while their moving average is below this")
     db_p95_ms: Positive = Field(500, description="Ingest chunks shrink when one takes longer than this")
 
     ingest_min_rows: Positive = Field(64, description="The smallest chunk of items that is copied at once")
@@ -53,7 +55,9 @@ class Settings(BaseSettings):
     max_concurrent_jobs: Positive = Field(5, description="Jobs of one owner that turn at the same time")
     batch_size: Positive = Field(100, description="Outcomes per flush, at least, while a batch goes on")
     flush_interval_ms: Positive = Field(5_000, description="The longest an outcome waits to be flushed")
-    flush_buffer: Positive = Field(500, description="Outcomes that may wait; handlers pause beyond it")
+    flush_buffer: Positive = Field(
+        500, description="Outcomes that may wait, or twice a flush if that is more; handlers pause beyond it"
+    )
     poll_ms: Positive = Field(1_000, description="How often an idle worker looks, when nothing wakes it")
     stop_grace_ms: Milliseconds = Field(20_000, description="How long a stopping worker lets items finish")
     child_memory_mb: Positive = Field(2_048, description="Memory a child process may use")

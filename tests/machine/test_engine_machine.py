@@ -11,7 +11,7 @@ from machine.dice import Dice
 from machine.model import MAX_ATTEMPTS, ReaderModel
 from machine.rules import CODES, SIZES, WORKERS, BatchRules
 from machine.world import World
-from tidemill.domain.status import REPROCESSABLE, Intent, ItemStatus
+from tidemill.domain.status import TERMINAL, Intent, ItemStatus
 from tidemill.store.reprocess import Choice
 from tidemill.store.throwaway import ThrowawayServer
 
@@ -76,7 +76,7 @@ class EngineMachine(BatchRules):
 
     def reprocess(self, dice: Dice) -> None:
         job, reset = self.a_job(dice), dice.coin("reset")
-        statuses = dice.some("statuses", sorted(REPROCESSABLE), least=1)
+        statuses = dice.some("statuses", sorted(TERMINAL), least=1)
         chosen = [status for status in statuses if not (job.sparse and status is ItemStatus.DONE)]
         seqs = dice.some("seqs", [item.seq for item in job.items]) if dice.coin("by seq") else None
         codes = dice.pick("codes", (None, None, ["odd"], CODES))

@@ -105,15 +105,6 @@ def test_a_chunk_halves_when_one_is_slow_and_comes_back() -> None:
     assert slow.rows == 20_000
 
 
-def test_a_chunk_quarters_on_an_error_and_never_vanishes() -> None:
-    size = ChunkSize(4_096, 64, 20_000, 50, 500)
-    sizes = []
-    for _ in range(5):
-        size = size.failed()
-        sizes.append(size.rows)
-    assert sizes == [1_024, 256, 64, 64, 64]
-
-
 def simulate(ms_per_row: float, rounds: int) -> list[int]:
     size, sizes = chunk(), []
     for _ in range(rounds):

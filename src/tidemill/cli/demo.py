@@ -70,6 +70,5 @@ def _report(job: Job, storing: float, processing: float) -> None:
     console.print(f"  and processed in {processing:.1f} s ({counts.total / processing:,.0f}/s).")
     console.print(f"  The sum holds: {counts.total:,} = {counts.settled:,} settled + {counts.open:,} open.")
     for code, number in job.codes.items():
-        console.print(
-            f"  {number:,} failed with {escape(code)}: see them with `tidemill items {job.key} --status failed`."
-        )
+        hint = f"see them with `tidemill items {job.key} --status failed`"
+        console.print(f"  {number:,} failed with {escape(code)}: {hint}.", soft_wrap=True)

@@ -39,9 +39,6 @@ class ItemStatus(StrEnum):
 TERMINAL: Final = frozenset(
     {ItemStatus.DONE, ItemStatus.NOT_FOUND, ItemStatus.SKIPPED, ItemStatus.FAILED, ItemStatus.CANCELLED}
 )
-REPROCESSABLE: Final = frozenset(
-    {ItemStatus.NOT_FOUND, ItemStatus.SKIPPED, ItemStatus.FAILED, ItemStatus.CANCELLED, ItemStatus.DONE}
-)
 
 _S = ItemStatus
 TRANSITIONS: Final[dict[ItemStatus, frozenset[ItemStatus]]] = {
@@ -57,7 +54,7 @@ TRANSITIONS: Final[dict[ItemStatus, frozenset[ItemStatus]]] = {
         }  # pending: released or swept
     ),
     _S.RETRY_WAIT: frozenset({_S.PROCESSING, _S.CANCELLED, _S.PENDING}),
-    **dict.fromkeys(REPROCESSABLE, frozenset({_S.PENDING})),  # reprocess and redrive
+    **dict.fromkeys(TERMINAL, frozenset({_S.PENDING})),  # reprocess and redrive
 }
 
 # The words of the documents that asked for this system, and of neighbours people come from.

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 ALPHA = 0.3  # of the newest observation in a moving average
 FLUSH_SPACING_S = 0.5  # fast handlers flush about twice a second, not every hundred items
 GROWTH = 2
-HARD_SHRINK = 4
 
 
 def clamp(value: float, low: float, high: float) -> float:
@@ -42,7 +41,7 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class ChunkSize:
-    """Rows per ingest chunk: doubled while the database is quick, halved when it is slow, quartered on errors."""
+    """Rows per ingest chunk: doubled while the database is quick, halved when it is slow."""
 
     rows: int
     low: int
@@ -63,6 +62,3 @@ class ChunkSize:
         elif average < self.good_ms:
             rows *= GROWTH
         return replace(self, rows=int(clamp(rows, self.low, self.high)), average_ms=average)
-
-    def failed(self) -> "ChunkSize":
-        return replace(self, rows=int(clamp(self.rows // HARD_SHRINK, self.low, self.high)))

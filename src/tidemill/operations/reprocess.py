@@ -5,7 +5,7 @@ from dataclasses import replace
 from uuid import UUID
 
 from tidemill.domain.errors import Conflict, InvalidInput
-from tidemill.domain.status import REPROCESSABLE, ItemStatus, JobStatus
+from tidemill.domain.status import TERMINAL, ItemStatus, JobStatus
 from tidemill.store import jobs, workers
 from tidemill.store import reprocess as store
 from tidemill.store.database import Database
@@ -39,6 +39,6 @@ async def redrive(db: Database, job_ids: Sequence[UUID], *, codes: Sequence[str]
 
 
 def check(statuses: Sequence[ItemStatus]) -> None:
-    wrong = [status.value for status in statuses if status not in REPROCESSABLE]
+    wrong = [status.value for status in statuses if status not in TERMINAL]
     if wrong:
         raise InvalidInput(f"items that are {', '.join(wrong)} are not settled: they cannot be reprocessed")

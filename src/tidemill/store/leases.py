@@ -20,7 +20,7 @@ async def heartbeat(conn: Connection, worker: str, lease_ids: Sequence[UUID], se
 
 
 async def release(
-    conn: Connection, lease: Lease, *, speaking_for_the_dead: bool = False, losses: int = 0, crashes: int = 0
+    conn: Connection, lease: Lease, *, speaking_for_the_dead: bool = False, losses: int = 0
 ) -> tuple[int, int] | None:
     """Give the rest of a batch back; its crashes and open items, or None if the lease was lost."""
     params = _key(lease, speaking_for_the_dead) | {

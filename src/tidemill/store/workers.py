@@ -58,6 +58,6 @@ async def kinds(conn: Connection) -> dict[str, bool]:
 
 async def max_attempts(conn: Connection, kind: str) -> int:
     """How often an item of a kind may be tried."""
-    async with conn.cursor(row_factory=dict_row) as cursor:
-        await cursor.execute(sql("kind/list"))
-        return next((row["options"]["max_attempts"] for row in await cursor.fetchall() if row["name"] == kind), 0)
+    cursor = await conn.execute(sql("kind/get"), {"name": kind})
+    row = await cursor.fetchone()
+    return 0 if row is None else int(row[0]["max_attempts"])
