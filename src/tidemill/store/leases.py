@@ -25,7 +25,6 @@ async def release(
     """Give the rest of a batch back; its crashes and open items, or None if the lease was lost."""
     params = _key(lease, speaking_for_the_dead) | {
         "losses": losses,
-        "crashes": crashes,
         "isolate_at": ISOLATE_LOSSES,
     }
     cursor = await conn.execute(sql("batch/release"), params)
