@@ -1,6 +1,7 @@
 """The door of a child process; a worker opens it, people do not."""
 
 import asyncio
+import gc
 import os
 import sys
 import traceback
@@ -27,6 +28,9 @@ async def run(mill: Mill, worker: str, pages: int, number: int, control: int, bo
         os.set_inheritable(fd, False)
     logbook = Logbook(book, pages)
     limit_memory(settings.child_memory_mb)
+    # Items are many and short-lived: collecting every 700 of them costs a fifth of the throughput of one process.
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
     async with open_database(settings, size=max(settings.db_max_conns, pages + 1), check=False) as db:
         context = make_context(db, settings, mill.registry, worker=worker, book=logbook)
         await Child(context, control).run()
