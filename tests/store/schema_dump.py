@@ -22,7 +22,9 @@ QUERIES = {
         FROM pg_constraint k, {_RELATIONS} AND k.conrelid = c.oid""",
     "index": f"SELECT c.relname, pg_get_indexdef(c.oid) FROM {_RELATIONS} AND c.relkind IN ('i', 'I')",
     "view": f"SELECT c.relname, pg_get_viewdef(c.oid) FROM {_RELATIONS} AND c.relkind = 'v'",
-    "trigger": f"SELECT c.relname, pg_get_triggerdef(t.oid) FROM pg_trigger t, {_RELATIONS} AND t.tgrelid = c.oid",
+    "trigger": f"""
+        SELECT c.relname, pg_get_triggerdef(t.oid)
+        FROM pg_trigger t, {_RELATIONS} AND t.tgrelid = c.oid AND NOT t.tgisinternal""",
     "function": f"SELECT p.oid::regprocedure::text, pg_get_functiondef(p.oid) FROM {_FUNCTIONS} AND p.prokind = 'f'",
     "aggregate": f"""
         SELECT p.oid::regprocedure::text, g.aggtransfn::text, g.aggtranstype::regtype::text, g.agginitval

@@ -12,7 +12,7 @@ import pytest
 
 from support import assert_sound, closed, job_of, rows
 from tidemill import Item, Mill
-from tidemill.domain.errors import Conflict, InvalidInput, UnknownJob, UnknownKind
+from tidemill.domain.errors import InvalidInput, KeyReused, UnknownJob, UnknownKind
 from tidemill.domain.status import JobStatus
 from tidemill.operations.submit import submit
 from tidemill.store.database import Database
@@ -210,7 +210,7 @@ async def test_the_same_key_and_payload_is_the_same_job(db: Database) -> None:
 
 async def test_the_same_key_with_another_payload_is_a_conflict(db: Database) -> None:
     await submit(db, keyed("k", b"p"), [b"1"])
-    with pytest.raises(Conflict, match="idempotency key 'k' was used for another submission"):
+    with pytest.raises(KeyReused, match="idempotency key 'k' was used for another submission"):
         await submit(db, keyed("k", b"q"), [b"1"])
     assert (await counts(db))[:2] == (1, 1)
 
@@ -231,7 +231,7 @@ async def test_twenty_duplicates_at_once_make_one_job(db: Database) -> None:
 async def test_a_key_given_to_a_mill_tells_the_same_inputs_from_others(mill: Mill, db: Database) -> None:
     first = await mill.submit_async("test", ROWS, idem_key="k")
     assert await mill.submit_async("test", ROWS, idem_key="k") == first
-    with pytest.raises(Conflict):
+    with pytest.raises(KeyReused):
         await mill.submit_async("test", [*ROWS, {"n": 10}], idem_key="k")
 
 

@@ -13,7 +13,7 @@ import psycopg
 from psycopg.types.json import Jsonb
 
 from tidemill.domain.batch import Cutter
-from tidemill.domain.errors import Conflict
+from tidemill.domain.errors import KeyReused
 from tidemill.store.database import Connection
 from tidemill.store.json import encode
 from tidemill.store.rows import item_line
@@ -123,7 +123,7 @@ def _existing(spec: Submission, rows: Iterable[bytes]) -> Generator[Execute, Any
         counter.add(row)
     job_id, print_ = yield Execute(sql("job/by_idem_key"), {"owner_id": spec.owner_id, "idem_key": spec.idem_key})
     if print_ != counter.print:
-        raise Conflict(f"idempotency key {spec.idem_key!r} was used for another submission")
+        raise KeyReused(f"idempotency key {spec.idem_key!r} was used for another submission")
     return job_id  # type: ignore[no-any-return]
 
 

@@ -8,6 +8,7 @@ UPDATE tidemill.batch SET
     lease_until = greatest(lease_until, tidemill.now() + %(lease)s * interval '1 second'),
     seqs = CASE WHEN seqs IS NULL THEN NULL WHEN open = %(settled)s THEN '{}'::bigint[]
         ELSE ARRAY(SELECT unnest(seqs) EXCEPT SELECT unnest(%(seqs)s::bigint[]) ORDER BY 1) END,
-    state = CASE WHEN open = %(settled)s THEN 'done' ELSE state END
+    state = CASE WHEN open = %(settled)s THEN 'done' ELSE state END,
+    closed_at = CASE WHEN open = %(settled)s THEN tidemill.now() END
 WHERE id = %(batch_id)s AND lease_id = %(lease_id)s AND state = 'leased' AND flush_no = %(flush_no)s
 RETURNING tidemill.now() AS at

@@ -1,0 +1,2 @@
+-- With the job. Index: activity_job.
+DELETE FROM tidemill.activity WHERE job_id = %(job_id)s

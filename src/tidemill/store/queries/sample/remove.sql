@@ -1,0 +1,2 @@
+-- With the job. Index: job_sample_pkey.
+DELETE FROM tidemill.job_sample WHERE job_id = %(job_id)s
