@@ -61,6 +61,19 @@ class Settings(BaseSettings):
     poll_ms: Positive = Field(1_000, description="How often an idle worker looks, when nothing wakes it")
     stop_grace_ms: Milliseconds = Field(20_000, description="How long a stopping worker lets items finish")
     child_memory_mb: Positive = Field(2_048, description="Memory a child process may use")
+
+    http_host: str = Field("127.0.0.1", description="The address `tidemill serve` listens on")
+    http_port: Annotated[int, Field(ge=0, le=65535)] = Field(8484, description="Its port; 0 for any that is free")
+    max_file_size_mb: Positive = Field(400, description="The largest file that may be uploaded")
+    max_json_bytes: Positive = Field(16 * 1024 * 1024, description="The largest JSON body of a request")
+    rate_limit_per_s: Positive = Field(100, description="Requests a second that one key may make, on average")
+    rate_limit_burst: Positive = Field(200, description="And at once")
+    session_idle_s: Positive = Field(3_600, description="A browser that does nothing for so long is signed out")
+    session_max_s: Positive = Field(43_200, description="And one that signed in so long ago, whatever it does")
+    cors_origins: list[str] = Field([], description="Sites whose pages may call the API, as a JSON list; none")
+    sources: dict[str, Path] = Field({}, description="Folders that submissions may refer to, as JSON: name to path")
+    pending_dashboard: bool = Field(True, description="Whether /v1/pending, across jobs, is there")
+
     log_level: str = Field(
         "info", pattern="(?i)^(debug|info|warning|error)$", description="debug, info, warning, error"
     )
@@ -74,6 +87,8 @@ class Settings(BaseSettings):
             ("db_p50_ms", "db_p95_ms"),
             ("batch_size", "flush_buffer"),
             ("max_row_bytes", "ingest_max_batch_bytes"),
+            ("rate_limit_per_s", "rate_limit_burst"),
+            ("session_idle_s", "session_max_s"),
         ]
         wrong = [f"{low} must not exceed {high}" for low, high in pairs if getattr(self, low) > getattr(self, high)]
         if self.db_timeout_ms >= self.lock_floor_ms:

@@ -125,7 +125,8 @@ async def test_a_redrive_brings_back_the_failed_and_what_their_failure_cancelled
     assert await db.run(jobs.police, job_id) == "fail_fast: an item failed"
     await db.run(maintain.cancel_condemned)
     assert await db.run(jobs.finalize, job_id) is JobStatus.FAILED
-    assert await redrive(db, [job_id]) == 11
+    operation = await redrive(db, owner_id=None, filters={"jobs": [str(job_id)]})
+    assert (operation.state, operation.items) == ("done", 11)
     assert await db.run(jobs.police, job_id) is None
     assert (await job_of(db, job_id)).failure_reason is None
     await assert_sound(db)

@@ -93,7 +93,7 @@ def test_a_reference_opens_a_source_of_its_format(blobs: Blobs, format_: str, ki
 @pytest.mark.parametrize("format_", ["xml", "", None, 7])
 def test_an_unknown_format_is_refused_and_leaves_no_file_open(blobs: Blobs, format_: object) -> None:
     blob = blobs.put([b"x"])
-    with pytest.raises(InvalidInput, match="known are csv, ndjson, tsv"):
+    with pytest.raises(InvalidInput, match="known are csv, images, ndjson, tsv"):
         Sources(blobs, max_row_bytes=100)({"blob": blob.id, "format": format_})
 
 

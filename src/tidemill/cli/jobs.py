@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,12 +14,13 @@ from tidemill.cli.views import console, detail, item_line, jobs_table, progress_
 from tidemill.config import load_settings
 from tidemill.connectors.blobs import Blobs
 from tidemill.connectors.source import FORMATS
-from tidemill.domain.errors import InvalidInput, UnknownKind
+from tidemill.domain.errors import Conflict, InvalidInput
 from tidemill.domain.job import Job
 from tidemill.domain.status import JobStatus, parse_item_status
 from tidemill.operations import control, inspect, reprocess, submit
 from tidemill.store import jobs as store
 from tidemill.store import workers
+from tidemill.store.bulk import Operation
 from tidemill.store.database import Database
 from tidemill.store.reprocess import Choice
 from tidemill.store.submit import Submission
@@ -50,21 +52,14 @@ def submit_command(
     reference = {"format": _format(file, format_)}
 
     async def action(db: Database) -> Job:
-        sparse = await _sparse(db, kind, app)
-        spec = Submission(kind, params=_json(params), policy=_policy(policy), priority=priority, sparse=sparse)
+        if app is not None:
+            await db.run(workers.register_kinds, [load_mill(app).registry.get(kind)])
+        asked = Submission(kind, params=_json(params), policy=_policy(policy), priority=priority)
+        spec = await submit.as_declared(db, asked)
         submit.check(spec)
         blob = await asyncio.to_thread(Blobs(settings.blobs).put_file, file)
         source = reference | {"blob": blob.id, "name": file.name}
-        spec = Submission(
-            kind,
-            params=spec.params,
-            policy=spec.policy,
-            priority=priority,
-            sparse=sparse,
-            source=source,
-            file_id=blob.id,
-        )
-        job_id, _ = await submit.submit(db, spec)
+        job_id, _ = await submit.submit(db, replace(spec, source=source, file_id=blob.id))
         return await db.run(store.get, job_id)
 
     job = run_in(settings, action)
@@ -158,11 +153,11 @@ def reprocess_command(
     statuses = [_status(word) for word in status]
     choice = Choice(statuses=statuses, codes=code or None, seqs=seq or None, reset_attempts=not keep_attempts)
 
-    async def action(db: Database) -> int:
+    async def action(db: Database) -> Operation:
         found = await inspect.find_job(db, job)
         return await reprocess.reprocess(db, found.id, choice)
 
-    console.print(f"{run_in(load_settings(), action):,} items go round again")
+    _tell(run_in(load_settings(), action))
 
 
 @commands.command()
@@ -172,11 +167,17 @@ def redrive(
 ) -> None:
     """Send failed items of jobs, and what a failed job had cancelled, round again."""
 
-    async def action(db: Database) -> int:
-        ids = [(await inspect.find_job(db, text)).id for text in jobs]
-        return await reprocess.redrive(db, ids, codes=code or None)
+    async def action(db: Database) -> Operation:
+        ids = [str((await inspect.find_job(db, text)).id) for text in jobs]
+        return await reprocess.redrive(db, owner_id=None, filters={"jobs": ids, "codes": code or None})
 
-    console.print(f"{run_in(load_settings(), action):,} items go round again")
+    _tell(run_in(load_settings(), action))
+
+
+def _tell(operation: Operation) -> None:
+    if operation.state == "failed":
+        raise Conflict(str(operation.error))
+    console.print(f"{operation.items:,} items go round again")
 
 
 @commands.command()
@@ -203,18 +204,6 @@ def _act(text: str, act: Any, word: str) -> None:
         return job.key
 
     console.print(f"{run_in(load_settings(), action)} {word}")
-
-
-async def _sparse(db: Database, kind: str, app: str | None) -> bool:
-    """Whether a kind is sparse; from its mill, else from what workers have registered."""
-    if app is not None:
-        mill = load_mill(app)
-        await db.run(workers.register_kinds, [mill.registry.get(kind)])
-    known = await db.run(workers.kinds)
-    if kind not in known:
-        listed = ", ".join(known) if known else "none"
-        raise UnknownKind(f"no worker has ever had a handler for {kind!r} (known: {listed}); say --app MODULE:NAME")
-    return known[kind]
 
 
 def _format(file: Path, said: str | None) -> str:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Self
 from uuid import uuid4
 
 from tidemill.domain.errors import InvalidInput
@@ -27,25 +27,16 @@ class Blobs:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def put(self, pieces: Iterable[bytes]) -> Blob:
+    def write(self) -> "Writing":
+        """A new file, to be written piece by piece."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        name = uuid4().hex
-        temporary = self._folder / f"{name}.tmp"
-        digest, size = hashlib.sha256(), 0
-        try:
-            with temporary.open("xb") as file:
-                for piece in pieces:
-                    file.write(piece)
-                    digest.update(piece)
-                    size += len(piece)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.rename(self._folder / name)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
-        _sync_folder(self._folder)
-        return Blob(name, size, digest.digest())
+        return Writing(self._folder)
+
+    def put(self, pieces: Iterable[bytes]) -> Blob:
+        with self.write() as writing:
+            for piece in pieces:
+                writing.write(piece)
+            return writing.finish()
 
     def put_file(self, path: Path) -> Blob:
         with path.open("rb") as file:
@@ -66,6 +57,40 @@ class Blobs:
     def remove(self, blob_id: str) -> None:
         if _NAME.fullmatch(blob_id):
             (self._folder / blob_id).unlink(missing_ok=True)
+
+
+class Writing:
+    """A file that is being written. Leaving it unfinished removes it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._name = uuid4().hex
+        self._temporary = folder / f"{self._name}.tmp"
+        self._file = self._temporary.open("xb")
+        self._digest = hashlib.sha256()
+        self.size = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+        self._temporary.unlink(missing_ok=True)
+
+    def write(self, piece: bytes) -> int:
+        self._digest.update(piece)
+        self.size += len(piece)
+        return self._file.write(piece)
+
+    def flush(self) -> None:
+        """For writers that expect a file."""
+
+    def finish(self) -> Blob:
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._temporary.rename(self._folder / self._name)
+        _sync_folder(self._folder)
+        return Blob(self._name, self.size, self._digest.digest())
 
 
 def _sync_folder(folder: Path) -> None:

@@ -1,44 +1,80 @@
-"""Sending items round again."""
+"""Sending items round again: a tracked operation each time, done at once when it is small."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+import asyncio
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
 from uuid import UUID
 
-from tidemill.domain.errors import Conflict, InvalidInput
-from tidemill.domain.status import TERMINAL, ItemStatus, JobStatus
-from tidemill.store import jobs, workers
-from tidemill.store import reprocess as store
+from tidemill.domain.errors import InvalidInput
+from tidemill.domain.identity import LOCAL_USER
+from tidemill.domain.status import TERMINAL, ItemStatus
+from tidemill.store import bulk, jobs
+from tidemill.store.bulk import Operation
 from tidemill.store.database import Database
 from tidemill.store.reprocess import Choice
 
+ItemId = tuple[UUID, int]
+BESIDE_S = 0.05
 
-async def reprocess(db: Database, job_id: UUID, choice: Choice) -> int:
-    """Open a job again for chosen items; how many. In several transactions when they are many."""
+
+async def reprocess(
+    db: Database,
+    job_id: UUID,
+    choice: Choice,
+    *,
+    user_id: int = LOCAL_USER,
+    request_id: str | None = None,
+    within: float | None = None,
+) -> Operation:
+    """Open a job again for chosen items. What takes longer than ``within`` seconds goes on without us."""
     check(choice.statuses)
-    if not choice.reset_attempts:
-        kind = (await db.run(jobs.get, job_id)).kind
-        choice = replace(choice, max_attempts=await db.run(workers.max_attempts, kind))
-        if not choice.max_attempts:
-            raise Conflict(f"no worker has ever had a handler for {kind!r}: nobody knows how often it may be tried")
-    taken = 0
-    after: int | None = -1
-    while after is not None:
-        n, after = await db.run(store.reprocess, job_id, choice, after_seq=after)
-        taken += n
-    return taken
+    await db.run(jobs.get, job_id)
+    predicate: dict[str, Any] = {"statuses": list(choice.statuses), "reset_attempts": choice.reset_attempts}
+    predicate |= {"seqs": None if choice.seqs is None else sorted(set(choice.seqs)), "codes": choice.codes}
+    added = await db.run(bulk.add, "reprocess", predicate, user_id=user_id, job_id=job_id, request_id=request_id)
+    return await carry_out(db, added, within)
 
 
-async def redrive(db: Database, job_ids: Sequence[UUID], *, codes: Sequence[str] | None = None) -> int:
-    """Dead letters of several jobs, and what a fail_fast job had cancelled, go round again."""
-    taken = 0
-    for job_id in sorted(job_ids):
-        failed_as_a_whole = (await db.run(jobs.get, job_id)).status is JobStatus.FAILED
-        cancelled = [ItemStatus.CANCELLED] if failed_as_a_whole and codes is None else []
-        taken += await reprocess(db, job_id, Choice(statuses=[ItemStatus.FAILED, *cancelled], codes=codes))
-    return taken
+async def redrive(
+    db: Database,
+    *,
+    owner_id: int | None,
+    items: Sequence[ItemId] | None = None,
+    but: Sequence[ItemId] = (),
+    filters: Mapping[str, Any] | None = None,
+    user_id: int = LOCAL_USER,
+    request_id: str | None = None,
+    within: float | None = None,
+) -> Operation:
+    """Dead letters across jobs, and what a fail_fast job had cancelled, go round again."""
+    predicate = dict(filters or {}) | {"owner_id": owner_id, "except": _by_job(but)}
+    if items is not None:
+        predicate["items"] = _by_job(items)
+    added = await db.run(bulk.add, "redrive", predicate, user_id=user_id, request_id=request_id)
+    return await carry_out(db, added, within)
+
+
+async def carry_out(db: Database, operation_id: UUID, within: float | None = None) -> Operation:
+    """Step by step to its end, or until the time is up: whoever does bulk work next goes on from there."""
+    started = time.monotonic()
+    operation = await db.run(bulk.find, operation_id)
+    while operation.state == "running" and (within is None or time.monotonic() - started < within):
+        if await db.run(bulk.step, operation_id) is None:
+            await asyncio.sleep(BESIDE_S)  # somebody else is at it
+        operation = await db.run(bulk.find, operation_id)
+    return operation
 
 
 def check(statuses: Sequence[ItemStatus]) -> None:
     wrong = [status.value for status in statuses if status not in TERMINAL]
     if wrong:
         raise InvalidInput(f"items that are {', '.join(wrong)} are not settled: they cannot be reprocessed")
+
+
+def _by_job(items: Sequence[ItemId]) -> dict[str, list[int]]:
+    grouped: dict[str, set[int]] = defaultdict(set)
+    for job_id, seq in items:
+        grouped[str(job_id)].add(seq)
+    return {job_id: sorted(seqs) for job_id, seqs in sorted(grouped.items())}

@@ -1,14 +1,16 @@
 """Making a job out of inputs, or of a stored file."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
-from tidemill.domain.errors import InvalidInput
+from tidemill.domain.errors import InvalidInput, KeyReused, UnknownKind
 from tidemill.domain.policy import FailurePolicy
+from tidemill.store import workers
 from tidemill.store.database import Connection, Database
 from tidemill.store.json import encode
-from tidemill.store.submit import Submission, SyncConnection, run_async, run_sync, submission
+from tidemill.store.submit import Submission, SyncConnection, find_by_key, run_async, run_sync, submission
 from tidemill.telemetry.events import emit
 
 PRIORITIES = (-100, 100)
@@ -37,6 +39,27 @@ def check(spec: Submission) -> None:
         raise InvalidInput(f"priority is from {low} to {high}")
     if spec.idem_key is not None and not (0 < len(spec.idem_key) <= 255 and spec.idem_key.isprintable()):  # noqa: PLR2004
         raise InvalidInput("an idempotency key has 1 to 255 printable characters")
+
+
+async def as_declared(db: Database, spec: Submission) -> Submission:
+    """With what the kind's handler declares, as workers have registered it; UnknownKind if none ever has."""
+    known = await db.run(workers.kinds)
+    if spec.kind not in known:
+        listed = ", ".join(known) if known else "none"
+        raise UnknownKind(f"no worker has ever had a handler for {spec.kind!r} (known: {listed})")
+    options = known[spec.kind]
+    return replace(spec, sparse=options["sparse"], limiter=options.get("limiter"))
+
+
+async def existing(db: Database, spec: Submission) -> UUID | None:
+    """The job this owner's key made already. KeyReused if it was asked for with other words, whatever its rows."""
+    found = None if spec.idem_key is None else await db.run(find_by_key, spec.owner_id, spec.idem_key)
+    if found is None:
+        return None
+    asked = (spec.kind, spec.params, spec.policy, spec.priority)
+    if asked != (found["kind"], found["params"], found["policy"], found["priority"]):
+        raise KeyReused(f"idempotency key {spec.idem_key!r} was used for another submission")
+    return UUID(str(found["id"]))
 
 
 async def submit(db: Database, spec: Submission, rows: Iterable[bytes] = ()) -> tuple[UUID, bool]:

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import random
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
@@ -70,16 +71,25 @@ class Database:
     """A pool of connections without session state, so that a transaction-pooling proxy may stand between."""
 
     def __init__(
-        self, url: str, *, size: int = 4, timeout: float = 20.0, prepare: bool = True, name: str = "tidemill"
+        self,
+        url: str,
+        *,
+        size: int = 4,
+        timeout: float = 20.0,
+        prepare: bool = True,
+        name: str = "tidemill",
+        patience: float | None = None,
     ) -> None:
+        """``patience``: for how many seconds ``run`` tries. Workers try for ever; who waits for an answer does not."""
         self.url = url
+        self._patience = patience
         self.timeout_ms = int(timeout * 1000)
         settings: dict[str, Any] = {"autocommit": True, "application_name": name, "connect_timeout": 10}
         settings |= {"keepalives_idle": 15, "keepalives_interval": 5, "keepalives_count": 3}
         if not prepare:
             settings["prepare_threshold"] = None
         self._pool: AsyncConnectionPool[Connection] = AsyncConnectionPool(
-            url, min_size=1, max_size=size, open=False, kwargs=settings, configure=_configure, timeout=15.0
+            url, min_size=1, max_size=size, open=False, kwargs=settings, configure=_configure, timeout=patience or 15.0
         )
 
     async def __aenter__(self) -> Self:
@@ -125,7 +135,7 @@ class Database:
 
         Verbs are fenced: one whose COMMIT answer was lost finds its own work when it runs again.
         """
-        attempt = 0
+        attempt, started = 0, time.monotonic()
         while True:
             try:
                 async with self.transaction(durable=not hasattr(verb, "relaxed")) as conn:
@@ -134,6 +144,8 @@ class Database:
                 attempt += 1
                 if not is_transient(error) or (is_timeout(error) and attempt >= MAX_TIMEOUTS):
                     raise
+                if self._patience is not None and time.monotonic() - started > self._patience:
+                    raise Unavailable("the database is not available now; try again later") from error
                 emit("database.retry", verb=verb.__name__, attempt=attempt, error=str(error).strip())
                 await asyncio.sleep(min(5.0, 0.02 * 2 ** min(attempt, 10)) * (0.5 + random.random()))  # noqa: S311
 

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -27,6 +28,15 @@ class Choice:
     codes: Sequence[str] | None = None
     reset_attempts: bool = True
     max_attempts: int = 0  # without reset_attempts: only items that have some left
+    but: Sequence[int] = ()
+    since: datetime | None = None  # settled from here on
+    until: datetime | None = None  # and before
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether it asks for more than statuses: whole ranges, which have no outcomes to ask, are out then."""
+        asked = (self.seqs, self.codes, self.since, self.until)
+        return bool(self.but) or any(part is not None for part in asked)
 
 
 async def reprocess(
@@ -43,7 +53,7 @@ async def reprocess(
     while taken < most and last is not None:
         n, last = await _take_chunk(conn, job, choice, last)
         taken += n
-    if ItemStatus.CANCELLED in choice.statuses and after_seq < 0 and choice.seqs is None and choice.codes is None:
+    if ItemStatus.CANCELLED in choice.statuses and after_seq < 0 and not choice.is_narrow:
         taken += await _revive_ranges(conn, job_id)
     if taken:
         forgiven = (await get(conn, job_id)).counts.failed
@@ -58,7 +68,10 @@ async def _take_chunk(conn: Connection, job: dict[str, Any], choice: Choice, aft
         "job_id": job_id,
         "statuses": [status.value for status in choice.statuses],
         "seqs": None if choice.seqs is None else sorted(choice.seqs),
+        "but": sorted(choice.but),
         "codes": None if choice.codes is None else list(choice.codes),
+        "since": choice.since,
+        "until": choice.until,
         "reset_attempts": choice.reset_attempts,
         "max_attempts": choice.max_attempts,
         "after_seq": after_seq,

@@ -10,6 +10,7 @@ from typing import Any
 from uuid import UUID
 
 import psycopg
+from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
 from tidemill.domain.batch import Cutter
@@ -82,6 +83,13 @@ def submission(spec: Submission, rows: Iterable[bytes]) -> Steps:
     return job_id, True
 
 
+async def find_by_key(conn: Connection, owner_id: int, idem_key: str) -> dict[str, Any] | None:
+    """What an owner's idempotency key was used for."""
+    async with conn.cursor(row_factory=dict_row) as cursor:
+        await cursor.execute(sql("job/by_idem_key"), {"owner_id": owner_id, "idem_key": idem_key})
+        return await cursor.fetchone()
+
+
 async def run_async(conn: Connection, steps: Steps) -> tuple[UUID, bool]:
     answer: Any = None
     while True:
@@ -121,7 +129,7 @@ def _existing(spec: Submission, rows: Iterable[bytes]) -> Generator[Execute, Any
     counter = _Counter(spec)
     for row in rows:
         counter.add(row)
-    job_id, print_ = yield Execute(sql("job/by_idem_key"), {"owner_id": spec.owner_id, "idem_key": spec.idem_key})
+    job_id, print_, *_ = yield Execute(sql("job/by_idem_key"), {"owner_id": spec.owner_id, "idem_key": spec.idem_key})
     if print_ != counter.print:
         raise KeyReused(f"idempotency key {spec.idem_key!r} was used for another submission")
     return job_id  # type: ignore[no-any-return]

@@ -43,17 +43,17 @@ async def list_workers(conn: Connection) -> list[Worker]:
 
 async def register_kinds(conn: Connection, handlers: list[Handler]) -> None:
     for handler in sorted(handlers, key=lambda handler: handler.kind):
-        options = {"mode": handler.mode, "concurrency": handler.concurrency, "timeout": handler.timeout}
-        options["max_attempts"] = handler.retry.max_attempts
+        options: dict[str, Any] = {"mode": handler.mode, "concurrency": handler.concurrency, "timeout": handler.timeout}
+        options |= {"max_attempts": handler.retry.max_attempts, "limiter": handler.limiter}
         params = {"name": handler.kind, "sparse": handler.sparse, "options": Jsonb(options)}
         await conn.execute(sql("kind/register"), params)
 
 
-async def kinds(conn: Connection) -> dict[str, bool]:
-    """Every kind somebody can run, and whether it is sparse."""
+async def kinds(conn: Connection) -> dict[str, dict[str, Any]]:
+    """Every kind somebody can run, with its options."""
     async with conn.cursor(row_factory=dict_row) as cursor:
         await cursor.execute(sql("kind/list"))
-        return {row["name"]: row["sparse"] for row in await cursor.fetchall()}
+        return {row["name"]: row["options"] | {"sparse": row["sparse"]} for row in await cursor.fetchall()}
 
 
 async def max_attempts(conn: Connection, kind: str) -> int:

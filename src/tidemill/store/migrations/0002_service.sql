@@ -22,13 +22,16 @@ CREATE TABLE tidemill.api_key (
 );
 CREATE INDEX api_key_user ON tidemill.api_key (user_id);
 
--- Browsers that are signed in. The cookie holds a secret; its hash is kept.
+-- Browsers that are signed in. The cookie holds a secret; its hash is kept. The secret is replaced now and then:
+-- the old one is good for a minute more, for requests that are under way.
 CREATE TABLE tidemill.session (
-    hash       bytea PRIMARY KEY,
-    user_id    bigint NOT NULL REFERENCES tidemill.app_user ON DELETE CASCADE,
-    csrf       text NOT NULL,
-    created_at timestamptz NOT NULL DEFAULT tidemill.now(),
-    seen_at    timestamptz NOT NULL DEFAULT tidemill.now()
+    hash        bytea PRIMARY KEY,
+    user_id     bigint NOT NULL REFERENCES tidemill.app_user ON DELETE CASCADE,
+    csrf        text NOT NULL,
+    created_at  timestamptz NOT NULL DEFAULT tidemill.now(),
+    issued_at   timestamptz NOT NULL DEFAULT tidemill.now(),
+    seen_at     timestamptz NOT NULL DEFAULT tidemill.now(),
+    replaced_at timestamptz
 );
 CREATE INDEX session_by_user ON tidemill.session (user_id);
 

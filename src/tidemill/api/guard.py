@@ -1,0 +1,100 @@
+"""Who may come in. Every route says so once, with ``allow``; one that does not stops the start."""
+
+import hmac
+from enum import StrEnum
+from typing import Annotated, Any
+
+from fastapi import Depends, FastAPI, Request, Response
+from fastapi.routing import APIRoute
+
+from tidemill.api import problems
+from tidemill.api.problems import Refusal
+from tidemill.api.state import Service, service
+from tidemill.domain.identity import Principal
+from tidemill.store import sessions, users
+
+COOKIE = "tidemill_session"
+CSRF_HEADER = "X-CSRF-Token"
+READS = ("GET", "HEAD", "OPTIONS")
+
+
+class Permission(StrEnum):
+    PUBLIC = "public"  # anybody
+    USER = "user"  # whoever is signed in; sees what is theirs
+    ADMIN = "admin"
+
+
+async def principal(request: Request, response: Response) -> Principal:
+    """Who asks, by key or by session. A browser's write must carry the token of its session."""
+    here = service(request)
+    header = request.headers.get("authorization")
+    found = await _by_key(here, header) if header is not None else await _by_session(here, request, response)
+    caller = f"address {address(request)}" if found is None else found.by + str(found.user_id)
+    may, headers = here.rate.take(caller)
+    request.state.headers |= headers
+    if not may:
+        raise Refusal(429, "too many requests; wait a moment")
+    if found is None:
+        raise Refusal(401, "say who you are: an API key, or sign in", {"WWW-Authenticate": "Bearer"})
+    if found.csrf is not None and request.method not in READS:
+        given = request.headers.get(CSRF_HEADER, "")
+        if not hmac.compare_digest(given.encode(), found.csrf.encode()):
+            raise Refusal(403, f"a write from a browser carries its session's token in {CSRF_HEADER}")
+    return found
+
+
+Me = Annotated[Principal, Depends(principal)]
+
+
+async def _admin(me: Me) -> None:
+    if not me.is_admin:
+        raise Refusal(403, "only an admin may do this")
+
+
+def allow(permission: Permission, *statuses: int) -> dict[str, Any]:
+    """A route's options: who may call it, and which errors it may answer with."""
+    guards = {Permission.PUBLIC: [], Permission.USER: [Depends(principal)], Permission.ADMIN: [Depends(_admin)]}
+    always = (422, 429, 503) if permission is Permission.PUBLIC else (401, 403, 422, 429, 503)
+    extra: dict[str, Any] = {"x-permission": permission.value}
+    if permission is Permission.PUBLIC:
+        extra["security"] = []
+    return {
+        "dependencies": guards[permission],
+        "responses": problems.documented(*always, *statuses),
+        "openapi_extra": extra,
+    }
+
+
+def check_permissions(app: FastAPI) -> None:
+    """No route without a declared permission."""
+    bare = [route.path for route in app.routes if isinstance(route, APIRoute) and _permission(route) is None]
+    if bare:
+        raise RuntimeError(f"routes without a permission: {', '.join(bare)}")
+
+
+def _permission(route: APIRoute) -> str | None:
+    permission = (route.openapi_extra or {}).get("x-permission")
+    return None if permission is None else str(permission)
+
+
+def set_cookie(request: Request, response: Response, token: str) -> None:
+    response.set_cookie(COOKIE, token, httponly=True, samesite="strict", secure=request.url.scheme == "https", path="/")
+
+
+def address(request: Request) -> str | None:
+    return request.client.host if request.client is not None else None
+
+
+async def _by_key(here: Service, header: str) -> Principal | None:
+    scheme, _, text = header.partition(" ")
+    return await here.db.run(users.by_key, text.strip()) if scheme.lower() == "bearer" else None
+
+
+async def _by_session(here: Service, request: Request, response: Response) -> Principal | None:
+    token = request.cookies.get(COOKIE)
+    opened = await here.db.run(sessions.find, token, here.session_limits) if token else None
+    if opened is None:
+        return None
+    if opened.secret is not None:
+        set_cookie(request, response, opened.secret)
+    return opened.principal

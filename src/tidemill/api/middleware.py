@@ -1,0 +1,133 @@
+"""What every request goes through: its id, its trace, the limits of its body, and the headers of its answer."""
+
+import asyncio
+import re
+import time
+from collections.abc import MutableMapping
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import parse_qsl, urlencode
+from uuid import uuid4
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from tidemill.api import problems
+from tidemill.telemetry.events import emit
+
+_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
+_TRACE = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
+_HUMP = re.compile(r"(?<=[a-z0-9])([A-Z])")
+
+SECURITY = {
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "x-frame-options": "DENY",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+    "cache-control": "no-store",
+}
+
+
+class Entrance:
+    """The outermost layer. Nothing that happens inside leaves without an id, and no error without a document."""
+
+    def __init__(self, app: ASGIApp, *, max_json_bytes: int) -> None:
+        self._app = app
+        self._max_json_bytes = max_json_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        visit = _Visit(scope, send)
+        scope["query_string"] = snake_case(scope["query_string"])
+        try:
+            await self._app(scope, limited(scope, receive, self._max_json_bytes), visit.send)
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:  # the last net: told in the log, with no detail for strangers
+            emit("request.failed", request_id=visit.request_id, path=scope["path"], error=repr(error))
+            if visit.status:
+                raise  # it never ends as if complete: the connection breaks
+            detail = "something went wrong here; the log has more, under the id of this request"
+            response = problems.answer(visit.request_id, HTTPStatus.INTERNAL_SERVER_ERROR, detail)
+            await response(scope, receive, visit.send)
+        finally:
+            visit.tell()
+
+
+class _Visit:
+    def __init__(self, scope: Scope, send: Send) -> None:
+        headers = Headers(scope=scope)
+        self._scope = scope
+        self._send = send
+        self._started = time.monotonic()
+        self.status = 0
+        state: MutableMapping[str, Any] = scope.setdefault("state", {})
+        self.request_id = accepted(headers.get("x-request-id"), _ID) or uuid4().hex
+        self.traceparent = accepted(headers.get("traceparent"), _TRACE)
+        state["request_id"] = self.request_id
+        state["traceparent"] = self.traceparent
+        state["headers"] = {}
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            headers = MutableHeaders(scope=message)
+            for name, value in (SECURITY | self._scope["state"]["headers"]).items():
+                headers.setdefault(name, value)
+            headers["x-request-id"] = self.request_id
+            if self.traceparent:
+                headers["traceparent"] = self.traceparent
+        await self._send(message)
+
+    def tell(self) -> None:
+        route = getattr(self._scope.get("route"), "path_format", "unknown")
+        ms = round((time.monotonic() - self._started) * 1000, 1)
+        emit(
+            "request.done",
+            request_id=self.request_id,
+            method=self._scope["method"],
+            route=route,
+            status=self.status,
+            ms=ms,
+        )
+
+
+def accepted(value: str | None, pattern: re.Pattern[str]) -> str | None:
+    """What a client sent, if it is well formed: it goes into logs and rows."""
+    return value if value is not None and pattern.fullmatch(value) else None
+
+
+def snake_case(query: bytes) -> bytes:
+    """The documents' camelCase names as ours: pageSize is page_size."""
+    if not _HUMP.search(query.decode("latin-1")):
+        return query
+    pairs = parse_qsl(query.decode("latin-1"), keep_blank_values=True)
+    return urlencode([(_HUMP.sub(lambda hump: f"_{hump[1].lower()}", name), value) for name, value in pairs]).encode()
+
+
+def limited(scope: Scope, receive: Receive, most: int) -> Receive:
+    """Bytes counted as they come. Uploads count for themselves, against a limit of their own."""
+    if takes_files(scope):
+        return receive
+    seen = 0
+
+    async def counted() -> Message:
+        nonlocal seen
+        message = await receive()
+        seen += len(message.get("body", b""))
+        if seen > most:
+            raise HTTPException(413, f"the body has more than {most} bytes")
+        return message
+
+    return counted
+
+
+def takes_files(scope: Scope) -> bool:
+    is_json = Headers(scope=scope).get("content-type", "").startswith("application/json")
+    return scope["method"] == "POST" and scope["path"] == "/v1/jobs" and not is_json

@@ -1,0 +1,142 @@
+"""Errors as RFC 9457 problem documents, each with the id of its request."""
+
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, Field
+from starlette.exceptions import HTTPException
+
+from tidemill.domain import errors
+
+MEDIA_TYPE = "application/problem+json"
+VALUE_MAX = 200
+ERRORS_MAX = 100
+
+STATUS: dict[type[errors.TidemillError], int] = {
+    errors.InvalidInput: 422,
+    errors.UnknownKind: 422,
+    errors.KeyReused: 422,
+    errors.TooLarge: 413,
+    errors.Unknown: 404,
+    errors.Conflict: 409,
+    errors.Busy: 503,
+    errors.Unavailable: 503,
+}
+
+
+class Fault(BaseModel):
+    """One thing that is wrong with a request."""
+
+    pointer: str | None = Field(None, description="Where in the body, as a JSON pointer", examples=["#/inputs"])
+    parameter: str | None = Field(None, description="Or which parameter of the path, query or headers")
+    detail: str
+
+
+class Problem(BaseModel):
+    """Why a request was not carried out."""
+
+    type: str = Field("about:blank", examples=["about:blank"])
+    title: str = Field(examples=["Not Found"])
+    status: int = Field(examples=[404])
+    detail: str = Field(examples=["there is no job J20261115_000777"])
+    request_id: str = Field(examples=["3f1c6a0e9b2d4c58"])
+    errors: list[Fault] | None = None
+
+
+class Refusal(Exception):
+    """A refusal that belongs to HTTP and not to the domain."""
+
+    def __init__(self, status: int, detail: str, headers: dict[str, str] | None = None) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.detail = detail
+        self.headers = headers or {}
+
+
+def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """The ``responses`` of a route that may answer with these."""
+    return {
+        status: {
+            "description": HTTPStatus(status).phrase,
+            "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+        }
+        for status in sorted(statuses)
+    }
+
+
+def answer(
+    request_id: str,
+    status: int,
+    detail: str,
+    headers: dict[str, str] | None = None,
+    faults: Sequence[Fault] | None = None,
+) -> JSONResponse:
+    problem = Problem(
+        title=HTTPStatus(status).phrase, status=status, detail=detail, request_id=request_id, errors=faults
+    )
+    return JSONResponse(problem.model_dump(exclude_none=True), status, headers, media_type=MEDIA_TYPE)
+
+
+def install(app: FastAPI) -> None:
+    app.add_exception_handler(errors.TidemillError, _of_ours)
+    app.add_exception_handler(RequestValidationError, _of_validation)
+    app.add_exception_handler(HTTPException, _of_http)
+    app.add_exception_handler(Refusal, _of_refusal)
+
+
+def status_of(error: errors.TidemillError) -> int:
+    return next((status for kind, status in STATUS.items() if isinstance(error, kind)), 500)
+
+
+def _id(request: Request) -> str:
+    return str(request.state.request_id)
+
+
+async def _of_ours(request: Request, error: Exception) -> JSONResponse:
+    if not isinstance(error, errors.TidemillError):
+        raise error
+    status = status_of(error)
+    headers = {"Retry-After": "1"} if status == HTTPStatus.SERVICE_UNAVAILABLE else None
+    return answer(_id(request), status, str(error), headers)
+
+
+async def _of_refusal(request: Request, error: Exception) -> JSONResponse:
+    if not isinstance(error, Refusal):
+        raise error
+    return answer(_id(request), error.status, error.detail, error.headers)
+
+
+async def _of_http(request: Request, error: Exception) -> JSONResponse:
+    if not isinstance(error, HTTPException):
+        raise error
+    return answer(_id(request), error.status_code, error.detail, dict(error.headers or {}))
+
+
+async def _of_validation(request: Request, error: Exception) -> JSONResponse:
+    if not isinstance(error, RequestValidationError):
+        raise error
+    faults = [fault_of(detail) for detail in error.errors()[:ERRORS_MAX]]
+    status = HTTPStatus.BAD_REQUEST if _is_malformed(error) else HTTPStatus.UNPROCESSABLE_ENTITY
+    return answer(_id(request), status, faults[0].detail, None, faults)
+
+
+def _is_malformed(error: RequestValidationError) -> bool:
+    return any(detail["type"] == "json_invalid" for detail in error.errors())
+
+
+def fault_of(detail: dict[str, Any]) -> Fault:
+    """A pydantic error: a pointer into the body, or the name of a parameter."""
+    place, *path = detail["loc"] or ("body",)
+    message = str(detail["msg"]).removeprefix("Value error, ")[: 4 * VALUE_MAX]
+    if detail["type"] == "json_invalid":
+        reason = detail.get("ctx", {}).get("error", "")
+        return Fault(pointer="#", detail=f"the body is not JSON: {reason}")
+    if place == "body":
+        steps = "/".join(str(step).replace("~", "~0").replace("/", "~1") for step in path)
+        return Fault(pointer=f"#/{steps}" if steps else "#", detail=message)
+    name = ".".join(str(step) for step in path)[:VALUE_MAX]
+    return Fault(parameter=name, detail=f"{name}: {message}")

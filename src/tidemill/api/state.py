@@ -1,0 +1,39 @@
+"""What the routes share, and how they ask for it."""
+
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from tidemill.api.rate import RateLimit
+from tidemill.config import Settings
+from tidemill.connectors.blobs import Blobs
+from tidemill.store.database import Database
+from tidemill.store.sessions import Limits
+
+
+@dataclass
+class Service:
+    """One API process."""
+
+    db: Database
+    settings: Settings
+    blobs: Blobs
+    rate: RateLimit
+    session_limits: Limits = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.session_limits = Limits(self.settings.session_idle_s, self.settings.session_max_s)
+
+
+def service(request: Request) -> Service:
+    found: Service = request.app.state.service
+    return found
+
+
+def database(request: Request) -> Database:
+    return service(request).db
+
+
+Serving = Annotated[Service, Depends(service)]
+Db = Annotated[Database, Depends(database)]

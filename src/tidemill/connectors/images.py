@@ -1,0 +1,171 @@
+"""Images: one zip file, an item per entry. The item holds what is known of an image and where it lies."""
+
+import struct
+import zipfile
+from collections.abc import Iterator
+from typing import IO, Any, BinaryIO
+
+import msgspec
+
+from tidemill.connectors.blobs import Blob, Blobs, Writing
+from tidemill.connectors.records import InputRecord
+from tidemill.domain.errors import InvalidInput
+
+ENTRIES_MAX = 65_534  # one less than what a plain zip can say: beyond it the list of entries has no bound
+LIST_BYTES_MAX = 64 << 20
+HEAD_BYTES = 64 * 1024  # of an image, to learn its size: nothing is unpacked whole here
+NAME_MAX = 1_000
+_END = struct.Struct("<4s4H2LH")
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+
+
+class ImagesSource:
+    """A checkpoint is the number of the entry that comes next."""
+
+    def __init__(self, file: BinaryIO, blob: str) -> None:
+        self._file = file
+        self._blob = blob
+
+    def close(self) -> None:
+        self._file.close()
+
+    def records(self, checkpoint: dict[str, Any]) -> Iterator[InputRecord]:
+        check_list(self._file)
+        try:
+            archive = zipfile.ZipFile(self._file)
+        except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
+            raise InvalidInput(f"not a zip file: {error}") from error
+        entries = archive.infolist()
+        for number in range(checkpoint.get("entry", 0), len(entries)):
+            if not entries[number].is_dir():
+                yield self._record(archive, entries[number], number)
+
+    def _record(self, archive: zipfile.ZipFile, entry: zipfile.ZipInfo, number: int) -> InputRecord:
+        shown: dict[str, Any] = {
+            "name": clean(entry.filename),
+            "size": entry.file_size,
+            "blob": self._blob,
+            "entry": number,
+        }
+        defect = None
+        try:
+            with archive.open(entry) as file:
+                shown |= measure(file.read(HEAD_BYTES))
+        except (zipfile.BadZipFile, InvalidInput, NotImplementedError, RuntimeError, OSError, EOFError) as error:
+            defect = {"line": number + 1, "code": "invalid", "reason": str(error), "value": name[:200]}
+        return InputRecord(msgspec.json.encode(shown), {"entry": number + 1}, defect)
+
+
+class ImagesWriter:
+    """Puts images one after another into a zip, as they come over the wire; the same images make the same file."""
+
+    def __init__(self, writing: Writing) -> None:
+        self._writing = writing
+        self._archive = zipfile.ZipFile(_Stream(writing), "w", zipfile.ZIP_STORED)
+        self._entry: IO[bytes] | None = None
+        self.count = 0
+
+    def begin(self, name: str) -> None:
+        self.end()
+        self.count += 1
+        if self.count > ENTRIES_MAX:
+            raise InvalidInput(f"at most {ENTRIES_MAX} images at a time")
+        entry = zipfile.ZipInfo(clean(name) or f"image {self.count}", _EPOCH)
+        self._entry = self._archive.open(entry, "w", force_zip64=True)
+
+    def write(self, piece: bytes) -> None:
+        if self._entry is not None:
+            self._entry.write(piece)
+
+    def end(self) -> None:
+        if self._entry is not None:
+            self._entry.close()
+            self._entry = None
+
+    def finish(self) -> Blob:
+        self.end()
+        self._archive.close()
+        return self._writing.finish()
+
+
+class _Stream:
+    """Only forward: what was written is hashed already."""
+
+    def __init__(self, writing: Writing) -> None:
+        self.write = writing.write
+        self.flush = writing.flush
+
+    def close(self) -> None:
+        """The file is closed by whoever opened it."""
+
+
+def open_image(blobs: Blobs, reference: dict[str, Any]) -> IO[bytes]:
+    """The image that an item's input refers to."""
+    archive = zipfile.ZipFile(blobs.open(str(reference["blob"])))
+    return archive.open(archive.infolist()[int(reference["entry"])])
+
+
+def clean(name: str) -> str:
+    """A name to show: it never becomes a path."""
+    text = name.encode(errors="replace").decode().replace("\\", "/")
+    return "".join(letter for letter in text if letter.isprintable())[:NAME_MAX]
+
+
+def check_list(file: BinaryIO) -> None:
+    """A zip's list of entries is read whole: refuse one that would fill the memory before it is read."""
+    size = file.seek(0, 2)
+    file.seek(max(0, size - 65_557))
+    tail = file.read()
+    at = tail.rfind(b"PK\x05\x06")
+    if at < 0 or len(tail) - at < _END.size:
+        raise InvalidInput("not a zip file: its end is missing")
+    _, _, _, _, entries, list_bytes, _, _ = _END.unpack_from(tail, at)
+    if entries > ENTRIES_MAX or list_bytes > LIST_BYTES_MAX:
+        raise InvalidInput(f"a zip has at most {ENTRIES_MAX} images")
+
+
+def measure(head: bytes) -> dict[str, Any]:
+    """An image's type and size, from its first bytes; InvalidInput when it is none that we know."""
+    if head.startswith(b"\x89PNG\r\n\x1a\n") and head[12:16] == b"IHDR":
+        return _shown("image/png", *struct.unpack_from(">LL", head, 16))
+    if head[:6] in (b"GIF87a", b"GIF89a") and len(head) >= 10:  # noqa: PLR2004
+        return _shown("image/gif", *struct.unpack_from("<HH", head, 6))
+    if head.startswith(b"BM") and len(head) >= 26:  # noqa: PLR2004
+        width, height = struct.unpack_from("<ll", head, 18)
+        return _shown("image/bmp", width, abs(height))
+    if head.startswith(b"RIFF") and head[8:12] == b"WEBP":
+        return _webp(head)
+    if head.startswith(b"\xff\xd8"):
+        return _jpeg(head)
+    if head[:4] in (b"II*\x00", b"MM\x00*"):
+        return _shown("image/tiff", None, None)
+    raise InvalidInput("not an image: PNG, JPEG, GIF, WebP, BMP and TIFF are known")
+
+
+def _shown(content_type: str, width: int | None, height: int | None) -> dict[str, Any]:
+    return {"content_type": content_type, "width": width, "height": height}
+
+
+def _webp(head: bytes) -> dict[str, Any]:
+    if head[12:16] == b"VP8X" and len(head) >= 30:  # noqa: PLR2004
+        sides = (1 + int.from_bytes(head[24:27], "little"), 1 + int.from_bytes(head[27:30], "little"))
+        return _shown("image/webp", *sides)
+    if head[12:16] == b"VP8 " and len(head) >= 30:  # noqa: PLR2004
+        width, height = struct.unpack_from("<HH", head, 26)
+        return _shown("image/webp", width & 0x3FFF, height & 0x3FFF)
+    if head[12:16] == b"VP8L" and len(head) >= 25:  # noqa: PLR2004
+        bits = int.from_bytes(head[21:25], "little")
+        return _shown("image/webp", 1 + (bits & 0x3FFF), 1 + (bits >> 14 & 0x3FFF))
+    return _shown("image/webp", None, None)
+
+
+def _jpeg(head: bytes) -> dict[str, Any]:
+    """From segment to segment until one that says how large the picture is."""
+    at = 2
+    while at + 9 < len(head) and head[at] == 0xFF:  # noqa: PLR2004
+        marker = head[at + 1]
+        if 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):  # noqa: PLR2004
+            height, width = struct.unpack_from(">HH", head, at + 5)
+            return _shown("image/jpeg", width, height)
+        at += 2 + int.from_bytes(head[at + 2 : at + 4], "big")
+    return _shown("image/jpeg", None, None)

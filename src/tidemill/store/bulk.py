@@ -1,0 +1,150 @@
+"""Operations on many items: persisted first, then done step by step, each step in the transaction that records it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from psycopg.rows import class_row
+from psycopg.types.json import Jsonb
+
+from tidemill.domain.errors import Conflict, TidemillError, Unknown, UnknownJob
+from tidemill.domain.status import ItemStatus
+from tidemill.store.database import Connection
+from tidemill.store.jobs import get
+from tidemill.store.reprocess import Choice, reprocess
+from tidemill.store.statements import sql
+from tidemill.store.workers import max_attempts
+
+LEAST_ID = UUID(int=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """A bulk action: who wanted what, and how far it is."""
+
+    id: UUID
+    user_id: int
+    verb: str
+    job_id: UUID | None
+    predicate: dict[str, Any]
+    place: dict[str, Any]
+    state: str
+    items: int
+    error: str | None
+    request_id: str | None
+    created_at: datetime
+    updated_at: datetime
+
+
+async def add(
+    conn: Connection,
+    verb: str,
+    predicate: Mapping[str, Any],
+    *,
+    user_id: int,
+    job_id: UUID | None = None,
+    request_id: str | None = None,
+) -> UUID:
+    params = {"verb": verb, "predicate": Jsonb(dict(predicate)), "user_id": user_id, "job_id": job_id}
+    cursor = await conn.execute(sql("operation/add"), params | {"request_id": request_id})
+    row = await cursor.fetchone()
+    return UUID(str(row and row[0]))
+
+
+async def find(conn: Connection, operation_id: UUID) -> Operation:
+    found = await _rows(conn, "operation/get", {"id": operation_id})
+    if not found:
+        raise Unknown(f"there is no operation {operation_id}")
+    return found[0]
+
+
+async def list_operations(
+    conn: Connection, *, user_id: int | None, before: UUID | None = None, limit: int = 50
+) -> list[Operation]:
+    return await _rows(conn, "operation/list", {"user_id": user_id, "before": before, "limit": limit})
+
+
+async def step(conn: Connection, operation_id: UUID | None = None) -> UUID | None:
+    """Carry one operation a step further; which. None when there is none, or somebody is at it."""
+    found = await _rows(conn, "operation/take", {"id": operation_id})
+    if not found:
+        return None
+    operation = found[0]
+    take = {"reprocess": _reprocess, "redrive": _redrive}[operation.verb]
+    try:
+        async with conn.transaction():
+            items, place = await take(conn, operation)
+    except TidemillError as error:
+        await conn.execute(sql("operation/fail"), {"id": operation.id, "error": str(error)})
+        return operation.id
+    state = "done" if place is None else "running"
+    params = {"id": operation.id, "items": items, "place": Jsonb(place or operation.place), "state": state}
+    await conn.execute(sql("operation/move"), params)
+    return operation.id
+
+
+async def _reprocess(conn: Connection, operation: Operation) -> tuple[int, dict[str, Any] | None]:
+    job_id = operation.job_id or LEAST_ID
+    choice = await _with_attempts(conn, job_id, _choice(operation.predicate))
+    taken, after = await reprocess(conn, job_id, choice, after_seq=operation.place.get("after_seq", -1))
+    return taken, None if after is None else {"after_seq": after}
+
+
+async def _redrive(conn: Connection, operation: Operation) -> tuple[int, dict[str, Any] | None]:
+    """A chunk of the next job that has dead letters."""
+    asked, place = operation.predicate, operation.place
+    only = asked.get("items")
+    filters = {"owner_id": asked.get("owner_id"), "kind": asked.get("kind")}
+    filters |= {"from_job": UUID(place.get("job", str(LEAST_ID)))}
+    jobs = asked.get("jobs") if only is None else only
+    filters |= {"job_ids": None if jobs is None else [UUID(job) for job in sorted(jobs)]}
+    cursor = await conn.execute(sql("job/next_dead"), filters)
+    row = await cursor.fetchone()
+    if row is None:
+        return 0, None
+    job_id, failed_as_a_whole = row
+    choice = _choice(asked | {"seqs": only[str(job_id)] if only is not None else None})
+    choice = replace(choice, but=asked.get("except", {}).get(str(job_id), ()))
+    if failed_as_a_whole and not choice.is_narrow:  # a redrive brings back what its failing had cancelled
+        choice = replace(choice, statuses=(ItemStatus.FAILED, ItemStatus.CANCELLED))
+    after_seq = place.get("after_seq", -1) if place.get("job") == str(job_id) else -1
+    try:
+        taken, after = await reprocess(conn, job_id, choice, after_seq=after_seq)
+    except (UnknownJob, Conflict):  # deleted or purged meanwhile: the others go on
+        taken, after = 0, None
+    following = UUID(int=job_id.int + 1)
+    return taken, {"job": str(following)} if after is None else {"job": str(job_id), "after_seq": after}
+
+
+def _choice(asked: Mapping[str, Any]) -> Choice:
+    return Choice(
+        statuses=[ItemStatus(word) for word in asked.get("statuses", ["failed"])],
+        seqs=asked.get("seqs"),
+        codes=asked.get("codes"),
+        since=_time(asked.get("since")),
+        until=_time(asked.get("until")),
+        reset_attempts=asked.get("reset_attempts", True),
+    )
+
+
+async def _with_attempts(conn: Connection, job_id: UUID, choice: Choice) -> Choice:
+    """Without a reset only items with attempts left are taken; how many those may be is the kind's to say."""
+    if choice.reset_attempts:
+        return choice
+    kind = (await get(conn, job_id)).kind
+    allowed = await max_attempts(conn, kind)
+    if not allowed:
+        raise Conflict(f"no worker has ever had a handler for {kind!r}: nobody knows how often it may be tried")
+    return replace(choice, max_attempts=allowed)
+
+
+def _time(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)
+
+
+async def _rows(conn: Connection, name: str, params: dict[str, Any]) -> list[Operation]:
+    async with conn.cursor(row_factory=class_row(Operation)) as cursor:
+        await cursor.execute(sql(name), params)
+        return await cursor.fetchall()

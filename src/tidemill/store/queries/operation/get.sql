@@ -1,0 +1,2 @@
+-- One operation. Index: operation_pkey.
+SELECT * FROM tidemill.operation WHERE id = %(id)s

@@ -1,0 +1,2 @@
+-- Signed out.
+DELETE FROM tidemill.session WHERE hash = %(hash)s

@@ -1,0 +1,2 @@
+-- When a session was last used, to the minute.
+UPDATE tidemill.session SET seen_at = tidemill.now() WHERE hash = %(hash)s

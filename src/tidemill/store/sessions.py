@@ -1,0 +1,82 @@
+"""Browsers that are signed in."""
+
+from dataclasses import dataclass
+
+from psycopg.rows import dict_row
+
+from tidemill.domain.identity import Principal, Role
+from tidemill.store import secret
+from tidemill.store.database import Connection
+from tidemill.store.statements import sql
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """In seconds: how long a session may idle, how long it may last, and how old its secret may get."""
+
+    idle: float
+    longest: float
+    rotate: float = 900.0
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A session that is good; ``secret`` is new when the browser must take another."""
+
+    principal: Principal
+    secret: str | None = None
+
+
+async def make_link(conn: Connection, user_id: int, seconds: float) -> str:
+    """What signs a user in once."""
+    token = secret.new_token()
+    await conn.execute(sql("link/add"), {"hash": secret.digest(token), "user_id": user_id, "seconds": seconds})
+    return token
+
+
+async def use_link(conn: Connection, token: str) -> int | None:
+    """Whom the link signs in, if it is good; it is not afterwards."""
+    cursor = await conn.execute(sql("link/use"), {"hash": secret.digest(token)})
+    row = await cursor.fetchone()
+    return int(row[0]) if row is not None and row[1] else None
+
+
+async def begin(conn: Connection, user_id: int, *, instead_of: str | None = None) -> str:
+    """A new session and its secret. The one the browser had before ends: nobody can prepare a session for another."""
+    if instead_of is not None:
+        await end(conn, instead_of)
+    token = secret.new_token()
+    await _add(conn, token, user_id, secret.new_token(), None)
+    return token
+
+
+async def find(conn: Connection, token: str, limits: Limits) -> Opened | None:
+    """Whose session it is, if it is good. Its secret is replaced when it is due."""
+    params = {"hash": secret.digest(token)}
+    async with conn.cursor(row_factory=dict_row) as cursor:
+        times = {"idle": limits.idle, "longest": limits.longest, "rotate": limits.rotate}
+        await cursor.execute(sql("session/find"), params | times)
+        row = await cursor.fetchone()
+    if row is None:
+        return None
+    principal = Principal(row["id"], row["name"], Role(row["role"]), by="session", csrf=row["csrf"])
+    if row["due"] and (await conn.execute(sql("session/replace"), params)).rowcount:
+        new = secret.new_token()
+        await _add(conn, new, principal.user_id, row["csrf"], row["created_at"])
+        return Opened(principal, new)
+    if row["stale"]:
+        await conn.execute(sql("session/touch"), params)
+    return Opened(principal)
+
+
+async def end(conn: Connection, token: str) -> None:
+    await conn.execute(sql("session/end"), {"hash": secret.digest(token)})
+
+
+async def forget_expired(conn: Connection, limits: Limits) -> None:
+    await conn.execute(sql("session/forget"), {"idle": limits.idle, "longest": limits.longest})
+
+
+async def _add(conn: Connection, token: str, user_id: int, csrf: str, created_at: object) -> None:
+    params = {"hash": secret.digest(token), "user_id": user_id, "csrf": csrf, "created_at": created_at}
+    await conn.execute(sql("session/add"), params)

@@ -1,0 +1,106 @@
+"""Users and their keys."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from psycopg.rows import class_row, dict_row
+
+from tidemill.domain.errors import Conflict, InvalidInput, UnknownUser
+from tidemill.domain.identity import LOCAL_USER, Principal, Role
+from tidemill.store import secret
+from tidemill.store.database import Connection
+from tidemill.store.statements import sql
+
+NAME_MAX = 100
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    id: int
+    name: str
+    role: Role
+    created_at: datetime
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "role", Role(self.role))
+
+
+async def add(conn: Connection, name: str, role: Role) -> User:
+    if not (0 < len(name) <= NAME_MAX and name.isprintable() and name == name.strip()) or name.isdigit():
+        raise InvalidInput(f"a user's name has 1 to {NAME_MAX} printable characters and is no number")
+    cursor = await conn.execute(sql("user/add"), {"name": name, "role": role})
+    if await cursor.fetchone() is None:
+        raise Conflict(f"there is a user {name!r} already")
+    return await find(conn, name)
+
+
+async def find(conn: Connection, name_or_id: str) -> User:
+    number = int(name_or_id) if name_or_id.isascii() and name_or_id.isdigit() and len(name_or_id) < 19 else None  # noqa: PLR2004
+    async with conn.cursor(row_factory=class_row(User)) as cursor:
+        await cursor.execute(sql("user/find"), {"name": name_or_id, "id": number})
+        user = await cursor.fetchone()
+    if user is None:
+        raise UnknownUser(f"there is no user {name_or_id!r}")
+    return user
+
+
+async def list_users(conn: Connection) -> list[dict[str, Any]]:
+    return await _rows(conn, "user/list", {})
+
+
+async def set_role(conn: Connection, user: User, role: Role) -> None:
+    """Whoever is signed in as this user has to sign in again."""
+    _not_local(user)
+    await conn.execute(sql("user/set_role"), {"id": user.id, "role": role})
+    await conn.execute(sql("session/end_all"), {"user_id": user.id})
+
+
+async def remove(conn: Connection, user: User) -> None:
+    """With keys and sessions. Their jobs stay: only admins see them then."""
+    _not_local(user)
+    await conn.execute(sql("user/remove"), {"id": user.id})
+
+
+async def add_key(
+    conn: Connection, user_id: int, *, name: str = "", seconds: float | None = None
+) -> tuple[str, dict[str, Any]]:
+    """A new key, in full for the only time, and what is known of it afterwards."""
+    if len(name) > NAME_MAX or not (name.isprintable() or not name):
+        raise InvalidInput(f"a key's name has at most {NAME_MAX} printable characters")
+    prefix, text = secret.new_key()
+    params = {"prefix": prefix, "hash": secret.digest(text), "user_id": user_id, "name": name, "seconds": seconds}
+    return text, (await _rows(conn, "key/add", params))[0]
+
+
+async def list_keys(conn: Connection, user_id: int | None) -> list[dict[str, Any]]:
+    return await _rows(conn, "key/list", {"user_id": user_id})
+
+
+async def revoke_key(conn: Connection, prefix: str, user_id: int | None) -> None:
+    """For ever. With a user, only a key of theirs."""
+    cursor = await conn.execute(sql("key/revoke"), {"prefix": prefix, "user_id": user_id})
+    if not cursor.rowcount:
+        raise UnknownUser(f"there is no key {prefix!r}")
+
+
+async def by_key(conn: Connection, text: str) -> Principal | None:
+    """Whose key it is, if it is good."""
+    prefix = secret.prefix_of(text)
+    found = await _rows(conn, "key/find", {"prefix": prefix}) if prefix else []
+    if not found or not secret.is_same(found[0]["hash"], text) or not found[0]["good"]:
+        return None
+    if found[0]["stale"]:
+        await conn.execute(sql("key/touch"), {"prefix": prefix})
+    return Principal(found[0]["id"], found[0]["name"], Role(found[0]["role"]), by=f"key {prefix}")
+
+
+def _not_local(user: User) -> None:
+    if user.id == LOCAL_USER:
+        raise Conflict(f"{user.name!r} is this machine itself and stays as it is")
+
+
+async def _rows(conn: Connection, name: str, params: dict[str, Any]) -> list[dict[str, Any]]:
+    async with conn.cursor(row_factory=dict_row) as cursor:
+        await cursor.execute(sql(name), params)
+        return await cursor.fetchall()
