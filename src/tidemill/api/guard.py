@@ -51,8 +51,10 @@ async def _admin(me: Me) -> None:
         raise Refusal(403, "only an admin may do this")
 
 
-def allow(permission: Permission, *statuses: int) -> dict[str, Any]:
-    """A route's options: who may call it, and which errors it may answer with."""
+def allow(
+    permission: Permission, *statuses: int, also: dict[int | str, dict[str, Any]] | None = None
+) -> dict[str, Any]:
+    """A route's options: who may call it, and which errors, and which answers besides, it may give."""
     guards = {Permission.PUBLIC: [], Permission.USER: [Depends(principal)], Permission.ADMIN: [Depends(_admin)]}
     always = (422, 429, 503) if permission is Permission.PUBLIC else (401, 403, 422, 429, 503)
     extra: dict[str, Any] = {"x-permission": permission.value}
@@ -60,7 +62,7 @@ def allow(permission: Permission, *statuses: int) -> dict[str, Any]:
         extra["security"] = []
     return {
         "dependencies": guards[permission],
-        "responses": problems.documented(*always, *statuses),
+        "responses": problems.documented(*always, *statuses) | (also or {}),
         "openapi_extra": extra,
     }
 

@@ -54,6 +54,36 @@ ItemId = Annotated[
 ]
 
 
+class Health(BaseModel):
+    status: Literal["ok", "degraded", "unfit"]
+    database: str
+    migrations: str
+    workers: int
+    open_jobs: int
+    queue_age_s: float = Field(description="How long the oldest batch that is due has waited")
+
+
+class Limits(BaseModel):
+    max_file_size_mb: int
+    max_json_bytes: int
+    max_row_bytes: int
+    rate_limit_per_s: int
+    rate_limit_burst: int
+    max_concurrent_jobs: int
+    sources: list[str]
+    pending_dashboard: bool
+
+
+class WorkerOut(BaseModel):
+    id: str
+    host: str
+    pid: int
+    started_at: datetime
+    seen_at: datetime
+    silent_s: float
+    info: dict[str, Any]
+
+
 class Me(BaseModel):
     user_id: int
     name: str

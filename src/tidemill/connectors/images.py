@@ -41,12 +41,8 @@ class ImagesSource:
                 yield self._record(archive, entries[number], number)
 
     def _record(self, archive: zipfile.ZipFile, entry: zipfile.ZipInfo, number: int) -> InputRecord:
-        shown: dict[str, Any] = {
-            "name": clean(entry.filename),
-            "size": entry.file_size,
-            "blob": self._blob,
-            "entry": number,
-        }
+        name = clean(entry.filename)
+        shown: dict[str, Any] = {"name": name, "size": entry.file_size, "blob": self._blob, "entry": number}
         defect = None
         try:
             with archive.open(entry) as file:

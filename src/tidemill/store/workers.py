@@ -61,3 +61,10 @@ async def max_attempts(conn: Connection, kind: str) -> int:
     cursor = await conn.execute(sql("kind/get"), {"name": kind})
     row = await cursor.fetchone()
     return 0 if row is None else int(row[0]["max_attempts"])
+
+
+async def at_work(conn: Connection, silent_s: float) -> dict[str, Any]:
+    """How many workers were heard of lately, how long the oldest due batch has waited, and how many jobs are open."""
+    async with conn.cursor(row_factory=dict_row) as cursor:
+        await cursor.execute(sql("worker/at_work"), {"silent": silent_s})
+        return await cursor.fetchone() or {}

@@ -1,0 +1,39 @@
+"""From what a request names to what it may see. What belongs to somebody else is not there."""
+
+import re
+from typing import Annotated
+
+from fastapi import Depends, Path
+
+from tidemill.api.guard import Me
+from tidemill.api.problems import Refusal
+from tidemill.api.state import Db
+from tidemill.domain.errors import UnknownJob
+from tidemill.domain.identity import Principal
+from tidemill.domain.job import Job
+from tidemill.operations import inspect
+from tidemill.store import users
+from tidemill.store.database import Database
+
+# No beginnings of ids here: they would tell of the jobs of others.
+_FULL = re.compile(r"[0-9a-fA-F]{8}-?([0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}|[Jj]\d{8}_\d{6,}")
+JobName = Annotated[str, Path(max_length=64, description="A job's id or key", examples=["J20261115_000777"])]
+
+
+async def own_job(job: JobName, me: Me, db: Db) -> Job:
+    found = await inspect.find_job(db, job) if _FULL.fullmatch(job) else None
+    if found is None or not me.may_see(found.owner_id):
+        raise UnknownJob(f"there is no job {job!r}")
+    return found
+
+
+OwnJob = Annotated[Job, Depends(own_job)]
+
+
+async def own_scope(db: Database, me: Principal, user_id: str) -> int | None:
+    """Whose work a list is about: ``me``; for admins also ``all`` (None), or somebody by name or id."""
+    if user_id in ("me", me.name, str(me.user_id)):
+        return me.user_id
+    if not me.is_admin:
+        raise Refusal(403, "only an admin sees the work of others")
+    return None if user_id == "all" else (await db.run(users.find, user_id)).id

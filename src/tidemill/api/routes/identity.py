@@ -1,0 +1,134 @@
+"""Signing in and out, users and keys."""
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import RedirectResponse
+
+from tidemill.api import guard
+from tidemill.api.guard import Me, Permission, allow
+from tidemill.api.problems import Refusal
+from tidemill.api.schemas import KeyIn, KeyOut, NewKey, RoleIn, SignIn, UserIn, UserOut
+from tidemill.api.schemas import Me as MeOut
+from tidemill.api.state import Db, Service, Serving
+from tidemill.domain.errors import InvalidInput
+from tidemill.domain.identity import Role
+from tidemill.store import sessions, users
+
+root = APIRouter(tags=["identity"])
+router = APIRouter(tags=["identity"])
+
+
+@router.post("/session", status_code=201, **allow(Permission.PUBLIC, 401))
+async def sign_in(asked: SignIn, request: Request, response: Response, here: Serving) -> MeOut:
+    """Sign a browser in, with an API key or a one-time link: it gets a cookie, and a token for its writes."""
+    if (asked.key is None) == (asked.link is None):
+        raise InvalidInput("say either a key or a link")
+    _limit(request, here)
+    user_id = await _by_link(here, asked.link) if asked.link is not None else await _by_key(here, asked.key or "")
+    return await _begin(request, response, here, user_id)
+
+
+@root.get("/sign-in/{link}", include_in_schema=True, status_code=303, **allow(Permission.PUBLIC, 401))
+async def follow_link(link: str, request: Request, here: Serving) -> RedirectResponse:
+    """Where a one-time link leads: signed in, and on to the first page."""
+    _limit(request, here)
+    response = RedirectResponse("/", 303)
+    await _begin(request, response, here, await _by_link(here, link[:200]))
+    return response
+
+
+@router.delete("/session", status_code=204, **allow(Permission.USER))
+async def sign_out(_: Me, request: Request, response: Response, db: Db) -> None:
+    """End this browser's session."""
+    token = request.cookies.get(guard.COOKIE)
+    if token:
+        await db.run(sessions.end, token)
+    response.delete_cookie(guard.COOKIE, path="/", httponly=True, samesite="strict")
+
+
+@router.get("/users", **allow(Permission.ADMIN))
+async def list_users(db: Db) -> list[UserOut]:
+    return [UserOut.model_validate(row) for row in await db.run(users.list_users)]
+
+
+@router.post("/users", status_code=201, **allow(Permission.ADMIN, 409))
+async def add_user(asked: UserIn, db: Db) -> UserOut:
+    return _user(await db.run(users.add, asked.name, asked.role))
+
+
+@router.get("/users/{name}", **allow(Permission.ADMIN, 404))
+async def get_user(name: str, db: Db) -> UserOut:
+    """By name or id."""
+    return _user(await db.run(users.find, name))
+
+
+@router.patch("/users/{name}", **allow(Permission.ADMIN, 404, 409))
+async def change_role(name: str, asked: RoleIn, db: Db) -> UserOut:
+    """Another role. Whoever is signed in as this user signs in again."""
+    await db.run(users.set_role, await db.run(users.find, name), asked.role)
+    return _user(await db.run(users.find, name))
+
+
+@router.delete("/users/{name}", status_code=204, **allow(Permission.ADMIN, 404, 409))
+async def remove_user(name: str, db: Db) -> None:
+    """With keys and sessions; the user's jobs stay, for admins."""
+    await db.run(users.remove, await db.run(users.find, name))
+
+
+@router.get("/keys", **allow(Permission.USER))
+async def list_keys(me: Me, db: Db) -> list[KeyOut]:
+    """Your keys; an admin sees everybody's. Secrets are never shown again."""
+    return [KeyOut.model_validate(row) for row in await db.run(users.list_keys, None if me.is_admin else me.user_id)]
+
+
+@router.post("/keys", status_code=201, **allow(Permission.USER, 404))
+async def add_key(asked: KeyIn, me: Me, db: Db) -> NewKey:
+    """A new key, shown this once. Only admins make keys for others."""
+    user_id = me.user_id
+    if asked.user is not None and asked.user != me.name:
+        if not me.is_admin:
+            raise Refusal(403, "only an admin makes keys for others")
+        user_id = (await db.run(users.find, asked.user)).id
+    text, known = await db.run(users.add_key, user_id, name=asked.name, seconds=asked.expires_in_s)
+    return NewKey.model_validate(known | {"key": text, "user_id": user_id})
+
+
+@router.delete("/keys/{prefix}", status_code=204, **allow(Permission.USER, 404))
+async def revoke_key(prefix: str, me: Me, db: Db) -> None:
+    """For ever."""
+    await db.run(users.revoke_key, prefix, None if me.is_admin else me.user_id)
+
+
+def _user(user: users.User) -> UserOut:
+    return UserOut(id=user.id, name=user.name, role=Role(user.role), created_at=user.created_at)
+
+
+def _limit(request: Request, here: Service) -> None:
+    may, headers = here.rate.take(f"address {guard.address(request)}")
+    request.state.headers |= headers
+    if not may:
+        raise Refusal(429, "too many tries; wait a moment")
+
+
+async def _by_key(here: Service, key: str) -> int:
+    found = await here.db.run(users.by_key, key)
+    if found is None:
+        raise Refusal(401, "this key is not good", {"WWW-Authenticate": "Bearer"})
+    return found.user_id
+
+
+async def _by_link(here: Service, link: str) -> int:
+    user_id = await here.db.run(sessions.use_link, link)
+    if user_id is None:
+        raise Refusal(401, "this link was used, or is too old: ask for another", {"WWW-Authenticate": "Bearer"})
+    return user_id
+
+
+async def _begin(request: Request, response: Response, here: Service, user_id: int) -> MeOut:
+    """The session a browser had before ends: nobody can prepare one for another."""
+    token = await here.db.run(sessions.begin, user_id, instead_of=request.cookies.get(guard.COOKIE))
+    guard.set_cookie(request, response, token)
+    opened = await here.db.run(sessions.find, token, here.session_limits)
+    if opened is None:
+        raise Refusal(401, "this user is no more", {"WWW-Authenticate": "Bearer"})
+    me = opened.principal
+    return MeOut(user_id=me.user_id, name=me.name, role=me.role, by=me.by, csrf_token=me.csrf)

@@ -1,0 +1,122 @@
+"""Bulk actions on items, and how far they are."""
+
+from datetime import datetime
+from typing import Annotated, Any
+from uuid import UUID
+
+from fastapi import APIRouter, Query, Request, Response
+
+from tidemill.api import cursor
+from tidemill.api.guard import Me, Permission, allow
+from tidemill.api.lookup import OwnJob, own_scope
+from tidemill.api.schemas import After, OperationOut, OperationPage, PageSize, RedriveIn, ReprocessIn, UserId
+from tidemill.api.schemas import Query as Parameters
+from tidemill.api.state import Db
+from tidemill.api.views import operation_out
+from tidemill.domain.errors import InvalidInput, Unknown
+from tidemill.operations import reprocess as operation
+from tidemill.store import bulk
+from tidemill.store.bulk import Operation
+from tidemill.store.reprocess import Choice
+
+router = APIRouter(tags=["operations"])
+WITHIN_S = 2.0
+_going_on: dict[int | str, dict[str, Any]] = {202: {"description": "It goes on without you", "model": OperationOut}}
+
+
+@router.post("/jobs/{job}/reprocess", **allow(Permission.USER, 404, 409))
+async def reprocess(
+    job: OwnJob, asked: ReprocessIn, me: Me, request: Request, response: Response, db: Db
+) -> OperationOut:
+    """Send settled items round again, opening the job if it is closed. 202 when they are so many that it goes on."""
+    if (asked.scope == "items") != (asked.item_ids is not None):
+        raise InvalidInput("scope `items` comes with item_ids, scope `job` without")
+    seqs = None if asked.item_ids is None else [seq_of(text, job.id) for text in asked.item_ids]
+    choice = Choice(asked.statuses, seqs, asked.error_codes, asked.reset_attempts)
+    who = {"user_id": me.user_id, "request_id": request.state.request_id}
+    return _answer(response, await operation.reprocess(db, job.id, choice, within=WITHIN_S, **who))
+
+
+@router.post("/dead-letters/redrive", **allow(Permission.USER, 404, 409, also=_going_on))
+async def redrive(asked: RedriveIn, me: Me, request: Request, response: Response, db: Db) -> OperationOut:
+    """Send failed items of any jobs round again: all that match but some, or those that are named."""
+    if asked.all_matching == (asked.item_ids is not None):
+        raise InvalidInput("say either all_matching or item_ids")
+    owner_id = await own_scope(db, me, asked.user_id)
+    items = None if asked.item_ids is None else [place_of(text) for text in asked.item_ids]
+    found = await operation.redrive(
+        db,
+        owner_id=owner_id,
+        items=items,
+        but=[place_of(text) for text in asked.except_],
+        filters=_filters(asked),
+        user_id=me.user_id,
+        request_id=request.state.request_id,
+        within=WITHIN_S,
+    )
+    return _answer(response, found)
+
+
+class OperationQuery(Parameters):
+    user_id: UserId = "me"
+    page_size: PageSize = 50
+    after: After = None
+
+
+@router.get("/operations", **allow(Permission.USER, 404))
+async def list_operations(query: Annotated[OperationQuery, Query()], me: Me, db: Db) -> OperationPage:
+    """Every bulk action with its actor, predicate and progress; the newest first."""
+    owner_id = await own_scope(db, me, query.user_id)
+    before = _before(cursor.decode(query.after))
+    found = await db.run(bulk.list_operations, user_id=owner_id, before=before, limit=query.page_size)
+    more = cursor.encode((str(found[-1].id),)) if len(found) == query.page_size else None
+    return OperationPage(operations=[operation_out(one) for one in found], next_page=more)
+
+
+@router.get("/operations/{operation_id}", **allow(Permission.USER, 404))
+async def get_operation(operation_id: UUID, me: Me, db: Db) -> OperationOut:
+    found = await db.run(bulk.find, operation_id)
+    if not me.may_see(found.user_id):
+        raise Unknown(f"there is no operation {operation_id}")
+    return operation_out(found)
+
+
+def place_of(text: str) -> tuple[UUID, int]:
+    """An item's id: its job and its place in it."""
+    job, _, seq = text.partition(":")
+    try:
+        return UUID(job), int(seq)
+    except ValueError:
+        raise InvalidInput(f"{text!r} is not the id of an item") from None
+
+
+def seq_of(text: str, job_id: UUID) -> int:
+    job, seq = place_of(text)
+    if job != job_id:
+        raise InvalidInput(f"{text!r} is an item of another job")
+    return seq
+
+
+def _filters(asked: RedriveIn) -> dict[str, Any]:
+    found = asked.filter
+    jobs = None if found.job_id is None else [str(found.job_id)]
+    times = {"since": _text(found.created_from), "until": _text(found.created_to)}
+    return {"jobs": jobs, "kind": found.kind, "codes": found.error_codes} | times
+
+
+def _text(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.isoformat()
+
+
+def _answer(response: Response, found: Operation) -> OperationOut:
+    if found.state == "running":
+        response.status_code = 202
+    response.headers["Location"] = f"/v1/operations/{found.id}"
+    return operation_out(found)
+
+
+def _before(place: tuple[Any, ...] | None) -> UUID | None:
+    try:
+        return None if place is None else UUID(*place)
+    except (TypeError, ValueError, AttributeError):
+        raise InvalidInput("`after` is not a token of this list") from None

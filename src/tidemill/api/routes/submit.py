@@ -1,0 +1,200 @@
+"""POST /jobs: inputs, a file, images, or a reference to a source."""
+
+import asyncio
+import ipaddress
+from dataclasses import replace
+from pathlib import PurePath
+from typing import Annotated, Any
+
+import pydantic
+from fastapi import APIRouter, Header, Request, Response
+from fastapi.exceptions import RequestValidationError
+
+from tidemill.api import guard, upload
+from tidemill.api.guard import Me, Permission, allow
+from tidemill.api.idempotency import parse_key
+from tidemill.api.schemas import JobIn, JobOut
+from tidemill.api.state import Service, Serving
+from tidemill.api.views import job_out
+from tidemill.connectors import folders
+from tidemill.connectors.blobs import Blob
+from tidemill.connectors.source import FORMATS
+from tidemill.domain.errors import InvalidInput, TooLarge
+from tidemill.operations import submit as operation
+from tidemill.store import jobs
+from tidemill.store.submit import Submission
+
+router = APIRouter(tags=["jobs"])
+ROUTE = "jobs"
+OF_A_FILE = {"kind", "params", "policy", "priority"}
+BESIDE_A_FILE = {"format", "filename"}
+
+_SCHEMA = {"$ref": "#/components/schemas/JobIn"}
+_FILE = {"schema": {"type": "string", "format": "binary"}}
+_FORM = {
+    "type": "object",
+    "properties": {
+        "kind": {"type": "string"},
+        "params": {"type": "string", "description": "JSON"},
+        "policy": {"type": "string", "description": "JSON"},
+        "priority": {"type": "string"},
+        "format": {"type": "string"},
+        "file": {"type": "string", "format": "binary"},
+    },
+    "required": ["kind", "file"],
+}
+_BODY = {
+    "required": True,
+    "content": {
+        "application/json": {"schema": _SCHEMA},
+        "multipart/form-data": {"schema": _FORM},
+        "text/csv": _FILE,
+        "application/x-ndjson": _FILE,
+        "application/zip": _FILE,
+    },
+}
+_before: dict[int | str, dict[str, Any]] = {200: {"description": "What this key made before", "model": JobOut}}
+_options = allow(Permission.USER, 400, 413, 415, also=_before)
+_options["openapi_extra"] |= {"requestBody": _BODY}
+
+
+@router.post("/jobs", status_code=202, **_options)
+async def submit_job(
+    request: Request,
+    response: Response,
+    me: Me,
+    here: Serving,
+    idempotency_key: Annotated[str | None, Header(description="Makes a repeated request harmless")] = None,
+) -> JobOut:
+    """Make a job. Inputs come as JSON; a file as the body itself, with `kind` in the query, or as multipart.
+
+    Images come as several parts, or as one zip: an item for each. The answer comes when everything is durable.
+    """
+    base = Submission(
+        kind="",
+        owner_id=me.user_id,
+        request_id=request.state.request_id,
+        traceparent=request.state.traceparent,
+        ip_address=_ip(request),
+        idem_key=_key(idempotency_key),
+        batch_size=here.settings.claim_max,
+    )
+    is_json = request.headers.get("content-type", "").partition(";")[0].strip().lower() == "application/json"
+    make = _from_json if is_json else _from_file
+    job_id, is_new = await make(request, here, base)
+    job = await here.db.run(jobs.get, job_id)
+    response.status_code = 202 if is_new else 200
+    response.headers["Location"] = f"/v1/jobs/{job.id}"
+    response.headers["Retry-After"] = "1"
+    return job_out(job)
+
+
+async def _from_json(request: Request, here: Service, base: Submission) -> tuple[Any, bool]:
+    asked = _validated(await request.body())
+    if (asked.inputs is None) == (asked.source is None):
+        raise InvalidInput("say either inputs or a source")
+    spec = await _checked(here, replace(base, **_words(asked)))
+    if asked.source is not None:
+        return await _from_source(here, spec, asked)
+    rows = operation.encode_inputs(asked.inputs or [], here.settings.max_row_bytes)
+    return await operation.submit(here.db, spec, rows)
+
+
+async def _from_source(here: Service, spec: Submission, asked: JobIn) -> tuple[Any, bool]:
+    """The file is copied first: what is accepted stays, whatever becomes of the source."""
+    source = asked.source
+    if source is None:
+        raise InvalidInput("there is no source")
+    path = folders.find(here.settings.sources, source.name, source.path)
+    format_ = source.format or FORMATS.get(PurePath(source.path).suffix.lower())
+    if format_ is None:
+        raise InvalidInput(f"the format of {source.path!r} is not known: say csv, tsv, ndjson or images")
+    if path.stat().st_size > here.settings.max_file_size_mb << 20:
+        raise TooLarge(f"the file has more than {here.settings.max_file_size_mb} MB")
+    blob = await asyncio.to_thread(here.blobs.put_file, path)
+    return await _submit_blob(here, spec, blob, format_, path.name)
+
+
+async def _from_file(request: Request, here: Service, base: Submission) -> tuple[Any, bool]:
+    async def check(fields: dict[str, str]) -> None:
+        await _checked(here, replace(base, **_words(_from_fields(fields))))
+
+    max_bytes = here.settings.max_file_size_mb << 20
+    uploaded = await upload.receive(request, here.blobs, max_bytes=max_bytes, check=check)
+    try:
+        asked = _from_fields(uploaded.fields)
+        spec = await _checked(here, replace(base, **_words(asked)))
+    except BaseException:
+        here.blobs.remove(uploaded.blob.id)
+        raise
+    return await _submit_blob(here, spec, uploaded.blob, uploaded.format, uploaded.name)
+
+
+async def _submit_blob(here: Service, spec: Submission, blob: Blob, format_: str, name: str) -> tuple[Any, bool]:
+    """The loser of a race for one key leaves no file, and neither does an error."""
+    source = {"blob": blob.id, "format": format_, "name": name}
+    is_new = False
+    try:
+        spec = replace(spec, source=source, file_id=blob.id, idem_print=blob.sha256)
+        job_id, is_new = await operation.submit(here.db, spec)
+        return job_id, is_new
+    finally:
+        if not is_new:
+            here.blobs.remove(blob.id)
+
+
+async def _checked(here: Service, spec: Submission) -> Submission:
+    """Everything that can be wrong without looking at the rows."""
+    operation.check(spec)
+    await operation.existing(here.db, spec)
+    return await operation.as_declared(here.db, spec)
+
+
+def _validated(body: bytes) -> JobIn:
+    try:
+        return JobIn.model_validate_json(body)
+    except pydantic.ValidationError as error:
+        raise RequestValidationError([_in_body(detail) for detail in error.errors()]) from error
+
+
+def _in_body(detail: Any) -> dict[str, Any]:
+    return {**detail, "loc": ("body", *detail["loc"])}
+
+
+def _from_fields(fields: dict[str, str]) -> JobIn:
+    """The words beside a file: params and policy are JSON there."""
+    unknown = sorted(set(fields) - OF_A_FILE - BESIDE_A_FILE)
+    if unknown:
+        raise InvalidInput(f"unknown fields beside a file: {', '.join(unknown)}")
+    values: dict[str, Any] = {name: value for name, value in fields.items() if name in OF_A_FILE}
+    for name in ("params", "policy"):
+        if name in values:
+            values[name] = _json(name, values[name])
+    try:
+        return JobIn.model_validate(values)
+    except pydantic.ValidationError as error:
+        raise RequestValidationError([_in_body(detail) for detail in error.errors()]) from error
+
+
+def _json(name: str, text: str) -> Any:
+    try:
+        return pydantic.TypeAdapter(dict[str, Any]).validate_json(text)
+    except pydantic.ValidationError as error:
+        raise InvalidInput(f"{name} is not a JSON object: {error.errors()[0]['msg']}") from error
+
+
+def _words(asked: JobIn) -> dict[str, Any]:
+    policy = asked.policy.model_dump(exclude_none=True)
+    return {"kind": asked.kind, "params": asked.params, "policy": policy, "priority": asked.priority}
+
+
+def _key(header: str | None) -> str | None:
+    key = parse_key(header)
+    return None if key is None else f"{ROUTE} {key}"
+
+
+def _ip(request: Request) -> str | None:
+    try:
+        return str(ipaddress.ip_address(guard.address(request) or ""))
+    except ValueError:
+        return None

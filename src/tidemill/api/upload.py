@@ -1,0 +1,159 @@
+"""Bodies that are files: streamed into the blob store as they come, counted, and never held in memory."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import Self
+
+from fastapi import Request
+
+from tidemill.api.multipart import Data, End, Part, parts
+from tidemill.api.problems import Refusal
+from tidemill.connectors.blobs import Blob, Blobs
+from tidemill.connectors.images import ImagesWriter
+from tidemill.connectors.source import FORMATS
+from tidemill.domain.errors import InvalidInput, TooLarge
+
+BUFFER = 1 << 20  # to the disk in pieces of this size, each in a thread
+FIELDS_MAX = 1 << 20
+MEDIA_FORMATS = {
+    "text/csv": "csv",
+    "text/tab-separated-values": "tsv",
+    "application/x-ndjson": "ndjson",
+    "application/ndjson": "ndjson",
+    "application/jsonl": "ndjson",
+    "application/zip": "images",
+    "application/x-zip-compressed": "images",
+}
+Check = Callable[[dict[str, str]], Awaitable[None]]
+
+
+@dataclass
+class Uploaded:
+    """A stored file and what came with it."""
+
+    blob: Blob
+    format: str
+    name: str
+    fields: dict[str, str] = field(default_factory=dict)
+
+
+class Receiver:
+    """Takes the files of one request. What is not finished in the end is removed."""
+
+    def __init__(self, blobs: Blobs, *, max_bytes: int) -> None:
+        self._stack = ExitStack()
+        self._writing = self._stack.enter_context(blobs.write())
+        self._images: ImagesWriter | None = None
+        self._max_bytes = max_bytes
+        self._buffer = bytearray()
+        self._seen = 0
+        self.format: str | None = None
+        self.name = ""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    async def begin(self, name: str, media_type: str, said: str | None = None) -> None:
+        """Another file begins: images may be many, anything else comes alone."""
+        is_image = media_type.startswith("image/") and said in (None, "images")
+        if self.format is not None and not (is_image and self._images is not None):
+            raise InvalidInput("one file at a time, or several images")
+        if is_image:
+            await self._flush()
+            self._images = self._images or ImagesWriter(self._writing)
+            self._images.begin(name)
+        self.format = "images" if is_image else said or _format(media_type, name)
+        self.name = self.name or name
+
+    async def write(self, piece: bytes) -> None:
+        self._seen += len(piece)
+        if self._seen > self._max_bytes:
+            raise TooLarge(f"the file has more than {self._max_bytes >> 20} MB")
+        self._buffer += piece
+        if len(self._buffer) >= BUFFER:
+            await self._flush()
+
+    async def finish(self) -> Blob:
+        if self.format is None:
+            raise InvalidInput("there is no file in this request")
+        await self._flush()
+        return await asyncio.to_thread((self._images or self._writing).finish)
+
+    async def _flush(self) -> None:
+        piece, self._buffer = bytes(self._buffer), bytearray()
+        if piece:
+            await asyncio.to_thread((self._images or self._writing).write, piece)
+
+
+async def receive(request: Request, blobs: Blobs, *, max_bytes: int, check: Check) -> Uploaded:
+    """Store the body's file. ``check`` looks at the words of the request before the first byte of a file."""
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    _refuse_early(request, max_bytes)
+    with Receiver(blobs, max_bytes=max_bytes) as receiver:
+        if media_type == "multipart/form-data":
+            fields = await _multipart(request, receiver, check)
+        else:
+            fields = dict(request.query_params)
+            await check(fields)
+            await receiver.begin(fields.get("filename", ""), media_type, fields.get("format"))
+            async for piece in request.stream():
+                await receiver.write(piece)
+        blob = await receiver.finish()
+    return Uploaded(blob, receiver.format or "", receiver.name, fields)
+
+
+def _refuse_early(request: Request, max_bytes: int) -> None:
+    """A body that says itself that it is too long needs not be read."""
+    length = request.headers.get("content-length", "")
+    if re.fullmatch(r"\d{1,18}", length) and int(length) > max_bytes + FIELDS_MAX:
+        raise TooLarge(f"the file has more than {max_bytes >> 20} MB")
+
+
+async def _multipart(request: Request, receiver: Receiver, check: Check) -> dict[str, str]:
+    fields: dict[str, str] = dict(request.query_params)
+    text, name, size = bytearray(), "", 0
+    async for piece in _pieces(request):
+        if isinstance(piece, Part):
+            name, is_file = piece.name, piece.filename is not None
+            if is_file:
+                if receiver.format is None:
+                    await check(fields)
+                await receiver.begin(piece.filename or "", piece.media_type, fields.get("format"))
+        elif isinstance(piece, Data) and is_file:
+            await receiver.write(piece.data)
+        elif isinstance(piece, Data):
+            size += len(piece.data)
+            if size > FIELDS_MAX:
+                raise TooLarge(f"the fields beside the file have more than {FIELDS_MAX} bytes")
+            text += piece.data
+        elif not is_file:
+            fields[name] = _decoded(name, bytes(text))
+            text.clear()
+    return fields
+
+
+async def _pieces(request: Request) -> AsyncIterator[Part | Data | End]:
+    async for piece in parts(request.headers.get("content-type", ""), request.stream()):
+        yield piece
+
+
+def _decoded(name: str, text: bytes) -> str:
+    try:
+        return text.decode()
+    except UnicodeDecodeError:
+        raise InvalidInput(f"the field {name!r} is not UTF-8") from None
+
+
+def _format(media_type: str, name: str) -> str:
+    found = MEDIA_FORMATS.get(media_type) or FORMATS.get(PurePath(name).suffix.lower())
+    if found is None:
+        known = ", ".join(sorted(MEDIA_FORMATS))
+        raise Refusal(415, f"{media_type or 'a body without a type'} is not known; send one of {known}, or images")
+    return found
