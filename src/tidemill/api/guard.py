@@ -1,6 +1,7 @@
 """Who may come in. Every route says so once, with ``allow``; one that does not stops the start."""
 
 import hmac
+from dataclasses import replace
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -15,6 +16,7 @@ from tidemill.store import sessions, users
 
 COOKIE = "tidemill_session"
 CSRF_HEADER = "X-CSRF-Token"
+NEVER = 1e9
 READS = ("GET", "HEAD", "OPTIONS")
 
 
@@ -44,6 +46,19 @@ async def principal(request: Request, response: Response) -> Principal:
 
 
 Me = Annotated[Principal, Depends(principal)]
+
+
+async def is_welcome(request: Request, me: Principal) -> bool:
+    """Whether who opened a stream would still be let in: keys are revoked, sessions end."""
+    here = service(request)
+    header = request.headers.get("authorization")
+    if header is not None:
+        found = await _by_key(here, header)
+    else:  # without a new secret: no cookie can be sent any more
+        limits = replace(here.session_limits, rotate=NEVER)
+        opened = await here.db.run(sessions.find, request.cookies.get(COOKIE, ""), limits)
+        found = opened and opened.principal
+    return found is not None and found.user_id == me.user_id and found.role is me.role
 
 
 async def _admin(me: Me) -> None:

@@ -8,14 +8,14 @@ from starlette.middleware.cors import CORSMiddleware
 from tidemill.api import guard, problems
 from tidemill.api.middleware import Entrance
 from tidemill.api.rate import RateLimit
-from tidemill.api.routes import identity, jobs, operations, submit, system
+from tidemill.api.routes import events, identity, jobs, operations, submit, system
 from tidemill.api.schemas import JobIn
 from tidemill.api.state import Service
 from tidemill.config import Settings
 from tidemill.connectors.blobs import Blobs
 from tidemill.store.database import Database
 
-ROUTERS = (system, identity, submit, jobs, operations)
+ROUTERS = (system, identity, submit, jobs, operations, events)
 DESCRIPTION = """
 Every row is stored first, then processed from the database by workers that may crash, pause and scale.
 

@@ -5,6 +5,7 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
+from tidemill.api.hub import Hub
 from tidemill.api.rate import RateLimit
 from tidemill.config import Settings
 from tidemill.connectors.blobs import Blobs
@@ -21,8 +22,10 @@ class Service:
     blobs: Blobs
     rate: RateLimit
     session_limits: Limits = field(init=False)
+    hub: Hub = field(init=False)
 
     def __post_init__(self) -> None:
+        self.hub = Hub(self.db)
         self.session_limits = Limits(self.settings.session_idle_s, self.settings.session_max_s)
 
 

@@ -1,6 +1,8 @@
 """Jobs as a whole: looking at them, and what is wanted of them."""
 
 import re
+from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -61,6 +63,30 @@ async def list_jobs(
         params = {"owner_id": owner_id, "open_only": open_only, "before": before, "limit": limit}
         await cursor.execute(sql("job/list"), params)
         return [_job(row) for row in await cursor.fetchall()]
+
+
+async def watched(
+    conn: Connection,
+    job_ids: Sequence[UUID],
+    owner_ids: Sequence[int] | None,
+    *,
+    tabs: bool,
+    since: datetime,
+    limit: int = 100,
+) -> list[Job]:
+    """Named jobs, and with ``tabs`` those of some owners, None for all, that are open or changed since a moment."""
+    params = {"job_ids": list(job_ids), "tabs": tabs, "since": since, "limit": limit}
+    async with conn.cursor(row_factory=dict_row) as cursor:
+        owners = None if owner_ids is None else list(owner_ids)
+        await cursor.execute(sql("job/watched"), params | {"owner_ids": owners})
+        return [_job(row) for row in await cursor.fetchall()]
+
+
+async def clock(conn: Connection) -> datetime:
+    """What time it is: the database says."""
+    cursor = await conn.execute(sql("job/clock"))
+    row = await cursor.fetchone()
+    return row[0]  # type: ignore[index, no-any-return]
 
 
 async def lock(conn: Connection, job_id: UUID) -> dict[str, Any]:

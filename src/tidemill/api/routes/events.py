@@ -1,0 +1,90 @@
+"""Streams: what changes, as it changes."""
+
+import time
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Header, Query, Request
+from fastapi.sse import EventSourceResponse, ServerSentEvent
+
+from tidemill.api.guard import Me, Permission, allow, is_welcome
+from tidemill.api.hub import Watcher, print_of
+from tidemill.api.lookup import OwnJob, own_scope
+from tidemill.api.schemas import Query as Parameters
+from tidemill.api.schemas import UserId
+from tidemill.api.state import Db, Serving
+from tidemill.api.views import job_out
+from tidemill.domain.errors import InvalidInput
+from tidemill.domain.identity import Principal
+from tidemill.domain.job import Job
+
+router = APIRouter(tags=["events"])
+RETRY_MS = 2_000
+LOOK_AGAIN_S = 10.0
+LastId = Annotated[str | None, Header(max_length=100, description="Where a broken stream goes on")]
+_stream: dict[int | str, dict[str, Any]] = {
+    200: {"description": "Server-sent events", "content": {"text/event-stream": {"schema": {"type": "string"}}}}
+}
+
+
+class TabQuery(Parameters):
+    user_id: UserId = "me"
+
+
+async def _of_job(job: OwnJob, last_event_id: LastId = None) -> Watcher:
+    return Watcher(job_id=job.id, sent={job.id: last_event_id} if last_event_id else {})
+
+
+async def _of_tab(query: Annotated[TabQuery, Query()], me: Me, db: Db, last_event_id: LastId = None) -> Watcher:
+    return Watcher(owner_id=await own_scope(db, me, query.user_id), since=_moment(last_event_id))
+
+
+@router.get("/jobs/{job}/events", response_class=EventSourceResponse, **allow(Permission.USER, 404, also=_stream))
+async def job_events(
+    watcher: Annotated[Watcher, Depends(_of_job)], me: Me, request: Request, here: Serving
+) -> AsyncIterator[ServerSentEvent]:
+    """A job's counts and status whenever they change, at most twice a second, until it is deleted.
+
+    The id of an event stands for what it shows: with it as `Last-Event-ID` only news are sent.
+    """
+    async for one in _news(here.hub.watch(watcher), request, me):
+        yield _event(one, print_of(one))
+    if watcher.is_gone:
+        yield ServerSentEvent(event="deleted", data={"id": str(watcher.job_id)})
+
+
+@router.get("/events", response_class=EventSourceResponse, **allow(Permission.USER, 404, also=_stream))
+async def tab_events(
+    watcher: Annotated[Watcher, Depends(_of_tab)], me: Me, request: Request, here: Serving
+) -> AsyncIterator[ServerSentEvent]:
+    """Every job of yours that changes, for a whole tab: first those that are open, then news.
+
+    An event's id is a moment: with it as `Last-Event-ID`, jobs that were closed since are told of too.
+    """
+    async for one in _news(here.hub.watch(watcher), request, me):
+        yield _event(one, one.updated_at.isoformat() if one.updated_at else "")
+
+
+async def _news(looks: AsyncIterator[list[Job]], request: Request, me: Principal) -> AsyncIterator[Job]:
+    """As long as whoever opened the stream would still be let in."""
+    checked = time.monotonic()
+    async for jobs in looks:
+        for job in jobs:
+            yield job
+        if time.monotonic() - checked > LOOK_AGAIN_S:
+            if not await is_welcome(request, me):
+                return
+            checked = time.monotonic()
+
+
+def _event(job: Job, id_: str) -> ServerSentEvent:
+    return ServerSentEvent(event="job", id=id_, data=job_out(job).model_dump(mode="json"), retry=RETRY_MS)
+
+
+def _moment(text: str | None) -> datetime | None:
+    try:
+        found = datetime.fromisoformat(text) if text else None
+    except ValueError:
+        raise InvalidInput("Last-Event-ID is not an id of this stream") from None
+    return found.replace(tzinfo=UTC) if found is not None and found.tzinfo is None else found

@@ -1,0 +1,2 @@
+-- The only clock.
+SELECT tidemill.now()
