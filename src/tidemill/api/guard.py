@@ -57,7 +57,7 @@ async def is_welcome(request: Request, me: Principal) -> bool:
     else:  # without a new secret: no cookie can be sent any more
         limits = replace(here.session_limits, rotate=NEVER)
         opened = await here.db.run(sessions.find, request.cookies.get(COOKIE, ""), limits)
-        found = opened and opened.principal
+        found = None if opened is None else opened.principal
     return found is not None and found.user_id == me.user_id and found.role is me.role
 
 
