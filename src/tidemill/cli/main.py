@@ -5,7 +5,7 @@ import sys
 import typer
 from rich.markup import escape
 
-from tidemill.cli import admin, bench, demo, jobs, run
+from tidemill.cli import admin, bench, demo, identity, jobs, run
 from tidemill.cli.views import errors
 from tidemill.domain.errors import TidemillError
 
@@ -19,6 +19,8 @@ app = typer.Typer(
 for group in (run, jobs, admin, demo):
     for info in group.commands.registered_commands:
         app.registered_commands.append(info)
+app.add_typer(identity.users, name="users", help="Who may use the service.")
+app.add_typer(identity.keys, name="keys", help="The API keys they use it with.")
 app.add_typer(bench.commands, name="bench", help="Measure this installation, against bare COPY in the same run.")
 
 

@@ -1,0 +1,127 @@
+"""A real service on a loopback port, and people who use it."""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx2
+import pytest
+import uvicorn
+from fastapi import FastAPI
+
+from tidemill import Item, Mill
+from tidemill.api.service import create
+from tidemill.config import Settings
+from tidemill.domain.identity import Role
+from tidemill.store import users, workers
+from tidemill.store.database import Database
+
+
+@dataclass
+class Api:
+    """The service, and clients of it by the name of their user."""
+
+    app: FastAPI
+    url: str
+    db: Database
+    settings: Settings
+    keys: dict[str, str] = field(default_factory=dict)
+    ids: dict[str, int] = field(default_factory=dict)
+    _clients: list[httpx2.AsyncClient] = field(default_factory=list)
+
+    async def user(self, name: str, role: Role = Role.USER) -> httpx2.AsyncClient:
+        """Somebody with a key, who is made when first named."""
+        if name not in self.keys:
+            self.ids[name] = (await self.db.run(users.add, name, role)).id
+            self.keys[name], _ = await self.db.run(users.add_key, self.ids[name])
+        return self.client({"Authorization": f"Bearer {self.keys[name]}"})
+
+    def client(self, headers: dict[str, str] | None = None) -> httpx2.AsyncClient:
+        client = httpx2.AsyncClient(base_url=self.url, headers=headers, timeout=30, trust_env=False)
+        self._clients.append(client)
+        return client
+
+    async def close(self) -> None:
+        for client in self._clients:
+            await client.aclose()
+
+
+class Server(uvicorn.Server):
+    """Tells when it is ready, and leaves signals alone."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.ready = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.ready.set()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Any:
+        yield
+
+
+@contextlib.asynccontextmanager
+async def serving(app: FastAPI) -> AsyncIterator[str]:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        server = Server(uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=1))
+        task = asyncio.create_task(server.serve(sockets=[listening]))
+        await server.ready.wait()
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        server.should_exit = True
+        await task
+
+
+@pytest.fixture
+def toy(settings: Settings) -> Mill:
+    """Kinds that anybody may submit."""
+    mill = Mill(settings)
+
+    @mill.handler("echo", max_attempts=2, backoff=0.01)
+    async def echo(item: Item) -> Any:
+        if isinstance(item.input, dict) and "fail" in item.input:
+            raise ValueError(str(item.input["fail"]))
+        return item.input
+
+    return mill
+
+
+@pytest.fixture
+async def make_api(tidemill_database: str, settings: Settings, toy: Mill) -> AsyncIterator[Callable[..., Any]]:
+    """Start a service; keyword arguments are settings of its own."""
+    async with contextlib.AsyncExitStack() as stack:
+
+        async def make(**changes: Any) -> Api:
+            changed = settings.model_copy(update=changes)
+            db = await stack.enter_async_context(Database(tidemill_database, size=8, patience=5))
+            await db.run(workers.register_kinds, toy.registry.all())
+            app = create(db, changed)
+            api = Api(app, await stack.enter_async_context(serving(app)), db, changed)
+            stack.push_async_callback(api.close)
+            return api
+
+        yield make
+
+
+@pytest.fixture
+async def api(make_api: Callable[..., Any]) -> Api:
+    return await make_api()  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+async def ada(api: Api) -> httpx2.AsyncClient:
+    return await api.user("ada")
+
+
+@pytest.fixture
+async def bob(api: Api) -> httpx2.AsyncClient:
+    return await api.user("bob")
+
+
+@pytest.fixture
+async def root(api: Api) -> httpx2.AsyncClient:
+    return await api.user("root", Role.ADMIN)
