@@ -7,11 +7,12 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from types import EllipsisType
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 from uuid import UUID, uuid4
 
 from tidemill.config import Settings, load_settings
 from tidemill.connectors.blobs import Blobs
+from tidemill.connectors.images import open_image
 from tidemill.connectors.source import Sources
 from tidemill.dispatch.postgres import Listener
 from tidemill.domain.handler import Handler
@@ -137,6 +138,10 @@ class Mill:
     async def job_async(self, job_id: UUID) -> Job:
         async with open_database(self.settings) as db:
             return await db.run(jobs.get, job_id)
+
+    def open_image(self, input_: dict[str, Any]) -> IO[bytes]:
+        """The image that an item of an image job refers to."""
+        return open_image(Blobs(self.settings.blobs), input_)
 
     def _declare(self, make: Callable[..., Handler], kind: str, options: dict[str, Any]) -> Callable[[F], F]:
         for name in ("error", "not_found"):

@@ -32,6 +32,11 @@ class Api:
     ids: dict[str, int] = field(default_factory=dict)
     _clients: list[httpx2.AsyncClient] = field(default_factory=list)
 
+    @property
+    def address(self) -> tuple[str, int]:
+        url = httpx2.URL(self.url)
+        return url.host, url.port or 80
+
     async def user(self, name: str, role: Role = Role.USER) -> httpx2.AsyncClient:
         """Somebody with a key, who is made when first named."""
         if name not in self.keys:

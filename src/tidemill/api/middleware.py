@@ -46,7 +46,7 @@ class Entrance:
         visit = _Visit(scope, send)
         scope["query_string"] = snake_case(scope["query_string"])
         try:
-            await self._app(scope, limited(scope, receive, self._max_json_bytes), visit.send)
+            await self._app(scope, limited(scope, visit.receiver(receive), self._max_json_bytes), visit.send)
         except asyncio.CancelledError:
             raise
         except Exception as error:  # the last net: told in the log, with no detail for strangers
@@ -66,6 +66,7 @@ class _Visit:
         self._scope = scope
         self._send = send
         self._started = time.monotonic()
+        self._unread = "transfer-encoding" in headers or headers.get("content-length", "0") != "0"
         self.status = 0
         state: MutableMapping[str, Any] = scope.setdefault("state", {})
         self.request_id = accepted(headers.get("x-request-id"), _ID) or uuid4().hex
@@ -74,10 +75,20 @@ class _Visit:
         state["traceparent"] = self.traceparent
         state["headers"] = {}
 
+    def receiver(self, receive: Receive) -> Receive:
+        async def watched() -> Message:
+            message = await receive()
+            self._unread = self._unread and message.get("more_body", False)
+            return message
+
+        return watched
+
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
             headers = MutableHeaders(scope=message)
+            if self._unread:  # the rest of a body that was refused is not worth reading
+                headers["connection"] = "close"
             for name, value in (SECURITY | self._scope["state"]["headers"]).items():
                 headers.setdefault(name, value)
             headers["x-request-id"] = self.request_id

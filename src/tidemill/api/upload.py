@@ -3,7 +3,7 @@
 import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Self
@@ -67,7 +67,7 @@ class Receiver:
             raise InvalidInput("one file at a time, or several images")
         if is_image:
             await self._flush()
-            self._images = self._images or ImagesWriter(self._writing)
+            self._images = self._images or self._stack.enter_context(closing(ImagesWriter(self._writing)))
             self._images.begin(name)
         self.format = "images" if is_image else said or _format(media_type, name)
         self.name = self.name or name

@@ -43,9 +43,12 @@ class Blobs:
             return self.put(iter(lambda: file.read(1 << 20), b""))
 
     def open(self, blob_id: str) -> BinaryIO:
+        return self.path(blob_id).open("rb")
+
+    def path(self, blob_id: str) -> Path:
         if not _NAME.fullmatch(blob_id):
             raise InvalidInput(f"{blob_id!r} is not the name of a stored file")
-        return (self._folder / blob_id).open("rb")
+        return self._folder / blob_id
 
     def remove_all(self, blob_ids: Iterable[str]) -> list[str]:
         """Remove those of them that are here; which."""

@@ -78,9 +78,12 @@ class ImagesWriter:
             self._entry.close()
             self._entry = None
 
-    def finish(self) -> Blob:
+    def close(self) -> None:
         self.end()
         self._archive.close()
+
+    def finish(self) -> Blob:
+        self.close()
         return self._writing.finish()
 
 
@@ -97,8 +100,8 @@ class _Stream:
 
 def open_image(blobs: Blobs, reference: dict[str, Any]) -> IO[bytes]:
     """The image that an item's input refers to."""
-    archive = zipfile.ZipFile(blobs.open(str(reference["blob"])))
-    return archive.open(archive.infolist()[int(reference["entry"])])
+    with zipfile.ZipFile(blobs.path(str(reference["blob"]))) as archive:  # the file stays open as long as the image
+        return archive.open(archive.infolist()[int(reference["entry"])])
 
 
 def clean(name: str) -> str:
