@@ -120,3 +120,14 @@ async def test_what_a_handler_submits_is_run_too(mill: Mill, db: Database) -> No
 async def test_draining_nothing_is_nothing(mill: Mill) -> None:
     await drain(mill)
     await drain(mill)
+
+
+async def test_a_retry_that_falls_due_by_itself_is_not_left_behind(mill: Mill, db: Database) -> None:
+    @mill.handler("quick", max_attempts=3, backoff=0.000_001)
+    async def quick(item: Item) -> None:
+        raise ValueError
+
+    for _ in range(5):
+        job_id = await mill.submit_async("quick", [1, 2, 3])
+        await drain(mill, db=db)
+        assert (await mill.job_async(job_id)).counts.failed == 3

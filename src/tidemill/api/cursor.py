@@ -11,10 +11,13 @@ from tidemill.domain.errors import InvalidInput
 LONGEST = 400
 
 
-def encode(place: tuple[Any, ...] | None) -> str | None:
-    """A place in a list as a token; None at its end."""
-    if place is None:
-        return None
+def next_page(place: tuple[Any, ...] | None) -> dict[str, str]:
+    """The part of a page that leads to the next one: nothing at the end."""
+    return {} if place is None else {"next_page": encode(place)}
+
+
+def encode(place: tuple[Any, ...]) -> str:
+    """A place in a list as a token."""
     plain = [value.isoformat() if isinstance(value, datetime) else value for value in place]
     text = json.dumps(plain, separators=(",", ":"), default=str)
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")

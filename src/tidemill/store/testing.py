@@ -1,10 +1,12 @@
 """What only tests do."""
 
+from collections.abc import Sequence
+
 from tidemill.store.database import Connection
 from tidemill.store.statements import sql
 
 
-async def make_due(conn: Connection) -> int:
-    """Let every waiting batch be due now; how many were waiting."""
-    cursor = await conn.execute(sql("testing/make_due"))
+async def make_due(conn: Connection, kinds: Sequence[str]) -> int:
+    """Let every batch of these kinds that is to be tried again be due now; how many there are."""
+    cursor = await conn.execute(sql("testing/make_due"), {"kinds": list(kinds)})
     return cursor.rowcount

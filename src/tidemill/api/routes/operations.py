@@ -63,14 +63,14 @@ class OperationQuery(Parameters):
     after: After = None
 
 
-@router.get("/operations", **allow(Permission.USER, 404))
+@router.get("/operations", response_model_exclude_unset=True, **allow(Permission.USER, 404))
 async def list_operations(query: Annotated[OperationQuery, Query()], me: Me, db: Db) -> OperationPage:
     """Every bulk action with its actor, predicate and progress; the newest first."""
     owner_id = await own_scope(db, me, query.user_id)
     before = _before(cursor.decode(query.after))
     found = await db.run(bulk.list_operations, user_id=owner_id, before=before, limit=query.page_size)
-    more = cursor.encode((str(found[-1].id),)) if len(found) == query.page_size else None
-    return OperationPage(operations=[operation_out(one) for one in found], next_page=more)
+    more = (str(found[-1].id),) if len(found) == query.page_size else None
+    return OperationPage(operations=[operation_out(one) for one in found], **cursor.next_page(more))
 
 
 @router.get("/operations/{operation_id}", **allow(Permission.USER, 404))

@@ -1,0 +1,228 @@
+"""Pause, resume, cancel, delete, reprocess, redrive: over HTTP, and only one's own."""
+
+from typing import Any
+from uuid import UUID
+
+import httpx2
+import pytest
+
+from api.conftest import Api
+from support import assert_sound, rows
+from tidemill import Mill
+from tidemill.operations import reprocess
+from tidemill.store import bulk
+from tidemill.store.reprocess import Choice
+from tidemill.testing import drain
+
+STRANGE = "019a8b7c-1d2e-7f00-8000-123456789abc"
+REDRIVE = "/v1/dead-letters/redrive"
+
+
+async def submitted(who: httpx2.AsyncClient, inputs: list[Any], **more: Any) -> str:
+    answer = await who.post("/v1/jobs", json={"kind": "echo", "inputs": inputs} | more)
+    assert answer.status_code == 202, answer.text
+    return str(answer.json()["id"])
+
+
+async def test_a_job_is_paused_and_resumed(api: Api, ada: httpx2.AsyncClient) -> None:
+    job = await submitted(ada, [1, 2])
+    paused = await ada.post(f"/v1/jobs/{job}/pause")
+    assert (paused.status_code, paused.json()["status"]) == (200, "paused")
+    assert (await ada.post(f"/v1/jobs/{job}/pause")).status_code == 200, "once more does no harm"
+    assert (await ada.post(f"/v1/jobs/{job}/resume")).json()["status"] == "pending"
+
+
+async def test_resume_of_a_running_job_is_refused_with_its_state(ada: httpx2.AsyncClient) -> None:
+    job = await submitted(ada, [1])
+    answer = await ada.post(f"/v1/jobs/{job}/resume")
+    assert answer.status_code == 409
+    assert "is pending: it cannot be resumed" in answer.json()["detail"]
+
+
+async def test_a_job_is_cancelled_once(api: Api, ada: httpx2.AsyncClient) -> None:
+    job = await submitted(ada, [1, 2, 3])
+    answer = await ada.post(f"/v1/jobs/{job}/cancel")
+    assert answer.json()["status"] == "cancelled"
+    assert answer.json()["counts"]["cancelled"] == 3
+    second = await ada.post(f"/v1/jobs/{job}/cancel")
+    assert second.status_code == 409
+    assert "is cancelled" in second.json()["detail"]
+    await assert_sound(api.db)
+
+
+async def test_a_deleted_job_is_gone(api: Api, ada: httpx2.AsyncClient) -> None:
+    job = await submitted(ada, [1])
+    assert (await ada.delete(f"/v1/jobs/{job}")).status_code == 204
+    assert (await ada.get(f"/v1/jobs/{job}")).status_code == 404
+    assert (await ada.delete(f"/v1/jobs/{job}")).status_code == 404
+
+
+async def test_a_job_is_found_by_its_key(ada: httpx2.AsyncClient) -> None:
+    job = (await ada.get(f"/v1/jobs/{await submitted(ada, [1])}")).json()
+    assert (await ada.get(f"/v1/jobs/{job['key']}")).json()["id"] == job["id"]
+
+
+@pytest.mark.parametrize("name", ["nonsense", "J20261115_999999", STRANGE, "0", "019", "%00", "a" * 60])
+async def test_an_unknown_job_is_not_found(ada: httpx2.AsyncClient, name: str) -> None:
+    assert (await ada.get(f"/v1/jobs/{name}")).status_code == 404
+
+
+async def test_the_beginning_of_an_id_tells_nothing(ada: httpx2.AsyncClient, bob: httpx2.AsyncClient) -> None:
+    job = await submitted(ada, [1])
+    answers = [await bob.get(f"/v1/jobs/{name}") for name in (job, job[:8], STRANGE)]
+    assert {answer.status_code for answer in answers} == {404}
+    details = [answer.json()["detail"].split("'")[0] for answer in answers]
+    assert len(set(details)) == 1, "a foreign job looks like none"
+
+
+async def statuses(api: Api, job: str) -> list[str]:
+    found = await rows(api.db, "SELECT status FROM tidemill.item_status WHERE job_id = %s ORDER BY seq", job)
+    return [row[0] for row in found]
+
+
+async def failing(api: Api, toy: Mill, who: httpx2.AsyncClient, n: int = 3) -> str:
+    job = await submitted(who, [{"fail": f"code {seq % 2}"} for seq in range(n)] + [1])
+    await drain(toy, db=api.db)
+    return job
+
+
+async def test_failed_items_go_round_again(api: Api, ada: httpx2.AsyncClient, toy: Mill) -> None:
+    job = await failing(api, toy, ada)
+    answer = await ada.post(f"/v1/jobs/{job}/reprocess", json={})
+    assert answer.status_code == 200
+    operation = answer.json()
+    assert (operation["state"], operation["items"], operation["job_id"]) == ("done", 3, job)
+    assert (await ada.get(f"/v1/jobs/{job}")).json()["counts"]["pending"] == 3
+    assert answer.headers["location"] == f"/v1/operations/{operation['id']}"
+    assert (await ada.get(answer.headers["location"])).json() == operation
+    await assert_sound(api.db)
+
+
+async def test_the_documents_words_are_understood(api: Api, ada: httpx2.AsyncClient, toy: Mill) -> None:
+    job = await failing(api, toy, ada)
+    asked = {"scope": "items", "itemIds": [f"{job}:0", f"{job}:3"], "statuses": ["ERROR", "NOT_FOUND"]}
+    assert (await ada.post(f"/v1/jobs/{job}/reprocess", json=asked)).json()["items"] == 1
+    assert await statuses(api, job) == ["pending", "failed", "failed", "done"]
+
+
+async def test_without_a_reset_only_items_with_attempts_left_go_round(
+    api: Api, ada: httpx2.AsyncClient, toy: Mill
+) -> None:
+    job = await failing(api, toy, ada)
+    kept = await ada.post(f"/v1/jobs/{job}/reprocess", json={"reset_attempts": False})
+    assert kept.json()["items"] == 0
+    assert (await ada.post(f"/v1/jobs/{job}/reprocess", json={"reset_attempts": True})).json()["items"] == 3
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"scope": "items"},
+        {"item_ids": []},
+        {"scope": "items", "item_ids": ["nonsense"]},
+        {"scope": "items", "item_ids": [f"{STRANGE}:0"]},
+        {"statuses": ["pending"]},
+        {"statuses": ["sad"]},
+        {"what": 1},
+        {"scope": "items", "item_ids": [f"{STRANGE}:99999999999999999999"]},
+    ],
+)
+async def test_a_reprocess_that_makes_no_sense_is_refused(ada: httpx2.AsyncClient, asked: dict[str, Any]) -> None:
+    job = await submitted(ada, [1])
+    assert (await ada.post(f"/v1/jobs/{job}/reprocess", json=asked)).status_code == 422
+
+
+async def test_an_operation_goes_on_after_its_caller_stopped_waiting(
+    api: Api, ada: httpx2.AsyncClient, toy: Mill
+) -> None:
+    job = UUID(await failing(api, toy, ada, 5))
+    operation = await reprocess.reprocess(api.db, job, Choice(), within=0)
+    assert (operation.state, operation.items) == ("running", 0)
+    assert await api.db.run(bulk.step) == operation.id
+    assert await api.db.run(bulk.step) is None
+    found = await api.db.run(bulk.find, operation.id)
+    assert (found.state, found.error, found.items) == ("done", None, 5)
+
+
+async def test_an_operation_on_a_job_that_is_deleted_meanwhile_fails_and_says_why(
+    api: Api, ada: httpx2.AsyncClient, toy: Mill
+) -> None:
+    job = await failing(api, toy, ada)
+    operation = await reprocess.reprocess(api.db, UUID(job), Choice(), within=0)
+    await ada.delete(f"/v1/jobs/{job}")
+    operation = await reprocess.carry_out(api.db, operation.id)
+    assert operation.state == "failed"
+    assert "there is no job" in str(operation.error)
+
+
+async def dead(api: Api) -> int:
+    return int((await rows(api.db, "SELECT count(*) FROM tidemill.outcome WHERE status = 'failed'"))[0][0])
+
+
+async def test_dead_letters_of_all_ones_jobs_are_redriven_but_some(
+    api: Api, ada: httpx2.AsyncClient, bob: httpx2.AsyncClient, toy: Mill
+) -> None:
+    first, second = await failing(api, toy, ada), await failing(api, toy, ada)
+    await failing(api, toy, bob)
+    asked = {"all_matching": True, "except": [f"{second}:1"]}
+    operation = (await ada.post(REDRIVE, json=asked)).json()
+    assert (operation["state"], operation["items"], operation["verb"]) == ("done", 5, "redrive")
+    assert await statuses(api, first) == ["pending", "pending", "pending", "done"]
+    assert (await statuses(api, second))[1] == "failed"
+    assert await dead(api) == 1 + 3
+    await assert_sound(api.db)
+
+
+async def test_dead_letters_are_redriven_by_name(api: Api, ada: httpx2.AsyncClient, toy: Mill) -> None:
+    first, second = await failing(api, toy, ada), await failing(api, toy, ada)
+    asked = {"item_ids": [f"{first}:0", f"{second}:2", f"{second}:3"]}
+    assert (await ada.post(REDRIVE, json=asked)).json()["items"] == 2
+    assert await dead(api) == 4
+
+
+async def test_dead_letters_of_others_are_not_redriven(
+    api: Api, ada: httpx2.AsyncClient, bob: httpx2.AsyncClient, root: httpx2.AsyncClient, toy: Mill
+) -> None:
+    job = await failing(api, toy, ada)
+    asked: dict[str, Any] = {"item_ids": [f"{job}:0"]}
+    assert (await bob.post(REDRIVE, json=asked)).json()["items"] == 0
+    assert (await bob.post(REDRIVE, json={"all_matching": True, "user_id": "all"})).status_code == 403
+    assert (await root.post(REDRIVE, json={"all_matching": True})).json()["items"] == 0
+    everybody = {"all_matching": True, "user_id": "all", "filter": {"error_codes": ["exhausted"]}}
+    assert (await root.post(REDRIVE, json=everybody)).json()["items"] == 3
+
+
+async def test_a_redrive_minds_its_filter(api: Api, ada: httpx2.AsyncClient, toy: Mill) -> None:
+    await failing(api, toy, ada)
+    for narrow in (
+        {"kind": "other"},
+        {"error_codes": ["x"]},
+        {"job_id": STRANGE},
+        {"created_to": "2020-01-01T00:00:00Z"},
+    ):
+        answer = await ada.post(REDRIVE, json={"all_matching": True, "filter": narrow})
+        assert answer.json()["items"] == 0, narrow
+    wide = {"kind": "echo", "created_from": "2020-01-01T00:00:00Z"}
+    answer = await ada.post(REDRIVE, json={"all_matching": True, "filter": wide})
+    assert answer.json()["items"] == 3
+
+
+async def test_operations_are_listed_newest_first_and_only_ones_own(
+    api: Api, ada: httpx2.AsyncClient, bob: httpx2.AsyncClient, root: httpx2.AsyncClient, toy: Mill
+) -> None:
+    job = await failing(api, toy, ada)
+    made = [(await ada.post(f"/v1/jobs/{job}/reprocess", json={})).json()["id"] for _ in range(3)]
+    page = (await ada.get("/v1/operations?pageSize=2")).json()
+    assert [one["id"] for one in page["operations"]] == made[:0:-1]
+    rest = (await ada.get("/v1/operations", params={"page_size": 2, "after": page["next_page"]})).json()
+    assert [one["id"] for one in rest["operations"]] == made[:1]
+    assert "next_page" not in rest
+    assert (await bob.get("/v1/operations")).json() == {"operations": []}
+    assert (await bob.get(f"/v1/operations/{made[0]}")).status_code == 404
+    assert len((await root.get("/v1/operations?user_id=all")).json()["operations"]) == 3
+    assert len((await root.get("/v1/operations?user_id=ada")).json()["operations"]) == 3
+
+
+@pytest.mark.parametrize("after", ["x", "bnVsbA", "WzFd", "W10", "eyJhIjoxfQ", "W251bGxd", "W05hTl0", "é", "x" * 400])
+async def test_an_invalid_cursor_is_refused(ada: httpx2.AsyncClient, after: str) -> None:
+    assert (await ada.get("/v1/operations", params={"after": after})).status_code == 422

@@ -1,0 +1,139 @@
+"""Streams of what changes."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx2
+import pytest
+
+from api.conftest import Api
+from api.test_control import submitted
+from tidemill import Mill
+from tidemill.api.routes import events
+from tidemill.testing import drain
+
+
+class Stream:
+    """Events as they come, each a dict of its fields."""
+
+    def __init__(self, response: httpx2.Response) -> None:
+        self._lines = response.aiter_lines()
+        self.comments = 0
+
+    async def next(self, within: float = 15) -> dict[str, Any]:
+        return await asyncio.wait_for(self._next(), within)
+
+    async def _next(self) -> dict[str, Any]:
+        event: dict[str, Any] = {}
+        async for line in self._lines:
+            name, _, value = line.partition(": ")
+            if not line and event:
+                return event | {"data": json.loads(event["data"])}
+            if line.startswith(":"):
+                self.comments += 1
+            elif line:
+                event[name] = value
+        raise EOFError
+
+
+@asynccontextmanager
+async def stream(who: httpx2.AsyncClient, path: str, last: str | None = None) -> AsyncIterator[Stream]:
+    headers = {} if last is None else {"Last-Event-ID": last}
+    async with who.stream("GET", path, headers=headers) as response:
+        assert response.status_code == 200
+        assert response.headers["content-type"].startswith("text/event-stream")
+        yield Stream(response)
+
+
+async def test_a_stream_begins_with_what_is_and_goes_on_with_what_changes(ada: httpx2.AsyncClient) -> None:
+    job = await submitted(ada, [1])
+    async with stream(ada, f"/v1/jobs/{job}/events") as changes:
+        first = await changes.next()
+        assert (first["event"], first["data"]["id"], first["data"]["status"]) == ("job", job, "pending")
+        await ada.post(f"/v1/jobs/{job}/pause")
+        assert (await changes.next())["data"]["status"] == "paused"
+
+
+async def test_a_stream_is_resumed_where_it_broke(ada: httpx2.AsyncClient) -> None:
+    job = await submitted(ada, [1])
+    async with stream(ada, f"/v1/jobs/{job}/events") as changes:
+        seen = (await changes.next())["id"]
+    async with stream(ada, f"/v1/jobs/{job}/events", seen) as changes:
+        with pytest.raises(TimeoutError):
+            await changes.next(1.5)
+    async with stream(ada, f"/v1/jobs/{job}/events", seen) as changes:
+        await ada.post(f"/v1/jobs/{job}/pause")
+        assert (await changes.next())["data"]["status"] == "paused"
+
+
+async def test_changes_are_coalesced(api: Api, ada: httpx2.AsyncClient, toy: Mill) -> None:
+    job = await submitted(ada, list(range(50)))
+    async with stream(ada, f"/v1/jobs/{job}/events") as changes:
+        await changes.next()
+        started = asyncio.get_running_loop().time()
+        for _ in range(20):
+            await ada.post(f"/v1/jobs/{job}/pause")
+            await ada.post(f"/v1/jobs/{job}/resume")
+        await drain(toy, db=api.db)
+        seen = 1
+        while (await changes.next())["data"]["status"] != "completed":
+            seen += 1
+        assert seen <= 2 + 2 * (asyncio.get_running_loop().time() - started)
+
+
+async def test_a_stream_ends_when_its_job_is_deleted(ada: httpx2.AsyncClient) -> None:
+    job = await submitted(ada, [1])
+    async with stream(ada, f"/v1/jobs/{job}/events") as changes:
+        await changes.next()
+        await ada.delete(f"/v1/jobs/{job}")
+        assert (await changes.next())["event"] == "deleted"
+        with pytest.raises(EOFError):
+            await changes.next()
+
+
+async def test_a_tab_hears_of_all_ones_jobs_and_of_no_others(
+    ada: httpx2.AsyncClient, bob: httpx2.AsyncClient, root: httpx2.AsyncClient
+) -> None:
+    mine = await submitted(ada, [1])
+    async with stream(ada, "/v1/events") as tab, stream(root, "/v1/events?user_id=all") as everything:
+        assert (await tab.next())["data"]["id"] == mine
+        assert (await everything.next())["data"]["id"] == mine
+        foreign = await submitted(bob, [1])
+        new = await submitted(ada, [1])
+        assert (await tab.next())["data"]["id"] == new
+        assert {(await everything.next())["data"]["id"], (await everything.next())["data"]["id"]} == {foreign, new}
+
+
+async def test_a_tab_that_comes_back_hears_what_was_closed_meanwhile(ada: httpx2.AsyncClient) -> None:
+    job = await submitted(ada, [1])
+    async with stream(ada, "/v1/events") as tab:
+        seen = (await tab.next())["id"]
+    await ada.post(f"/v1/jobs/{job}/cancel")
+    async with stream(ada, "/v1/events", seen) as tab:
+        assert (await tab.next())["data"]["status"] == "cancelled"
+
+
+async def test_a_foreign_stream_is_not_there(ada: httpx2.AsyncClient, bob: httpx2.AsyncClient) -> None:
+    job = await submitted(ada, [1])
+    assert (await bob.get(f"/v1/jobs/{job}/events")).status_code == 404
+    assert (await bob.get("/v1/events?user_id=all")).status_code == 403
+    assert (await bob.get("/v1/events", headers={"Last-Event-ID": "x"})).status_code == 422
+
+
+async def test_a_stream_ends_when_its_key_is_revoked(
+    api: Api, ada: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "LOOK_AGAIN_S", 0.0)
+    job = await submitted(ada, [1])
+    made = (await ada.post("/v1/keys", json={})).json()
+    spare = api.client({"Authorization": f"Bearer {made['key']}"})
+    async with stream(spare, f"/v1/jobs/{job}/events") as changes:
+        await changes.next()
+        await ada.delete(f"/v1/keys/{made['prefix']}")
+        await ada.post(f"/v1/jobs/{job}/pause")
+        await changes.next()
+        with pytest.raises(EOFError):
+            await changes.next()
