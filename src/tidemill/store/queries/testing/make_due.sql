@@ -1,3 +1,4 @@
 -- Tests do not wait: what is to be tried again is due now. One that fell due by itself meanwhile counts too.
 UPDATE tidemill.batch b SET not_before = least(b.not_before, tidemill.now())
-FROM tidemill.job j WHERE j.id = b.job_id AND j.intent = 'run' AND b.state = 'ready' AND b.retrying AND b.kind = ANY(%(kinds)s)
+FROM tidemill.job j WHERE j.id = b.job_id AND j.intent = 'run' AND b.state = 'ready' AND b.retrying
+  AND (%(kinds)s::text[] IS NULL OR b.kind = ANY(%(kinds)s))
