@@ -1,6 +1,7 @@
 """A child process: lanes and an ingester, until its parent says stop or is no more."""
 
 import asyncio
+import contextlib
 import os
 import resource
 import signal
@@ -88,9 +89,10 @@ class Child:
     def _listen(self, loop: asyncio.AbstractEventLoop) -> None:
         """In a thread: a handler that blocks the event loop must not outlive its parent unseen."""
         heard = Decoder()
-        while said := os.read(self._control, 4096):
-            for message in heard.feed(said):
-                loop.call_soon_threadsafe(self.hear, message)
+        with contextlib.suppress(ValueError):  # a parent of another version is none
+            while said := os.read(self._control, 4096):
+                for message in heard.feed(said):
+                    loop.call_soon_threadsafe(self.hear, message)
         # Nobody keeps our leases any more: finish quickly, and by force if that does not work.
         loop.call_soon_threadsafe(self.stop, ORPHAN_GRACE_S)
         time.sleep(2 * ORPHAN_GRACE_S)

@@ -40,19 +40,23 @@ Message = Wake | Stop | Begin | End
 
 
 def encode(message: Message) -> bytes:
-    match message:
-        case Wake():
-            text = "w"
-        case Stop():
-            text = "s"
-        case Begin(number, job_id, kind, milliseconds):
-            text = f"k {number} {job_id} {kind} {milliseconds}"
-        case End(number):
-            text = f"e {number}"
-    line = f"{text}\n".encode()
-    if len(line) > MAX_LINE or line.count(b"\n") > 1:
+    words = _words(message)
+    line = " ".join(map(str, words)).encode() + b"\n"
+    if len(line) > MAX_LINE or len(line.split()) != len(words):
         raise ValueError(f"this cannot be said in one line: {message}")
     return line
+
+
+def _words(message: Message) -> tuple[object, ...]:
+    match message:
+        case Wake():
+            return ("w",)
+        case Stop():
+            return ("s",)
+        case Begin(number, job_id, kind, milliseconds):
+            return ("k", number, job_id, kind, milliseconds)
+        case End(number):
+            return ("e", number)
 
 
 class Decoder:

@@ -70,15 +70,19 @@ class Supervisor(Service):
             dead = hand.reap()
             if dead is not None:
                 await self._try_to_bury(hand, *dead, now_ns)
-            elif hand.killed_as is None and not just_woke and hand.is_stuck(now_ns, self._silence_s):
-                hand.kill(Cause.STUCK)
-            elif hand.is_overdue:
-                hand.kill(Cause.STOPPED)
+            elif hand.killed_as is None and not just_woke:
+                self._kill_if_stuck(hand, now_ns)
         if not self.stopping and time.monotonic() >= self._not_before:
             for number in self._numbers:
                 if number not in self.hands:
                     self.hands[number] = self._spawn(number)
         return TICK_S
+
+    def _kill_if_stuck(self, hand: Hand, now_ns: int) -> None:
+        if hand.is_stuck(now_ns, self._silence_s):
+            hand.kill(Cause.STUCK)
+        elif hand.is_overdue:
+            hand.kill(Cause.STOPPED)
 
     def wake_children(self) -> None:
         for hand in self.hands.values():
