@@ -17,12 +17,16 @@ from tidemill.connectors.source import Sources
 from tidemill.dispatch.postgres import Listener
 from tidemill.domain.handler import Handler
 from tidemill.domain.job import Job
+from tidemill.domain.slice import Slice
 from tidemill.engine.aftermath import Aftermath
 from tidemill.engine.context import Context
+from tidemill.engine.hand import Command
 from tidemill.engine.janitor import Janitor
+from tidemill.engine.kickoff import Kickoff
 from tidemill.engine.lease import Heartbeat
 from tidemill.engine.logbook import Logbook
-from tidemill.engine.supervise import Command, Supervisor
+from tidemill.engine.slices import slice_grace
+from tidemill.engine.supervise import Supervisor
 from tidemill.engine.sweep import Maintenance
 from tidemill.handlers.registry import Registry, batch_handler, item_handler
 from tidemill.operations.submit import encode_inputs, submit, submit_within, submit_within_sync
@@ -191,63 +195,91 @@ def make_context(db: Database, settings: Settings, registry: Registry, *, worker
 
 
 class Worker:
-    """A parent process and its children: everything `tidemill worker` runs."""
+    """A parent process and its children: everything `tidemill worker` runs.
 
-    def __init__(self, db: Database, mill: Mill, command: Command, *, processes: int) -> None:
+    With ``on_demand`` the children claim nothing by themselves: they work in the slices that ``kickoff`` asks for.
+    """
+
+    def __init__(self, db: Database, mill: Mill, command: Command, *, processes: int, on_demand: bool = False) -> None:
         settings = mill.settings
         self.id = f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:6]}"
         self._db = db
         self._settings = settings
         self._registry = mill.registry
-        self._processes = processes
+        self._info = {"processes": processes, "kinds": mill.registry.kinds(), "on_demand": on_demand}
         seconds = settings.lock_floor_ms / 1000
-        env = os.environ | {"TIDEMILL_DATABASE_URL": db.url, "TIDEMILL_HOME": str(settings.home)}
         self._supervisor = Supervisor(
             self.id,
             Aftermath(db, mill.registry, self.id, lease_seconds=seconds),
             command,
             processes=processes,
             pages=settings.worker_lanes + 1,
-            env=env,
+            env=os.environ | {"TIDEMILL_DATABASE_URL": db.url, "TIDEMILL_HOME": str(settings.home)},
             memory_mb=settings.child_memory_mb,
             silence_s=seconds,
+            on_demand=on_demand,
         )
-        self._heartbeat = Heartbeat(
+        heartbeat = Heartbeat(
             db,
             self.id,
             seconds=seconds,
             host=socket.gethostname(),
             pid=os.getpid(),
             in_hand=self._supervisor.lease_ids,
-            info=self._info,
+            info=lambda: self._info | self._supervisor.counters(),
         )
         janitor = Janitor(db, Blobs(settings.blobs))
-        self._services = [self._supervisor, self._heartbeat, Maintenance(db, self.id), janitor]
+        self._services = [self._supervisor, heartbeat, Maintenance(db, self.id), janitor]
+        grace = slice_grace(settings.stop_grace_ms)
+        self._kickoff = Kickoff(db, mill.registry, self._supervisor, grace=grace)
+        self._listener = Listener(db.url, self._supervisor.wake_children)
+        self._tasks: list[asyncio.Task[None]] = []
 
     async def run(self, stop: asyncio.Event) -> None:
         """Until ``stop`` is set, or the children cannot start."""
+        await self.start()
+        stopped = asyncio.create_task(stop.wait())
+        await asyncio.wait([stopped, self._tasks[0]], return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        await self.stop()
+        if self._supervisor.failure is not None:
+            raise self._supervisor.failure
+
+    async def start(self) -> None:
+        """Start the children and what looks after them, in the event loop of the caller."""
         await self._db.run(workers.register_kinds, self._registry.all())
-        listener = asyncio.create_task(Listener(self._db.url, self._supervisor.wake_children).run())
-        tasks = [asyncio.create_task(service.run()) for service in self._services]
-        emit("worker.started", worker=self.id, processes=self._processes, kinds=self._registry.kinds())
-        await asyncio.wait([asyncio.create_task(stop.wait()), tasks[0]], return_when=asyncio.FIRST_COMPLETED)
+        loops = [*(service.run() for service in self._services), self._listener.run()]
+        self._tasks = [asyncio.create_task(loop) for loop in loops]
+        info = self._info
+        emit("worker.started", worker=self.id, processes=info["processes"], kinds=info["kinds"])
+
+    async def stop(self) -> None:
+        """Stop the children: what they finish in the grace is kept, the rest goes back. Then sign off."""
+        if not self._tasks:
+            return  # never started
         self._supervisor.stop()
         await self._supervisor.drain(self._settings.stop_grace_ms / 1000)
         for service in self._services:
             service.stop()
-        listener.cancel()
+        *tasks, listening = self._tasks
+        listening.cancel()
         with contextlib.suppress(TimeoutError):  # without a database, the worker's row and duty run out by themselves
             async with asyncio.timeout(SIGN_OFF_S):
                 await asyncio.gather(*tasks, return_exceptions=True)
                 await self._db.run(maintain.resign, self.id)
                 await self._db.run(workers.remove, self.id)
         emit("worker.stopped", worker=self.id)
-        if self._supervisor.failure is not None:
-            raise self._supervisor.failure
 
-    def _info(self) -> dict[str, Any]:
-        info: dict[str, Any] = {"processes": self._processes, "kinds": self._registry.kinds()}
-        return info | self._supervisor.counters()
+    async def kickoff(self, job_id: UUID, kind: str, seconds: float) -> Slice:
+        """Work on one job for so many seconds, in a child of an ``on_demand`` worker; less when nothing is due.
+
+        If the caller is cancelled the slice ends: what is finished is kept, the rest goes back uncharged.
+
+        Raises:
+            UnknownKind: There is no handler for the kind.
+            Busy: No child was free within a moment.
+        """
+        return await self._kickoff.run(job_id, kind, seconds)
 
 
 def run_in(settings: Settings, action: Callable[[Database], Awaitable[T]], **options: Any) -> T:

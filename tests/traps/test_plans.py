@@ -75,6 +75,8 @@ def asked_all_day(job_id: UUID) -> dict[str, dict[str, Any]]:
         "item/get": job | {"seq": 5},
         "outcome/list": job | place | {"status": "failed"},
         "job/is_drained": job,
+        "job/outlook": job,
+        "ingest/lease_of_job": job | {"kinds": ["test"], "lease_id": uuid4(), "lease": 30.0, "worker": "w1"},
         "job/runnable": {"kinds": ["test"]},
     }
 
@@ -98,6 +100,7 @@ async def test_prepared_statements_do_not_either(full: Database, big: Big) -> No
         ("batch/by_lease", 20),
         ("batch/sweep", 20),
         ("job/is_drained", 5),
+        ("job/outlook", 5),
         ("item/read_unsettled", 1_000),
         ("item/read_virgin", 1_000),
         ("item/list_open", 500),

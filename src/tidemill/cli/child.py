@@ -8,8 +8,9 @@ import traceback
 
 from tidemill.app import Mill, make_context, open_database
 from tidemill.cli.load import load_mill
-from tidemill.engine.child import Child, limit_memory
+from tidemill.engine.child import Child, Loops, limit_memory
 from tidemill.engine.logbook import Logbook
+from tidemill.engine.slices import Slices
 from tidemill.engine.supervise import CANNOT_START
 from tidemill.telemetry.logs import log_events
 
@@ -21,7 +22,7 @@ def command(reference: str, worker: str, *numbers: int) -> list[str]:
     return [sys.executable, "-m", "tidemill.cli.child", reference, worker, *map(str, numbers)]
 
 
-async def run(mill: Mill, worker: str, pages: int, number: int, control: int, book: int) -> None:
+async def run(mill: Mill, worker: str, pages: int, on_demand: int, number: int, control: int, book: int) -> None:
     settings = mill.settings
     log_events(settings.log_level, worker=worker, child=number)
     for fd in (control, book):
@@ -33,7 +34,8 @@ async def run(mill: Mill, worker: str, pages: int, number: int, control: int, bo
     gc.set_threshold(50_000, 20, 20)
     async with open_database(settings, size=max(settings.db_max_conns, pages + 1), check=False) as db:
         context = make_context(db, settings, mill.registry, worker=worker, book=logbook)
-        await Child(context, control).run()
+        work = Slices(context) if on_demand else Loops(context)
+        await Child(context, control, work).run()
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ from rich.markup import escape
 
 from tidemill.app import Mill, open_database
 from tidemill.cli.jobs import show_progress
-from tidemill.cli.run import run_worker
+from tidemill.cli.run import make_worker
 from tidemill.cli.views import console, detail
 from tidemill.domain.item import Item
 from tidemill.domain.job import Job
@@ -52,7 +52,7 @@ async def _demo(n: int, processes: int) -> None:
         await migrate(db)
         console.print(f"PostgreSQL runs, the schema is up to date. Submitting {n:,} items …", highlight=False)
         stop = asyncio.Event()
-        worker = asyncio.create_task(run_worker(db, mill, "tidemill.cli.demo:mill", processes, stop))
+        worker = asyncio.create_task(make_worker(db, mill, "tidemill.cli.demo:mill", processes).run(stop))
         started = time.monotonic()
         job_id = await mill.submit_async("demo.price", ({"sku": i} for i in range(n)))
         stored = time.monotonic()

@@ -42,14 +42,14 @@ async def _run_until_signal(app: str, processes: int | None, *, and_migrate: boo
         if and_migrate:
             await migrate(db)
             errors.print(f"database ready at [bold]{db.url}[/]; Ctrl-C stops everything", highlight=False)
-        await run_worker(db, mill, app, processes or settings.worker_pool_size, stop)
+        await make_worker(db, mill, app, processes or settings.worker_pool_size).run(stop)
 
 
-async def run_worker(db: Database, mill: Mill, reference: str, processes: int, stop: asyncio.Event) -> None:
+def make_worker(db: Database, mill: Mill, reference: str, processes: int, *, on_demand: bool = False) -> Worker:
     """A worker for ``mill``, whose children find it again by ``reference``."""
     pages = mill.settings.worker_lanes + 1
 
     def command(worker_id: str, number: int, control: int, book: int) -> list[str]:
-        return child.command(reference, worker_id, pages, number, control, book)
+        return child.command(reference, worker_id, pages, int(on_demand), number, control, book)
 
-    await Worker(db, mill, command, processes=processes).run(stop)
+    return Worker(db, mill, command, processes=processes, on_demand=on_demand)

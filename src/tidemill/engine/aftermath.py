@@ -10,7 +10,7 @@ from tidemill.domain.item import Item
 from tidemill.domain.outcome import Outcome
 from tidemill.domain.ports import Handlers
 from tidemill.engine.finalize import after_batch
-from tidemill.engine.flush import write
+from tidemill.engine.flush import count, write
 from tidemill.engine.logbook import Logbook, Page
 from tidemill.engine.process import verdict_of
 from tidemill.store import ingest, jobs, leases
@@ -33,9 +33,10 @@ class Aftermath:
         self._worker = worker
         self._seconds = lease_seconds
         self._blocked = False
+        self._book: Logbook  # of the dead child
 
     async def clear(self, book: Logbook, cause: Cause, now_ns: int) -> None:
-        pages = book.pages
+        self._book, pages = book, book.pages
         self._blocked = now_ns - book.pulse_ns > BLOCKED_S * 1e9
         in_hand = sum(page.items_in_hand for page in pages)
         for page in pages:
@@ -71,6 +72,8 @@ class Aftermath:
         for flush_no, verdicts in page.unflushed():
             lease = replace(held, flush_no=flush_no + ahead)
             written = await write(self._db, lease, verdicts, seconds=self._seconds)
+            if written.result is not Flushed.STALE:
+                count(self._book, written.verdicts)
             if written.result is Flushed.APPLIED:
                 ahead += written.lease.flush_no - lease.flush_no - 1  # written in parts
 
@@ -117,7 +120,9 @@ class Aftermath:
         """Write these outcomes in the dead child's name, and give back what is left of the batch."""
         handler = self._handlers.get(held.kind)
         verdicts = [verdict_of(item, outcome, handler, duration_ms) for item, outcome in said]
-        await write(self._db, held, verdicts, seconds=self._seconds)
+        written = await write(self._db, held, verdicts, seconds=self._seconds)
+        if written.result is not Flushed.STALE:
+            count(self._book, written.verdicts)
         if held.open > len(verdicts):
             await self._release(held, losses=0)
 

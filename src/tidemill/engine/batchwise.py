@@ -20,7 +20,12 @@ from tidemill.store import leases
 from tidemill.store.database import Connection, is_contention, is_refused_data, is_timeout, is_transient
 from tidemill.store.flush import Flushed
 
+WATCH_S = 0.1
 MAX_CONTENTION = 5  # tries at a transaction that others stand in the way of
+
+
+class LetGo(Exception):
+    """The grace is over: the batch goes back as it was."""
 
 
 class BatchRun:
@@ -33,12 +38,18 @@ class BatchRun:
         self._page = page
         self.verdicts: list[Verdict] = []
         self._returned = False
+        self._let_go = False
 
     async def run(self, items: Sequence[Item]) -> Flushed | None:
-        """Settle the whole batch; None when it was cut in two instead, to find the item it cannot take."""
+        """Settle the whole batch; None when it was cut in two instead, to find the item it cannot take.
+
+        Raises LetGo when the worker stops, or its slice is over, and the handler took longer than the grace.
+        """
         self._page.start_whole(len(items))
         try:
             return await self._settle(items)
+        except LetGo:
+            raise
         except Outcome as outcome:
             return await self._settle_as(items, outcome)
         except BaseException as error:  # the border: whatever it is, it is an outcome
@@ -121,8 +132,27 @@ class BatchRun:
             return await asyncio.get_running_loop().run_in_executor(
                 self._context.threads(self._handler), self._guarded, good
             )
-        async with asyncio.timeout(self._handler.timeout):
-            return await (self._handler.call(good) if conn is None else self._handler.call(good, conn))
+        call = self._handler.call(good) if conn is None else self._handler.call(good, conn)
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101  we run in one
+        watch = asyncio.create_task(self._watch(task))
+        try:
+            async with asyncio.timeout(self._handler.timeout):
+                return await call
+        except BaseException:
+            if self._let_go and task.cancelling() == 1:  # else the lease was lost in the same moment
+                raise LetGo from None
+            raise
+        finally:
+            watch.cancel()
+            if self._let_go:
+                task.uncancel()
+
+    async def _watch(self, task: "asyncio.Task[Any]") -> None:
+        while not self._context.out_of_grace:  # noqa: ASYNC110  a moment that is not known yet, and no event
+            await asyncio.sleep(WATCH_S)
+        self._let_go = True
+        task.cancel()
 
     def _guarded(self, good: list[Item]) -> Any:
         """In the thread, out of which a StopIteration cannot be carried."""

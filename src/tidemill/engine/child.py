@@ -1,6 +1,7 @@
 """A child process: lanes and an ingester, until its parent says stop or is no more."""
 
 import asyncio
+import contextlib
 import os
 import resource
 import signal
@@ -10,11 +11,12 @@ import time
 
 from tidemill.engine.claim import Claimer
 from tidemill.engine.context import Context
+from tidemill.engine.control import Begin, Decoder, End, Message, Stop, Wake
 from tidemill.engine.ingest import Ingester
 from tidemill.engine.service import Service
+from tidemill.engine.slices import Slices
 from tidemill.engine.worker import Lane
 
-WAKE, STOP = b"w", b"s"
 PULSE_S = 0.25
 STACK_BYTES = 1 << 20  # of a handler's thread: 128 of them must fit into the memory limit
 ORPHAN_GRACE_S = 5.0
@@ -27,46 +29,70 @@ def limit_memory(megabytes: int) -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (megabytes << 20, megabytes << 20))
 
 
-class Child:
-    """The loops of a child process."""
+class Loops:
+    """Whatever there is to do, of every job."""
 
-    def __init__(self, context: Context, control: int) -> None:
-        self._context = context
-        self._control = control
+    def __init__(self, context: Context) -> None:
         self._claimer = Claimer(context)
         *lanes, last = context.book.pages
         self._services: list[Service] = [Lane(context, self._claimer, page) for page in lanes]
         self._services.append(Ingester(context, last))
 
     async def run(self) -> None:
-        loop = asyncio.get_running_loop()
-        grace = self._context.settings.stop_grace_ms / 1000
-        loop.add_signal_handler(signal.SIGTERM, self.stop, grace)
-        loop.add_signal_handler(signal.SIGINT, lambda: None)  # a terminal's Ctrl-C is for the parent
-        threading.Thread(target=self._listen, args=(loop, grace), name="control", daemon=True).start()
-        pulse = asyncio.create_task(self._pulse())
         async with asyncio.TaskGroup() as group:
             for service in self._services:
                 group.create_task(service.run())
-        pulse.cancel()
-
-    def stop(self, grace: float) -> None:
-        self._context.stop(grace)
-        for service in self._services:
-            service.stop()
 
     def wake(self) -> None:
         self._claimer.forget()
         for service in self._services:
             service.wake()
 
-    def _listen(self, loop: asyncio.AbstractEventLoop, grace: float) -> None:
+    def stop(self) -> None:
+        for service in self._services:
+            service.stop()
+
+
+class Child:
+    """Does its work and hears its parent."""
+
+    def __init__(self, context: Context, control: int, work: Loops | Slices) -> None:
+        self._context = context
+        self._control = control
+        self._work = work
+        self._grace = context.settings.stop_grace_ms / 1000
+
+    async def run(self) -> None:
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGTERM, self.stop, self._grace)
+        loop.add_signal_handler(signal.SIGINT, lambda: None)  # a terminal's Ctrl-C is for the parent
+        threading.Thread(target=self._listen, args=(loop,), name="control", daemon=True).start()
+        pulse = asyncio.create_task(self._pulse())
+        await self._work.run()
+        pulse.cancel()
+
+    def stop(self, grace: float) -> None:
+        self._context.stop(grace)
+        self._work.stop()
+
+    def hear(self, message: Message) -> None:
+        match message, self._work:
+            case Stop(), _:
+                self.stop(self._grace)
+            case Wake(), work:
+                work.wake()
+            case Begin(), Slices() as slices:
+                slices.begin(message)
+            case End(number), Slices() as slices:
+                slices.end(number)
+
+    def _listen(self, loop: asyncio.AbstractEventLoop) -> None:
         """In a thread: a handler that blocks the event loop must not outlive its parent unseen."""
-        while said := os.read(self._control, 4096):
-            if STOP in said:
-                loop.call_soon_threadsafe(self.stop, grace)
-            elif WAKE in said:
-                loop.call_soon_threadsafe(self.wake)
+        heard = Decoder()
+        with contextlib.suppress(ValueError):  # a parent of another version is none
+            while said := os.read(self._control, 4096):
+                for message in heard.feed(said):
+                    loop.call_soon_threadsafe(self.hear, message)
         # Nobody keeps our leases any more: finish quickly, and by force if that does not work.
         loop.call_soon_threadsafe(self.stop, ORPHAN_GRACE_S)
         time.sleep(2 * ORPHAN_GRACE_S)

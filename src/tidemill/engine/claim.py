@@ -5,9 +5,11 @@ import random
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Protocol
 from uuid import UUID
 
 from tidemill.domain.batch import Lease
+from tidemill.domain.handler import Handler
 from tidemill.engine.context import Context
 from tidemill.store import claim as store
 from tidemill.store.claim import Runnable
@@ -41,6 +43,12 @@ def choose(jobs: Sequence[Runnable], rng: random.Random) -> Runnable:
     return rng.choices(theirs, weights=[2.0 ** max(-20, min(job.priority, 20)) for job in theirs])[0]
 
 
+class Chooser(Protocol):
+    """Whom a lane asks for its next batch."""
+
+    async def claim(self, lease_id: UUID) -> Lease | None: ...
+
+
 class Claimer:
     """Chooses a job from a short-lived list of those with work, and takes a batch of it."""
 
@@ -59,36 +67,13 @@ class Claimer:
         candidates = startable(await self._runnable(), self._context.settings.max_concurrent_jobs)
         while candidates:
             job = choose(candidates, self._rng)
-            lease = await self._claim_from(job, lease_id)
+            lease = await claim_from(self._context, job.id, job.kind, lease_id)
             if lease is not None:
                 self._jobs = started(self._jobs, job)
                 return lease
             candidates.remove(job)
             self._jobs = [other for other in self._jobs if other.id != job.id]
         return None
-
-    async def _claim_from(self, job: Runnable, lease_id: UUID) -> Lease | None:
-        context = self._context
-        wanted = self._wanted(job.kind)
-        seconds = context.lease_seconds(job.kind, wanted)
-        tries = itertools.count()
-
-        @relaxed
-        async def claim(conn: Connection) -> Lease | None:
-            return await store.claim(
-                conn,
-                job.id,
-                wanted=wanted,
-                lease_id=lease_id,
-                lease=seconds,
-                worker=context.worker,
-                adopt=next(tries) > 0,
-            )
-
-        lease = await context.db.run(claim)
-        if lease is not None:
-            emit("batch.claimed", job=job.id, batch=lease.batch_id, size=lease.open, isolated=lease.isolated)
-        return lease
 
     async def _runnable(self) -> list[Runnable]:
         now = time.monotonic()
@@ -97,14 +82,59 @@ class Claimer:
             self._listed_at = now
         return self._jobs
 
-    def _wanted(self, kind: str) -> int:
-        settings = self._context.settings
-        handler = self._context.handlers.get(kind)
-        first = settings.claim_max if handler.is_batch else max(settings.claim_min, handler.concurrency)
-        return self._context.pace(kind).claim_size(
-            slice_ms=settings.worker_target_slice_ms,
-            safety=settings.safety_factor,
-            first=first,
-            low=settings.claim_min,
-            high=settings.claim_max,
+
+class OneJob:
+    """Takes batches of the one job that was asked for: somebody waits for it, so nobody's turn is counted."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._job: tuple[UUID, str] | None = None
+
+    def turn_to(self, job_id: UUID, kind: str) -> None:
+        self._job = (job_id, kind)
+
+    async def claim(self, lease_id: UUID) -> Lease | None:
+        return None if self._job is None else await claim_from(self._context, *self._job, lease_id)
+
+
+async def claim_from(context: Context, job_id: UUID, kind: str, lease_id: UUID) -> Lease | None:
+    """A batch of this job, or None when nothing of it is due."""
+    wanted = _wanted(context, kind)
+    seconds = context.lease_seconds(kind, wanted)
+    tries = itertools.count()
+
+    @relaxed
+    async def claim(conn: Connection) -> Lease | None:
+        return await store.claim(
+            conn,
+            job_id,
+            wanted=wanted,
+            lease_id=lease_id,
+            lease=seconds,
+            worker=context.worker,
+            adopt=next(tries) > 0,
         )
+
+    lease = await context.db.run(claim)
+    if lease is not None:
+        emit("batch.claimed", job=job_id, batch=lease.batch_id, size=lease.open, isolated=lease.isolated)
+    return lease
+
+
+def _wanted(context: Context, kind: str) -> int:
+    settings = context.settings
+    return context.pace(kind).claim_size(
+        slice_ms=context.slice_ms,
+        safety=settings.safety_factor,
+        first=_first(context, context.handlers.get(kind)),
+        low=settings.claim_min,
+        high=settings.claim_max,
+    )
+
+
+def _first(context: Context, handler: Handler) -> int:
+    """How many to take while nobody knows how long they take. A set-based handler must fit into a slice whole."""
+    settings = context.settings
+    if handler.is_batch:
+        return settings.claim_max if context.slice_ends_at is None else settings.claim_min
+    return max(settings.claim_min, handler.concurrency)

@@ -30,7 +30,9 @@ class Context:
     paces: dict[str, Pace] = field(default_factory=dict)
     permits: dict[str, asyncio.Semaphore] = field(default_factory=dict)
     stop_at: float | None = None  # monotonic: when items in hand are let go
+    slice_ends_at: float | None = None  # monotonic: of a child that works only while it is asked to
     pools: dict[str, ThreadPoolExecutor] = field(default_factory=dict)
+    threads_left: bool = False  # a handler in a thread was let go of: it runs on until the process ends
 
     @property
     def stopping(self) -> bool:
@@ -39,6 +41,18 @@ class Context:
     @property
     def out_of_grace(self) -> bool:
         return self.stop_at is not None and time.monotonic() >= self.stop_at
+
+    @property
+    def slice_ms(self) -> float:
+        """How long a claimed batch should take: of a slice, not more than is left."""
+        target = float(self.settings.worker_target_slice_ms)
+        if self.slice_ends_at is None:
+            return target
+        return min(target, max(0.0, self.slice_ends_at - time.monotonic()) * 1000)
+
+    def begin_slice(self, seconds: float) -> None:
+        self.stop_at = None
+        self.slice_ends_at = time.monotonic() + seconds
 
     def stop(self, grace: float) -> None:
         if self.stop_at is None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tidemill.domain.batch import Lease
@@ -11,7 +12,7 @@ from tidemill.domain.handler import Handler
 from tidemill.domain.status import ItemStatus
 from tidemill.engine import logbook
 from tidemill.engine.context import Context
-from tidemill.engine.logbook import Page
+from tidemill.engine.logbook import Logbook, Page
 from tidemill.store.database import Database, is_refused_data
 from tidemill.store.flush import Flushed, flush
 from tidemill.store.json import encode
@@ -106,17 +107,8 @@ class Flusher:
         self._note(written.verdicts, asyncio.get_running_loop().time() - started)
 
     def _note(self, verdicts: list[Verdict], seconds: float) -> None:
-        failed = sum(verdict.status is ItemStatus.FAILED for verdict in verdicts)
-        retried = sum(verdict.delay is not None for verdict in verdicts)
+        failed, retried = count(self._context.book, verdicts)
         self.failed += failed
-        book = self._context.book
-        for counter, n in (
-            (logbook.SETTLED, len(verdicts) - retried),
-            (logbook.FLUSHES, 1),
-            (logbook.RETRIED, retried),
-            (logbook.FAILED, failed),
-        ):
-            book.count(counter, n)
         lease, ms = self.lease, round(seconds * 1000, 1)
         emit(
             "batch.flushed",
@@ -136,6 +128,20 @@ class Flusher:
             self._told_high = True
             fill = round(waiting / self._bound, 2)
             emit("buffer.high", job=self.lease.job_id, batch=self.lease.batch_id, fill=fill)
+
+
+def count(book: Logbook, verdicts: Sequence[Verdict]) -> tuple[int, int]:
+    """Add what a flush has written to the child's counters; how many failed, and how many are tried again."""
+    failed = sum(verdict.status is ItemStatus.FAILED for verdict in verdicts)
+    retried = sum(verdict.delay is not None for verdict in verdicts)
+    for counter, n in (
+        (logbook.SETTLED, len(verdicts) - retried),
+        (logbook.FLUSHES, 1),
+        (logbook.RETRIED, retried),
+        (logbook.FAILED, failed),
+    ):
+        book.count(counter, n)
+    return failed, retried
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ class Ingester(Service):
 
     def __init__(self, context: Context, page: Page) -> None:
         super().__init__()
+        self.only: UUID | None = None  # read this job's source and no other
         self._context = context
         self._page = page
         settings = context.settings
@@ -44,7 +45,7 @@ class Ingester(Service):
         self._page.set_timeout(None)
         kinds = context.handlers.kinds()
         lease = await context.db.run(
-            store.take, kinds, lease_id=lease_id, lease=self._lease_seconds, worker=context.worker
+            store.take, kinds, lease_id=lease_id, lease=self._lease_seconds, worker=context.worker, job_id=self.only
         )
         try:
             if lease is not None:

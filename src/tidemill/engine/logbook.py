@@ -23,8 +23,8 @@ from tidemill.domain.decide import Verdict
 from tidemill.domain.handler import MAX_CONCURRENCY
 
 WORD = 8
-# words of the book: pulse, then counters
-PULSE, SETTLED, FLUSHES, STALE, RETRIED, FAILED = range(6)
+# words of the book: pulse, counters, and how it stands with slices
+PULSE, SETTLED, FLUSHES, STALE, RETRIED, FAILED, READY, SLICES = range(8)
 BOOK_WORDS = 16
 # words of a page
 LEASE_HI, LEASE_LO, TIMEOUT_MS, WHOLE, WHOLE_STARTED, INGEST, FLUSH_A, USED_A, FLUSH_B, USED_B = range(10)
@@ -203,6 +203,22 @@ class Logbook:
     def counters(self) -> dict[str, int]:
         names = {"settled": SETTLED, "flushes": FLUSHES, "stale": STALE, "retried": RETRIED, "failed": FAILED}
         return {name: self._words[word] for name, word in names.items()}
+
+    def set_ready(self, ready: bool) -> None:
+        """Whether the child listens for slices."""
+        self._words[READY] = int(ready)
+
+    def end_slice(self, number: int) -> None:
+        """The slice of that number is over, and what it did is counted."""
+        self._words[SLICES] = number
+
+    @property
+    def is_ready(self) -> bool:
+        return bool(self._words[READY])
+
+    @property
+    def slices_ended(self) -> int:
+        return self._words[SLICES]
 
     def close(self) -> None:
         if self.fd >= 0:

@@ -97,6 +97,7 @@ class ItemRun:
         while todo and not self._context.stopping:
             verdict = await self._attempt(todo.popleft(), slot, task)
             if verdict is None:
+                page.free(slot)
                 return
             while not page.record(verdict):
                 page.item_answered(slot)
@@ -171,7 +172,11 @@ class ItemRun:
 
     async def _in_thread(self, item: Item) -> Outcome:
         threads = self._context.threads(self._handler)
-        return await asyncio.get_running_loop().run_in_executor(threads, self._guarded, item)
+        try:
+            return await asyncio.get_running_loop().run_in_executor(threads, self._guarded, item)
+        except asyncio.CancelledError:
+            self._context.threads_left = True
+            raise
 
     def _guarded(self, item: Item) -> Outcome:
         """In the thread: some exceptions (StopIteration) cannot be carried out of it."""

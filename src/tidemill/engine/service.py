@@ -39,15 +39,22 @@ class Service(ABC):
     async def run(self) -> None:
         """Until stopped. An error is told of and survived."""
         while not self.stopping:
-            self._wake.clear()
-            try:
-                delay = await self.tick()
-            except Exception as error:  # noqa: BLE001  a loop that dies of one bad tick would be a silent stop
-                emit("loop.failed", loop=self.name, error=_words(error))
-                delay = AFTER_AN_ERROR
-            if delay and not self.stopping:
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._wake.wait(), delay)
+            await self.pause(await self.step())
+
+    async def step(self) -> float:
+        """One tick that does not fail; the seconds until the next."""
+        self._wake.clear()
+        try:
+            return await self.tick()
+        except Exception as error:  # noqa: BLE001  a loop that dies of one bad tick would be a silent stop
+            emit("loop.failed", loop=self.name, error=_words(error))
+            return AFTER_AN_ERROR
+
+    async def pause(self, seconds: float) -> None:
+        """Wait for so long, or until woken."""
+        if seconds and not self.stopping:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), seconds)
 
 
 def _words(error: BaseException) -> str:

@@ -2,21 +2,18 @@
 
 import asyncio
 import contextlib
-import os
-import signal
-import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from uuid import UUID
 
-from tidemill.domain.crash import Cause, cause_of_death, is_stuck
+from tidemill.domain.crash import Cause, cause_of_death
 from tidemill.domain.decide import describe
 from tidemill.domain.errors import TidemillError
 from tidemill.engine.aftermath import Aftermath
-from tidemill.engine.child import STOP, WAKE
-from tidemill.engine.logbook import Logbook
+from tidemill.engine.control import Stop, Wake
+from tidemill.engine.hand import Command, Hand
 from tidemill.engine.service import AFTER_AN_ERROR, Service
 from tidemill.telemetry.events import emit
 
@@ -26,65 +23,6 @@ KILL_AFTER_GRACE_S = 5.0
 GIVE_UP_S = 3.0
 QUICK_S = 2.0
 SLEPT_S = 5.0  # a parent that was stopped itself cannot say who was late
-
-Command = Callable[[str, int, int, int], list[str]]  # (worker, number, control fd, logbook fd) -> argv
-
-
-class Hand:
-    """One child process, as its parent knows it."""
-
-    def __init__(self, number: int, worker: str, command: Command, pages: int, env: dict[str, str]) -> None:
-        self.number = number
-        self.book = Logbook.create(pages)
-        self.book.beat()
-        self.started = time.monotonic()
-        self.killed_as: Cause | None = None
-        self._dead: tuple[int, float] | None = None
-        self.bury_at = 0.0
-        control, self._control = os.pipe()
-        os.set_blocking(self._control, False)
-        argv = command(worker, number, control, self.book.fd)
-        try:
-            self.process = self._start(argv, control, env)
-        except OSError:
-            os.close(self._control)
-            self.book.close()
-            raise
-        finally:
-            os.close(control)
-        emit("child.started", child=number, pid=self.process.pid)
-
-    def _start(self, argv: list[str], control: int, env: dict[str, str]) -> "subprocess.Popen[bytes]":
-        fds = (control, self.book.fd)
-        return subprocess.Popen(argv, pass_fds=fds, stdin=subprocess.DEVNULL, env=env)  # noqa: S603  our own argv
-
-    def tell(self, word: bytes) -> None:
-        if self._dead is None:
-            with contextlib.suppress(BrokenPipeError, BlockingIOError):
-                os.write(self._control, word)
-
-    def kill(self, cause: Cause) -> None:
-        if self._dead is not None:
-            return  # its number may be somebody else's by now
-        self.killed_as = cause
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self.process.pid, signal.SIGKILL)
-
-    def reap(self) -> tuple[int, float] | None:
-        """Return code and peak memory in MB of a child that is dead, else None. The same again until it is buried."""
-        if self._dead is None:
-            pid, status, usage = os.wait4(self.process.pid, os.WNOHANG)
-            if not pid:
-                return None
-            self.process.returncode = os.waitstatus_to_exitcode(status)
-            os.close(self._control)
-            self._dead = (self.process.returncode, usage.ru_maxrss / 1024)
-        return self._dead
-
-    def is_stuck(self, now_ns: int, silence_s: float) -> bool:
-        pages = [page for page in self.book.pages if page.lease_id is not None]
-        oldest = [(page.oldest_start_ns, page.timeout) for page in pages]
-        return bool(pages) and is_stuck(now_ns, pulse_ns=self.book.pulse_ns, in_hand=oldest, silence_s=silence_s)
 
 
 class Supervisor(Service):
@@ -103,12 +41,14 @@ class Supervisor(Service):
         env: dict[str, str],
         memory_mb: int,
         silence_s: float,
+        on_demand: bool = False,
     ) -> None:
         super().__init__()
         self._aftermath = aftermath
         self._spawn: Callable[[int], Hand] = partial(Hand, worker=worker, command=command, pages=pages, env=env)
         self._memory_mb = memory_mb
         self._silence_s = silence_s
+        self._on_demand = on_demand
         self._quick_deaths = 0
         self._one_at_a_time = asyncio.Lock()
         self._not_before = 0.0
@@ -130,23 +70,39 @@ class Supervisor(Service):
             dead = hand.reap()
             if dead is not None:
                 await self._try_to_bury(hand, *dead, now_ns)
-            elif hand.killed_as is None and not just_woke and hand.is_stuck(now_ns, self._silence_s):
-                hand.kill(Cause.STUCK)
+            elif hand.killed_as is None and not just_woke:
+                self._kill_if_stuck(hand, now_ns)
         if not self.stopping and time.monotonic() >= self._not_before:
             for number in self._numbers:
                 if number not in self.hands:
                     self.hands[number] = self._spawn(number)
         return TICK_S
 
+    def _kill_if_stuck(self, hand: Hand, now_ns: int) -> None:
+        if hand.is_stuck(now_ns, self._silence_s):
+            hand.kill(Cause.STUCK)
+        elif hand.is_overdue:
+            hand.kill(Cause.STOPPED)
+
     def wake_children(self) -> None:
         for hand in self.hands.values():
-            hand.tell(WAKE)
+            if not (self._on_demand and hand.is_idle):
+                hand.tell(Wake())
+
+    def free_hand(self) -> Hand | None:
+        """A child that a slice may be asked of."""
+        free = [hand for hand in self.hands.values() if hand.is_free]
+        return free[0] if free and not self.stopping else None
+
+    def has(self, hand: Hand) -> bool:
+        """Whether a child lives, or is not buried yet."""
+        return self.hands.get(hand.number) is hand
 
     async def drain(self, grace: float) -> None:
         """Stop the children: what they finish in the grace is kept, the rest goes back uncharged."""
         deadline = time.monotonic() + grace + KILL_AFTER_GRACE_S
         for hand in self.hands.values():
-            hand.tell(STOP)
+            hand.tell(Stop())
         while self.hands and time.monotonic() < deadline + GIVE_UP_S:
             if time.monotonic() > deadline:
                 for hand in self.hands.values():

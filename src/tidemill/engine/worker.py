@@ -8,12 +8,11 @@ from tidemill.domain.batch import Lease
 from tidemill.domain.errors import StaleLease
 from tidemill.domain.handler import Handler
 from tidemill.domain.item import Item
-from tidemill.domain.status import ItemStatus
 from tidemill.engine import finalize, logbook
-from tidemill.engine.batchwise import BatchRun
-from tidemill.engine.claim import Claimer
+from tidemill.engine.batchwise import BatchRun, LetGo
+from tidemill.engine.claim import Chooser
 from tidemill.engine.context import Context
-from tidemill.engine.flush import Flusher
+from tidemill.engine.flush import Flusher, count
 from tidemill.engine.logbook import Page
 from tidemill.engine.process import ItemRun
 from tidemill.engine.service import Service
@@ -28,7 +27,7 @@ class Lane(Service):
 
     name = "lane"
 
-    def __init__(self, context: Context, claimer: Claimer, page: Page) -> None:
+    def __init__(self, context: Context, claimer: Chooser, page: Page) -> None:
         super().__init__()
         self._context = context
         self._claimer = claimer
@@ -58,11 +57,12 @@ class Lane(Service):
             items = await self._context.db.run(store.read, lease)
             started = time.monotonic()
             turn = self._turn_batch if handler.is_batch else self._turn_items
-            failed = await turn(lease, handler, items)
-            self._context.learn(lease.kind, len(items), time.monotonic() - started)
+            turned, failed = await turn(lease, handler, items)
+            self._context.learn(lease.kind, turned, time.monotonic() - started)
         await finalize.after_batch(self._context.db, lease.job_id, failed=failed)
 
-    async def _turn_items(self, lease: Lease, handler: Handler, items: list[Item]) -> int:
+    async def _turn_items(self, lease: Lease, handler: Handler, items: list[Item]) -> tuple[int, int]:
+        """How many items have a verdict now, and how many of them failed."""
         flusher = Flusher(self._context, lease, handler, self._page)
         try:
             async with asyncio.TaskGroup() as group:
@@ -73,20 +73,27 @@ class Lane(Service):
             flusher.lost = True
         if not flusher.lost:
             await self._release_rest(flusher.lease)
-        return flusher.failed
+        return lease.open - flusher.lease.open, flusher.failed
 
-    async def _turn_batch(self, lease: Lease, handler: Handler, items: list[Item]) -> int:
+    async def _turn_batch(self, lease: Lease, handler: Handler, items: list[Item]) -> tuple[int, int]:
+        """As above; of a batch that was let go of, all: it takes so long at least."""
+        if self._context.stopping:
+            await self._release_rest(lease)
+            return 0, 0
         run = BatchRun(self._context, lease, handler, self._page)
-        result = await run.run(items)
+        try:
+            result = await run.run(items)
+        except LetGo:
+            await self._release_rest(lease)
+            return len(items), 0
         if result is Flushed.STALE:
             self._context.book.count(logbook.STALE, len(items))
             emit("batch.stale", job=lease.job_id, batch=lease.batch_id, items=len(items))
         if result is not Flushed.APPLIED:
-            return 0
-        self._context.book.count(logbook.SETTLED, len(items))
-        self._context.book.count(logbook.FLUSHES, 1)
+            return len(items), 0
+        failed, _ = count(self._context.book, run.verdicts)
         await self._release_rest(lease.flushed(len(items)))
-        return sum(verdict.status is ItemStatus.FAILED for verdict in run.verdicts)
+        return len(items), failed
 
     async def _release_rest(self, lease: Lease) -> None:
         if lease.open:

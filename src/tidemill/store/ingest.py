@@ -40,11 +40,12 @@ class Chunk:
 
 
 async def take(
-    conn: Connection, kinds: Sequence[str], *, lease_id: UUID, lease: float, worker: str
+    conn: Connection, kinds: Sequence[str], *, lease_id: UUID, lease: float, worker: str, job_id: UUID | None = None
 ) -> IngestLease | None:
-    params = {"kinds": list(kinds), "lease_id": lease_id, "lease": lease, "worker": worker}
+    """The right to read the source of one job that waits for it, or of this very job."""
+    params = {"kinds": list(kinds), "lease_id": lease_id, "lease": lease, "worker": worker, "job_id": job_id}
     async with conn.cursor(row_factory=class_row(IngestLease)) as cursor:
-        await cursor.execute(sql("ingest/lease"), params)
+        await cursor.execute(sql("ingest/lease" if job_id is None else "ingest/lease_of_job"), params)
         return await cursor.fetchone()
 
 

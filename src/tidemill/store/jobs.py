@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from psycopg.rows import dict_row
+from psycopg.rows import class_row, dict_row
 
 from tidemill.domain.errors import Conflict, UnknownJob
 from tidemill.domain.job import Counts, Job
@@ -36,6 +37,24 @@ async def get(conn: Connection, job_id: UUID) -> Job:
     if row is None:
         raise UnknownJob(f"there is no job {job_id}")
     return _job(row)
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What is left of a job. ``next_due_at`` is None when nothing waits, or the job is not to run."""
+
+    is_open: bool
+    next_due_at: datetime | None
+    due_in: float | None
+
+
+async def outlook(conn: Connection, job_id: UUID) -> Outlook:
+    async with conn.cursor(row_factory=class_row(Outlook)) as cursor:
+        await cursor.execute(sql("job/outlook"), {"job_id": job_id})
+        row = await cursor.fetchone()
+    if row is None:
+        raise UnknownJob(f"there is no job {job_id}")
+    return row
 
 
 async def find(conn: Connection, text: str) -> UUID:

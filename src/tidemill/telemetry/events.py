@@ -15,6 +15,7 @@ buffer.high          job, batch, fill                           outcomes wait at
 child.started        child, pid                                 a child process runs
 child.stopped        child, pid, cause, returncode, in_hand     a child process stopped as it was told
 child.died           child, pid, cause, returncode, in_hand     a child process is no more
+slice.ended          job, child, settled, failed, retried, ms, died  a time-slice that somebody asked for is over
 item.poison          job, seq                                   an item killed its process three times alone
 worker.started       worker, processes, kinds                   a worker is at work
 worker.stopped       worker                                     a worker has stopped as it should

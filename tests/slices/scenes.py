@@ -1,0 +1,80 @@
+"""What tests of slices have in common."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from uuid import UUID
+
+from support import eventually, job_of
+from tidemill.app import Worker
+from tidemill.config import Settings
+from tidemill.connectors.blobs import Blobs
+from tidemill.domain.errors import Busy
+from tidemill.domain.slice import Slice
+from tidemill.store.database import Database
+from tidemill.store.submit import Submission, run_async, submission
+
+Start = Callable[..., Awaitable[Worker]]
+PARENT = "the parent"  # the name of its sessions; those of children have another
+MANY = 100
+
+NAP = """
+    @mill.handler("test", concurrency=5)
+    async def run(item):
+        await asyncio.sleep(0.01)
+        return item.input["n"]
+"""
+
+
+async def add_file(db: Database, settings: Settings, n: int, kind: str = "test") -> UUID:
+    """A job whose items are the lines of a stored file."""
+    blob = Blobs(settings.blobs).put(b'{"n": %d}\n' % i for i in range(n))
+    async with db.transaction() as conn:
+        source = {"blob": blob.id, "format": "ndjson"}
+        return (await run_async(conn, submission(Submission(kind, source=source), ())))[0]
+
+
+async def kick(worker: Worker, job_id: UUID, seconds: float, kind: str = "test") -> Slice:
+    """One slice, as soon as a child is there for it: a new one takes a moment to start."""
+    for _ in range(MANY):
+        with suppress(Busy):
+            return await worker.kickoff(job_id, kind, seconds)
+    raise AssertionError("no child is ever free")
+
+
+async def finish_in_slices(worker: Worker, job_id: UUID, seconds: float, kind: str = "test") -> list[Slice]:
+    """One slice after the other until nothing is left."""
+    slices: list[Slice] = []
+    while not slices or not slices[-1].is_drained:
+        assert len(slices) < MANY, slices[-3:]
+        slices.append(await kick(worker, job_id, seconds, kind))
+    return slices
+
+
+def begin(worker: Worker, job_id: UUID, seconds: float, kind: str = "test") -> "asyncio.Task[Slice]":
+    """A slice that goes on while the test does something else."""
+    return asyncio.create_task(kick(worker, job_id, seconds, kind))
+
+
+async def in_hand(db: Database, job_id: UUID) -> None:
+    """Wait until some of the job's items are being processed."""
+
+    async def look() -> int:
+        return (await job_of(db, job_id)).counts.processing
+
+    await eventually(look)
+
+
+async def some_done(db: Database, job_id: UUID) -> None:
+    """Wait until some of the job's items are done, and not all."""
+
+    async def look() -> bool:
+        counts = (await job_of(db, job_id)).counts
+        return 0 < counts.done < counts.total
+
+    await eventually(look)
+
+
+def children(worker: Worker) -> list[int]:
+    """The process ids of the children."""
+    return [hand.process.pid for hand in worker._supervisor.hands.values()]

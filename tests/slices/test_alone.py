@@ -1,0 +1,136 @@
+"""Slices alone, without any worker, finish a job: given inline or read from a file, of every sort of handler."""
+
+import pytest
+
+from slices.scenes import NAP, Start, add_file, finish_in_slices, kick
+from support import add_job, assert_sound, fates, job_of, rows
+from tidemill.config import Settings
+from tidemill.domain.status import JobStatus
+from tidemill.store.database import Database
+from tidemill.store.testing import make_due
+
+SHAPES = {
+    "thread": """
+        @mill.handler("test", concurrency=5)
+        def run(item):
+            time.sleep(0.01)
+    """,
+    "batch": """
+        @mill.batch_handler("test")
+        async def run(items):
+            await asyncio.sleep(0.005 * len(items))
+    """,
+    "batch in a thread": """
+        @mill.batch_handler("test")
+        def run(items):
+            time.sleep(0.005 * len(items))
+    """,
+    "transaction": """
+        @mill.batch_handler("test", sparse=True)
+        async def run(items, conn):
+            await conn.execute("SELECT pg_sleep(%s)", [0.005 * len(items)])
+    """,
+}
+
+
+async def test_an_inline_job_is_finished_in_repeated_slices(start: Start, db: Database) -> None:
+    worker = await start(NAP)
+    job_id = await add_job(db, 800)
+    slices = await finish_in_slices(worker, job_id, 0.5)
+    assert len(slices) > 2
+    assert all(each.settled for each in slices[:-1]), "every slice gets on"
+    assert sum(each.settled for each in slices) == 800
+    assert (await job_of(db, job_id)).status is JobStatus.COMPLETED
+    assert await fates(db, job_id) == {("done", None, 1): 800}
+    await assert_sound(db)
+
+
+async def test_a_file_is_read_and_processed_in_repeated_slices(start: Start, db: Database, settings: Settings) -> None:
+    worker = await start(NAP, ingest_max_rows=64)
+    job_id = await add_file(db, settings, 20_000)
+    first = await kick(worker, job_id, 0.2)
+    read = (await job_of(db, job_id)).counts.total
+    assert 0 < read < 20_000
+    assert first.settled > 0, "items are processed while the file is read"
+    assert first.due_in == 0
+    await kick(worker, job_id, 0.2)
+    assert read < (await job_of(db, job_id)).counts.total
+    await assert_sound(db)
+
+
+async def test_a_file_job_is_finished(start: Start, db: Database, settings: Settings) -> None:
+    worker = await start("""
+        @mill.handler("test")
+        async def run(item):
+            return item.input["n"]
+    """)
+    job_id = await add_file(db, settings, 20_000)
+    slices = await finish_in_slices(worker, job_id, 0.25)
+    assert len(slices) > 1
+    assert sum(each.settled for each in slices) == 20_000
+    wrong = "SELECT count(*) FROM tidemill.outcome WHERE job_id = %s AND result::text::bigint <> seq"
+    assert await rows(db, wrong, job_id) == [(0,)]
+    assert (await job_of(db, job_id)).status is JobStatus.COMPLETED
+    await assert_sound(db)
+
+
+async def test_a_file_without_a_record_is_finished_by_one_slice(start: Start, db: Database, settings: Settings) -> None:
+    worker = await start(NAP)
+    job_id = await add_file(db, settings, 0)
+    (only,) = await finish_in_slices(worker, job_id, 5.0)
+    assert (only.settled, only.next_due_at, only.due_in) == (0, None, None)
+    assert (await job_of(db, job_id)).status is JobStatus.COMPLETED
+
+
+@pytest.mark.parametrize("shape", list(SHAPES))
+async def test_every_sort_of_handler_gets_on_in_slices_shorter_than_its_work(
+    shape: str, start: Start, db: Database
+) -> None:
+    worker = await start(SHAPES[shape])
+    job_id = await add_job(db, 300, sparse=shape == "transaction")
+    slices = await finish_in_slices(worker, job_id, 0.4)
+    assert len(slices) > 1
+    assert not any(each.child_died for each in slices)
+    assert sum(each.settled for each in slices) == (await job_of(db, job_id)).counts.done == 300
+    await assert_sound(db)
+
+
+async def test_a_slice_ends_when_nothing_is_due_and_says_when_something_will_be(start: Start, db: Database) -> None:
+    worker = await start("""
+        @mill.handler("test")
+        async def run(item):
+            if item.attempt == 1:
+                raise Retry(after=3600)
+    """)
+    job_id = await add_job(db, 20)
+    first = await kick(worker, job_id, 30.0)
+    assert (first.settled, first.retried, first.is_drained) == (0, 20, False)
+    assert first.seconds < 10
+    assert first.next_due_at is not None
+    assert 3500 < (first.due_in or 0) < 4600
+    again = await kick(worker, job_id, 30.0)
+    assert (again.settled, again.retried, again.is_drained) == (0, 0, False)
+    assert again.seconds < 10
+    await db.run(make_due)
+    last = await kick(worker, job_id, 30.0)
+    assert (last.settled, last.is_drained, last.next_due_at) == (20, True, None)
+    assert await fates(db, job_id) == {("done", None, 2): 20}
+    await assert_sound(db)
+
+
+async def test_failures_of_items_and_of_batches_are_counted(start: Start, db: Database) -> None:
+    worker = await start("""
+        @mill.handler("test")
+        async def run(item):
+            if item.input["n"] < 3:
+                raise Fail("no")
+
+        @mill.batch_handler("whole")
+        async def whole(items):
+            return [Fail("no") if item.input["n"] < 3 else Retry(after=3600) for item in items]
+    """)
+    each = await kick(worker, await add_job(db, 10), 10.0)
+    assert (each.settled, each.failed, each.retried) == (10, 3, 0)
+    whole = await kick(worker, await add_job(db, 10, "whole"), 10.0, "whole")
+    assert (whole.settled, whole.failed, whole.retried) == (3, 3, 7)
+    await assert_sound(db)
