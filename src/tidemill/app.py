@@ -180,10 +180,17 @@ def database_url(settings: Settings) -> str:
 
 
 @asynccontextmanager
-async def open_database(settings: Settings, *, size: int | None = None, check: bool = True) -> AsyncIterator[Database]:
+async def open_database(
+    settings: Settings, *, size: int | None = None, check: bool = True, patience: float | None = None
+) -> AsyncIterator[Database]:
     url = await asyncio.to_thread(database_url, settings)
-    timeout = settings.db_timeout_ms / 1000
-    async with Database(url, size=size or settings.db_max_conns, timeout=timeout, prepare=settings.db_prepare) as db:
+    async with Database(
+        url,
+        size=size or settings.db_max_conns,
+        timeout=settings.db_timeout_ms / 1000,
+        prepare=settings.db_prepare,
+        patience=patience,
+    ) as db:
         if check:
             await check_schema(db)
         yield db

@@ -98,6 +98,8 @@ class _Visit:
 
     def tell(self) -> None:
         route = getattr(self._scope.get("route"), "path_format", "unknown")
+        if self._scope["path"].startswith("/v1/") and route.startswith("/"):
+            route = "/v1" + route.removeprefix("/v1")
         ms = round((time.monotonic() - self._started) * 1000, 1)
         emit(
             "request.done",

@@ -221,6 +221,19 @@ class JobPage(BaseModel):
     next_page: str | None = None
 
 
+class SliceOut(BaseModel):
+    """What one slice did; what workers did meanwhile is not in it."""
+
+    settled: int
+    failed: int = Field(description="Of the settled")
+    retried: int = Field(description="Will be tried again")
+    seconds: float
+    is_drained: bool = Field(description="Nothing is open any more: no need for another slice")
+    next_due_at: datetime | None = Field(None, description="When the first of what waits is due")
+    due_in: float | None = Field(None, description="The same, in seconds from now")
+    child_died: bool = Field(False, description="A process died of an item; what was finished is kept")
+
+
 class ReprocessIn(Asked):
     """Which items go round again."""
 

@@ -8,14 +8,14 @@ from starlette.middleware.cors import CORSMiddleware
 from tidemill.api import guard, problems
 from tidemill.api.middleware import Entrance
 from tidemill.api.rate import RateLimit
-from tidemill.api.routes import events, identity, jobs, operations, submit, system
+from tidemill.api.routes import events, identity, jobs, kickoff, operations, submit, system
 from tidemill.api.schemas import JobIn
-from tidemill.api.state import Service
+from tidemill.api.state import Pool, Service
 from tidemill.config import Settings
 from tidemill.connectors.blobs import Blobs
 from tidemill.store.database import Database
 
-ROUTERS = (system, identity, submit, jobs, operations, events)
+ROUTERS = (system, identity, submit, jobs, kickoff, operations, events)
 DESCRIPTION = """
 Every row is stored first, then processed from the database by workers that may crash, pause and scale.
 
@@ -24,7 +24,8 @@ Names are snake_case; requests also accept camelCase. Errors are problem documen
 """
 
 
-def create(db: Database, settings: Settings) -> FastAPI:
+def create(db: Database, settings: Settings, *, pool: Pool | None = None) -> FastAPI:
+    """The service. ``pool`` is where kickoffs run; without one there are none."""
     app = FastAPI(
         title="Tidemill",
         version="1",
@@ -35,7 +36,7 @@ def create(db: Database, settings: Settings) -> FastAPI:
         redirect_slashes=False,
     )
     rate = RateLimit(rate=settings.rate_limit_per_s, burst=settings.rate_limit_burst)
-    app.state.service = Service(db, settings, Blobs(settings.blobs), rate)
+    app.state.service = Service(db, settings, Blobs(settings.blobs), rate, pool)
     problems.install(app)
     for module in ROUTERS:
         app.include_router(module.router, prefix="/v1")

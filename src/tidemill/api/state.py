@@ -1,7 +1,8 @@
 """What the routes share, and how they ask for it."""
 
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, Protocol
+from uuid import UUID
 
 from fastapi import Depends, Request
 
@@ -9,8 +10,15 @@ from tidemill.api.hub import Hub
 from tidemill.api.rate import RateLimit
 from tidemill.config import Settings
 from tidemill.connectors.blobs import Blobs
+from tidemill.domain.slice import Slice
 from tidemill.store.database import Database
 from tidemill.store.sessions import Limits
+
+
+class Pool(Protocol):
+    """Children that work when they are asked to."""
+
+    async def kickoff(self, job_id: UUID, kind: str, seconds: float) -> Slice: ...
 
 
 @dataclass
@@ -21,6 +29,7 @@ class Service:
     settings: Settings
     blobs: Blobs
     rate: RateLimit
+    pool: Pool | None = None
     session_limits: Limits = field(init=False)
     hub: Hub = field(init=False)
 

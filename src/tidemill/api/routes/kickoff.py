@@ -1,0 +1,63 @@
+"""Processing for the length of a request."""
+
+import asyncio
+import contextlib
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+from pydantic import Field
+
+from tidemill.api.guard import Permission, allow
+from tidemill.api.lookup import OwnJob
+from tidemill.api.problems import Refusal
+from tidemill.api.schemas import Query as Parameters
+from tidemill.api.schemas import SliceOut
+from tidemill.api.state import Pool, Serving
+from tidemill.domain.errors import Conflict, UnknownKind
+from tidemill.domain.job import Job
+from tidemill.domain.slice import Slice
+from tidemill.domain.status import JobStatus
+
+router = APIRouter(tags=["jobs"])
+LONGEST_MS = 60_000
+RUNNABLE = (JobStatus.PENDING, JobStatus.INGESTING, JobStatus.RUNNING)
+
+
+class KickoffQuery(Parameters):
+    duration_ms: int = Field(5_000, ge=100, le=LONGEST_MS, description="How long to work at most")
+
+
+@router.post("/jobs/{job}/kickoff", **allow(Permission.USER, 404, 409))
+async def kickoff(job: OwnJob, query: Annotated[KickoffQuery, Query()], request: Request, here: Serving) -> SliceOut:
+    """Work on the job here and now, with an ordinary lease, for one time-slice; repeat it as you like.
+
+    It ends early when nothing is due. If you go away, what is finished is kept and the rest goes back.
+    """
+    if here.pool is None:
+        raise Conflict("this service has no handlers: start it with `tidemill serve MODULE:NAME`")
+    if job.status not in RUNNABLE:
+        raise Conflict(f"job {job.key} is {job.status}: there is nothing to work on")
+    found = await _while_there(request, here.pool, job, query.duration_ms / 1000)
+    return SliceOut.model_validate(found, from_attributes=True)
+
+
+async def _while_there(request: Request, pool: Pool, job: Job, seconds: float) -> Slice:
+    work = asyncio.create_task(pool.kickoff(job.id, job.kind, seconds))
+    gone = asyncio.create_task(_gone(request))
+    try:
+        await asyncio.wait((work, gone), return_when=asyncio.FIRST_COMPLETED)
+        if not work.done():
+            raise Refusal(408, "the client has gone")
+        return work.result()
+    except UnknownKind as error:
+        raise Conflict(str(error)) from error
+    finally:
+        for task in (work, gone):
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError, Exception):
+                await task
+
+
+async def _gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

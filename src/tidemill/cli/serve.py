@@ -1,0 +1,63 @@
+"""The service: its socket, its event loop, its end."""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+
+import uvicorn
+
+from tidemill.api.service import create
+from tidemill.app import Worker, open_database
+from tidemill.config import Settings
+from tidemill.domain.errors import InvalidSettings
+from tidemill.engine.bulk import Bulk
+
+PATIENCE_S = 5.0
+SHUTDOWN_S = 3
+BACKLOG = 512
+
+
+class _Server(uvicorn.Server):
+    """Signals are for whoever runs several things in one process, not for one of them."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def listen(settings: Settings) -> socket.socket:
+    """The socket first: that its port is taken must be said in one line, before anything is started."""
+    family = socket.AF_INET6 if ":" in settings.http_host else socket.AF_INET
+    try:
+        return socket.create_server((settings.http_host, settings.http_port), family=family, backlog=BACKLOG)
+    except OSError as error:
+        place = f"{settings.http_host}:{settings.http_port}"
+        raise InvalidSettings(f"cannot listen on {place}: {error.strerror}; say another --port") from error
+
+
+def address(listening: socket.socket) -> str:
+    host, port, *_ = listening.getsockname()
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+@asynccontextmanager
+async def service(settings: Settings, listening: socket.socket, pool: Worker | None = None) -> AsyncIterator[None]:
+    """The API, for as long as the block lasts. ``pool`` is where kickoffs run."""
+    async with open_database(settings, patience=PATIENCE_S) as db:
+        config = uvicorn.Config(
+            create(db, settings, pool=pool),
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=SHUTDOWN_S,
+        )
+        server, bulk = _Server(config), Bulk(db)
+        tasks = [asyncio.create_task(server.serve(sockets=[listening])), asyncio.create_task(bulk.run())]
+        try:
+            yield
+        finally:
+            bulk.stop()
+            server.should_exit = True
+            await asyncio.gather(*tasks)
