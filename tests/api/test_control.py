@@ -138,7 +138,9 @@ async def test_an_operation_goes_on_after_its_caller_stopped_waiting(
     job = UUID(await failing(api, toy, ada, 5))
     operation = await reprocess.reprocess(api.db, job, Choice(), within=0)
     assert (operation.state, operation.items) == ("running", 0)
-    assert await api.db.run(bulk.step) == operation.id
+    step = await api.db.run(bulk.step)
+    assert step is not None
+    assert (step.operation_id, step.items) == (operation.id, 5)
     assert await api.db.run(bulk.step) is None
     found = await api.db.run(bulk.find, operation.id)
     assert (found.state, found.error, found.items) == ("done", None, 5)

@@ -70,6 +70,7 @@ async def list_operations(
 class Step:
     """A part of an operation: so many items of a job go round again. None of any job when there was nothing to do."""
 
+    operation_id: UUID
     items: int = 0
     job_id: UUID | None = None
     request_id: str | None = None
@@ -87,11 +88,11 @@ async def step(conn: Connection, operation_id: UUID | None = None) -> Step | Non
             items, place, job_id = await take(conn, operation)
     except TidemillError as error:
         await conn.execute(sql("operation/fail"), {"id": operation.id, "error": str(error)})
-        return Step()
+        return Step(operation.id)
     state = "done" if place is None else "running"
     params = {"id": operation.id, "items": items, "place": Jsonb(place or operation.place), "state": state}
     await conn.execute(sql("operation/move"), params)
-    return Step(items, job_id, operation.request_id)
+    return Step(operation.id, items, job_id, operation.request_id)
 
 
 Taken = tuple[
