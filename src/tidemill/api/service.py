@@ -39,10 +39,9 @@ def create(db: Database, settings: Settings, *, pool: Pool | None = None) -> Fas
     app.state.service = Service(db, settings, Blobs(settings.blobs), rate, pool)
     problems.install(app)
     for module in ROUTERS:
-        app.include_router(module.router, prefix="/v1")
+        guard.include(app, module.router, "/v1")
         if hasattr(module, "root"):
-            app.include_router(module.root)
-    guard.check_permissions(app)
+            guard.include(app, module.root)
     _describe(app)
     if settings.cors_origins:
         app.add_middleware(
