@@ -262,14 +262,14 @@ class Worker:
 
     async def stop(self) -> None:
         """Stop the children: what they finish in the grace is kept, the rest goes back. Then sign off."""
-        if not self._tasks:
-            return  # never started
+        tasks, self._tasks = self._tasks, []
+        if not tasks:
+            return  # not started, or stopped already
         self._supervisor.stop()
         await self._supervisor.drain(self._settings.stop_grace_ms / 1000)
         for service in self._services:
             service.stop()
-        *tasks, listening = self._tasks
-        listening.cancel()
+        tasks[-1].cancel()  # the listener has no work to finish
         with contextlib.suppress(TimeoutError):  # without a database, the worker's row and duty run out by themselves
             async with asyncio.timeout(SIGN_OFF_S):
                 await asyncio.gather(*tasks, return_exceptions=True)

@@ -58,8 +58,10 @@ class Aftermath:
 
     async def _clear_batch(self, page: Page, lease_id: UUID, cause: Cause, now_ns: int, *, alone: bool) -> None:
         held = await self._db.run(by_lease, self._worker, lease_id)
-        if held is None:
-            return  # the claim never arrived, or everything was settled
+        if held is None:  # the claim never arrived, or a last flush settled everything and nobody lived to count it
+            for _, verdicts in page.unflushed():
+                count(self._book, verdicts)
+            return
         await self._save_finished(page, held)
         held = await self._db.run(by_lease, self._worker, lease_id)
         if held is not None:
