@@ -34,7 +34,8 @@ from tidemill.store import embedded, jobs, maintain, workers
 from tidemill.store.database import Connection, Database
 from tidemill.store.migrate import check_schema
 from tidemill.store.submit import Submission, SyncConnection
-from tidemill.telemetry.events import emit
+from tidemill.telemetry.events import bound, emit
+from tidemill.telemetry.measure import measuring
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -190,6 +191,7 @@ async def open_database(
         timeout=settings.db_timeout_ms / 1000,
         prepare=settings.db_prepare,
         patience=patience,
+        slow_ms=settings.slow_query_ms,
     ) as db:
         if check:
             await check_schema(db)
@@ -214,6 +216,8 @@ class Worker:
         self._settings = settings
         self._registry = mill.registry
         self._info = {"processes": processes, "kinds": mill.registry.kinds(), "on_demand": on_demand}
+        self._environment = os.environ | {"TIDEMILL_DATABASE_URL": db.url, "TIDEMILL_HOME": str(settings.home)}
+        self._measuring = contextlib.AsyncExitStack()
         seconds = settings.lock_floor_ms / 1000
         self._supervisor = Supervisor(
             self.id,
@@ -221,24 +225,15 @@ class Worker:
             command,
             processes=processes,
             pages=settings.worker_lanes + 1,
-            env=os.environ | {"TIDEMILL_DATABASE_URL": db.url, "TIDEMILL_HOME": str(settings.home)},
+            env=self._environment,
             memory_mb=settings.child_memory_mb,
             silence_s=seconds,
             on_demand=on_demand,
         )
-        heartbeat = Heartbeat(
-            db,
-            self.id,
-            seconds=seconds,
-            host=socket.gethostname(),
-            pid=os.getpid(),
-            in_hand=self._supervisor.lease_ids,
-            info=lambda: self._info | self._supervisor.counters(),
-        )
-        janitor = Janitor(db, Blobs(settings.blobs))
-        self._services = [self._supervisor, heartbeat, Maintenance(db, self.id), janitor]
-        grace = slice_grace(settings.stop_grace_ms)
-        self._kickoff = Kickoff(db, mill.registry, self._supervisor, grace=grace)
+        in_hand, counters = self._supervisor.lease_ids, self._supervisor.counters
+        heartbeat = Heartbeat(db, self.id, seconds=seconds, in_hand=in_hand, info=lambda: self._info | counters())
+        self._services = [self._supervisor, heartbeat, Maintenance(db, self.id), Janitor(db, Blobs(settings.blobs))]
+        self._kickoff = Kickoff(db, mill.registry, self._supervisor, grace=slice_grace(settings.stop_grace_ms))
         self._listener = Listener(db.url, self._supervisor.wake_children)
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -255,10 +250,12 @@ class Worker:
     async def start(self) -> None:
         """Start the children and what looks after them, in the event loop of the caller."""
         await self._db.run(workers.register_kinds, self._registry.all())
-        loops = [*(service.run() for service in self._services), self._listener.run()]
-        self._tasks = [asyncio.create_task(loop) for loop in loops]
-        info = self._info
-        emit("worker.started", worker=self.id, processes=info["processes"], kinds=info["kinds"])
+        with bound(worker=self.id):
+            measured = measuring(self._settings, self._registry.providers())
+            self._environment.update(await self._measuring.enter_async_context(measured))
+            loops = [*(service.run() for service in self._services), self._listener.run()]
+            self._tasks = [asyncio.create_task(loop) for loop in loops]
+            emit("worker.started", worker=self.id, processes=self._info["processes"], kinds=self._info["kinds"])
 
     async def stop(self) -> None:
         """Stop the children: what they finish in the grace is kept, the rest goes back. Then sign off."""
@@ -266,7 +263,8 @@ class Worker:
         if not tasks:
             return  # not started, or stopped already
         self._supervisor.stop()
-        await self._supervisor.drain(self._settings.stop_grace_ms / 1000)
+        with bound(worker=self.id):
+            await self._supervisor.drain(self._settings.stop_grace_ms / 1000)
         for service in self._services:
             service.stop()
         tasks[-1].cancel()  # the listener has no work to finish
@@ -276,6 +274,7 @@ class Worker:
                 await self._db.run(maintain.resign, self.id)
                 await self._db.run(workers.remove, self.id)
         emit("worker.stopped", worker=self.id)
+        await self._measuring.aclose()
 
     async def kickoff(self, job_id: UUID, kind: str, seconds: float) -> Slice:
         """Work on one job for so many seconds, in a child of an ``on_demand`` worker; less when nothing is due.

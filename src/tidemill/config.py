@@ -74,6 +74,13 @@ class Settings(BaseSettings):
     sources: dict[str, Path] = Field({}, description="Folders that submissions may refer to, as JSON: name to path")
     pending_dashboard: bool = Field(True, description="Whether /v1/pending, across jobs, is there")
 
+    slow_query_ms: Positive = Field(500, description="A transaction that takes longer is told of")
+    enable_metrics: bool = Field(True, description="Whether anything is measured for Prometheus")
+    metrics_path: str = Field("/metrics", pattern=r"^/[\w./~-]*$", description="Where Prometheus asks")
+    metrics_host: str = Field("127.0.0.1", min_length=1, description="The address on which a worker answers it")
+    metrics_port: Annotated[int, Field(ge=0, le=65_535)] | None = Field(
+        None, description="A worker answers on this port, or the next free one; 0 for any; without it, not at all"
+    )
     log_level: str = Field(
         "info", pattern="(?i)^(debug|info|warning|error)$", description="debug, info, warning, error"
     )

@@ -192,4 +192,4 @@ def test_the_table_of_events_is_what_is_emitted() -> None:
 
 def test_operators_find_every_event_with_its_level() -> None:
     level = {name: logging.getLevelName(logs._LEVELS.get(name, logging.INFO)).lower() for name in emitted()}
-    assert {name: said for name, said, _ in rows("operations.md", "## Logs")[1:]} == level
+    assert {name: said for name, said, _ in rows("telemetry.md", "## Events")[1:]} == level

@@ -1,6 +1,8 @@
 """Named events and the log lines they become."""
 
+import asyncio
 import json
+import logging
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -13,7 +15,7 @@ import structlog
 
 import tidemill
 from tidemill.telemetry import events, logs
-from tidemill.telemetry.events import emit, subscribe
+from tidemill.telemetry.events import bound, emit, hand_on, subscribe
 from tidemill.telemetry.logs import log_events
 
 Event = tuple[str, dict[str, Any]]
@@ -22,6 +24,7 @@ Event = tuple[str, dict[str, Any]]
 @pytest.fixture(autouse=True)
 def nobody_listens(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(events, "_subscribers", [])
+    monkeypatch.setattr(events, "_relayed", [])
     yield
     structlog.contextvars.clear_contextvars()
     structlog.reset_defaults()
@@ -52,6 +55,56 @@ def test_a_failing_subscriber_hurts_nobody() -> None:
     hear(heard)
     emit("job.closed", job=1)
     assert heard == [("job.closed", {"job": 1})]
+
+
+def test_what_children_tell_is_heard_by_those_who_asked_for_it() -> None:
+    ours, all_of_it = list[Event](), list[Event]()
+    hear(ours)
+    leave = subscribe(lambda name, fields: all_of_it.append((name, fields)), children=True)
+    emit("job.closed", job=1)
+    hand_on("batch.stale", {"items": 2})
+    leave()
+    hand_on("batch.stale", {"items": 3})
+    emit("job.closed", job=4)
+    assert ours == [("job.closed", {"job": 1}), ("job.closed", {"job": 4})]
+    assert all_of_it == [("job.closed", {"job": 1}), ("batch.stale", {"items": 2})]
+
+
+async def test_what_is_bound_is_in_every_event_inside_also_in_tasks_begun_there() -> None:
+    heard = list[Event]()
+    hear(heard)
+
+    async def later() -> None:
+        emit("batch.stale", items=1)
+
+    with bound(job=5, request_id="abc-1", traceparent=None):
+        task = asyncio.create_task(later())
+        with bound(batch=7):
+            emit("batch.flushed", items=3, job=6)
+    emit("worker.stopped", worker="w")
+    await task
+    assert heard == [
+        ("batch.flushed", {"job": 6, "request_id": "abc-1", "batch": 7, "items": 3}),
+        ("worker.stopped", {"worker": "w"}),
+        ("batch.stale", {"job": 5, "request_id": "abc-1", "items": 1}),
+    ]
+
+
+def test_a_jobs_own_request_goes_before_the_one_that_is_answered_which_is_kept() -> None:
+    heard = list[Event]()
+    hear(heard)
+    with bound(request_id="pause-1"):
+        with bound(job=5, request_id="submit-1"):
+            emit("job.paused", job=5)
+        with bound(job=6, request_id=None):
+            emit("job.paused", job=6)
+        with bound(job=7, request_id="pause-1"):
+            emit("job.paused", job=7)
+    assert [fields for _, fields in heard] == [
+        {"job": 5, "request_id": "submit-1", "by_request_id": "pause-1"},
+        {"job": 6, "request_id": "pause-1"},
+        {"job": 7, "request_id": "pause-1"},
+    ]
 
 
 def lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
@@ -95,6 +148,37 @@ def test_any_value_can_be_written(capsys: pytest.CaptureFixture[str]) -> None:
     emit("worker.started", kinds=["a"], **values)
     (line,) = lines(capsys)
     assert (line["error"], line["path"], line["none"], line["kinds"]) == ("no", "a", None, ["a"])
+
+
+def test_lines_of_handlers_say_what_they_are_about_too(capsys: pytest.CaptureFixture[str]) -> None:
+    log_events("info", worker="w1")
+    with bound(job=UUID(int=5), batch=7, request_id="abc-1"):
+        structlog.get_logger().info("called the shop", sku=3)
+    (line,) = lines(capsys)
+    said = (line["worker"], line["job"], line["batch"], line["request_id"], line["sku"])
+    assert said == ("w1", str(UUID(int=5)), 7, "abc-1", 3)
+
+
+def test_what_every_line_has_comes_first(capsys: pytest.CaptureFixture[str]) -> None:
+    log_events("info", child=1, worker="w1")
+    emit("batch.released", items=3, batch=2, job=1, request_id="r", kind="k")
+    first = ["timestamp", "level", "event", "worker", "child", "job", "kind", "batch", "request_id"]
+    assert list(lines(capsys)[0]) == [*first, "items"]
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "level"),
+    [
+        ("job.closed", {"error_rate": 0.1}, logging.INFO),
+        ("job.closed", {"error_rate": 0.11}, logging.WARNING),
+        ("ingest.completed", {"error_rate": 0.5}, logging.WARNING),
+        ("request.done", {"status": 404}, logging.INFO),
+        ("request.done", {"status": 503}, logging.WARNING),
+        ("page.listed", {}, logging.DEBUG),
+    ],
+)
+def test_what_is_bad_is_said_louder(name: str, fields: dict[str, Any], level: int) -> None:
+    assert logs.level_of(name, fields) == level
 
 
 def documented() -> dict[str, set[str]]:

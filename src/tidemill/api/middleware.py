@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tidemill.api import problems
-from tidemill.telemetry.events import emit
+from tidemill.telemetry.events import bound, emit
 
 _ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
 _TRACE = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
@@ -45,19 +45,20 @@ class Entrance:
             return
         visit = _Visit(scope, send)
         scope["query_string"] = snake_case(scope["query_string"])
-        try:
-            await self._app(scope, limited(scope, visit.receiver(receive), self._max_json_bytes), visit.send)
-        except asyncio.CancelledError:
-            raise
-        except Exception as error:  # the last net: told in the log, with no detail for strangers
-            emit("request.failed", request_id=visit.request_id, path=scope["path"], error=repr(error))
-            if visit.status:
-                raise  # it never ends as if complete: the connection breaks
-            detail = "something went wrong here; the log has more, under the id of this request"
-            response = problems.answer(visit.request_id, HTTPStatus.INTERNAL_SERVER_ERROR, detail)
-            await response(scope, receive, visit.send)
-        finally:
-            visit.tell()
+        with bound(request_id=visit.request_id, traceparent=visit.traceparent):
+            try:
+                await self._app(scope, limited(scope, visit.receiver(receive), self._max_json_bytes), visit.send)
+            except asyncio.CancelledError:
+                raise
+            except Exception as error:  # the last net: told in the log, with no detail for strangers
+                emit("request.failed", request_id=visit.request_id, path=scope["path"], error=repr(error))
+                if visit.status:
+                    raise  # it never ends as if complete: the connection breaks
+                detail = "something went wrong here; the log has more, under the id of this request"
+                response = problems.answer(visit.request_id, HTTPStatus.INTERNAL_SERVER_ERROR, detail)
+                await response(scope, receive, visit.send)
+            finally:
+                visit.tell()
 
 
 class _Visit:

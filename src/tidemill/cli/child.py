@@ -13,6 +13,7 @@ from tidemill.engine.logbook import Logbook
 from tidemill.engine.slices import Slices
 from tidemill.engine.supervise import CANNOT_START
 from tidemill.telemetry.logs import log_events
+from tidemill.telemetry.relay import hand_events_to_parent
 
 FAILED = 70  # EX_SOFTWARE: a new child may do better
 
@@ -25,6 +26,7 @@ def command(reference: str, worker: str, *numbers: int) -> list[str]:
 async def run(mill: Mill, worker: str, pages: int, on_demand: int, number: int, control: int, book: int) -> None:
     settings = mill.settings
     log_events(settings.log_level, worker=worker, child=number)
+    hand_events_to_parent(number)
     for fd in (control, book):
         os.set_inheritable(fd, False)
     logbook = Logbook(book, pages)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 from uuid import UUID
 
 LIST_MAX = 1_000  # a list is one array value: 1,000 seqs cost 1.3 ms to slice, a million 1.4 s
@@ -30,6 +30,14 @@ class Lease:
     losses: int = 0
     retrying: bool = False
     sparse: bool = False
+    request_id: str | None = None
+    traceparent: str | None = None
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What every event about it says."""
+        names = {"job": self.job_id, "kind": self.kind, "batch": self.batch_id}
+        return names | {"request_id": self.request_id, "traceparent": self.traceparent}
 
     @property
     def is_list(self) -> bool:

@@ -51,6 +51,8 @@ class Job:
     created_at: datetime | None = None
     updated_at: datetime | None = None
     closed_at: datetime | None = None
+    request_id: str | None = None
+    traceparent: str | None = None
     params: dict[str, Any] = field(default_factory=dict)
     codes: dict[str, int] = field(default_factory=dict)
 

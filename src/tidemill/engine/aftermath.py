@@ -9,16 +9,18 @@ from tidemill.domain.decide import poisoned, timed_out
 from tidemill.domain.item import Item
 from tidemill.domain.outcome import Outcome
 from tidemill.domain.ports import Handlers
+from tidemill.engine import tell
 from tidemill.engine.finalize import after_batch
 from tidemill.engine.flush import count, write
 from tidemill.engine.logbook import Logbook, Page
 from tidemill.engine.process import verdict_of
 from tidemill.store import ingest, jobs, leases
+from tidemill.store.about import about
 from tidemill.store.claim import by_lease
 from tidemill.store.database import Database
 from tidemill.store.flush import Flushed
 from tidemill.store.items import read
-from tidemill.telemetry.events import emit
+from tidemill.telemetry.events import bound, emit
 
 INGEST_DEATHS = 3
 BLOCKED_S = 1.0  # without a pulse for so long, one item had the whole process to itself
@@ -54,19 +56,21 @@ class Aftermath:
         if to_blame and found is not None and found[1] >= INGEST_DEATHS:
             reason = f"reading the source killed its process {found[1]} times"
             await self._db.run(jobs.fail, found[0], reason)
-            emit("job.failed", job=found[0], reason=reason)
+            async with about(self._db, found[0]):
+                emit("job.failed", job=found[0], reason=reason)
 
     async def _clear_batch(self, page: Page, lease_id: UUID, cause: Cause, now_ns: int, *, alone: bool) -> None:
         held = await self._db.run(by_lease, self._worker, lease_id)
         if held is None:  # the claim never arrived, or a last flush settled everything and nobody lived to count it
             for _, verdicts in page.unflushed():
-                count(self._book, verdicts)
+                count(self._book, tell.Tally.of(verdicts))
             return
-        await self._save_finished(page, held)
-        held = await self._db.run(by_lease, self._worker, lease_id)
-        if held is not None:
-            await self._give_back(page, held, cause, now_ns, alone=alone)
-            await after_batch(self._db, held.job_id, failed=1)
+        with bound(**held.facts):
+            await self._save_finished(page, held)
+            held = await self._db.run(by_lease, self._worker, lease_id)
+            if held is not None:
+                await self._give_back(page, held, cause, now_ns, alone=alone)
+                await after_batch(self._db, held.job_id, failed=1)
 
     async def _save_finished(self, page: Page, held: Lease) -> None:
         """Flush by flush, in the dead child's name: the fence says which of them had arrived."""
@@ -74,8 +78,8 @@ class Aftermath:
         for flush_no, verdicts in page.unflushed():
             lease = replace(held, flush_no=flush_no + ahead)
             written = await write(self._db, lease, verdicts, seconds=self._seconds)
-            if written.result is not Flushed.STALE:
-                count(self._book, written.verdicts)
+            if written.result is not Flushed.STALE:  # one that had arrived, the child had no time to tell of
+                count(self._book, tell.flushed(lease, written.verdicts, seconds=None))
             if written.result is Flushed.APPLIED:
                 ahead += written.lease.flush_no - lease.flush_no - 1  # written in parts
 
@@ -111,6 +115,7 @@ class Aftermath:
         if deaths < POISON_DEATHS:
             pieces = cut_suspects(held, suspects)
             await self._db.run(leases.split, held, pieces, speaking_for_the_dead=True, crashes=deaths)
+            emit("batch.split", job=held.job_id, batch=held.batch_id, pieces=len(pieces))
             return
         items = [item for item in await self._db.run(read, held) if item.seq in suspects]
         for item in items:
@@ -124,9 +129,10 @@ class Aftermath:
         verdicts = [verdict_of(item, outcome, handler, duration_ms) for item, outcome in said]
         written = await write(self._db, held, verdicts, seconds=self._seconds)
         if written.result is not Flushed.STALE:
-            count(self._book, written.verdicts)
+            count(self._book, tell.flushed(held, written.verdicts, seconds=None))
         if held.open > len(verdicts):
             await self._release(held, losses=0)
 
     async def _release(self, held: Lease, *, losses: int) -> None:
-        await self._db.run(leases.release, held, speaking_for_the_dead=True, losses=losses)
+        if await self._db.run(leases.release, held, speaking_for_the_dead=True, losses=losses) is not None:
+            emit("batch.released", job=held.job_id, batch=held.batch_id, items=held.open)

@@ -19,6 +19,7 @@ from tidemill.store import flush as store
 from tidemill.store import leases
 from tidemill.store.database import Connection, is_contention, is_refused_data, is_timeout, is_transient
 from tidemill.store.flush import Flushed
+from tidemill.telemetry.events import emit
 
 WATCH_S = 0.1
 MAX_CONTENTION = 5  # tries at a transaction that others stand in the way of
@@ -56,7 +57,9 @@ class BatchRun:
             if isinstance(error, asyncio.CancelledError) and _is_cancelled():
                 raise
             if len(items) > 1:
-                await self._context.db.run(leases.split, self._lease, cut_halves(self._lease))
+                pieces = cut_halves(self._lease)
+                await self._context.db.run(leases.split, self._lease, pieces)
+                emit("batch.split", job=self._lease.job_id, batch=self._lease.batch_id, pieces=len(pieces))
                 return None
             return await self._settle_as(items, self._outcome_of(error))
         finally:

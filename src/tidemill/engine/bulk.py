@@ -2,6 +2,7 @@
 
 from tidemill.engine.service import Service
 from tidemill.store import bulk
+from tidemill.store.about import tell_step
 from tidemill.store.database import Database
 
 EVERY_S = 2.0
@@ -17,4 +18,8 @@ class Bulk(Service):
         self._db = db
 
     async def tick(self) -> float:
-        return EVERY_S if await self._db.run(bulk.step) is None else 0
+        step = await self._db.run(bulk.step)
+        if step is None:
+            return EVERY_S
+        await tell_step(self._db, step)
+        return 0

@@ -10,11 +10,11 @@ from uuid import UUID
 
 from tidemill.domain.batch import Lease
 from tidemill.domain.handler import Handler
+from tidemill.engine import tell
 from tidemill.engine.context import Context
 from tidemill.store import claim as store
 from tidemill.store.claim import Runnable
 from tidemill.store.database import Connection, relaxed
-from tidemill.telemetry.events import emit
 
 CACHE_S = 0.5
 
@@ -117,7 +117,7 @@ async def claim_from(context: Context, job_id: UUID, kind: str, lease_id: UUID) 
 
     lease = await context.db.run(claim)
     if lease is not None:
-        emit("batch.claimed", job=job_id, batch=lease.batch_id, size=lease.open, isolated=lease.isolated)
+        tell.claimed(lease)
     return lease
 
 

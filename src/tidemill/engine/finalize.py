@@ -3,8 +3,10 @@
 from uuid import UUID
 
 from tidemill.store import jobs
+from tidemill.store.about import about
 from tidemill.store.database import Database
 from tidemill.telemetry.events import emit
+from tidemill.telemetry.summary import job_closed
 
 
 async def after_batch(db: Database, job_id: UUID, *, failed: int) -> None:
@@ -16,13 +18,14 @@ async def after_batch(db: Database, job_id: UUID, *, failed: int) -> None:
 
 
 async def finalize(db: Database, job_id: UUID) -> bool:
-    closed_as = await db.run(jobs.finalize, job_id)
-    if closed_as is not None:
-        emit("job.closed", job=job_id, closed_as=closed_as)
-    return closed_as is not None
+    job = await db.run(jobs.close, job_id)
+    if job is not None:
+        job_closed(job)
+    return job is not None
 
 
 async def police(db: Database, job_id: UUID) -> None:
     reason = await db.run(jobs.police, job_id)
     if reason is not None:
-        emit("job.failed", job=job_id, reason=reason)
+        async with about(db, job_id):
+            emit("job.failed", job=job_id, reason=reason)

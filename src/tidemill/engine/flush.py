@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tidemill.domain.batch import Lease
@@ -10,7 +9,8 @@ from tidemill.domain.decide import Verdict
 from tidemill.domain.errors import StaleLease
 from tidemill.domain.handler import Handler
 from tidemill.domain.status import ItemStatus
-from tidemill.engine import logbook
+from tidemill.domain.tally import Tally
+from tidemill.engine import logbook, tell
 from tidemill.engine.context import Context
 from tidemill.engine.logbook import Logbook, Page
 from tidemill.store.database import Database, is_refused_data
@@ -107,18 +107,9 @@ class Flusher:
         self._note(written.verdicts, asyncio.get_running_loop().time() - started)
 
     def _note(self, verdicts: list[Verdict], seconds: float) -> None:
-        failed, retried = count(self._context.book, verdicts)
-        self.failed += failed
-        lease, ms = self.lease, round(seconds * 1000, 1)
-        emit(
-            "batch.flushed",
-            job=lease.job_id,
-            batch=lease.batch_id,
-            items=len(verdicts),
-            failed=failed,
-            retried=retried,
-            ms=ms,
-        )
+        tally = tell.flushed(self.lease, verdicts, seconds=seconds, fill=len(verdicts) / self._bound)
+        count(self._context.book, tally)
+        self.failed += tally.failed
 
     def _lease_seconds(self) -> float:
         return self._context.lease_seconds(self.lease.kind, self.lease.open)
@@ -130,18 +121,15 @@ class Flusher:
             emit("buffer.high", job=self.lease.job_id, batch=self.lease.batch_id, fill=fill)
 
 
-def count(book: Logbook, verdicts: Sequence[Verdict]) -> tuple[int, int]:
-    """Add what a flush has written to the child's counters; how many failed, and how many are tried again."""
-    failed = sum(verdict.status is ItemStatus.FAILED for verdict in verdicts)
-    retried = sum(verdict.delay is not None for verdict in verdicts)
+def count(book: Logbook, tally: Tally) -> None:
+    """Add what a flush has written to the child's counters."""
     for counter, n in (
-        (logbook.SETTLED, len(verdicts) - retried),
+        (logbook.SETTLED, tally.items - tally.retried),
         (logbook.FLUSHES, 1),
-        (logbook.RETRIED, retried),
-        (logbook.FAILED, failed),
+        (logbook.RETRIED, tally.retried),
+        (logbook.FAILED, tally.failed),
     ):
         book.count(counter, n)
-    return failed, retried
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,8 @@ from tidemill.store import jobs
 from tidemill.store.flush import Flushed
 from tidemill.store.ingest import Chunk, IngestLease
 from tidemill.store.json import encode
-from tidemill.telemetry.events import emit
+from tidemill.telemetry.events import bound, emit
+from tidemill.telemetry.summary import ingest_completed
 
 
 class Ingester(Service):
@@ -31,6 +32,7 @@ class Ingester(Service):
         self.only: UUID | None = None  # read this job's source and no other
         self._context = context
         self._page = page
+        self._read_rows = self._defects = 0
         settings = context.settings
         self._size = ChunkSize.start(
             low=settings.ingest_min_rows,
@@ -49,7 +51,8 @@ class Ingester(Service):
         )
         try:
             if lease is not None:
-                await self._read(lease, lease_id)
+                with bound(**lease.facts):
+                    await self._read(lease, lease_id)
         except Exception:
             await context.db.run(store.release_for_the_dead, context.worker, lease_id, losses=0)
             raise
@@ -58,14 +61,19 @@ class Ingester(Service):
         return context.settings.poll_ms / 1000 if lease is None else 0
 
     async def _read(self, lease: IngestLease, lease_id: UUID) -> None:
+        started, self._read_rows, self._defects = time.monotonic(), 0, 0
         try:
             with contextlib.closing(self._context.open_source(lease.source)) as source:
                 finished = await self._append_all(lease, lease_id, source.records(lease.checkpoint))
         except (TidemillError, OSError, UnicodeError) as error:
             await self._fail(lease.job_id, lease_id, f"the source cannot be read: {error}")
             return
-        verb = store.finish if finished else store.release
-        await self._context.db.run(verb, lease.job_id, lease_id)
+        if not finished:
+            await self._context.db.run(store.release, lease.job_id, lease_id)
+        elif await self._context.db.run(store.finish, lease.job_id, lease_id):
+            seconds = time.monotonic() - started
+            rows, total = self._read_rows, lease.next_seq + self._read_rows
+            ingest_completed(lease.job_id, rows=rows, total=total, defects=self._defects, seconds=seconds)
 
     async def _append_all(self, lease: IngestLease, lease_id: UUID, records: Iterator[Record]) -> bool:
         """Whether the source was read to its end. The next chunk is read while this one is written."""
@@ -104,6 +112,8 @@ class Ingester(Service):
         if result is Flushed.STALE:
             emit("ingest.stale", job=job_id)
             return False
+        self._read_rows += len(chunk.rows)
+        self._defects += sum(defect is not None for _, defect in chunk.rows)
         emit("ingest.chunk", job=job_id, lo=chunk.lo, hi=chunk.hi, ms=round(ms, 1))
         return True
 

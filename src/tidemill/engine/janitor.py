@@ -6,6 +6,7 @@ from tidemill.connectors.blobs import Blobs
 from tidemill.engine.service import Service
 from tidemill.store import files
 from tidemill.store.database import Database
+from tidemill.telemetry.events import emit
 
 EVERY_S = 300.0
 
@@ -29,4 +30,6 @@ class Janitor(Service):
         condemned = await self._db.run(files.unneeded)
         removed = await asyncio.to_thread(self._blobs.remove_all, condemned)
         await self._db.run(files.forget, removed)
+        if removed:
+            emit("file.removed", files=len(removed))
         return removed

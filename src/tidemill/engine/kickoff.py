@@ -11,6 +11,7 @@ from tidemill.engine.finalize import after_batch
 from tidemill.engine.hand import OVERDUE_S, Hand
 from tidemill.engine.supervise import GIVE_UP_S, Supervisor
 from tidemill.store import jobs
+from tidemill.store.about import about
 from tidemill.store.database import Database
 from tidemill.store.jobs import Outlook
 from tidemill.telemetry.events import emit
@@ -40,16 +41,17 @@ class Kickoff:
         finally:
             hand.end_slice(self._grace)
         did, elapsed, died = hand.did(), time.monotonic() - started, not hand.is_idle
-        emit(
-            "slice.ended",
-            job=job_id,
-            child=hand.number,
-            settled=did["settled"],
-            failed=did["failed"],
-            retried=did["retried"],
-            ms=round(elapsed * 1000),
-            died=died,
-        )
+        async with about(self._db, job_id):
+            emit(
+                "slice.ended",
+                job=job_id,
+                child=hand.number,
+                settled=did["settled"],
+                failed=did["failed"],
+                retried=did["retried"],
+                ms=round(elapsed * 1000),
+                died=died,
+            )
         left = await self._outlook(job_id)
         return Slice(
             settled=did["settled"],

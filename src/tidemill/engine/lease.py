@@ -1,5 +1,7 @@
 """Keeping a worker's leases alive, and telling that the worker is."""
 
+import os
+import socket
 from collections.abc import Callable
 from typing import Any
 from uuid import UUID
@@ -25,8 +27,6 @@ class Heartbeat(Service):
         worker: str,
         *,
         seconds: float,
-        host: str,
-        pid: int,
         in_hand: Callable[[], list[UUID]],
         info: Callable[[], dict[str, Any]],
     ) -> None:
@@ -34,7 +34,7 @@ class Heartbeat(Service):
         self._db = db
         self._worker = worker
         self._seconds = seconds
-        self._place = (host, pid)
+        self._place = (socket.gethostname(), os.getpid())
         self._in_hand = in_hand
         self._info = info
 

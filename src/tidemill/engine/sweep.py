@@ -5,8 +5,10 @@ import time
 
 from tidemill.domain.errors import UnknownJob
 from tidemill.engine.finalize import finalize, police
+from tidemill.engine.observe import Observer
 from tidemill.engine.service import Service
 from tidemill.store import delete, jobs, leases, maintain, partitions, workers
+from tidemill.store.about import about
 from tidemill.store.database import Database
 from tidemill.telemetry.events import emit
 
@@ -18,7 +20,7 @@ HOUSEKEEPING_EVERY_S = 300.0
 
 
 class Maintenance(Service):
-    """Sweeps expired leases, cancels what is condemned, closes what is drained, folds, makes partitions."""
+    """Sweeps expired leases, cancels what is condemned, closes what is drained, folds, samples, makes partitions."""
 
     name = "maintenance"
 
@@ -27,6 +29,7 @@ class Maintenance(Service):
         self._db = db
         self._worker = worker
         self._folded_at = self._housekept_at = float("-inf")
+        self._observer = Observer(db)
 
     async def tick(self) -> float:
         if not await self._db.run(maintain.take_duty, self.name, self._worker, DUTY_S):
@@ -37,7 +40,9 @@ class Maintenance(Service):
         if now - self._folded_at > FOLD_EVERY_S:
             await self.fold(FOLD_LEAST)
             self._folded_at = now
+        await self._observer.observe(now)
         if now - self._housekept_at > HOUSEKEEPING_EVERY_S:
+            await self._observer.thin()
             await self._db.run(partitions.make_ahead)
             await self._db.run(workers.forget_silent)
             self._housekept_at = now
@@ -48,7 +53,8 @@ class Maintenance(Service):
         await self._db.run(leases.end_stuck_copies, 2 * self._db.timeout_ms / 1000)
         swept = await self._db.run(leases.sweep)
         for batch_id, job_id, losses in swept:
-            emit("batch.swept", job=job_id, batch=batch_id, losses=losses)
+            async with about(self._db, job_id):
+                emit("batch.swept", job=job_id, batch=batch_id, losses=losses)
         return len(swept)
 
     async def close_jobs(self) -> None:

@@ -8,7 +8,7 @@ from tidemill.domain.batch import Lease
 from tidemill.domain.errors import StaleLease
 from tidemill.domain.handler import Handler
 from tidemill.domain.item import Item
-from tidemill.engine import finalize, logbook
+from tidemill.engine import finalize, logbook, tell
 from tidemill.engine.batchwise import BatchRun, LetGo
 from tidemill.engine.claim import Chooser
 from tidemill.engine.context import Context
@@ -40,13 +40,15 @@ class Lane(Service):
         if lease is None:
             self._page.end()
             return self._context.settings.poll_ms / 1000
-        try:
-            await self._turn(lease)
-        except Exception:
-            # A bug, or a schema that is not ours. Nobody works on the batch any more: it must not stay leased.
-            await self._context.db.run(leases.release, lease, speaking_for_the_dead=True, losses=1)
-            self._page.end()
-            raise
+        with tell.turning(lease):
+            try:
+                await self._turn(lease)
+            except Exception:
+                # A bug, or a schema that is not ours. Nobody works on the batch any more: it must not stay leased.
+                await self._context.db.run(leases.release, lease, speaking_for_the_dead=True, losses=1)
+                emit("batch.released", job=lease.job_id, batch=lease.batch_id, items=lease.open)
+                self._page.end()
+                raise
         self._page.end()  # not for what ends the process: its parent reads the page then
         return 0
 
@@ -91,9 +93,10 @@ class Lane(Service):
             emit("batch.stale", job=lease.job_id, batch=lease.batch_id, items=len(items))
         if result is not Flushed.APPLIED:
             return len(items), 0
-        failed, _ = count(self._context.book, run.verdicts)
+        tally = tell.flushed(lease, run.verdicts, seconds=None)
+        count(self._context.book, tally)
         await self._release_rest(lease.flushed(len(items)))
-        return len(items), failed
+        return len(items), tally.failed
 
     async def _release_rest(self, lease: Lease) -> None:
         if lease.open:

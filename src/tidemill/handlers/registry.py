@@ -37,6 +37,10 @@ class Registry:
     def all(self) -> list[Handler]:
         return [self._handlers[kind] for kind in self.kinds()]
 
+    def providers(self) -> dict[str, str]:
+        """Kind -> whom its handler calls: by the name of its limiter, else it is a provider of its own."""
+        return {handler.kind: handler.limiter or handler.kind for handler in self.all()}
+
 
 def unknown_kind(kind: str, known: list[str]) -> str:
     listed = ", ".join(known) if known else "none is declared yet"

@@ -4,25 +4,38 @@ from uuid import UUID
 
 from tidemill.store import delete as store_delete
 from tidemill.store import jobs, maintain
+from tidemill.store.about import about
 from tidemill.store.database import Database
+from tidemill.telemetry.events import emit
+from tidemill.telemetry.summary import job_closed
 
 
 async def pause(db: Database, job_id: UUID) -> None:
     await db.run(jobs.pause, job_id)
+    async with about(db, job_id):
+        emit("job.paused", job=job_id)
 
 
 async def resume(db: Database, job_id: UUID) -> None:
     await db.run(jobs.resume, job_id)
+    async with about(db, job_id):
+        emit("job.resumed", job=job_id)
 
 
 async def cancel(db: Database, job_id: UUID) -> None:
     """Leased batches finish and keep their results; what waits is cancelled at once, and again by maintenance."""
     await db.run(jobs.cancel, job_id)
+    async with about(db, job_id):
+        emit("job.cancelled", job=job_id)
     while await db.run(maintain.cancel_condemned, job_id):
         pass
-    await db.run(jobs.finalize, job_id)
+    closed = await db.run(jobs.close, job_id)
+    if closed is not None:
+        job_closed(closed)
 
 
 async def delete(db: Database, job_id: UUID) -> None:
     """Late flushes find nothing and are refused; rows and stored file go later, by maintenance and the janitor."""
-    await db.run(store_delete.delete, job_id)
+    async with about(db, job_id):
+        await db.run(store_delete.delete, job_id)
+        emit("job.deleted", job=job_id)

@@ -1,5 +1,6 @@
 """Looking at jobs, items and workers."""
 
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 from uuid import UUID
@@ -10,6 +11,7 @@ from tidemill.store import inspect as store
 from tidemill.store import jobs
 from tidemill.store.database import Database
 from tidemill.store.inspect import Page
+from tidemill.telemetry.events import emit
 
 
 async def find_job(db: Database, text: str) -> Job:
@@ -19,7 +21,16 @@ async def find_job(db: Database, text: str) -> Job:
 
 async def list_items(db: Database, job_id: UUID, status: ItemStatus | None, *, limit: int, after: Any = None) -> Page:
     """A page of items; its ``after`` is what to ask with for the next one."""
-    return await db.run(store.list_items, job_id, status, limit=limit, after=after)
+    started = time.monotonic()
+    page = await db.run(store.list_items, job_id, status, limit=limit, after=after)
+    ms = round((time.monotonic() - started) * 1000, 1)
+    first, last = (_place(page.items[0]), _place(page.items[-1])) if page.items else (None, None)
+    emit("page.listed", list="items", rows=len(page.items), ms=ms, first=first, last=last)
+    return page
+
+
+def _place(item: dict[str, Any]) -> str:
+    return f"{item['updated_at']}|{item['seq']}"
 
 
 async def walk_items(

@@ -11,6 +11,7 @@ from tidemill.domain.errors import InvalidInput
 from tidemill.domain.identity import LOCAL_USER
 from tidemill.domain.status import TERMINAL, ItemStatus
 from tidemill.store import bulk, jobs
+from tidemill.store.about import tell_step
 from tidemill.store.bulk import Operation
 from tidemill.store.database import Database
 from tidemill.store.reprocess import Choice
@@ -61,8 +62,11 @@ async def carry_out(db: Database, operation_id: UUID, within: float | None = Non
     started = time.monotonic()
     operation = await db.run(bulk.find, operation_id)
     while operation.state == "running" and (within is None or time.monotonic() - started < within):
-        if await db.run(bulk.step, operation_id) is None:
+        step = await db.run(bulk.step, operation_id)
+        if step is None:
             await asyncio.sleep(BESIDE_S)  # somebody else is at it
+        else:
+            await tell_step(db, step)
         operation = await db.run(bulk.find, operation_id)
     return operation
 

@@ -11,7 +11,7 @@ from tidemill.store import workers
 from tidemill.store.database import Connection, Database
 from tidemill.store.json import encode
 from tidemill.store.submit import Submission, SyncConnection, find_by_key, run_async, run_sync, submission
-from tidemill.telemetry.events import emit
+from tidemill.telemetry.events import bound, emit
 
 PRIORITIES = (-100, 100)
 
@@ -85,4 +85,5 @@ def submit_within_sync(conn: SyncConnection, spec: Submission, rows: Iterable[by
 
 def _tell(job_id: UUID, spec: Submission, *, is_new: bool) -> None:
     if is_new:
-        emit("job.submitted", job=job_id, kind=spec.kind)
+        with bound(request_id=spec.request_id, traceparent=spec.traceparent):
+            emit("job.submitted", job=job_id, kind=spec.kind)

@@ -66,8 +66,17 @@ async def list_operations(
     return await _rows(conn, "operation/list", {"user_id": user_id, "before": before, "limit": limit})
 
 
-async def step(conn: Connection, operation_id: UUID | None = None) -> UUID | None:
-    """Carry one operation a step further; which. None when there is none, or somebody is at it."""
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A part of an operation: so many items of a job go round again. None of any job when there was nothing to do."""
+
+    items: int = 0
+    job_id: UUID | None = None
+    request_id: str | None = None
+
+
+async def step(conn: Connection, operation_id: UUID | None = None) -> Step | None:
+    """Carry one operation a step further; what it came to. None when there is none, or somebody is at it."""
     found = await _rows(conn, "operation/take", {"id": operation_id})
     if not found:
         return None
@@ -75,24 +84,29 @@ async def step(conn: Connection, operation_id: UUID | None = None) -> UUID | Non
     take = {"reprocess": _reprocess, "redrive": _redrive}[operation.verb]
     try:
         async with conn.transaction():
-            items, place = await take(conn, operation)
+            items, place, job_id = await take(conn, operation)
     except TidemillError as error:
         await conn.execute(sql("operation/fail"), {"id": operation.id, "error": str(error)})
-        return operation.id
+        return Step()
     state = "done" if place is None else "running"
     params = {"id": operation.id, "items": items, "place": Jsonb(place or operation.place), "state": state}
     await conn.execute(sql("operation/move"), params)
-    return operation.id
+    return Step(items, job_id, operation.request_id)
 
 
-async def _reprocess(conn: Connection, operation: Operation) -> tuple[int, dict[str, Any] | None]:
+Taken = tuple[
+    int, dict[str, Any] | None, UUID | None
+]  # how many items, where to go on if there may be more, of which job
+
+
+async def _reprocess(conn: Connection, operation: Operation) -> Taken:
     job_id = operation.job_id or LEAST_ID
     choice = await _with_attempts(conn, job_id, _choice(operation.predicate))
     taken, after = await reprocess(conn, job_id, choice, after_seq=operation.place.get("after_seq", -1))
-    return taken, None if after is None else {"after_seq": after}
+    return taken, None if after is None else {"after_seq": after}, job_id
 
 
-async def _redrive(conn: Connection, operation: Operation) -> tuple[int, dict[str, Any] | None]:
+async def _redrive(conn: Connection, operation: Operation) -> Taken:
     """A chunk of the next job that has dead letters."""
     asked, place = operation.predicate, operation.place
     only = asked.get("items")
@@ -103,7 +117,7 @@ async def _redrive(conn: Connection, operation: Operation) -> tuple[int, dict[st
     cursor = await conn.execute(sql("job/next_dead"), filters)
     row = await cursor.fetchone()
     if row is None:
-        return 0, None
+        return 0, None, None
     job_id, failed_as_a_whole = row
     choice = _choice(asked | {"seqs": only[str(job_id)] if only is not None else None})
     choice = replace(choice, but=asked.get("except", {}).get(str(job_id), ()))
@@ -115,7 +129,7 @@ async def _redrive(conn: Connection, operation: Operation) -> tuple[int, dict[st
     except (UnknownJob, Conflict):  # deleted or purged meanwhile: the others go on
         taken, after = 0, None
     following = UUID(int=job_id.int + 1)
-    return taken, {"job": str(following)} if after is None else {"job": str(job_id), "after_seq": after}
+    return taken, {"job": str(following)} if after is None else {"job": str(job_id), "after_seq": after}, job_id
 
 
 def _choice(asked: Mapping[str, Any]) -> Choice:

@@ -15,6 +15,7 @@ from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from tidemill.domain.errors import Unavailable
 from tidemill.store.json import decode
+from tidemill.store.watch import Watch
 from tidemill.telemetry.events import emit
 
 logging.getLogger("psycopg.pool").setLevel(logging.ERROR)  # what it warns of, our own events tell
@@ -79,10 +80,12 @@ class Database:
         prepare: bool = True,
         name: str = "tidemill",
         patience: float | None = None,
+        slow_ms: float = 500,
     ) -> None:
         """``patience``: for how many seconds ``run`` tries. Workers try for ever; who waits for an answer does not."""
         self.url = url
         self._patience = patience
+        self._watch = Watch(slow_ms)
         self.timeout_ms = int(timeout * 1000)
         settings: dict[str, Any] = {"autocommit": True, "application_name": name, "connect_timeout": 10}
         settings |= {"keepalives_idle": 15, "keepalives_interval": 5, "keepalives_count": 3}
@@ -118,7 +121,9 @@ class Database:
 
         ``seconds`` is what one statement may take, 0 for as long as it likes.
         """
+        asked = time.monotonic()
         async with self._pool.connection() as conn:
+            self._watch.waited(time.monotonic() - asked)
             try:
                 await conn.execute(self._begin(conn, bounded, durable, seconds), prepare=False)
                 yield conn
@@ -139,7 +144,10 @@ class Database:
         while True:
             try:
                 async with self.transaction(durable=not hasattr(verb, "relaxed")) as conn:
-                    return await verb(conn, *args, **kwargs)
+                    began = time.monotonic()
+                    answer = await verb(conn, *args, **kwargs)
+                self._watch.ran(verb.__name__, time.monotonic() - began)
+                return answer
             except (psycopg.Error, PoolTimeout) as error:
                 attempt += 1
                 if not is_transient(error) or (is_timeout(error) and attempt >= MAX_TIMEOUTS):

@@ -24,6 +24,19 @@ class IngestLease:
     checkpoint: dict[str, Any]
     source: dict[str, Any]
     losses: int
+    kind: str
+    request_id: str | None = None
+    traceparent: str | None = None
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What every event about it says."""
+        return {
+            "job": self.job_id,
+            "kind": self.kind,
+            "request_id": self.request_id,
+            "traceparent": self.traceparent,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +90,16 @@ async def append(
     return Flushed.APPLIED
 
 
-async def finish(conn: Connection, job_id: UUID, lease_id: UUID) -> None:
-    """The source is read to its end. The job's lock first: a chunk holds it shared, and would wait for us."""
+async def finish(conn: Connection, job_id: UUID, lease_id: UUID) -> bool:
+    """The source is read to its end; False if that was not ours to say any more.
+
+    The job's lock first: a chunk holds it shared, and would wait for us.
+    """
     await conn.execute(sql("job/lock"), {"job_id": job_id})
     cursor = await conn.execute(sql("ingest/release"), {"job_id": job_id, "lease_id": lease_id})
     if cursor.rowcount:
         await conn.execute(sql("job/finish_ingest"), {"job_id": job_id})
+    return bool(cursor.rowcount)
 
 
 async def release(conn: Connection, job_id: UUID, lease_id: UUID) -> None:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -55,6 +55,13 @@ async def outlook(conn: Connection, job_id: UUID) -> Outlook:
     if row is None:
         raise UnknownJob(f"there is no job {job_id}")
     return row
+
+
+async def facts(conn: Connection, job_id: UUID) -> dict[str, Any]:
+    """What every event about a job says; nothing of one that is gone."""
+    async with conn.cursor(row_factory=dict_row) as cursor:
+        await cursor.execute(sql("job/facts"), {"job_id": job_id})
+        return await cursor.fetchone() or {}
 
 
 async def find(conn: Connection, text: str) -> UUID:
@@ -162,7 +169,13 @@ async def to_police(conn: Connection) -> list[UUID]:
 
 
 async def finalize(conn: Connection, job_id: UUID) -> JobStatus | None:
-    """Close a job of which nothing is open; what it is closed as, or None.
+    """Close a job of which nothing is open; what it is closed as, or None."""
+    job = await close(conn, job_id)
+    return None if job is None else job.status
+
+
+async def close(conn: Connection, job_id: UUID) -> Job | None:
+    """Close a job of which nothing is open; the closed job, or None.
 
     The check is a statement of its own, after the lock: in one statement it would use a snapshot from before
     a reprocess that the lock had waited for, and close a job with open work.
@@ -179,10 +192,14 @@ async def finalize(conn: Connection, job_id: UUID) -> JobStatus | None:
     intent = Intent((await lock(conn, job_id))["intent"])
     await conn.execute(sql("tally/fold"), {"job_id": job_id})
     await conn.execute(sql("ingest/clear"), {"job_id": job_id})
-    failed = (await get(conn, job_id)).counts.failed
-    closed_as = closing_status(intent=intent, failed=failed)
-    await conn.execute(sql("job/close"), {"job_id": job_id, "closed_as": closed_as})
-    return closed_as
+    drained = await get(conn, job_id)
+    closed_as = closing_status(intent=intent, failed=drained.counts.failed)
+    cursor = await conn.execute(sql("job/close"), {"job_id": job_id, "closed_as": closed_as})
+    row = await cursor.fetchone()
+    assert row is not None  # noqa: S101  we hold its lock
+    counts = drained.counts
+    await conn.execute(sql("sample/add_last"), {"job_id": job_id, "settled": counts.settled, "failed": counts.failed})
+    return replace(drained, status=closed_as, closed_at=row[0])
 
 
 async def drained_candidates(conn: Connection) -> list[UUID]:
@@ -227,6 +244,8 @@ def _job(row: dict[str, Any]) -> Job:
         "created_at",
         "updated_at",
         "closed_at",
+        "request_id",
+        "traceparent",
     )
     columns = {name: row[name] for name in (*names, "params")}
     codes = {code: int(n) for code, n in row["codes"].items()}

@@ -71,6 +71,7 @@ async def _condemn(conn: Connection, week: Week, age: float) -> bool:
     await conn.execute(sql("file/condemn"), bounds)
     await conn.execute(sql("partition/mark_purged"), bounds)
     await conn.execute(sql("partition/drop_batches"), bounds)
+    await conn.execute(sql("sample/purge"), bounds)
     return True
 
 

@@ -1,50 +1,108 @@
 """Every event that Tidemill tells of, by name. A failing subscriber never hurts the engine.
 
+Beside its own fields an event carries what is bound where it is told: worker, child, job, kind, batch, request_id,
+traceparent. See docs/telemetry.md.
+
 name                 fields                                     when
 job.submitted        job, kind                                  a job is durable
-job.closed           job, closed_as                             nothing of it is open any more
+job.paused           job                                        nothing further of it is started
+job.resumed          job                                        it goes on
+job.cancelled        job                                        it is to be cancelled; what is in hand finishes
+job.reprocessed      job, items                                 settled items of it go round again
+job.deleted          job                                        it is gone for everybody who looks
+job.closed           job, kind, closed_as, duration_ms, rows_per_sec, error_rate, counts  nothing of it is open any more
 job.failed           job, reason                                its failure policy tripped, or its source failed
 ingest.chunk         job, lo, hi, ms                            a chunk of items is durable
+ingest.completed     job, rows, total, defects, duration_ms, rows_per_sec, error_rate  a source is read to its end
 ingest.stale         job                                        the right to read a source was lost
-batch.claimed        job, batch, size, isolated                 a batch is in hand
-batch.flushed        job, batch, items, failed, retried, ms     outcomes are durable
+batch.claimed        job, kind, batch, size, isolated           a batch is in hand
+batch.flushed        job, batch, items, done, not_found, skipped, failed, retried, codes, fill, ms  outcomes are durable
+batch.completed      job, batch, rows, successes, failures, not_found, skipped, retried, ms, rows_per_sec  it is settled
 batch.stale          job, batch, items                          a flush was refused: the lease was lost
 batch.released       job, batch, items                          the rest of a batch went back
+batch.split          job, batch, pieces                         a batch was cut, to find an item that cannot be run
 batch.swept          job, batch, losses                         an expired lease was taken back
 buffer.high          job, batch, fill                           outcomes wait at 80 % of the buffer or more
+item.retry           job, batch, items, codes, decisions        items of a flush will be tried again
+item.poison          job, seq                                   an item killed its process three times alone
 child.started        child, pid                                 a child process runs
 child.stopped        child, pid, cause, returncode, in_hand     a child process stopped as it was told
 child.died           child, pid, cause, returncode, in_hand     a child process is no more
 slice.ended          job, child, settled, failed, retried, ms, died  a time-slice that somebody asked for is over
-item.poison          job, seq                                   an item killed its process three times alone
 worker.started       worker, processes, kinds                   a worker is at work
 worker.stopped       worker                                     a worker has stopped as it should
+queue.sampled        pending, processing, retry_wait, oldest_s  what is open was summed, for the metrics
+file.removed         files                                      stored files that nobody needs are gone
 loop.failed          loop, error                                a background loop survived an error
 database.retry       verb, attempt, error                       a transaction is run again
+database.latency     ms, transactions                           how long transactions took, about once a second
+query.slow           verb, ms, threshold_ms                     a transaction took longer than TIDEMILL_SLOW_QUERY_MS
+pool.waited          ms                                         no connection was free for so long
+page.listed          list, rows, first, last, ms                a page was read, between these places
+request.done         request_id, method, route, status, ms      an HTTP request was answered
+request.failed       request_id, path, error                    an HTTP request ran into a bug of ours
+metrics.served       host, port, path                           Prometheus may ask here
+relay.lost           events                                     a child could not hand so many events to its parent
 listen.lost          error                                      the wake-up line broke; polling goes on
 """
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from typing import Any
 
 Subscriber = Callable[[str, dict[str, Any]], None]
 _subscribers: list[Subscriber] = []
+_relayed: list[Subscriber] = []
+_bound: ContextVar[dict[str, Any] | None] = ContextVar("tidemill_bound", default=None)
 
 
-def subscribe(subscriber: Subscriber) -> Callable[[], None]:
-    """Hear every event; the returned function ends it."""
-    _subscribers.append(subscriber)
+def subscribe(subscriber: Subscriber, *, children: bool = False) -> Callable[[], None]:
+    """Hear every event of this process, and with ``children`` those its children hand on; the answer ends it."""
+    lists = (_subscribers, _relayed) if children else (_subscribers,)
+    for listed in lists:
+        listed.append(subscriber)
 
     def unsubscribe() -> None:
-        with contextlib.suppress(ValueError):
-            _subscribers.remove(subscriber)
+        for listed in lists:
+            with contextlib.suppress(ValueError):
+                listed.remove(subscriber)
 
     return unsubscribe
 
 
 def emit(name: str, /, **fields: Any) -> None:
     """Tell of an event, after what it tells of is durable."""
-    for subscriber in tuple(_subscribers):
+    _tell(_subscribers, name, {**bound_fields(), **fields})
+
+
+def hand_on(name: str, fields: dict[str, Any]) -> None:
+    """Tell what a child told, to those who asked for it. Its log line the child has written itself."""
+    _tell(_relayed, name, fields)
+
+
+@contextlib.contextmanager
+def bound(**fields: Any) -> Iterator[None]:
+    """Every event that is told inside carries these fields, also in tasks that are started there.
+
+    A job's own request_id goes before that of the request which is being answered; the latter is kept beside it.
+    """
+    outer = bound_fields()
+    inner = {**outer, **{name: value for name, value in fields.items() if value is not None}}
+    if outer.get("request_id") not in (None, inner.get("request_id")):
+        inner["by_request_id"] = outer["request_id"]
+    token = _bound.set(inner)
+    try:
+        yield
+    finally:
+        _bound.reset(token)
+
+
+def bound_fields() -> dict[str, Any]:
+    return _bound.get() or {}
+
+
+def _tell(subscribers: list[Subscriber], name: str, fields: dict[str, Any]) -> None:
+    for subscriber in tuple(subscribers):
         with contextlib.suppress(Exception):
             subscriber(name, fields)

@@ -2,11 +2,14 @@
 
 import logging
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import structlog
 
-from tidemill.telemetry.events import subscribe
+from tidemill.telemetry.events import bound_fields, subscribe
+
+MANY_ERRORS = 0.1
 
 _LEVELS = {
     "batch.stale": logging.WARNING,
@@ -17,34 +20,72 @@ _LEVELS = {
     "item.poison": logging.ERROR,
     "job.failed": logging.ERROR,
     "loop.failed": logging.ERROR,
+    "request.failed": logging.ERROR,
     "database.retry": logging.WARNING,
+    "query.slow": logging.WARNING,
+    "relay.lost": logging.WARNING,
     "listen.lost": logging.WARNING,
     "batch.claimed": logging.DEBUG,
     "batch.flushed": logging.DEBUG,
+    "batch.split": logging.DEBUG,
+    "database.latency": logging.DEBUG,
     "ingest.chunk": logging.DEBUG,
+    "page.listed": logging.DEBUG,
+    "pool.waited": logging.DEBUG,
+    "queue.sampled": logging.DEBUG,
 }
+# What is usually said in passing, and is a warning when this holds.
+_WARNINGS: dict[str, Callable[[dict[str, Any]], bool]] = {
+    "job.closed": lambda fields: fields.get("error_rate", 0) > MANY_ERRORS,
+    "ingest.completed": lambda fields: fields.get("error_rate", 0) > MANY_ERRORS,
+    "request.done": lambda fields: fields.get("status", 0) >= 500,  # noqa: PLR2004
+}
+_FIRST = ("timestamp", "level", "event", "worker", "child", "job", "kind", "batch", "request_id")
 
 
 def log_events(level: str, **context: Any) -> None:
-    """Write every event to standard error, from ``level`` on."""
-    renderer: Any = structlog.dev.ConsoleRenderer() if sys.stderr.isatty() else structlog.processors.JSONRenderer()
+    """Write every event to standard error, from ``level`` on; with ``context`` in each line."""
+    least = logging.getLevelNamesMapping()[level.upper()]
+    renderer: Any = structlog.processors.JSONRenderer(default=str)
+    if sys.stderr.isatty():
+        renderer = structlog.dev.ConsoleRenderer(sort_keys=False)
+
+    def merge(_logger: Any, _method: str, line: Any) -> Any:
+        # For lines that handlers write themselves, with structlog: they too say what they are about.
+        return {**context, **bound_fields(), **line}
+
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
+            merge,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso"),
+            _in_order,
             renderer,
         ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        wrapper_class=structlog.make_filtering_bound_logger(least),
+        logger_factory=structlog.WriteLoggerFactory(sys.stderr),  # a line in one write: children share the stream
     )
-    structlog.contextvars.bind_contextvars(**context)
     log = structlog.get_logger()
 
     def write(name: str, fields: dict[str, Any]) -> None:
-        log.log(_LEVELS.get(name, logging.INFO), name, **{key: _plain(value) for key, value in fields.items()})
+        level = level_of(name, fields)
+        if level >= least:
+            log.log(level, name, **{key: _plain(value) for key, value in fields.items()})
 
     subscribe(write)
+
+
+def level_of(name: str, fields: dict[str, Any]) -> int:
+    is_bad = _WARNINGS.get(name)
+    if is_bad is not None and is_bad(fields):
+        return logging.WARNING
+    return _LEVELS.get(name, logging.INFO)
+
+
+def _in_order(_logger: Any, _method: str, line: Any) -> Any:
+    """What every line has comes first, so that people find it."""
+    return {key: line[key] for key in _FIRST if key in line} | {k: v for k, v in line.items() if k not in _FIRST}
 
 
 def _plain(value: Any) -> Any:

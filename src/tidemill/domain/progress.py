@@ -1,0 +1,87 @@
+"""How quick a job is, and when it may be done: estimates that say when they cannot be made."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from itertools import pairwise
+
+from tidemill.domain.job import Job
+from tidemill.domain.status import JobStatus
+
+NOW = timedelta(seconds=30)  # what counts as now
+EVERY = timedelta(seconds=5)  # between two samples of a job that moves
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """So many items were settled at that time. A sample is taken only when they are more or fewer than before."""
+
+    at: datetime
+    settled: int
+    failed: int
+
+
+class NoEstimate(StrEnum):
+    """Why nobody can say when a job will be done."""
+
+    CLOSED = "closed"
+    PAUSED = "paused"
+    CANCELLING = "cancelling"
+    INGESTING = "ingesting"  # how much there is to do is not known yet
+    NOT_MOVING = "not_moving"  # nothing was settled in the last half minute
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Items settled per second: in the last half minute, and since the job was submitted."""
+
+    now_per_s: float
+    average_per_s: float
+    eta_s: float | None
+    why: NoEstimate | None  # there is no eta
+
+
+def rates(samples: Sequence[Sample], job: Job, now: datetime) -> Rates:
+    """From the newest samples, in order of time, and the job's own counts at ``now``."""
+    created = job.created_at or now
+    seconds = ((job.closed_at or now) - created).total_seconds()
+    average = job.counts.settled / seconds if seconds > 0 else 0.0
+    current = 0.0 if job.is_closed else _current(samples, job.counts.settled, created, now)
+    why = _why_not(job, current)
+    return Rates(current, average, job.counts.open / current if why is None else None, why)
+
+
+def _current(samples: Sequence[Sample], settled: int, created: datetime, now: datetime) -> float:
+    """What was settled since half a minute ago. What a reprocess takes back is not counted against it."""
+    origin, base = _origin(samples, created, now)
+    counts = [base, *(sample.settled for sample in samples if origin < sample.at <= now), settled]
+    moved = sum(max(0, later - earlier) for earlier, later in pairwise(counts))
+    seconds = (now - origin).total_seconds()
+    return moved / seconds if seconds > 0 else 0.0
+
+
+def _origin(samples: Sequence[Sample], created: datetime, now: datetime) -> tuple[datetime, int]:
+    """From when on to measure, and how many were settled then."""
+    start = now - NOW
+    before = [sample for sample in samples if sample.at <= start]
+    if before:
+        # A sample stands for the time until the next one; of a job that stood still for long, for just the last of it.
+        return max(before[-1].at, start - EVERY), before[-1].settled
+    if created >= start or not samples:
+        return created, 0  # without any sample nobody knows when it moved: its average has to do
+    first = samples[0]
+    # Nobody looked before. A sample by itself says that so much was settled since the look before it would have been.
+    return (first.at, first.settled) if now - first.at >= EVERY else (first.at - EVERY, 0)
+
+
+def _why_not(job: Job, current: float) -> NoEstimate | None:
+    if job.is_closed:
+        return NoEstimate.CLOSED
+    if job.status is JobStatus.PAUSED:
+        return NoEstimate.PAUSED
+    if job.status is JobStatus.CANCELLING:
+        return NoEstimate.CANCELLING
+    if not job.ingest_complete:
+        return NoEstimate.INGESTING
+    return None if current > 0 else NoEstimate.NOT_MOVING

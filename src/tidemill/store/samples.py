@@ -1,0 +1,68 @@
+"""How far jobs were, every few seconds: rates, estimates and charts come from here."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from psycopg.rows import class_row
+
+from tidemill.domain.job import Job
+from tidemill.domain.progress import Rates, Sample, rates
+from tidemill.store.database import Connection, relaxed
+from tidemill.store.statements import sql
+
+MOST, FRESH = 2_000, 500  # samples of a job; of these the newest are never thinned
+RECENT = 20  # more than half a minute of them
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """Of a chart: how far the job was, and how quick since the point before."""
+
+    at: datetime
+    settled: int
+    failed: int
+    per_s: float | None
+
+
+async def turning(conn: Connection) -> set[UUID]:
+    """The jobs that somebody works on."""
+    cursor = await conn.execute(sql("sample/turning"))
+    return {row[0] for row in await cursor.fetchall()}
+
+
+@relaxed
+async def add(conn: Connection, job_ids: Sequence[UUID]) -> list[UUID]:
+    """Take a sample of each of these jobs that has moved; which."""
+    cursor = await conn.execute(sql("sample/add"), {"job_ids": sorted(job_ids)})
+    return [row[0] for row in await cursor.fetchall()]
+
+
+@relaxed
+async def thin(conn: Connection, job_ids: Sequence[UUID], *, most: int = MOST, fresh: int = FRESH) -> int:
+    """Leave these jobs not more samples than that; how many went."""
+    params = {"job_ids": sorted(job_ids), "most": most, "fresh": fresh}
+    return (await conn.execute(sql("sample/thin"), params)).rowcount
+
+
+async def recent(conn: Connection, job_id: UUID) -> list[Sample]:
+    """The newest samples of a job, the oldest of them first."""
+    async with conn.cursor(row_factory=class_row(Sample)) as cursor:
+        await cursor.execute(sql("sample/recent"), {"job_id": job_id, "limit": RECENT})
+        return (await cursor.fetchall())[::-1]
+
+
+async def rates_of(conn: Connection, job: Job) -> Rates:
+    """How quick a job is, and when it may be done."""
+    cursor = await conn.execute(sql("job/clock"))
+    row = await cursor.fetchone()
+    assert row is not None  # noqa: S101  a SELECT without FROM
+    return rates(await recent(conn, job.id), job, row[0])
+
+
+async def chart(conn: Connection, job_id: UUID, points: int = 120) -> list[Point]:
+    """A job's way in so many points at most, beginning where it was submitted."""
+    async with conn.cursor(row_factory=class_row(Point)) as cursor:
+        await cursor.execute(sql("sample/chart"), {"job_id": job_id, "points": points})
+        return await cursor.fetchall()

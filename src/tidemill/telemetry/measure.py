@@ -1,0 +1,40 @@
+"""Measuring a process and its children, if settings say so."""
+
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+
+from tidemill.config import Settings
+from tidemill.telemetry.endpoint import serving
+from tidemill.telemetry.events import subscribe
+from tidemill.telemetry.metrics import Meter
+from tidemill.telemetry.relay import listening
+
+
+@contextmanager
+def metered(settings: Settings, providers: Mapping[str, str] | None = None) -> Iterator[Meter | None]:
+    """Metrics of this process and of the children it has, for whoever serves them; None when they are switched off."""
+    if not settings.enable_metrics:
+        yield None
+        return
+    meter = Meter(providers)
+    unsubscribe = subscribe(meter.hear, children=True)
+    try:
+        yield meter
+    finally:
+        unsubscribe()
+
+
+@asynccontextmanager
+async def measuring(settings: Settings, providers: Mapping[str, str]) -> AsyncIterator[dict[str, str]]:
+    """For the parent of a worker: metrics on its port, if it has one. What its children need in their environment."""
+    if not settings.enable_metrics:
+        yield {}
+        return
+    async with listening() as environment:
+        if settings.metrics_port is None:
+            yield environment  # another part of this process may have metrics to serve
+            return
+        with metered(settings, providers) as meter:
+            assert meter is not None  # noqa: S101  they are switched on
+            async with serving(meter, settings.metrics_host, settings.metrics_port, settings.metrics_path):
+                yield environment

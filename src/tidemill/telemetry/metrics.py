@@ -1,0 +1,157 @@
+"""Events as metrics for Prometheus."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from prometheus_client.exposition import choose_encoder
+
+from tidemill.domain.status import ItemStatus
+from tidemill.telemetry.families import Families, Gauge
+from tidemill.telemetry.labels import METHODS, Words, by_code, throttled
+
+ALPHA = 0.3  # of the newest second, in the moving average of the database's latency
+MEMORY = 1_000  # settled items after which a share of them has mostly forgotten the older ones
+SETTLED = (ItemStatus.DONE, ItemStatus.NOT_FOUND, ItemStatus.SKIPPED, ItemStatus.FAILED)
+
+
+class Meter:
+    """A subscriber of events; ``render`` is what Prometheus reads.
+
+    ``providers`` says for each kind whom its handler calls, by the name of its limiter. Given, it is also every kind
+    there is, and others are ``other``. Without it the first hundred kinds that come are kept.
+    """
+
+    def __init__(self, providers: Mapping[str, str] | None = None) -> None:
+        self.families = Families()
+        self._providers = providers or {}
+        self._kind = Words(None if providers is None else frozenset(providers))
+        self._method = Words(METHODS)
+        self._route, self._list, self._verb, self._loop = Words(), Words(), Words(), Words()
+        self._children = 0
+        told = (name for name in vars(Meter) if name.startswith("_on_"))
+        self._listeners = {name.removeprefix("_on_").replace("_", ".", 1): getattr(self, name) for name in told}
+
+    def hear(self, name: str, fields: dict[str, Any]) -> None:
+        listener = self._listeners.get(name)
+        if listener is not None:
+            listener(fields)
+
+    def render(self, accept: str = "") -> tuple[bytes, str]:
+        """All metrics, and their content type, in the format that an Accept header asks for."""
+        encode, content_type = choose_encoder(accept)
+        return encode(self.families), content_type
+
+    def _kind_of(self, fields: dict[str, Any]) -> str:
+        return self._kind(fields.get("kind", ""))
+
+    def _on_job_submitted(self, fields: dict[str, Any]) -> None:
+        self.families.jobs_submitted.labels(self._kind_of(fields)).inc()
+
+    def _on_job_closed(self, fields: dict[str, Any]) -> None:
+        self.families.jobs_closed.labels(self._kind_of(fields), fields["closed_as"]).inc()
+
+    def _on_ingest_chunk(self, fields: dict[str, Any]) -> None:
+        kind = self._kind_of(fields)
+        self.families.ingest_ms.labels(kind).observe(fields["ms"])
+        self.families.ingest_rows.labels(kind).inc(fields["hi"] - fields["lo"])
+        self.families.ingest_chunk_rows.labels(kind).observe(fields["hi"] - fields["lo"])
+
+    def _on_ingest_stale(self, _: dict[str, Any]) -> None:
+        self.families.lease_losses.labels("reader").inc()
+
+    def _on_batch_claimed(self, fields: dict[str, Any]) -> None:
+        self.families.claim_items.labels(self._kind_of(fields)).observe(fields["size"])
+
+    def _on_concurrency_changed(self, fields: dict[str, Any]) -> None:
+        self.families.concurrency.set(fields["now"], self._kind_of(fields), str(fields["child"]))
+
+    def _on_batch_flushed(self, fields: dict[str, Any]) -> None:
+        families, kind = self.families, self._kind_of(fields)
+        families.flush_items.labels(kind).observe(fields["items"])
+        if fields["ms"] is not None:
+            families.flush_ms.labels(kind).observe(fields["ms"])
+        if fields["fill"] is not None:
+            families.buffer_fill.labels(kind).observe(fields["fill"])
+        for status in SETTLED:
+            if fields[status]:
+                families.items.labels(kind, status).inc(fields[status])
+        for code, n in by_code(fields["codes"], fields["failed"]).items():
+            families.failures.labels(kind, code).inc(n)
+        settled = sum(fields[status] for status in SETTLED)
+        _follow(families.error_rate, kind, fields["failed"], settled)
+        _follow(families.not_found_rate, kind, fields["not_found"], settled)
+
+    def _on_batch_stale(self, fields: dict[str, Any]) -> None:
+        self.families.stale_results.labels(self._kind_of(fields)).inc(fields["items"])
+        self.families.lease_losses.labels("flush").inc()
+
+    def _on_batch_swept(self, _: dict[str, Any]) -> None:
+        self.families.lease_losses.labels("sweep").inc()
+
+    def _on_item_retry(self, fields: dict[str, Any]) -> None:
+        kind = self._kind_of(fields)
+        for code, n in by_code(fields["codes"], fields["items"]).items():
+            self.families.retries.labels(kind, code).inc(n)
+        refused = throttled(fields["codes"])
+        if refused:
+            self.families.throttles.labels(kind, self._providers.get(kind, kind)).inc(refused)
+
+    def _on_queue_sampled(self, fields: dict[str, Any]) -> None:
+        families = self.families
+        waiting = (ItemStatus.PENDING, ItemStatus.PROCESSING, ItemStatus.RETRY_WAIT)
+        for status in waiting:
+            families.queue_depth.set(fields[status], status)
+        families.queue_oldest.set(fields["oldest_s"])
+        families.pending_count.set(sum(fields[status] for status in waiting))
+
+    def _on_child_started(self, _: dict[str, Any]) -> None:
+        self._count_children(+1)
+
+    def _on_child_stopped(self, fields: dict[str, Any]) -> None:
+        self._count_children(-1)
+        self.families.concurrency.forget("child", str(fields["child"]))
+
+    def _on_child_died(self, fields: dict[str, Any]) -> None:
+        self._on_child_stopped(fields)
+        self.families.children_died.labels(fields["cause"]).inc()
+
+    def _count_children(self, change: int) -> None:
+        self._children += change
+        self.families.children.set(self._children)
+
+    def _on_loop_failed(self, fields: dict[str, Any]) -> None:
+        self.families.loop_failures.labels(self._loop(fields["loop"])).inc()
+
+    def _on_database_latency(self, fields: dict[str, Any]) -> None:
+        gauge = self.families.db_latency
+        before = gauge.get()
+        gauge.set(fields["ms"] if before is None else before + ALPHA * (fields["ms"] - before))
+
+    def _on_database_retry(self, fields: dict[str, Any]) -> None:
+        self.families.db_retries.labels(self._verb(fields["verb"])).inc()
+
+    def _on_query_slow(self, fields: dict[str, Any]) -> None:
+        self.families.slow_queries.labels(self._verb(fields["verb"])).inc()
+
+    def _on_pool_waited(self, fields: dict[str, Any]) -> None:
+        self.families.pool_wait_ms.observe(fields["ms"])
+
+    def _on_page_listed(self, fields: dict[str, Any]) -> None:
+        self.families.page_ms.labels(self._list(fields["list"])).observe(fields["ms"])
+
+    def _on_request_done(self, fields: dict[str, Any]) -> None:
+        route, method = self._route(fields["route"]), self._method(fields["method"])
+        self.families.http_requests.labels(route, method, int(fields["status"])).inc()
+        self.families.http_ms.labels(route, method).observe(fields["ms"])
+
+    def _on_relay_lost(self, fields: dict[str, Any]) -> None:
+        self.families.events_lost.inc(fields["events"])
+
+
+def _follow(gauge: Gauge, kind: str, part: int, settled: int) -> None:
+    """Move a share towards that of the newest items, the more of them the further."""
+    if settled:
+        before, newest = gauge.get(kind), part / settled
+        weight = 1 - math.exp(-settled / MEMORY)
+        gauge.set(newest if before is None else before + weight * (newest - before), kind)

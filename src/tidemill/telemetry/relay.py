@@ -1,0 +1,145 @@
+"""Events of child processes, handed to their parent: it alone has metrics.
+
+Not the multi-process mode of prometheus_client: that is switched on by the environment, for everything in a process,
+so it would change what handlers measure for themselves; its files of dead children stay, and a job that kills its
+processes makes thousands of them; and no average over children can be made of it. Here a child writes a line per
+event into a named pipe. What is in the pipe survives the child, however it dies. A line is not longer than PIPE_BUF, so
+that it is written whole or not at all, however many children write. A child never waits: when its parent does not read,
+because it is stopped, the oldest lines beyond a bound are lost, and the child says how many.
+"""
+
+import asyncio
+import contextlib
+import os
+import select
+import tempfile
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tidemill.telemetry.events import emit, hand_on, subscribe
+from tidemill.telemetry.labels import known_codes
+
+VARIABLE = "_TIDEMILL_EVENTS"  # of the environment of a child: where the parent listens
+BACKLOG = 1_000
+READ_BYTES = 1 << 16
+
+# What metrics are made of, of the events that children tell.
+MEASURED = frozenset(
+    {
+        "job.closed",
+        "ingest.chunk",
+        "ingest.stale",
+        "batch.claimed",
+        "batch.flushed",
+        "batch.stale",
+        "concurrency.changed",
+        "item.retry",
+        "loop.failed",
+        "database.latency",
+        "database.retry",
+        "query.slow",
+        "pool.waited",
+        "relay.lost",
+    }
+)
+_DROPPED = frozenset({"job", "batch", "request_id", "by_request_id", "traceparent", "worker", "error", "decisions"})
+
+_encode = msgspec.json.Encoder(enc_hook=str).encode
+_decode = msgspec.json.Decoder(tuple[str, dict[str, Any]]).decode
+
+
+class Mouth:
+    """A child's end: a subscriber of its events, of which it hands on those that are measured."""
+
+    def __init__(self, path: str, child: int) -> None:
+        self._fd = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        self._child = child
+        self._backlog: deque[bytes] = deque()
+        self._lost = 0
+
+    def hear(self, name: str, fields: dict[str, Any]) -> None:
+        if name not in MEASURED:
+            return
+        said = {key: value for key, value in fields.items() if key not in _DROPPED} | {"child": self._child}
+        if "codes" in said:
+            said["codes"] = known_codes(said["codes"])
+        self._say(_encode((name, said)) + b"\n")
+        if self._lost and not self._backlog:
+            lost, self._lost = self._lost, 0
+            emit("relay.lost", events=lost)
+
+    def _say(self, line: bytes) -> None:
+        if len(line) > select.PIPE_BUF:
+            self._lost += 1
+            return
+        self._backlog.append(line)
+        try:
+            while self._backlog:
+                os.write(self._fd, self._backlog[0])
+                self._backlog.popleft()
+        except (BlockingIOError, BrokenPipeError):
+            if len(self._backlog) > BACKLOG:
+                self._backlog.popleft()
+                self._lost += 1
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+class Ear:
+    """The parent's end."""
+
+    def __init__(self, path: Path) -> None:
+        os.mkfifo(path, 0o600)
+        # Both ends are held here: the pipe has no end of file when the last child is gone.
+        self._fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        self._held = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        self._rest = b""
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def read(self) -> None:
+        """Hand on what is in the pipe now."""
+        with contextlib.suppress(BlockingIOError):
+            while data := os.read(self._fd, READ_BYTES):
+                *lines, self._rest = (self._rest + data).split(b"\n")
+                for line in lines:
+                    with contextlib.suppress(msgspec.DecodeError):
+                        hand_on(*_decode(line))
+
+    def close(self) -> None:
+        self.read()
+        os.close(self._fd)
+        os.close(self._held)
+
+
+@asynccontextmanager
+async def listening() -> AsyncIterator[dict[str, str]]:
+    """Hear the children of this process; what to put into their environment."""
+    with tempfile.TemporaryDirectory(prefix="tidemill-") as folder:
+        path = Path(folder, "events")
+        ear = Ear(path)
+        loop = asyncio.get_running_loop()
+        loop.add_reader(ear.fileno(), ear.read)
+        try:
+            yield {VARIABLE: str(path)}
+        finally:
+            loop.remove_reader(ear.fileno())
+            ear.close()
+
+
+def hand_events_to_parent(child: int) -> None:
+    """For a child: hand on what is measured, if the parent listens. Without metrics it works as well."""
+    path = os.environ.get(VARIABLE)
+    if not path:
+        return
+    try:
+        subscribe(Mouth(path, child).hear)
+    except OSError as error:
+        emit("loop.failed", loop="relay", error=str(error))

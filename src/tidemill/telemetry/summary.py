@@ -1,0 +1,46 @@
+"""Summaries: what a whole job, or the reading of its source, came to."""
+
+from dataclasses import asdict
+from uuid import UUID
+
+from tidemill.domain.job import Job
+from tidemill.telemetry.events import bound, emit
+
+
+def job_closed(job: Job) -> None:
+    """Nothing of a job is open any more. Its time is that since it was submitted, on the database's clock."""
+    seconds = (job.closed_at - job.created_at).total_seconds() if job.closed_at and job.created_at else 0.0
+    counts = job.counts
+    with bound(kind=job.kind, request_id=job.request_id, traceparent=job.traceparent):
+        emit(
+            "job.closed",
+            job=job.id,
+            kind=job.kind,
+            closed_as=job.status,
+            duration_ms=round(seconds * 1000),
+            rows_per_sec=_rate(counts.settled, seconds),
+            error_rate=_share(counts.failed, counts.settled - counts.cancelled),
+            counts={name: n for name, n in asdict(counts).items() if n},
+        )
+
+
+def ingest_completed(job_id: UUID, *, rows: int, total: int, defects: int, seconds: float) -> None:
+    """A source is read to its end. ``rows`` are those of this reader: another may have begun it."""
+    emit(
+        "ingest.completed",
+        job=job_id,
+        rows=rows,
+        total=total,
+        defects=defects,
+        duration_ms=round(seconds * 1000),
+        rows_per_sec=_rate(rows, seconds),
+        error_rate=_share(defects, rows),
+    )
+
+
+def _rate(n: int, seconds: float) -> float:
+    return round(n / max(seconds, 0.001), 1)
+
+
+def _share(part: int, whole: int) -> float:
+    return round(part / whole, 4) if whole else 0.0

@@ -1,0 +1,25 @@
+"""What is told, in this process and by real workers."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from telemetry.hearing import Logged, Told
+from tidemill.config import Settings
+from tidemill.telemetry.events import subscribe
+
+
+@pytest.fixture
+def told() -> Iterator[Told]:
+    heard = Told()
+    leave = subscribe(lambda name, fields: heard.append((name, fields)))
+    yield heard
+    leave()
+
+
+@pytest.fixture
+def logged(settings: Settings, tmp_path: Path) -> Iterator[Logged]:
+    started = Logged(settings, tmp_path)
+    yield started
+    started.end()

@@ -1,0 +1,60 @@
+"""What is told of the database: slow transactions, the usual ones together, waits for a connection."""
+
+import asyncio
+
+import pytest
+
+from telemetry.hearing import Told
+from tidemill.store import watch
+from tidemill.store.database import Connection, Database
+from tidemill.store.watch import Watch
+from tidemill.telemetry.events import bound
+
+
+async def doze(conn: Connection) -> None:
+    await conn.execute(b"SELECT pg_sleep(0.05)")
+
+
+async def glance(conn: Connection) -> int:
+    cursor = await conn.execute(b"SELECT 1")
+    row = await cursor.fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+async def test_a_transaction_that_is_slow_is_told_of_with_its_job(tidemill_database: str, told: Told) -> None:
+    async with Database(tidemill_database, slow_ms=40) as db:
+        with bound(job="j1", request_id="abc-1"):
+            await db.run(doze)
+        assert await db.run(glance) == 1
+    (slow,) = told.of("query.slow")
+    assert slow.pop("ms") >= 50
+    assert slow == {"verb": "doze", "threshold_ms": 40, "job": "j1", "request_id": "abc-1"}
+
+
+async def test_all_transactions_are_told_of_together(
+    tidemill_database: str, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Database(tidemill_database) as db:
+        for _ in range(5):
+            await db.run(glance)
+        assert told.of("database.latency") == [], "not before a second is over"
+        monkeypatch.setattr(watch, "EVERY_S", 0.0)
+        await db.run(glance)
+    (latency,) = told.of("database.latency")
+    assert latency["transactions"] == 6
+    assert 0 < latency["ms"] < 1_000
+
+
+async def test_who_waits_for_a_connection_is_told_of(tidemill_database: str, told: Told) -> None:
+    async with Database(tidemill_database, size=1) as db:
+        await db.run(glance)
+        told.clear()
+        await asyncio.gather(db.run(doze), db.run(glance))
+    (wait,) = told.of("pool.waited")
+    assert wait["ms"] >= 30
+
+
+def test_a_connection_that_is_there_is_no_wait(told: Told) -> None:
+    Watch(500).waited(0.0005)
+    assert told == []

@@ -1,0 +1,66 @@
+"""The metrics of real workers: children included, also those that were killed."""
+
+import os
+import signal
+
+import pytest
+
+from support import add_job, closed, eventually
+from telemetry.hearing import Logged
+from tidemill.store.database import Database
+
+HANDLER = """
+    @mill.handler("test", max_attempts=1, limit="shop", concurrency=20)
+    async def run(item):
+        await asyncio.sleep(0.02)
+        if item.input["n"] % 10 == 0:
+            raise Fail("no", code="a code of our own")
+"""
+
+
+async def test_what_killed_children_did_stays_counted(logged: Logged, db: Database) -> None:
+    logged.app(HANDLER)
+    worker = logged.start(processes=2, log_level="info", metrics_port=0, batch_size=10, claim_max=100)
+    job_id = await add_job(db, 800, batch_size=100)
+
+    async def under_way() -> bool:
+        return (await logged.metrics()).get(("tidemill_items_total", ("test", "done")), 0) > 50
+
+    await eventually(under_way)
+    os.kill(logged.children(worker)[0], signal.SIGKILL)
+    await closed(db, job_id)
+
+    async def all_counted() -> bool:
+        seen = await logged.metrics()
+        return bool(seen.get(("tidemill_jobs_closed_total", ("completed_with_errors", "test"))))
+
+    await eventually(all_counted)
+    seen = await logged.metrics()
+    assert seen["tidemill_items_total", ("test", "done")] == 720
+    assert seen["tidemill_failures_total", ("other", "test")] == 80
+    assert seen["tidemill_children_died_total", ("killed",)] == 1
+    assert seen["tidemill_error_rate", ("test",)] == pytest.approx(0.1, abs=0.08)
+    assert seen["tidemill_db_latency_ewma_ms", ()] > 0
+    assert ("tidemill_queue_depth", ("pending",)) in seen, "the only worker does maintenance"
+    assert seen["tidemill_claim_items_count", ("test",)] > 8
+    worker.terminate()
+    assert worker.wait(20) == 0
+
+
+async def test_workers_with_the_same_port_do_not_collide(logged: Logged) -> None:
+    logged.app(HANDLER)
+    logged.start(log_level="info", metrics_port=0)
+    first = await logged.said("metrics.served")
+    logged.start(log_level="info", metrics_port=first["port"], metrics_path="/inner/metrics")
+    second = await logged.said("metrics.served", worker=1)
+    assert first["port"] < second["port"]
+    assert first["worker"] != second["worker"]
+    assert ("tidemill_events_lost_total", ()) in await logged.metrics(worker=1, path="/inner/metrics")
+    assert (await logged.page(worker=1))[0] == 404
+
+
+async def test_a_worker_has_no_port_unless_it_is_told_to(logged: Logged, db: Database) -> None:
+    logged.app(HANDLER)
+    logged.start(log_level="info", enable_metrics=False, metrics_port=0)
+    await closed(db, await add_job(db, 10))
+    assert not [line for line in logged.lines() if line["event"] == "metrics.served"]
