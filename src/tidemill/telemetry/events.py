@@ -20,6 +20,7 @@ worker.started       worker, processes, kinds                   a worker is at w
 worker.stopped       worker                                     a worker has stopped as it should
 loop.failed          loop, error                                a background loop survived an error
 database.retry       verb, attempt, error                       a transaction is run again
+page.listed          list, rows, ms, first, last                a page of a list was read; first and last are its bounds
 listen.lost          error                                      the wake-up line broke; polling goes on
 """
 

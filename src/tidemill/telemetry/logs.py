@@ -22,6 +22,7 @@ _LEVELS = {
     "batch.claimed": logging.DEBUG,
     "batch.flushed": logging.DEBUG,
     "ingest.chunk": logging.DEBUG,
+    "page.listed": logging.DEBUG,
 }
 
 
