@@ -9,6 +9,7 @@ from tidemill.domain.decide import poisoned, timed_out
 from tidemill.domain.item import Item
 from tidemill.domain.outcome import Outcome
 from tidemill.domain.ports import Handlers
+from tidemill.domain.tally import Tally
 from tidemill.engine import tell
 from tidemill.engine.finalize import after_batch
 from tidemill.engine.flush import count, write
@@ -63,7 +64,7 @@ class Aftermath:
         held = await self._db.run(by_lease, self._worker, lease_id)
         if held is None:  # the claim never arrived, or a last flush settled everything and nobody lived to count it
             for _, verdicts in page.unflushed():
-                count(self._book, tell.Tally.of(verdicts))
+                count(self._book, Tally.of(verdicts))
             return
         with bound(**held.facts):
             await self._save_finished(page, held)

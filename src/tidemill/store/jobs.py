@@ -1,6 +1,5 @@
 """Jobs as a whole: looking at them, and what is wanted of them."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -12,11 +11,12 @@ from psycopg.rows import class_row, dict_row
 from tidemill.domain.errors import Conflict, UnknownJob
 from tidemill.domain.job import Counts, Job
 from tidemill.domain.policy import FailurePolicy
+from tidemill.domain.search import FIRST_ID, LAST_ID, id_range
 from tidemill.domain.status import Intent, JobStatus, closing_status, job_status
 from tidemill.store.database import Connection
 from tidemill.store.statements import sql
 
-_HEX = re.compile("[0-9a-f]{4,32}")
+SHORTEST_ID = 4  # digits of an id that may stand for the whole
 _COUNTS = (
     "total",
     "pending",
@@ -27,6 +27,24 @@ _COUNTS = (
     "skipped",
     "failed",
     "cancelled",
+)
+_COLUMNS = (
+    "id",
+    "key",
+    "kind",
+    "owner_id",
+    "priority",
+    "failure_reason",
+    "created_at",
+    "updated_at",
+    "closed_at",
+    "purged_at",
+    "params",
+    "policy",
+    "retried",
+    "file_id",
+    "request_id",
+    "traceparent",
 )
 
 
@@ -64,30 +82,10 @@ async def facts(conn: Connection, job_id: UUID) -> dict[str, Any]:
         return await cursor.fetchone() or {}
 
 
-async def find(conn: Connection, text: str) -> UUID:
-    """A job by its id, its key, or a beginning of its id that only it has."""
-    digits = text.replace("-", "").lower()
-    is_hex = bool(_HEX.fullmatch(digits))
-    lo, hi = (digits.ljust(32, "0"), digits.ljust(32, "f")) if is_hex else ("f" * 32, "0" * 32)
-    cursor = await conn.execute(sql("job/find"), {"text": text.upper(), "lo": UUID(lo), "hi": UUID(hi)})
-    found = {row[0] for row in await cursor.fetchall()}
-    if len(found) != 1:
-        raise UnknownJob(f"more than one job begins with {text!r}" if found else f"there is no job {text!r}")
-    return found.pop()  # type: ignore[no-any-return]
-
-
-async def list_jobs(
-    conn: Connection,
-    *,
-    owner_id: int | None = None,
-    open_only: bool = False,
-    before: UUID | None = None,
-    limit: int = 50,
-) -> list[Job]:
-    """The newest first."""
+async def get_many(conn: Connection, job_ids: Sequence[UUID]) -> list[Job]:
+    """Those of them that exist, the newest first."""
     async with conn.cursor(row_factory=dict_row) as cursor:
-        params = {"owner_id": owner_id, "open_only": open_only, "before": before, "limit": limit}
-        await cursor.execute(sql("job/list"), params)
+        await cursor.execute(sql("job/get_many"), {"ids": list(job_ids)})
         return [_job(row) for row in await cursor.fetchall()]
 
 
@@ -113,6 +111,26 @@ async def clock(conn: Connection) -> datetime:
     cursor = await conn.execute(sql("job/clock"))
     row = await cursor.fetchone()
     return row[0]  # type: ignore[index, no-any-return]
+
+
+async def find(conn: Connection, text: str, owner_id: int | None = None) -> UUID:
+    """A job by its id, its key, or a beginning of its id that only it has; of one owner's, if that is said.
+
+    A job of somebody else is as unknown as one that never was.
+    """
+    unknown = UnknownJob(f"there is no job {text!r}")
+    if not text.isprintable():  # no key or id either, and a database may choke on it
+        raise unknown
+    ids = id_range(text) if len(text.replace("-", "")) >= SHORTEST_ID else None
+    lo, hi = ids or (LAST_ID, FIRST_ID)
+    name = "job/find" if owner_id is None else "job/find_of_owner"
+    cursor = await conn.execute(sql(name), {"text": text.upper(), "lo": lo, "hi": hi, "owner_id": owner_id})
+    found = {row[0] for row in await cursor.fetchall()}
+    if len(found) > 1:
+        raise UnknownJob(f"more than one job begins with {text!r}")
+    if not found:
+        raise unknown
+    return found.pop()  # type: ignore[no-any-return]
 
 
 async def lock(conn: Connection, job_id: UUID) -> dict[str, Any]:
@@ -234,19 +252,14 @@ def _job(row: dict[str, Any]) -> Job:
         total=counts.total,
         started=counts.pending != counts.total,
     )
-    names = (
-        "id",
-        "key",
-        "kind",
-        "owner_id",
-        "priority",
-        "failure_reason",
-        "created_at",
-        "updated_at",
-        "closed_at",
-        "request_id",
-        "traceparent",
+    return Job(
+        status=status,
+        counts=counts,
+        ingest_complete=row["ingest_done"],
+        codes={code: int(n) for code, n in row["codes"].items()},
+        intent=Intent(row["intent"]),
+        source=None if row["source"] is None else row["source"].get("format"),
+        result_columns=tuple(row["result_columns"]),
+        ip_address=None if row["ip_address"] is None else str(row["ip_address"]),
+        **{name: row[name] for name in _COLUMNS},
     )
-    columns = {name: row[name] for name in (*names, "params")}
-    codes = {code: int(n) for code, n in row["codes"].items()}
-    return Job(status=status, counts=counts, ingest_complete=row["ingest_done"], codes=codes, **columns)

@@ -1,0 +1,4 @@
+-- The same among one owner's jobs: of others it does not even tell that there are any. Index: job_key_key, job_of_owner.
+SELECT id FROM tidemill.job WHERE key = %(text)s AND owner_id = %(owner_id)s
+UNION ALL
+(SELECT id FROM tidemill.job WHERE owner_id = %(owner_id)s AND id BETWEEN %(lo)s AND %(hi)s ORDER BY id LIMIT 2)
