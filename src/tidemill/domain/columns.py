@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from tidemill.domain.status import TERMINAL
@@ -24,11 +24,10 @@ class Columns:
 
     names: tuple[str, ...]
     of: Literal["result", "input"] = "result"
+    own: tuple[str, ...] = field(init=False)  # behind the others; underscores keep them apart from the same names
 
-    @property
-    def own(self) -> tuple[str, ...]:
-        """The mill's own columns, behind the others; underscores keep them apart from columns of the same name."""
-        return tuple(_apart(name, self.names) for name in OWN)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "own", tuple(_apart(name, self.names) for name in OWN))
 
     @property
     def header(self) -> tuple[str, ...]:
@@ -85,8 +84,9 @@ def record(columns: Columns, row: Row) -> dict[str, Any]:
     found = {name: whole.get(name) for name in columns.names}
     own = dict(zip(columns.own, cells(columns, row)[len(columns.names) :], strict=True))
     if not whole.keys() <= found.keys():
-        taken = found.keys() | own.keys()
-        found |= {_apart(name, taken): rest for name, rest in whole.items() if name not in columns.names}
+        taken = found.keys() | own.keys() | whole.keys()
+        extra = {name: rest for name, rest in whole.items() if name not in found}
+        found |= {_apart(name, taken) if name in own else name: rest for name, rest in extra.items()}
     return found | own
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 from uuid import UUID
 
+import psycopg
 from psycopg.rows import dict_row
 
 from tidemill.domain.columns import MAX_COLUMNS, Columns, columns_of
@@ -16,6 +17,7 @@ from tidemill.store.statements import sql
 
 WINDOW = 5_000  # items one statement walks over
 PACKET_ROWS, PACKET_BYTES = 1_000, 1 << 20
+AT_A_TIME = 16 if psycopg.capabilities.has_stream_chunked() else 1  # rows that libpq hands over: 4.4 or 2.2 µs each
 
 Stored = tuple[int, str | None, str | None, str | None, str | None]  # seq, status, result, error, input
 
@@ -79,7 +81,7 @@ async def survey(conn: Connection, job_id: UUID) -> Survey | None:
 
 
 async def walk(conn: Connection, survey: Survey) -> AsyncGenerator[list[Stored]]:
-    """Every item in order of seq, in packets of bounded size. Rows come one by one: a packet is all that is in memory.
+    """Every item in order of seq, in packets of bounded size: rows come a few at a time, a packet is all there is.
 
     Without an outcome, an item of a job with result columns is not read at all: its row has only its number.
     """
@@ -131,7 +133,7 @@ async def _result_columns(conn: Connection, job_id: UUID) -> list[str] | None:
 
 
 def _stream(conn: Connection, statement: bytes, params: dict[str, Any]) -> AsyncGenerator[Stored]:
-    return cast("AsyncGenerator[Stored]", conn.cursor().stream(statement, params))
+    return cast("AsyncGenerator[Stored]", conn.cursor().stream(statement, params, size=AT_A_TIME))
 
 
 def _nothing(seq: int) -> Stored:
