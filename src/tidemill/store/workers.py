@@ -45,6 +45,7 @@ async def register_kinds(conn: Connection, handlers: list[Handler]) -> None:
     for handler in sorted(handlers, key=lambda handler: handler.kind):
         options: dict[str, Any] = {"mode": handler.mode, "concurrency": handler.concurrency, "timeout": handler.timeout}
         options |= {"max_attempts": handler.retry.max_attempts, "limiter": handler.limiter}
+        options["columns"] = list(handler.columns)
         params = {"name": handler.kind, "sparse": handler.sparse, "options": Jsonb(options)}
         await conn.execute(sql("kind/register"), params)
 
