@@ -1,6 +1,7 @@
 """Who may come in. Every route says so once, with ``allow``; one that does not stops the start."""
 
 import hmac
+import ipaddress
 from dataclasses import replace
 from enum import StrEnum
 from typing import Annotated, Any
@@ -97,6 +98,14 @@ def set_cookie(request: Request, response: Response, token: str) -> None:
 
 def address(request: Request) -> str | None:
     return request.client.host if request.client is not None else None
+
+
+def address_of(request: Request) -> str | None:
+    """The caller's address, if it is one: a socket of another kind has none."""
+    try:
+        return str(ipaddress.ip_address(address(request) or ""))
+    except ValueError:
+        return None
 
 
 async def _by_key(here: Service, header: str) -> Principal | None:

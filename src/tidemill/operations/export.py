@@ -80,8 +80,8 @@ async def export_file(db: Database, blobs: Blobs, export: Job) -> ExportFile:
     if export.kind != KIND:
         raise Conflict(f"job {export.key} is no export: it has no file")
     item = await db.run(inspect.get_item, export.id, 0)
-    if item is None or item["status"] != "done":
-        because = f": {item['error']['reason']}" if item and item["error"] else ""
+    if item["status"] != "done":
+        because = f": {item['error']['reason']}" if item["error"] else ""
         raise Conflict(f"export {export.key} is {export.status}{because}; it has no file")
     made = item["result"]
     try:

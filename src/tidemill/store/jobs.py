@@ -9,10 +9,12 @@ from uuid import UUID
 from psycopg.rows import class_row, dict_row
 
 from tidemill.domain.errors import Conflict, UnknownJob
+from tidemill.domain.identity import LOCAL_USER
 from tidemill.domain.job import Counts, Job
 from tidemill.domain.policy import FailurePolicy
 from tidemill.domain.search import FIRST_ID, LAST_ID, id_range
 from tidemill.domain.status import Intent, JobStatus, closing_status, job_status
+from tidemill.store import activity
 from tidemill.store.database import Connection
 from tidemill.store.statements import sql
 
@@ -143,20 +145,20 @@ async def lock(conn: Connection, job_id: UUID) -> dict[str, Any]:
     return row
 
 
-async def pause(conn: Connection, job_id: UUID) -> None:
+async def pause(conn: Connection, job_id: UUID, *, by: int = LOCAL_USER) -> None:
     """Run -> pause: one write; no batch is touched, leased ones finish."""
-    await _want(conn, job_id, Intent.PAUSE, allowed=(Intent.RUN, Intent.PAUSE))
+    await _want(conn, job_id, Intent.PAUSE, by, allowed=(Intent.RUN, Intent.PAUSE))
 
 
-async def resume(conn: Connection, job_id: UUID) -> None:
+async def resume(conn: Connection, job_id: UUID, *, by: int = LOCAL_USER) -> None:
     """Pause -> run."""
-    await _want(conn, job_id, Intent.RUN, allowed=(Intent.PAUSE,))
+    await _want(conn, job_id, Intent.RUN, by, allowed=(Intent.PAUSE,))
     await conn.execute(sql("notify/work"), {"job_id": job_id})
 
 
-async def cancel(conn: Connection, job_id: UUID) -> None:
+async def cancel(conn: Connection, job_id: UUID, *, by: int = LOCAL_USER) -> None:
     """-> cancel: leased batches finish and keep their results, the rest is cancelled by the sweeper."""
-    await _want(conn, job_id, Intent.CANCEL, allowed=(Intent.RUN, Intent.PAUSE, Intent.CANCEL))
+    await _want(conn, job_id, Intent.CANCEL, by, allowed=(Intent.RUN, Intent.PAUSE, Intent.CANCEL))
 
 
 async def fail(conn: Connection, job_id: UUID, reason: str) -> bool:
@@ -232,14 +234,17 @@ async def looks_drained(conn: Connection, job_id: UUID) -> bool:
     return row is not None and bool(row[0])
 
 
-async def _want(conn: Connection, job_id: UUID, intent: Intent, *, allowed: tuple[Intent, ...]) -> None:
+async def _want(conn: Connection, job_id: UUID, intent: Intent, by: int, *, allowed: tuple[Intent, ...]) -> None:
     row = await lock(conn, job_id)
     if row["closed_as"] is not None or row["intent"] not in allowed:
         job = await get(conn, job_id)
         raise Conflict(f"job {job.key} is {job.status}: it cannot be {_PAST[intent]}")
     await conn.execute(sql("job/set_intent"), {"job_id": job_id, "intent": intent, "reason": None})
+    if row["intent"] != intent:
+        await activity.add(conn, job_id, by, _VERBS[intent])
 
 
+_VERBS = {Intent.RUN: "resume", Intent.PAUSE: "pause", Intent.CANCEL: "cancel"}
 _PAST = {Intent.RUN: "resumed", Intent.PAUSE: "paused", Intent.CANCEL: "cancelled", Intent.FAIL: "failed"}
 
 
