@@ -47,7 +47,7 @@ async def columns_of(db: Database, job_id: UUID) -> list[str]:
 
 
 async def big_results(db: Database, n: int, *, large: int = 0) -> UUID:
-    """A closed job of n results of 600 bytes, the last of them a megabyte."""
+    """A closed job of n results of 400 bytes, the last of them a megabyte."""
     job_id: UUID
     [(job_id,)] = await rows(
         db,
@@ -60,7 +60,7 @@ async def big_results(db: Database, n: int, *, large: int = 0) -> UUID:
         db,
         "INSERT INTO tidemill.outcome (job_id, seq, owner_id, status, attempts, updated_at, result)"
         " SELECT %s, s, 0, 'done', 1, tidemill.now(),"
-        " jsonb_build_object('n', s, 'text', repeat('x', CASE WHEN s >= %s THEN 1000000 ELSE 600 END))"
+        " jsonb_build_object('n', s, 'text', repeat('x', CASE WHEN s >= %s THEN 1000000 ELSE 400 END))"
         " FROM generate_series(0, %s::bigint - 1) s",
         job_id,
         n - large,

@@ -16,7 +16,7 @@ from results.scenes import ask, big_results, export, fetch, stored_files
 from results.values import read_csv
 from support import Workers, add_job, closed, eventually, fates, job_of, rows, settle, take
 from tidemill import Item, Mill
-from tidemill.connectors.blobs import Blobs, Draft
+from tidemill.connectors.blobs import Blobs, Writing
 from tidemill.domain.export import ExportRequest, Format
 from tidemill.domain.outcome import Fail
 from tidemill.engine.janitor import Janitor
@@ -130,13 +130,13 @@ async def test_a_cancellation_in_the_last_moment_leaves_nothing_either(
     mill: Mill, db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, item = await asked_directly(db, mill)
-    loop, keep = asyncio.get_running_loop(), Draft.keep
+    loop, finish = asyncio.get_running_loop(), Writing.finish
 
-    def cancelled_meanwhile(draft: Draft) -> Any:
+    def cancelled_meanwhile(writing: Writing) -> Any:
         loop.call_soon_threadsafe(running.cancel)
-        return keep(draft)
+        return finish(writing)
 
-    monkeypatch.setattr(Draft, "keep", cancelled_meanwhile)
+    monkeypatch.setattr(Writing, "finish", cancelled_meanwhile)
     running = asyncio.create_task(Exporter(db, Blobs(mill.settings.blobs)).run(item))
     with pytest.raises(asyncio.CancelledError):
         await running
@@ -151,7 +151,7 @@ async def asked_directly(db: Database, mill: Mill) -> tuple[UUID, Item]:
 
 
 @pytest.mark.parametrize("format_", list(Format))
-@pytest.mark.parametrize("verb", ["write", "keep"])
+@pytest.mark.parametrize("verb", ["write", "finish"])
 async def test_a_disk_that_is_full_leaves_nothing_and_is_tried_again(
     format_: str, verb: str, mill: Mill, db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -167,16 +167,16 @@ async def test_a_disk_that_is_full_leaves_nothing_and_is_tried_again(
 
 
 def failing(monkeypatch: pytest.MonkeyPatch, verb: str, times: int) -> None:
-    whole: Callable[..., Any] = getattr(Draft, verb)
+    whole: Callable[..., Any] = getattr(Writing, verb)
     left = [times]
 
-    def full(draft: Draft, *args: bytes) -> Any:
+    def full(writing: Writing, *args: bytes) -> Any:
         if left[0]:
             left[0] -= 1
             raise OSError(errno.ENOSPC, "No space left on device")
-        return whole(draft, *args)
+        return whole(writing, *args)
 
-    monkeypatch.setattr(Draft, verb, full)
+    monkeypatch.setattr(Writing, verb, full)
 
 
 async def test_somebody_who_comes_late_does_not_touch_the_file_that_is_there(
@@ -219,19 +219,19 @@ async def test_files_of_purged_exports_go(mill: Mill, db: Database) -> None:
     assert await Janitor(db, Blobs(mill.settings.blobs)).clean() == [export_id.hex]
 
 
-def test_a_draft_that_nobody_writes_to_any_more_is_removed(tmp_path: Path) -> None:
+def test_a_half_that_nobody_writes_to_any_more_is_removed(tmp_path: Path) -> None:
     blobs = Blobs(tmp_path)
-    fresh, stale = blobs.draft(), blobs.draft()
-    for draft in (fresh, stale):
-        draft.write(b"half")
+    fresh, stale = blobs.write(), blobs.write()
+    for writing in (fresh, stale):
+        writing.write(b"half")
     os.utime(stale._temporary, (0, 0))
     whole = blobs.put([b"whole"])
     os.utime(tmp_path / whole.id, (0, 0))
-    assert blobs.remove_stale_drafts(3_600) == [stale._temporary.name]
+    assert blobs.remove_stale(3_600) == [stale._temporary.name]
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([fresh._temporary.name, whole.id])
-    for draft in (fresh, stale):
-        draft.discard()
-    assert Blobs(tmp_path / "nowhere").remove_stale_drafts(3_600) == []
+    for writing in (fresh, stale):
+        writing.discard()
+    assert Blobs(tmp_path / "nowhere").remove_stale(3_600) == []
 
 
 async def test_a_killed_export_is_made_again_whole_and_its_half_is_removed(
@@ -258,11 +258,11 @@ async def test_a_killed_export_is_made_again_whole_and_its_half_is_removed(
 
 
 async def test_a_large_export_needs_no_more_memory_than_a_small_one(workers: Workers, mill: Mill, db: Database) -> None:
-    """200,000 rows, 160 MB of results, the last of them a megabyte each, in a process that may have 150 MB."""
+    """200,000 rows, 120 MB of results, the last of them a megabyte each, in a process that may have 130 MB."""
     job_id = await big_results(db, 200_000, large=40)
     asked = [(await ask(db, mill, job_id, format_))[0] for format_ in Format]
     workers.app("")
-    workers.start(child_memory_mb=150)
+    workers.start(child_memory_mb=130)
     for export_id in asked:
         job = await closed(db, export_id, 120)
         assert job.counts.done == 1, await rows(db, "SELECT error FROM tidemill.outcome WHERE job_id = %s", export_id)
