@@ -11,6 +11,8 @@ from tidemill.domain.handler import Handler
 from tidemill.store.database import Connection
 from tidemill.store.statements import sql
 
+SILENCE_S = 60.0  # a worker not heard of for so long adapts to nothing any more
+
 
 @dataclass(frozen=True, slots=True)
 class Worker:
@@ -39,6 +41,14 @@ async def list_workers(conn: Connection) -> list[Worker]:
     async with conn.cursor(row_factory=class_row(Worker)) as cursor:
         await cursor.execute(sql("worker/list"))
         return await cursor.fetchall()
+
+
+async def adaptive_state(conn: Connection, kind: str) -> list[dict[str, Any]]:
+    """How each child process that runs a kind adapts: claim size, concurrency, pauses, and what it goes by."""
+    async with conn.cursor(row_factory=dict_row) as cursor:
+        await cursor.execute(sql("worker/adaptive"), {"kind": kind, "silence": SILENCE_S})
+        found = await cursor.fetchall()
+    return [row | row.pop("kind") for row in found]
 
 
 async def register_kinds(conn: Connection, handlers: list[Handler]) -> None:
