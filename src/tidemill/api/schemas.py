@@ -299,11 +299,35 @@ class ItemDetail(BaseModel):
     batch: dict[str, Any] | None = None
 
 
+class Tallies(BaseModel):
+    done: int
+    not_found: int
+    skipped: int
+    failed: int
+    cancelled: int
+    retried: int
+
+
 class BatchOut(BaseModel):
-    model_config = ConfigDict(extra="allow")
+    """A range of a job's items on their first pass, or a list of them on a later one."""
 
     id: int
+    shape: Literal["range", "list"]
     state: Literal["ready", "leased", "done", "cancelled"]
+    lo: int
+    hi: int
+    size: int
+    open: int
+    tallies: Tallies
+    codes: dict[str, int]
+    since: datetime
+    closed_at: datetime | None
+    duration_ms: int | None
+    not_before: datetime
+    worker: str | None
+    isolated: bool = Field(description="Its items run alone: one of them may have killed a process")
+    crashes: int
+    losses: int
 
 
 class BatchPage(BaseModel):
