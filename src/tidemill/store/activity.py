@@ -13,7 +13,7 @@ from tidemill.store.statements import sql
 WALK = Walk("activity", (number,))
 
 
-async def add(conn: Connection, job_id: UUID, user_id: int, verb: str, **details: Any) -> None:
+async def add(conn: Connection, job_id: UUID, user_id: int, verb: str, /, **details: Any) -> None:
     """Tell of a deed, in the transaction that does it."""
     params = {"job_id": job_id, "user_id": user_id, "verb": verb, "details": Jsonb(details)}
     await conn.execute(sql("activity/add"), params)
