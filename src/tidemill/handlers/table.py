@@ -6,7 +6,7 @@ from tidemill.connectors.writers import Output, open_writer
 from tidemill.domain.columns import Columns, Row
 from tidemill.domain.export import ExportRequest
 from tidemill.domain.standing import Standing
-from tidemill.store.json import decode
+from tidemill.store.json import decode, decode_input
 from tidemill.store.results import Stored
 
 
@@ -44,5 +44,5 @@ class Table:
                 "status": status,
                 "result": decode(result) if result and not of_input else None,
                 "error": decode(error) if error else None,
-                "input": decode(value) if value else None,
+                "input": decode_input(value) if value else None,
             }

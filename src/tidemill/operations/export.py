@@ -2,18 +2,18 @@
 
 import asyncio
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 from uuid import UUID
 
 from tidemill.config import Settings
 from tidemill.connectors.blobs import Blobs
-from tidemill.domain.columns import Columns
+from tidemill.domain.columns import Cell, Columns, Row, cells
 from tidemill.domain.errors import Conflict, UnknownJob
 from tidemill.domain.export import CONTENT_TYPES, KIND, ExportRequest, Format, file_id
 from tidemill.domain.job import Job
-from tidemill.domain.status import JobStatus
+from tidemill.domain.status import ItemStatus, JobStatus
 from tidemill.operations.submit import submit
 from tidemill.store import inspect, jobs, results
 from tidemill.store.database import Database
@@ -35,6 +35,18 @@ class ExportFile:
 async def job_columns(db: Database, job_id: UUID) -> Columns:
     """The columns of a job's grid and of its exports, in order."""
     return await db.run(results.columns, job_id)
+
+
+async def grid(db: Database, job_id: UUID, items: Sequence[Row]) -> tuple[Columns, list[list[Cell]]]:
+    """A page of a job's items, as a list has given it, in cells: what an export has in these rows.
+
+    But for a result or an input of more than 16 kB, which lists leave out: its item, looked up, has it.
+    """
+    columns = await job_columns(db, job_id)
+    if columns.of == "input":
+        inputs = await db.run(results.shown_inputs, job_id, [item["seq"] for item in items])
+        items = [{**item, "input": inputs.get(item["seq"])} for item in items]
+    return columns, [cells(columns, item) for item in items]
 
 
 async def export_results(
@@ -80,7 +92,7 @@ async def export_file(db: Database, blobs: Blobs, export: Job) -> ExportFile:
     if export.kind != KIND:
         raise Conflict(f"job {export.key} is no export: it has no file")
     item = await db.run(inspect.get_item, export.id, 0)
-    if item["status"] != "done":
+    if item["status"] != ItemStatus.DONE:
         because = f": {item['error']['reason']}" if item["error"] else ""
         raise Conflict(f"export {export.key} is {export.status}{because}; it has no file")
     made = item["result"]

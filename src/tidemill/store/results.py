@@ -1,6 +1,6 @@
 """A job's results: their columns, and all of them in order from one snapshot."""
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, cast
@@ -13,6 +13,7 @@ from tidemill.domain.columns import MAX_COLUMNS, Columns, columns_of
 from tidemill.domain.errors import UnknownJob
 from tidemill.domain.standing import Standing
 from tidemill.store.database import Connection, Database, relaxed
+from tidemill.store.json import decode_input
 from tidemill.store.statements import sql
 
 WINDOW = 5_000  # items one statement walks over
@@ -42,7 +43,13 @@ async def columns(conn: Connection, job_id: UUID) -> Columns:
         return columns_of(names, None)
     cursor = await conn.execute(sql("item/first_input"), {"job_id": job_id})
     row = await cursor.fetchone()
-    return columns_of((), None if row is None else row[0])
+    return columns_of((), None if row is None else decode_input(row[0]))
+
+
+async def shown_inputs(conn: Connection, job_id: UUID, seqs: Sequence[int]) -> dict[int, Any]:
+    """The inputs of some items, as far as a grid shows them."""
+    cursor = await conn.execute(sql("item/shown_inputs"), {"job_id": job_id, "seqs": sorted(seqs)})
+    return {seq: decode_input(text) for seq, text in await cursor.fetchall() if text is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +112,7 @@ async def walk(conn: Connection, survey: Survey) -> AsyncGenerator[list[Stored]]
 
 
 async def state(conn: Connection, job_id: UUID) -> dict[str, Any]:
-    """What changes whenever the results of a job do."""
+    """What changes whenever the rows of a job do."""
     async with conn.cursor(row_factory=dict_row) as cursor:
         await cursor.execute(sql("job/results_state"), {"job_id": job_id})
         row = await cursor.fetchone()
