@@ -4,8 +4,10 @@ SELECT b.* FROM unnest(%(states)s::text[], %(retryings)s::boolean[]) AS asked(st
 CROSS JOIN LATERAL (
     SELECT id, since, open AS items, CASE WHEN seqs IS NULL THEN hi - lo ELSE open END AS width, false AS is_end
     FROM tidemill.batch
-    WHERE job_id = %(job_id)s AND state IN ('ready', 'leased') AND state = asked.state AND retrying = asked.retrying
-      AND (since, id) >= (%(since)s, %(batch)s) AND since < %(until)s
-    ORDER BY since, id LIMIT %(limit)s
+    -- Rows are compared whole: else batch_open_all may be walked past the batches of every other job.
+    WHERE state IN ('ready', 'leased')
+      AND (job_id, state, retrying, since, id) >= (%(job_id)s, asked.state, asked.retrying, %(since)s, %(batch)s)
+      AND (job_id, state, retrying, since) < (%(job_id)s, asked.state, asked.retrying, %(until)s)
+    ORDER BY job_id, state, retrying, since, id LIMIT %(limit)s
 ) b
 ORDER BY b.since, b.id LIMIT %(limit)s
