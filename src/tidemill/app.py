@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from types import EllipsisType
 from typing import IO, Any, TypeVar
@@ -19,6 +19,7 @@ from tidemill.domain.handler import Handler
 from tidemill.domain.job import Job
 from tidemill.domain.slice import Slice
 from tidemill.engine.aftermath import Aftermath
+from tidemill.engine.bulk import Bulk
 from tidemill.engine.context import Context
 from tidemill.engine.hand import Command
 from tidemill.engine.janitor import Janitor
@@ -28,6 +29,7 @@ from tidemill.engine.logbook import Logbook
 from tidemill.engine.slices import slice_grace
 from tidemill.engine.supervise import Supervisor
 from tidemill.engine.sweep import Maintenance
+from tidemill.handlers import builtins
 from tidemill.handlers.registry import Registry, batch_handler, item_handler
 from tidemill.operations.submit import encode_inputs, submit, submit_within, submit_within_sync
 from tidemill.store import embedded, jobs, maintain, workers
@@ -70,6 +72,7 @@ class Mill:
         flush_size: int | Given = ...,
         permanent: tuple[type[BaseException], ...] | Given = ...,
         limit: str | Given = ...,
+        columns: Sequence[str] | Given = ...,
     ) -> Callable[[F], F]:
         """Declare the handler of a kind: a function of one ``Item``, async or not.
 
@@ -85,6 +88,7 @@ class Mill:
             flush_size: Outcomes per flush; 1 for work that must not be repeated after a crash.
             permanent: Exceptions that no retry will mend.
             limit: The limiter that the handler's calls count against.
+            columns: The first columns of its results, in order; others are added as they come.
         """
         options = {name: value for name, value in locals().items() if name not in ("self", "kind", "limit")}
         return self._declare(item_handler, kind, options | {"limiter": limit})
@@ -101,6 +105,7 @@ class Mill:
         backoff_cap: float | Given = ...,
         not_found_delay: float | Given = ...,
         permanent: tuple[type[BaseException], ...] | Given = ...,
+        columns: Sequence[str] | Given = ...,
     ) -> Callable[[F], F]:
         """Declare a handler of whole batches: a function of a list of items, settled in one transaction.
 
@@ -166,7 +171,12 @@ class Mill:
         handler = self.registry.get(kind)
         settings = self.settings
         spec = Submission(
-            kind, sparse=handler.sparse, limiter=handler.limiter, batch_size=settings.claim_max, **options
+            kind,
+            sparse=handler.sparse,
+            limiter=handler.limiter,
+            columns=handler.columns,
+            batch_size=settings.claim_max,
+            **options,
         )
         return spec, encode_inputs(inputs, settings.max_row_bytes)
 
@@ -199,8 +209,9 @@ async def open_database(
 
 
 def make_context(db: Database, settings: Settings, registry: Registry, *, worker: str, book: Logbook) -> Context:
-    sources = Sources(Blobs(settings.blobs), max_row_bytes=settings.max_row_bytes)
-    return Context(db, settings, registry, sources, worker, book)
+    blobs = Blobs(settings.blobs)
+    sources = Sources(blobs, max_row_bytes=settings.max_row_bytes)
+    return Context(db, settings, registry.beside(builtins(db, blobs)), sources, worker, book)
 
 
 class Worker:
@@ -214,14 +225,15 @@ class Worker:
         self.id = f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:6]}"
         self._db = db
         self._settings = settings
-        self._registry = mill.registry
-        self._info = {"processes": processes, "kinds": mill.registry.kinds(), "on_demand": on_demand}
+        blobs = Blobs(settings.blobs)
+        self._registry = mill.registry.beside(builtins(db, blobs))
+        self._info = {"processes": processes, "kinds": self._registry.kinds(), "on_demand": on_demand}
         self._environment = os.environ | {"TIDEMILL_DATABASE_URL": db.url, "TIDEMILL_HOME": str(settings.home)}
         self._measuring = contextlib.AsyncExitStack()
         seconds = settings.lock_floor_ms / 1000
         self._supervisor = Supervisor(
             self.id,
-            Aftermath(db, mill.registry, self.id, lease_seconds=seconds),
+            Aftermath(db, self._registry, self.id, lease_seconds=seconds),
             command,
             processes=processes,
             pages=settings.worker_lanes + 1,
@@ -232,8 +244,8 @@ class Worker:
         )
         in_hand, counters = self._supervisor.lease_ids, self._supervisor.counters
         heartbeat = Heartbeat(db, self.id, seconds=seconds, in_hand=in_hand, info=lambda: self._info | counters())
-        self._services = [self._supervisor, heartbeat, Maintenance(db, self.id), Janitor(db, Blobs(settings.blobs))]
-        self._kickoff = Kickoff(db, mill.registry, self._supervisor, grace=slice_grace(settings.stop_grace_ms))
+        self._services = [self._supervisor, heartbeat, Maintenance(db, self.id), Janitor(db, blobs), Bulk(db)]
+        self._kickoff = Kickoff(db, self._registry, self._supervisor, grace=slice_grace(settings.stop_grace_ms))
         self._listener = Listener(db.url, self._supervisor.wake_children)
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -259,15 +271,15 @@ class Worker:
 
     async def stop(self) -> None:
         """Stop the children: what they finish in the grace is kept, the rest goes back. Then sign off."""
-        if not self._tasks:
-            return  # never started
+        tasks, self._tasks = self._tasks, []
+        if not tasks:
+            return  # not started, or stopped already
         self._supervisor.stop()
         with bound(worker=self.id):
             await self._supervisor.drain(self._settings.stop_grace_ms / 1000)
         for service in self._services:
             service.stop()
-        *tasks, listening = self._tasks
-        listening.cancel()
+        tasks[-1].cancel()  # the listener has no work to finish
         with contextlib.suppress(TimeoutError):  # without a database, the worker's row and duty run out by themselves
             async with asyncio.timeout(SIGN_OFF_S):
                 await asyncio.gather(*tasks, return_exceptions=True)

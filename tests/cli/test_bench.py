@@ -105,8 +105,9 @@ async def test_a_run_prints_one_object_and_leaves_nothing_behind(
     assert printed["settings"]["rows"] == 300
     assert printed["settings"]["database"] == "DATABASE_URL"
     assert tidemill_database not in json.dumps(printed)
-    for table in ("job", "batch", "item", "outcome", "ingest", "job_tally", "deleted_job", "kind"):
+    for table in ("job", "batch", "item", "outcome", "ingest", "job_tally", "deleted_job"):
         assert await rows(db, f"SELECT count(*) FROM tidemill.{table}") == [(0,)], table
+    assert await rows(db, "SELECT name FROM tidemill.kind WHERE NOT starts_with(name, 'tidemill.')") == []
     assert await rows(db, "SELECT to_regnamespace('tidemill_bench')") == [(None,)]
     assert not await asyncio.to_thread(lambda: list(tmp_path.iterdir()))
 

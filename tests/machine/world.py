@@ -65,7 +65,7 @@ class World:
         cursor = await conn.execute(FACTS)
         found = {row[0]: row[1:] for row in await cursor.fetchall()}
         assert found.keys() == model.jobs.keys()
-        for shown in await jobs.list_jobs(conn):
+        for shown in await jobs.get_many(conn, list(found)):
             job = model.jobs[shown.id]
             intent, closed_as, reader = found[shown.id]
             wanted = (job.closed_as, job.ingest_done, job.reader)

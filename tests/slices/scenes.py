@@ -34,6 +34,16 @@ async def add_file(db: Database, settings: Settings, n: int, kind: str = "test")
         return (await run_async(conn, submission(Submission(kind, source=source), ())))[0]
 
 
+async def ready(worker: Worker) -> None:
+    """Wait until every child waits for a slice."""
+
+    async def look() -> bool:
+        hands = worker._supervisor.hands.values()
+        return bool(hands) and all(hand.is_free for hand in hands)
+
+    await eventually(look)
+
+
 async def kick(worker: Worker, job_id: UUID, seconds: float, kind: str = "test") -> Slice:
     """One slice, as soon as a child is there for it: a new one takes a moment to start."""
     for _ in range(MANY):
@@ -78,3 +88,9 @@ async def some_done(db: Database, job_id: UUID) -> None:
 def children(worker: Worker) -> list[int]:
     """The process ids of the children."""
     return [hand.process.pid for hand in worker._supervisor.hands.values()]
+
+
+def items_in_hand(worker: Worker) -> int:
+    """What the children's logbooks say."""
+    books = [hand.book for hand in worker._supervisor.hands.values()]
+    return sum(page.items_in_hand for book in books for page in book.pages)

@@ -45,17 +45,21 @@ async def test_an_inline_job_is_finished_in_repeated_slices(start: Start, db: Da
     await assert_sound(db)
 
 
-async def test_a_file_is_read_and_processed_in_repeated_slices(start: Start, db: Database, settings: Settings) -> None:
+async def test_a_file_is_read_on_slice_after_slice_and_processed_meanwhile(
+    start: Start, db: Database, settings: Settings
+) -> None:
     worker = await start(NAP, ingest_max_rows=64)
-    job_id = await add_file(db, settings, 20_000)
-    first = await kick(worker, job_id, 0.2)
-    read = (await job_of(db, job_id)).counts.total
-    assert 0 < read < 20_000
-    assert first.settled > 0, "items are processed while the file is read"
-    assert first.due_in == 0
-    await kick(worker, job_id, 0.2)
-    assert read < (await job_of(db, job_id)).counts.total
-    await assert_sound(db)
+    job_id = await add_file(db, settings, 40_000)
+    slices, read = [], [0]
+    while not (job := await job_of(db, job_id)).ingest_complete:
+        slices.append(await kick(worker, job_id, 0.3))
+        read.append((await job_of(db, job_id)).counts.total)
+        await assert_sound(db)
+    assert len(set(read)) > 2
+    assert read == sorted(read)
+    assert job.counts.total == 40_000
+    assert sum(each.settled for each in slices) == job.counts.done > 0
+    assert slices[0].due_in == 0, "there is more to read"
 
 
 async def test_a_file_job_is_finished(start: Start, db: Database, settings: Settings) -> None:

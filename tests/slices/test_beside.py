@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from slices.scenes import Start, begin, finish_in_slices, in_hand, kick, some_done
+from slices.scenes import Start, begin, finish_in_slices, in_hand, kick, ready, some_done
 from support import Workers, add_job, assert_sound, closed, fates, job_of
 from tidemill.domain.errors import Busy
 from tidemill.store.database import Database
@@ -29,8 +29,9 @@ async def test_a_worker_and_slices_share_a_job_and_run_nothing_twice(
     start: Start, workers: Workers, db: Database, tmp_path: Path
 ) -> None:
     worker = await start(LEDGER)
+    await ready(worker)
     workers.start()
-    job_id = await add_job(db, 3_000)
+    job_id = await add_job(db, 3_000, batch_size=100)
     await some_done(db, job_id)
     slices = [await kick(worker, job_id, 0.3) for _ in range(4)]
     mine = sum(each.settled for each in slices)

@@ -8,7 +8,7 @@ from typing import Any
 
 import psutil
 
-from slices.scenes import NAP, Start, begin, children, finish_in_slices, in_hand
+from slices.scenes import NAP, Start, begin, children, finish_in_slices, in_hand, ready
 from support import Workers, add_job, assert_sound, eventually, fates, job_of, rows
 from tidemill.app import Worker
 from tidemill.domain.status import JobStatus
@@ -31,14 +31,6 @@ async def main():
 
 asyncio.run(main())
 """
-
-
-async def ready(worker: Worker) -> None:
-    async def look() -> bool:
-        hands = worker._supervisor.hands.values()
-        return bool(hands) and all(hand.is_free for hand in hands)
-
-    await eventually(look)
 
 
 async def heartbeats(db: Database, n: int) -> None:

@@ -3,22 +3,23 @@
 from typing import Any
 from uuid import UUID
 
-from support import add_job, assert_sound, rows, settle, take, verdict
+from support import add_job, assert_sound, rows, settle, take, try_take, verdict
 from tidemill.domain.status import ItemStatus
+from tidemill.operations.inspect import list_items, list_pending
 from tidemill.store import leases
 from tidemill.store.database import Database
-from tidemill.store.inspect import get_item, list_items
-from traps.scenes import retry_some
+from tidemill.store.inspect import get_item
+from traps.scenes import retry_some, send_round
 
 PENDING, PROCESSING, WAITING = ItemStatus.PENDING, ItemStatus.PROCESSING, ItemStatus.RETRY_WAIT
 
 
-async def walk(db: Database, job_id: UUID, status: ItemStatus | None, limit: int) -> list[dict[str, Any]]:
+async def walk(db: Database, job_id: UUID, *statuses: ItemStatus, limit: int) -> list[dict[str, Any]]:
     """Page after page to the end."""
     found: list[dict[str, Any]] = []
     after = None
     while True:
-        page = await db.run(list_items, job_id, status, limit=limit, after=after)
+        page = await list_items(db, job_id, statuses, limit=limit, after=after)
         found += page.items
         after = page.after
         if after is None:
@@ -30,10 +31,12 @@ async def test_every_open_item_is_listed_exactly_once(db: Database) -> None:
     await retry_some(db, job_id, range(0, 1_000, 3), delay=60)
     part = await take(db, job_id)
     await settle(db, part, [verdict(seq) for seq in range(part.lo, part.hi, 2)])
-    found = {status: [item["seq"] for item in await walk(db, job_id, status, 7)] for status in (PENDING, PROCESSING)}
+    found = {
+        status: [item["seq"] for item in await walk(db, job_id, status, limit=7)] for status in (PENDING, PROCESSING)
+    }
     assert found[PROCESSING] == list(range(part.lo + 1, part.hi, 2))
     assert found[PENDING] == list(range(100, 500))
-    assert [item["seq"] for item in await walk(db, job_id, WAITING, 7)] == list(range(0, 50, 3))
+    assert [item["seq"] for item in await walk(db, job_id, WAITING, limit=7)] == list(range(0, 50, 3))
 
 
 async def test_a_walk_while_claims_go_on_lists_nothing_twice_and_misses_nothing(db: Database) -> None:
@@ -41,13 +44,13 @@ async def test_a_walk_while_claims_go_on_lists_nothing_twice_and_misses_nothing(
     seen: list[int] = []
     after, claimed = None, 0
     while True:
-        page = await db.run(list_items, job_id, PENDING, limit=20, after=after)
+        page = await list_items(db, job_id, [PENDING], limit=20, after=after)
         seen += [item["seq"] for item in page.items]
         after = page.after
         if after is None:
             break
         claimed += (await take(db, job_id, 8)).open
-    still = {item["seq"] for item in await walk(db, job_id, PENDING, 500)}
+    still = {item["seq"] for item in await walk(db, job_id, PENDING, limit=500)}
     assert len(seen) == len(set(seen))
     assert still <= set(seen)
     assert len(still) == 1_000 - claimed
@@ -56,26 +59,24 @@ async def test_a_walk_while_claims_go_on_lists_nothing_twice_and_misses_nothing(
 
 async def test_a_carve_does_not_touch_the_place_of_the_rest(db: Database) -> None:
     job_id = await add_job(db, 100)
-    before = [(item["seq"], item["updated_at"]) for item in await walk(db, job_id, PENDING, 100)]
+    before = [(item["seq"], item["updated_at"]) for item in await walk(db, job_id, PENDING, limit=100)]
     carved = await take(db, job_id, 10)
-    after = [(item["seq"], item["updated_at"]) for item in await walk(db, job_id, PENDING, 100)]
+    after = [(item["seq"], item["updated_at"]) for item in await walk(db, job_id, PENDING, limit=100)]
     assert after == before[10:]
     await settle(db, carved)
-    assert [(item["seq"], item["updated_at"]) for item in await walk(db, job_id, PENDING, 100)] == after
+    assert [(item["seq"], item["updated_at"]) for item in await walk(db, job_id, PENDING, limit=100)] == after
 
 
 async def test_a_slice_of_a_list_does_not_touch_the_place_of_the_rest(db: Database) -> None:
     job_id = await add_job(db, 30)
     await retry_some(db, job_id, range(30))
-    before = [(item["seq"], item["updated_at"]) for item in await walk(db, job_id, WAITING, 4)]
+    before = [(item["seq"], item["updated_at"]) for item in await walk(db, job_id, WAITING, limit=4)]
     await take(db, job_id, 10)
-    assert [(item["seq"], item["updated_at"]) for item in await walk(db, job_id, WAITING, 4)] == before[10:]
+    assert [(item["seq"], item["updated_at"]) for item in await walk(db, job_id, WAITING, limit=4)] == before[10:]
 
 
 async def updated_at(db: Database, job_id: UUID, seq: int) -> Any:
-    found = await db.run(get_item, job_id, seq)
-    assert found is not None
-    return found["updated_at"]
+    return (await db.run(get_item, job_id, seq))["updated_at"]
 
 
 async def test_an_items_time_never_goes_back_in_a_range(db: Database) -> None:
@@ -108,9 +109,68 @@ async def test_a_single_look_and_a_page_agree(db: Database) -> None:
     await retry_some(db, job_id, [3], delay=60)
     await take(db, job_id, worker="w7")
     for status in (PENDING, PROCESSING, WAITING):
-        for item in await walk(db, job_id, status, 100):
+        for item in await walk(db, job_id, status, limit=100):
             single = await db.run(get_item, job_id, item["seq"])
-            assert single is not None
-            assert (single["status"], single["attempts"]) == (item["status"], item["attempts"])
-            assert single["locked_by"] == item["worker"]
+            for fact in ("status", "attempts", "locked_by", "locked_at", "updated_at", "due_at", "error"):
+                assert single[fact] == item[fact], fact
     assert await rows(db, "SELECT count(*) FROM tidemill.item_status WHERE status IS NULL") == [(0,)]
+
+
+async def test_items_in_hand_come_after_those_that_waited_before_them(db: Database) -> None:
+    job_id = await add_job(db, 300, batch_size=50)
+    for _ in range(4):
+        await take(db, job_id)  # 200 in hand, far more than a page
+    found = await walk(db, job_id, PENDING, PROCESSING, limit=20)
+    assert [item["status"] for item in found] == ["pending"] * 100 + ["processing"] * 200
+
+
+async def test_slow_items_in_hand_never_keep_those_that_wait_from_being_reached(db: Database) -> None:
+    job_id = await add_job(db, 200, batch_size=50)
+    for _ in range(4):
+        await settle(db, await take(db, job_id), [])
+    held = await walk(db, job_id, PROCESSING, limit=100)
+    other = await add_job(db, 5)
+    await retry_some(db, other, range(5), delay=60)
+    assert len(held) == 200
+    assert await walk(db, job_id, PENDING, limit=10) == []  # asked for alone, nothing stands before them
+    found = await list_pending(db, statuses=[PENDING, WAITING], limit=10)
+    assert [item["job_id"] for item in found.items] == [other] * 5
+    both = await walk_pending(db, PROCESSING, WAITING)
+    assert [item["status"] for item in both] == ["processing"] * 200 + ["retry_wait"] * 5  # and in 21 pages, not never
+
+
+async def walk_pending(db: Database, *statuses: ItemStatus) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    after: Any = None
+    while True:
+        page = await list_pending(db, statuses=statuses, limit=10, after=after)
+        found += page.items
+        after = page.after
+        if after is None:
+            return found
+
+
+async def test_a_walk_over_all_that_is_open_ends_while_items_are_taken_and_settled(db: Database) -> None:
+    """What is taken moves to the end, once for each time it is taken: it never comes between those that wait."""
+    job_id = await add_job(db, 400, batch_size=20)
+    waited: list[int] = []
+    after: Any = None
+    while True:
+        page = await list_items(db, job_id, [PENDING, PROCESSING], limit=30, after=after)
+        waited += [item["seq"] for item in page.items if item["status"] == PENDING]
+        after = page.after
+        if after is None:
+            break
+        taken = [await try_take(db, job_id) for _ in range(2)]
+        if taken[0] is not None:
+            await settle(db, taken[0])
+    assert waited == sorted(set(waited))
+    assert len(waited) > 100
+    await assert_sound(db)
+
+
+async def test_what_is_sent_round_again_waits_behind_what_waited_before(db: Database) -> None:
+    job_id = await add_job(db, 40, batch_size=20)
+    await settle(db, await take(db, job_id), [verdict(seq, ItemStatus.FAILED) for seq in range(20)])
+    await send_round(db, job_id)
+    assert [item["seq"] for item in await walk(db, job_id, PENDING, limit=7)] == [*range(20, 40), *range(20)]

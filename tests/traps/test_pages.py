@@ -9,10 +9,10 @@ from tidemill.domain.batch import Lease
 from tidemill.domain.decide import Verdict
 from tidemill.domain.status import ItemStatus
 from tidemill.operations import control
-from tidemill.operations.inspect import walk_items
-from tidemill.store import inspect, leases
+from tidemill.operations.inspect import list_items, walk_items
+from tidemill.store import leases
 from tidemill.store.database import Database
-from tidemill.store.inspect import list_items
+from tidemill.store.lists import exceptions, open_items, sequence
 from traps.scenes import big_job, retry_some
 
 DONE, NOT_FOUND, SKIPPED, CANCELLED = (
@@ -27,7 +27,7 @@ async def seqs(db: Database, job_id: UUID, status: ItemStatus | None, limit: int
     found: list[int] = []
     after = None
     while True:
-        page = await db.run(list_items, job_id, status, limit=limit, after=after)
+        page = await list_items(db, job_id, [] if status is None else [status], limit=limit, after=after)
         assert len(page.items) <= limit
         assert all(status is None or item["status"] == status for item in page.items)
         found += [item["seq"] for item in page.items]
@@ -93,12 +93,14 @@ async def test_the_done_items_of_a_sparse_job_are_listed(db: Database) -> None:
 
 
 async def test_a_page_without_a_match_is_short_and_goes_on(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inspect, "SCAN_BUDGET", 25)
+    monkeypatch.setattr(sequence, "ITEM_BUDGET", 25)
     job_id = await add_job(db, 100)
     lease = await take(db, job_id)
     await settle(db, lease, [verdict(seq, DONE if seq == 80 else FAILED) for seq in range(100)])
-    first = await db.run(list_items, job_id, DONE, limit=10)
-    assert (first.items, first.after) == ([], (24,))
+    first = await list_items(db, job_id, [DONE], limit=10)
+    assert first.items == []
+    assert first.after is not None
+    assert first.after[2:] == (24,)
     assert await seqs(db, job_id, DONE) == [80]
     assert await seqs(db, job_id, None, 7) == list(range(100))
 
@@ -112,6 +114,27 @@ async def test_items_settled_in_one_flush_are_not_lost_between_pages(db: Databas
 
 async def test_a_page_can_begin_anywhere_in_a_long_job(db: Database) -> None:
     job_id = await big_job(db, 40_000, settled=1_000)
-    for after in (0, 12_767, 12_768, 20_000, 32_767, 39_000):
-        page = await db.run(list_items, job_id, None, limit=5, after=(after,))
-        assert [item["seq"] for item in page.items] == [after + n for n in range(1, 6)]
+    for seq in (0, 12_767, 12_768, 20_000, 32_767, 39_000):
+        page = await list_items(db, job_id, limit=5, seq=seq)
+        following = await list_items(db, job_id, limit=5, after=page.after)
+        assert [item["seq"] for item in page.items + following.items] == [seq + n for n in range(10)]
+
+
+@pytest.mark.parametrize("status", [ItemStatus.PENDING, CANCELLED])
+async def test_a_page_over_batches_that_are_nearly_settled_is_short_and_goes_on(
+    db: Database, monkeypatch: pytest.MonkeyPatch, status: ItemStatus
+) -> None:
+    """A hundred batches with an item left in each are not all searched for one page."""
+    for walk in (open_items, exceptions):
+        monkeypatch.setattr(walk, "ITEM_BUDGET", 50)
+    job_id = await add_job(db, 200, batch_size=20)
+    for _ in range(10):
+        lease = await take(db, job_id)
+        await settle(db, lease, [verdict(seq) for seq in range(lease.lo, lease.hi - 1)])
+        await db.run(leases.release, lease.flushed(19))
+    if status is CANCELLED:
+        await control.cancel(db, job_id)
+    first = await list_items(db, job_id, [status], limit=100)
+    assert [item["seq"] for item in first.items] == [19, 39, 59]
+    assert first.after is not None
+    assert await seqs(db, job_id, status, 100) == list(range(19, 200, 20))

@@ -14,11 +14,13 @@ from tidemill.store.throwaway import ThrowawayServer
 from traps.scenes import big_job, plan, prepared_plan, rows_looked_at, whole_scans
 
 NONE: dict[str, Any] = {}
+NEVER, ALWAYS = "-infinity", "infinity"
+HERE = "SELECT since, id, lo FROM tidemill.batch WHERE job_id = %s AND state = %s ORDER BY since DESC, id DESC LIMIT 1"
 
 
 @dataclass(frozen=True)
 class Big:
-    """A job of 100,000 items, half of them settled; beside it a paused one with 20,000 ready batches."""
+    """A job of 100,000 items, half of them settled; beside it a paused one with 20,000 ready batches; 5,000 closed."""
 
     url: str
     job_id: UUID
@@ -40,6 +42,11 @@ def big(tidemill_server: ThrowawayServer) -> Iterator[Big]:
                 " WHERE id IN (SELECT id FROM tidemill.batch WHERE job_id = %s ORDER BY id LIMIT 10)"
             )
             await rows(db, lease, job_id)
+            await rows(
+                db,
+                "INSERT INTO tidemill.job (kind, ingest_done, closed_as, closed_at, owner_id)"
+                " SELECT 'test', true, 'completed', tidemill.now(), 1 + n %% 10 FROM generate_series(1, 5000) n",
+            )
             await rows(db, "ANALYZE tidemill.batch, tidemill.job")
             return Big(url, job_id, paused)
 
@@ -57,8 +64,6 @@ def asked_all_day(job_id: UUID) -> dict[str, dict[str, Any]]:
     """Statements and their values, as the engine gives them."""
     job = {"job_id": job_id}
     part = job | {"lo": 60_000, "hi": 61_000}
-    cursor = {"after_since": "-infinity", "after_batch": -1, "after_seq": -1, "limit": 100}
-    place = {"after_at": "-infinity", "after_seq": -1, "limit": 100}
     return {
         "batch/peek": job,
         "batch/peek_waiting": job,
@@ -69,15 +74,52 @@ def asked_all_day(job_id: UUID) -> dict[str, dict[str, Any]]:
         "item/read_virgin": part,
         "item/read_unsettled": part,
         "item/read_list": job | {"seqs": list(range(0, 1_000, 10)), "bytes": 8_000_000},
-        "item/list_open": job | cursor | {"states": ["ready"], "retrying": False},
-        "item/list_cancelled": job | {"after_seq": -1, "limit": 100},
-        "item/list_seq": job | {"after_seq": 40_000, "window": 2_000, "status": None, "limit": 100},
-        "item/get": job | {"seq": 5},
-        "outcome/list": job | place | {"status": "failed"},
+        "item/first_input": job,
+        "item/walk": job | {"lo": 45_000, "hi": 50_000},
+        "outcome/walk": job | {"lo": 45_000, "hi": 50_000},
+        "batch/live_ranges": job,
+        "batch/leased_lists": job,
+        "job/learn_columns": job | {"names": ["a"], "most": 256},
         "job/is_drained": job,
         "job/outlook": job,
         "ingest/lease_of_job": job | {"kinds": ["test"], "lease_id": uuid4(), "lease": 30.0, "worker": "w1"},
         "job/runnable": {"kinds": ["test"]},
+        **looked_at_all_day(job_id),
+    }
+
+
+def looked_at_all_day(job_id: UUID) -> dict[str, dict[str, Any]]:
+    """Statements and their values, as lists give them."""
+    job, page = {"job_id": job_id}, {"limit": 101}
+    batches = {"since": NEVER, "batch": -1, "until": ALWAYS, "limit": 102}
+    matching = batches | {"budget": 5_000, "statuses": ["pending"], "kind": None}
+    letters = {"at": ALWAYS, "job": UUID(int=0), "seq": -1, "from": NEVER, "kind": None, "codes": None, "each": 101}
+    ids = {"lo": UUID(int=0), "hi": UUID(int=2**128 - 1), "prefix": "", "words": None, "kind": None}
+    ids |= {"created_from": None, "created_to": None, "budget": 500}
+    return {
+        "batch/get": {"batch_id": 30_000},
+        "batch/list": job | {"before": 10**9} | page,
+        "batch/pick_of_job": job | batches | {"states": ["ready", "leased"], "retryings": [False, False]},
+        "batch/pick_of_owner": {"owner_id": 0} | matching,
+        "batch/pick_of_all": matching,
+        "batch/pick_cancelled": job | {"after_seq": -1} | page,
+        "item/list_open": {"batches": [20_030, 20_031], "batch": -1, "seq": -1} | page,
+        "item/list_cancelled": {"batches": [20_030, 20_031], "after_seq": -1} | page,
+        "item/list_seq": job | {"lo": 40_000, "hi": 42_000, "sparse": False, "statuses": ["skipped"]} | page,
+        "item/get": job | {"seq": 5},
+        "item_fix/list": job | {"seq": 5},
+        "outcome/lock": job | {"seq": 5},
+        "outcome/list_exceptions": job | {"at": NEVER, "seq": -1, "statuses": ["failed", "skipped"]} | page,
+        "outcome/list_codes": job | {"at": NEVER, "seq": -1, "codes": ["test"], "budget": 500} | page,
+        "outcome/owners_of_dead_letters": {"owner_id": -1} | page,
+        "outcome/pick_dead_letters_of_owners": letters | {"owners": [0]} | page,
+        "outcome/pick_dead_letters_of_job": job | letters | page,
+        "outcome/list_dead_letters": {"job_ids": [job_id] * 3, "seqs": [10, 20, 30]},
+        "job/extent": job,
+        "job/find": {"text": "J1", "lo": UUID(int=1), "hi": UUID(int=2)},
+        "job/find_of_owner": {"text": "J1", "lo": UUID(int=1), "hi": UUID(int=2), "owner_id": 3},
+        "job/pick_of_owner": ids | {"owner_id": 2} | page,
+        "job/pick_of_all": ids | page,
     }
 
 
@@ -103,9 +145,29 @@ async def test_prepared_statements_do_not_either(full: Database, big: Big) -> No
         ("job/outlook", 5),
         ("item/read_unsettled", 1_000),
         ("item/read_virgin", 1_000),
-        ("item/list_open", 500),
-        ("outcome/list", 200),
-        ("item/list_seq", 3_000),
+        ("item/first_input", 1),
+        ("item/walk", 10_000),
+        ("outcome/walk", 5_000),
+        ("batch/live_ranges", 50),
+        ("batch/leased_lists", 0),
+        ("job/learn_columns", 1),
+        ("batch/get", 1),
+        ("batch/list", 101),
+        ("batch/pick_of_job", 110),
+        ("batch/pick_of_owner", 102),
+        ("batch/pick_of_all", 102),
+        ("item/list_open", 400),
+        ("item/list_seq", 4_100),
+        ("item/get", 10),
+        ("outcome/list_exceptions", 210),
+        ("outcome/list_codes", 210),
+        ("outcome/owners_of_dead_letters", 2),
+        ("outcome/pick_dead_letters_of_owners", 210),
+        ("outcome/pick_dead_letters_of_job", 210),
+        ("outcome/list_dead_letters", 9),
+        ("job/find_of_owner", 1),
+        ("job/pick_of_owner", 501),
+        ("job/pick_of_all", 501),
     ],
 )
 async def test_a_statement_looks_at_few_rows(full: Database, big: Big, statement: str, most: int) -> None:
@@ -120,31 +182,55 @@ async def test_a_paused_job_costs_a_worker_nothing(full: Database, big: Big) -> 
 
 
 async def test_jobs_that_are_long_closed_cost_a_worker_nothing(full: Database, big: Big) -> None:
-    closed = (
-        "INSERT INTO tidemill.job (kind, ingest_done, closed_as, closed_at)"
-        " SELECT 'test', true, 'completed', tidemill.now() FROM generate_series(1, 5000)"
-    )
-    await rows(full, closed)
-    await rows(full, "ANALYZE tidemill.job")
     for statement, params in {"job/runnable": {"kinds": ["test"]}, "job/to_police": NONE}.items():
         assert (await rows_looked_at(full, statement, params))["job"] <= 5, statement
 
 
-async def test_a_deep_page_costs_what_the_first_one_does(full: Database, big: Big) -> None:
-    deep = "SELECT since, id, lo FROM tidemill.batch WHERE job_id = %s AND state = 'ready' ORDER BY since DESC LIMIT 1"
-    [(since, batch, lo)] = await rows(full, deep, big.job_id)
-    cursor = {"after_since": since, "after_batch": batch, "after_seq": lo + 500, "limit": 100}
-    asked = {"job_id": big.job_id, "states": ["ready"], "retrying": False} | cursor
-    assert (await rows_looked_at(full, "item/list_open", asked)).total() <= 500
+async def test_a_deep_page_of_open_items_costs_what_the_first_one_does(full: Database, big: Big) -> None:
+    asked = asked_all_day(big.job_id)
+    [(since, batch, lo)] = await rows(full, HERE, big.job_id, "ready")
+    place = {"since": since, "batch": batch}
+    for statement in ("batch/pick_of_job", "batch/pick_of_owner", "batch/pick_of_all"):
+        assert (await rows_looked_at(full, statement, asked[statement] | place)).total() <= 102, statement
+    opened = {"batches": [batch], "batch": batch, "seq": lo + 500, "limit": 101}
+    assert (await rows_looked_at(full, "item/list_open", opened)).total() <= 400
+
+
+async def test_a_deep_page_of_failures_costs_what_the_first_one_does(full: Database, big: Big) -> None:
+    asked = asked_all_day(big.job_id)
     [(at,)] = await rows(full, "SELECT updated_at FROM tidemill.outcome WHERE job_id = %s AND seq = 40000", big.job_id)
-    last = {"job_id": big.job_id, "status": "failed", "after_at": at, "after_seq": 40_000, "limit": 100}
-    assert (await rows_looked_at(full, "outcome/list", last)).total() <= 300
+    for statement in ("outcome/list_exceptions", "outcome/list_codes", "outcome/pick_dead_letters_of_job"):
+        assert (await rows_looked_at(full, statement, asked[statement] | {"at": at, "seq": 40_000})).total() <= 210
+    letters = asked["outcome/pick_dead_letters_of_owners"] | {"at": at, "seq": 40_000, "job": big.job_id}
+    assert (await rows_looked_at(full, "outcome/pick_dead_letters_of_owners", letters)).total() <= 210
+
+
+async def test_a_state_with_few_batches_is_found_beside_many_of_another(full: Database, big: Big) -> None:
+    asked = asked_all_day(big.job_id)["batch/pick_of_job"] | {"job_id": big.paused, "states": ["leased"]}
+    assert (await rows_looked_at(full, "batch/pick_of_job", asked | {"retryings": [False]})).total() == 0
+
+
+async def test_a_kind_that_hardly_anybody_has_is_looked_for_within_a_budget(full: Database, big: Big) -> None:
+    asked = asked_all_day(big.job_id)
+    for statement in ("batch/pick_of_owner", "batch/pick_of_all"):
+        seen = await rows_looked_at(full, statement, asked[statement] | {"kind": "none", "budget": 300})
+        assert seen["batch"] == 301, statement
+    for statement in ("job/pick_of_all", "job/pick_of_owner"):
+        seen = await rows_looked_at(full, statement, asked[statement] | {"kind": "none", "budget": 50})
+        assert seen["job"] == 51, statement
+    letters = asked["outcome/pick_dead_letters_of_owners"] | {"codes": ["none"], "each": 300}
+    assert (await rows_looked_at(full, "outcome/pick_dead_letters_of_owners", letters))["outcome"] == 300
+
+
+async def test_a_single_look_at_a_waiting_item_does_not_read_its_job(full: Database, big: Big) -> None:
+    for seq in (49_999, 50_500, 99_999):
+        assert (await rows_looked_at(full, "item/get", {"job_id": big.job_id, "seq": seq})).total() <= 10
 
 
 async def test_the_items_of_a_sparse_job_are_listed_without_walking_its_batches(full: Database, big: Big) -> None:
     await rows(full, "UPDATE tidemill.job SET sparse = true WHERE id = %s", big.paused)
     done = "UPDATE tidemill.batch SET state = 'done', done = open, open = 0 WHERE job_id = %s AND lo < 1000"
     await rows(full, done, big.paused)
-    asked = {"job_id": big.paused, "after_seq": -1, "window": 1_000, "status": "done", "limit": 100}
+    asked = asked_all_day(big.paused)["item/list_seq"] | {"lo": 0, "hi": 1_000, "sparse": True, "statuses": ["done"]}
     seen = await rows_looked_at(full, "item/list_seq", asked)
-    assert seen["batch"] <= 2_000, seen
+    assert seen["batch"] <= 20, seen

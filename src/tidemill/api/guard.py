@@ -1,11 +1,12 @@
 """Who may come in. Every route says so once, with ``allow``; one that does not stops the start."""
 
 import hmac
+import ipaddress
 from dataclasses import replace
 from enum import StrEnum
 from typing import Annotated, Any
 
-from fastapi import Depends, FastAPI, Request, Response
+from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from fastapi.routing import APIRoute
 
 from tidemill.api import problems
@@ -82,16 +83,13 @@ def allow(
     }
 
 
-def check_permissions(app: FastAPI) -> None:
-    """No route without a declared permission."""
-    bare = [route.path for route in app.routes if isinstance(route, APIRoute) and _permission(route) is None]
-    if bare:
-        raise RuntimeError(f"routes without a permission: {', '.join(bare)}")
-
-
-def _permission(route: APIRoute) -> str | None:
-    permission = (route.openapi_extra or {}).get("x-permission")
-    return None if permission is None else str(permission)
+def include(app: FastAPI, router: APIRouter, prefix: str = "") -> None:
+    """Add routes to the service: none without a declared permission."""
+    for route in router.routes:
+        declared = isinstance(route, APIRoute) and "x-permission" in (route.openapi_extra or {})
+        if not declared:
+            raise RuntimeError(f"a route without a permission: {prefix}{getattr(route, 'path', route)}")
+    app.include_router(router, prefix=prefix)
 
 
 def set_cookie(request: Request, response: Response, token: str) -> None:
@@ -100,6 +98,14 @@ def set_cookie(request: Request, response: Response, token: str) -> None:
 
 def address(request: Request) -> str | None:
     return request.client.host if request.client is not None else None
+
+
+def address_of(request: Request) -> str | None:
+    """The caller's address, if it is one: a socket of another kind has none."""
+    try:
+        return str(ipaddress.ip_address(address(request) or ""))
+    except ValueError:
+        return None
 
 
 async def _by_key(here: Service, header: str) -> Principal | None:

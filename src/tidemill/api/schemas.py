@@ -30,22 +30,24 @@ class Query(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-def _words(value: object) -> object:
-    """Statuses as a list, or as words between commas; in our words or the documents'."""
-    if value is None or value == "":
-        return []
-    words = value if isinstance(value, list) else [value]
-    flat = [part for word in words for part in (word.split(",") if isinstance(word, str) else [word])]
-    return [parse_item_status(word) if isinstance(word, str) else word for word in flat]
-
-
-def _list(value: object) -> object:
+def _flat(value: object) -> list[object]:
+    """A list, or words between commas, or both."""
     words = value if isinstance(value, list) else [value]
     return [part for word in words for part in (word.split(",") if isinstance(word, str) else [word]) if part != ""]
 
 
+def _words(value: object) -> object:
+    """Statuses in our words or the documents'."""
+    return [parse_item_status(word) if isinstance(word, str) else word for word in _flat(value)]
+
+
+def _job_words(value: object) -> object:
+    return [word.strip().lower() if isinstance(word, str) else word for word in _flat(value)]
+
+
+JobStatuses = Annotated[list[JobStatus], BeforeValidator(_job_words)]
 Statuses = Annotated[list[ItemStatus], BeforeValidator(_words)]
-Codes = Annotated[list[Annotated[str, Field(max_length=200)]], BeforeValidator(_list), Field(max_length=100)]
+Codes = Annotated[list[Annotated[str, Field(max_length=200)]], BeforeValidator(_flat), Field(max_length=100)]
 PageSize = Annotated[int, Field(ge=1, le=PAGE_MAX, description="Rows of a page")]
 After = Annotated[str | None, Field(max_length=400, description="`next_page` of the page before")]
 UserId = Annotated[str, Field(max_length=100, description="`me`; for admins also `all`, or a user's name or id")]
@@ -181,8 +183,10 @@ class Counts(BaseModel):
 
 
 class Rates(BaseModel):
-    now_per_s: float | None = None
-    average_per_s: float | None = None
+    """Items settled per second: in the last half minute, and since the job was submitted."""
+
+    now_per_s: float
+    average_per_s: float
     eta_s: float | None = None
     why: str | None = Field(None, description="Why there is no estimate")
 
@@ -210,6 +214,7 @@ class JobDetail(JobOut):
     columns: list[str] = Field(description="Of its results, in order")
     rates: Rates
     adaptive: list[dict[str, Any]] = Field(description="What the workers have settled on for this kind")
+    retried: int = Field(description="Attempts that ended in another one")
     request_id: str | None = None
     traceparent: str | None = None
     ip_address: str | None = None
@@ -219,6 +224,201 @@ class JobDetail(JobOut):
 class JobPage(BaseModel):
     jobs: list[JobOut]
     next_page: str | None = None
+
+
+class JobQuery(Query):
+    statuses: JobStatuses = []
+    kind: str | None = Field(None, max_length=200)
+    job_type: str | None = Field(None, max_length=200, description="The same as kind")
+    user_id: UserId = "me"
+    created_from: datetime | None = None
+    created_to: datetime | None = None
+    q: str | None = Field(None, max_length=64, description="The beginning of a key or an id")
+    page_size: PageSize = 50
+    after: After = None
+
+
+class ItemOut(BaseModel):
+    """An item in a list: its input only in a few words."""
+
+    id: str = Field(examples=["019a8b7c-1d2e-7f00-8000-123456789abc:7"])
+    seq: int
+    status: ItemStatus
+    attempts: int
+    updated_at: datetime | None = None
+    locked_by: str | None = None
+    locked_at: datetime | None = None
+    due_at: datetime | None = Field(None, description="When it is tried again")
+    input_summary: Any = Field(None, description="A title, a brand, a key; or the first few fields")
+    result: Any = None
+    result_cut: bool = Field(False, description="The result is too long for a list: ask for the item")
+    error: dict[str, Any] | None = None
+    duration_ms: int | None = None
+
+
+class ItemPage(BaseModel):
+    columns: list[str] = Field(description="What a grid shows of the results, or of the inputs where there are none")
+    items: list[ItemOut]
+    next_page: str | None = None
+
+
+class ItemQuery(Query):
+    statuses: Statuses = Field([], validation_alias=AliasChoices("statuses", "status"))
+    error_codes: Codes | None = None
+    seq: int | None = Field(None, ge=0, le=2**62, description="Begin here, in order of seq")
+    page_size: PageSize = 100
+    after: After = None
+
+
+class FixOut(BaseModel):
+    rev: int
+    by: int = Field(description="Whose correction it is")
+    at: datetime
+
+
+class ItemDetail(BaseModel):
+    """An item, whole."""
+
+    id: str
+    job_id: UUID
+    seq: int
+    status: ItemStatus
+    attempts: int
+    updated_at: datetime | None = None
+    locked_by: str | None = None
+    locked_at: datetime | None = None
+    due_at: datetime | None = None
+    input: Any = Field(description="With the newest correction")
+    original: Any = Field(description="As it was submitted")
+    fixes: list[FixOut]
+    defect: dict[str, Any] | None = None
+    result: Any = None
+    normalized: Any = None
+    error: dict[str, Any] | None = None
+    duration_ms: int | None = None
+    batch: dict[str, Any] | None = None
+
+
+class Tallies(BaseModel):
+    done: int
+    not_found: int
+    skipped: int
+    failed: int
+    cancelled: int
+    retried: int
+
+
+class BatchOut(BaseModel):
+    """A range of a job's items on their first pass, or a list of them on a later one."""
+
+    id: int
+    shape: Literal["range", "list"]
+    state: Literal["ready", "leased", "done", "cancelled"]
+    lo: int
+    hi: int
+    size: int
+    open: int
+    tallies: Tallies
+    codes: dict[str, int]
+    since: datetime
+    closed_at: datetime | None
+    duration_ms: int | None
+    not_before: datetime
+    worker: str | None
+    isolated: bool = Field(description="Its items run alone: one of them may have killed a process")
+    crashes: int
+    losses: int
+
+
+class BatchPage(BaseModel):
+    batches: list[BatchOut]
+    next_page: str | None = None
+
+
+class ActivityOut(BaseModel):
+    id: int
+    at: datetime
+    user_id: int
+    verb: str
+    details: dict[str, Any]
+
+
+class ActivityPage(BaseModel):
+    activity: list[ActivityOut]
+    next_page: str | None = None
+
+
+class PageQuery(Query):
+    page_size: PageSize = 50
+    after: After = None
+
+
+class PendingOut(ItemOut):
+    job_id: UUID
+    job_key: str
+    job_status: JobStatus
+    kind: str
+    owner_id: int
+    why: str = Field(description="Why it waits")
+
+
+class PendingPage(BaseModel):
+    items: list[PendingOut]
+    pending_count: int = Field(description="How many wait in all; up to half a minute old")
+    next_page: str | None = None
+
+
+class PendingQuery(Query):
+    statuses: Statuses = [ItemStatus.PENDING, ItemStatus.PROCESSING]
+    user_id: UserId = "me"
+    job_type: str | None = Field(None, max_length=200)
+    job_id: UUID | None = None
+    from_: datetime | None = Field(None, validation_alias=AliasChoices("from", "from_"))
+    to: datetime | None = None
+    page_size: PageSize = 100
+    after: After = None
+
+
+class ExportQuery(Query):
+    format: Literal["csv", "xlsx", "ndjson"] = "csv"
+    statuses: Statuses = []
+    spreadsheet_safe: bool = False
+
+
+class DeadLetterOut(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
+    id: str
+    job_id: UUID
+    seq: int
+
+
+class DeadLetterPage(BaseModel):
+    items: list[DeadLetterOut]
+    next_page: str | None = None
+
+
+class DeadLetterQuery(Query):
+    user_id: UserId = "me"
+    kind: str | None = Field(None, max_length=200)
+    error_codes: Codes | None = None
+    job_id: UUID | None = None
+    from_: datetime | None = Field(None, validation_alias=AliasChoices("from", "from_"))
+    to: datetime | None = None
+    page_size: PageSize = 100
+    after: After = None
+
+
+class Cause(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
+    code: str
+
+
+class Point(BaseModel):
+    at: datetime
+    settled: int
+    failed: int
 
 
 class SliceOut(BaseModel):

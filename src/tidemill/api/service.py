@@ -8,14 +8,27 @@ from starlette.middleware.cors import CORSMiddleware
 from tidemill.api import guard, problems
 from tidemill.api.middleware import Entrance
 from tidemill.api.rate import RateLimit
-from tidemill.api.routes import events, identity, jobs, kickoff, operations, submit, system
+from tidemill.api.routes import (
+    across,
+    events,
+    exports,
+    identity,
+    items,
+    jobs,
+    kickoff,
+    metrics,
+    operations,
+    submit,
+    system,
+)
 from tidemill.api.schemas import JobIn
 from tidemill.api.state import Pool, Service
 from tidemill.config import Settings
 from tidemill.connectors.blobs import Blobs
 from tidemill.store.database import Database
+from tidemill.telemetry.metrics import Meter
 
-ROUTERS = (system, identity, submit, jobs, kickoff, operations, events)
+ROUTERS = (system, identity, submit, jobs, items, kickoff, exports, across, operations, events)
 DESCRIPTION = """
 Every row is stored first, then processed from the database by workers that may crash, pause and scale.
 
@@ -24,8 +37,8 @@ Names are snake_case; requests also accept camelCase. Errors are problem documen
 """
 
 
-def create(db: Database, settings: Settings, *, pool: Pool | None = None) -> FastAPI:
-    """The service. ``pool`` is where kickoffs run; without one there are none."""
+def create(db: Database, settings: Settings, *, pool: Pool | None = None, meter: Meter | None = None) -> FastAPI:
+    """The service. ``pool`` is where kickoffs run, ``meter`` what /metrics shows; each may be missing."""
     app = FastAPI(
         title="Tidemill",
         version="1",
@@ -39,10 +52,11 @@ def create(db: Database, settings: Settings, *, pool: Pool | None = None) -> Fas
     app.state.service = Service(db, settings, Blobs(settings.blobs), rate, pool)
     problems.install(app)
     for module in ROUTERS:
-        app.include_router(module.router, prefix="/v1")
+        guard.include(app, module.router, "/v1")
         if hasattr(module, "root"):
-            app.include_router(module.root)
-    guard.check_permissions(app)
+            guard.include(app, module.root)
+    if meter is not None:
+        guard.include(app, metrics.router_of(meter, settings.metrics_path))
     _describe(app)
     if settings.cors_origins:
         app.add_middleware(

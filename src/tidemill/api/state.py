@@ -32,6 +32,7 @@ class Service:
     pool: Pool | None = None
     session_limits: Limits = field(init=False)
     hub: Hub = field(init=False)
+    pending_counts: dict[int | None, tuple[int, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.hub = Hub(self.db)

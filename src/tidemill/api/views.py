@@ -2,9 +2,11 @@
 
 from dataclasses import asdict
 
-from tidemill.api.schemas import Counts, JobOut, OperationOut
+from tidemill.api.schemas import Counts, JobDetail, JobOut, OperationOut, Rates
 from tidemill.domain.job import Job
+from tidemill.store import results, samples, workers
 from tidemill.store.bulk import Operation
+from tidemill.store.database import Database
 
 LINKS = ("items", "batches", "activity", "events", "kickoff", "pause", "resume", "cancel", "reprocess", "export")
 
@@ -25,6 +27,25 @@ def job_out(job: Job) -> JobOut:
         updated_at=job.updated_at,
         closed_at=job.closed_at,
         links={"self": here} | {name: f"{here}/{name}" for name in LINKS},
+    )
+
+
+async def job_detail(db: Database, job: Job) -> JobDetail:
+    rates = await db.run(samples.rates_of, job)
+    columns = await db.run(results.columns, job.id)
+    return JobDetail(
+        **job_out(job).model_dump(),
+        params=job.params,
+        policy=job.policy,
+        errors=job.codes,
+        columns=list(columns.names),
+        rates=Rates(**asdict(rates)),
+        adaptive=await db.run(workers.adaptive_state, job.kind),
+        retried=job.retried,
+        request_id=job.request_id,
+        traceparent=job.traceparent,
+        ip_address=job.ip_address,
+        file_id=job.file_id,
     )
 
 

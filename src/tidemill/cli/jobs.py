@@ -16,7 +16,7 @@ from tidemill.connectors.blobs import Blobs
 from tidemill.connectors.source import FORMATS
 from tidemill.domain.errors import Conflict, InvalidInput
 from tidemill.domain.job import Job
-from tidemill.domain.status import JobStatus, parse_item_status
+from tidemill.domain.status import CLOSED, JobStatus, parse_item_status
 from tidemill.operations import control, inspect, reprocess, submit
 from tidemill.store import jobs as store
 from tidemill.store import workers
@@ -75,9 +75,10 @@ def jobs_command(
     open_only: Annotated[bool, typer.Option("--open", help="Only jobs that are not closed")] = False,
 ) -> None:
     """List the newest jobs."""
+    statuses = [status for status in JobStatus if status not in CLOSED] if open_only else []
 
     async def action(db: Database) -> list[Job]:
-        return await db.run(store.list_jobs, limit=limit, open_only=open_only)
+        return await inspect.newest_jobs(db, limit, statuses=statuses)
 
     found = run_in(load_settings(), action)
     console.print(jobs_table(found) if found else "No jobs yet. Make one with `tidemill submit KIND FILE`.")

@@ -13,6 +13,7 @@ from tidemill.app import Worker, open_database
 from tidemill.config import Settings
 from tidemill.domain.errors import InvalidSettings
 from tidemill.engine.bulk import Bulk
+from tidemill.telemetry.measure import metered
 
 PATIENCE_S = 5.0
 SHUTDOWN_S = 3
@@ -45,19 +46,20 @@ def address(listening: socket.socket) -> str:
 @asynccontextmanager
 async def service(settings: Settings, listening: socket.socket, pool: Worker | None = None) -> AsyncIterator[None]:
     """The API, for as long as the block lasts. ``pool`` is where kickoffs run."""
-    async with open_database(settings, patience=PATIENCE_S) as db:
-        config = uvicorn.Config(
-            create(db, settings, pool=pool),
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            timeout_graceful_shutdown=SHUTDOWN_S,
-        )
-        server, bulk = _Server(config), Bulk(db)
-        tasks = [asyncio.create_task(server.serve(sockets=[listening])), asyncio.create_task(bulk.run())]
-        try:
-            yield
-        finally:
-            bulk.stop()
-            server.should_exit = True
-            await asyncio.gather(*tasks)
+    with metered(settings) as meter:
+        async with open_database(settings, patience=PATIENCE_S) as db:
+            config = uvicorn.Config(
+                create(db, settings, pool=pool, meter=meter),
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                timeout_graceful_shutdown=SHUTDOWN_S,
+            )
+            server, bulk = _Server(config), Bulk(db)
+            tasks = [asyncio.create_task(server.serve(sockets=[listening])), asyncio.create_task(bulk.run())]
+            try:
+                yield
+            finally:
+                bulk.stop()
+                server.should_exit = True
+                await asyncio.gather(*tasks)

@@ -3,6 +3,7 @@
 import hashlib
 import os
 import re
+import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,10 +28,9 @@ class Blobs:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def write(self) -> "Writing":
-        """A new file, to be written piece by piece."""
-        self._folder.mkdir(parents=True, exist_ok=True)
-        return Writing(self._folder)
+    def write(self, blob_id: str | None = None) -> "Writing":
+        """A file to be written piece by piece; one that has this name is replaced when it is finished."""
+        return Writing(self.path(blob_id or uuid4().hex))
 
     def put(self, pieces: Iterable[bytes]) -> Blob:
         with self.write() as writing:
@@ -50,6 +50,9 @@ class Blobs:
             raise InvalidInput(f"{blob_id!r} is not the name of a stored file")
         return self._folder / blob_id
 
+    def has(self, blob_id: str) -> bool:
+        return self.path(blob_id).is_file()
+
     def remove_all(self, blob_ids: Iterable[str]) -> list[str]:
         """Remove those of them that are here; which."""
         here = [blob_id for blob_id in blob_ids if _NAME.fullmatch(blob_id) and (self._folder / blob_id).exists()]
@@ -61,39 +64,75 @@ class Blobs:
         if _NAME.fullmatch(blob_id):
             (self._folder / blob_id).unlink(missing_ok=True)
 
+    def remove_stale(self, age_s: float) -> list[str]:
+        """Remove unfinished files that nobody has written to for so long; which. The folder's own clock decides."""
+        if not self._folder.is_dir():
+            return []
+        with tempfile.TemporaryFile(dir=self._folder) as probe:
+            now = os.fstat(probe.fileno()).st_mtime
+        stale = [path for path in self._folder.glob("*.tmp") if _written_at(path) < now - age_s]
+        for path in stale:
+            path.unlink(missing_ok=True)
+        return [path.name for path in stale]
+
 
 class Writing:
-    """A file that is being written. Leaving it unfinished removes it."""
+    """A file that is being written, on disk under another name. Leaving it unfinished removes it."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._name = uuid4().hex
-        self._temporary = folder / f"{self._name}.tmp"
-        self._file = self._temporary.open("xb")
-        self._digest = hashlib.sha256()
+    def __init__(self, path: Path) -> None:
         self.size = 0
+        self._path = path
+        self._temporary = path.with_name(f"{uuid4().hex}.tmp")
+        self._file: BinaryIO | None = None
+        self._digest = hashlib.sha256()
+        self._is_over = self._is_finished = False
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._file.close()
-        self._temporary.unlink(missing_ok=True)
+        if not self._is_finished:
+            self.discard()
 
     def write(self, piece: bytes) -> int:
+        if self._is_over:  # whoever writes has not heard of it yet
+            return len(piece)
         self._digest.update(piece)
         self.size += len(piece)
-        return self._file.write(piece)
+        return self._opened().write(piece)
 
     def flush(self) -> None:
         """For writers that expect a file."""
 
     def finish(self) -> Blob:
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        self._temporary.rename(self._folder / self._name)
-        _sync_folder(self._folder)
-        return Blob(self._name, self.size, self._digest.digest())
+        """Whole, durable and under its name from here on."""
+        with self._opened() as file:
+            file.flush()
+            os.fsync(file.fileno())
+        self._temporary.rename(self._path)
+        self._is_over = self._is_finished = True
+        _sync_folder(self._path.parent)
+        return Blob(self._path.name, self.size, self._digest.digest())
+
+    def discard(self) -> None:
+        """Nothing of it stays, not even if it was finished a moment ago."""
+        self._is_over = True
+        if self._file is not None:
+            self._file.close()
+            (self._path if self._is_finished else self._temporary).unlink(missing_ok=True)
+
+    def _opened(self) -> BinaryIO:
+        if self._file is None:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = self._temporary.open("xb")
+        return self._file
+
+
+def _written_at(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:  # finished meanwhile
+        return float("inf")
 
 
 def _sync_folder(folder: Path) -> None:

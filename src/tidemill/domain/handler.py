@@ -8,6 +8,7 @@ from tidemill.domain.retry import RetryPolicy
 
 Mode = Literal["async", "sync", "batch"]
 MAX_CONCURRENCY = 1_000
+OWN_KINDS = "tidemill."  # kinds that begin so are built in
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,7 @@ class Handler:
     sparse: bool = False
     in_transaction: bool = False
     limiter: str | None = None
+    columns: tuple[str, ...] = ()
 
     @property
     def is_batch(self) -> bool:

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from tidemill.domain.status import JobStatus
+from tidemill.domain.status import Intent, JobStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +51,18 @@ class Job:
     created_at: datetime | None = None
     updated_at: datetime | None = None
     closed_at: datetime | None = None
+    purged_at: datetime | None = None
+    intent: Intent = Intent.RUN
+    params: dict[str, Any] = field(default_factory=dict)
+    policy: dict[str, Any] = field(default_factory=dict)
+    codes: dict[str, int] = field(default_factory=dict)
+    retried: int = 0  # attempts that ended in another one
+    source: str | None = None  # the format of the file that it was made of
+    file_id: str | None = None
+    result_columns: tuple[str, ...] = ()
     request_id: str | None = None
     traceparent: str | None = None
-    params: dict[str, Any] = field(default_factory=dict)
-    codes: dict[str, int] = field(default_factory=dict)
+    ip_address: str | None = None
 
     @property
     def is_closed(self) -> bool:

@@ -40,6 +40,8 @@ TERMINAL: Final = frozenset(
     {ItemStatus.DONE, ItemStatus.NOT_FOUND, ItemStatus.SKIPPED, ItemStatus.FAILED, ItemStatus.CANCELLED}
 )
 
+CLOSED: Final = frozenset({JobStatus.COMPLETED, JobStatus.COMPLETED_WITH_ERRORS, JobStatus.FAILED, JobStatus.CANCELLED})
+
 _S = ItemStatus
 TRANSITIONS: Final[dict[ItemStatus, frozenset[ItemStatus]]] = {
     _S.PENDING: frozenset({_S.PROCESSING, _S.CANCELLED}),

@@ -9,7 +9,9 @@ from tidemill.domain.decide import poisoned, timed_out
 from tidemill.domain.item import Item
 from tidemill.domain.outcome import Outcome
 from tidemill.domain.ports import Handlers
+from tidemill.domain.tally import Tally
 from tidemill.engine import tell
+from tidemill.engine.columns import ColumnsByJob
 from tidemill.engine.finalize import after_batch
 from tidemill.engine.flush import count, write
 from tidemill.engine.logbook import Logbook, Page
@@ -36,6 +38,7 @@ class Aftermath:
         self._seconds = lease_seconds
         self._blocked = False
         self._book: Logbook  # of the dead child
+        self._columns = ColumnsByJob()
 
     async def clear(self, book: Logbook, cause: Cause, now_ns: int) -> None:
         self._book, pages = book, book.pages
@@ -61,8 +64,10 @@ class Aftermath:
 
     async def _clear_batch(self, page: Page, lease_id: UUID, cause: Cause, now_ns: int, *, alone: bool) -> None:
         held = await self._db.run(by_lease, self._worker, lease_id)
-        if held is None:
-            return  # the claim never arrived, or everything was settled
+        if held is None:  # the claim never arrived, or a last flush settled everything and nobody lived to count it
+            for _, verdicts in page.unflushed():
+                count(self._book, Tally.of(verdicts))
+            return
         with bound(**held.facts):
             await self._save_finished(page, held)
             held = await self._db.run(by_lease, self._worker, lease_id)
@@ -72,8 +77,10 @@ class Aftermath:
 
     async def _save_finished(self, page: Page, held: Lease) -> None:
         """Flush by flush, in the dead child's name: the fence says which of them had arrived."""
-        ahead = 0
+        ahead, columns = 0, self._columns.of(held)
         for flush_no, verdicts in page.unflushed():
+            columns.see_all(verdicts)
+            await columns.store(self._db)
             lease = replace(held, flush_no=flush_no + ahead)
             written = await write(self._db, lease, verdicts, seconds=self._seconds)
             if written.result is not Flushed.STALE:  # one that had arrived, the child had no time to tell of

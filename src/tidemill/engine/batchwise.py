@@ -40,6 +40,7 @@ class BatchRun:
         self.verdicts: list[Verdict] = []
         self._returned = False
         self._let_go = False
+        self._columns = context.columns.of(lease)
 
     async def run(self, items: Sequence[Item]) -> Flushed | None:
         """Settle the whole batch; None when it was cut in two instead, to find the item it cannot take.
@@ -80,7 +81,9 @@ class BatchRun:
         for attempt in itertools.count(1):
             try:
                 async with db.transaction(seconds=limit) as conn:
-                    return await self._settle_within(conn, items, good)
+                    result = await self._settle_within(conn, items, good)
+                await self._columns.store(db)
+                return result
             except Exception as error:
                 if not is_transient(error) or is_timeout(error) or (is_contention(error) and attempt >= MAX_CONTENTION):
                     raise
@@ -94,6 +97,7 @@ class BatchRun:
         started = time.monotonic()
         outcomes = await self._outcomes(good, conn)
         self.verdicts = self._verdicts(items, outcomes, started)
+        await self._columns.try_to_store(self._context.db)
         return await store.flush(conn, self._lease, self.verdicts, seconds=self._lease_seconds())
 
     async def _settle_as(self, items: Sequence[Item], outcome: Outcome) -> Flushed:
@@ -109,6 +113,7 @@ class BatchRun:
         return translate(error, self._handler)
 
     async def _flush(self) -> Flushed:
+        await self._columns.store(self._context.db)
         return await self._context.db.run(store.flush, self._lease, self.verdicts, seconds=self._lease_seconds())
 
     async def _outcomes(self, good: list[Item], conn: Connection | None = None) -> list[Outcome]:
@@ -168,7 +173,13 @@ class BatchRun:
         each_ms = round((time.monotonic() - started) * 1000 / max(len(items), 1))
         said = iter(outcomes)
         return [
-            verdict_of(item, next(said) if item.defect is None else from_defect(item.defect), self._handler, each_ms)
+            verdict_of(
+                item,
+                next(said) if item.defect is None else from_defect(item.defect),
+                self._handler,
+                each_ms,
+                self._columns,
+            )
             for item in items
         ]
 

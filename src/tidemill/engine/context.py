@@ -9,6 +9,7 @@ from tidemill.config import Settings
 from tidemill.domain.handler import Handler
 from tidemill.domain.ports import Handlers, OpenSource
 from tidemill.engine.adapt import Pace
+from tidemill.engine.columns import ColumnsByJob
 from tidemill.engine.gate import Gate
 from tidemill.engine.logbook import Logbook
 from tidemill.store.database import Database
@@ -33,6 +34,7 @@ class Context:
     slice_ends_at: float | None = None  # monotonic: of a child that works only while it is asked to
     pools: dict[str, ThreadPoolExecutor] = field(default_factory=dict)
     threads_left: bool = False  # a handler in a thread was let go of: it runs on until the process ends
+    columns: ColumnsByJob = field(default_factory=ColumnsByJob)
 
     @property
     def stopping(self) -> bool:

@@ -29,6 +29,7 @@ class Flusher:
         self.lease = lease
         self.failed = 0
         self.lost = False
+        self.columns = context.columns.of(lease)
         self._context = context
         self._handler = handler
         self._page = page
@@ -98,6 +99,7 @@ class Flusher:
 
     async def _write(self, verdicts: list[Verdict]) -> None:
         started = asyncio.get_running_loop().time()
+        await self.columns.store(self._context.db)
         written = await write(self._context.db, self.lease, verdicts, seconds=self._lease_seconds())
         if written.result is Flushed.STALE:
             self._context.book.count(logbook.STALE, len(verdicts))

@@ -1,4 +1,4 @@
-"""Removing stored files that no job needs: of jobs that were deleted or purged."""
+"""Removing stored files that no job needs: of jobs that were deleted or purged, and halves of crashed writers."""
 
 import asyncio
 
@@ -9,6 +9,7 @@ from tidemill.store.database import Database
 from tidemill.telemetry.events import emit
 
 EVERY_S = 300.0
+UNFINISHED_S = 3_600.0  # nobody pauses for so long in mid-file
 
 
 class Janitor(Service):
@@ -23,6 +24,7 @@ class Janitor(Service):
 
     async def tick(self) -> float:
         await self.clean()
+        await asyncio.to_thread(self._blobs.remove_stale, UNFINISHED_S)
         return EVERY_S
 
     async def clean(self) -> list[str]:

@@ -17,6 +17,7 @@ from tidemill.store.jobs import Outlook
 from tidemill.telemetry.events import emit
 
 FREE_WITHIN_S = 2.0
+STARTED_WITHIN_S = 15.0  # a child that starts, or is started again, is worth waiting for
 LOOK_S = 0.02
 ANSWER_S = 5.0
 
@@ -65,15 +66,15 @@ class Kickoff:
 
     async def _begin(self, job_id: UUID, kind: str, seconds: float) -> Hand:
         """The first child that is free and takes it; one may have died since its parent last looked."""
-        deadline = time.monotonic() + FREE_WITHIN_S
+        supervisor, waiting_since = self._supervisor, time.monotonic()
         while True:
-            hand = self._supervisor.free_hand()
+            hand = supervisor.free_hand()
             if hand is not None and hand.begin_slice(job_id, kind, seconds, self._grace):
                 return hand
-            if self._supervisor.failure is not None:
-                raise self._supervisor.failure
-            if time.monotonic() > deadline:
-                raise Busy("every child process is busy or just starting; try again soon")
+            if supervisor.failure is not None:
+                raise supervisor.failure
+            if time.monotonic() - waiting_since > (STARTED_WITHIN_S if supervisor.is_starting else FREE_WITHIN_S):
+                raise Busy("every child process is busy; try again soon")
             await asyncio.sleep(LOOK_S)
 
     async def _over(self, hand: Hand, deadline: float) -> None:

@@ -11,6 +11,7 @@ from tidemill.domain.decide import Verdict, decide, describe, from_defect, from_
 from tidemill.domain.handler import Handler
 from tidemill.domain.item import Item
 from tidemill.domain.outcome import Done, Fail, Outcome
+from tidemill.engine.columns import JobColumns
 from tidemill.engine.context import Context
 from tidemill.engine.flush import Flusher
 from tidemill.engine.logbook import Page
@@ -24,13 +25,17 @@ RESULT_MAX_BYTES = 1024 * 1024  # a verdict must fit into an area of the logbook
 _jitter = random.Random().random  # noqa: S311  spreads retries, guards no secret
 
 
-def verdict_of(item: Item, outcome: Outcome, handler: Handler, duration_ms: int) -> Verdict:
+def verdict_of(
+    item: Item, outcome: Outcome, handler: Handler, duration_ms: int, columns: JobColumns | None = None
+) -> Verdict:
     """Decide, and encode. What cannot be decided, encoded or stored is the handler's failure, not ours."""
     try:
         decision = decide(item, outcome, handler.retry, _jitter())
         result = None if decision.result is None else encode(decision.result)
         normalized = None if decision.normalized is None else encode(decision.normalized)
         _check_size(result, normalized)
+        if result is not None and columns is not None:
+            columns.see(decision.result, result)
     except Exception as problem:  # noqa: BLE001  a user's object may raise anything while it is looked at
         reason = f"the handler returned something that cannot be stored: {describe(problem)}"
         decision = decide(item, Fail(reason, code="invalid_result"), handler.retry, 0.0)
@@ -137,7 +142,8 @@ class ItemRun:
                 self._timed_out.remove(slot)
                 if task.cancelling():  # the handler answered its cancellation: the next item is not cancelled
                     task.uncancel()
-        return verdict_of(item, outcome, self._handler, int((time.monotonic() - started) * 1000))
+        duration_ms = int((time.monotonic() - started) * 1000)
+        return verdict_of(item, outcome, self._handler, duration_ms, self._flusher.columns)
 
     async def _watch(self) -> None:
         """Cancel async items that are over their time; let everything go when the grace is over.

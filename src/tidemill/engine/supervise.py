@@ -94,6 +94,12 @@ class Supervisor(Service):
         free = [hand for hand in self.hands.values() if hand.is_free]
         return free[0] if free and not self.stopping else None
 
+    @property
+    def is_starting(self) -> bool:
+        """Whether a child will be there soon."""
+        ready = [hand for hand in self.hands.values() if hand.book.is_ready]
+        return len(ready) < len(self._numbers) and not self.stopping
+
     def has(self, hand: Hand) -> bool:
         """Whether a child lives, or is not buried yet."""
         return self.hands.get(hand.number) is hand

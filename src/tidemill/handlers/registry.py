@@ -2,12 +2,13 @@
 
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
+from tidemill.domain.columns import MAX_COLUMNS, NAME_MAX
 from tidemill.domain.errors import InvalidInput, UnknownKind
-from tidemill.domain.handler import MAX_CONCURRENCY, Handler
+from tidemill.domain.handler import MAX_CONCURRENCY, OWN_KINDS, Handler
 from tidemill.domain.retry import RetryPolicy
 
 MAX_ATTEMPTS = 30_000  # a smallint holds them
@@ -17,8 +18,12 @@ _KIND = re.compile(r"[a-z0-9][a-z0-9_.:-]{0,99}")
 class Registry:
     """Kind -> handler."""
 
-    def __init__(self) -> None:
-        self._handlers: dict[str, Handler] = {}
+    def __init__(self, own: Iterable[Handler] = ()) -> None:
+        self._handlers = {handler.kind: handler for handler in own}
+
+    def beside(self, own: Iterable[Handler]) -> "Registry":
+        """The same kinds and the mill's own ones."""
+        return Registry([*own, *self.all()])
 
     def add(self, handler: Handler) -> None:
         _check(handler)
@@ -63,9 +68,18 @@ def batch_handler(kind: str, call: Callable[..., Any], **options: Any) -> Handle
 def _options(options: dict[str, Any]) -> dict[str, Any]:
     """Options that were given; the retry ones gathered into their policy."""
     given = {name: value for name, value in options.items() if value is not ...}
+    if "columns" in given:
+        given["columns"] = _columns(given["columns"])
     names = ("max_attempts", "max_attempts_not_found", "backoff", "backoff_cap", "not_found_delay")
     retry = {name: given.pop(name) for name in names if name in given}
     return given | {"retry": RetryPolicy(**retry)}
+
+
+def _columns(names: Iterable[str]) -> tuple[str, ...]:
+    given = () if isinstance(names, str) else tuple(names)
+    if not given or not all(isinstance(name, str) for name in given):
+        raise InvalidInput('columns are a list of names, as in columns=["sku", "price"]')
+    return given
 
 
 def _check(handler: Handler) -> None:
@@ -74,9 +88,16 @@ def _check(handler: Handler) -> None:
         problem
         for wrong, problem in (
             (not _KIND.fullmatch(handler.kind), "a kind is lower-case letters, digits and _ . : -"),
+            (handler.kind.startswith(OWN_KINDS), f"kinds that begin with {OWN_KINDS!r} are Tidemill's own"),
             (not 1 <= handler.concurrency <= MAX_CONCURRENCY, f"concurrency is from 1 to {MAX_CONCURRENCY}"),
             (handler.timeout is not None and handler.timeout <= 0, "timeout is positive, or None for no limit"),
             (handler.flush_size is not None and handler.flush_size < 1, "flush_size is 1 or more"),
+            (len(handler.columns) > MAX_COLUMNS, f"columns are at most {MAX_COLUMNS}"),
+            (len(set(handler.columns)) < len(handler.columns), "columns have different names"),
+            (
+                any(len(name) > NAME_MAX or "\x00" in name for name in handler.columns),
+                f"the name of a column has at most {NAME_MAX} characters, none of them NUL",
+            ),
             (retry.max_attempts < 1 or retry.max_attempts_not_found < 1, "max_attempts is 1 or more"),
             (
                 max(retry.max_attempts, retry.max_attempts_not_found) > MAX_ATTEMPTS,

@@ -2,6 +2,7 @@
 
 from uuid import UUID
 
+from tidemill.domain.identity import LOCAL_USER
 from tidemill.store import delete as store_delete
 from tidemill.store import jobs, maintain
 from tidemill.store.about import about
@@ -10,21 +11,21 @@ from tidemill.telemetry.events import emit
 from tidemill.telemetry.summary import job_closed
 
 
-async def pause(db: Database, job_id: UUID) -> None:
-    await db.run(jobs.pause, job_id)
+async def pause(db: Database, job_id: UUID, *, by: int = LOCAL_USER) -> None:
+    await db.run(jobs.pause, job_id, by=by)
     async with about(db, job_id):
         emit("job.paused", job=job_id)
 
 
-async def resume(db: Database, job_id: UUID) -> None:
-    await db.run(jobs.resume, job_id)
+async def resume(db: Database, job_id: UUID, *, by: int = LOCAL_USER) -> None:
+    await db.run(jobs.resume, job_id, by=by)
     async with about(db, job_id):
         emit("job.resumed", job=job_id)
 
 
-async def cancel(db: Database, job_id: UUID) -> None:
+async def cancel(db: Database, job_id: UUID, *, by: int = LOCAL_USER) -> None:
     """Leased batches finish and keep their results; what waits is cancelled at once, and again by maintenance."""
-    await db.run(jobs.cancel, job_id)
+    await db.run(jobs.cancel, job_id, by=by)
     async with about(db, job_id):
         emit("job.cancelled", job=job_id)
     while await db.run(maintain.cancel_condemned, job_id):

@@ -6,6 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from tidemill.domain.errors import InvalidInput, KeyReused, UnknownKind
+from tidemill.domain.handler import OWN_KINDS
 from tidemill.domain.policy import FailurePolicy
 from tidemill.store import workers
 from tidemill.store.database import Connection, Database
@@ -28,7 +29,9 @@ def encode_inputs(inputs: Iterable[Any], max_row_bytes: int) -> Iterator[bytes]:
         yield data
 
 
-def check(spec: Submission) -> None:
+def check(spec: Submission, *, built_in: bool = False) -> None:
+    if spec.kind.startswith(OWN_KINDS) and not built_in:
+        raise InvalidInput(f"jobs of kind {spec.kind!r} are made by Tidemill itself and cannot be submitted")
     FailurePolicy.parse(spec.policy)
     try:
         encode(spec.params)
@@ -62,9 +65,11 @@ async def existing(db: Database, spec: Submission) -> UUID | None:
     return UUID(str(found["id"]))
 
 
-async def submit(db: Database, spec: Submission, rows: Iterable[bytes] = ()) -> tuple[UUID, bool]:
+async def submit(
+    db: Database, spec: Submission, rows: Iterable[bytes] = (), *, built_in: bool = False
+) -> tuple[UUID, bool]:
     """In a transaction of our own: the job is there with all its rows, or not at all."""
-    check(spec)
+    check(spec, built_in=built_in)
     async with db.transaction(bounded=False) as conn:
         job_id, is_new = await run_async(conn, submission(spec, rows))
     _tell(job_id, spec, is_new=is_new)

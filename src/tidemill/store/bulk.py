@@ -11,6 +11,7 @@ from psycopg.types.json import Jsonb
 
 from tidemill.domain.errors import Conflict, TidemillError, Unknown, UnknownJob
 from tidemill.domain.status import ItemStatus
+from tidemill.store import activity
 from tidemill.store.database import Connection
 from tidemill.store.jobs import get
 from tidemill.store.reprocess import Choice, reprocess
@@ -104,6 +105,7 @@ async def _reprocess(conn: Connection, operation: Operation) -> Taken:
     job_id = operation.job_id or LEAST_ID
     choice = await _with_attempts(conn, job_id, _choice(operation.predicate))
     taken, after = await reprocess(conn, job_id, choice, after_seq=operation.place.get("after_seq", -1))
+    await _tell(conn, operation, job_id, taken)
     return taken, None if after is None else {"after_seq": after}, job_id
 
 
@@ -127,10 +129,16 @@ async def _redrive(conn: Connection, operation: Operation) -> Taken:
     after_seq = place.get("after_seq", -1) if place.get("job") == str(job_id) else -1
     try:
         taken, after = await reprocess(conn, job_id, choice, after_seq=after_seq)
+        await _tell(conn, operation, job_id, taken)
     except (UnknownJob, Conflict):  # deleted or purged meanwhile: the others go on
         taken, after = 0, None
     following = UUID(int=job_id.int + 1)
     return taken, {"job": str(following)} if after is None else {"job": str(job_id), "after_seq": after}, job_id
+
+
+async def _tell(conn: Connection, operation: Operation, job_id: UUID, items: int) -> None:
+    if items:
+        await activity.add(conn, job_id, operation.user_id, operation.verb, items=items, operation=str(operation.id))
 
 
 def _choice(asked: Mapping[str, Any]) -> Choice:

@@ -1,6 +1,5 @@
 """Jobs as a whole: looking at them, and what is wanted of them."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -10,13 +9,16 @@ from uuid import UUID
 from psycopg.rows import class_row, dict_row
 
 from tidemill.domain.errors import Conflict, UnknownJob
+from tidemill.domain.identity import LOCAL_USER
 from tidemill.domain.job import Counts, Job
 from tidemill.domain.policy import FailurePolicy
+from tidemill.domain.search import FIRST_ID, LAST_ID, id_range
 from tidemill.domain.status import Intent, JobStatus, closing_status, job_status
+from tidemill.store import activity
 from tidemill.store.database import Connection
 from tidemill.store.statements import sql
 
-_HEX = re.compile("[0-9a-f]{4,32}")
+SHORTEST_ID = 4  # digits of an id that may stand for the whole
 _COUNTS = (
     "total",
     "pending",
@@ -27,6 +29,24 @@ _COUNTS = (
     "skipped",
     "failed",
     "cancelled",
+)
+_COLUMNS = (
+    "id",
+    "key",
+    "kind",
+    "owner_id",
+    "priority",
+    "failure_reason",
+    "created_at",
+    "updated_at",
+    "closed_at",
+    "purged_at",
+    "params",
+    "policy",
+    "retried",
+    "file_id",
+    "request_id",
+    "traceparent",
 )
 
 
@@ -64,30 +84,10 @@ async def facts(conn: Connection, job_id: UUID) -> dict[str, Any]:
         return await cursor.fetchone() or {}
 
 
-async def find(conn: Connection, text: str) -> UUID:
-    """A job by its id, its key, or a beginning of its id that only it has."""
-    digits = text.replace("-", "").lower()
-    is_hex = bool(_HEX.fullmatch(digits))
-    lo, hi = (digits.ljust(32, "0"), digits.ljust(32, "f")) if is_hex else ("f" * 32, "0" * 32)
-    cursor = await conn.execute(sql("job/find"), {"text": text.upper(), "lo": UUID(lo), "hi": UUID(hi)})
-    found = {row[0] for row in await cursor.fetchall()}
-    if len(found) != 1:
-        raise UnknownJob(f"more than one job begins with {text!r}" if found else f"there is no job {text!r}")
-    return found.pop()  # type: ignore[no-any-return]
-
-
-async def list_jobs(
-    conn: Connection,
-    *,
-    owner_id: int | None = None,
-    open_only: bool = False,
-    before: UUID | None = None,
-    limit: int = 50,
-) -> list[Job]:
-    """The newest first."""
+async def get_many(conn: Connection, job_ids: Sequence[UUID]) -> list[Job]:
+    """Those of them that exist, the newest first."""
     async with conn.cursor(row_factory=dict_row) as cursor:
-        params = {"owner_id": owner_id, "open_only": open_only, "before": before, "limit": limit}
-        await cursor.execute(sql("job/list"), params)
+        await cursor.execute(sql("job/get_many"), {"ids": list(job_ids)})
         return [_job(row) for row in await cursor.fetchall()]
 
 
@@ -115,6 +115,26 @@ async def clock(conn: Connection) -> datetime:
     return row[0]  # type: ignore[index, no-any-return]
 
 
+async def find(conn: Connection, text: str, owner_id: int | None = None) -> UUID:
+    """A job by its id, its key, or a beginning of its id that only it has; of one owner's, if that is said.
+
+    A job of somebody else is as unknown as one that never was.
+    """
+    unknown = UnknownJob(f"there is no job {text!r}")
+    if not text.isprintable():  # no key or id either, and a database may choke on it
+        raise unknown
+    ids = id_range(text) if len(text.replace("-", "")) >= SHORTEST_ID else None
+    lo, hi = ids or (LAST_ID, FIRST_ID)
+    name = "job/find" if owner_id is None else "job/find_of_owner"
+    cursor = await conn.execute(sql(name), {"text": text.upper(), "lo": lo, "hi": hi, "owner_id": owner_id})
+    found = {row[0] for row in await cursor.fetchall()}
+    if len(found) > 1:
+        raise UnknownJob(f"more than one job begins with {text!r}")
+    if not found:
+        raise unknown
+    return found.pop()  # type: ignore[no-any-return]
+
+
 async def lock(conn: Connection, job_id: UUID) -> dict[str, Any]:
     """The lock of a job: first of every change to it as a whole."""
     async with conn.cursor(row_factory=dict_row) as cursor:
@@ -125,20 +145,20 @@ async def lock(conn: Connection, job_id: UUID) -> dict[str, Any]:
     return row
 
 
-async def pause(conn: Connection, job_id: UUID) -> None:
+async def pause(conn: Connection, job_id: UUID, *, by: int = LOCAL_USER) -> None:
     """Run -> pause: one write; no batch is touched, leased ones finish."""
-    await _want(conn, job_id, Intent.PAUSE, allowed=(Intent.RUN, Intent.PAUSE))
+    await _want(conn, job_id, Intent.PAUSE, by, allowed=(Intent.RUN, Intent.PAUSE))
 
 
-async def resume(conn: Connection, job_id: UUID) -> None:
+async def resume(conn: Connection, job_id: UUID, *, by: int = LOCAL_USER) -> None:
     """Pause -> run."""
-    await _want(conn, job_id, Intent.RUN, allowed=(Intent.PAUSE,))
+    await _want(conn, job_id, Intent.RUN, by, allowed=(Intent.PAUSE,))
     await conn.execute(sql("notify/work"), {"job_id": job_id})
 
 
-async def cancel(conn: Connection, job_id: UUID) -> None:
+async def cancel(conn: Connection, job_id: UUID, *, by: int = LOCAL_USER) -> None:
     """-> cancel: leased batches finish and keep their results, the rest is cancelled by the sweeper."""
-    await _want(conn, job_id, Intent.CANCEL, allowed=(Intent.RUN, Intent.PAUSE, Intent.CANCEL))
+    await _want(conn, job_id, Intent.CANCEL, by, allowed=(Intent.RUN, Intent.PAUSE, Intent.CANCEL))
 
 
 async def fail(conn: Connection, job_id: UUID, reason: str) -> bool:
@@ -214,14 +234,17 @@ async def looks_drained(conn: Connection, job_id: UUID) -> bool:
     return row is not None and bool(row[0])
 
 
-async def _want(conn: Connection, job_id: UUID, intent: Intent, *, allowed: tuple[Intent, ...]) -> None:
+async def _want(conn: Connection, job_id: UUID, intent: Intent, by: int, *, allowed: tuple[Intent, ...]) -> None:
     row = await lock(conn, job_id)
     if row["closed_as"] is not None or row["intent"] not in allowed:
         job = await get(conn, job_id)
         raise Conflict(f"job {job.key} is {job.status}: it cannot be {_PAST[intent]}")
     await conn.execute(sql("job/set_intent"), {"job_id": job_id, "intent": intent, "reason": None})
+    if row["intent"] != intent:
+        await activity.add(conn, job_id, by, _VERBS[intent])
 
 
+_VERBS = {Intent.RUN: "resume", Intent.PAUSE: "pause", Intent.CANCEL: "cancel"}
 _PAST = {Intent.RUN: "resumed", Intent.PAUSE: "paused", Intent.CANCEL: "cancelled", Intent.FAIL: "failed"}
 
 
@@ -234,19 +257,14 @@ def _job(row: dict[str, Any]) -> Job:
         total=counts.total,
         started=counts.pending != counts.total,
     )
-    names = (
-        "id",
-        "key",
-        "kind",
-        "owner_id",
-        "priority",
-        "failure_reason",
-        "created_at",
-        "updated_at",
-        "closed_at",
-        "request_id",
-        "traceparent",
+    return Job(
+        status=status,
+        counts=counts,
+        ingest_complete=row["ingest_done"],
+        codes={code: int(n) for code, n in row["codes"].items()},
+        intent=Intent(row["intent"]),
+        source=None if row["source"] is None else row["source"].get("format"),
+        result_columns=tuple(row["result_columns"]),
+        ip_address=None if row["ip_address"] is None else str(row["ip_address"]),
+        **{name: row[name] for name in _COLUMNS},
     )
-    columns = {name: row[name] for name in (*names, "params")}
-    codes = {code: int(n) for code, n in row["codes"].items()}
-    return Job(status=status, counts=counts, ingest_complete=row["ingest_done"], codes=codes, **columns)

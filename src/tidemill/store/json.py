@@ -22,6 +22,14 @@ def encode(value: Any) -> bytes:
     return data
 
 
+def decode_input(text: str) -> Any:
+    """An input for people to look at. What nobody can read (half a pair of surrogates) is shown as it is written."""
+    try:
+        return decode(text)
+    except msgspec.DecodeError:
+        return text
+
+
 def _refuse(value: Any) -> None:
     if isinstance(value, str) and "\x00" in value:
         raise ValueError("a NUL character cannot be stored")

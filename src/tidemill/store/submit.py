@@ -37,6 +37,7 @@ class Submission:
     priority: int = 0
     limiter: str | None = None
     sparse: bool = False
+    columns: tuple[str, ...] = ()  # of its results; without any, those its kind was registered with
     request_id: str | None = None
     traceparent: str | None = None
     ip_address: str | None = None
@@ -143,6 +144,7 @@ def _columns(spec: Submission) -> dict[str, Any]:
         "params": Jsonb(spec.params),
         "policy": Jsonb(spec.policy),
         "source": source,
+        "columns": list(spec.columns),
         "ingest_done": spec.source is None,
     }
 

@@ -11,6 +11,8 @@ from tidemill.domain.handler import Handler
 from tidemill.store.database import Connection
 from tidemill.store.statements import sql
 
+SILENCE_S = 60.0  # a worker not heard of for so long adapts to nothing any more
+
 
 @dataclass(frozen=True, slots=True)
 class Worker:
@@ -41,10 +43,19 @@ async def list_workers(conn: Connection) -> list[Worker]:
         return await cursor.fetchall()
 
 
+async def adaptive_state(conn: Connection, kind: str) -> list[dict[str, Any]]:
+    """How each child process that runs a kind adapts: claim size, concurrency, pauses, and what it goes by."""
+    async with conn.cursor(row_factory=dict_row) as cursor:
+        await cursor.execute(sql("worker/adaptive"), {"kind": kind, "silence": SILENCE_S})
+        found = await cursor.fetchall()
+    return [row | row.pop("kind") for row in found]
+
+
 async def register_kinds(conn: Connection, handlers: list[Handler]) -> None:
     for handler in sorted(handlers, key=lambda handler: handler.kind):
         options: dict[str, Any] = {"mode": handler.mode, "concurrency": handler.concurrency, "timeout": handler.timeout}
         options |= {"max_attempts": handler.retry.max_attempts, "limiter": handler.limiter}
+        options["columns"] = list(handler.columns)
         params = {"name": handler.kind, "sparse": handler.sparse, "options": Jsonb(options)}
         await conn.execute(sql("kind/register"), params)
 

@@ -38,7 +38,7 @@ async def _drain(mill: Mill, db: Database, retries: bool) -> None:
                 claimer.forget()
             claimer.forget()
             await Maintenance(db, "drain").close_jobs()
-            if not retries or not await db.run(make_due, mill.registry.kinds()):
+            if not retries or not await db.run(make_due, context.handlers.kinds()):
                 return
     finally:
         book.close()

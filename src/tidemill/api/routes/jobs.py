@@ -1,43 +1,97 @@
-"""One job as a whole."""
+"""Jobs as a whole: looking at them, and what is wanted of them."""
 
-from typing import Any
+from dataclasses import asdict
+from typing import Annotated
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 
-from tidemill.api.guard import Permission, allow
-from tidemill.api.lookup import OwnJob
-from tidemill.api.schemas import JobOut
+from tidemill.api import cursor
+from tidemill.api.guard import Me, Permission, allow
+from tidemill.api.lookup import OwnJob, own_scope
+from tidemill.api.schemas import (
+    ActivityOut,
+    ActivityPage,
+    BatchOut,
+    BatchPage,
+    JobDetail,
+    JobOut,
+    JobPage,
+    JobQuery,
+    PageQuery,
+    Point,
+)
 from tidemill.api.state import Db
-from tidemill.api.views import job_out
+from tidemill.api.views import job_detail, job_out
 from tidemill.domain.job import Job
-from tidemill.operations import control
-from tidemill.store import jobs
+from tidemill.operations import control, inspect
+from tidemill.store import jobs, samples
+from tidemill.store.database import Database
 
 router = APIRouter(tags=["jobs"])
 
 
+@router.get("/jobs", response_model_exclude_unset=True, **allow(Permission.USER, 404))
+async def list_jobs(query: Annotated[JobQuery, Query()], me: Me, db: Db) -> JobPage:
+    """Your jobs, the newest first."""
+    page = await inspect.list_jobs(
+        db,
+        owner_id=await own_scope(db, me, query.user_id),
+        statuses=query.statuses,
+        kind=query.kind or query.job_type,
+        created_from=query.created_from,
+        created_to=query.created_to,
+        q=query.q,
+        limit=query.page_size,
+        after=cursor.decode(query.after),
+    )
+    return JobPage(jobs=[job_out(job) for job in page.items], **cursor.next_page(page.after))
+
+
 @router.get("/jobs/{job}", **allow(Permission.USER, 404))
-async def get_job(job: OwnJob) -> JobOut:
-    return job_out(job)
+async def get_job(job: OwnJob, db: Db) -> JobDetail:
+    """Its counts, which always add up; how quick it is, what failed and why, what the workers have settled on."""
+    return await job_detail(db, job)
+
+
+@router.get("/jobs/{job}/batches", response_model_exclude_unset=True, **allow(Permission.USER, 404))
+async def list_batches(job: OwnJob, query: Annotated[PageQuery, Query()], db: Db) -> BatchPage:
+    """The batches of a job, the newest first."""
+    page = await inspect.list_batches(db, job.id, limit=query.page_size, after=cursor.decode(query.after))
+    return BatchPage(batches=[BatchOut.model_validate(row) for row in page.items], **cursor.next_page(page.after))
+
+
+@router.get("/jobs/{job}/activity", response_model_exclude_unset=True, **allow(Permission.USER, 404))
+async def list_activity(job: OwnJob, query: Annotated[PageQuery, Query()], db: Db) -> ActivityPage:
+    """What people did to a job, the newest first."""
+    page = await inspect.list_activity(db, job.id, limit=query.page_size, after=cursor.decode(query.after))
+    found = [ActivityOut.model_validate(row) for row in page.items]
+    return ActivityPage(activity=found, **cursor.next_page(page.after))
+
+
+@router.get("/jobs/{job}/chart", **allow(Permission.USER, 404))
+async def get_chart(job: OwnJob, db: Db) -> list[Point]:
+    """How many items were settled at which time, in a hundred points or so."""
+    return [Point(**asdict(point)) for point in await db.run(samples.chart, job.id)]
 
 
 @router.post("/jobs/{job}/pause", **allow(Permission.USER, 404, 409))
-async def pause(job: OwnJob, db: Db) -> JobOut:
+async def pause(job: OwnJob, me: Me, db: Db) -> JobOut:
     """Batches in hand finish; nothing new is begun."""
-    await control.pause(db, job.id)
+    await control.pause(db, job.id, by=me.user_id)
     return await _now(db, job)
 
 
 @router.post("/jobs/{job}/resume", **allow(Permission.USER, 404, 409))
-async def resume(job: OwnJob, db: Db) -> JobOut:
-    await control.resume(db, job.id)
+async def resume(job: OwnJob, me: Me, db: Db) -> JobOut:
+    """A paused job goes on."""
+    await control.resume(db, job.id, by=me.user_id)
     return await _now(db, job)
 
 
 @router.post("/jobs/{job}/cancel", **allow(Permission.USER, 404, 409))
-async def cancel(job: OwnJob, db: Db) -> JobOut:
+async def cancel(job: OwnJob, me: Me, db: Db) -> JobOut:
     """Batches in hand finish and keep their results; the rest is cancelled."""
-    await control.cancel(db, job.id)
+    await control.cancel(db, job.id, by=me.user_id)
     return await _now(db, job)
 
 
@@ -47,5 +101,5 @@ async def delete(job: OwnJob, db: Db) -> None:
     await control.delete(db, job.id)
 
 
-async def _now(db: Any, job: Job) -> JobOut:
+async def _now(db: Database, job: Job) -> JobOut:
     return job_out(await db.run(jobs.get, job.id))

@@ -1,7 +1,6 @@
 """POST /jobs: inputs, a file, images, or a reference to a source."""
 
 import asyncio
-import ipaddress
 from dataclasses import replace
 from pathlib import PurePath
 from typing import Annotated, Any
@@ -10,8 +9,8 @@ import pydantic
 from fastapi import APIRouter, Header, Request, Response
 from fastapi.exceptions import RequestValidationError
 
-from tidemill.api import guard, upload
-from tidemill.api.guard import Me, Permission, allow
+from tidemill.api import upload
+from tidemill.api.guard import Me, Permission, address_of, allow
 from tidemill.api.idempotency import parse_key
 from tidemill.api.schemas import JobIn, JobOut
 from tidemill.api.state import Service, Serving
@@ -75,7 +74,7 @@ async def submit_job(
         owner_id=me.user_id,
         request_id=request.state.request_id,
         traceparent=request.state.traceparent,
-        ip_address=_ip(request),
+        ip_address=address_of(request),
         idem_key=_key(idempotency_key),
         batch_size=here.settings.claim_max,
     )
@@ -191,10 +190,3 @@ def _words(asked: JobIn) -> dict[str, Any]:
 def _key(header: str | None) -> str | None:
     key = parse_key(header)
     return None if key is None else f"{ROUTE} {key}"
-
-
-def _ip(request: Request) -> str | None:
-    try:
-        return str(ipaddress.ip_address(guard.address(request) or ""))
-    except ValueError:
-        return None

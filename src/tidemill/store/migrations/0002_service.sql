@@ -80,21 +80,112 @@ CREATE TABLE tidemill.job_sample (
     PRIMARY KEY (job_id, at)
 );
 
+-- An input in a line for lists: what it calls itself, else its first three fields, cut. It never fails, whatever
+-- json may hold: a NUL character or half a pair can be stored in it but not be read as text.
+-- A loop, because it costs 15 µs a row; one query with the same rules costs 55.
+CREATE FUNCTION tidemill.summary(input json) RETURNS json LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    name   text;
+    value  json;
+    named  text[] := '{}';
+    fields text[] := '{}';
+BEGIN
+    IF json_typeof(input) = 'null' THEN
+        RETURN NULL;
+    ELSIF json_typeof(input) = 'string' THEN
+        RETURN to_json(left(input #>> '{}', 80));
+    ELSIF json_typeof(input) <> 'object' OR pg_column_size(input) > 65536 THEN
+        RETURN to_json(left(input::text, 80));
+    END IF;
+    FOR name, value IN SELECT f.key, f.value FROM json_each(input) f LOOP
+        CONTINUE WHEN json_typeof(value) NOT IN ('string', 'number', 'boolean');
+        IF lower(name) IN ('title', 'name', 'brand', 'sku', 'id', 'key') THEN
+            named := named || ARRAY[left(name, 80), left(value #>> '{}', 80)];
+            EXIT WHEN cardinality(named) = 12;
+        ELSIF cardinality(fields) < 6 THEN
+            fields := fields || ARRAY[left(name, 80), left(value #>> '{}', 80)];
+        END IF;
+    END LOOP;
+    RETURN json_object(CASE named WHEN '{}' THEN fields ELSE named END);
+EXCEPTION WHEN OTHERS THEN
+    RETURN to_json(left(input::text, 80));
+END
+$$;
+
+-- A result as lists show it: whole, or not at all when its text is longer than 16 kB. What is stored in more than
+-- 128 kB is longer for sure, and is not even read.
+CREATE FUNCTION tidemill.shown(result jsonb) RETURNS jsonb LANGUAGE sql STABLE AS $$
+    SELECT CASE WHEN pg_column_size(result) <= 131072 AND octet_length(result::text) <= 16384 THEN result END
+$$;
+
 -- The columns of a job's results, in the order they first came: what the grid shows and exports write.
 ALTER TABLE tidemill.job ADD result_columns text[] NOT NULL DEFAULT '{}';
 
 -- When the last item of a batch was settled.
 ALTER TABLE tidemill.batch ADD closed_at timestamptz;
 CREATE INDEX batch_job ON tidemill.batch (job_id, id);
+CREATE INDEX batch_open_job ON tidemill.batch (job_id, state, retrying, since, id) WHERE state IN ('ready', 'leased');
+
+-- The newest jobs of one owner.
+CREATE INDEX job_of_owner ON tidemill.job (owner_id, id);
+
+DROP VIEW tidemill.item_status;
+-- One item with every fact derived, for single look-ups and for doctor. Lists go to the batch side for open
+-- items and to the outcome index for failures: this view over a whole job costs a join per item.
+CREATE VIEW tidemill.item_status AS
+SELECT i.job_id, i.seq, i.job_id || ':' || i.seq AS id, j.owner_id, j.kind,
+    CASE
+        WHEN o.status IN ('pending', 'retry_wait') THEN CASE WHEN l.state = 'leased' THEN 'processing' ELSE o.status END
+        WHEN o.status IS NOT NULL THEN o.status
+        WHEN r.state = 'leased' THEN 'processing'
+        WHEN r.state = 'ready' THEN 'pending'
+        WHEN r.state = 'cancelled' THEN 'cancelled'
+        WHEN j.sparse THEN 'done'
+    END AS status,
+    coalesce(o.attempts, 0) AS attempts,
+    coalesce(CASE WHEN l.state = 'leased' THEN l.worker END, CASE WHEN r.state = 'leased' THEN r.worker END) AS locked_by,
+    coalesce(CASE WHEN l.state = 'leased' THEN l.since END, CASE WHEN r.state = 'leased' THEN r.since END) AS locked_at,
+    greatest(o.updated_at, l.since, r.since, r.closed_at, i.at) AS updated_at,
+    i.input, i.defect, o.result, o.normalized, o.error, o.duration_ms, coalesce(l.id, r.id) AS batch_id
+FROM tidemill.item i
+JOIN tidemill.job j ON j.id = i.job_id
+-- LIMIT 1 on every side: the planner must look up one row per item, never join through a whole job.
+LEFT JOIN LATERAL (
+    SELECT * FROM tidemill.outcome o WHERE o.job_id = i.job_id AND o.seq = i.seq LIMIT 1
+) o ON true
+LEFT JOIN LATERAL (
+    SELECT b.id, b.state, b.worker, b.since FROM tidemill.batch b
+    WHERE b.job_id = i.job_id AND b.seqs IS NOT NULL AND b.state IN ('ready', 'leased')
+      AND b.lo <= i.seq AND b.hi > i.seq AND b.seqs @> ARRAY[i.seq]
+      AND o.status IN ('pending', 'retry_wait')
+    ORDER BY b.id LIMIT 1
+) l ON true
+-- Live ranges do not overlap: the first one that ends behind the item covers it, or none does.
+LEFT JOIN LATERAL (
+    SELECT next.* FROM (
+        SELECT b.id, b.state, b.worker, b.since, b.closed_at, b.lo FROM tidemill.batch b
+        WHERE b.job_id = i.job_id AND b.seqs IS NULL AND b.state <> 'done' AND b.hi > i.seq AND o.seq IS NULL
+        ORDER BY b.hi LIMIT 1
+    ) next WHERE next.lo <= i.seq
+) r ON true;
 
 DROP VIEW tidemill.job_progress;
--- A job with its counts: folded sums plus the batches that are not folded, read in one snapshot.
+-- A job with its counts: folded sums plus the batches that are not folded, read in one snapshot. Codes are
+-- summed in one go: an aggregate that adds map to map made 100 jobs with 200 coded batches each cost 400 ms, not 90.
 CREATE VIEW tidemill.job_progress AS
 SELECT j.*, coalesce(g.next_seq, 0) AS total, b.pending, b.processing, b.retry_wait,
     coalesce(t.done, 0) + b.done AS done, coalesce(t.not_found, 0) + b.not_found AS not_found,
     coalesce(t.skipped, 0) + b.skipped AS skipped, coalesce(t.failed, 0) + b.failed AS failed,
     coalesce(t.cancelled, 0) + b.cancelled AS cancelled, coalesce(t.retried, 0) + b.retried AS retried,
-    tidemill.add_codes(t.codes, b.codes) AS codes
+    coalesce(CASE WHEN NOT b.has_codes THEN t.codes ELSE (
+        SELECT jsonb_object_agg(code, n) FROM (
+            SELECT one.key AS code, sum(one.value::bigint) AS n FROM (
+                SELECT codes FROM tidemill.batch WHERE job_id = j.id AND NOT folded AND codes IS NOT NULL
+                UNION ALL SELECT t.codes
+            ) part CROSS JOIN LATERAL jsonb_each_text(part.codes) AS one
+            GROUP BY one.key HAVING sum(one.value::bigint) <> 0
+        ) summed
+    ) END, '{}') AS codes
 FROM tidemill.job j
 LEFT JOIN tidemill.ingest g ON g.job_id = j.id
 LEFT JOIN tidemill.job_tally t ON t.job_id = j.id
@@ -105,6 +196,6 @@ CROSS JOIN LATERAL (
         coalesce(sum(done), 0)::bigint AS done, coalesce(sum(not_found), 0)::bigint AS not_found,
         coalesce(sum(skipped), 0)::bigint AS skipped, coalesce(sum(failed), 0)::bigint AS failed,
         coalesce(sum(cancelled), 0)::bigint AS cancelled, coalesce(sum(retried), 0)::bigint AS retried,
-        tidemill.sum_codes(codes) FILTER (WHERE codes IS NOT NULL) AS codes
+        coalesce(bool_or(codes IS NOT NULL), false) AS has_codes
     FROM tidemill.batch WHERE job_id = j.id AND NOT folded
 ) b;

@@ -7,6 +7,7 @@ WITH condemned AS (
     ORDER BY b.id LIMIT %(limit)s FOR SHARE OF j SKIP LOCKED FOR UPDATE OF b SKIP LOCKED
 )
 UPDATE tidemill.batch b SET state = CASE WHEN b.seqs IS NULL THEN 'cancelled' ELSE 'done' END,
-    cancelled = b.cancelled + b.open, open = 0, seqs = CASE WHEN b.seqs IS NULL THEN NULL ELSE '{}'::bigint[] END
+    cancelled = b.cancelled + b.open, open = 0, closed_at = tidemill.now(),
+    seqs = CASE WHEN b.seqs IS NULL THEN NULL ELSE '{}'::bigint[] END
 FROM condemned WHERE b.id = condemned.id
 RETURNING b.id, b.job_id, condemned.seqs

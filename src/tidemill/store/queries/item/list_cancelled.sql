@@ -1,13 +1,20 @@
--- Items of cancelled ranges that never had an outcome, in order of seq. Index: batch_cover, item_pkey, outcome_pkey.
-SELECT i.seq, 'cancelled' AS status, 0 AS attempts, b.since AS updated_at, NULL AS result, NULL AS error, i.input
-FROM (SELECT * FROM tidemill.batch
-      WHERE job_id = %(job_id)s AND seqs IS NULL AND state = 'cancelled' AND hi > %(after_seq)s::bigint + 1
-      ORDER BY hi) b
-CROSS JOIN LATERAL (
-    SELECT i.seq, i.input FROM tidemill.item i
-    WHERE i.job_id = b.job_id AND i.seq >= greatest(b.lo, %(after_seq)s::bigint + 1) AND i.seq < b.hi
-      AND NOT EXISTS (SELECT 1 FROM tidemill.outcome o
-                      WHERE o.job_id = b.job_id AND o.seq = i.seq AND o.seq >= b.lo AND o.seq < b.hi)
-    ORDER BY i.seq LIMIT %(limit)s
-) i
-ORDER BY b.hi, i.seq LIMIT %(limit)s
+-- Items of cancelled ranges that were never tried, in order of seq. Those that have no outcome come from the index
+-- alone; items are read for the page only. Index: batch_pkey, outcome_pkey, item_pkey.
+SELECT p.job_id, p.seq, p.job_id || ':' || p.seq AS id, 'cancelled' AS status, 0 AS attempts,
+    NULL AS locked_by, NULL::timestamptz AS locked_at, p.updated_at, NULL::timestamptz AS due_at, NULL::jsonb AS result,
+    false AS result_cut, NULL::jsonb AS error, NULL::integer AS duration_ms, NULL::integer AS rev,
+    tidemill.summary(i.input) AS input_summary
+FROM (
+    SELECT b.job_id, x.seq, greatest(b.since, b.closed_at) AS updated_at FROM unnest(%(batches)s::bigint[]) AS asked(id)
+    -- LIMIT 1: else an index that is in this order may be read from end to end, to spare a sort of a few rows.
+    CROSS JOIN LATERAL (SELECT * FROM tidemill.batch b WHERE b.id = asked.id LIMIT 1) b
+    CROSS JOIN LATERAL (
+        SELECT n.seq FROM generate_series(greatest(b.lo, %(after_seq)s::bigint + 1), b.hi - 1) AS n(seq)
+        WHERE NOT EXISTS (SELECT 1 FROM tidemill.outcome o
+                          WHERE o.job_id = b.job_id AND o.seq = n.seq AND o.seq >= b.lo AND o.seq < b.hi)
+        ORDER BY n.seq LIMIT %(limit)s
+    ) x
+    ORDER BY x.seq LIMIT %(limit)s
+) p
+CROSS JOIN LATERAL (SELECT i.input FROM tidemill.item i WHERE i.job_id = p.job_id AND i.seq = p.seq LIMIT 1) i
+ORDER BY p.seq

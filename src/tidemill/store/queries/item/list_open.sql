@@ -1,25 +1,38 @@
--- A job's open items, from the batch side: first by how long their batch has been ready or leased.
--- Index: batch_unfolded, item_pkey, outcome_pkey.
-SELECT b.since AS updated_at, b.id AS batch_id, x.seq,
-    CASE b.state WHEN 'leased' THEN 'processing' WHEN 'ready' THEN CASE WHEN b.retrying THEN 'retry_wait' ELSE 'pending' END END AS status,
-    x.attempts, b.worker, x.input
-FROM (SELECT * FROM tidemill.batch
-      WHERE job_id = %(job_id)s AND NOT folded AND state = ANY(%(states)s)
-        AND (%(retrying)s::boolean IS NULL OR retrying = %(retrying)s)
-        AND (since, id) >= (%(after_since)s, %(after_batch)s)
-      ORDER BY since, id) b
-CROSS JOIN LATERAL (
-    (SELECT i.seq, i.input, 0 AS attempts FROM tidemill.item i
-     WHERE b.seqs IS NULL AND i.job_id = b.job_id AND i.seq < b.hi
-       AND i.seq >= CASE WHEN b.id = %(after_batch)s THEN greatest(b.lo, %(after_seq)s + 1) ELSE b.lo END
-       AND NOT EXISTS (SELECT 1 FROM tidemill.outcome o
-                       WHERE o.job_id = b.job_id AND o.seq = i.seq AND o.seq >= b.lo AND o.seq < b.hi)
-     ORDER BY i.seq LIMIT %(limit)s)
-    UNION ALL
-    (SELECT i.seq, i.input, o.attempts FROM unnest(b.seqs) AS s(seq)
-     JOIN tidemill.item i ON i.job_id = b.job_id AND i.seq = s.seq
-     JOIN tidemill.outcome o ON o.job_id = b.job_id AND o.seq = s.seq
-     WHERE b.id <> %(after_batch)s OR s.seq > %(after_seq)s
-     ORDER BY s.seq LIMIT %(limit)s)
-) x
-ORDER BY b.since, b.id, x.seq LIMIT %(limit)s
+-- The open items of some batches: first by how long their batch has been ready or leased, then by batch and seq.
+-- The seqs of a range that have no outcome come from the index alone; items are read for the page only.
+-- Index: batch_pkey, outcome_pkey, item_pkey, item_fix_pkey.
+SELECT p.job_id, p.seq, p.job_id || ':' || p.seq AS id, p.status, coalesce(o.attempts, 0) AS attempts,
+    CASE p.status WHEN 'processing' THEN p.worker END AS locked_by,
+    CASE p.status WHEN 'processing' THEN p.since END AS locked_at, p.since AS updated_at,
+    CASE p.status WHEN 'retry_wait' THEN p.not_before END AS due_at, p.not_before <= tidemill.now() AS is_due,
+    tidemill.shown(o.result) AS result, o.result IS NOT NULL AND tidemill.shown(o.result) IS NULL AS result_cut,
+    o.error, o.duration_ms, f.rev, tidemill.summary(coalesce(f.input, i.input)) AS input_summary, p.batch_id
+FROM (
+    SELECT b.id AS batch_id, b.job_id, b.since, b.worker, b.not_before, b.seqs IS NOT NULL AS is_list, x.seq,
+        CASE WHEN b.state = 'leased' THEN 'processing' WHEN b.retrying THEN 'retry_wait' ELSE 'pending' END AS status
+    FROM unnest(%(batches)s::bigint[]) AS asked(id)
+    -- LIMIT 1: else an index that is in this order may be read from end to end, to spare a sort of a few rows.
+    CROSS JOIN LATERAL (SELECT * FROM tidemill.batch b WHERE b.id = asked.id LIMIT 1) b
+    CROSS JOIN LATERAL (
+        (SELECT n.seq FROM generate_series(
+             CASE WHEN b.id = %(batch)s THEN greatest(b.lo, %(seq)s::bigint + 1) ELSE b.lo END, b.hi - 1) AS n(seq)
+         WHERE b.seqs IS NULL
+           AND NOT EXISTS (SELECT 1 FROM tidemill.outcome o
+                           WHERE o.job_id = b.job_id AND o.seq = n.seq AND o.seq >= b.lo AND o.seq < b.hi)
+         ORDER BY n.seq LIMIT %(limit)s)
+        UNION ALL
+        (SELECT s.seq FROM unnest(b.seqs) AS s(seq) WHERE b.id <> %(batch)s OR s.seq > %(seq)s
+         ORDER BY s.seq LIMIT %(limit)s)
+    ) x
+    ORDER BY b.since, b.id, x.seq LIMIT %(limit)s
+) p
+CROSS JOIN LATERAL (SELECT i.input FROM tidemill.item i WHERE i.job_id = p.job_id AND i.seq = p.seq LIMIT 1) i
+LEFT JOIN LATERAL (
+    SELECT o.attempts, o.result, o.error, o.duration_ms FROM tidemill.outcome o
+    WHERE p.is_list AND o.job_id = p.job_id AND o.seq = p.seq LIMIT 1
+) o ON true
+LEFT JOIN LATERAL (
+    SELECT f.rev, f.input FROM tidemill.item_fix f
+    WHERE p.is_list AND f.job_id = p.job_id AND f.seq = p.seq ORDER BY f.rev DESC LIMIT 1
+) f ON true
+ORDER BY p.since, p.batch_id, p.seq

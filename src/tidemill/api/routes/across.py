@@ -1,0 +1,86 @@
+"""Across jobs: what waits, and what failed."""
+
+import time
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from tidemill.api import cursor
+from tidemill.api.guard import Me, Permission, allow
+from tidemill.api.lookup import own_scope
+from tidemill.api.problems import Refusal
+from tidemill.api.schemas import (
+    Cause,
+    DeadLetterOut,
+    DeadLetterPage,
+    DeadLetterQuery,
+    PendingOut,
+    PendingPage,
+    PendingQuery,
+    UserId,
+)
+from tidemill.api.schemas import Query as Parameters
+from tidemill.api.state import Db, Service, Serving
+from tidemill.operations import inspect
+
+router = APIRouter(tags=["across jobs"])
+FRESH_S = 30.0
+
+
+@router.get("/pending", response_model_exclude_unset=True, **allow(Permission.USER, 404))
+async def list_pending(query: Annotated[PendingQuery, Query()], me: Me, here: Serving) -> PendingPage:
+    """Items that wait or are in hand, in any job, those that have done so for longest first; and why."""
+    if not here.settings.pending_dashboard:
+        raise Refusal(404, "the pending dashboard is switched off here")
+    owner_id = await own_scope(here.db, me, query.user_id)
+    page = await inspect.list_pending(
+        here.db,
+        owner_id=owner_id,
+        statuses=query.statuses,
+        kind=query.job_type,
+        job_id=query.job_id,
+        from_=query.from_,
+        to=query.to,
+        limit=query.page_size,
+        after=cursor.decode(query.after),
+    )
+    found = [PendingOut.model_validate(row) for row in page.items]
+    return PendingPage(items=found, pending_count=await _count(here, owner_id), **cursor.next_page(page.after))
+
+
+async def _count(here: Service, owner_id: int | None) -> int:
+    """Summed anew every half minute, not for every page."""
+    known = here.pending_counts.get(owner_id)
+    if known is None or time.monotonic() - known[1] > FRESH_S:
+        known = (await inspect.pending_count(here.db, owner_id), time.monotonic())
+        here.pending_counts[owner_id] = known
+    return known[0]
+
+
+@router.get("/dead-letters", response_model_exclude_unset=True, **allow(Permission.USER, 404))
+async def list_dead_letters(query: Annotated[DeadLetterQuery, Query()], me: Me, db: Db) -> DeadLetterPage:
+    """Items that failed for good, in any job, the newest first."""
+    page = await inspect.list_dead_letters(
+        db,
+        owner_id=await own_scope(db, me, query.user_id),
+        kind=query.kind,
+        codes=query.error_codes,
+        job_id=query.job_id,
+        from_=query.from_,
+        to=query.to,
+        limit=query.page_size,
+        after=cursor.decode(query.after),
+    )
+    found = [DeadLetterOut.model_validate(row) for row in page.items]
+    return DeadLetterPage(items=found, **cursor.next_page(page.after))
+
+
+class CauseQuery(Parameters):
+    user_id: UserId = "me"
+
+
+@router.get("/dead-letters/causes", **allow(Permission.USER, 404))
+async def list_causes(query: Annotated[CauseQuery, Query()], me: Me, db: Db) -> list[Cause]:
+    """Dead letters by error code."""
+    owner_id = await own_scope(db, me, query.user_id)
+    return [Cause.model_validate(row) for row in await inspect.dead_letter_causes(db, owner_id)]

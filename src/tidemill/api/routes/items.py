@@ -1,0 +1,48 @@
+"""Items: in pages, and one by one."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query
+
+from tidemill.api import cursor
+from tidemill.api.guard import Me, Permission, allow
+from tidemill.api.lookup import OwnJob
+from tidemill.api.schemas import Fixed, FixIn, ItemDetail, ItemOut, ItemPage, ItemQuery
+from tidemill.api.state import Db, Serving
+from tidemill.operations import export, fix, inspect
+
+router = APIRouter(tags=["items"])
+Seq = Annotated[int, Path(ge=0, le=2**62, description="An item's place in its job, from 0")]
+
+
+@router.get("/jobs/{job}/items", response_model_exclude_unset=True, **allow(Permission.USER, 404))
+async def list_items(job: OwnJob, query: Annotated[ItemQuery, Query()], db: Db) -> ItemPage:
+    """A page of a job's items. Open ones and failures come oldest change first, others in order of seq.
+
+    A page in order of seq may be short, or even empty, and still have a next one: so much was looked at.
+    """
+    page = await inspect.list_items(
+        db,
+        job.id,
+        query.statuses,
+        limit=query.page_size,
+        after=cursor.decode(query.after),
+        seq=query.seq,
+        codes=query.error_codes,
+    )
+    columns = await export.job_columns(db, job.id)
+    found = [ItemOut.model_validate(row) for row in page.items]
+    return ItemPage(columns=list(columns.names), items=found, **cursor.next_page(page.after))
+
+
+@router.get("/jobs/{job}/items/{seq}", **allow(Permission.USER, 404))
+async def get_item(job: OwnJob, seq: Seq, db: Db) -> ItemDetail:
+    """An item, whole: its input with corrections, its result, what went wrong."""
+    return ItemDetail.model_validate(await inspect.get_item(db, job.id, seq))
+
+
+@router.patch("/jobs/{job}/items/{seq}", **allow(Permission.USER, 404, 409, 413))
+async def fix_item(job: OwnJob, seq: Seq, asked: FixIn, me: Me, here: Serving) -> Fixed:
+    """Correct the input of an item that failed or was not found. It runs with it when it is reprocessed."""
+    most = here.settings.max_row_bytes
+    return Fixed(rev=await fix.fix_item(here.db, job.id, seq, asked.input, by=me.user_id, max_row_bytes=most))

@@ -1,0 +1,24 @@
+"""What Prometheus asks for."""
+
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+
+from tidemill.api.guard import Permission, allow
+from tidemill.telemetry.metrics import Meter
+
+_page: dict[int | str, dict[str, Any]] = {
+    200: {"description": "Metrics", "content": {"text/plain": {"schema": {"type": "string"}}}}
+}
+
+
+def router_of(meter: Meter, path: str) -> APIRouter:
+    router = APIRouter(tags=["service"])
+
+    @router.get(path, response_class=Response, **allow(Permission.PUBLIC, also=_page))
+    async def get_metrics(request: Request) -> Response:
+        """Metrics of this process and its children; no names of users or jobs are in them."""
+        body, content_type = meter.render(request.headers.get("accept", ""))
+        return Response(body, media_type=content_type)
+
+    return router

@@ -1,0 +1,20 @@
+"""Where writers write to, and what they have in common."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from tidemill.domain.columns import Cell
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+class Output(Protocol):
+    """Takes pieces and gives nothing back: it need not be a file."""
+
+    def write(self, piece: bytes, /) -> int: ...
+    def flush(self) -> None: ...
+
+
+def defused(cells: Sequence[Cell]) -> list[Cell]:
+    """Cells of which no text can be read as a formula by a spreadsheet."""
+    return ["'" + cell if isinstance(cell, str) and cell.startswith(_FORMULA) else cell for cell in cells]

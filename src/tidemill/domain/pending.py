@@ -1,0 +1,30 @@
+"""Why an open item is still open, in words for whoever waits for it."""
+
+from datetime import datetime
+
+from tidemill.domain.status import Intent, ItemStatus
+
+LIVE_S = 30.0  # a worker that was not heard of for longer is not counted on; they are heard of every 5 s
+
+
+def why(
+    status: ItemStatus,
+    *,
+    intent: Intent,
+    worker: str | None,
+    due_at: datetime | None,
+    is_due: bool,
+    has_worker: bool,
+) -> str:
+    """The nearest thing that must change before the item is settled."""
+    if status is ItemStatus.PROCESSING:
+        return f"in hand of worker {worker}"
+    if intent in (Intent.CANCEL, Intent.FAIL):
+        return "cancelling"
+    if intent is Intent.PAUSE:
+        return "paused"
+    if not has_worker:
+        return "no worker has this kind"
+    if status is ItemStatus.RETRY_WAIT and due_at is not None and not is_due:
+        return f"waits for its retry at {due_at.isoformat(timespec='seconds')}"
+    return "waits for its turn"

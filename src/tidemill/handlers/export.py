@@ -1,0 +1,74 @@
+"""Built-in: the rows of a job as a file. One item is one export."""
+
+from contextlib import aclosing
+from typing import Any
+
+from tidemill.connectors.blobs import Blobs, Writing
+from tidemill.domain.export import KIND, ExportRequest, file_id
+from tidemill.domain.handler import Handler
+from tidemill.domain.item import Item
+from tidemill.domain.outcome import Fail
+from tidemill.domain.retry import RetryPolicy
+from tidemill.handlers.desk import Desk
+from tidemill.handlers.table import Table
+from tidemill.store import results
+from tidemill.store.database import Connection, Database
+from tidemill.store.results import Survey
+
+COLUMNS = ("name", "format", "rows", "cut_cells", "size", "sha256", "file_id")
+
+
+def export_handler(db: Database, blobs: Blobs) -> Handler:
+    retry = RetryPolicy(max_attempts=3)
+    call = Exporter(db, blobs).run
+    return Handler(KIND, call, "async", concurrency=2, timeout=None, retry=retry, columns=COLUMNS)
+
+
+class Exporter:
+    """Reads in the event loop and writes in a thread, a packet apart: neither gets far ahead of the other."""
+
+    def __init__(self, db: Database, blobs: Blobs) -> None:
+        self._db = db
+        self._blobs = blobs
+
+    async def run(self, item: Item) -> dict[str, Any]:
+        """The file is whole, or there is none."""
+        request = ExportRequest.parse(item.input)
+        writing, desk = self._blobs.write(file_id(item.job_id)), Desk()
+        try:
+            made = await self._write(writing, desk, request)
+            await self._insist(request, item)
+            blob = await desk.do(writing.finish)
+        except BaseException:
+            await desk.clear(writing.discard)
+            raise
+        desk.close()
+        return made | {"size": blob.size, "sha256": blob.sha256.hex(), "file_id": blob.id}
+
+    async def _write(self, writing: Writing, desk: Desk, request: ExportRequest) -> dict[str, Any]:
+        async with results.snapshot(self._db) as conn:
+            survey = await results.survey(conn, request.job_id)
+            if survey is None or survey.purged:
+                raise _gone(request)
+            table = Table(writing, request, survey.columns, survey.standing)
+            await _copy(conn, survey, table, desk)
+        await desk.do(table.close)
+        name = request.file_name(survey.key)
+        return {"name": name, "format": request.format, "rows": table.rows, "cut_cells": table.cut_cells}
+
+    async def _insist(self, request: ExportRequest, item: Item) -> None:
+        """A file that nobody wants any more is not kept; nor is one that somebody else has made meanwhile."""
+        if not await self._db.run(results.is_exportable, request.job_id, item.job_id):
+            raise _gone(request)
+
+
+async def _copy(conn: Connection, survey: Survey, table: Table, desk: Desk) -> None:
+    async with aclosing(results.walk(conn, survey)) as packets:
+        async for packet in packets:
+            await desk.begin(table.add, packet)
+
+
+def _gone(request: ExportRequest) -> Fail:
+    return Fail(
+        f"job {request.job_id} is gone: it was deleted or purged before its export was complete", code="job_gone"
+    )

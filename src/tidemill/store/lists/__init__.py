@@ -1,0 +1,1 @@
+"""Lists, page by page: keyset only, and bounded however few rows match."""

@@ -1,0 +1,28 @@
+"""A job's batches and activity, and how much is open."""
+
+from uuid import UUID
+
+from tidemill.domain.page import MAX_NUMBER, Page, Walk, mark_of, number
+from tidemill.store.database import Connection
+from tidemill.store.lists.fetch import Row, rows
+from tidemill.store.lists.items import extent
+from tidemill.store.statements import sql
+
+WALK = Walk("batches", (number,))
+
+
+async def list_batches(conn: Connection, job_id: UUID, *, limit: int, after: object = None) -> Page[Row]:
+    """The newest first."""
+    mark = mark_of(job_id)
+    (before,) = (MAX_NUMBER,) if after is None else WALK.read(after, mark)
+    await extent(conn, job_id)
+    found = await rows(conn, "batch/list", {"job_id": job_id, "before": before, "limit": limit + 1})
+    return Page(found[:limit], WALK.place(mark, found[limit - 1]["id"]) if len(found) > limit else None)
+
+
+async def sum_open(conn: Connection, owner_id: int | None) -> int:
+    """How many items are open, from one row a batch."""
+    name = "batch/sum_open_of_all" if owner_id is None else "batch/sum_open_of_owner"
+    cursor = await conn.execute(sql(name), {"owner_id": owner_id})
+    row = await cursor.fetchone()
+    return 0 if row is None else int(row[0])

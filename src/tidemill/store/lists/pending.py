@@ -1,0 +1,58 @@
+"""Open items across jobs, each with its job and with why it waits."""
+
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+from tidemill.domain.errors import UnknownJob
+from tidemill.domain.page import Page
+from tidemill.domain.pending import LIVE_S, why
+from tidemill.domain.status import Intent, ItemStatus, JobStatus, job_status
+from tidemill.store.database import Connection
+from tidemill.store.lists.fetch import Row, one_snapshot, rows
+from tidemill.store.lists.items import extent
+from tidemill.store.lists.open_items import Asked, list_open
+
+
+async def list_pending(conn: Connection, asked: Asked, *, limit: int, after: object = None) -> Page[Row]:
+    await one_snapshot(conn)
+    if asked.job_id is not None and not await _is_among(conn, asked, asked.job_id):
+        return Page([], None)
+    page = await list_open(conn, asked, limit=limit, after=after)
+    standing = await _standing(conn, {item["job_id"] for item in page.items})
+    live = {row["kind"] for row in await rows(conn, "worker/live_kinds", {"seconds": LIVE_S})}
+    return replace(page, items=[_tell(item, standing[item["job_id"]], live) for item in page.items])
+
+
+async def _is_among(conn: Connection, asked: Asked, job_id: UUID) -> bool:
+    """Whether a job is of the kind that is asked for; UnknownJob if it is somebody else's."""
+    job = await extent(conn, job_id)
+    if asked.owner_id not in (None, job["owner_id"]):
+        raise UnknownJob(f"there is no job {job_id}")
+    return asked.kind in (None, job["kind"])
+
+
+async def _standing(conn: Connection, job_ids: set[UUID]) -> dict[UUID, Row]:
+    found = await rows(conn, "job/standing", {"ids": sorted(job_ids)}) if job_ids else []
+    return {job["id"]: job for job in found}
+
+
+def _tell(item: Row, job: Row, live: set[Any]) -> Row:
+    intent, status = Intent(job["intent"]), ItemStatus(item["status"])
+    shown = job_status(
+        intent=intent,
+        ingest_done=job["ingest_done"],
+        closed_as=None if job["closed_as"] is None else JobStatus(job["closed_as"]),
+        total=job["total"],
+        started=job["pending"] != job["total"],
+    )
+    reason = why(
+        status,
+        intent=intent,
+        worker=item["locked_by"],
+        due_at=item["due_at"],
+        is_due=item["is_due"],
+        has_worker=job["kind"] in live,
+    )
+    told = {"job_key": job["key"], "kind": job["kind"], "owner_id": job["owner_id"], "job_status": shown, "why": reason}
+    return {name: value for name, value in item.items() if name not in ("is_due", "batch_id")} | told

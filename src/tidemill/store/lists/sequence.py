@@ -1,0 +1,49 @@
+"""Items in order of seq, whatever became of them."""
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from tidemill.domain.page import Page, Walk, number
+from tidemill.domain.scan import ITEM_BUDGET, windows
+from tidemill.domain.status import ItemStatus
+from tidemill.store.database import Connection
+from tidemill.store.lists.fetch import Row, rows
+
+WALK = Walk("seq", (number,))
+FIRST_WINDOW = 256
+
+
+async def list_by_seq(
+    conn: Connection,
+    job: Row,
+    statuses: Sequence[ItemStatus],
+    mark: str,
+    *,
+    limit: int,
+    start: int = 0,
+    after: object = None,
+) -> Page[Row]:
+    """So many items are looked at that the page is full, or the budget used up: then it is short, but not the last."""
+    if after is not None:
+        start = WALK.read(after, mark)[0] + 1
+    if job["purged_at"] is not None:
+        return Page([], None)
+    wanted = sorted({status.value for status in statuses}) or None
+    items: list[Row] = []
+    first = limit + 1 if wanted is None else max(limit + 1, FIRST_WINDOW)
+    for lo, hi in windows(start, job["total"], first, ITEM_BUDGET):
+        items += await _window(conn, job, wanted, lo, hi, limit + 1 - len(items))
+        start = hi
+        if len(items) > limit:
+            return Page(items[:limit], WALK.place(mark, items[limit - 1]["seq"]))
+    return Page(items, WALK.place(mark, start - 1) if start < job["total"] else None)
+
+
+async def _window(conn: Connection, job: Row, statuses: list[str] | None, lo: int, hi: int, limit: int) -> list[Row]:
+    params: dict[str, Any] = {"job_id": _id(job), "sparse": job["sparse"], "statuses": statuses}
+    return await rows(conn, "item/list_seq", params | {"lo": lo, "hi": hi, "limit": limit})
+
+
+def _id(job: Row) -> UUID:
+    return job["id"]  # type: ignore[no-any-return]

@@ -1,0 +1,8 @@
+-- One batch as it is shown. Index: batch_pkey.
+SELECT id, CASE WHEN seqs IS NULL THEN 'range' ELSE 'list' END AS shape, state, lo, hi,
+    open + done + not_found + skipped + failed + cancelled + retried AS size, open,
+    json_build_object('done', done, 'not_found', not_found, 'skipped', skipped, 'failed', failed, 'cancelled', cancelled,
+        'retried', retried) AS tallies,
+    coalesce(codes, '{}') AS codes, since, closed_at, not_before, worker, isolated, crashes, losses,
+    CASE WHEN state = 'done' THEN round(extract(epoch FROM closed_at - since) * 1000)::bigint END AS duration_ms
+FROM tidemill.batch WHERE id = %(batch_id)s

@@ -1,0 +1,13 @@
+-- Dead letters by error code, from the sums that are kept: no item is counted. The time is when a job, or a batch that
+-- is not folded yet, with such failures was last seen to change. Index: batch_unfolded.
+SELECT code, sum(n)::bigint AS count, count(DISTINCT job_id) AS jobs, max(at) AS newest FROM (
+    SELECT j.id AS job_id, c.key AS code, c.value::bigint AS n, coalesce(j.closed_at, j.updated_at) AS at
+    FROM tidemill.job j JOIN tidemill.job_tally t ON t.job_id = j.id CROSS JOIN LATERAL jsonb_each_text(t.codes) AS c
+    WHERE t.codes <> '{}' AND j.purged_at IS NULL AND (%(owner_id)s::bigint IS NULL OR j.owner_id = %(owner_id)s)
+    UNION ALL
+    SELECT b.job_id, c.key, c.value::bigint, coalesce(b.closed_at, b.since)
+    FROM tidemill.job j JOIN tidemill.batch b ON b.job_id = j.id AND NOT b.folded
+    CROSS JOIN LATERAL jsonb_each_text(b.codes) AS c
+    WHERE j.closed_as IS NULL AND (%(owner_id)s::bigint IS NULL OR j.owner_id = %(owner_id)s)
+) kept
+GROUP BY code HAVING sum(n) > 0 ORDER BY 2 DESC, code LIMIT %(limit)s

@@ -1,0 +1,5 @@
+-- The same among one owner's jobs: of others it does not even tell that there are any. Index: job_key_key, job_of_owner.
+SELECT id FROM tidemill.job WHERE key = %(text)s AND owner_id = %(owner_id)s
+UNION ALL
+(SELECT id FROM tidemill.job WHERE (owner_id, id) >= (%(owner_id)s, %(lo)s) AND (owner_id, id) <= (%(owner_id)s, %(hi)s)
+ ORDER BY owner_id, id LIMIT 2)

@@ -1,0 +1,16 @@
+-- Jobs, everybody's, the newest first, by what their own rows say; `word` is a guess at the status that sums may refine.
+-- At most `budget` are looked at; the one behind the last of these comes too, as the end. Index: job_pkey backwards.
+SELECT id, n > %(budget)s AS is_end FROM (
+    SELECT *, row_number() OVER (ORDER BY id DESC) AS n FROM (
+        SELECT id, key, kind, created_at,
+            CASE WHEN closed_as IS NOT NULL THEN closed_as WHEN intent IN ('cancel', 'fail') THEN 'cancelling'
+                WHEN intent = 'pause' THEN 'paused' WHEN ingest_done THEN 'running' ELSE 'ingesting' END AS word
+        FROM tidemill.job WHERE id BETWEEN %(lo)s AND %(hi)s
+        ORDER BY id DESC LIMIT %(budget)s + 1
+    ) seen
+) numbered
+WHERE n > %(budget)s OR (
+    (%(words)s::text[] IS NULL OR word = ANY(%(words)s)) AND (%(kind)s::text IS NULL OR kind = %(kind)s)
+    AND (%(created_from)s::timestamptz IS NULL OR created_at >= %(created_from)s)
+    AND (%(created_to)s::timestamptz IS NULL OR created_at < %(created_to)s) AND starts_with(key, %(prefix)s))
+ORDER BY id DESC LIMIT %(limit)s

@@ -1,0 +1,24 @@
+-- A job's failures with some error codes, oldest change first. At most `budget` failures are looked at; the one
+-- behind the last of these comes too, as the end. Index: outcome_exception, item_pkey, item_fix_pkey.
+SELECT p.job_id, p.seq, p.job_id || ':' || p.seq AS id, p.status, p.attempts, NULL AS locked_by,
+    NULL::timestamptz AS locked_at, p.updated_at, NULL::timestamptz AS due_at, tidemill.shown(p.result) AS result,
+    p.result IS NOT NULL AND tidemill.shown(p.result) IS NULL AS result_cut, p.error, p.duration_ms, f.rev,
+    tidemill.summary(coalesce(f.input, p.input)) AS input_summary, p.is_end
+FROM (
+    SELECT o.*, i.input, o.n > %(budget)s AS is_end FROM (
+        SELECT * FROM (
+            SELECT *, row_number() OVER (ORDER BY updated_at, seq) AS n FROM (
+                SELECT * FROM tidemill.outcome
+                WHERE job_id = %(job_id)s AND status = 'failed' AND (updated_at, seq) > (%(at)s, %(seq)s)
+                ORDER BY updated_at, seq LIMIT %(budget)s + 1
+            ) seen
+        ) numbered
+        WHERE n > %(budget)s OR error->>'code' = ANY(%(codes)s)
+        ORDER BY updated_at, seq LIMIT %(limit)s
+    ) o
+    JOIN tidemill.item i ON i.job_id = %(job_id)s AND i.seq = o.seq
+) p
+LEFT JOIN LATERAL (
+    SELECT f.rev, f.input FROM tidemill.item_fix f WHERE f.job_id = p.job_id AND f.seq = p.seq ORDER BY f.rev DESC LIMIT 1
+) f ON true
+ORDER BY p.updated_at, p.seq

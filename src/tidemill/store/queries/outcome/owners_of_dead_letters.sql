@@ -1,0 +1,11 @@
+-- Who has dead letters, from an owner on: a jump through the index for each, not a look at every row.
+-- Index: outcome_dead_letter.
+WITH RECURSIVE owner AS (
+    (SELECT o.owner_id FROM tidemill.outcome o WHERE o.status = 'failed' AND o.owner_id >= %(owner_id)s
+     ORDER BY o.owner_id LIMIT 1)
+    UNION ALL
+    SELECT (SELECT o.owner_id FROM tidemill.outcome o WHERE o.status = 'failed' AND o.owner_id > owner.owner_id
+            ORDER BY o.owner_id LIMIT 1)
+    FROM owner WHERE owner.owner_id IS NOT NULL
+)
+SELECT owner_id FROM owner WHERE owner_id IS NOT NULL LIMIT %(limit)s

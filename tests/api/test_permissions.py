@@ -1,0 +1,160 @@
+"""Every operation of the OpenAPI document, tried as everybody: what is declared is what happens."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import httpx2
+import pytest
+from fastapi import APIRouter
+
+from api.conftest import Api
+from support import rows
+from tidemill import Mill
+from tidemill.api import guard, service
+from tidemill.config import Settings
+from tidemill.domain.identity import LOCAL_USER
+from tidemill.store import sessions
+from tidemill.store.database import Database
+from tidemill.testing import drain
+
+DOCUMENT = service.create(Database("postgresql://nowhere"), Settings(home="/nowhere")).openapi()
+OPERATIONS = [
+    (method.upper(), path, operation["x-permission"])
+    for path, methods in DOCUMENT["paths"].items()
+    for method, operation in methods.items()
+]
+BODIES: dict[tuple[str, str], dict[str, Any]] = {
+    ("POST", "/v1/jobs"): {"json": {"kind": "echo", "inputs": [1]}},
+    ("POST", "/v1/jobs/{job}/reprocess"): {"json": {}},
+    ("POST", "/v1/jobs/{job}/export"): {"params": {"format": "csv"}},
+    ("PATCH", "/v1/jobs/{job}/items/{seq}"): {"json": {"input": {"better": 1}}},
+    ("POST", "/v1/dead-letters/redrive"): {"json": {"all_matching": True}},
+    ("POST", "/v1/users"): {"json": {"name": "zoe"}},
+    ("PATCH", "/v1/users/{name}"): {"json": {"role": "user"}},
+    ("POST", "/v1/keys"): {"json": {}},
+}
+# What a request may answer with when it was let in: it was understood, whatever the state of things.
+LET_IN = {200, 201, 202, 204, 303, 409}
+
+
+@dataclass
+class Scene:
+    """Somebody's things, one of each, made anew for every try."""
+
+    api: Api
+    toy: Mill
+    ada: httpx2.AsyncClient
+
+    async def path(self, path: str) -> str:
+        values = {"{name}": "carl", "{seq}": "0"}
+        if "{name}" in path:
+            await self.api.user("carl")
+        if "{job}" in path:
+            values["{job}"] = await self.failed_job()
+        if "{export}" in path:
+            answer = await self.ada.post(f"/v1/jobs/{await self.failed_job()}/export?format=csv")
+            values["{export}"] = answer.json()["id"]
+        if "{operation_id}" in path:
+            answer = await self.ada.post(f"/v1/jobs/{await self.failed_job()}/reprocess", json={})
+            values["{operation_id}"] = answer.json()["id"]
+        if "{prefix}" in path:
+            values["{prefix}"] = (await self.ada.post("/v1/keys", json={})).json()["prefix"]
+        if "{link}" in path:
+            values["{link}"] = await self.api.db.run(sessions.make_link, LOCAL_USER, 60)
+        for name, value in values.items():
+            path = path.replace(name, value)
+        assert "{" not in path, f"say what {path} stands for"
+        return path
+
+    async def failed_job(self) -> str:
+        answer = await self.ada.post("/v1/jobs", json={"kind": "echo", "inputs": [{"fail": "x"}, 1]})
+        await drain(self.toy, db=self.api.db)
+        return str(answer.json()["id"])
+
+
+@pytest.fixture
+async def scene(api: Api, toy: Mill, ada: httpx2.AsyncClient) -> Scene:
+    return Scene(api, toy, ada)
+
+
+Try = Callable[[httpx2.AsyncClient], Awaitable[int]]
+
+
+def attempt(scene: Scene, method: str, path: str) -> Try:
+    async def go(who: httpx2.AsyncClient) -> int:
+        options = dict(BODIES.get((method, path), {}))
+        if (method, path) == ("POST", "/v1/session"):
+            options = {"json": {"key": scene.api.keys["ada"]}}
+        async with who.stream(method, await scene.path(path), **options) as answer:
+            return answer.status_code
+
+    return go
+
+
+@pytest.mark.parametrize(("method", "path", "permission"), OPERATIONS)
+async def test_an_operation_lets_in_whom_it_says(
+    scene: Scene,
+    api: Api,
+    ada: httpx2.AsyncClient,
+    bob: httpx2.AsyncClient,
+    root: httpx2.AsyncClient,
+    method: str,
+    path: str,
+    permission: str,
+) -> None:
+    go = attempt(scene, method, path)
+    if permission == "public":
+        assert await go(api.client()) in LET_IN | {200}
+        return
+    for stranger in (api.client(), await expired(api), await revoked(api)):
+        assert await go(stranger) == 401
+    if permission == "admin":
+        assert await go(ada) == 403
+        assert await go(bob) == 403
+    else:
+        assert await go(ada) in LET_IN
+        is_somebodys = any(name in path for name in ("{job}", "{operation_id}", "{prefix}", "{export}"))
+        assert await go(bob) == 404 if is_somebodys else await go(bob) in LET_IN
+    assert await go(root) in LET_IN
+
+
+async def expired(api: Api) -> httpx2.AsyncClient:
+    return await spoilt(api, "expires_at = tidemill.now() - interval '1 s'")
+
+
+async def revoked(api: Api) -> httpx2.AsyncClient:
+    return await spoilt(api, "revoked_at = tidemill.now()")
+
+
+async def spoilt(api: Api, change: str) -> httpx2.AsyncClient:
+    """A key of ada's that was good."""
+    ada = await api.user("ada")
+    made = (await ada.post("/v1/keys", json={})).json()
+    await rows(api.db, f"UPDATE tidemill.api_key SET {change} WHERE prefix = %s", made["prefix"])
+    return api.client({"Authorization": f"Bearer {made['key']}"})
+
+
+def test_a_route_without_a_permission_stops_the_start(api: Api) -> None:
+    bare = APIRouter()
+
+    @bare.get("/bare")
+    async def route() -> None: ...
+
+    with pytest.raises(RuntimeError, match="/bare"):
+        guard.include(api.app, bare)
+
+
+def test_there_is_no_other_way_in(api: Api) -> None:
+    paths = {route.path for route in api.app.routes if hasattr(route, "path")}
+    assert paths == {"/v1/openapi.json"}, "everything else came through the guard"
+
+
+def test_every_operation_documents_its_errors_and_shows_an_example_of_them() -> None:
+    for path, methods in DOCUMENT["paths"].items():
+        for method, operation in methods.items():
+            answers = set(operation["responses"])
+            needed = {"422"} | ({"401", "403"} if operation["x-permission"] != "public" else set())
+            assert needed <= answers, f"{method} {path} says nothing of {needed - answers}"
+            assert operation.get("summary"), f"{method} {path} has no summary"
+    assert DOCUMENT["components"]["schemas"]["Problem"]["properties"]["request_id"]["examples"]

@@ -1,0 +1,161 @@
+"""Dead letters across jobs: the newest first, of one owner or all of them, and their causes without counting."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from lists.scenes import walk
+from support import FAILED, add_job, rows, settle, take
+from tidemill.domain.decide import Verdict
+from tidemill.domain.errors import InvalidInput
+from tidemill.operations import control, inspect
+from tidemill.store import maintain
+from tidemill.store.database import Database
+from tidemill.store.reprocess import Choice
+from traps.scenes import fail_some, send_round
+
+
+async def letters(db: Database, limit: int = 4, **asked: Any) -> list[tuple[UUID, int]]:
+    found = await walk(lambda after: inspect.list_dead_letters(db, limit=limit, after=after, **asked), limit)
+    assert len({letter["id"] for letter in found}) == len(found)
+    return [(letter["job_id"], letter["seq"]) for letter in found]
+
+
+async def failing_job(db: Database, codes: Sequence[str], **options: Any) -> UUID:
+    """A job whose items fail, one with each of these codes."""
+    job_id = await add_job(db, len(codes), **options)
+    said = [
+        Verdict(seq, FAILED, 1, 1, error=b'{"code": "%s", "reason": "r"}' % code.encode(), code=code)
+        for seq, code in enumerate(codes)
+    ]
+    await settle(db, await take(db, job_id), said)
+    return job_id
+
+
+def newest_first(*jobs: tuple[UUID, int]) -> list[tuple[UUID, int]]:
+    return [(job_id, seq) for job_id, n in jobs for seq in reversed(range(n))]
+
+
+async def test_the_newest_come_first_with_their_job(db: Database) -> None:
+    old, new = await failing_job(db, ["a"] * 5, owner_id=1, kind="k"), await failing_job(db, ["b"] * 6, owner_id=1)
+    assert await letters(db, owner_id=1) == newest_first((new, 6), (old, 5))
+    [last] = (await inspect.list_dead_letters(db, owner_id=1, kind="k", limit=1)).items
+    job = await inspect.find_job(db, str(old))
+    assert (last["job_key"], last["kind"], last["owner_id"], last["error"]["code"]) == (job.key, "k", 1, "a")
+    assert (last["id"], last["attempts"], last["input_summary"]) == (f"{old}:4", 1, {"n": "4"})
+    assert "input" not in last
+
+
+async def test_an_owner_sees_only_their_own(db: Database) -> None:
+    jobs = {owner: await failing_job(db, ["a"] * 3, owner_id=owner) for owner in (1, 2, 3)}
+    for owner, job_id in jobs.items():
+        assert await letters(db, owner_id=owner, limit=2) == newest_first((job_id, 3))
+    assert await letters(db, owner_id=4) == []
+    assert await letters(db, owner_id=None, limit=2) == newest_first(*((jobs[owner], 3) for owner in (3, 2, 1)))
+
+
+async def test_those_of_many_owners_are_merged_by_time(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidemill.store.lists.dead_letters.BATCH_BUDGET", 12)  # two of each owner at a time
+    jobs = [
+        (await failing_job(db, ["a"] * n, owner_id=owner), n) for n, owner in ((7, 5), (1, 9), (9, 2), (3, 5), (2, 7))
+    ]
+    assert await letters(db, limit=4) == newest_first(*reversed(jobs))
+    assert await letters(db, limit=50) == newest_first(*reversed(jobs))
+
+
+async def test_very_many_owners_come_in_turns(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidemill.store.lists.dead_letters.OWNERS", 3)
+    jobs = [(await failing_job(db, ["a", "b"], owner_id=owner), 2) for owner in range(8)]
+    by_turns = [*reversed(jobs[:3]), *reversed(jobs[3:6]), *reversed(jobs[6:])]
+    assert await letters(db, limit=5) == newest_first(*by_turns)
+    assert await letters(db, limit=5, codes=["b"]) == [(job_id, 1) for job_id, _ in by_turns]
+
+
+async def test_filters_combine(db: Database) -> None:
+    first = await failing_job(db, ["a", "b", "a", "c"], owner_id=1, kind="x")
+    second = await failing_job(db, ["a", "b"], owner_id=2, kind="y")
+    assert await letters(db, codes=["a"]) == [(second, 0), (first, 2), (first, 0)]
+    assert await letters(db, codes=["a", "c"], kind="x") == [(first, 3), (first, 2), (first, 0)]
+    assert await letters(db, job_id=first, codes=["b"]) == [(first, 1)]
+    assert await letters(db, job_id=first, limit=2) == newest_first((first, 4))
+    assert await letters(db, owner_id=1, kind="y") == []
+    [(at,)] = await rows(db, "SELECT DISTINCT updated_at FROM tidemill.outcome WHERE owner_id = 2")
+    assert await letters(db, from_=at) == newest_first((second, 2))
+    assert await letters(db, to=at) == newest_first((first, 4))
+    assert await letters(db, job_id=second, to=at) == []
+    assert await letters(db, from_=at, to=at + timedelta(microseconds=1), limit=1) == newest_first((second, 2))
+    for wrong in ({"codes": ["\x00"]}, {"kind": "\ud800"}):
+        with pytest.raises(InvalidInput, match="characters that no text has"):
+            await letters(db, **wrong)
+
+
+@pytest.mark.parametrize("asked", [{"owner_id": 1}, {"owner_id": None}, {"job": True}])
+async def test_a_rare_code_is_found_in_bounded_steps(
+    db: Database, monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any]
+) -> None:
+    monkeypatch.setattr("tidemill.store.lists.dead_letters.BATCH_BUDGET", 10)
+    codes = ["rare" if seq in (3, 30, 31) else "usual" for seq in range(45)]
+    job_id = await failing_job(db, codes, owner_id=1)
+    asked = {"job_id": job_id} if "job" in asked else asked
+    first = await inspect.list_dead_letters(db, codes=["rare"], limit=5, **asked)
+    assert first.items == []
+    assert first.after is not None
+    assert await letters(db, codes=["rare"], limit=1, **asked) == [(job_id, 31), (job_id, 30), (job_id, 3)]
+
+
+async def test_dead_letters_of_a_deleted_job_are_gone_at_once(db: Database) -> None:
+    gone, stays = await failing_job(db, ["a"] * 3), await failing_job(db, ["a"])
+    await control.delete(db, gone)
+    assert await rows(db, "SELECT count(*) FROM tidemill.outcome") == [(4,)]
+    assert await letters(db) == [(stays, 0)]
+    assert await letters(db, owner_id=0) == [(stays, 0)]
+
+
+async def test_what_was_sent_round_again_is_no_dead_letter(db: Database) -> None:
+    job_id = await failing_job(db, ["a", "b", "a"])
+    await send_round(db, job_id, Choice(seqs=[0]))
+    assert await letters(db) == [(job_id, 2), (job_id, 1)]
+    assert {cause["code"]: cause["count"] for cause in await inspect.dead_letter_causes(db)} == {"a": 1, "b": 1}
+
+
+async def test_causes_are_summed_over_jobs_folded_or_not(db: Database) -> None:
+    first = await failing_job(db, ["a", "a", "b"], owner_id=1)
+    await failing_job(db, ["a", "c"], owner_id=1)
+    await failing_job(db, ["a"], owner_id=2)
+    for _ in range(2):
+        causes = await inspect.dead_letter_causes(db, 1)
+        assert [(cause["code"], cause["count"], cause["jobs"]) for cause in causes] == [
+            ("a", 3, 2),
+            ("b", 1, 1),
+            ("c", 1, 1),
+        ]
+        await db.run(maintain.fold, first)
+    [(everybody, n)] = [(c["count"], c["jobs"]) for c in await inspect.dead_letter_causes(db) if c["code"] == "a"]
+    assert (everybody, n) == (4, 3)
+    [(at,)] = await rows(db, "SELECT max(updated_at) FROM tidemill.job")
+    assert all(cause["newest"] <= at + timedelta(minutes=1) for cause in await inspect.dead_letter_causes(db, 1))
+    await rows(db, "UPDATE tidemill.job SET purged_at = tidemill.now()")
+    assert [c["count"] for c in await inspect.dead_letter_causes(db, 1)] == [1, 1]  # of the batch that is not folded
+    assert await inspect.dead_letter_causes(db, 3) == []
+
+
+async def test_a_cursor_belongs_to_its_filters(db: Database) -> None:
+    job_id = await failing_job(db, ["a"] * 5, owner_id=1)
+    page = await inspect.list_dead_letters(db, owner_id=1, limit=2)
+    others: list[dict[str, Any]] = [
+        {"owner_id": None},
+        {"owner_id": 1, "codes": ["a"]},
+        {"owner_id": 1, "job_id": job_id},
+    ]
+    for asked in others:
+        with pytest.raises(InvalidInput, match="does not belong to this list"):
+            await inspect.list_dead_letters(db, limit=2, after=page.after, **asked)
+
+
+async def test_a_failure_among_successes_is_a_dead_letter(db: Database) -> None:
+    job_id = await add_job(db, 10)
+    await fail_some(db, job_id, [4])
+    assert await letters(db) == [(job_id, 4)]

@@ -1,0 +1,33 @@
+"""Why an item waits, decided from facts."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from tidemill.domain.pending import why
+from tidemill.domain.status import Intent, ItemStatus
+
+AT = datetime(2026, 11, 16, 12, 30, 7, 123, tzinfo=UTC)
+PENDING, PROCESSING, WAITING = ItemStatus.PENDING, ItemStatus.PROCESSING, ItemStatus.RETRY_WAIT
+
+
+@pytest.mark.parametrize(
+    ("status", "facts", "said"),
+    [
+        (PENDING, {}, "waits for its turn"),
+        (PENDING, {"intent": Intent.PAUSE}, "paused"),
+        (PENDING, {"intent": Intent.CANCEL}, "cancelling"),
+        (WAITING, {"intent": Intent.FAIL, "due_at": AT, "is_due": False}, "cancelling"),
+        (PENDING, {"has_worker": False}, "no worker has this kind"),
+        (PENDING, {"has_worker": False, "intent": Intent.PAUSE}, "paused"),
+        (WAITING, {"due_at": AT, "is_due": False}, "waits for its retry at 2026-11-16T12:30:07+00:00"),
+        (WAITING, {"due_at": AT}, "waits for its turn"),
+        (WAITING, {"due_at": AT, "is_due": False, "has_worker": False}, "no worker has this kind"),
+        (PROCESSING, {"worker": "w1"}, "in hand of worker w1"),
+        (PROCESSING, {"worker": "w1", "intent": Intent.PAUSE, "has_worker": False}, "in hand of worker w1"),
+    ],
+)
+def test_the_nearest_cause_is_told(status: ItemStatus, facts: dict[str, Any], said: str) -> None:
+    usual: dict[str, Any] = {"intent": Intent.RUN, "worker": None, "due_at": None, "is_due": True, "has_worker": True}
+    assert why(status, **(usual | facts)) == said

@@ -1,0 +1,69 @@
+"""What export tests do again and again."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from support import job_of, rows
+from tidemill import Mill
+from tidemill.connectors.blobs import Blobs
+from tidemill.operations.export import export_file, export_results
+from tidemill.store.database import Database
+from tidemill.testing import drain
+
+
+async def ask(db: Database, mill: Mill, job_id: UUID, format_: str = "csv", **options: Any) -> tuple[UUID, bool]:
+    """Ask for an export of a job, as its owner."""
+    job = await job_of(db, job_id)
+    options = {"owner_id": job.owner_id} | options
+    return await export_results(db, mill.settings, job, format=format_, **options)
+
+
+async def export(db: Database, mill: Mill, job_id: UUID, format_: str = "csv", **options: Any) -> Path:
+    """Ask for an export, run it, and fetch its file."""
+    export_id, _ = await ask(db, mill, job_id, format_, **options)
+    await drain(mill, db=db)
+    return await fetch(db, mill, export_id)
+
+
+async def fetch(db: Database, mill: Mill, export_id: UUID) -> Path:
+    found = await export_file(db, Blobs(mill.settings.blobs), await job_of(db, export_id))
+    path = mill.settings.home / found.name
+    with found.file as source, path.open("wb") as target:
+        shutil.copyfileobj(source, target)
+    return path
+
+
+def stored_files(mill: Mill) -> list[str]:
+    """Everything in the folder of stored files, whole or not."""
+    folder = mill.settings.blobs
+    return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+
+
+async def columns_of(db: Database, job_id: UUID) -> list[str]:
+    [(found,)] = await rows(db, "SELECT result_columns FROM tidemill.job WHERE id = %s", job_id)
+    return list(found)
+
+
+async def big_results(db: Database, n: int, *, large: int = 0) -> UUID:
+    """A closed job of n results of 400 bytes, the last of them a megabyte."""
+    job_id: UUID
+    [(job_id,)] = await rows(
+        db,
+        "INSERT INTO tidemill.job (kind, ingest_done, closed_as, closed_at, result_columns)"
+        " VALUES ('elsewhere', true, 'completed', tidemill.now(), '{n,text}') RETURNING id",
+    )
+    await rows(db, "INSERT INTO tidemill.ingest (job_id, next_seq) VALUES (%s, %s)", job_id, n)
+    await rows(db, "INSERT INTO tidemill.job_tally (job_id, done) VALUES (%s, %s)", job_id, n)
+    await rows(
+        db,
+        "INSERT INTO tidemill.outcome (job_id, seq, owner_id, status, attempts, updated_at, result)"
+        " SELECT %s, s, 0, 'done', 1, tidemill.now(),"
+        " jsonb_build_object('n', s, 'text', repeat('x', CASE WHEN s >= %s THEN 1000000 ELSE 400 END))"
+        " FROM generate_series(0, %s::bigint - 1) s",
+        job_id,
+        n - large,
+        n,
+    )
+    return job_id

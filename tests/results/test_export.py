@@ -1,0 +1,205 @@
+"""Exports: what is in the file, who gets which one, and when there is none."""
+
+import asyncio
+import hashlib
+import zipfile
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from results.scenes import ask, export, fetch, stored_files
+from results.values import read_csv, read_ndjson, read_xlsx
+from support import add_job, job_of, rows, settle, take, verdict
+from tidemill import Fail, Item, Mill
+from tidemill.connectors.blobs import Blobs
+from tidemill.domain.errors import Conflict, InvalidInput, UnknownKind
+from tidemill.domain.export import KIND, ExportRequest, Format
+from tidemill.domain.status import ItemStatus
+from tidemill.engine.sweep import Maintenance
+from tidemill.operations import control, reprocess
+from tidemill.operations.export import export_file
+from tidemill.operations.submit import submit
+from tidemill.store.database import Database
+from tidemill.store.json import encode
+from tidemill.store.reprocess import Choice
+from tidemill.store.submit import Submission
+from tidemill.testing import drain
+
+
+@pytest.fixture
+async def job_id(mill: Mill, db: Database) -> UUID:
+    """Ten items, of which 3 and 7 fail until they are reprocessed."""
+    failed_once: set[int] = set()
+
+    @mill.handler("test", max_attempts=1)
+    async def run(item: Item) -> dict[str, int]:
+        if item.seq in (3, 7) and item.seq not in failed_once:
+            failed_once.add(item.seq)
+            raise Fail("not this time", code="flaky")
+        return {"n": item.input, "square": item.input**2}
+
+    job_id = await mill.submit_async("test", range(10))
+    await drain(mill, db=db)
+    return job_id
+
+
+async def test_a_file_has_a_header_and_every_row_in_order(job_id: UUID, mill: Mill, db: Database) -> None:
+    lines = read_csv(await export(db, mill, job_id))
+    assert lines[0] == ["n", "square", "_row", "_status", "_error_code", "_error"]
+    assert lines[3] == ["2", "4", "3", "done", "", ""]
+    assert lines[4] == ["", "", "4", "failed", "flaky", "not this time"]
+    assert [line[2] for line in lines[1:]] == [str(n) for n in range(1, 11)]
+
+
+async def test_what_is_said_of_a_file_is_so(job_id: UUID, mill: Mill, db: Database) -> None:
+    job = await job_of(db, job_id)
+    for format_, content_type in (("csv", "text/csv"), ("ndjson", "application/x-ndjson"), ("xlsx", "spreadsheetml")):
+        path = await export(db, mill, job_id, format_)
+        export_id, is_new = await ask(db, mill, job_id, format_)
+        found = await export_file(db, Blobs(mill.settings.blobs), await job_of(db, export_id))
+        found.file.close()
+        assert not is_new
+        assert path.name == found.name == f"{job.key}.{format_}"
+        assert content_type in found.content_type
+        assert (found.size, found.sha256) == (path.stat().st_size, hashlib.sha256(path.read_bytes()).hexdigest())
+        [(rows_said,)] = await rows(db, "SELECT result->'rows' FROM tidemill.outcome WHERE job_id = %s", export_id)
+        assert rows_said == 10
+
+
+async def test_only_some_statuses(job_id: UUID, mill: Mill, db: Database) -> None:
+    path = await export(db, mill, job_id, statuses=["FAILED", "not_found"])
+    assert path.name.endswith("-failed-not_found.csv")
+    assert [line[2:4] for line in read_csv(path)[1:]] == [["4", "failed"], ["8", "failed"]]
+
+
+async def test_the_identical_request_returns_the_existing_job_and_makes_no_second_file(
+    job_id: UUID, mill: Mill, db: Database
+) -> None:
+    first, is_new = await ask(db, mill, job_id, statuses=["done", "failed"])
+    assert is_new
+    assert await ask(db, mill, job_id, statuses=["failed", "dlq", "done"]) == (first, False)
+    at_once = await asyncio.gather(*(ask(db, mill, job_id, statuses=["done"]) for _ in range(20)))
+    assert (len({export_id for export_id, _ in at_once}), sum(is_new for _, is_new in at_once)) == (1, 1)
+    await control.delete(db, at_once[0][0])
+    await drain(mill, db=db)
+    assert await ask(db, mill, job_id, statuses=["failed", "done"]) == (first, False)
+    assert stored_files(mill) == [first.hex]
+    asked: dict[str, Any] = {"statuses": ["done", "failed"]}
+    for other in ({"format_": "xlsx"}, {"statuses": ["skipped"]}, {"spreadsheet_safe": True}, {"owner_id": 7}):
+        assert (await ask(db, mill, job_id, **asked | other))[1], other
+
+
+async def test_a_reprocess_makes_another_file(job_id: UUID, mill: Mill, db: Database) -> None:
+    first, _ = await ask(db, mill, job_id)
+    await drain(mill, db=db)
+    await reprocess.reprocess(db, job_id, Choice(statuses=[ItemStatus.FAILED]))
+    meanwhile, is_new = await ask(db, mill, job_id, "ndjson")
+    assert is_new
+    await drain(mill, db=db)
+    second, is_new = await ask(db, mill, job_id)
+    assert (is_new, second != first) == (True, True)
+    await drain(mill, db=db)
+    assert [line[3] for line in read_csv(await fetch(db, mill, second))[1:]] == ["done"] * 10
+    assert len(read_ndjson(await fetch(db, mill, meanwhile))) == 10
+    assert sum(line[3] == "failed" for line in read_csv(await fetch(db, mill, first))) == 2, "the first stays as it was"
+
+
+async def test_an_export_that_failed_or_was_cancelled_or_lost_its_file_is_made_anew(
+    job_id: UUID, mill: Mill, db: Database
+) -> None:
+    first, _ = await ask(db, mill, job_id)
+    await control.cancel(db, first)
+    second, is_new = await ask(db, mill, job_id)
+    assert (is_new, second != first) == (True, True)
+    await drain(mill, db=db)
+    Blobs(mill.settings.blobs).remove(second.hex)
+    with pytest.raises(Conflict, match="is gone; ask for the export again"):
+        await fetch(db, mill, second)
+    third, is_new = await ask(db, mill, job_id)
+    assert (is_new, third != second) == (True, True)
+    await settle(db, await take(db, third), [verdict(0, ItemStatus.FAILED)])
+    await Maintenance(db, "w1").close_jobs()
+    fourth, is_new = await ask(db, mill, job_id)
+    assert (is_new, fourth != third) == (True, True)
+    await drain(mill, db=db)
+    assert len(read_csv(await fetch(db, mill, fourth))) == 11
+
+
+async def test_a_file_that_is_not_ready_is_a_conflict_that_says_why(job_id: UUID, mill: Mill, db: Database) -> None:
+    export_id, _ = await ask(db, mill, job_id)
+    with pytest.raises(Conflict, match="is pending; it has no file"):
+        await fetch(db, mill, export_id)
+    await control.cancel(db, export_id)
+    with pytest.raises(Conflict, match="is cancelled; it has no file"):
+        await fetch(db, mill, export_id)
+    with pytest.raises(Conflict, match="is no export"):
+        await fetch(db, mill, job_id)
+
+
+async def test_a_request_that_cannot_be_is_refused(job_id: UUID, mill: Mill, db: Database) -> None:
+    with pytest.raises(InvalidInput, match="no format 'pdf'; known are csv, xlsx, ndjson"):
+        await ask(db, mill, job_id, "pdf")
+    with pytest.raises(InvalidInput, match="unknown status 'lost'"):
+        await ask(db, mill, job_id, statuses=["lost"])
+    await rows(db, "UPDATE tidemill.job SET purged_at = tidemill.now() WHERE id = %s", job_id)
+    with pytest.raises(Conflict, match="was purged"):
+        await ask(db, mill, job_id)
+
+
+async def test_nobody_submits_or_declares_a_built_in_kind(mill: Mill, db: Database, job_id: UUID) -> None:
+    request = ExportRequest(job_id, Format.CSV).input()
+    with pytest.raises(InvalidInput, match="made by Tidemill itself"):
+        await submit(db, Submission(KIND), [encode(request)])
+    with pytest.raises(UnknownKind):
+        await mill.submit_async(KIND, [request])
+    with pytest.raises(InvalidInput, match=r"kinds that begin with 'tidemill\.' are Tidemill's own"):
+        mill.handler("tidemill.mine")(print)
+
+
+async def test_open_items_are_there_with_their_status_and_empty_cells(mill: Mill, db: Database) -> None:
+    job_id = await add_job(db, 10, kind="elsewhere", columns=("ok",), batch_size=5)
+    lease = await take(db, job_id, wanted=3)
+    await settle(db, lease, [verdict(0), verdict(1, ItemStatus.RETRY_WAIT, delay=3_600)])
+    lines = read_csv(await export(db, mill, job_id))
+    assert [line[2] for line in lines[1:]] == ["done", "retry_wait", "processing"] + ["pending"] * 7
+    assert [line[0] for line in lines[1:]] == ["true"] + [""] * 9
+
+
+async def test_items_of_a_sparse_job_are_done_without_a_row(mill: Mill, db: Database) -> None:
+    @mill.batch_handler("test", sparse=True, max_attempts=1)
+    async def run(items: list[Item]) -> list[object]:
+        return [Fail("bad") if item.seq == 1 else None for item in items]
+
+    job_id = await mill.submit_async("test", [{"sku": n, "title": f"t{n}"} for n in range(4)])
+    await drain(mill, db=db)
+    lines = read_csv(await export(db, mill, job_id))
+    assert lines[0] == ["sku", "title", "_row", "_status", "_error_code", "_error"]
+    assert lines[2] == ["1", "t1", "2", "failed", "permanent", "bad"]
+    assert [line[3] for line in lines[1:]] == ["done", "failed", "done", "done"]
+
+
+async def test_a_job_without_items_is_a_file_without_rows(mill: Mill, db: Database) -> None:
+    job_id = await add_job(db, 0)
+    assert read_csv(await export(db, mill, job_id)) == [["input", "_row", "_status", "_error_code", "_error"]]
+
+
+async def test_status_by_status_an_export_says_what_the_view_says(mill: Mill, db: Database) -> None:
+    """Of a job in the middle of everything: partly flushed, leased, waiting, cancelled."""
+    job_id = await add_job(db, 60, kind="elsewhere", columns=("ok",), batch_size=10)
+    for statuses in ([ItemStatus.DONE, ItemStatus.FAILED], [ItemStatus.RETRY_WAIT] * 3, [ItemStatus.SKIPPED]):
+        lease = await take(db, job_id, wanted=10)
+        waits = [0.0 if status is ItemStatus.RETRY_WAIT else None for status in statuses]
+        said = [verdict(lease.lo + n, status, delay=waits[n]) for n, status in enumerate(statuses)]
+        await settle(db, lease, said)
+    await take(db, job_id, wanted=2)  # a list: one is left waiting
+    lines = read_csv(await export(db, mill, job_id))
+    shown = await rows(db, "SELECT status FROM tidemill.item_status WHERE job_id = %s ORDER BY seq", job_id)
+    assert [line[2] for line in lines[1:]] == [status for (status,) in shown]
+    assert len({status for (status,) in shown}) >= 5
+
+
+async def test_the_file_of_an_export_is_whole_for_other_readers(job_id: UUID, mill: Mill, db: Database) -> None:
+    path = await export(db, mill, job_id, "xlsx")
+    assert zipfile.ZipFile(path).testzip() is None
+    assert read_xlsx(path)[0][1] == [0, 0, 1, "done", None, None]

@@ -1,0 +1,271 @@
+"""Exports beside deletes, kills, cancellations and full disks: a whole file, or none."""
+
+import asyncio
+import errno
+import os
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from results.scenes import ask, big_results, export, fetch, stored_files
+from results.values import read_csv
+from support import Workers, add_job, closed, eventually, fates, job_of, rows, settle, take
+from tidemill import Item, Mill
+from tidemill.connectors.blobs import Blobs, Writing
+from tidemill.domain.export import ExportRequest, Format
+from tidemill.domain.outcome import Fail
+from tidemill.engine.janitor import Janitor
+from tidemill.engine.sweep import Maintenance
+from tidemill.handlers.export import Exporter
+from tidemill.handlers.table import Table
+from tidemill.operations import control
+from tidemill.store import partitions
+from tidemill.store.database import Database
+from tidemill.testing import drain
+
+
+class Held:
+    """Holds every export at its first packet until it is let go."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._reached, self._let_go = threading.Event(), threading.Event()
+        add = Table.add
+
+        def held(table: Table, packet: Any) -> None:
+            self._reached.set()
+            assert self._let_go.wait(30)
+            add(table, packet)
+
+        monkeypatch.setattr(Table, "add", held)
+
+    async def reached(self) -> None:
+        assert await asyncio.to_thread(self._reached.wait, 30)
+
+    def let_go(self) -> None:
+        self._let_go.set()
+
+
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch) -> Held:
+    return Held(monkeypatch)
+
+
+async def settled_job(db: Database, n: int = 20) -> UUID:
+    job_id = await add_job(db, n, kind="elsewhere", columns=("ok",))
+    await settle(db, await take(db, job_id))
+    return job_id
+
+
+async def why_failed(db: Database, export_id: UUID) -> str:
+    [(code,)] = await rows(db, "SELECT error->>'code' FROM tidemill.outcome WHERE job_id = %s", export_id)
+    return str(code)
+
+
+async def test_a_job_that_is_deleted_while_it_is_exported_leaves_no_file(mill: Mill, db: Database, held: Held) -> None:
+    job_id = await settled_job(db)
+    export_id, _ = await ask(db, mill, job_id)
+    draining = asyncio.create_task(drain(mill, db=db))
+    await held.reached()
+    await control.delete(db, job_id)
+    while await Maintenance(db, "w1").remove_deleted():
+        pass
+    held.let_go()
+    await draining
+    assert await why_failed(db, export_id) == "job_gone"
+    assert stored_files(mill) == []
+
+
+async def test_an_export_that_is_deleted_while_it_runs_leaves_no_file(mill: Mill, db: Database, held: Held) -> None:
+    export_id, _ = await ask(db, mill, await settled_job(db))
+    draining = asyncio.create_task(drain(mill, db=db))
+    await held.reached()
+    await control.delete(db, export_id)
+    held.let_go()
+    await draining
+    assert stored_files(mill) == []
+
+
+async def test_a_job_that_is_gone_before_its_export_runs(mill: Mill, db: Database) -> None:
+    job_id = await settled_job(db)
+    export_id, _ = await ask(db, mill, job_id)
+    await control.delete(db, job_id)
+    await drain(mill, db=db)
+    assert await why_failed(db, export_id) == "job_gone"
+    assert stored_files(mill) == []
+
+
+async def test_a_file_shows_one_moment_whatever_happens_while_it_is_written(
+    mill: Mill, db: Database, held: Held, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidemill.store.results.WINDOW", 5)
+    job_id = await add_job(db, 20, kind="elsewhere", columns=("ok",), batch_size=10)
+    await settle(db, await take(db, job_id))
+    export_id, _ = await ask(db, mill, job_id)
+    draining = asyncio.create_task(drain(mill, db=db))
+    await held.reached()
+    await settle(db, await take(db, job_id))
+    held.let_go()
+    await draining
+    lines = read_csv(await fetch(db, mill, export_id))
+    assert [line[2] for line in lines[1:]] == ["done"] * 10 + ["pending"] * 10
+
+
+async def test_a_cancelled_export_leaves_nothing(mill: Mill, db: Database, held: Held) -> None:
+    _, item = await asked_directly(db, mill)
+    running = asyncio.create_task(Exporter(db, Blobs(mill.settings.blobs)).run(item))
+    await held.reached()
+    running.cancel()
+    held.let_go()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert stored_files(mill) == []
+
+
+async def test_a_cancellation_in_the_last_moment_leaves_nothing_either(
+    mill: Mill, db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, item = await asked_directly(db, mill)
+    loop, finish = asyncio.get_running_loop(), Writing.finish
+
+    def cancelled_meanwhile(writing: Writing) -> Any:
+        loop.call_soon_threadsafe(running.cancel)
+        return finish(writing)
+
+    monkeypatch.setattr(Writing, "finish", cancelled_meanwhile)
+    running = asyncio.create_task(Exporter(db, Blobs(mill.settings.blobs)).run(item))
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert stored_files(mill) == []
+
+
+async def asked_directly(db: Database, mill: Mill) -> tuple[UUID, Item]:
+    """An export and the item that a worker would be given for it."""
+    job_id = await settled_job(db)
+    export_id, _ = await ask(db, mill, job_id)
+    return export_id, Item(export_id, 0, ExportRequest(job_id, Format.CSV).input())
+
+
+@pytest.mark.parametrize("format_", list(Format))
+@pytest.mark.parametrize("verb", ["write", "finish"])
+async def test_a_disk_that_is_full_leaves_nothing_and_is_tried_again(
+    format_: str, verb: str, mill: Mill, db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing(monkeypatch, verb, times=1)
+    job_id = await settled_job(db)
+    export_id, _ = await ask(db, mill, job_id, format_)
+    await drain(mill, retries=False, db=db)
+    assert stored_files(mill) == []
+    assert (await job_of(db, export_id)).counts.retry_wait == 1
+    await drain(mill, db=db)
+    assert await fates(db, export_id) == {("done", None, 2): 1}
+    assert stored_files(mill) == [export_id.hex]
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, verb: str, times: int) -> None:
+    whole: Callable[..., Any] = getattr(Writing, verb)
+    left = [times]
+
+    def full(writing: Writing, *args: bytes) -> Any:
+        if left[0]:
+            left[0] -= 1
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return whole(writing, *args)
+
+    monkeypatch.setattr(Writing, verb, full)
+
+
+async def test_somebody_who_comes_late_does_not_touch_the_file_that_is_there(
+    mill: Mill, db: Database, held: Held
+) -> None:
+    export_id, item = await asked_directly(db, mill)
+    late = asyncio.create_task(Exporter(db, Blobs(mill.settings.blobs)).run(item))
+    await held.reached()
+    draining = asyncio.create_task(drain(mill, db=db))
+    held.let_go()
+    await asyncio.wait([late, draining])
+    if late.exception() is None:  # it was first after all: the other one's file replaced it
+        assert late.result()["file_id"] == export_id.hex
+    else:
+        assert isinstance(late.exception(), Fail)
+    assert len(read_csv(await fetch(db, mill, export_id))) == 21
+    assert stored_files(mill) == [export_id.hex]
+
+
+async def test_files_go_with_their_export_and_no_sooner(mill: Mill, db: Database) -> None:
+    blobs = Blobs(mill.settings.blobs)
+    job_id = await settled_job(db)
+    kept, _ = await ask(db, mill, job_id, "ndjson")
+    gone, _ = await ask(db, mill, job_id, "csv")
+    await drain(mill, db=db)
+    await control.delete(db, job_id)
+    assert await Janitor(db, blobs).clean() == []
+    await control.delete(db, gone)
+    assert await Janitor(db, blobs).clean() == [gone.hex]
+    assert stored_files(mill) == [kept.hex]
+
+
+async def test_files_of_purged_exports_go(mill: Mill, db: Database) -> None:
+    job_id = await settled_job(db)
+    path = await export(db, mill, job_id)
+    assert path.exists()
+    [(export_id,)] = await rows(db, "SELECT id FROM tidemill.job WHERE kind = 'tidemill.export'")
+    for week in await db.run(partitions.weeks):
+        assert await db.run(partitions._condemn, week, -7 * 86_400.0) or week.lo > export_id
+    assert await Janitor(db, Blobs(mill.settings.blobs)).clean() == [export_id.hex]
+
+
+def test_a_half_that_nobody_writes_to_any_more_is_removed(tmp_path: Path) -> None:
+    blobs = Blobs(tmp_path)
+    fresh, stale = blobs.write(), blobs.write()
+    for writing in (fresh, stale):
+        writing.write(b"half")
+    os.utime(stale._temporary, (0, 0))
+    whole = blobs.put([b"whole"])
+    os.utime(tmp_path / whole.id, (0, 0))
+    assert blobs.remove_stale(3_600) == [stale._temporary.name]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([fresh._temporary.name, whole.id])
+    for writing in (fresh, stale):
+        writing.discard()
+    assert Blobs(tmp_path / "nowhere").remove_stale(3_600) == []
+
+
+async def test_a_killed_export_is_made_again_whole_and_its_half_is_removed(
+    workers: Workers, mill: Mill, db: Database
+) -> None:
+    job_id = await big_results(db, 40_000)
+    export_id, _ = await ask(db, mill, job_id)
+    workers.app("")
+    process = workers.start()
+
+    async def half_written() -> list[str]:
+        return [name for name in stored_files(mill) if name.endswith(".tmp")]
+
+    (half,) = await eventually(half_written)
+    os.kill(workers.children(process)[0], signal.SIGKILL)
+    await closed(db, export_id)
+    assert await fates(db, export_id) == {("done", None, 1): 1}
+    lines = read_csv(await fetch(db, mill, export_id))
+    assert [int(line[0]) for line in lines[1:]] == list(range(40_000))
+    assert stored_files(mill) == sorted([half, export_id.hex])
+    os.utime(mill.settings.blobs / half, (0, 0))
+    await Janitor(db, Blobs(mill.settings.blobs)).tick()
+    assert stored_files(mill) == [export_id.hex]
+
+
+async def test_a_large_export_needs_no_more_memory_than_a_small_one(workers: Workers, mill: Mill, db: Database) -> None:
+    """200,000 rows, 120 MB of results, the last of them a megabyte each, in a process that may have 130 MB."""
+    job_id = await big_results(db, 200_000, large=40)
+    asked = [(await ask(db, mill, job_id, format_))[0] for format_ in Format]
+    workers.app("")
+    workers.start(child_memory_mb=130)
+    for export_id in asked:
+        job = await closed(db, export_id, 120)
+        assert job.counts.done == 1, await rows(db, "SELECT error FROM tidemill.outcome WHERE job_id = %s", export_id)
+    assert await fates(db, asked[0]) == {("done", None, 1): 1}
+    sizes = await rows(db, "SELECT result->'rows' FROM tidemill.outcome WHERE job_id = ANY(%s)", asked)
+    assert sizes == [(200_000,)] * 3

@@ -1,0 +1,150 @@
+"""A job knows the columns of its results, in the order they came."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from results.scenes import columns_of
+from support import add_job, job_of
+from tidemill import Done, Item, Mill, Retry
+from tidemill.domain.columns import MAX_COLUMNS, NAME_MAX, Columns
+from tidemill.domain.errors import InvalidInput
+from tidemill.operations.export import job_columns
+from tidemill.store import workers as store
+from tidemill.store.database import Connection, Database
+from tidemill.testing import drain
+
+
+async def test_columns_are_in_the_order_of_the_handlers_own_keys(mill: Mill, db: Database) -> None:
+    @mill.handler("test", concurrency=1)
+    async def run(item: Item) -> Any:
+        return [{"zebra": 1, "apple": 2}, None, {"apple": 3, "mango": 4}, {}][item.seq]
+
+    job_id = await mill.submit_async("test", range(4))
+    await drain(mill, db=db)
+    assert await columns_of(db, job_id) == ["zebra", "apple", "mango"]
+    assert await job_columns(db, job_id) == Columns(("zebra", "apple", "mango"))
+
+
+@dataclass
+class Point:
+    y: int
+    x: int
+
+
+@pytest.mark.parametrize(
+    ("result", "columns"),
+    [
+        ([1, 2], ["result"]),
+        ("text", ["result"]),
+        (0, ["result"]),
+        (False, ["result"]),
+        ({2: "b", 1: "a"}, ["2", "1"]),
+        (Point(1, 2), ["y", "x"]),
+        (Done({"b": 1, "a": 2}), ["b", "a"]),
+        ({}, []),
+        (None, []),
+    ],
+    ids=str,
+)
+async def test_whatever_a_handler_returns_has_columns(
+    result: object, columns: list[str], mill: Mill, db: Database
+) -> None:
+    @mill.handler("test")
+    async def run(item: Item) -> object:
+        return result
+
+    job_id = await mill.submit_async("test", range(3))
+    await drain(mill, db=db)
+    assert await columns_of(db, job_id) == columns
+
+
+@pytest.mark.parametrize("takes_connection", [False, True])
+async def test_batch_handlers_too(takes_connection: bool, mill: Mill, db: Database) -> None:
+    async def whole(items: list[Item]) -> list[dict[str, int]]:
+        return [{"b": item.seq, f"c{item.seq % 2}": 1} for item in items]
+
+    async def within(items: list[Item], conn: Connection) -> list[dict[str, int]]:
+        return await whole(items)
+
+    mill.batch_handler("test")(within if takes_connection else whole)
+    job_id = await mill.submit_async("test", range(10))
+    await drain(mill, db=db)
+    assert await columns_of(db, job_id) == ["b", "c0", "c1"]
+
+
+async def test_results_of_a_sparse_kind_are_not_stored_and_have_no_columns(mill: Mill, db: Database) -> None:
+    @mill.batch_handler("test", sparse=True)
+    async def run(items: list[Item]) -> list[dict[str, int]]:
+        return [{"lost": 1} for _ in items]
+
+    job_id = await mill.submit_async("test", [{"b": 1, "a": 2}])
+    await drain(mill, db=db)
+    assert await columns_of(db, job_id) == []
+    assert await job_columns(db, job_id) == Columns(("b", "a"), "input")
+
+
+async def test_a_retried_items_columns_are_learnt_when_it_is_done(mill: Mill, db: Database) -> None:
+    @mill.handler("test", max_attempts=2)
+    async def run(item: Item) -> dict[str, int]:
+        if item.attempt == 1:
+            raise Retry("later")
+        return {"late": 1}
+
+    job_id = await mill.submit_async("test", [1])
+    await drain(mill, db=db)
+    assert await columns_of(db, job_id) == ["late"]
+
+
+async def test_there_are_so_many_columns_and_no_more(mill: Mill, db: Database) -> None:
+    @mill.handler("test", concurrency=1)
+    async def run(item: Item) -> dict[str, int]:
+        return {f"{item.seq}.{n}": n for n in range(100)} | {"x" * (NAME_MAX + 1): 1}
+
+    job_id = await mill.submit_async("test", range(5))
+    await drain(mill, db=db)
+    columns = await columns_of(db, job_id)
+    assert columns == [f"{n // 100}.{n % 100}" for n in range(MAX_COLUMNS)]
+    assert (await job_of(db, job_id)).counts.done == 5
+
+
+async def test_declared_columns_come_first_and_are_there_before_any_result(mill: Mill, db: Database) -> None:
+    @mill.handler("test", columns=["sku", "price"])
+    async def run(item: Item) -> dict[str, int]:
+        return {"extra": 1, "price": 2}
+
+    job_id = await mill.submit_async("test", [1])
+    assert await columns_of(db, job_id) == ["sku", "price"]
+    await drain(mill, db=db)
+    assert await columns_of(db, job_id) == ["sku", "price", "extra"]
+
+
+async def test_a_submission_without_the_handlers_code_has_the_columns_its_kind_declares(
+    mill: Mill, db: Database
+) -> None:
+    mill.handler("test", columns=["b", "a"])(print)
+    await db.run(store.register_kinds, mill.registry.all())
+    assert await columns_of(db, await add_job(db, 1)) == ["b", "a"]
+    assert await columns_of(db, await add_job(db, 1, kind="other")) == []
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ("sku", "a list of names"),
+        ([], "a list of names"),
+        ([1], "a list of names"),
+        (["a", "a"], "different names"),
+        (["a" * (NAME_MAX + 1)], "at most 200 characters"),
+        (["\x00"], "none of them NUL"),
+        ([str(n) for n in range(MAX_COLUMNS + 1)], "at most 256"),
+    ],
+    ids=["text", "none", "numbers", "twice", "long", "nul", "many"],
+)
+def test_columns_that_cannot_be_are_refused_when_they_are_declared(
+    columns: Sequence[str], message: str, mill: Mill
+) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        mill.handler("test", columns=columns)(print)

@@ -1,0 +1,52 @@
+"""How much a slice takes at a time: what should be finished before it is over."""
+
+from collections.abc import Iterator
+from uuid import uuid4
+
+import pytest
+
+from support import add_job
+from tidemill import Item, Mill
+from tidemill.app import make_context
+from tidemill.engine.claim import claim_from
+from tidemill.engine.context import Context
+from tidemill.engine.logbook import Logbook
+from tidemill.store.database import Database
+
+
+@pytest.fixture
+def context(db: Database, mill: Mill) -> Iterator[Context]:
+    @mill.handler("test", concurrency=20)
+    async def run(item: Item) -> None: ...
+
+    @mill.batch_handler("whole")
+    async def whole(items: list[Item]) -> None: ...
+
+    book = Logbook.create(1)
+    yield make_context(db, mill.settings, mill.registry, worker="w1", book=book)
+    book.close()
+
+
+async def taken(context: Context, kind: str) -> int:
+    """How many items a claim takes of a job of 1,000."""
+    lease = await claim_from(context, await add_job(context.db, 1_000, kind), kind, uuid4())
+    assert lease is not None
+    return lease.open
+
+
+async def test_a_claim_takes_what_fits_into_the_rest_of_the_slice(context: Context) -> None:
+    context.learn("test", items=100, seconds=1.0)
+    assert 340 <= await taken(context, "test") <= 360, "of the usual 5 s, by the safety factor"
+    context.begin_slice(1.0)
+    assert 1 < await taken(context, "test") <= 70
+    context.begin_slice(0.0)
+    assert await taken(context, "test") == 1
+    context.begin_slice(60.0)
+    assert 340 <= await taken(context, "test") <= 360, "a long slice takes no more at a time than a worker"
+
+
+async def test_a_handler_of_whole_batches_is_tried_with_the_fewest_first(context: Context) -> None:
+    assert await taken(context, "whole") == 1_000
+    context.begin_slice(5.0)
+    assert await taken(context, "whole") == 1
+    assert await taken(context, "test") == 20, "one of single items is not: what is not finished goes back"
