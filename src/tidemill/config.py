@@ -12,6 +12,7 @@ from tidemill.domain.errors import InvalidSettings
 
 PREFIX = "TIDEMILL_"
 Positive = Annotated[int, Field(gt=0)]
+SessionSeconds = Annotated[int, Field(gt=0, le=30 * 86_400)]
 Milliseconds = Annotated[int, Field(ge=0)]
 
 
@@ -68,8 +69,8 @@ class Settings(BaseSettings):
     max_json_bytes: Positive = Field(16 * 1024 * 1024, description="The largest JSON body of a request")
     rate_limit_per_s: Positive = Field(100, description="Requests a second that one key may make, on average")
     rate_limit_burst: Positive = Field(200, description="And at once")
-    session_idle_s: Positive = Field(3_600, description="A browser that does nothing for so long is signed out")
-    session_max_s: Positive = Field(43_200, description="And one that signed in so long ago, whatever it does")
+    session_idle_s: SessionSeconds = Field(3_600, description="A browser that does nothing for so long is signed out")
+    session_max_s: SessionSeconds = Field(43_200, description="And one that signed in so long ago, whatever it does")
     cors_origins: list[str] = Field([], description="Sites whose pages may call the API, as a JSON list; none")
     sources: dict[str, Path] = Field({}, description="Folders that submissions may refer to, as JSON: name to path")
     pending_dashboard: bool = Field(True, description="Whether /v1/pending, across jobs, is there")

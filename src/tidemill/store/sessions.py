@@ -73,8 +73,9 @@ async def end(conn: Connection, token: str) -> None:
     await conn.execute(sql("session/end"), {"hash": secret.digest(token)})
 
 
-async def forget_expired(conn: Connection, limits: Limits) -> None:
-    await conn.execute(sql("session/forget"), {"idle": limits.idle, "longest": limits.longest})
+async def forget_expired(conn: Connection) -> None:
+    """Sessions and links that nobody can use any more, whatever the settings."""
+    await conn.execute(sql("session/forget"))
 
 
 async def _add(conn: Connection, token: str, user_id: int, csrf: str, created_at: object) -> None:

@@ -1,6 +1,7 @@
 """Is it well, who am I, what may I do."""
 
 from dataclasses import asdict
+from importlib.metadata import version
 from typing import Any
 
 from fastapi import APIRouter, Response
@@ -15,6 +16,12 @@ from tidemill.store import workers
 root = APIRouter(tags=["service"])
 router = APIRouter(tags=["service"])
 _unfit: dict[int | str, dict[str, Any]] = {503: {"description": "Not fit to work", "model": Health}}
+
+
+@root.get("/", **allow(Permission.PUBLIC))
+async def get_root() -> dict[str, str]:
+    """What this is, and where to go on."""
+    return {"service": "tidemill", "version": version("tidemill"), "openapi": "/v1/openapi.json", "health": "/health"}
 
 
 @root.get("/health", **allow(Permission.PUBLIC, also=_unfit))

@@ -1,5 +1,4 @@
--- Sessions and links nobody can use any more; there are few.
+-- Sessions and links nobody can use any more: no setting lets a session live for longer than 30 days. There are few.
 WITH links AS (DELETE FROM tidemill.sign_in_link WHERE expires_at < tidemill.now())
-DELETE FROM tidemill.session WHERE seen_at < tidemill.now() - %(idle)s * interval '1 second'
-    OR created_at < tidemill.now() - %(longest)s * interval '1 second'
-    OR replaced_at < tidemill.now() - interval '1 minute'
+DELETE FROM tidemill.session
+WHERE created_at < tidemill.now() - interval '30 days' OR replaced_at < tidemill.now() - interval '1 minute'
