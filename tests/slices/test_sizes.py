@@ -5,6 +5,7 @@ from uuid import uuid4
 
 import pytest
 
+from slices.scenes import Start, kick
 from support import add_job
 from tidemill import Item, Mill
 from tidemill.app import make_context
@@ -38,9 +39,9 @@ async def test_a_claim_takes_what_fits_into_the_rest_of_the_slice(context: Conte
     context.learn("test", items=100, seconds=1.0)
     assert 340 <= await taken(context, "test") <= 360, "of the usual 5 s, by the safety factor"
     context.begin_slice(1.0)
-    assert 1 < await taken(context, "test") <= 70
+    assert 10 < await taken(context, "test") <= 70
     context.begin_slice(0.0)
-    assert await taken(context, "test") == 1
+    assert await taken(context, "test") == 10, "two lanes of ten fill a concurrency of twenty"
     context.begin_slice(60.0)
     assert 340 <= await taken(context, "test") <= 360, "a long slice takes no more at a time than a worker"
 
@@ -50,3 +51,22 @@ async def test_a_handler_of_whole_batches_is_tried_with_the_fewest_first(context
     context.begin_slice(5.0)
     assert await taken(context, "whole") == 1
     assert await taken(context, "test") == 20, "one of single items is not: what is not finished goes back"
+
+
+async def test_slow_items_do_not_shrink_the_claim_below_what_runs_at_a_time(context: Context) -> None:
+    size = await taken(context, "test")
+    for _ in range(30):  # 8 s each, however many of them at a time
+        context.learn("test", items=size, seconds=8.0)
+        size = context.claim_size(context.handlers.get("test"))
+    assert size == 10
+
+
+async def test_neither_does_a_slice_that_is_shorter_than_an_item(start: Start, db: Database) -> None:
+    worker = await start("""
+        @mill.handler("test", concurrency=20)
+        async def run(item):
+            await asyncio.sleep(0.4)
+    """)
+    job_id = await add_job(db, 10_000)
+    slices = [await kick(worker, job_id, 0.3) for _ in range(6)]
+    assert min(each.settled for each in slices) >= 20

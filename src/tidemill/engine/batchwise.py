@@ -38,6 +38,7 @@ class BatchRun:
         self._handler = handler
         self._page = page
         self.verdicts: list[Verdict] = []
+        self.seconds = 0.0  # in the handler, or until it was let go of
         self._returned = False
         self._let_go = False
         self._columns = context.columns.of(lease)
@@ -119,10 +120,13 @@ class BatchRun:
     async def _outcomes(self, good: list[Item], conn: Connection | None = None) -> list[Outcome]:
         if not good:
             return []
+        started = time.monotonic()
         try:
             values = await self._call(good, conn)
         except Done as done:  # any other outcome undoes the handler's effects on its way out
             return [done] * len(good)
+        finally:
+            self.seconds = time.monotonic() - started
         self._returned = True
         self._page.answered()
         if isinstance(values, Done):

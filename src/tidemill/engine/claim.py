@@ -9,7 +9,6 @@ from typing import Protocol
 from uuid import UUID
 
 from tidemill.domain.batch import Lease
-from tidemill.domain.handler import Handler
 from tidemill.engine import tell
 from tidemill.engine.context import Context
 from tidemill.store import claim as store
@@ -99,7 +98,7 @@ class OneJob:
 
 async def claim_from(context: Context, job_id: UUID, kind: str, lease_id: UUID) -> Lease | None:
     """A batch of this job, or None when nothing of it is due."""
-    wanted = _wanted(context, kind)
+    wanted = context.claim_size(context.handlers.get(kind))
     seconds = context.lease_seconds(kind, wanted)
     tries = itertools.count()
 
@@ -119,22 +118,3 @@ async def claim_from(context: Context, job_id: UUID, kind: str, lease_id: UUID) 
     if lease is not None:
         tell.claimed(lease)
     return lease
-
-
-def _wanted(context: Context, kind: str) -> int:
-    settings = context.settings
-    return context.pace(kind).claim_size(
-        slice_ms=context.slice_ms,
-        safety=settings.safety_factor,
-        first=_first(context, context.handlers.get(kind)),
-        low=settings.claim_min,
-        high=settings.claim_max,
-    )
-
-
-def _first(context: Context, handler: Handler) -> int:
-    """How many to take while nobody knows how long they take. A set-based handler must fit into a slice whole."""
-    settings = context.settings
-    if handler.is_batch:
-        return settings.claim_max if context.slice_ends_at is None else settings.claim_min
-    return max(settings.claim_min, handler.concurrency)

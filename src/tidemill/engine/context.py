@@ -1,6 +1,7 @@
 """What the loops of one process share."""
 
 import asyncio
+import math
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -73,6 +74,29 @@ class Context:
     def width(self, handler: Handler) -> int:
         """How many items of a kind may be in hand at a time: a blocking one needs a thread for each."""
         return handler.concurrency if handler.mode == "async" else min(handler.concurrency, MAX_THREADS)
+
+    def claim_size(self, handler: Handler) -> int:
+        """How many items of a kind are claimed at once, as things are."""
+        settings = self.settings
+        least = settings.claim_min
+        if not handler.is_batch:
+            # Together the lanes fill the handler's concurrency. With fewer at a time, each item takes a larger part of
+            # the batch's time, so that the next claim would be smaller still, and in the end of one item.
+            least = min(settings.claim_max, max(least, math.ceil(self.width(handler) / settings.worker_lanes)))
+        return self.pace(handler.kind).claim_size(
+            slice_ms=self.slice_ms,
+            safety=settings.safety_factor,
+            first=self._first_claim(handler),
+            low=least,
+            high=settings.claim_max,
+        )
+
+    def _first_claim(self, handler: Handler) -> int:
+        """While nobody knows how long items take. A set-based handler must fit into a slice whole."""
+        settings = self.settings
+        if handler.is_batch:
+            return settings.claim_max if self.slice_ends_at is None else settings.claim_min
+        return max(settings.claim_min, handler.concurrency)
 
     def threads(self, handler: Handler) -> ThreadPoolExecutor:
         if handler.kind not in self.pools:

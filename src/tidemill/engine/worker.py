@@ -57,46 +57,53 @@ class Lane(Service):
         self._page.set_timeout(handler.timeout)
         async with self._context.gate.passing(alone=lease.isolated):
             items = await self._context.db.run(store.read, lease)
-            started = time.monotonic()
             turn = self._turn_batch if handler.is_batch else self._turn_items
-            turned, failed = await turn(lease, handler, items)
-            self._context.learn(lease.kind, turned, time.monotonic() - started)
+            failed = await turn(lease, handler, items)
         await finalize.after_batch(self._context.db, lease.job_id, failed=failed)
 
-    async def _turn_items(self, lease: Lease, handler: Handler, items: list[Item]) -> tuple[int, int]:
-        """How many items have a verdict now, and how many of them failed."""
+    async def _turn_items(self, lease: Lease, handler: Handler, items: list[Item]) -> int:
+        """How many items failed."""
         flusher = Flusher(self._context, lease, handler, self._page)
+        started = finished = time.monotonic()
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(flusher.run())
                 await ItemRun(self._context, handler, self._page, flusher, alone=lease.isolated).run(items)
+                finished = time.monotonic()  # the last flush is not the items' time: of one alone it would be the most
                 flusher.close()
         except* StaleLease:
             flusher.lost = True
         if not flusher.lost:
             await self._release_rest(flusher.lease)
-        return lease.open - flusher.lease.open, flusher.failed
+            self._learn(lease, lease.open - flusher.lease.open, finished - started)
+        return flusher.failed
 
-    async def _turn_batch(self, lease: Lease, handler: Handler, items: list[Item]) -> tuple[int, int]:
-        """As above; of a batch that was let go of, all: it takes so long at least."""
+    async def _turn_batch(self, lease: Lease, handler: Handler, items: list[Item]) -> int:
+        """How many items failed."""
         if self._context.stopping:
             await self._release_rest(lease)
-            return 0, 0
+            return 0
         run = BatchRun(self._context, lease, handler, self._page)
         try:
             result = await run.run(items)
         except LetGo:
             await self._release_rest(lease)
-            return len(items), 0
+            return 0
+        finally:
+            self._learn(lease, len(items), run.seconds)
         if result is Flushed.STALE:
             self._context.book.count(logbook.STALE, len(items))
             emit("batch.stale", job=lease.job_id, batch=lease.batch_id, items=len(items))
         if result is not Flushed.APPLIED:
-            return len(items), 0
+            return 0
         tally = tell.flushed(lease, run.verdicts, seconds=None)
         count(self._context.book, tally)
         await self._release_rest(lease.flushed(len(items)))
-        return len(items), tally.failed
+        return tally.failed
+
+    def _learn(self, lease: Lease, items: int, seconds: float) -> None:
+        if not lease.isolated:  # one that must run alone says nothing of the others' pace
+            self._context.learn(lease.kind, items, seconds)
 
     async def _release_rest(self, lease: Lease) -> None:
         if lease.open:
