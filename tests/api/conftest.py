@@ -9,11 +9,11 @@ from typing import Any
 
 import httpx2
 import pytest
-import uvicorn
 from fastapi import FastAPI
 
 from tidemill import Item, Mill
 from tidemill.api.service import create
+from tidemill.cli.serve import Server
 from tidemill.config import Settings
 from tidemill.domain.identity import Role
 from tidemill.store import users, workers
@@ -54,26 +54,10 @@ class Api:
             await client.aclose()
 
 
-class Server(uvicorn.Server):
-    """Tells when it is ready, and leaves signals alone."""
-
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self.ready = asyncio.Event()
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self.ready.set()
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Any:
-        yield
-
-
 @contextlib.asynccontextmanager
 async def serving(app: FastAPI) -> AsyncIterator[str]:
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        server = Server(uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=1))
+        server = Server(app)
         task = asyncio.create_task(server.serve(sockets=[listening]))
         await server.ready.wait()
         yield f"http://127.0.0.1:{listening.getsockname()[1]}"

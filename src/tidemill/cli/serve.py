@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
 import uvicorn
+from fastapi import FastAPI
 
 from tidemill.api.service import create
 from tidemill.app import Worker, open_database
@@ -20,8 +21,19 @@ SHUTDOWN_S = 3
 BACKLOG = 512
 
 
-class _Server(uvicorn.Server):
-    """Signals are for whoever runs several things in one process, not for one of them."""
+class Server(uvicorn.Server):
+    """Tells when it is ready. Signals are for whoever runs several things in one process, not for one of them."""
+
+    def __init__(self, app: FastAPI) -> None:
+        config = uvicorn.Config(
+            app, log_config=None, access_log=False, server_header=False, timeout_graceful_shutdown=SHUTDOWN_S
+        )
+        super().__init__(config)
+        self.ready = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.ready.set()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -48,15 +60,9 @@ async def service(settings: Settings, listening: socket.socket, pool: Worker | N
     """The API, for as long as the block lasts. ``pool`` is where kickoffs run."""
     with metered(settings) as meter:
         async with open_database(settings, patience=PATIENCE_S) as db:
-            config = uvicorn.Config(
-                create(db, settings, pool=pool, meter=meter),
-                log_config=None,
-                access_log=False,
-                server_header=False,
-                timeout_graceful_shutdown=SHUTDOWN_S,
-            )
-            server, bulk = _Server(config), Bulk(db)
+            server, bulk = Server(create(db, settings, pool=pool, meter=meter)), Bulk(db)
             tasks = [asyncio.create_task(server.serve(sockets=[listening])), asyncio.create_task(bulk.run())]
+            await server.ready.wait()
             try:
                 yield
             finally:

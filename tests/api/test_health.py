@@ -1,0 +1,113 @@
+"""What a load balancer asks, and what every answer carries."""
+
+from collections.abc import Callable
+from typing import Any
+
+import httpx2
+import pytest
+
+from api.conftest import Api
+from api.test_control import submitted
+from support import rows
+from tidemill.store import workers
+from tidemill.store.throwaway import ThrowawayServer
+
+
+async def test_health_is_for_everybody(api: Api) -> None:
+    answer = await api.client().get("/health")
+    assert answer.status_code == 200
+    assert answer.json() == {
+        "status": "ok",
+        "database": "ok",
+        "migrations": "ok",
+        "workers": 0,
+        "open_jobs": 0,
+        "queue_age_s": 0.0,
+    }
+
+
+async def test_work_that_nobody_does_is_degraded_health(api: Api, ada: httpx2.AsyncClient) -> None:
+    await submitted(ada, [1])
+    assert (await ada.get("/health")).json()["status"] == "degraded"
+    await api.db.run(workers.register, "w", "host", 1, {})
+    health = (await ada.get("/health")).json()
+    assert (health["status"], health["workers"], health["open_jobs"]) == ("ok", 1, 1)
+    await rows(
+        api.db,
+        "UPDATE tidemill.batch SET since = since - interval '10 min', not_before = not_before - interval '10 min'",
+    )
+    health = (await ada.get("/health")).json()
+    assert health["status"] == "degraded"
+    assert health["queue_age_s"] >= 600
+
+
+async def test_a_schema_that_is_not_ours_is_unfit(api: Api) -> None:
+    await rows(api.db, "DELETE FROM tidemill.migration WHERE name LIKE '0002%%'")
+    answer = await api.client().get("/health")
+    assert answer.status_code == 503
+    assert "0002" in answer.json()["migrations"]
+
+
+async def test_a_database_that_is_gone_is_unfit_and_every_answer_says_so(
+    make_api: Callable[..., Any], tidemill_server: ThrowawayServer, tidemill_database: str
+) -> None:
+    api = await make_api()
+    ada = await api.user("ada")
+    api.db._patience, api.db._pool.timeout = 0.2, 0.5
+    tidemill_server.drop(tidemill_database)
+    answer = await ada.get("/health")
+    assert (answer.status_code, answer.json()["database"]) == (503, "not reachable")
+    answer = await ada.get("/v1/me")
+    assert answer.status_code == 503
+    assert int(answer.headers["retry-after"]) >= 1
+    assert "tidemill" not in answer.json()["detail"], "strangers learn nothing of the server"
+
+
+async def test_limits_are_told(ada: httpx2.AsyncClient, api: Api) -> None:
+    limits = (await ada.get("/v1/limits")).json()
+    assert limits["max_file_size_mb"] == api.settings.max_file_size_mb
+    assert limits["sources"] == []
+
+
+async def test_too_many_requests_are_told_to_wait(make_api: Callable[..., Any]) -> None:
+    api = await make_api(rate_limit_per_s=1, rate_limit_burst=3)
+    ada, bob = await api.user("ada"), await api.user("bob")
+    answers = [await ada.get("/v1/me") for _ in range(4)]
+    assert [answer.status_code for answer in answers] == [200, 200, 200, 429]
+    assert answers[0].headers["ratelimit-policy"] == '"default";q=3;w=3'
+    assert answers[0].headers["ratelimit"].startswith('"default";r=2;')
+    assert int(answers[3].headers["retry-after"]) >= 1
+    assert (await bob.get("/v1/me")).status_code == 200, "everybody has their own"
+
+
+SAFE = {
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "x-frame-options": "DENY",
+    "cache-control": "no-store",
+}
+
+
+@pytest.mark.parametrize("path", ["/health", "/v1/me", "/v1/nowhere", "/v1/jobs/x", "/v1/openapi.json"])
+async def test_every_answer_carries_the_headers_that_keep_browsers_safe(api: Api, path: str) -> None:
+    headers = (await api.client().get(path)).headers
+    assert {name: headers.get(name) for name in SAFE} == SAFE
+    assert "default-src 'none'" in headers["content-security-policy"]
+    assert headers["x-request-id"]
+    assert "server" not in headers
+
+
+async def test_other_sites_are_kept_out_unless_they_are_named(make_api: Callable[..., Any]) -> None:
+    asks = {"Origin": "https://shop.example", "Access-Control-Request-Method": "GET"}
+    closed = (await make_api()).client()
+    assert "access-control-allow-origin" not in (await closed.options("/v1/me", headers=asks)).headers
+    opened = (await make_api(cors_origins=["https://shop.example"])).client()
+    allowed = (await opened.options("/v1/me", headers=asks)).headers
+    assert allowed["access-control-allow-origin"] == "https://shop.example"
+    other = (await opened.options("/v1/me", headers=asks | {"Origin": "https://evil.example"})).headers
+    assert "access-control-allow-origin" not in other
+
+
+async def test_the_front_page_says_where_to_go_on(api: Api) -> None:
+    front = (await api.client().get("/")).json()
+    assert (await api.client().get(front["openapi"])).json()["info"]["title"] == "Tidemill"
