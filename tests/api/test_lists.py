@@ -16,7 +16,6 @@ from api.conftest import Api
 from api.test_control import failing, submitted
 from support import rows
 from tidemill import Mill
-from tidemill.api.routes import across
 from tidemill.domain.columns import Columns, cells
 from tidemill.testing import drain
 
@@ -196,13 +195,13 @@ async def test_what_waits_is_shown_across_jobs_with_the_reason(
 
 
 async def test_the_number_of_what_waits_is_half_a_minute_old_at_most(
-    ada: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
+    api: Api, ada: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await submitted(ada, [1, 2])
     assert (await ada.get("/v1/pending")).json()["pending_count"] == 2
     await submitted(ada, [3])
     assert (await ada.get("/v1/pending")).json()["pending_count"] == 2, "it is not summed for every request"
-    monkeypatch.setattr(across, "FRESH_S", -1.0)
+    monkeypatch.setattr(api.app.state.service.pending_counts, "_keep_s", 0.0)
     assert (await ada.get("/v1/pending")).json()["pending_count"] == 3
 
 
@@ -226,6 +225,9 @@ async def test_dead_letters_are_shown_across_jobs_and_by_cause(
     causes = (await ada.get("/v1/dead-letters/causes")).json()
     assert [(cause["code"], cause["count"], cause["jobs"]) for cause in causes] == [("exhausted", 6, 2)]
     assert await walk(ada, "/v1/dead-letters", "items", error_codes="other") == []
+    foreign = (await walk(bob, "/v1/dead-letters", "items"))[0]["job_id"]
+    assert len(await walk(bob, "/v1/dead-letters", "items", job_id=foreign)) == 3
+    assert (await ada.get(f"/v1/dead-letters?job_id={foreign}")).status_code == 404
 
 
 HOSTILE = [

@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 
 from lists.scenes import walk
 from support import FAILED, add_job, rows, settle, take
 from tidemill.domain.decide import Verdict
-from tidemill.domain.errors import InvalidInput
+from tidemill.domain.errors import InvalidInput, UnknownJob
 from tidemill.operations import control, inspect
 from tidemill.store import maintain
 from tidemill.store.database import Database
@@ -55,6 +55,15 @@ async def test_an_owner_sees_only_their_own(db: Database) -> None:
         assert await letters(db, owner_id=owner, limit=2) == newest_first((job_id, 3))
     assert await letters(db, owner_id=4) == []
     assert await letters(db, owner_id=None, limit=2) == newest_first(*((jobs[owner], 3) for owner in (3, 2, 1)))
+
+
+async def test_a_job_of_somebody_else_is_unknown(db: Database) -> None:
+    job_id, nowhere = await failing_job(db, ["a"] * 3, owner_id=1), uuid4()
+    for owner, asked in ((2, job_id), (2, nowhere), (None, nowhere)):
+        with pytest.raises(UnknownJob, match=f"there is no job {asked}"):
+            await letters(db, owner_id=owner, job_id=asked)
+    for owner in (1, None):
+        assert await letters(db, owner_id=owner, job_id=job_id, limit=2) == newest_first((job_id, 3))
 
 
 async def test_those_of_many_owners_are_merged_by_time(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:

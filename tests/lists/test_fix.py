@@ -70,7 +70,8 @@ async def test_only_what_failed_or_was_not_found_can_be_fixed(db: Database) -> N
         else:
             with pytest.raises(Conflict, match=rf"item {item['seq']} is {item['status']}: only failed and not_found"):
                 await fix_item(db, job_id, item["seq"], 1, by=1)
-    fixed, told = [await rows(db, f"SELECT count(*) FROM tidemill.{table}") for table in ("item_fix", "activity")]
+    fixed = await rows(db, "SELECT count(*) FROM tidemill.item_fix")
+    told = await rows(db, "SELECT count(*) FROM tidemill.activity WHERE verb = 'fix'")
     assert fixed == told != [(0,)]
 
 

@@ -11,6 +11,7 @@ from tidemill.api.rate import RateLimit
 from tidemill.config import Settings
 from tidemill.connectors.blobs import Blobs
 from tidemill.domain.slice import Slice
+from tidemill.operations.pending_counts import PendingCounts
 from tidemill.store.database import Database
 from tidemill.store.sessions import Limits
 
@@ -32,10 +33,11 @@ class Service:
     pool: Pool | None = None
     session_limits: Limits = field(init=False)
     hub: Hub = field(init=False)
-    pending_counts: dict[int | None, tuple[int, float]] = field(default_factory=dict)
+    pending_counts: PendingCounts = field(init=False)
 
     def __post_init__(self) -> None:
         self.hub = Hub(self.db)
+        self.pending_counts = PendingCounts(self.db)
         self.session_limits = Limits(self.settings.session_idle_s, self.settings.session_max_s)
 
 

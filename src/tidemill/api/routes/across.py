@@ -1,6 +1,5 @@
 """Across jobs: what waits, and what failed."""
 
-import time
 from typing import Annotated
 
 from fastapi import APIRouter, Query
@@ -20,11 +19,10 @@ from tidemill.api.schemas import (
     UserId,
 )
 from tidemill.api.schemas import Query as Parameters
-from tidemill.api.state import Db, Service, Serving
+from tidemill.api.state import Db, Serving
 from tidemill.operations import inspect
 
 router = APIRouter(tags=["across jobs"])
-FRESH_S = 30.0
 
 
 @router.get("/pending", response_model_exclude_unset=True, **allow(Permission.USER, 404))
@@ -45,16 +43,8 @@ async def list_pending(query: Annotated[PendingQuery, Query()], me: Me, here: Se
         after=cursor.decode(query.after),
     )
     found = [PendingOut.model_validate(row) for row in page.items]
-    return PendingPage(items=found, pending_count=await _count(here, owner_id), **cursor.next_page(page.after))
-
-
-async def _count(here: Service, owner_id: int | None) -> int:
-    """Summed anew every half minute, not for every page."""
-    known = here.pending_counts.get(owner_id)
-    if known is None or time.monotonic() - known[1] > FRESH_S:
-        known = (await inspect.pending_count(here.db, owner_id), time.monotonic())
-        here.pending_counts[owner_id] = known
-    return known[0]
+    counted = await here.pending_counts.get(owner_id)
+    return PendingPage(items=found, pending_count=counted.count, **cursor.next_page(page.after))
 
 
 @router.get("/dead-letters", response_model_exclude_unset=True, **allow(Permission.USER, 404))

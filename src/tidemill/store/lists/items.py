@@ -52,10 +52,10 @@ async def list_items(
     return await exceptions.list_exceptions(conn, job_id, statuses, mark, limit=limit, after=after)
 
 
-async def extent(conn: Connection, job_id: UUID) -> Row:
-    """How far a job reaches, and whose it is."""
+async def extent(conn: Connection, job_id: UUID, owner_id: int | None = None) -> Row:
+    """How far a job reaches, and of which kind it is. Somebody else's is as unknown as one that never was."""
     found = await rows(conn, "job/extent", {"job_id": job_id})
-    if not found:
+    if not found or owner_id not in (None, found[0]["owner_id"]):
         raise UnknownJob(f"there is no job {job_id}")
     return found[0]
 

@@ -4,7 +4,6 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
-from tidemill.domain.errors import UnknownJob
 from tidemill.domain.page import Page
 from tidemill.domain.pending import LIVE_S, why
 from tidemill.domain.status import Intent, ItemStatus, JobStatus, job_status
@@ -16,20 +15,14 @@ from tidemill.store.lists.open_items import Asked, list_open
 
 async def list_pending(conn: Connection, asked: Asked, *, limit: int, after: object = None) -> Page[Row]:
     await one_snapshot(conn)
-    if asked.job_id is not None and not await _is_among(conn, asked, asked.job_id):
-        return Page([], None)
+    if asked.job_id is not None:
+        job = await extent(conn, asked.job_id, asked.owner_id)
+        if asked.kind not in (None, job["kind"]):
+            return Page([], None)
     page = await list_open(conn, asked, limit=limit, after=after)
     standing = await _standing(conn, {item["job_id"] for item in page.items})
     live = {row["kind"] for row in await rows(conn, "worker/live_kinds", {"seconds": LIVE_S})}
     return replace(page, items=[_tell(item, standing[item["job_id"]], live) for item in page.items])
-
-
-async def _is_among(conn: Connection, asked: Asked, job_id: UUID) -> bool:
-    """Whether a job is of the kind that is asked for; UnknownJob if it is somebody else's."""
-    job = await extent(conn, job_id)
-    if asked.owner_id not in (None, job["owner_id"]):
-        raise UnknownJob(f"there is no job {job_id}")
-    return asked.kind in (None, job["kind"])
 
 
 async def _standing(conn: Connection, job_ids: set[UUID]) -> dict[UUID, Row]:
