@@ -242,8 +242,8 @@ class Worker:
             silence_s=seconds,
             on_demand=on_demand,
         )
-        in_hand, counters = self._supervisor.lease_ids, self._supervisor.counters
-        heartbeat = Heartbeat(db, self.id, seconds=seconds, in_hand=in_hand, info=lambda: self._info | counters())
+        in_hand, state = self._supervisor.lease_ids, self._supervisor.state
+        heartbeat = Heartbeat(db, self.id, seconds=seconds, in_hand=in_hand, info=lambda: self._info | state())
         self._services = [self._supervisor, heartbeat, Maintenance(db, self.id), Janitor(db, blobs), Bulk(db)]
         self._kickoff = Kickoff(db, self._registry, self._supervisor, grace=slice_grace(settings.stop_grace_ms))
         self._listener = Listener(db.url, self._supervisor.wake_children)

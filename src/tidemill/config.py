@@ -62,6 +62,10 @@ class Settings(BaseSettings):
     poll_ms: Positive = Field(1_000, description="How often an idle worker looks, when nothing wakes it")
     stop_grace_ms: Milliseconds = Field(20_000, description="How long a stopping worker lets items finish")
     child_memory_mb: Positive = Field(2_048, description="Memory a child process may use")
+    cpu_high_percent: Positive = Field(300, description="Load per core beyond which claims shrink; 100 is a busy core")
+    memory_high_percent: Annotated[int, Field(gt=0, le=100)] = Field(
+        85, description="Used memory, of the machine or of a child's own, beyond which claims shrink"
+    )
 
     http_host: str = Field("127.0.0.1", description="The address `tidemill serve` listens on")
     http_port: Annotated[int, Field(ge=0, le=65535)] = Field(8484, description="Its port; 0 for any that is free")

@@ -12,11 +12,12 @@ from tidemill.app import make_context
 from tidemill.engine.claim import claim_from
 from tidemill.engine.context import Context
 from tidemill.engine.logbook import Logbook
+from tidemill.engine.strain import Strain
 from tidemill.store.database import Database
 
 
 @pytest.fixture
-def context(db: Database, mill: Mill) -> Iterator[Context]:
+def context(db: Database, mill: Mill, monkeypatch: pytest.MonkeyPatch) -> Iterator[Context]:
     @mill.handler("test", concurrency=20)
     async def run(item: Item) -> None: ...
 
@@ -24,7 +25,9 @@ def context(db: Database, mill: Mill) -> Iterator[Context]:
     async def whole(items: list[Item]) -> None: ...
 
     book = Logbook.create(1)
-    yield make_context(db, mill.settings, mill.registry, worker="w1", book=book)
+    context = make_context(db, mill.settings, mill.registry, worker="w1", book=book)
+    monkeypatch.setattr(context.machine, "strain", Strain)  # a busy machine is not to decide this
+    yield context
     book.close()
 
 
@@ -70,3 +73,24 @@ async def test_neither_does_a_slice_that_is_shorter_than_an_item(start: Start, d
     job_id = await add_job(db, 10_000)
     slices = [await kick(worker, job_id, 0.3) for _ in range(6)]
     assert min(each.settled for each in slices) >= 20
+
+
+async def test_a_strained_machine_takes_less_but_not_less_than_the_least(
+    context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context.learn("test", items=1_000, seconds=0.1)
+    handler = context.handlers.get("test")
+    monkeypatch.setattr(context.machine, "strain", lambda: Strain(factor=0.5))
+    assert context.claim_size(handler) == 500
+    context.learn("test", items=1, seconds=1e6)
+    assert context.claim_size(handler) == 5, "half of what fills the concurrency"
+    monkeypatch.setattr(context.machine, "strain", lambda: Strain(factor=0.01))
+    assert context.claim_size(handler) == 1
+
+
+async def test_a_crew_with_few_places_is_filled_by_fewer(context: Context) -> None:
+    handler = context.handlers.get("test")
+    context.learn("test", items=1, seconds=1e6)
+    assert context.claim_size(handler) == 10
+    context.crew(handler).places = 4
+    assert context.claim_size(handler) == 2

@@ -1,9 +1,10 @@
-"""Controllers, simulated: they settle, do not swing, and stay within their bounds."""
+"""The pace of a kind, simulated: claims settle, do not swing, and stay within their bounds."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemill.engine.adapt import ChunkSize, Pace, clamp
+from tidemill.domain.measure import clamp
+from tidemill.engine.adapt.pace import Pace
 
 SLICE_MS, SAFETY = 5_000, 0.7
 
@@ -81,51 +82,6 @@ def test_fast_outcomes_are_flushed_twice_a_second_and_slow_ones_by_the_hundred()
     assert Pace(1_000).flush_size(low=100, high=500) == 100
     assert Pace(2).flush_size(low=100, high=500) == 250
     assert Pace(0).flush_size(low=100, high=500) == 500
-
-
-def chunk() -> ChunkSize:
-    return ChunkSize.start(low=64, high=20_000, good_ms=50, bad_ms=500)
-
-
-def test_a_chunk_doubles_while_the_database_is_quick() -> None:
-    size, sizes = chunk(), []
-    for _ in range(10):
-        sizes.append(size.rows)
-        size = size.observe(5)
-    assert sizes == [64, 128, 256, 512, 1_024, 2_048, 4_096, 8_192, 16_384, 20_000]
-
-
-def test_a_chunk_halves_when_one_is_slow_and_comes_back() -> None:
-    size = ChunkSize(4_096, 64, 20_000, 50, 500, average_ms=10)
-    slow = size.observe(600)
-    assert slow.rows == 2_048
-    assert slow.observe(100).rows == 2_048, "the average is still high"
-    for _ in range(30):
-        slow = slow.observe(10)
-    assert slow.rows == 20_000
-
-
-def simulate(ms_per_row: float, rounds: int) -> list[int]:
-    size, sizes = chunk(), []
-    for _ in range(rounds):
-        sizes.append(size.rows)
-        size = size.observe(2 + size.rows * ms_per_row)
-    return sizes
-
-
-def test_chunks_settle_between_quick_and_slow_without_swinging() -> None:
-    for ms_per_row in (0.005, 0.01, 0.05, 0.2, 1.0):
-        tail = simulate(ms_per_row, 100)[50:]
-        assert len(set(tail)) == 1, f"{ms_per_row} ms a row: {tail}"
-        assert tail[0] == 64 or 2 + tail[0] * ms_per_row <= 500
-
-
-@given(st.lists(st.floats(0, 1e6), max_size=100))
-def test_a_chunk_stays_within_its_bounds(seen: list[float]) -> None:
-    size = chunk()
-    for ms in seen:
-        size = size.observe(ms)
-        assert 64 <= size.rows <= 20_000
 
 
 def test_clamp_keeps_to_the_bounds() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tidemill import Done, Fail, Item, NotFound, Outcome, Retry, Skip
 from tidemill.domain.decide import REASON_MAX, decide, from_defect, from_exception, poisoned, timed_out
-from tidemill.domain.retry import RetryPolicy
+from tidemill.domain.retry import MAX_THROTTLES, RetryPolicy
 from tidemill.domain.status import ItemStatus
 
 POLICY = RetryPolicy(max_attempts=3, max_attempts_not_found=2, backoff=2.0, not_found_delay=30.0)
@@ -123,3 +123,46 @@ def test_an_outcome_that_is_raised_is_itself(outcome: Outcome) -> None:
 @pytest.mark.parametrize("defect", [{}, {"line": 3}])
 def test_a_defect_without_a_reason_still_has_one(defect: dict[str, Any]) -> None:
     assert from_defect(defect).reason == "the record could not be read"
+
+
+def test_a_refusal_charges_no_attempt_and_waits_longer_each_time() -> None:
+    waits = []
+    for throttles in range(MAX_THROTTLES):
+        last = Item(UUID(int=7), 41, None, attempt=3, throttles=throttles)
+        decision = decide(last, Retry("429", throttled=True), POLICY, jitter=1.0)
+        assert (decision.status, decision.charged) == (S.RETRY_WAIT, False)
+        assert decision.error is not None
+        assert decision.error["code"] == "throttled"
+        assert decision.error["throttles"] == throttles + 1, "counted where the next attempt finds it"
+        waits.append(decision.delay or 0.0)
+    assert waits[:3] == [2.0, 4.0, 8.0]
+    assert waits == sorted(waits)
+    assert decide(item(), Retry(throttled=True, after=7), POLICY, 1.0).delay == 7
+
+
+def test_an_item_that_is_refused_too_often_is_charged_and_fails_at_last() -> None:
+    first = Item(UUID(int=7), 41, None, attempt=1, throttles=MAX_THROTTLES)
+    charged = decide(first, Retry(throttled=True), POLICY, 1.0)
+    assert (charged.status, charged.charged) == (S.RETRY_WAIT, True)
+    last = Item(UUID(int=7), 41, None, attempt=3, throttles=MAX_THROTTLES)
+    failed = decide(last, Retry(throttled=True), POLICY, 1.0)
+    assert failed.status is S.FAILED
+    assert failed.error is not None
+    assert failed.error["code"] == "throttled"
+
+
+@given(st.integers(1, 5), st.integers(0, MAX_THROTTLES + 5), st.booleans())
+def test_nothing_goes_round_for_ever(attempt: int, throttles: int, throttled: bool) -> None:
+    """Every retry uses up an attempt or a refusal that is free, and there are only so many of either."""
+    before = Item(UUID(int=7), 0, None, attempt=attempt, throttles=throttles)
+    decision = decide(before, Retry(throttled=throttled), POLICY, 0.5)
+    assert decision.error is not None
+    if decision.status is S.RETRY_WAIT:
+        assert decision.charged or decision.error["throttles"] == throttles + 1 <= MAX_THROTTLES
+        assert not decision.charged or attempt < POLICY.max_attempts
+
+
+def test_spacing_widens_backoff_and_nothing_else() -> None:
+    assert decide(item(2), Retry(), POLICY, 1.0, spacing=3).delay == 12
+    assert decide(item(2), Retry(after=5), POLICY, 1.0, spacing=3).delay == 5
+    assert decide(item(1), NotFound(), POLICY, 1.0, spacing=3).delay == 30

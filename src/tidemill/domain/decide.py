@@ -6,8 +6,9 @@ from typing import Any, assert_never
 
 from tidemill.domain.item import Item
 from tidemill.domain.outcome import Done, Fail, NotFound, Outcome, Retry, Skip
-from tidemill.domain.retry import RetryPolicy
+from tidemill.domain.retry import MAX_THROTTLES, RetryPolicy
 from tidemill.domain.status import ItemStatus
+from tidemill.domain.throttle import is_throttle, retry_after
 
 REASON_MAX, CODE_MAX = 2_000, 100
 LONGEST_WAIT_S = 365 * 86_400.0
@@ -37,10 +38,11 @@ class Decision:
     normalized: Any = None
     error: dict[str, Any] | None = None
     delay: float | None = None
+    charged: bool = True  # whether it counts as an attempt
 
 
-def decide(item: Item, outcome: Outcome, policy: RetryPolicy, jitter: float) -> Decision:
-    """Turn an outcome into a decision; ``jitter`` is a random number the caller made."""
+def decide(item: Item, outcome: Outcome, policy: RetryPolicy, jitter: float, spacing: float = 1.0) -> Decision:
+    """Turn an outcome into a decision; ``jitter`` is a random number the caller made, ``spacing`` widens backoff."""
     match outcome:
         case Done():
             return Decision(ItemStatus.DONE, outcome.result, outcome.normalized)
@@ -52,11 +54,7 @@ def decide(item: Item, outcome: Outcome, policy: RetryPolicy, jitter: float) -> 
                 return Decision(ItemStatus.RETRY_WAIT, error=error, delay=policy.not_found_delay)
             return Decision(ItemStatus.NOT_FOUND, error=error)
         case Retry():
-            if item.attempt < policy.max_attempts:
-                delay = policy.delay(item.attempt, jitter) if outcome.after is None else _wait(outcome.after)
-                error = _error(item, outcome.code, outcome.reason, retryable=True)
-                return Decision(ItemStatus.RETRY_WAIT, error=error, delay=delay)
-            return Decision(ItemStatus.FAILED, error=_exhausted(item, outcome))
+            return _retry(item, outcome, policy, jitter, spacing)
         case Fail():
             error = _error(item, outcome.code, outcome.reason, retryable=outcome.retryable)
             return Decision(ItemStatus.FAILED, error=dict(outcome.details) | error)
@@ -64,6 +62,19 @@ def decide(item: Item, outcome: Outcome, policy: RetryPolicy, jitter: float) -> 
             raise TypeError(f"{type(outcome).__name__} is not an outcome a handler may give")
         case _:
             assert_never(outcome)
+
+
+def _retry(item: Item, outcome: Retry, policy: RetryPolicy, jitter: float, spacing: float) -> Decision:
+    """A refusal is not the item's fault: a good number of them are free. Anything else uses an attempt up."""
+    throttled = bool(outcome.throttled)
+    charged = not throttled or item.throttles >= MAX_THROTTLES
+    if charged and item.attempt >= policy.max_attempts:
+        return Decision(ItemStatus.FAILED, error=_exhausted(item, outcome))
+    error, tries = _error(item, outcome.code, outcome.reason, retryable=True), item.attempt
+    if throttled:
+        error["throttles"] = tries = item.throttles + 1
+    delay = policy.delay(tries, jitter) * spacing if outcome.after is None else _wait(outcome.after)
+    return Decision(ItemStatus.RETRY_WAIT, error=error, delay=delay, charged=charged)
 
 
 def from_exception(error: BaseException) -> Outcome:
@@ -74,6 +85,8 @@ def from_exception(error: BaseException) -> Outcome:
         return Retry("the handler ran out of memory", code="memory")
     if isinstance(error, SystemExit):
         return Retry(f"the handler called exit({error.code!r})", code="exit")
+    if is_throttle(error):
+        return Retry(describe(error), after=retry_after(error), throttled=True)
     return Retry(describe(error))
 
 
@@ -103,7 +116,7 @@ def poisoned(deaths: int) -> Fail:
 
 def _exhausted(item: Item, outcome: Retry) -> dict[str, Any]:
     # A timeout stays a timeout: people look for it by that name. Other causes are kept in the reason.
-    code = outcome.code if outcome.code in ("timeout", "memory") else "exhausted"
+    code = outcome.code if outcome.code in ("timeout", "memory", "throttled") else "exhausted"
     return _error(item, code, outcome.reason, retryable=True)
 
 

@@ -14,6 +14,7 @@ class Item:
     input: Any
     attempt: int = 1
     defect: dict[str, Any] | None = None
+    throttles: int = 0  # refusals since the last attempt that counted
 
     @property
     def key(self) -> str:

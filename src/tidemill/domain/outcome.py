@@ -37,13 +37,22 @@ class Skip(Outcome):
 
 
 class Retry(Outcome):
-    """Try again, after ``after`` seconds if given, else with exponential backoff."""
+    """Try again, after ``after`` seconds if given, else with exponential backoff.
 
-    def __init__(self, reason: str = "retry", *, after: float | None = None, code: str = "error") -> None:
+    ``throttled`` says that whoever the handler called is asked too much: no attempt is charged, and fewer items of
+    the kind are in hand for a while.
+    """
+
+    throttled: bool = False
+
+    def __init__(
+        self, reason: str = "retry", *, after: float | None = None, code: str | None = None, throttled: bool = False
+    ) -> None:
         super().__init__(reason)
         self.reason = reason
         self.after = after
-        self.code = code
+        self.throttled = throttled
+        self.code = code if code is not None else "throttled" if throttled else "error"
 
 
 class Fail(Outcome):

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+MAX_THROTTLES = 20  # refusals of an item that charge no attempt; without a bound it could go round for ever
+
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:

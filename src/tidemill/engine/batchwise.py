@@ -11,7 +11,8 @@ from tidemill.domain.batch import Lease, cut_halves
 from tidemill.domain.decide import Verdict, describe, from_defect, timed_out
 from tidemill.domain.handler import Handler
 from tidemill.domain.item import Item
-from tidemill.domain.outcome import Done, Fail, Outcome
+from tidemill.domain.outcome import Done, Fail, Outcome, Retry
+from tidemill.domain.throttle import is_throttle
 from tidemill.engine.context import Context
 from tidemill.engine.logbook import Page
 from tidemill.engine.process import outcome_of, translate, verdict_of
@@ -37,6 +38,8 @@ class BatchRun:
         self._lease = lease
         self._handler = handler
         self._page = page
+        self._crew = context.crew(handler)
+        self._said: Outcome = Done()  # of the batch as a whole: a refusal if there was one
         self.verdicts: list[Verdict] = []
         self.seconds = 0.0  # in the handler, or until it was let go of
         self._returned = False
@@ -48,6 +51,25 @@ class BatchRun:
 
         Raises LetGo when the worker stops, or its slice is over, and the handler took longer than the grace.
         """
+        crew = self._crew
+        await crew.enter(self)
+        try:
+            await self._turn_comes()
+            started = time.monotonic()
+            result = await self._run(items)
+            crew.note(self._said, started, time.monotonic())
+            return result
+        finally:
+            crew.leave()
+
+    async def _turn_comes(self) -> None:
+        """Where starts are held apart, wait for the next one; LetGo when the process is to stop meanwhile."""
+        if self._crew.gap_s:
+            await self._context.rest(self._crew.book(time.monotonic()))
+        if self._context.stopping:
+            raise LetGo
+
+    async def _run(self, items: Sequence[Item]) -> Flushed | None:
         self._page.start_whole(len(items))
         try:
             return await self._settle(items)
@@ -58,7 +80,8 @@ class BatchRun:
         except BaseException as error:  # the border: whatever it is, it is an outcome
             if isinstance(error, asyncio.CancelledError) and _is_cancelled():
                 raise
-            if len(items) > 1:
+            if len(items) > 1 and not is_throttle(error):
+                self._said = translate(error, self._handler)
                 pieces = cut_halves(self._lease)
                 await self._context.db.run(leases.split, self._lease, pieces)
                 emit("batch.split", job=self._lease.job_id, batch=self._lease.batch_id, pieces=len(pieces))
@@ -174,6 +197,8 @@ class BatchRun:
             raise RuntimeError(describe(error)) from error
 
     def _verdicts(self, items: Sequence[Item], outcomes: list[Outcome], started: float) -> list[Verdict]:
+        retries = [outcome for outcome in outcomes if isinstance(outcome, Retry)]
+        self._said = max(retries, key=lambda retry: bool(retry.throttled), default=Done())
         each_ms = round((time.monotonic() - started) * 1000 / max(len(items), 1))
         said = iter(outcomes)
         return [
@@ -183,6 +208,7 @@ class BatchRun:
                 self._handler,
                 each_ms,
                 self._columns,
+                self._crew.spacing,
             )
             for item in items
         ]

@@ -13,6 +13,7 @@ from tidemill.engine.claim import Claimer
 from tidemill.engine.context import Context
 from tidemill.engine.control import Begin, Decoder, End, Message, Stop, Wake
 from tidemill.engine.ingest import Ingester
+from tidemill.engine.insight import Insight
 from tidemill.engine.service import Service
 from tidemill.engine.slices import Slices
 from tidemill.engine.worker import Lane
@@ -67,9 +68,10 @@ class Child:
         loop.add_signal_handler(signal.SIGTERM, self.stop, self._grace)
         loop.add_signal_handler(signal.SIGINT, lambda: None)  # a terminal's Ctrl-C is for the parent
         threading.Thread(target=self._listen, args=(loop,), name="control", daemon=True).start()
-        pulse = asyncio.create_task(self._pulse())
+        beside = [asyncio.create_task(loop) for loop in (self._pulse(), Insight(self._context).run())]
         await self._work.run()
-        pulse.cancel()
+        for task in beside:
+            task.cancel()
 
     def stop(self, grace: float) -> None:
         self._context.stop(grace)

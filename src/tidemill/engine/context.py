@@ -1,6 +1,7 @@
 """What the loops of one process share."""
 
 import asyncio
+import contextlib
 import math
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -9,10 +10,13 @@ from dataclasses import dataclass, field
 from tidemill.config import Settings
 from tidemill.domain.handler import Handler
 from tidemill.domain.ports import Handlers, OpenSource
-from tidemill.engine.adapt import Pace
+from tidemill.engine.adapt.chunk import ChunkSize
+from tidemill.engine.adapt.pace import Pace
 from tidemill.engine.columns import ColumnsByJob
+from tidemill.engine.crew import Crew
 from tidemill.engine.gate import Gate
 from tidemill.engine.logbook import Logbook
+from tidemill.engine.strain import Machine
 from tidemill.store.database import Database
 
 MAX_THREADS = 128  # their stacks count against the memory limit
@@ -30,12 +34,25 @@ class Context:
     book: Logbook
     gate: Gate = field(default_factory=Gate)
     paces: dict[str, Pace] = field(default_factory=dict)
-    permits: dict[str, asyncio.Semaphore] = field(default_factory=dict)
+    crews: dict[str, Crew] = field(default_factory=dict)
     stop_at: float | None = None  # monotonic: when items in hand are let go
+    stopped: asyncio.Event = field(default_factory=asyncio.Event)
     slice_ends_at: float | None = None  # monotonic: of a child that works only while it is asked to
     pools: dict[str, ThreadPoolExecutor] = field(default_factory=dict)
     threads_left: bool = False  # a handler in a thread was let go of: it runs on until the process ends
     columns: ColumnsByJob = field(default_factory=ColumnsByJob)
+    machine: Machine = field(init=False)
+    chunk: ChunkSize = field(init=False)
+
+    def __post_init__(self) -> None:
+        settings = self.settings
+        self.machine = Machine(settings)
+        self.chunk = ChunkSize.start(
+            low=settings.ingest_min_rows,
+            high=settings.ingest_max_rows,
+            good_ms=settings.db_p50_ms,
+            bad_ms=settings.db_p95_ms,
+        )
 
     @property
     def stopping(self) -> bool:
@@ -55,11 +72,20 @@ class Context:
 
     def begin_slice(self, seconds: float) -> None:
         self.stop_at = None
+        self.stopped.clear()
         self.slice_ends_at = time.monotonic() + seconds
 
     def stop(self, grace: float) -> None:
         if self.stop_at is None:
             self.stop_at = time.monotonic() + grace
+            self.stopped.set()
+
+    async def rest(self, seconds: float) -> None:
+        """So long, or until the process is to stop."""
+        if seconds > 0:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self.stopped.wait()
 
     def pace(self, kind: str) -> Pace:
         return self.paces.get(kind, Pace())
@@ -67,12 +93,19 @@ class Context:
     def learn(self, kind: str, items: int, seconds: float) -> None:
         self.paces[kind] = self.pace(kind).observe(items=items, seconds=seconds)
 
-    def permit(self, handler: Handler) -> asyncio.Semaphore:
+    def crew(self, handler: Handler) -> Crew:
         """The lanes of a process share a handler's concurrency."""
-        return self.permits.setdefault(handler.kind, asyncio.Semaphore(self.width(handler)))
+        if handler.kind not in self.crews:
+            self.crews[handler.kind] = Crew(handler.kind, self.width(handler))
+        return self.crews[handler.kind]
 
     def width(self, handler: Handler) -> int:
-        """How many items of a kind may be in hand at a time: a blocking one needs a thread for each."""
+        """How many items of a kind may be in hand at a time: a blocking one needs a thread for each.
+
+        Of batches, every lane may have one.
+        """
+        if handler.is_batch:
+            return self.settings.worker_lanes
         return handler.concurrency if handler.mode == "async" else min(handler.concurrency, MAX_THREADS)
 
     def claim_size(self, handler: Handler) -> int:
@@ -82,14 +115,15 @@ class Context:
         if not handler.is_batch:
             # Together the lanes fill the handler's concurrency. With fewer at a time, each item takes a larger part of
             # the batch's time, so that the next claim would be smaller still, and in the end of one item.
-            least = min(settings.claim_max, max(least, math.ceil(self.width(handler) / settings.worker_lanes)))
-        return self.pace(handler.kind).claim_size(
+            least = min(settings.claim_max, max(least, math.ceil(self.crew(handler).places / settings.worker_lanes)))
+        size = self.pace(handler.kind).claim_size(
             slice_ms=self.slice_ms,
             safety=settings.safety_factor,
             first=self._first_claim(handler),
             low=least,
             high=settings.claim_max,
         )
+        return max(settings.claim_min, int(size * self.machine.strain().factor))
 
     def _first_claim(self, handler: Handler) -> int:
         """While nobody knows how long items take. A set-based handler must fit into a slice whole."""

@@ -3,13 +3,14 @@
 import asyncio
 import contextlib
 import itertools
+import random
 import time
 from collections.abc import Iterator
 from uuid import UUID, uuid4
 
 from tidemill.domain.errors import TidemillError
 from tidemill.domain.ports import Record
-from tidemill.engine.adapt import ChunkSize
+from tidemill.engine.adapt.chunk import ChunkSize
 from tidemill.engine.context import Context
 from tidemill.engine.logbook import Page
 from tidemill.engine.service import Service
@@ -20,6 +21,8 @@ from tidemill.store.ingest import Chunk, IngestLease
 from tidemill.store.json import encode
 from tidemill.telemetry.events import bound, emit
 from tidemill.telemetry.summary import ingest_completed
+
+_jitter = random.Random().random  # noqa: S311  spreads tries, guards no secret
 
 
 class Ingester(Service):
@@ -33,13 +36,6 @@ class Ingester(Service):
         self._context = context
         self._page = page
         self._read_rows = self._defects = 0
-        settings = context.settings
-        self._size = ChunkSize.start(
-            low=settings.ingest_min_rows,
-            high=settings.ingest_max_rows,
-            good_ms=settings.db_p50_ms,
-            bad_ms=settings.db_p95_ms,
-        )
 
     async def tick(self) -> float:
         context, lease_id = self._context, uuid4()
@@ -87,35 +83,50 @@ class Ingester(Service):
                     chunk = await ahead  # also after an error: the file must not be closed under it
             if not appended:
                 return False
+            await self._context.rest(self._context.chunk.backoff_s(_jitter()))
         return not chunk.rows
 
     def _chunk(self, lo: int, records: Iterator[Record]) -> Chunk:
         """The next records: so many rows and so many bytes at most, but one at least."""
         rows: list[tuple[bytes, bytes | None]] = []
-        size, checkpoint = 0, {}
-        for record in itertools.islice(records, self._size.rows):
+        size, checkpoint, most = 0, {}, self._context.settings.ingest_max_batch_bytes
+        for record in itertools.islice(records, self._context.chunk.rows):
             rows.append((record.input, None if record.defect is None else encode(record.defect)))
             size += len(record.input)
             checkpoint = record.checkpoint
-            if size >= self._context.settings.ingest_max_batch_bytes:
+            if size >= most:
                 break
-        return Chunk(lo, rows, checkpoint)
+        return Chunk(lo, rows, checkpoint, bounded=size >= most)
 
     async def _append(self, job_id: UUID, lease_id: UUID, chunk: Chunk) -> bool:
-        started = time.monotonic()
-        context = self._context
-        result = await context.db.run(
-            store.append, job_id, lease_id, chunk, lease=self._lease_seconds, batch_size=context.settings.claim_max
+        db, batch_size = self._context.db, self._context.settings.claim_max
+        waited_ms = db.signals.pool_waited_ms
+        try:
+            ran = await db.measured(
+                store.append, job_id, lease_id, chunk, lease=self._lease_seconds, batch_size=batch_size
+            )
+        except Exception:
+            self._adapt(job_id, self._context.chunk.fail(rows=len(chunk.rows)))
+            raise
+        waited_ms = db.signals.pool_waited_ms - waited_ms
+        self._adapt(
+            job_id,
+            self._context.chunk.observe(
+                ran.ms, rows=len(chunk.rows), failed=ran.failed, waited_ms=waited_ms, full=not chunk.bounded
+            ),
         )
-        ms = (time.monotonic() - started) * 1000
-        self._size = self._size.observe(ms)
-        if result is Flushed.STALE:
+        if ran.value is Flushed.STALE:
             emit("ingest.stale", job=job_id)
             return False
         self._read_rows += len(chunk.rows)
         self._defects += sum(defect is not None for _, defect in chunk.rows)
-        emit("ingest.chunk", job=job_id, lo=chunk.lo, hi=chunk.hi, ms=round(ms, 1))
+        emit("ingest.chunk", job=job_id, lo=chunk.lo, hi=chunk.hi, ms=round(ran.ms, 1))
         return True
+
+    def _adapt(self, job_id: UUID, size: ChunkSize) -> None:
+        was, self._context.chunk = self._context.chunk, size
+        if size.rows < was.rows:
+            emit("ingest.shrunk", job=job_id, was=was.rows, now=size.rows, reason=size.reason)
 
     async def _fail(self, job_id: UUID, lease_id: UUID, reason: str) -> None:
         await self._context.db.run(jobs.fail, job_id, reason)

@@ -21,6 +21,7 @@ import msgspec
 from tidemill.domain.crash import InHand
 from tidemill.domain.decide import Verdict
 from tidemill.domain.handler import MAX_CONCURRENCY
+from tidemill.engine.note import NOTE_BYTES, Note
 
 WORD = 8
 # words of the book: pulse, counters, and how it stands with slices
@@ -174,7 +175,7 @@ class Page:
 
 
 class Logbook:
-    """The pages of one child, and its pulse and counters, in a file of memory both processes map."""
+    """The pages of one child, its pulse and counters, and a note on how it adapts, in memory both processes map."""
 
     def __init__(self, fd: int, pages: int) -> None:
         self.fd = fd
@@ -182,6 +183,8 @@ class Logbook:
         memory = memoryview(self._map)
         self._words = memory[: BOOK_WORDS * WORD].cast("q")
         start = BOOK_WORDS * WORD
+        self.note = Note(memory[start : start + NOTE_BYTES])
+        start += NOTE_BYTES
         self.pages = [Page(memory[start + i * PAGE_BYTES : start + (i + 1) * PAGE_BYTES]) for i in range(pages)]
 
     @classmethod
@@ -238,7 +241,7 @@ def _memory() -> int:
 
 
 def _size(pages: int) -> int:
-    return BOOK_WORDS * WORD + pages * PAGE_BYTES
+    return BOOK_WORDS * WORD + NOTE_BYTES + pages * PAGE_BYTES
 
 
 def _split(lease_id: UUID) -> tuple[int, int]:

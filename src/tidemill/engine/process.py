@@ -1,6 +1,7 @@
 """Running items through a handler. Exceptions become outcomes here, and nowhere else."""
 
 import asyncio
+import contextlib
 import random
 import time
 from collections import deque
@@ -11,6 +12,7 @@ from tidemill.domain.decide import Verdict, decide, describe, from_defect, from_
 from tidemill.domain.handler import Handler
 from tidemill.domain.item import Item
 from tidemill.domain.outcome import Done, Fail, Outcome
+from tidemill.domain.throttle import is_throttle
 from tidemill.engine.columns import JobColumns
 from tidemill.engine.context import Context
 from tidemill.engine.flush import Flusher
@@ -26,11 +28,16 @@ _jitter = random.Random().random  # noqa: S311  spreads retries, guards no secre
 
 
 def verdict_of(
-    item: Item, outcome: Outcome, handler: Handler, duration_ms: int, columns: JobColumns | None = None
+    item: Item,
+    outcome: Outcome,
+    handler: Handler,
+    duration_ms: int,
+    columns: JobColumns | None = None,
+    spacing: float = 1.0,
 ) -> Verdict:
     """Decide, and encode. What cannot be decided, encoded or stored is the handler's failure, not ours."""
     try:
-        decision = decide(item, outcome, handler.retry, _jitter())
+        decision = decide(item, outcome, handler.retry, _jitter(), spacing)
         result = None if decision.result is None else encode(decision.result)
         normalized = None if decision.normalized is None else encode(decision.normalized)
         _check_size(result, normalized)
@@ -43,9 +50,8 @@ def verdict_of(
     error = code = None
     if decision.error is not None:
         error, code = encode(decision.error), str(decision.error["code"])
-    return Verdict(
-        item.seq, decision.status, item.attempt, duration_ms, result, normalized, error, code, decision.delay
-    )
+    attempts = item.attempt if decision.charged else item.attempt - 1
+    return Verdict(item.seq, decision.status, attempts, duration_ms, result, normalized, error, code, decision.delay)
 
 
 def _check_size(result: bytes | None, normalized: bytes | None) -> None:
@@ -59,47 +65,57 @@ def outcome_of(value: Any) -> Outcome:
 
 
 def translate(error: BaseException, handler: Handler) -> Outcome:
-    if handler.permanent and isinstance(error, handler.permanent):
+    # A refusal is never permanent, though the class of exception that carries it may be, for its other statuses.
+    if handler.permanent and isinstance(error, handler.permanent) and not is_throttle(error):
         return Fail(describe(error))
     return from_exception(error)
 
 
 class ItemRun:
-    """The items of one batch through a per-item handler, ``concurrency`` at a time."""
+    """The items of one batch through a per-item handler, as many at a time as its crew has places."""
 
     def __init__(self, context: Context, handler: Handler, page: Page, flusher: Flusher, *, alone: bool) -> None:
         self._context = context
         self._handler = handler
         self._page = page
         self._flusher = flusher
-        self._width = 1 if alone else context.width(handler)
+        self._crew = context.crew(handler)
+        self._width = 1 if alone else self._crew.high
         self._todo: deque[Item] = deque()
         self._running: dict[int, tuple[asyncio.Task[None], float]] = {}
         self._timed_out: set[int] = set()
+        self._rests: dict[int, float] = {}  # slots whose item was refused
+        self._over = asyncio.Event()  # nothing is left to start
         self._yielded_at = time.monotonic()
         self._call: Callable[[Item], Awaitable[Any]] = handler.call if handler.mode == "async" else self._in_thread
 
     async def run(self, items: Sequence[Item]) -> None:
         """Every item, until done or stopped; what is left over has no verdict."""
         self._todo.extend(items)
-        permits = self._context.permit(self._handler)
         async with asyncio.TaskGroup() as group:
             watch = group.create_task(self._watch())
             async with asyncio.TaskGroup() as runners:
                 for slot in range(min(self._width, len(items))):
-                    await permits.acquire()
-                    if not self._todo or self._context.stopping:
-                        permits.release()
-                        break
-                    runner = runners.create_task(self._slot(slot))
-                    runner.add_done_callback(lambda _: permits.release())
+                    runners.create_task(self._slot(slot))
             watch.cancel()
 
     async def _slot(self, slot: int) -> None:
+        """Items one after another, whenever there is a place in the crew."""
+        crew, todo, context = self._crew, self._todo, self._context
+        while todo and not context.stopping and await crew.enter(self):
+            try:
+                await self._work(slot)
+            finally:
+                crew.leave()
+        self._end()
+
+    async def _work(self, slot: int) -> None:
         task = asyncio.current_task()
         assert task is not None  # noqa: S101  we run in one
-        page, flusher, todo = self._page, self._flusher, self._todo
+        page, flusher, todo, crew = self._page, self._flusher, self._todo, self._crew
         while todo and not self._context.stopping:
+            if crew.gap_s and not await self._turn_comes():
+                return
             verdict = await self._attempt(todo.popleft(), slot, task)
             if verdict is None:
                 page.free(slot)
@@ -113,6 +129,27 @@ class ItemRun:
             elif time.monotonic() - self._yielded_at > YIELD_S:
                 await asyncio.sleep(0)
                 self._yielded_at = time.monotonic()
+            if self._rests:
+                await self._rest(self._rests.pop(slot, 0.0))
+            if crew.gap_s and crew.crowded:
+                return
+
+    async def _turn_comes(self) -> bool:
+        """Wait for the next start, where starts are held apart; whether there is still something to start then."""
+        await self._rest(self._crew.book(time.monotonic()))
+        return not self._over.is_set() and bool(self._todo)
+
+    async def _rest(self, seconds: float) -> None:
+        """Wait, but not longer than there is something to wait for."""
+        if seconds > 0 and self._todo:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._over.wait()
+
+    def _end(self) -> None:
+        """Nothing further is started: nobody need wait for a place, or rest."""
+        self._over.set()
+        self._crew.dismiss(self)
 
     async def _attempt(self, item: Item, slot: int, task: asyncio.Task[None]) -> Verdict | None:
         """One attempt at one item; None when it was cut short because the worker stops."""
@@ -142,8 +179,17 @@ class ItemRun:
                 self._timed_out.remove(slot)
                 if task.cancelling():  # the handler answered its cancellation: the next item is not cancelled
                     task.uncancel()
-        duration_ms = int((time.monotonic() - started) * 1000)
-        return verdict_of(item, outcome, self._handler, duration_ms, self._flusher.columns)
+        return self._conclude(item, outcome, slot, started)
+
+    def _conclude(self, item: Item, outcome: Outcome, slot: int, started: float) -> Verdict:
+        now, crew = time.monotonic(), self._crew
+        refused = crew.note(outcome, started, now)
+        duration_ms = int((now - started) * 1000)
+        verdict = verdict_of(item, outcome, self._handler, duration_ms, self._flusher.columns, crew.spacing)
+        if refused:
+            said_when = getattr(outcome, "after", None) is not None
+            self._rests[slot] = crew.rest_s(verdict.delay if said_when else None)
+        return verdict
 
     async def _watch(self) -> None:
         """Cancel async items that are over their time; let everything go when the grace is over.
@@ -155,6 +201,8 @@ class ItemRun:
         while True:
             slept = time.monotonic()
             await asyncio.sleep(pause)
+            if self._context.stopping:
+                self._end()
             now = time.monotonic()
             if now - slept > pause + BLOCKED_S:
                 self._credit(now - slept)

@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 from uuid import UUID
 
 from tidemill.domain.crash import Cause, cause_of_death
@@ -15,6 +16,7 @@ from tidemill.engine.aftermath import Aftermath
 from tidemill.engine.control import Stop, Wake
 from tidemill.engine.hand import Command, Hand
 from tidemill.engine.service import AFTER_AN_ERROR, Service
+from tidemill.store.json import decode
 from tidemill.telemetry.events import emit
 
 TICK_S = 0.1
@@ -129,6 +131,14 @@ class Supervisor(Service):
         for hand in self.hands.values():
             total.update(hand.book.counters())
         return dict(total)
+
+    def state(self) -> dict[str, Any]:
+        """What people see of the children: what they have done, and what their controllers have come to."""
+        return {"adaptive": self._adaptive()} | self.counters()
+
+    def _adaptive(self) -> list[dict[str, Any]]:
+        notes = [(hand.number, hand.book.note.read()) for hand in self.hands.values()]
+        return [{"child": number} | decode(note) for number, note in notes if note is not None]
 
     async def _try_to_bury(self, hand: Hand, returncode: int, peak_mb: float, now_ns: int) -> None:
         """One that cannot be cleared up after must not keep the others from being started; it is tried again."""

@@ -102,7 +102,8 @@ class Lane(Service):
         return tally.failed
 
     def _learn(self, lease: Lease, items: int, seconds: float) -> None:
-        if not lease.isolated:  # one that must run alone says nothing of the others' pace
+        # One that must run alone says nothing of the others' pace, and neither does a batch that was never begun.
+        if seconds > 0 and not lease.isolated:
             self._context.learn(lease.kind, items, seconds)
 
     async def _release_rest(self, lease: Lease) -> None:

@@ -15,7 +15,8 @@ from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from tidemill.domain.errors import Unavailable
 from tidemill.store.json import decode
-from tidemill.store.watch import Watch
+from tidemill.store.signals import Ran, Signals
+from tidemill.store.watch import WAIT_MS, Watch
 from tidemill.telemetry.events import emit
 
 logging.getLogger("psycopg.pool").setLevel(logging.ERROR)  # what it warns of, our own events tell
@@ -86,6 +87,7 @@ class Database:
         self.url = url
         self._patience = patience
         self._watch = Watch(slow_ms)
+        self.signals = Signals()
         self.timeout_ms = int(timeout * 1000)
         settings: dict[str, Any] = {"autocommit": True, "application_name": name, "connect_timeout": 10}
         settings |= {"keepalives_idle": 15, "keepalives_interval": 5, "keepalives_count": 3}
@@ -123,7 +125,7 @@ class Database:
         """
         asked = time.monotonic()
         async with self._pool.connection() as conn:
-            self._watch.waited(time.monotonic() - asked)
+            self._note_wait(time.monotonic() - asked)
             try:
                 await conn.execute(self._begin(conn, bounded, durable, seconds), prepare=False)
                 yield conn
@@ -140,22 +142,40 @@ class Database:
 
         Verbs are fenced: one whose COMMIT answer was lost finds its own work when it runs again.
         """
-        attempt, started = 0, time.monotonic()
+        return (await self.measured(verb, *args, **kwargs)).value
+
+    async def measured(
+        self, verb: Callable[Concatenate[Connection, P], Awaitable[T]], *args: P.args, **kwargs: P.kwargs
+    ) -> Ran[T]:
+        """As ``run``, and what it took: the time of the try that succeeded, and how many failed before it."""
+        failed, started = 0, time.monotonic()
         while True:
             try:
                 async with self.transaction(durable=not hasattr(verb, "relaxed")) as conn:
                     began = time.monotonic()
-                    answer = await verb(conn, *args, **kwargs)
-                self._watch.ran(verb.__name__, time.monotonic() - began)
-                return answer
+                    value = await verb(conn, *args, **kwargs)
+                seconds = time.monotonic() - began
+                self._watch.ran(verb.__name__, seconds)
+                self.signals.note_transaction(seconds * 1000)
+                return Ran(value, seconds * 1000, failed)
             except (psycopg.Error, PoolTimeout) as error:
-                attempt += 1
-                if not is_transient(error) or (is_timeout(error) and attempt >= MAX_TIMEOUTS):
+                failed += 1
+                self.signals.failures += 1
+                if not is_transient(error) or (is_timeout(error) and failed >= MAX_TIMEOUTS):
                     raise
                 if self._patience is not None and time.monotonic() - started > self._patience:
                     raise Unavailable("the database is not available now; try again later") from error
-                emit("database.retry", verb=verb.__name__, attempt=attempt, error=str(error).strip())
-                await asyncio.sleep(min(5.0, 0.02 * 2 ** min(attempt, 10)) * (0.5 + random.random()))  # noqa: S311
+                emit("database.retry", verb=verb.__name__, attempt=failed, error=str(error).strip())
+                await asyncio.sleep(min(5.0, 0.02 * 2 ** min(failed, 10)) * (0.5 + random.random()))  # noqa: S311
+
+    def _note_wait(self, seconds: float) -> None:
+        """A wait is a shortage when there was no connection left to open: a pool that grows is not short of any."""
+        self._watch.waited(seconds)
+        short = False
+        if seconds * 1000 >= WAIT_MS:
+            stats = self._pool.get_stats()
+            short = stats["pool_size"] >= stats["pool_max"]
+        self.signals.note_wait(seconds * 1000 if short else 0.0)
 
     def _begin(self, conn: Connection, bounded: bool, durable: bool, seconds: float | None) -> bytes:
         statements = ["BEGIN"]

@@ -46,6 +46,7 @@ class Chunk:
     lo: int
     rows: Sequence[tuple[bytes, bytes | None]]
     checkpoint: dict[str, Any]
+    bounded: bool = False  # by its bytes: there could have been more rows
 
     @property
     def hi(self) -> int:

@@ -20,4 +20,4 @@ async def read(conn: Connection, lease: Lease) -> list[Item]:
     cursor = conn.cursor(binary=True)
     await cursor.execute(sql(name), params)
     job_id = lease.job_id
-    return [Item(job_id, seq, value, attempts + 1, defect) for seq, value, attempts, defect in await cursor.fetchall()]
+    return [Item(job_id, *row) for row in await cursor.fetchall()]

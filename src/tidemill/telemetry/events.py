@@ -15,6 +15,7 @@ job.failed           job, reason                                its failure poli
 ingest.chunk         job, lo, hi, ms                            a chunk of items is durable
 ingest.completed     job, rows, total, defects, duration_ms, rows_per_sec, error_rate  a source is read to its end
 ingest.stale         job                                        the right to read a source was lost
+ingest.shrunk        job, was, now, reason                      chunks are smaller: slow, pool or errors
 batch.claimed        job, kind, batch, size, isolated           a batch is in hand
 batch.flushed        job, batch, items, done, not_found, skipped, failed, retried, codes, fill, ms  outcomes are durable
 batch.completed      job, batch, rows, successes, failures, not_found, skipped, retried, ms, rows_per_sec  it is settled
@@ -22,6 +23,7 @@ batch.stale          job, batch, items                          a flush was refu
 batch.released       job, batch, items                          the rest of a batch went back
 batch.split          job, batch, pieces                         a batch was cut, to find an item that cannot be run
 batch.swept          job, batch, losses                         an expired lease was taken back
+concurrency.changed  kind, was, now, reason                     items at a time: throttled, errors or calm
 buffer.high          job, batch, fill                           outcomes wait at 80 % of the buffer or more
 item.retry           job, batch, items, codes, decisions        items of a flush will be tried again
 item.poison          job, seq                                   an item killed its process three times alone

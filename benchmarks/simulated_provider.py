@@ -1,0 +1,146 @@
+"""A provider with a rate limit, and crews that call it: a simulation in which the engine's own controller decides.
+
+No database, no network, no real time: events in a heap, random numbers from a seed. What is simulated is the provider
+and the clock; what is tried is ``tidemill.engine.crew.Crew``, as the worker uses it.
+"""
+
+import heapq
+import itertools
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from tidemill.domain.outcome import Done, Outcome, Retry
+from tidemill.engine.crew import Crew
+
+REFUSAL_S = 0.005  # to say no is quick
+
+
+class Provider:
+    """Takes so many requests a second, a tenth of that at once, and answers after a while; the rest it refuses."""
+
+    def __init__(self, rate: float, latency_s: float, rng: random.Random, retry_after_s: float | None = None) -> None:
+        self.rate = rate
+        self.latency_s = latency_s
+        self.failing = 0.0  # the share of requests that end in an error
+        self._retry_after_s = retry_after_s
+        self._rng = rng
+        self._tokens = max(1.0, rate / 10)
+        self._filled_at = 0.0
+
+    @property
+    def sustainable(self) -> float:
+        """Requests in hand at a time that it answers without refusing any."""
+        return self.rate * self.latency_s
+
+    def ask(self, now: float) -> tuple[float, Outcome]:
+        """How long the answer takes, and what it is."""
+        self._tokens = min(max(1.0, self.rate / 10), self._tokens + (now - self._filled_at) * self.rate)
+        self._filled_at = now
+        if self._tokens < 1:
+            return REFUSAL_S, Retry("429", after=self._retry_after_s, throttled=True)
+        self._tokens -= 1
+        took = self.latency_s * self._rng.uniform(0.8, 1.2)
+        return took, Retry("500") if self._rng.random() < self.failing else Done()
+
+
+@dataclass(frozen=True, slots=True)
+class Second:
+    """One second of a simulation; levels are of each crew, counts of all."""
+
+    levels: tuple[float, ...]
+    places: int
+    sustainable: float
+    spacing: float
+    done: int
+    throttled: int
+    failed: int
+
+    @property
+    def level(self) -> float:
+        return sum(self.levels)
+
+
+class Simulation:
+    """Crews whose places ask for one item after another, as the slots of a worker do: they wait, rest and give way."""
+
+    def __init__(self, provider: Provider, crews: list[Crew]) -> None:
+        self.provider = provider
+        self.seconds: list[Second] = []
+        self._crews = crews
+        self._taken = [0] * len(crews)
+        self._now = 0.0
+        self._numbers = itertools.count()
+        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._counts: Counter[str] = Counter()
+
+    def run(self, seconds: float) -> list[Second]:
+        """Let so much time pass; its seconds."""
+        end, before = self._now + seconds, len(self.seconds)
+        self._fill()
+        while self._events and self._events[0][0] <= end:
+            at, _, happen = heapq.heappop(self._events)
+            self._pass_to(at)
+            happen()
+            self._fill()
+        self._pass_to(end)
+        return self.seconds[before:]
+
+    def _fill(self) -> None:
+        """Every place that is free and wanted gets an item, at once or at the next start."""
+        for number, crew in enumerate(self._crews):
+            while self._taken[number] < crew.places:
+                self._taken[number] += 1
+                wait = crew.book(self._now) if crew.gap_s else 0.0
+                self._after(max(0.0, wait), partial(self._ask, number))
+
+    def _ask(self, number: int) -> None:
+        took, outcome = self.provider.ask(self._now)
+        self._after(took, partial(self._come_back, number, self._now, outcome))
+
+    def _come_back(self, number: int, started: float, outcome: Outcome) -> None:
+        crew = self._crews[number]
+        refused = crew.note(outcome, started, self._now)
+        self._counts["throttled" if refused else "failed" if isinstance(outcome, Retry) else "done"] += 1
+        rest = crew.rest_s(outcome.after) if isinstance(outcome, Retry) and refused else 0.0
+        self._after(rest, partial(self._free, number))
+
+    def _free(self, number: int) -> None:
+        self._taken[number] -= 1
+
+    def _after(self, seconds: float, happen: Callable[[], None]) -> None:
+        heapq.heappush(self._events, (self._now + seconds, next(self._numbers), happen))
+
+    def _pass_to(self, when: float) -> None:
+        """Time goes on; at every full second a line is kept."""
+        while len(self.seconds) + 1 <= when:
+            levels = tuple(crew.control.level for crew in self._crews)
+            self.seconds.append(
+                Second(
+                    levels,
+                    sum(crew.places for crew in self._crews),
+                    self.provider.sustainable,
+                    max(crew.spacing for crew in self._crews),
+                    self._counts["done"],
+                    self._counts["throttled"],
+                    self._counts["failed"],
+                )
+            )
+            self._counts.clear()
+        self._now = when
+
+
+def simulate(
+    rate: float,
+    latency_s: float,
+    *,
+    high: int = 50,
+    crews: int = 1,
+    retry_after_s: float | None = None,
+    seed: int = 1,
+) -> Simulation:
+    """A provider and so many processes, each of which would have ``high`` items in hand."""
+    provider = Provider(rate, latency_s, random.Random(seed), retry_after_s)
+    return Simulation(provider, [Crew("simulated", high, now=0.0) for _ in range(crews)])

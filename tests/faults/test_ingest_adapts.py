@@ -1,0 +1,118 @@
+"""Reading a file adapts to the database: chunks grow while it is quick, and shrink when it is in trouble."""
+
+from collections.abc import Iterator
+from typing import Any
+from uuid import UUID
+
+import pytest
+from psycopg import errors
+
+from support import assert_sound, job_of
+from tidemill import Item, Mill
+from tidemill.config import Settings
+from tidemill.connectors.blobs import Blobs
+from tidemill.store import ingest
+from tidemill.store.database import Connection, Database
+from tidemill.store.submit import Submission, run_async, submission
+from tidemill.telemetry.events import subscribe
+from tidemill.testing import drain
+
+PATIENT = {"db_p50_ms": 10_000, "db_p95_ms": 20_000}  # a busy machine is not to decide this
+
+
+@pytest.fixture
+def heard() -> Iterator[list[tuple[str, dict[str, Any]]]]:
+    events: list[tuple[str, dict[str, Any]]] = []
+    unsubscribe = subscribe(lambda name, fields: events.append((name, fields)))
+    yield events
+    unsubscribe()
+
+
+async def read_file(db: Database, settings: Settings, lines: list[bytes]) -> UUID:
+    """Submit a file and read it, in this process."""
+    mill = Mill(settings)
+
+    @mill.handler("test")
+    async def run(item: Item) -> None:
+        """Nothing."""
+
+    blob = Blobs(settings.blobs).put(line + b"\n" for line in lines)
+    async with db.transaction() as conn:
+        source = {"blob": blob.id, "format": "ndjson"}
+        job_id = (await run_async(conn, submission(Submission("test", source=source), ())))[0]
+    await drain(mill, db=db)
+    assert (await job_of(db, job_id)).counts.done == len(lines)
+    await assert_sound(db)
+    return job_id
+
+
+def chunks(heard: list[tuple[str, dict[str, Any]]]) -> list[int]:
+    return [fields["hi"] - fields["lo"] for name, fields in heard if name == "ingest.chunk"]
+
+
+def shrunk(heard: list[tuple[str, dict[str, Any]]]) -> list[tuple[int, int, str]]:
+    return [(said["was"], said["now"], said["reason"]) for name, said in heard if name == "ingest.shrunk"]
+
+
+async def test_chunks_double_while_the_database_is_quick(
+    db: Database, settings: Settings, heard: list[tuple[str, dict[str, Any]]]
+) -> None:
+    await read_file(db, settings.model_copy(update=PATIENT), [b'{"n": %d}' % n for n in range(2_000)])
+    assert chunks(heard)[:6] == [64, 64, 128, 256, 512, 976], "the second is read while the first is written"
+    assert not shrunk(heard)
+
+
+async def test_chunks_are_bounded_by_bytes_and_ask_for_no_more_rows_then(
+    db: Database, settings: Settings, heard: list[tuple[str, dict[str, Any]]]
+) -> None:
+    small = settings.model_copy(update=PATIENT | {"ingest_max_batch_bytes": 20_000, "max_row_bytes": 10_000})
+    await read_file(db, small, [b'{"x": "%s"}' % (b"x" * 2_000) for _ in range(60)])
+    assert max(chunks(heard)) == 10
+    assert not shrunk(heard)
+
+
+async def test_a_chunk_that_fails_is_followed_by_a_much_smaller_one(
+    db: Database, settings: Settings, heard: list[tuple[str, dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append, calls = ingest.append, iter(range(1_000))
+
+    async def troubled(conn: Connection, *args: Any, **kwargs: Any) -> Any:
+        if next(calls) in (5, 6):
+            raise errors.DeadlockDetected("somebody stood in the way")
+        return await append(conn, *args, **kwargs)
+
+    monkeypatch.setattr(ingest, "append", troubled)
+    await read_file(db, settings.model_copy(update=PATIENT), [b'{"n": %d}' % n for n in range(5_000)])
+    assert shrunk(heard) == [(2_048, 64, "errors")]
+    assert chunks(heard)[4:9] == [512, 1_024, 2_048, 64, 128], "one was read before the trouble"
+
+
+async def test_a_wait_for_a_connection_makes_chunks_smaller(
+    db: Database, settings: Settings, heard: list[tuple[str, dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append, calls = ingest.append, iter(range(1_000))
+
+    async def waited_for(conn: Connection, *args: Any, **kwargs: Any) -> Any:
+        if next(calls) == 4:
+            db.signals.note_wait(5.0)  # somebody else in this process had to wait
+        return await append(conn, *args, **kwargs)
+
+    monkeypatch.setattr(ingest, "append", waited_for)
+    await read_file(db, settings.model_copy(update=PATIENT), [b'{"n": %d}' % n for n in range(3_000)])
+    assert [reason for *_, reason in shrunk(heard)] == ["pool"]
+
+
+async def test_a_slow_database_makes_chunks_smaller(
+    db: Database, settings: Settings, heard: list[tuple[str, dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append, calls = ingest.append, iter(range(1_000))
+
+    async def slow(conn: Connection, *args: Any, **kwargs: Any) -> Any:
+        if next(calls) == 4:
+            await conn.execute(b"SELECT pg_sleep(1.2)")
+        return await append(conn, *args, **kwargs)
+
+    monkeypatch.setattr(ingest, "append", slow)
+    patient = settings.model_copy(update={"db_p50_ms": 900, "db_p95_ms": 1_000})
+    await read_file(db, patient, [b'{"n": %d}' % n for n in range(3_000)])
+    assert "slow" in [reason for *_, reason in shrunk(heard)]

@@ -1,0 +1,79 @@
+"""What a process notices of its database."""
+
+import asyncio
+
+from psycopg import errors
+
+from tidemill.store.database import Connection, Database
+
+HELD_S = 0.05
+
+
+async def nothing(conn: Connection) -> None:
+    await conn.execute(b"SELECT 1")
+
+
+async def hold(db: Database, held: asyncio.Event, let_go: asyncio.Event) -> None:
+    async with db.transaction():
+        held.set()
+        await let_go.wait()
+
+
+async def beside_a_held_connection(db: Database) -> None:
+    """Run something while somebody else has a connection, and gives it back a little later."""
+    held, let_go = asyncio.Event(), asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(hold(db, held, let_go))
+        await held.wait()
+        asyncio.get_running_loop().call_later(HELD_S, let_go.set)
+        await db.run(nothing)
+
+
+async def test_the_time_of_transactions_is_averaged(db: Database) -> None:
+    assert db.signals.latency_ms is None
+    await db.run(nothing)
+    first = db.signals.latency_ms
+    assert first is not None
+    assert first > 0
+
+    async def slow(conn: Connection) -> None:
+        await conn.execute(b"SELECT pg_sleep(0.1)")
+
+    ran = await db.measured(slow)
+    assert ran.ms >= 100
+    assert ran.failed == 0
+    assert first < db.signals.latency_ms < ran.ms
+
+
+async def test_a_wait_for_the_last_connection_is_noticed_and_fades(tidemill_database: str) -> None:
+    async with Database(tidemill_database, size=1) as db:
+        await db.run(nothing)
+        assert db.signals.pool_waited_ms == 0
+        await beside_a_held_connection(db)
+        assert db.signals.pool_wait_ms > 1
+        waited = db.signals.pool_waited_ms
+        assert waited >= HELD_S * 1000 / 2
+        for _ in range(100):
+            await db.run(nothing)
+        assert db.signals.pool_wait_ms == 0
+        assert db.signals.pool_waited_ms == waited
+
+
+async def test_a_pool_that_grows_is_not_short_of_connections(tidemill_database: str) -> None:
+    async with Database(tidemill_database, size=4) as db:
+        await beside_a_held_connection(db)
+        assert db.signals.pool_waited_ms == 0
+
+
+async def test_tries_that_failed_are_counted_for_whoever_asks(db: Database) -> None:
+    tries = iter([errors.SerializationFailure("first"), errors.DeadlockDetected("second"), None])
+
+    async def troubled(conn: Connection) -> str:
+        trouble = next(tries)
+        if trouble is not None:
+            raise trouble
+        return "done"
+
+    ran = await db.measured(troubled)
+    assert (ran.value, ran.failed) == ("done", 2)
+    assert db.signals.failures == 2

@@ -1,0 +1,127 @@
+"""Chunks of a source, simulated against a database that is quick, slow, short of connections, or failing."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidemill.engine.adapt.chunk import LONGEST_BACKOFF_S, ChunkSize
+
+
+def chunk() -> ChunkSize:
+    return ChunkSize.start(low=64, high=20_000, good_ms=50, bad_ms=500)
+
+
+def test_a_chunk_doubles_while_the_database_is_quick() -> None:
+    size, sizes = chunk(), []
+    for _ in range(10):
+        sizes.append(size.rows)
+        size = size.observe(5)
+    assert sizes == [64, 128, 256, 512, 1_024, 2_048, 4_096, 8_192, 16_384, 20_000]
+
+
+def test_a_chunk_halves_when_one_is_slow_and_comes_back() -> None:
+    size = ChunkSize(4_096, 64, 20_000, 50, 500, average_ms=10)
+    slow = size.observe(600)
+    assert slow.rows == 2_048
+    assert slow.observe(100).rows == 2_048, "the average is still high"
+    for _ in range(30):
+        slow = slow.observe(10)
+    assert slow.rows == 20_000
+
+
+def simulate(ms_per_row: float, rounds: int) -> list[int]:
+    size, sizes = chunk(), []
+    for _ in range(rounds):
+        sizes.append(size.rows)
+        size = size.observe(2 + size.rows * ms_per_row)
+    return sizes
+
+
+def test_chunks_settle_between_quick_and_slow_without_swinging() -> None:
+    for ms_per_row in (0.005, 0.01, 0.05, 0.2, 1.0):
+        tail = simulate(ms_per_row, 100)[50:]
+        assert len(set(tail)) == 1, f"{ms_per_row} ms a row: {tail}"
+        assert tail[0] == 64 or 2 + tail[0] * ms_per_row <= 500
+
+
+@given(st.lists(st.floats(0, 1e6), max_size=100))
+def test_a_chunk_stays_within_its_bounds(seen: list[float]) -> None:
+    size = chunk()
+    for ms in seen:
+        size = size.observe(ms)
+        assert 64 <= size.rows <= 20_000
+
+
+def test_chunks_settle_also_where_the_two_targets_are_one() -> None:
+    size, sizes = ChunkSize.start(low=64, high=20_000, good_ms=50, bad_ms=50), []
+    for _ in range(60):
+        sizes.append(size.rows)
+        size = size.observe(2 + size.rows * 0.02)
+    assert len(set(sizes[30:])) == 1, sizes[30:]
+    assert 25 <= 2 + sizes[-1] * 0.02 <= 50
+
+
+def test_a_database_that_becomes_slow_is_followed_down_and_up_again() -> None:
+    """Ten times slower for a while, as when somebody else works hard on it."""
+    size, sizes = chunk(), []
+    for round_ in range(120):
+        sizes.append(size.rows)
+        size = size.observe(2 + size.rows * (0.2 if 40 <= round_ < 80 else 0.02))
+    quick, slow, again = sizes[39], sizes[79], sizes[-1]
+    assert 2 + slow * 0.2 <= 500
+    assert slow < quick
+    assert again >= quick / 2
+    assert sizes[60:80] == [slow] * 20, "no swinging while it is slow"
+
+
+def test_a_wait_for_a_connection_halves_the_chunk_however_quick_it_was() -> None:
+    size = ChunkSize(4_096, 64, 20_000, 50, 500, average_ms=1)
+    after = size.observe(1, waited_ms=3)
+    assert (after.rows, after.reason) == (2_048, "pool")
+    assert after.observe(1).rows == 4_096, "nobody waited: it grows again"
+
+
+def test_failures_shrink_hard_and_are_followed_by_a_pause() -> None:
+    size = ChunkSize(16_384, 64, 20_000, 50, 500, average_ms=1)
+    once, thrice = size.observe(1, failed=1), size.observe(1, failed=3)
+    assert (once.rows, once.reason) == (4_096, "errors")
+    assert thrice.rows == 256
+    assert size.backoff_s(0.5) == 0
+    assert 0 < once.backoff_s(0.0) < once.backoff_s(1.0) < thrice.backoff_s(0.0)
+    assert once.observe(1).backoff_s(1.0) == 0, "the next one went well"
+    assert size.fail(99).backoff_s(1.0) == LONGEST_BACKOFF_S
+
+
+def test_a_chunk_that_was_read_before_the_last_step_is_judged_by_its_own_size() -> None:
+    size = ChunkSize(2_048, 64, 20_000, 50, 500, average_ms=600)
+    assert size.observe(600, rows=4_096).rows == 2_048, "that is half of it already"
+    assert size.observe(600, rows=1_000).rows == 500
+
+
+def test_a_chunk_that_its_bytes_bound_does_not_ask_for_more_rows() -> None:
+    size = ChunkSize(128, 64, 20_000, 50, 500, average_ms=1)
+    assert size.observe(1, rows=90, full=False).rows == 128
+    assert size.observe(600, rows=90, full=False).rows == 64
+
+
+@given(
+    st.integers(64, 20_000),
+    st.floats(0, 1e5),
+    st.integers(0, 30),
+    st.floats(0, 1e4),
+    st.booleans(),
+    st.one_of(st.none(), st.integers(0, 50_000)),
+)
+def test_whatever_is_observed_trouble_never_grows_a_chunk(
+    rows: int, ms: float, failed: int, waited_ms: float, full: bool, written: int | None
+) -> None:
+    size = ChunkSize(rows, 64, 20_000, 50, 500, average_ms=10)
+    after = size.observe(ms, rows=written, failed=failed, waited_ms=waited_ms, full=full)
+    assert 64 <= after.rows <= 20_000
+    if failed or waited_ms or ms > 500:
+        assert after.rows <= size.rows
+        assert after.reason
+    else:
+        assert after.rows >= size.rows
+    worse = size.observe(ms, rows=written, failed=failed + 1, waited_ms=waited_ms, full=full)
+    assert worse.rows <= after.rows, "one failure more is never a larger chunk"
+    assert 0 <= after.backoff_s(1.0) <= LONGEST_BACKOFF_S
