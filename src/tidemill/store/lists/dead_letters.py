@@ -13,7 +13,7 @@ from tidemill.store.lists.fetch import Row, one_snapshot, rows
 from tidemill.store.lists.items import extent
 
 WALK = Walk("dead_letters", (number, moment, identity, number))
-OWNERS = 100  # whose dead letters are merged at a time: each costs a look into the index of every week
+OWNERS = 50  # whose dead letters are merged at a time: each costs a look into the index of every week
 MOST_CAUSES = 1_000
 _NEWEST = (datetime.max.replace(tzinfo=UTC), UUID(int=0), -1)
 
@@ -40,7 +40,7 @@ class Asked:
 
 
 async def list_dead_letters(conn: Connection, asked: Asked, *, limit: int, after: object = None) -> Page[Row]:
-    """When there are very many owners, those of the first hundred come first, then those of the next."""
+    """When there are very many owners, those of the first fifty come first, then those of the next."""
     await one_snapshot(conn)
     first, *place = (-1, *_start(asked)) if after is None else WALK.read(after, asked.mark)
     owners = await _owners(conn, asked, first)

@@ -20,13 +20,13 @@ async def list_pending(conn: Connection, asked: Asked, *, limit: int, after: obj
         if asked.kind not in (None, job["kind"]):
             return Page([], None)
     page = await list_open(conn, asked, limit=limit, after=after)
-    standing = await _standing(conn, {item["job_id"] for item in page.items})
+    briefs = await _briefs(conn, {item["job_id"] for item in page.items})
     live = {row["kind"] for row in await rows(conn, "worker/live_kinds", {"seconds": LIVE_S})}
-    return replace(page, items=[_tell(item, standing[item["job_id"]], live) for item in page.items])
+    return replace(page, items=[_tell(item, briefs[item["job_id"]], live) for item in page.items])
 
 
-async def _standing(conn: Connection, job_ids: set[UUID]) -> dict[UUID, Row]:
-    found = await rows(conn, "job/standing", {"ids": sorted(job_ids)}) if job_ids else []
+async def _briefs(conn: Connection, job_ids: set[UUID]) -> dict[UUID, Row]:
+    found = await rows(conn, "job/brief", {"ids": sorted(job_ids)}) if job_ids else []
     return {job["id"]: job for job in found}
 
 

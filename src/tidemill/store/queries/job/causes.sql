@@ -6,8 +6,8 @@ SELECT code, sum(n)::bigint AS count, count(DISTINCT job_id) AS jobs, max(at) AS
     WHERE t.codes <> '{}' AND j.purged_at IS NULL AND (%(owner_id)s::bigint IS NULL OR j.owner_id = %(owner_id)s)
     UNION ALL
     SELECT b.job_id, c.key, c.value::bigint, coalesce(b.closed_at, b.since)
-    FROM tidemill.job j JOIN tidemill.batch b ON b.job_id = j.id AND NOT b.folded
+    FROM tidemill.job j JOIN tidemill.batch b ON b.job_id = j.id AND NOT b.folded AND b.codes IS NOT NULL
     CROSS JOIN LATERAL jsonb_each_text(b.codes) AS c
-    WHERE j.closed_as IS NULL AND (%(owner_id)s::bigint IS NULL OR j.owner_id = %(owner_id)s)
+    WHERE j.closed_as IS NULL AND j.purged_at IS NULL AND (%(owner_id)s::bigint IS NULL OR j.owner_id = %(owner_id)s)
 ) kept
 GROUP BY code HAVING sum(n) > 0 ORDER BY 2 DESC, code LIMIT %(limit)s
