@@ -99,6 +99,11 @@ async def results(conn: Connection, job_id: UUID) -> list[Any]:
     return [row[0] for row in await cursor.fetchall()]
 
 
+async def jobs_of(conn: Connection, owner_id: int) -> list[UUID]:
+    cursor = await conn.execute(sql("bench/jobs_of"), {"owner_id": owner_id})
+    return [row[0] for row in await cursor.fetchall()]
+
+
 async def server(conn: Connection) -> dict[str, str]:
     cursor = await conn.execute(sql("bench/server"))
     return {name: setting for name, setting in await cursor.fetchall()}  # noqa: C416

@@ -1,13 +1,18 @@
 """Benchmarks."""
 
 import json
-from typing import Annotated
+from dataclasses import replace
+from typing import Annotated, Any
 
 import typer
 
 from tidemill.cli.bench.plan import MILLION, Plan
-from tidemill.cli.bench.report import show
+from tidemill.cli.bench.report import warning
 from tidemill.cli.bench.run import run
+from tidemill.cli.bench.service import plan as service_plan
+from tidemill.cli.bench.service import report as service_report
+from tidemill.cli.bench.service import run as service_run
+from tidemill.cli.bench.targets import show
 from tidemill.domain.errors import InvalidInput
 
 commands = typer.Typer(no_args_is_help=True)
@@ -32,7 +37,29 @@ def items(
     small = rows or 100_000
     plan = Plan(small, MILLION if full else 3 * small, rounds, starts, full=full)
     result = run(plan)
+    _print(result, warning(result["figures"]), as_json=as_json)
+
+
+@commands.command()
+def api(
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of a table")] = False,
+    items: Annotated[int | None, typer.Option(min=1_000, help="Items of the big job; 1,000,000 if not said")] = None,
+    seconds: Annotated[float | None, typer.Option(min=1, help="How long the crowd stays; 20 if not said")] = None,
+    upload_mb: Annotated[int | None, typer.Option(min=1, help="Size of the uploaded file; 400 if not said")] = None,
+    full: Annotated[bool, typer.Option("--full", help="5,000,000 items, a minute of crowd, an upload of 1 GB")] = False,
+) -> None:
+    """Ask the service for pages of a big job, alone and in a crowd, and send it a large file."""
+    said = {"items": items, "seconds": seconds, "upload_mb": upload_mb}
+    plan = replace(
+        service_plan.FULL if full else service_plan.Plan(),
+        **{name: value for name, value in said.items() if value is not None},  # type: ignore[arg-type]
+    )
+    result = service_run.run(plan)
+    _print(result, service_report.warning(result["figures"]), as_json=as_json)
+
+
+def _print(result: dict[str, Any], warning: str | None, *, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(result, indent=2))
     else:
-        show(result)
+        show(result, warning)

@@ -1,22 +1,15 @@
-"""From samples to figures, from figures to ratios, and how they look."""
+"""From samples to figures, from figures to ratios."""
 
-import os
-import platform
 import statistics
 from collections.abc import Mapping, Sequence
-from importlib.metadata import version
 from typing import Any
 
-from rich.table import Table
-
+from tidemill.cli.bench.conditions import machine, versions
 from tidemill.cli.bench.plan import Plan
-from tidemill.cli.views import console
+from tidemill.cli.bench.targets import rounded
 from tidemill.config import Settings
 
 PEAKS = ("rss_mb", "rss_parent_mb")  # of these the greatest counts, of all others the median
-AT_LEAST = {"ingest_vs_copy": 0.5, "process_vs_bare": 0.5}
-AT_MOST = {"cost_1m_vs_100k": 1.2, "cost_large_vs_small": 1.2, "rss_mb": 150, "dead_tuples_per_item": 0.01}
-AT_MOST |= {"start_p50_ms": 20}
 STEADY = 0.2  # bare turns all do the same work: if they differ by more, something else used the machine
 
 
@@ -25,12 +18,6 @@ def report(
 ) -> dict[str, Any]:
     """The object that ``--json`` prints."""
     found = figures(samples)
-    versions = {
-        "tidemill": version("tidemill"),
-        "python": platform.python_version(),
-        "postgresql": server.pop("server_version"),
-        "psycopg": version("psycopg"),
-    }
     used: dict[str, Any] = {
         "rows": plan.rows,
         "large_rows": plan.large,
@@ -38,13 +25,11 @@ def report(
         "large_rounds": plan.large_rounds,
         "starts": plan.starts,
         "ingest_path": ingest_path(found),
-        "database": "embedded, its own" if is_own else "DATABASE_URL",
-        "cpus": os.cpu_count(),
-        "machine": f"{platform.system()} {platform.machine()}",
     }
     names = ("claim_max", "worker_lanes", "batch_size", "flush_buffer", "ingest_max_rows", "ingest_max_batch_bytes")
-    used |= {name: getattr(settings, name) for name in names} | server
-    return {"ratios": ratios(found, plan.cost_ratio), "figures": found, "versions": versions, "settings": used}
+    used |= machine(is_own=is_own) | {name: getattr(settings, name) for name in names}
+    made = ratios(found, plan.cost_ratio)
+    return {"ratios": made, "figures": found, "versions": versions(server), "settings": used | server}
 
 
 def figures(samples: Mapping[str, Sequence[float]]) -> dict[str, float]:
@@ -61,7 +46,7 @@ def figures(samples: Mapping[str, Sequence[float]]) -> dict[str, float]:
     for suffix in ("", "_large"):
         found["cost_us_per_item" + suffix] = cost_us(found, suffix)
     found["rss_growth_mb"] = found["rss_mb_large"] - found["rss_mb"]
-    return {name: _rounded(value) for name, value in sorted(found.items())}
+    return {name: rounded(value) for name, value in sorted(found.items())}
 
 
 def spread(samples: Mapping[str, Sequence[float]]) -> float:
@@ -95,39 +80,8 @@ def ratios(found: Mapping[str, float], cost_ratio: str) -> dict[str, float]:
     return {name: round(value, 3) for name, value in sorted(made.items())}
 
 
-def is_met(name: str, value: float) -> bool | None:
-    """Whether a target is reached; None where there is none."""
-    if name in AT_LEAST:
-        return value >= AT_LEAST[name]
-    return value <= AT_MOST[name] if name in AT_MOST else None
-
-
-def show(result: dict[str, Any]) -> None:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("what")
-    table.add_column("measured", justify="right")
-    table.add_column("target", justify="right")
-    table.add_column("")
-    for part in ("ratios", "figures"):
-        for name, value in result[part].items():
-            table.add_row(name, f"{value:,}", _target(name), _mark(is_met(name, value)))
-        table.add_section()
-    console.print(table)
-    if result["figures"]["bare_spread"] > STEADY:
-        console.print("[yellow]The machine was not quiet: the bare turns differ too much to trust these ratios.[/]")
-    for part in ("versions", "settings"):
-        console.print(f"[dim]{part}: " + ", ".join(f"{k} {v}" for k, v in result[part].items()), highlight=False)
-
-
-def _target(name: str) -> str:
-    if name in AT_LEAST:
-        return f"≥ {AT_LEAST[name]:g}"
-    return f"≤ {AT_MOST[name]:g}" if name in AT_MOST else ""
-
-
-def _mark(met: bool | None) -> str:
-    return {None: "", True: "[green]ok[/]", False: "[red]missed[/]"}[met]
-
-
-def _rounded(value: float) -> float:
-    return round(value) if abs(value) >= 1_000 else float(f"{value:.4g}")  # noqa: PLR2004
+def warning(found: Mapping[str, float]) -> str | None:
+    """What to know before trusting the ratios."""
+    if found["bare_spread"] <= STEADY:
+        return None
+    return "The machine was not quiet: the bare turns differ too much to trust these ratios."

@@ -1,0 +1,18 @@
+-- A list for what of a range is to be tried again, one for what was sent round, one for what was cancelled meanwhile;
+-- every fiftieth that is open is in hand.
+INSERT INTO tidemill.batch (job_id, owner_id, kind, state, lo, hi, seqs, open, cancelled, not_before, since, retrying,
+    lease_id, lease_until, worker, closed_at)
+SELECT j.id, j.owner_id, j.kind, l.state, l.lo, l.hi, CASE l.state WHEN 'done' THEN '{}' ELSE l.seqs END,
+    CASE l.state WHEN 'done' THEN 0 ELSE l.n END, CASE l.state WHEN 'done' THEN l.n ELSE 0 END,
+    l.at + interval '1 day', CASE l.state WHEN 'leased' THEN tidemill.now() ELSE l.at END, l.status = 'retry_wait',
+    CASE l.state WHEN 'leased' THEN gen_random_uuid() END,
+    CASE l.state WHEN 'leased' THEN tidemill.now() + interval '1 day' END,
+    CASE l.state WHEN 'leased' THEN 'bench' END, CASE l.state WHEN 'done' THEN l.at END
+FROM tidemill.job j
+JOIN (
+    SELECT job_id, status, min(seq) AS lo, max(seq) + 1 AS hi, array_agg(seq ORDER BY seq) AS seqs, count(*) AS n,
+        max(updated_at) AS at,
+        CASE WHEN status = 'cancelled' THEN 'done' WHEN seq / %(size)s %% 50 = 3 THEN 'leased' ELSE 'ready' END AS state
+    FROM tidemill.outcome WHERE job_id = %(job_id)s AND status IN ('retry_wait', 'cancelled', 'pending')
+    GROUP BY job_id, status, seq / %(size)s
+) l ON l.job_id = j.id
