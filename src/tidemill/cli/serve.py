@@ -14,6 +14,7 @@ from tidemill.app import Worker, open_database
 from tidemill.config import Settings
 from tidemill.domain.errors import InvalidSettings
 from tidemill.engine.bulk import Bulk
+from tidemill.engine.observe import QueueWatch
 from tidemill.telemetry.measure import metered
 
 PATIENCE_S = 5.0
@@ -60,12 +61,14 @@ async def service(settings: Settings, listening: socket.socket, pool: Worker | N
     """The API, for as long as the block lasts. ``pool`` is where kickoffs run."""
     with metered(settings) as meter:
         async with open_database(settings, patience=PATIENCE_S) as db:
-            server, bulk = Server(create(db, settings, pool=pool, meter=meter)), Bulk(db)
-            tasks = [asyncio.create_task(server.serve(sockets=[listening])), asyncio.create_task(bulk.run())]
+            server, loops = Server(create(db, settings, pool=pool, meter=meter)), [Bulk(db), QueueWatch(db)]
+            work = [server.serve(sockets=[listening]), *(loop.run() for loop in loops)]
+            tasks = [asyncio.create_task(task) for task in work]
             await server.ready.wait()
             try:
                 yield
             finally:
-                bulk.stop()
+                for loop in loops:
+                    loop.stop()
                 server.should_exit = True
                 await asyncio.gather(*tasks)
