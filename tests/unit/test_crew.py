@@ -127,6 +127,19 @@ async def test_who_is_cancelled_while_waiting_takes_no_place_along() -> None:
     assert await last
 
 
+async def test_a_place_that_falls_free_in_the_moment_of_a_cancellation_goes_to_the_next() -> None:
+    crew = Crew("kind", 1)
+    assert await crew.enter(None)
+    first, second = await entering(crew, 2)
+    first.cancel()
+    crew.leave()  # before the cancelled one has had a chance to step out of the line
+    await settle()
+    assert first.cancelled()
+    assert second.done()
+    crew.leave()
+    assert await asyncio.wait_for(crew.enter(None), 1)
+
+
 async def test_refusals_from_before_a_cut_are_no_reason_for_another() -> None:
     crew = Crew("k", 64, now=0.0)
     refuse(crew, until=1.0)

@@ -57,10 +57,10 @@ class Crew:
         try:
             return await place
         except asyncio.CancelledError:
-            if place.cancelled():
-                self._waiting.remove((place, run))
-            elif place.result():
+            if not place.cancelled() and place.result():
                 self.leave()  # it was given to us in the same moment
+            elif (place, run) in self._waiting:
+                self._waiting.remove((place, run))
             raise
 
     def leave(self) -> None:
@@ -71,13 +71,15 @@ class Crew:
         """Those of a run that wait for a place need none any more."""
         for waiter in [waiter for waiter in self._waiting if waiter[1] is run]:
             self._waiting.remove(waiter)
-            waiter[0].set_result(False)
+            if not waiter[0].done():
+                waiter[0].set_result(False)
 
     def _admit(self) -> None:
         while self._waiting and self._busy < self.places:
             place, _ = self._waiting.popleft()
-            self._busy += 1
-            place.set_result(True)
+            if not place.done():  # one that was cancelled is still in the line, and wants no place
+                self._busy += 1
+                place.set_result(True)
 
     # The controller.
 
