@@ -17,7 +17,7 @@ from tidemill.store.database import Database
 
 
 @pytest.fixture
-def context(db: Database, mill: Mill, monkeypatch: pytest.MonkeyPatch) -> Iterator[Context]:
+def context(db: Database, mill: Mill) -> Iterator[Context]:
     @mill.handler("test", concurrency=20)
     async def run(item: Item) -> None: ...
 
@@ -25,9 +25,7 @@ def context(db: Database, mill: Mill, monkeypatch: pytest.MonkeyPatch) -> Iterat
     async def whole(items: list[Item]) -> None: ...
 
     book = Logbook.create(1)
-    context = make_context(db, mill.settings, mill.registry, worker="w1", book=book)
-    monkeypatch.setattr(context.machine, "strain", Strain)  # a busy machine is not to decide this
-    yield context
+    yield make_context(db, mill.settings, mill.registry, worker="w1", book=book)
     book.close()
 
 

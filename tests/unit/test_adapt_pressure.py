@@ -48,19 +48,24 @@ def test_more_strain_never_takes_more(
     assert LEAST <= beyond <= here <= 1
 
 
-def test_the_machine_is_looked_at_once_a_second(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def usual(settings: Settings) -> Settings:
+    return settings.model_copy(update={"cpu_high_percent": 300, "memory_high_percent": 85})
+
+
+def test_the_machine_is_looked_at_once_a_second(usual: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     looks = iter(range(2, 100))
     monkeypatch.setattr(strain, "load_per_core", lambda: 3.0 * next(looks))
     monkeypatch.setattr(strain, "of_machine", lambda: 0.1)
-    machine = Machine(settings)
+    machine = Machine(usual)
     assert [machine.strain().factor for _ in range(100)] == [0.5] * 100
     assert next(looks) == 3, "looked at once"
 
 
-def test_a_child_near_its_own_limit_takes_less(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_child_near_its_own_limit_takes_less(usual: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(strain, "load_per_core", lambda: 0.1)
     monkeypatch.setattr(strain, "of_machine", lambda: 0.1)
-    roomy, tight = Machine(settings), Machine(settings.model_copy(update={"child_memory_mb": 1}))
+    roomy, tight = Machine(usual), Machine(usual.model_copy(update={"child_memory_mb": 1}))
     assert roomy.strain().factor == 1
     assert tight.strain().factor == LEAST
     assert tight.strain().memory > 1
