@@ -20,6 +20,8 @@ from tidemill.store.database import Database
 from tidemill.store.json import encode
 from tidemill.store.submit import Submission
 
+PRIORITY = 10  # among the jobs of its owner: somebody waits for a file
+
 
 @dataclass(frozen=True, slots=True)
 class ExportFile:
@@ -74,6 +76,7 @@ async def export_results(
     spec = Submission(
         KIND,
         owner_id=owner_id,
+        priority=PRIORITY,
         request_id=request_id,
         traceparent=traceparent,
         ip_address=ip_address,
