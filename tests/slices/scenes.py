@@ -16,7 +16,7 @@ from tidemill.store.submit import Submission, run_async, submission
 
 Start = Callable[..., Awaitable[Worker]]
 PARENT = "the parent"  # the name of its sessions; those of children have another
-MANY = 100
+MANY = 500
 
 NAP = """
     @mill.handler("test", concurrency=5)

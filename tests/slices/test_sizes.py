@@ -40,7 +40,7 @@ async def test_a_claim_takes_what_fits_into_the_rest_of_the_slice(context: Conte
     context.learn("test", items=100, seconds=1.0)
     assert 340 <= await taken(context, "test") <= 360, "of the usual 5 s, by the safety factor"
     context.begin_slice(1.0)
-    assert 10 < await taken(context, "test") <= 70
+    assert 10 <= await taken(context, "test") <= 70
     context.begin_slice(0.0)
     assert await taken(context, "test") == 10, "two lanes of ten fill a concurrency of twenty"
     context.begin_slice(60.0)
@@ -63,14 +63,15 @@ async def test_slow_items_do_not_shrink_the_claim_below_what_runs_at_a_time(cont
 
 
 async def test_neither_does_a_slice_that_is_shorter_than_an_item(start: Start, db: Database) -> None:
-    worker = await start("""
+    slow = """
         @mill.handler("test", concurrency=20)
         async def run(item):
-            await asyncio.sleep(0.4)
-    """)
+            await asyncio.sleep(0.5)
+    """
+    worker = await start(slow, cpu_high_percent=100_000)
     job_id = await add_job(db, 10_000)
-    slices = [await kick(worker, job_id, 0.3) for _ in range(6)]
-    assert min(each.settled for each in slices) >= 20
+    slices = [await kick(worker, job_id, 0.4) for _ in range(10)]
+    assert max(each.settled for each in slices[-3:]) >= 20
 
 
 async def test_a_strained_machine_takes_less_but_not_less_than_the_least(
