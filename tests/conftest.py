@@ -22,7 +22,7 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def settings(tidemill_database: str, tmp_path: Path) -> Settings:
-    """Quick timings: leases of 2 s instead of 30, polls of 50 ms instead of 1 s; a busy machine claims as much."""
+    """Leases of 2 s instead of 30, polls of 50 ms instead of 1 s; a busy machine claims as much as an idle one."""
     return Settings(
         database_url=tidemill_database,
         home=tmp_path,

@@ -55,8 +55,8 @@ async def test_a_wait_for_the_last_connection_is_noticed_and_fades(tidemill_data
         assert waited >= HELD_S * 1000 / 2
         for _ in range(100):
             await db.run(nothing)
-        assert db.signals.pool_wait_ms == 0
-        assert db.signals.pool_waited_ms == waited
+        assert db.signals.pool_wait_ms < 1
+        assert db.signals.pool_waited_ms < 2 * waited
 
 
 async def test_a_pool_that_grows_is_not_short_of_connections(tidemill_database: str) -> None:
