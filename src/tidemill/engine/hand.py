@@ -12,6 +12,7 @@ from tidemill.domain.crash import Cause, is_stuck
 from tidemill.engine.control import Begin, End, Message, encode
 from tidemill.engine.logbook import Logbook
 from tidemill.telemetry.events import emit
+from tidemill.telemetry.relay import ends_in
 
 OVERDUE_S = 3.0  # after the grace of a slice, until a child that has not let go is killed
 
@@ -46,7 +47,7 @@ class Hand:
         emit("child.started", child=number, pid=self.process.pid)
 
     def _start(self, argv: list[str], control: int, env: dict[str, str]) -> "subprocess.Popen[bytes]":
-        fds = (control, self.book.fd)
+        fds = (control, self.book.fd, *ends_in(env))
         return subprocess.Popen(argv, pass_fds=fds, stdin=subprocess.DEVNULL, env=env)  # noqa: S603  our own argv
 
     def tell(self, message: Message) -> bool:

@@ -64,7 +64,7 @@ class Meter:
         self.families.claim_items.labels(self._kind_of(fields)).observe(fields["size"])
 
     def _on_concurrency_changed(self, fields: dict[str, Any]) -> None:
-        self.families.concurrency.set(fields["now"], self._kind_of(fields), str(fields["child"]))
+        self.families.concurrency.set(fields["now"], self._kind_of(fields), str(fields.get("child", "")))
 
     def _on_batch_flushed(self, fields: dict[str, Any]) -> None:
         families, kind = self.families, self._kind_of(fields)
@@ -110,7 +110,7 @@ class Meter:
 
     def _on_child_stopped(self, fields: dict[str, Any]) -> None:
         self._count_children(-1)
-        self.families.concurrency.forget("child", str(fields["child"]))
+        self.families.concurrency.forget("child", str(fields.get("child", "")))
 
     def _on_child_died(self, fields: dict[str, Any]) -> None:
         self._on_child_stopped(fields)

@@ -3,20 +3,18 @@
 Not the multi-process mode of prometheus_client: that is switched on by the environment, for everything in a process,
 so it would change what handlers measure for themselves; its files of dead children stay, and a job that kills its
 processes makes thousands of them; and no average over children can be made of it. Here a child writes a line per
-event into a named pipe. What is in the pipe survives the child, however it dies. A line is not longer than PIPE_BUF, so
-that it is written whole or not at all, however many children write. A child never waits: when its parent does not read,
-because it is stopped, the oldest lines beyond a bound are lost, and the child says how many.
+event into a pipe that all children share. What is in the pipe survives the child, however it dies. A line is not
+longer than PIPE_BUF, so that it is written whole or not at all, however many children write. A child never waits: when
+its parent does not read, because it is stopped, the oldest lines beyond a bound are lost, and the child says how many.
 """
 
 import asyncio
 import contextlib
 import os
 import select
-import tempfile
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -24,7 +22,7 @@ import msgspec
 from tidemill.telemetry.events import emit, hand_on, subscribe
 from tidemill.telemetry.labels import known_codes
 
-VARIABLE = "_TIDEMILL_EVENTS"  # of the environment of a child: where the parent listens
+VARIABLE = "_TIDEMILL_EVENTS"  # of the environment of a child: the number of its end of the pipe
 BACKLOG = 1_000
 READ_BYTES = 1 << 16
 
@@ -56,8 +54,9 @@ _decode = msgspec.json.Decoder(tuple[str, dict[str, Any]]).decode
 class Mouth:
     """A child's end: a subscriber of its events, of which it hands on those that are measured."""
 
-    def __init__(self, path: str, child: int) -> None:
-        self._fd = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    def __init__(self, fd: int, child: int) -> None:
+        os.set_inheritable(fd, False)
+        self._fd = fd
         self._child = child
         self._backlog: deque[bytes] = deque()
         self._lost = 0
@@ -87,18 +86,14 @@ class Mouth:
                 self._backlog.popleft()
                 self._lost += 1
 
-    def close(self) -> None:
-        os.close(self._fd)
-
 
 class Ear:
-    """The parent's end."""
+    """The parent's end. It holds the children's too, ``mouth``, to give it to those that are started later."""
 
-    def __init__(self, path: Path) -> None:
-        os.mkfifo(path, 0o600)
-        # Both ends are held here: the pipe has no end of file when the last child is gone.
-        self._fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        self._held = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    def __init__(self) -> None:
+        self._fd, self.mouth = os.pipe()
+        for fd in (self._fd, self.mouth):
+            os.set_blocking(fd, False)
         self._rest = b""
 
     def fileno(self) -> int:
@@ -116,30 +111,28 @@ class Ear:
     def close(self) -> None:
         self.read()
         os.close(self._fd)
-        os.close(self._held)
+        os.close(self.mouth)
 
 
 @asynccontextmanager
 async def listening() -> AsyncIterator[dict[str, str]]:
     """Hear the children of this process; what to put into their environment."""
-    with tempfile.TemporaryDirectory(prefix="tidemill-") as folder:
-        path = Path(folder, "events")
-        ear = Ear(path)
-        loop = asyncio.get_running_loop()
-        loop.add_reader(ear.fileno(), ear.read)
-        try:
-            yield {VARIABLE: str(path)}
-        finally:
-            loop.remove_reader(ear.fileno())
-            ear.close()
+    ear = Ear()
+    loop = asyncio.get_running_loop()
+    loop.add_reader(ear.fileno(), ear.read)
+    try:
+        yield {VARIABLE: str(ear.mouth)}
+    finally:
+        loop.remove_reader(ear.fileno())
+        ear.close()
+
+
+def ends_in(environment: Mapping[str, str]) -> tuple[int, ...]:
+    """What a child with that environment must inherit."""
+    return (int(environment[VARIABLE]),) if VARIABLE in environment else ()
 
 
 def hand_events_to_parent(child: int) -> None:
     """For a child: hand on what is measured, if the parent listens. Without metrics it works as well."""
-    path = os.environ.get(VARIABLE)
-    if not path:
-        return
-    try:
-        subscribe(Mouth(path, child).hear)
-    except OSError as error:
-        emit("loop.failed", loop="relay", error=str(error))
+    for fd in ends_in(os.environ):
+        subscribe(Mouth(fd, child).hear)
