@@ -110,7 +110,7 @@ def address_of(request: Request) -> str | None:
 
 async def _by_key(here: Service, header: str) -> Principal | None:
     scheme, _, text = header.partition(" ")
-    return await here.db.run(users.by_key, text.strip()) if scheme.lower() == "bearer" else None
+    return await users.by_key(here.db, text.strip()) if scheme.lower() == "bearer" else None
 
 
 async def _by_session(here: Service, request: Request, response: Response) -> Principal | None:

@@ -32,13 +32,13 @@ def job_out(job: Job) -> JobOut:
 
 async def job_detail(db: Database, job: Job) -> JobDetail:
     rates = await db.run(samples.rates_of, job)
-    columns = await db.run(results.columns, job.id)
+    columns = job.result_columns or (await db.run(results.columns, job.id)).names
     return JobDetail(
         **job_out(job).model_dump(),
         params=job.params,
         policy=job.policy,
         errors=job.codes,
-        columns=list(columns.names),
+        columns=list(columns),
         rates=Rates(**asdict(rates)),
         adaptive=await db.run(workers.adaptive_state, job.kind),
         retried=job.retried,

@@ -5,7 +5,7 @@ import logging
 import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 import psycopg
@@ -37,6 +37,18 @@ UNBOUNDED = "tidemill, unbounded"  # a large submission: nobody may end it for b
 def relaxed(verb: V) -> V:
     """Mark a verb whose commit need not survive a crash of the server: a lost claim is a batch that is ready again."""
     verb.relaxed = True  # type: ignore[attr-defined]
+    return verb
+
+
+def one_statement(verb: V) -> V:
+    """Mark a verb that looks with one statement, a transaction by itself: BEGIN and COMMIT are two trips more."""
+    verb.one_statement = True  # type: ignore[attr-defined]
+    return verb
+
+
+def one_snapshot(verb: V) -> V:
+    """Mark a verb whose statements must see the same rows."""
+    verb.one_snapshot = True  # type: ignore[attr-defined]
     return verb
 
 
@@ -117,23 +129,39 @@ class Database:
 
     @asynccontextmanager
     async def transaction(
-        self, *, bounded: bool = True, durable: bool = True, seconds: float | None = None
+        self, *, bounded: bool = True, durable: bool = True, snapshot: bool = False, seconds: float | None = None
     ) -> AsyncIterator[Connection]:
         """One transaction, bounded in time: a worker that is stopped in it must not hold its batch for ever.
 
         ``seconds`` is what one statement may take, 0 for as long as it likes.
         """
-        asked = time.monotonic()
-        async with self._pool.connection() as conn:
-            self._note_wait(time.monotonic() - asked)
+        async with self._taken() as conn:
+            begin = b"BEGIN ISOLATION LEVEL REPEATABLE READ" if snapshot else b"BEGIN"
             try:
-                await conn.execute(self._begin(conn, bounded, durable, seconds), prepare=False)
+                await conn.execute(begin + self._bounds(conn, bounded, durable, seconds), prepare=False)
                 yield conn
                 await conn.execute(b"COMMIT", prepare=False)
             except BaseException:
                 with suppress(psycopg.Error):
                     await conn.rollback()
                 raise
+
+    @asynccontextmanager
+    async def _statement(self) -> AsyncIterator[Connection]:
+        """For one statement: nothing is held open, so it is bounded from here."""
+        async with self._taken() as conn:
+            try:
+                async with asyncio.timeout(self.timeout_ms / 1000):
+                    yield conn
+            except TimeoutError as error:
+                raise psycopg.errors.QueryCanceled("a look at the database took too long") from error
+
+    @asynccontextmanager
+    async def _taken(self) -> AsyncIterator[Connection]:
+        asked = time.monotonic()
+        async with self._pool.connection() as conn:
+            self._note_wait(time.monotonic() - asked)
+            yield conn
 
     async def run(
         self, verb: Callable[Concatenate[Connection, P], Awaitable[T]], *args: P.args, **kwargs: P.kwargs
@@ -151,7 +179,7 @@ class Database:
         failed, started = 0, time.monotonic()
         while True:
             try:
-                async with self.transaction(durable=not hasattr(verb, "relaxed")) as conn:
+                async with self._as_marked(verb) as conn:
                     began = time.monotonic()
                     value = await verb(conn, *args, **kwargs)
                 seconds = time.monotonic() - began
@@ -168,6 +196,11 @@ class Database:
                 emit("database.retry", verb=verb.__name__, attempt=failed, error=str(error).strip())
                 await asyncio.sleep(min(5.0, 0.02 * 2 ** min(failed, 10)) * (0.5 + random.random()))  # noqa: S311
 
+    def _as_marked(self, verb: Callable[..., Any]) -> AbstractAsyncContextManager[Connection]:
+        if hasattr(verb, "one_statement"):
+            return self._statement()
+        return self.transaction(durable=not hasattr(verb, "relaxed"), snapshot=hasattr(verb, "one_snapshot"))
+
     def _note_wait(self, seconds: float) -> None:
         """A wait is a shortage when there was no connection left to open: a pool that grows is not short of any."""
         self._watch.waited(seconds)
@@ -177,8 +210,8 @@ class Database:
             short = stats["pool_size"] >= stats["pool_max"]
         self.signals.note_wait(seconds * 1000 if short else 0.0)
 
-    def _begin(self, conn: Connection, bounded: bool, durable: bool, seconds: float | None) -> bytes:
-        statements = ["BEGIN"]
+    def _bounds(self, conn: Connection, bounded: bool, durable: bool, seconds: float | None) -> bytes:
+        statements = [""]
         if bounded:
             longest = self.timeout_ms if seconds is None else int(seconds * 1000)
             statements.append(f"SET LOCAL statement_timeout = {longest}")

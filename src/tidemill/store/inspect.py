@@ -6,13 +6,13 @@ from uuid import UUID
 from tidemill.domain.errors import UnknownItem
 from tidemill.domain.page import MAX_NUMBER
 from tidemill.domain.status import ItemStatus
-from tidemill.store.database import Connection
-from tidemill.store.lists.fetch import one_snapshot, rows
+from tidemill.store.database import Connection, one_snapshot
+from tidemill.store.lists.fetch import rows
 
 
+@one_snapshot
 async def get_item(conn: Connection, job_id: UUID, seq: int) -> dict[str, Any]:
     """Every fact of an item: ``input`` is its newest correction, ``original`` what was submitted."""
-    await one_snapshot(conn)
     key = {"job_id": job_id, "seq": seq}
     item = await look_up(conn, job_id, seq)
     item["original"] = item["input"]

@@ -15,7 +15,7 @@ from tidemill.domain.policy import FailurePolicy
 from tidemill.domain.search import FIRST_ID, LAST_ID, id_range
 from tidemill.domain.status import Intent, JobStatus, closing_status, job_status
 from tidemill.store import activity
-from tidemill.store.database import Connection
+from tidemill.store.database import Connection, one_statement
 from tidemill.store.statements import sql
 
 SHORTEST_ID = 4  # digits of an id that may stand for the whole
@@ -50,6 +50,7 @@ _COLUMNS = (
 )
 
 
+@one_statement
 async def get(conn: Connection, job_id: UUID) -> Job:
     async with conn.cursor(row_factory=dict_row) as cursor:
         await cursor.execute(sql("job/get"), {"job_id": job_id})
@@ -68,6 +69,7 @@ class Outlook:
     due_in: float | None
 
 
+@one_statement
 async def outlook(conn: Connection, job_id: UUID) -> Outlook:
     async with conn.cursor(row_factory=class_row(Outlook)) as cursor:
         await cursor.execute(sql("job/outlook"), {"job_id": job_id})
@@ -77,6 +79,7 @@ async def outlook(conn: Connection, job_id: UUID) -> Outlook:
     return row
 
 
+@one_statement
 async def facts(conn: Connection, job_id: UUID) -> dict[str, Any]:
     """What every event about a job says; nothing of one that is gone."""
     async with conn.cursor(row_factory=dict_row) as cursor:
@@ -84,6 +87,7 @@ async def facts(conn: Connection, job_id: UUID) -> dict[str, Any]:
         return await cursor.fetchone() or {}
 
 
+@one_statement
 async def get_many(conn: Connection, job_ids: Sequence[UUID]) -> list[Job]:
     """Those of them that exist, the newest first."""
     async with conn.cursor(row_factory=dict_row) as cursor:
@@ -91,6 +95,7 @@ async def get_many(conn: Connection, job_ids: Sequence[UUID]) -> list[Job]:
         return [_job(row) for row in await cursor.fetchall()]
 
 
+@one_statement
 async def watched(
     conn: Connection,
     job_ids: Sequence[UUID],
@@ -108,6 +113,7 @@ async def watched(
         return [_job(row) for row in await cursor.fetchall()]
 
 
+@one_statement
 async def clock(conn: Connection) -> datetime:
     """What time it is: the database says."""
     cursor = await conn.execute(sql("job/clock"))
@@ -115,6 +121,7 @@ async def clock(conn: Connection) -> datetime:
     return row[0]  # type: ignore[index, no-any-return]
 
 
+@one_statement
 async def find(conn: Connection, text: str, owner_id: int | None = None) -> UUID:
     """A job by its id, its key, or a beginning of its id that only it has; of one owner's, if that is said.
 

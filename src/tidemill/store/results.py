@@ -12,7 +12,7 @@ from psycopg.rows import dict_row
 from tidemill.domain.columns import MAX_COLUMNS, Columns, columns_of
 from tidemill.domain.errors import UnknownJob
 from tidemill.domain.standing import Standing
-from tidemill.store.database import Connection, Database, relaxed
+from tidemill.store.database import Connection, Database, one_statement, relaxed
 from tidemill.store.json import decode_input
 from tidemill.store.statements import sql
 
@@ -34,16 +34,15 @@ async def learn(conn: Connection, job_id: UUID, names: list[str]) -> list[str] |
     return row[0] if row is not None else await _result_columns(conn, job_id)
 
 
+@one_statement
 async def columns(conn: Connection, job_id: UUID) -> Columns:
     """The columns of a job's grid."""
-    names = await _result_columns(conn, job_id)
-    if names is None:
-        raise UnknownJob(f"there is no job {job_id}")
-    if names:
-        return columns_of(names, None)
-    cursor = await conn.execute(sql("item/first_input"), {"job_id": job_id})
+    cursor = await conn.execute(sql("job/grid_columns"), {"job_id": job_id})
     row = await cursor.fetchone()
-    return columns_of((), None if row is None else decode_input(row[0]))
+    if row is None:
+        raise UnknownJob(f"there is no job {job_id}")
+    names, first_input = row
+    return columns_of(names, None if first_input is None else decode_input(first_input))
 
 
 async def shown_inputs(conn: Connection, job_id: UUID, seqs: Sequence[int]) -> dict[int, Any]:

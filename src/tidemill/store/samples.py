@@ -9,7 +9,7 @@ from psycopg.rows import class_row
 
 from tidemill.domain.job import Job
 from tidemill.domain.progress import Rates, Sample, rates
-from tidemill.store.database import Connection, relaxed
+from tidemill.store.database import Connection, one_statement, relaxed
 from tidemill.store.statements import sql
 
 MOST, FRESH = 2_000, 500  # samples of a job; of these the newest are never thinned
@@ -46,23 +46,29 @@ async def thin(conn: Connection, job_ids: Sequence[UUID], *, most: int = MOST, f
     return (await conn.execute(sql("sample/thin"), params)).rowcount
 
 
+@one_statement
 async def recent(conn: Connection, job_id: UUID) -> list[Sample]:
     """The newest samples of a job, the oldest of them first."""
-    async with conn.cursor(row_factory=class_row(Sample)) as cursor:
-        await cursor.execute(sql("sample/recent"), {"job_id": job_id, "limit": RECENT})
-        return (await cursor.fetchall())[::-1]
+    return (await _recent(conn, job_id))[1]
 
 
+@one_statement
 async def rates_of(conn: Connection, job: Job) -> Rates:
     """How quick a job is, and when it may be done."""
-    cursor = await conn.execute(sql("job/clock"))
-    row = await cursor.fetchone()
-    assert row is not None  # noqa: S101  a SELECT without FROM
-    return rates(await recent(conn, job.id), job, row[0])
+    now, found = await _recent(conn, job.id)
+    return rates(found, job, now)
 
 
+@one_statement
 async def chart(conn: Connection, job_id: UUID, points: int = 120) -> list[Point]:
     """A job's way in so many points at most, beginning where it was submitted."""
     async with conn.cursor(row_factory=class_row(Point)) as cursor:
         await cursor.execute(sql("sample/chart"), {"job_id": job_id, "points": points})
         return await cursor.fetchall()
+
+
+async def _recent(conn: Connection, job_id: UUID) -> tuple[datetime, list[Sample]]:
+    """What time it is, and the samples."""
+    cursor = await conn.execute(sql("sample/recent"), {"job_id": job_id, "limit": RECENT})
+    found = await cursor.fetchall()
+    return found[0][0], [Sample(*sample) for _, *sample in reversed(found) if sample[0] is not None]

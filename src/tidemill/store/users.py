@@ -9,7 +9,7 @@ from psycopg.rows import class_row, dict_row
 from tidemill.domain.errors import Conflict, InvalidInput, UnknownUser
 from tidemill.domain.identity import LOCAL_USER, Principal, Role
 from tidemill.store import secret
-from tidemill.store.database import Connection
+from tidemill.store.database import Connection, Database, one_statement, relaxed
 from tidemill.store.statements import sql
 
 NAME_MAX = 100
@@ -84,15 +84,27 @@ async def revoke_key(conn: Connection, prefix: str, user_id: int | None) -> None
         raise UnknownUser(f"there is no key {prefix!r}")
 
 
-async def by_key(conn: Connection, text: str) -> Principal | None:
-    """Whose key it is, if it is good."""
+async def by_key(db: Database, text: str) -> Principal | None:
+    """Whose key it is, if it is good. Every request asks: it is one trip to the server, nearly always."""
     prefix = secret.prefix_of(text)
-    found = await _rows(conn, "key/find", {"prefix": prefix}) if prefix else []
+    if prefix is None:
+        return None
+    found = await db.run(_find_key, prefix)
     if not found or not secret.is_same(found[0]["hash"], text) or not found[0]["good"]:
         return None
     if found[0]["stale"]:
-        await conn.execute(sql("key/touch"), {"prefix": prefix})
+        await db.run(_touch_key, prefix)
     return Principal(found[0]["id"], found[0]["name"], Role(found[0]["role"]), by=f"key {prefix}")
+
+
+@one_statement
+async def _find_key(conn: Connection, prefix: str) -> list[dict[str, Any]]:
+    return await _rows(conn, "key/find", {"prefix": prefix})
+
+
+@relaxed
+async def _touch_key(conn: Connection, prefix: str) -> None:
+    await conn.execute(sql("key/touch"), {"prefix": prefix})
 
 
 def _not_local(user: User) -> None:

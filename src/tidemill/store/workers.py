@@ -8,7 +8,7 @@ from psycopg.rows import class_row, dict_row
 from psycopg.types.json import Jsonb
 
 from tidemill.domain.handler import Handler
-from tidemill.store.database import Connection
+from tidemill.store.database import Connection, one_statement
 from tidemill.store.statements import sql
 
 SILENCE_S = 60.0  # a worker not heard of for so long adapts to nothing any more
@@ -37,12 +37,14 @@ async def forget_silent(conn: Connection) -> None:
     await conn.execute(sql("worker/forget"))
 
 
+@one_statement
 async def list_workers(conn: Connection) -> list[Worker]:
     async with conn.cursor(row_factory=class_row(Worker)) as cursor:
         await cursor.execute(sql("worker/list"))
         return await cursor.fetchall()
 
 
+@one_statement
 async def adaptive_state(conn: Connection, kind: str) -> list[dict[str, Any]]:
     """How each child process that runs a kind adapts: claim size, concurrency, pauses, and what it goes by."""
     async with conn.cursor(row_factory=dict_row) as cursor:
@@ -60,6 +62,7 @@ async def register_kinds(conn: Connection, handlers: list[Handler]) -> None:
         await conn.execute(sql("kind/register"), params)
 
 
+@one_statement
 async def kinds(conn: Connection) -> dict[str, dict[str, Any]]:
     """Every kind somebody can run, with its options."""
     async with conn.cursor(row_factory=dict_row) as cursor:
@@ -74,6 +77,7 @@ async def max_attempts(conn: Connection, kind: str) -> int:
     return 0 if row is None else int(row[0]["max_attempts"])
 
 
+@one_statement
 async def at_work(conn: Connection, silent_s: float) -> dict[str, Any]:
     """How many workers were heard of lately, how long the oldest due batch has waited, and how many jobs are open."""
     async with conn.cursor(row_factory=dict_row) as cursor:

@@ -110,7 +110,7 @@ def _limit(request: Request, here: Service) -> None:
 
 
 async def _by_key(here: Service, key: str) -> int:
-    found = await here.db.run(users.by_key, key)
+    found = await users.by_key(here.db, key)
     if found is None:
         raise Refusal(401, "this key is not good", {"WWW-Authenticate": "Bearer"})
     return found.user_id

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Path, Query
 
 from tidemill.api import cursor
 from tidemill.api.guard import Me, Permission, allow
-from tidemill.api.lookup import OwnJob
+from tidemill.api.lookup import OwnJobId
 from tidemill.api.schemas import Fixed, FixIn, ItemDetail, ItemOut, ItemPage, ItemQuery
 from tidemill.api.state import Db, Serving
 from tidemill.operations import export, fix, inspect
@@ -16,33 +16,33 @@ Seq = Annotated[int, Path(ge=0, le=2**62, description="An item's place in its jo
 
 
 @router.get("/jobs/{job}/items", response_model_exclude_unset=True, **allow(Permission.USER, 404))
-async def list_items(job: OwnJob, query: Annotated[ItemQuery, Query()], db: Db) -> ItemPage:
+async def list_items(job: OwnJobId, query: Annotated[ItemQuery, Query()], db: Db) -> ItemPage:
     """A page of a job's items. Open ones and failures come oldest change first, others in order of seq.
 
     A page in order of seq may be short, or even empty, and still have a next one: so much was looked at.
     """
     page = await inspect.list_items(
         db,
-        job.id,
+        job,
         query.statuses,
         limit=query.page_size,
         after=cursor.decode(query.after),
         seq=query.seq,
         codes=query.error_codes,
     )
-    columns = await export.job_columns(db, job.id)
+    columns = await export.job_columns(db, job)
     found = [ItemOut.model_validate(row) for row in page.items]
     return ItemPage(columns=list(columns.names), items=found, **cursor.next_page(page.after))
 
 
 @router.get("/jobs/{job}/items/{seq}", **allow(Permission.USER, 404))
-async def get_item(job: OwnJob, seq: Seq, db: Db) -> ItemDetail:
+async def get_item(job: OwnJobId, seq: Seq, db: Db) -> ItemDetail:
     """An item, whole: its input with corrections, its result, what went wrong."""
-    return ItemDetail.model_validate(await inspect.get_item(db, job.id, seq))
+    return ItemDetail.model_validate(await inspect.get_item(db, job, seq))
 
 
 @router.patch("/jobs/{job}/items/{seq}", **allow(Permission.USER, 404, 409, 413))
-async def fix_item(job: OwnJob, seq: Seq, asked: FixIn, me: Me, here: Serving) -> Fixed:
+async def fix_item(job: OwnJobId, seq: Seq, asked: FixIn, me: Me, here: Serving) -> Fixed:
     """Correct the input of an item that failed or was not found. It runs with it when it is reprocessed."""
     most = here.settings.max_row_bytes
-    return Fixed(rev=await fix.fix_item(here.db, job.id, seq, asked.input, by=me.user_id, max_row_bytes=most))
+    return Fixed(rev=await fix.fix_item(here.db, job, seq, asked.input, by=me.user_id, max_row_bytes=most))

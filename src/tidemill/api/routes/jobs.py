@@ -7,7 +7,7 @@ from fastapi import APIRouter, Query
 
 from tidemill.api import cursor
 from tidemill.api.guard import Me, Permission, allow
-from tidemill.api.lookup import OwnJob, own_scope
+from tidemill.api.lookup import OwnJob, OwnJobId, own_scope
 from tidemill.api.schemas import (
     ActivityOut,
     ActivityPage,
@@ -54,24 +54,24 @@ async def get_job(job: OwnJob, db: Db) -> JobDetail:
 
 
 @router.get("/jobs/{job}/batches", response_model_exclude_unset=True, **allow(Permission.USER, 404))
-async def list_batches(job: OwnJob, query: Annotated[PageQuery, Query()], db: Db) -> BatchPage:
+async def list_batches(job: OwnJobId, query: Annotated[PageQuery, Query()], db: Db) -> BatchPage:
     """The batches of a job, the newest first."""
-    page = await inspect.list_batches(db, job.id, limit=query.page_size, after=cursor.decode(query.after))
+    page = await inspect.list_batches(db, job, limit=query.page_size, after=cursor.decode(query.after))
     return BatchPage(batches=[BatchOut.model_validate(row) for row in page.items], **cursor.next_page(page.after))
 
 
 @router.get("/jobs/{job}/activity", response_model_exclude_unset=True, **allow(Permission.USER, 404))
-async def list_activity(job: OwnJob, query: Annotated[PageQuery, Query()], db: Db) -> ActivityPage:
+async def list_activity(job: OwnJobId, query: Annotated[PageQuery, Query()], db: Db) -> ActivityPage:
     """What people did to a job, the newest first."""
-    page = await inspect.list_activity(db, job.id, limit=query.page_size, after=cursor.decode(query.after))
+    page = await inspect.list_activity(db, job, limit=query.page_size, after=cursor.decode(query.after))
     found = [ActivityOut.model_validate(row) for row in page.items]
     return ActivityPage(activity=found, **cursor.next_page(page.after))
 
 
 @router.get("/jobs/{job}/chart", **allow(Permission.USER, 404))
-async def get_chart(job: OwnJob, db: Db) -> list[Point]:
+async def get_chart(job: OwnJobId, db: Db) -> list[Point]:
     """How many items were settled at which time, in a hundred points or so."""
-    return [Point(**asdict(point)) for point in await db.run(samples.chart, job.id)]
+    return [Point(**asdict(point)) for point in await db.run(samples.chart, job)]
 
 
 @router.post("/jobs/{job}/pause", **allow(Permission.USER, 404, 409))

@@ -8,8 +8,8 @@ from uuid import UUID
 
 from tidemill.domain.page import Page, Walk, identity, mark_of, moment, number
 from tidemill.domain.scan import BATCH_BUDGET
-from tidemill.store.database import Connection
-from tidemill.store.lists.fetch import Row, one_snapshot, rows
+from tidemill.store.database import Connection, one_snapshot
+from tidemill.store.lists.fetch import Row, rows
 from tidemill.store.lists.items import extent
 
 WALK = Walk("dead_letters", (number, moment, identity, number))
@@ -39,9 +39,9 @@ class Asked:
         return self.kind is not None or self.codes is not None
 
 
+@one_snapshot
 async def list_dead_letters(conn: Connection, asked: Asked, *, limit: int, after: object = None) -> Page[Row]:
     """When there are very many owners, those of the first fifty come first, then those of the next."""
-    await one_snapshot(conn)
     first, *place = (-1, *_start(asked)) if after is None else WALK.read(after, asked.mark)
     owners = await _owners(conn, asked, first)
     found = await _pick(conn, asked, owners, place, limit) if owners else []

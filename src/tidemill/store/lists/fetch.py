@@ -14,8 +14,3 @@ async def rows(conn: Connection, name: str, params: dict[str, Any]) -> list[Row]
     async with conn.cursor(row_factory=dict_row) as cursor:
         await cursor.execute(sql(name), params)
         return await cursor.fetchall()
-
-
-async def one_snapshot(conn: Connection) -> None:
-    """First of a transaction whose statements must see the same rows."""
-    await conn.execute(b"SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", prepare=False)

@@ -7,13 +7,14 @@ from uuid import UUID
 from tidemill.domain.errors import InvalidInput, UnknownJob
 from tidemill.domain.page import MAX_NUMBER, Page, Walk, mark_of, walk_of
 from tidemill.domain.status import ItemStatus
-from tidemill.store.database import Connection
+from tidemill.store.database import Connection, one_snapshot
 from tidemill.store.lists import exceptions, open_items, sequence
 from tidemill.store.lists.exceptions import EXCEPTIONS
-from tidemill.store.lists.fetch import Row, one_snapshot, rows
+from tidemill.store.lists.fetch import Row, rows
 from tidemill.store.lists.open_items import OPEN, Asked
 
 
+@one_snapshot
 async def list_items(
     conn: Connection,
     job_id: UUID,
@@ -31,7 +32,6 @@ async def list_items(
     """
     if codes is not None and set(statuses) - {ItemStatus.FAILED}:
         raise InvalidInput("error codes are asked for with status failed, or with none")
-    await one_snapshot(conn)
     job = await extent(conn, job_id)
     mark = mark_of(job_id, sorted(set(statuses)), None if codes is None else sorted(set(codes)))
     walk = _natural(statuses, codes) if after is None else walk_of(after, _possible(statuses, codes))

@@ -10,9 +10,9 @@ from tidemill.domain.page import Page, Walk, identity, mark_of
 from tidemill.domain.scan import BATCH_BUDGET
 from tidemill.domain.search import Ids, ids_of
 from tidemill.domain.status import JobStatus
-from tidemill.store.database import Connection
+from tidemill.store.database import Connection, one_snapshot
 from tidemill.store.jobs import get_many
-from tidemill.store.lists.fetch import Row, one_snapshot, rows
+from tidemill.store.lists.fetch import Row, rows
 
 WALK = Walk("jobs", (identity,))
 
@@ -47,6 +47,7 @@ class Asked:
         return sorted(words) or None
 
 
+@one_snapshot
 async def list_jobs(conn: Connection, asked: Asked, *, limit: int, after: object = None) -> Page[Job]:
     """A page may be short and not the last: only so many jobs are looked at."""
     place = None if after is None else WALK.read(after, asked.mark)[0]
@@ -55,7 +56,6 @@ async def list_jobs(conn: Connection, asked: Asked, *, limit: int, after: object
         ids = ids.before(place)
     if ids is None or ids.is_empty:
         return Page([], None)
-    await one_snapshot(conn)
     found = await _pick(conn, asked, ids, limit)
     picked: list[UUID] = [row["id"] for row in found[:limit] if not row["is_end"]]
     jobs = await get_many(conn, picked)

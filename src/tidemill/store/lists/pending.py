@@ -7,14 +7,14 @@ from uuid import UUID
 from tidemill.domain.page import Page
 from tidemill.domain.pending import LIVE_S, why
 from tidemill.domain.status import Intent, ItemStatus, JobStatus, job_status
-from tidemill.store.database import Connection
-from tidemill.store.lists.fetch import Row, one_snapshot, rows
+from tidemill.store.database import Connection, one_snapshot
+from tidemill.store.lists.fetch import Row, rows
 from tidemill.store.lists.items import extent
 from tidemill.store.lists.open_items import Asked, list_open
 
 
+@one_snapshot
 async def list_pending(conn: Connection, asked: Asked, *, limit: int, after: object = None) -> Page[Row]:
-    await one_snapshot(conn)
     if asked.job_id is not None:
         job = await extent(conn, asked.job_id, asked.owner_id)
         if asked.kind not in (None, job["kind"]):
