@@ -84,7 +84,9 @@ def link(
 
 @keys.command("list")
 def list_keys(
-    user: Annotated[str | None, typer.Argument(metavar="USER", help="A user's name or id; everybody, without it")] = None,
+    user: Annotated[
+        str | None, typer.Argument(metavar="USER", help="A user's name or id; everybody, without it")
+    ] = None,
 ) -> None:
     """List keys by their prefixes; the keys themselves are not kept."""
 

@@ -22,7 +22,9 @@ DEMO = "tidemill.cli.demo:mill"
 AppArgument = Annotated[str, typer.Argument(metavar="APP", help="MODULE:NAME of a mill, as in app:mill")]
 Processes = Annotated[int | None, typer.Option("--processes", "-p", min=1, max=256, help="Child processes")]
 Host = Annotated[str | None, typer.Option(help="The address to listen on, instead of TIDEMILL_HTTP_HOST")]
-Port = Annotated[int | None, typer.Option(min=0, max=65535, help="Its port, instead of TIDEMILL_HTTP_PORT; 0 for any that is free")]
+Port = Annotated[
+    int | None, typer.Option(min=0, max=65535, help="Its port, instead of TIDEMILL_HTTP_PORT; 0 for any that is free")
+]
 
 
 @commands.command()

@@ -102,7 +102,7 @@ class Database:
         """Where it is, for people to read: without the password."""
         parts = psycopg.conninfo.conninfo_to_dict(self.url)
         password = parts.pop("password", None)
-        return psycopg.conninfo.make_conninfo(**parts) if password else self.url
+        return psycopg.conninfo.make_conninfo("", **parts) if password else self.url
 
     async def __aenter__(self) -> Self:
         await _check_reachable(self.url)
