@@ -27,7 +27,7 @@ class KickoffQuery(Parameters):
     duration_ms: int = Field(5_000, ge=100, le=LONGEST_MS, description="How long to work at most")
 
 
-@router.post("/jobs/{job}/kickoff", **allow(Permission.USER, 404, 408, 409))
+@router.post("/jobs/{job}/kickoff", **allow(Permission.USER, 404, 409))
 async def kickoff_job(
     job: OwnJob, query: Annotated[KickoffQuery, Query()], request: Request, here: Serving
 ) -> SliceOut:

@@ -118,7 +118,8 @@ async def _submit_blob(here: Service, spec: Submission, blob: Blob, format_: str
     source = {"blob": blob.id, "format": format_, "name": name}
     is_new = False
     try:
-        spec = replace(spec, source=source, file_id=blob.id, idem_print=blob.sha256)
+        same = blob.sha256 + format_.encode()  # read in another way, a file is another submission
+        spec = replace(spec, source=source, file_id=blob.id, idem_print=same)
         job_id, is_new = await operation.submit(here.db, spec)
         return job_id, is_new
     finally:

@@ -55,7 +55,8 @@ Codes = Annotated[
 ]
 PageSize = Annotated[int, Field(ge=1, le=PAGE_MAX, description="Rows of a page")]
 After = Annotated[str | None, Field(max_length=400, description="`next_page` of the page before")]
-Kind = Annotated[str | None, Field(max_length=200, description="Of this kind")]
+EMPTY_IS_NONE = BeforeValidator(lambda value: value or None)  # as in `?kind=&after=`
+Kind = Annotated[str | None, EMPTY_IS_NONE, Field(max_length=200, description="Of this kind")]
 UserId = Annotated[str, Field(max_length=100, description="`me`; for admins also `all`, or a user's name or id")]
 ItemId = Annotated[
     str, Field(pattern=r"^[0-9a-fA-F-]{32,36}:\d{1,18}$", examples=["019a8b7c-1d2e-7f00-8000-123456789abc:7"])

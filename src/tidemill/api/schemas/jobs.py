@@ -9,6 +9,7 @@ from typing_extensions import TypeAliasType
 
 from tidemill.api.schemas.base import (
     EITHER,
+    EMPTY_IS_NONE,
     After,
     Asked,
     JobStatuses,
@@ -122,11 +123,11 @@ class JobPage(BaseModel):
 class JobQuery(Query):
     statuses: JobStatuses = Field([], validation_alias=EITHER)
     kind: Kind = None
-    job_type: str | None = Field(None, max_length=200, description="The same as kind")
+    job_type: Kind = Field(None, description="The same as kind")
     user_id: UserId = "me"
     created_from: datetime | None = None
     created_to: datetime | None = None
-    q: str | None = Field(None, max_length=64, description="The beginning of a key or an id")
+    q: Annotated[str | None, EMPTY_IS_NONE] = Field(None, max_length=64, description="The beginning of a key or an id")
     page_size: PageSize = 50
     after: After = None
 
