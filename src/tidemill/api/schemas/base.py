@@ -44,19 +44,20 @@ def _job_words(value: object) -> object:
     return [parse_job_status(word) if isinstance(word, str) else word for word in _flat(value)]
 
 
+EMPTY_IS_NONE = BeforeValidator(lambda value: value or None)  # as in `?kind=&after=`
+Text = Annotated[str, Field(max_length=200)]
 OF_ITEMS = "Items of these; between commas, or repeated"
 OF_JOBS = "Jobs of these; between commas, or repeated"
 JobStatuses = Annotated[list[JobStatus], BeforeValidator(_job_words), Field(description=OF_JOBS)]
 Statuses = Annotated[list[ItemStatus], BeforeValidator(_words), Field(description=OF_ITEMS)]
 Codes = Annotated[
-    list[Annotated[str, Field(max_length=200)]],
+    list[Text],
     BeforeValidator(_flat),
     Field(max_length=100, description="Failures with these codes; between commas, or repeated"),
 ]
 PageSize = Annotated[int, Field(ge=1, le=PAGE_MAX, description="Rows of a page")]
 After = Annotated[str | None, Field(max_length=400, description="`next_page` of the page before")]
-EMPTY_IS_NONE = BeforeValidator(lambda value: value or None)  # as in `?kind=&after=`
-Kind = Annotated[str | None, EMPTY_IS_NONE, Field(max_length=200, description="Of this kind")]
+Kind = Annotated[Text | None, EMPTY_IS_NONE, Field(description="Of this kind")]
 UserId = Annotated[str, Field(max_length=100, description="`me`; for admins also `all`, or a user's name or id")]
 ItemId = Annotated[
     str, Field(pattern=r"^[0-9a-fA-F-]{32,36}:\d{1,18}$", examples=["019a8b7c-1d2e-7f00-8000-123456789abc:7"])

@@ -18,6 +18,7 @@ from tidemill.api.schemas.base import (
     PageSize,
     Query,
     Statuses,
+    Text,
     UserId,
 )
 from tidemill.domain.progress import NoEstimate
@@ -127,7 +128,7 @@ class JobQuery(Query):
     user_id: UserId = "me"
     created_from: datetime | None = None
     created_to: datetime | None = None
-    q: Annotated[str | None, EMPTY_IS_NONE] = Field(None, max_length=64, description="The beginning of a key or an id")
+    q: Annotated[Text | None, EMPTY_IS_NONE] = Field(None, description="The beginning of a key or an id")
     page_size: PageSize = 50
     after: After = None
 
