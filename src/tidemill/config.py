@@ -1,12 +1,13 @@
 """Settings: bounds, not fixed constants. Read once, at an entrance, from the environment."""
 
+import json
 import os
 from pathlib import Path
 from typing import Annotated, Self
 
 import platformdirs
-from pydantic import AliasChoices, Field, ValidationError, model_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import AliasChoices, BeforeValidator, Field, IPvAnyNetwork, ValidationError, model_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from tidemill.domain.errors import InvalidSettings
 
@@ -14,6 +15,22 @@ PREFIX = "TIDEMILL_"
 Positive = Annotated[int, Field(gt=0)]
 SessionSeconds = Annotated[int, Field(gt=0, le=30 * 86_400)]
 Milliseconds = Annotated[int, Field(ge=0)]
+
+
+def _parsed(value: object) -> object:
+    """A list: words between commas, or JSON; anything larger is JSON."""
+    if not isinstance(value, str):
+        return value
+    text = value.strip()
+    if text[:1] not in ("[", "{"):
+        return [word.strip() for word in text.split(",") if word.strip()]
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"not JSON: {error}") from None
+
+
+Parsed = (NoDecode, BeforeValidator(_parsed))  # by us, so that a mistake is told like every other
 
 
 class Settings(BaseSettings):
@@ -75,8 +92,13 @@ class Settings(BaseSettings):
     rate_limit_burst: Positive = Field(200, description="And at once")
     session_idle_s: SessionSeconds = Field(3_600, description="A browser that does nothing for so long is signed out")
     session_max_s: SessionSeconds = Field(43_200, description="And one that signed in so long ago, whatever it does")
-    cors_origins: list[str] = Field([], description="Sites whose pages may call the API, as a JSON list; none")
-    sources: dict[str, Path] = Field({}, description="Folders that submissions may refer to, as JSON: name to path")
+    cors_origins: Annotated[list[str], *Parsed] = Field([], description="Sites whose pages may call the API")
+    trusted_proxies: Annotated[list[IPvAnyNetwork], *Parsed] = Field(
+        [], description="Addresses or networks of proxies whose X-Forwarded-For and -Proto are believed"
+    )
+    sources: Annotated[dict[str, Path], *Parsed] = Field(
+        {}, description="Folders that submissions may refer to, as JSON: name to path"
+    )
     pending_dashboard: bool = Field(True, description="Whether /v1/pending, across jobs, is there")
 
     slow_query_ms: Positive = Field(500, description="A transaction that takes longer is told of")

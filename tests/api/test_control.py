@@ -204,7 +204,7 @@ async def test_a_redrive_minds_its_filter(api: Api, ada: httpx2.AsyncClient, toy
     ):
         answer = await ada.post(REDRIVE, json={"all_matching": True, "filter": narrow})
         assert answer.json()["items"] == 0, narrow
-    wide = {"kind": "echo", "created_from": "2020-01-01T00:00:00Z"}
+    wide = {"kind": "echo", "from": "2020-01-01T00:00:00Z"}
     answer = await ada.post(REDRIVE, json={"all_matching": True, "filter": wide})
     assert answer.json()["items"] == 3
 

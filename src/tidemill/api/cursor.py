@@ -25,7 +25,7 @@ def encode(place: tuple[Any, ...]) -> str:
 
 def decode(token: str | None) -> tuple[Any, ...] | None:
     """The place a token stands for: plain values, whose meaning the list itself checks."""
-    if token is None:
+    if not token:  # absent or empty: from the beginning
         return None
     try:
         raw = base64.b64decode(token[:LONGEST] + "=" * (-len(token[:LONGEST]) % 4), altchars=b"-_", validate=True)

@@ -72,7 +72,7 @@ def allow(
 ) -> dict[str, Any]:
     """A route's options: who may call it, and which errors, and which answers besides, it may give."""
     guards = {Permission.PUBLIC: [], Permission.USER: [Depends(principal)], Permission.ADMIN: [Depends(_admin)]}
-    always = (422, 429, 503) if permission is Permission.PUBLIC else (401, 403, 422, 429, 503)
+    always = (422, 429, 500, 503) if permission is Permission.PUBLIC else (401, 403, 422, 429, 500, 503)
     extra: dict[str, Any] = {"x-permission": permission.value}
     if permission is Permission.PUBLIC:
         extra["security"] = []

@@ -12,9 +12,11 @@ from starlette.exceptions import HTTPException
 
 from tidemill.domain import errors
 
+JSON = "application/json"
 MEDIA_TYPE = "application/problem+json"
 VALUE_MAX = 200
 ERRORS_MAX = 100
+WORDS = {"missing": "it is missing", "extra_forbidden": "there is no such field"}  # instead of pydantic's
 
 STATUS: dict[type[errors.TidemillError], int] = {
     errors.InvalidInput: 422,
@@ -47,6 +49,21 @@ class Problem(BaseModel):
     errors: list[Fault] | None = None
 
 
+EXAMPLES = {
+    400: "the body is not JSON: EOF while parsing a value at line 1 column 9",
+    401: "say who you are: an API key, or sign in",
+    403: "only an admin may do this",
+    404: "there is no job 'J20261115_000777'",
+    409: "job J20261115_000777 is completed: it cannot be resumed",
+    413: "the body has more than 16777216 bytes",
+    415: "text/plain is not taken here: send application/json",
+    422: "#/kind: it is missing",
+    429: "too many requests; wait a moment",
+    500: "something went wrong here; the log has more, under the id of this request",
+    503: "everybody is busy: try again in a moment",
+}
+
+
 class Refusal(Exception):
     """A refusal that belongs to HTTP and not to the domain."""
 
@@ -62,10 +79,15 @@ def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {
         status: {
             "description": HTTPStatus(status).phrase,
-            "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+            "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}, "example": _example(status)}},
         }
         for status in sorted(statuses)
     }
+
+
+def _example(status: int) -> dict[str, Any]:
+    faults = [Fault(pointer="#/kind", detail=WORDS["missing"])] if status == HTTPStatus.UNPROCESSABLE_ENTITY else None
+    return _problem("3f1c6a0e9b2d4c58", status, EXAMPLES[status], faults)
 
 
 def answer(
@@ -75,10 +97,13 @@ def answer(
     headers: dict[str, str] | None = None,
     faults: Sequence[Fault] | None = None,
 ) -> JSONResponse:
-    problem = Problem(
-        title=HTTPStatus(status).phrase, status=status, detail=detail, request_id=request_id, errors=faults
-    )
-    return JSONResponse(problem.model_dump(exclude_none=True), status, headers, media_type=MEDIA_TYPE)
+    return JSONResponse(_problem(request_id, status, detail, faults), status, headers, media_type=MEDIA_TYPE)
+
+
+def _problem(request_id: str, status: int, detail: str, faults: Sequence[Fault] | None) -> dict[str, Any]:
+    title = HTTPStatus(status).phrase
+    problem = Problem(title=title, status=status, detail=detail, request_id=request_id, errors=faults)
+    return problem.model_dump(exclude_none=True)
 
 
 def install(app: FastAPI) -> None:
@@ -119,9 +144,20 @@ async def _of_http(request: Request, error: Exception) -> JSONResponse:
 async def _of_validation(request: Request, error: Exception) -> JSONResponse:
     if not isinstance(error, RequestValidationError):
         raise error
+    if _is_unread(request, error):
+        sent = request.headers.get("content-type", "").partition(";")[0] or "a body without a type"
+        return answer(_id(request), HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"{sent} is not taken here: send {JSON}")
     faults = [fault_of(detail) for detail in error.errors()[:ERRORS_MAX]]
     status = HTTPStatus.BAD_REQUEST if _is_malformed(error) else HTTPStatus.UNPROCESSABLE_ENTITY
-    return answer(_id(request), status, faults[0].detail, None, faults)
+    place = f"{faults[0].pointer}: " if (faults[0].pointer or "#") != "#" else ""
+    return answer(_id(request), status, place + faults[0].detail, None, faults)
+
+
+def _is_unread(request: Request, error: RequestValidationError) -> bool:
+    """A body of another type is not parsed, and then found to be no object."""
+    is_whole = any(detail["loc"] == ("body",) for detail in error.errors())
+    sent = request.headers.get("content-type", JSON) if request.headers.get("content-length") != "0" else JSON
+    return is_whole and "json" not in sent
 
 
 def _is_malformed(error: RequestValidationError) -> bool:
@@ -131,11 +167,13 @@ def _is_malformed(error: RequestValidationError) -> bool:
 def fault_of(detail: dict[str, Any]) -> Fault:
     """A pydantic error: a pointer into the body, or the name of a parameter."""
     place, *path = detail["loc"] or ("body",)
-    message = str(detail["msg"]).removeprefix("Value error, ")[: 4 * VALUE_MAX]
+    message = WORDS.get(detail["type"]) or str(detail["msg"]).removeprefix("Value error, ")[: 4 * VALUE_MAX]
     if detail["type"] == "json_invalid":
         reason = detail.get("ctx", {}).get("error", "")
         return Fault(pointer="#", detail=f"the body is not JSON: {reason}")
     if place == "body":
+        if detail["type"] == "missing" and not path:
+            message = "the body is missing"
         steps = "/".join(str(step).replace("~", "~0").replace("/", "~1") for step in path)
         return Fault(pointer=f"#/{steps}" if steps else "#", detail=message)
     name = ".".join(str(step) for step in path)[:VALUE_MAX]

@@ -1,11 +1,10 @@
 """The FastAPI application."""
 
-from typing import Any
-
 from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
-from tidemill.api import guard, problems
+from tidemill.api import document, guard, problems
 from tidemill.api.middleware import Entrance
 from tidemill.api.rate import RateLimit
 from tidemill.api.routes import (
@@ -21,7 +20,6 @@ from tidemill.api.routes import (
     submit,
     system,
 )
-from tidemill.api.schemas import JobIn
 from tidemill.api.state import Pool, Service
 from tidemill.config import Settings
 from tidemill.connectors.blobs import Blobs
@@ -29,12 +27,6 @@ from tidemill.store.database import Database
 from tidemill.telemetry.metrics import Meter
 
 ROUTERS = (system, identity, submit, jobs, items, kickoff, exports, across, operations, events)
-DESCRIPTION = """
-Every row is stored first, then processed from the database by workers that may crash, pause and scale.
-
-Sign requests with `Authorization: Bearer tm_…`. Lists come in pages: ask for the next with `after=next_page`.
-Names are snake_case; requests also accept camelCase. Errors are problem documents (RFC 9457) with the request's id.
-"""
 
 
 def create(db: Database, settings: Settings, *, pool: Pool | None = None, meter: Meter | None = None) -> FastAPI:
@@ -42,7 +34,9 @@ def create(db: Database, settings: Settings, *, pool: Pool | None = None, meter:
     app = FastAPI(
         title="Tidemill",
         version="1",
-        description=DESCRIPTION,
+        description=document.DESCRIPTION,
+        openapi_tags=document.TAGS,
+        generate_unique_id_function=lambda route: route.name,
         openapi_url="/v1/openapi.json",
         docs_url=None,
         redoc_url=None,
@@ -57,26 +51,16 @@ def create(db: Database, settings: Settings, *, pool: Pool | None = None, meter:
             guard.include(app, module.root)
     if meter is not None:
         guard.include(app, metrics.router_of(meter, settings.metrics_path))
-    _describe(app)
+    document.complete(app)
     if settings.cors_origins:
         app.add_middleware(
-            CORSMiddleware, allow_origins=settings.cors_origins, allow_methods=["*"], allow_headers=["*"]
+            CORSMiddleware,
+            allow_origins=settings.cors_origins,
+            allow_methods=["*"],
+            allow_headers=["*"],
+            expose_headers=list(document.HEADERS),
         )
     app.add_middleware(Entrance, max_json_bytes=settings.max_json_bytes)
+    if settings.trusted_proxies:
+        app.add_middleware(ProxyHeadersMiddleware, trusted_hosts=[str(proxy) for proxy in settings.trusted_proxies])
     return app
-
-
-def _describe(app: FastAPI) -> None:
-    """What the routes do not say themselves: the shape of errors, of bodies read as a stream, and of keys."""
-    document = app.openapi()
-    schemas: dict[str, Any] = document.setdefault("components", {}).setdefault("schemas", {})
-    for model in (problems.Problem, JobIn):
-        schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
-        schemas |= schema.pop("$defs", {}) | {model.__name__: schema}
-    schemas.pop("HTTPValidationError", None)
-    schemas.pop("ValidationError", None)
-    document["components"]["securitySchemes"] = {
-        "key": {"type": "http", "scheme": "bearer", "description": "An API key"},
-        "session": {"type": "apiKey", "in": "cookie", "name": guard.COOKIE},
-    }
-    document["security"] = [{"key": []}, {"session": []}]

@@ -101,8 +101,8 @@ async def receive(request: Request, blobs: Blobs, *, max_bytes: int, check: Chec
             fields = await _multipart(request, receiver, check)
         else:
             fields = dict(request.query_params)
-            await check(fields)
             await receiver.begin(fields.get("filename", ""), media_type, fields.get("format"))
+            await check(fields)
             async for piece in request.stream():
                 await receiver.write(piece)
         blob = await receiver.finish()
@@ -154,6 +154,6 @@ def _decoded(name: str, text: bytes) -> str:
 def _format(media_type: str, name: str) -> str:
     found = MEDIA_FORMATS.get(media_type) or FORMATS.get(PurePath(name).suffix.lower())
     if found is None:
-        known = ", ".join(sorted(MEDIA_FORMATS))
-        raise Refusal(415, f"{media_type or 'a body without a type'} is not known; send one of {known}, or images")
+        known = ", ".join(["application/json", "multipart/form-data", *MEDIA_FORMATS])
+        raise Refusal(415, f"{media_type or 'a body without a type'} is not taken here: send {known} or an image")
     return found

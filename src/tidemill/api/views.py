@@ -2,7 +2,9 @@
 
 from dataclasses import asdict
 
-from tidemill.api.schemas import Counts, JobDetail, JobOut, OperationOut, Rates
+from tidemill.api.schemas.jobs import Counts, JobDetail, JobOut, Rates
+from tidemill.api.schemas.operations import OperationOut
+from tidemill.domain.export import KIND
 from tidemill.domain.job import Job
 from tidemill.store import results, samples, workers
 from tidemill.store.bulk import Operation
@@ -26,8 +28,12 @@ def job_out(job: Job) -> JobOut:
         created_at=job.created_at,
         updated_at=job.updated_at,
         closed_at=job.closed_at,
-        links={"self": here} | {name: f"{here}/{name}" for name in LINKS},
+        links={"self": here} | {name: f"{here}/{name}" for name in LINKS} | _download(job),
     )
+
+
+def _download(job: Job) -> dict[str, str]:
+    return {"download": f"/v1/exports/{job.id}/download"} if job.kind == KIND else {}
 
 
 async def job_detail(db: Database, job: Job) -> JobDetail:

@@ -44,7 +44,7 @@ def add_user(
 
 
 @users.command("role")
-def change_role(user: UserArgument, role: Annotated[Role, typer.Argument()]) -> None:
+def change_role(user: UserArgument, role: Annotated[Role, typer.Argument(help="The new one")]) -> None:
     """Make a user an admin, or a plain user again. Signed-in browsers have to sign in anew."""
 
     async def action(db: Database) -> None:
@@ -66,18 +66,28 @@ def remove_user(user: UserArgument) -> None:
 
 
 @users.command("link")
-def link(user: Annotated[str, typer.Argument(metavar="USER")] = "local") -> None:
+def link(
+    user: Annotated[str, typer.Argument(metavar="USER", help="A user's name or id")] = "local",
+    address: Annotated[
+        str | None, typer.Option(help="Where browsers find the service, as in https://mill.example.org")
+    ] = None,
+) -> None:
     """Make a link that signs a browser in once, within a quarter of an hour."""
     settings = load_settings()
+    base = (address or f"http://{settings.http_host}:{settings.http_port}").rstrip("/")
 
     async def action(db: Database) -> str:
-        return await sign_in_link(db, user, f"http://{settings.http_host}:{settings.http_port}")
+        return await sign_in_link(db, user, base)
 
     console.print(run_in(settings, action), highlight=False, soft_wrap=True)
 
 
 @keys.command("list")
-def list_keys(user: Annotated[str | None, typer.Argument(metavar="USER")] = None) -> None:
+def list_keys(
+    user: Annotated[
+        str | None, typer.Argument(metavar="USER", help="A user's name or id; everybody, without it")
+    ] = None,
+) -> None:
     """List keys by their prefixes; the keys themselves are not kept."""
 
     async def action(db: Database) -> list[dict[str, Any]]:

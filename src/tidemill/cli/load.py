@@ -2,6 +2,7 @@
 
 import importlib
 import sys
+import traceback
 from pathlib import Path
 
 from tidemill.app import Mill
@@ -19,8 +20,19 @@ def load_mill(reference: str) -> Mill:
     except ModuleNotFoundError as error:
         if error.name is not None and (module_name == error.name or module_name.startswith(error.name + ".")):
             raise InvalidInput(f"there is no module {module_name!r} here; say MODULE:NAME, as in app:mill") from error
-        raise
+        raise InvalidInput(_told(module_name, error)) from error
+    except Exception as error:
+        raise InvalidInput(_told(module_name, error)) from error
     mill = getattr(module, name or "mill", None)
     if not isinstance(mill, Mill):
         raise InvalidInput(f"{reference!r} is not a Mill; say MODULE:NAME, as in app:mill")
     return mill
+
+
+def _told(module_name: str, error: Exception) -> str:
+    """Why a module cannot be imported: its own lines of the traceback, none of ours."""
+    trace = error.__traceback__
+    while trace is not None and ("importlib" in (file := trace.tb_frame.f_code.co_filename) or file == __file__):
+        trace = trace.tb_next
+    lines = traceback.format_exception(type(error), error, trace, chain=False)
+    return f"cannot import {module_name!r}:\n{''.join(lines).rstrip()}"

@@ -21,8 +21,10 @@ commands = typer.Typer()
 DEMO = "tidemill.cli.demo:mill"
 AppArgument = Annotated[str, typer.Argument(metavar="APP", help="MODULE:NAME of a mill, as in app:mill")]
 Processes = Annotated[int | None, typer.Option("--processes", "-p", min=1, max=256, help="Child processes")]
-Host = Annotated[str | None, typer.Option(help="The address to listen on")]
-Port = Annotated[int | None, typer.Option(min=0, max=65535, help="Its port; 0 for any that is free")]
+Host = Annotated[str | None, typer.Option(help="The address to listen on, instead of TIDEMILL_HTTP_HOST")]
+Port = Annotated[
+    int | None, typer.Option(min=0, max=65535, help="Its port, instead of TIDEMILL_HTTP_PORT; 0 for any that is free")
+]
 
 
 @commands.command()
@@ -40,7 +42,7 @@ def worker(app: AppArgument, processes: Processes = None) -> None:
 
 @commands.command("serve")
 def serve_command(
-    app: Annotated[str | None, typer.Argument(metavar="[APP]", help="MODULE:NAME of a mill, for kickoff")] = None,
+    app: Annotated[str | None, typer.Argument(metavar="APP", help="MODULE:NAME of a mill, for kickoff")] = None,
     host: Host = None,
     port: Port = None,
 ) -> None:
@@ -67,7 +69,7 @@ def serve_command(
 
 @commands.command()
 def up(app: AppArgument = DEMO, processes: Processes = None, host: Host = None, port: Port = None) -> None:
-    """Everything on this machine: the database, brought up to date, the API and a worker."""
+    """Everything on this machine, until stopped: the database, brought up to date, the HTTP API and a worker."""
     mill = load_mill(app)
     settings = _at(mill.settings, host, port)
     listening = serve.listen(settings)
@@ -88,7 +90,7 @@ def up(app: AppArgument = DEMO, processes: Processes = None, host: Host = None, 
 
 async def _welcome(db: Database, address: str) -> None:
     link = await sign_in_link(db, "local", address)
-    lines = {"database": db.url, "address": address, "sign in": f"{link}  (good once, for a quarter of an hour)"}
+    lines = {"database": db.shown, "address": address, "sign in": f"{link}  (good once, for a quarter of an hour)"}
     for name, value in lines.items():
         errors.print(f"{name:>8}  [bold]{value}[/]", highlight=False, soft_wrap=True)
     errors.print("Ctrl-C stops everything", highlight=False)

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -20,6 +21,7 @@ from tidemill.telemetry.measure import metered
 PATIENCE_S = 5.0
 SHUTDOWN_S = 3
 BACKLOG = 512
+EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  known here, not listened on
 
 
 class Server(uvicorn.Server):
@@ -27,7 +29,12 @@ class Server(uvicorn.Server):
 
     def __init__(self, app: FastAPI) -> None:
         config = uvicorn.Config(
-            app, log_config=None, access_log=False, server_header=False, timeout_graceful_shutdown=SHUTDOWN_S
+            app,
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,  # the service itself knows whom to believe
+            timeout_graceful_shutdown=SHUTDOWN_S,
         )
         super().__init__(config)
         self.ready = asyncio.Event()
@@ -48,11 +55,15 @@ def listen(settings: Settings) -> socket.socket:
         return socket.create_server((settings.http_host, settings.http_port), family=family, backlog=BACKLOG)
     except OSError as error:
         place = f"{settings.http_host}:{settings.http_port}"
-        raise InvalidSettings(f"cannot listen on {place}: {error.strerror}; say another --port") from error
+        reason = str(error.strerror).partition(" (while ")[0]
+        hint = "--port" if error.errno in (errno.EADDRINUSE, errno.EACCES) else "--host"
+        raise InvalidSettings(f"cannot listen on {place}: {reason}; say another {hint}") from error
 
 
 def address(listening: socket.socket) -> str:
+    """Where a browser on this machine finds it."""
     host, port, *_ = listening.getsockname()
+    host = EVERYWHERE.get(host, host)
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 

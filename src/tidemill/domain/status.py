@@ -76,14 +76,41 @@ _SYNONYMS: Final[dict[str, ItemStatus]] = {
 }
 
 
+_JOB_SYNONYMS: Final[dict[str, JobStatus]] = {
+    "submitted": JobStatus.PENDING,
+    "queued": JobStatus.PENDING,
+    "processing": JobStatus.RUNNING,
+    "in_progress": JobStatus.RUNNING,
+    "done": JobStatus.COMPLETED,
+    "succeeded": JobStatus.COMPLETED,
+    "success": JobStatus.COMPLETED,
+    "error": JobStatus.FAILED,
+    "canceled": JobStatus.CANCELLED,
+}
+
+
 def parse_item_status(word: str) -> ItemStatus:
     """Read a status in our words or a document's, whatever its case; ValueError when it is neither."""
-    folded = word.strip().lower().replace("-", "_").replace(" ", "_")
+    folded = _folded(word)
     try:
         return _SYNONYMS.get(folded) or ItemStatus(folded)
     except ValueError:
         known = ", ".join(ItemStatus)
         raise ValueError(f"unknown status {word!r}; known are {known}") from None
+
+
+def parse_job_status(word: str) -> JobStatus:
+    """The same for the status of a job."""
+    folded = _folded(word)
+    try:
+        return _JOB_SYNONYMS.get(folded) or JobStatus(folded)
+    except ValueError:
+        known = ", ".join(JobStatus)
+        raise ValueError(f"unknown status {word!r}; known are {known}") from None
+
+
+def _folded(word: str) -> str:
+    return word.strip().lower().replace("-", "_").replace(" ", "_")
 
 
 def job_status(

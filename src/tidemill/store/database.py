@@ -109,6 +109,13 @@ class Database:
             url, min_size=1, max_size=size, open=False, kwargs=settings, configure=_configure, timeout=patience or 15.0
         )
 
+    @property
+    def shown(self) -> str:
+        """Where it is, for people to read: without the password."""
+        parts = psycopg.conninfo.conninfo_to_dict(self.url)
+        password = parts.pop("password", None)
+        return psycopg.conninfo.make_conninfo("", **parts) if password else self.url
+
     async def __aenter__(self) -> Self:
         await _check_reachable(self.url)
         try:
@@ -245,6 +252,6 @@ async def _check_reachable(url: str) -> None:
         raise Unavailable(f"DATABASE_URL is not a PostgreSQL address: {str(error).strip()}") from error
     except psycopg.Error as error:
         where = f"{shown.get('host') or 'localhost'}:{shown.get('port') or 5432}/{shown.get('dbname') or ''}"
-        reason = str(error).strip().splitlines()[-1]
+        reason = str(error).strip().splitlines()[0].rpartition("failed: ")[2]
         raise Unavailable(f"cannot reach PostgreSQL at {where}: {reason}") from error
     await conn.close()

@@ -8,17 +8,16 @@ from tidemill.api import cursor
 from tidemill.api.guard import Me, Permission, allow
 from tidemill.api.lookup import own_scope
 from tidemill.api.problems import Refusal
-from tidemill.api.schemas import (
+from tidemill.api.schemas.across import (
     Cause,
+    CauseQuery,
     DeadLetterOut,
     DeadLetterPage,
     DeadLetterQuery,
     PendingOut,
     PendingPage,
     PendingQuery,
-    UserId,
 )
-from tidemill.api.schemas import Query as Parameters
 from tidemill.api.state import Db, Serving
 from tidemill.operations import inspect
 
@@ -65,12 +64,8 @@ async def list_dead_letters(query: Annotated[DeadLetterQuery, Query()], me: Me, 
     return DeadLetterPage(items=found, **cursor.next_page(page.after))
 
 
-class CauseQuery(Parameters):
-    user_id: UserId = "me"
-
-
 @router.get("/dead-letters/causes", **allow(Permission.USER, 404))
-async def list_causes(query: Annotated[CauseQuery, Query()], me: Me, db: Db) -> list[Cause]:
+async def list_dead_letter_causes(query: Annotated[CauseQuery, Query()], me: Me, db: Db) -> list[Cause]:
     """Dead letters by error code."""
     owner_id = await own_scope(db, me, query.user_id)
     return [Cause.model_validate(row) for row in await inspect.dead_letter_causes(db, owner_id)]

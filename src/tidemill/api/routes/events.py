@@ -11,8 +11,8 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 from tidemill.api.guard import Me, Permission, allow, is_welcome
 from tidemill.api.hub import Watcher, print_of
 from tidemill.api.lookup import OwnJob, own_scope
-from tidemill.api.schemas import Query as Parameters
-from tidemill.api.schemas import UserId
+from tidemill.api.schemas.base import Query as Parameters
+from tidemill.api.schemas.base import UserId
 from tidemill.api.state import Db, Serving
 from tidemill.api.views import job_out
 from tidemill.domain.errors import InvalidInput
@@ -41,7 +41,7 @@ async def _of_tab(query: Annotated[TabQuery, Query()], me: Me, db: Db, last_even
 
 
 @router.get("/jobs/{job}/events", response_class=EventSourceResponse, **allow(Permission.USER, 404, also=_stream))
-async def job_events(
+async def watch_job(
     watcher: Annotated[Watcher, Depends(_of_job)], me: Me, request: Request, here: Serving
 ) -> AsyncIterator[ServerSentEvent]:
     """A job's counts and status whenever they change, at most twice a second, until it is deleted.
@@ -55,7 +55,7 @@ async def job_events(
 
 
 @router.get("/events", response_class=EventSourceResponse, **allow(Permission.USER, 404, also=_stream))
-async def tab_events(
+async def watch_jobs(
     watcher: Annotated[Watcher, Depends(_of_tab)], me: Me, request: Request, here: Serving
 ) -> AsyncIterator[ServerSentEvent]:
     """Every job of yours that changes, for a whole tab: first those that are open, then news.

@@ -2,18 +2,17 @@
 
 from collections.abc import Iterator
 from typing import Annotated, Any, BinaryIO
-from urllib.parse import quote
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from tidemill.api.guard import Me, Permission, address_of, allow
 from tidemill.api.lookup import JobName, OwnJob, own_job
-from tidemill.api.schemas import ExportQuery, JobOut
+from tidemill.api.schemas.jobs import ExportQuery, JobOut
 from tidemill.api.state import Db, Serving
 from tidemill.api.views import job_out
 from tidemill.domain.errors import UnknownJob
-from tidemill.domain.export import KIND
+from tidemill.domain.export import CONTENT_TYPES, KIND
 from tidemill.domain.job import Job
 from tidemill.operations import export as operation
 from tidemill.store import jobs
@@ -21,13 +20,14 @@ from tidemill.store import jobs
 router = APIRouter(tags=["exports"])
 PIECE = 1 << 18
 _made: dict[int | str, dict[str, Any]] = {200: {"description": "The same file was asked for before", "model": JobOut}}
+_FILE = {"schema": {"type": "string", "format": "binary"}}
 _file: dict[int | str, dict[str, Any]] = {
-    200: {"description": "The file", "content": {"application/octet-stream": {"schema": {"type": "string"}}}}
+    200: {"description": "The file", "content": {name.partition(";")[0]: _FILE for name in CONTENT_TYPES.values()}}
 }
 
 
 @router.post("/jobs/{job}/export", status_code=202, **allow(Permission.USER, 404, 409, also=_made))
-async def export_results(
+async def export_job(
     job: OwnJob, query: Annotated[ExportQuery, Query()], me: Me, request: Request, response: Response, here: Serving
 ) -> JobOut:
     """Make a file of the results as they are now: a job of its own. The same request gets the same file."""
@@ -45,6 +45,7 @@ async def export_results(
     )
     response.status_code = 202 if is_new else 200
     response.headers["Location"] = f"/v1/exports/{export_id}"
+    response.headers["Retry-After"] = "1"
     return job_out(await here.db.run(jobs.get, export_id))
 
 
@@ -65,12 +66,12 @@ async def get_export(export: OwnExport) -> JobOut:
 
 
 @router.get("/exports/{export}/download", response_class=Response, **allow(Permission.USER, 404, 409, also=_file))
-async def download(export: OwnExport, here: Serving) -> StreamingResponse:
+async def download_export(export: OwnExport, here: Serving) -> StreamingResponse:
     """The file of a finished export."""
     found = await operation.export_file(here.db, here.blobs, export)
     headers = {
         "Content-Length": str(found.size),
-        "Content-Disposition": f"attachment; filename*=UTF-8''{quote(found.name)}",
+        "Content-Disposition": f'attachment; filename="{found.name}"',
         "ETag": f'"{found.sha256}"',
     }
     return StreamingResponse(_pieces(found.file), media_type=found.content_type, headers=headers)

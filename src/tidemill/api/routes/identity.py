@@ -6,8 +6,7 @@ from fastapi.responses import RedirectResponse
 from tidemill.api import guard
 from tidemill.api.guard import Me, Permission, allow
 from tidemill.api.problems import Refusal
-from tidemill.api.schemas import KeyIn, KeyOut, NewKey, RoleIn, SignIn, UserIn, UserOut
-from tidemill.api.schemas import Me as MeOut
+from tidemill.api.schemas.identity import KeyIn, KeyOut, MeOut, NewKey, RoleIn, SignIn, UserIn, UserOut
 from tidemill.api.state import Db, Service, Serving
 from tidemill.domain.errors import InvalidInput
 from tidemill.domain.identity import Role
@@ -47,17 +46,19 @@ async def sign_out(_: Me, request: Request, response: Response, db: Db) -> None:
 
 @router.get("/users", **allow(Permission.ADMIN))
 async def list_users(db: Db) -> list[UserOut]:
+    """Everybody who may use the service."""
     return [UserOut.model_validate(row) for row in await db.run(users.list_users)]
 
 
 @router.post("/users", status_code=201, **allow(Permission.ADMIN, 409))
 async def add_user(asked: UserIn, db: Db) -> UserOut:
+    """Somebody new, still without a key."""
     return _user(await db.run(users.add, asked.name, asked.role))
 
 
 @router.get("/users/{name}", **allow(Permission.ADMIN, 404))
 async def get_user(name: str, db: Db) -> UserOut:
-    """By name or id."""
+    """A user, by name or id."""
     return _user(await db.run(users.find, name))
 
 
@@ -70,7 +71,7 @@ async def change_role(name: str, asked: RoleIn, db: Db) -> UserOut:
 
 @router.delete("/users/{name}", status_code=204, **allow(Permission.ADMIN, 404, 409))
 async def remove_user(name: str, db: Db) -> None:
-    """With keys and sessions; the user's jobs stay, for admins."""
+    """Remove a user with keys and sessions; their jobs stay, for admins."""
     await db.run(users.remove, await db.run(users.find, name))
 
 
@@ -94,7 +95,7 @@ async def add_key(asked: KeyIn, me: Me, db: Db) -> NewKey:
 
 @router.delete("/keys/{prefix}", status_code=204, **allow(Permission.USER, 404))
 async def revoke_key(prefix: str, me: Me, db: Db) -> None:
-    """For ever."""
+    """Make a key useless, at once and for ever."""
     await db.run(users.revoke_key, prefix, None if me.is_admin else me.user_id)
 
 

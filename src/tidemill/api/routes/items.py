@@ -7,7 +7,7 @@ from fastapi import APIRouter, Path, Query
 from tidemill.api import cursor
 from tidemill.api.guard import Me, Permission, allow
 from tidemill.api.lookup import OwnJobId
-from tidemill.api.schemas import Fixed, FixIn, ItemDetail, ItemOut, ItemPage, ItemQuery
+from tidemill.api.schemas.items import Fixed, FixIn, ItemDetail, ItemOut, ItemPage, ItemQuery
 from tidemill.api.state import Db, Serving
 from tidemill.operations import export, fix, inspect
 
@@ -35,7 +35,7 @@ async def list_items(job: OwnJobId, query: Annotated[ItemQuery, Query()], db: Db
     return ItemPage(columns=list(columns.names), items=found, **cursor.next_page(page.after))
 
 
-@router.get("/jobs/{job}/items/{seq}", **allow(Permission.USER, 404))
+@router.get("/jobs/{job}/items/{seq}", response_model_exclude_unset=True, **allow(Permission.USER, 404))
 async def get_item(job: OwnJobId, seq: Seq, db: Db) -> ItemDetail:
     """An item, whole: its input with corrections, its result, what went wrong."""
     return ItemDetail.model_validate(await inspect.get_item(db, job, seq))

@@ -8,18 +8,8 @@ from fastapi import APIRouter, Query
 from tidemill.api import cursor
 from tidemill.api.guard import Me, Permission, allow
 from tidemill.api.lookup import OwnJob, OwnJobId, own_scope
-from tidemill.api.schemas import (
-    ActivityOut,
-    ActivityPage,
-    BatchOut,
-    BatchPage,
-    JobDetail,
-    JobOut,
-    JobPage,
-    JobQuery,
-    PageQuery,
-    Point,
-)
+from tidemill.api.schemas.batches import BatchOut, BatchPage
+from tidemill.api.schemas.jobs import ActivityOut, ActivityPage, JobDetail, JobOut, JobPage, JobQuery, PageQuery, Point
 from tidemill.api.state import Db
 from tidemill.api.views import job_detail, job_out
 from tidemill.domain.job import Job
@@ -75,28 +65,28 @@ async def get_chart(job: OwnJobId, db: Db) -> list[Point]:
 
 
 @router.post("/jobs/{job}/pause", **allow(Permission.USER, 404, 409))
-async def pause(job: OwnJob, me: Me, db: Db) -> JobOut:
+async def pause_job(job: OwnJob, me: Me, db: Db) -> JobOut:
     """Batches in hand finish; nothing new is begun."""
     await control.pause(db, job.id, by=me.user_id)
     return await _now(db, job)
 
 
 @router.post("/jobs/{job}/resume", **allow(Permission.USER, 404, 409))
-async def resume(job: OwnJob, me: Me, db: Db) -> JobOut:
+async def resume_job(job: OwnJob, me: Me, db: Db) -> JobOut:
     """A paused job goes on."""
     await control.resume(db, job.id, by=me.user_id)
     return await _now(db, job)
 
 
 @router.post("/jobs/{job}/cancel", **allow(Permission.USER, 404, 409))
-async def cancel(job: OwnJob, me: Me, db: Db) -> JobOut:
+async def cancel_job(job: OwnJob, me: Me, db: Db) -> JobOut:
     """Batches in hand finish and keep their results; the rest is cancelled."""
     await control.cancel(db, job.id, by=me.user_id)
     return await _now(db, job)
 
 
 @router.delete("/jobs/{job}", status_code=204, **allow(Permission.USER, 404))
-async def delete(job: OwnJob, db: Db) -> None:
+async def delete_job(job: OwnJob, db: Db) -> None:
     """Cancel it and remove its rows, results and file. Late results are refused."""
     await control.delete(db, job.id)
 

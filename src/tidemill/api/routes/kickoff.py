@@ -10,8 +10,8 @@ from pydantic import Field
 from tidemill.api.guard import Permission, allow
 from tidemill.api.lookup import OwnJob
 from tidemill.api.problems import Refusal
-from tidemill.api.schemas import Query as Parameters
-from tidemill.api.schemas import SliceOut
+from tidemill.api.schemas.base import Query as Parameters
+from tidemill.api.schemas.jobs import SliceOut
 from tidemill.api.state import Pool, Serving
 from tidemill.domain.errors import Conflict, UnknownKind
 from tidemill.domain.job import Job
@@ -28,7 +28,9 @@ class KickoffQuery(Parameters):
 
 
 @router.post("/jobs/{job}/kickoff", **allow(Permission.USER, 404, 409))
-async def kickoff(job: OwnJob, query: Annotated[KickoffQuery, Query()], request: Request, here: Serving) -> SliceOut:
+async def kickoff_job(
+    job: OwnJob, query: Annotated[KickoffQuery, Query()], request: Request, here: Serving
+) -> SliceOut:
     """Work on the job here and now, with an ordinary lease, for one time-slice; repeat it as you like.
 
     It ends early when nothing is due. If you go away, what is finished is kept and the rest goes back.

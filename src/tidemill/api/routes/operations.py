@@ -9,11 +9,11 @@ from fastapi import APIRouter, Query, Request, Response
 from tidemill.api import cursor
 from tidemill.api.guard import Me, Permission, allow
 from tidemill.api.lookup import OwnJob, own_scope
-from tidemill.api.schemas import After, OperationOut, OperationPage, PageSize, RedriveIn, ReprocessIn, UserId
-from tidemill.api.schemas import Query as Parameters
+from tidemill.api.schemas.operations import OperationOut, OperationPage, OperationQuery, RedriveIn, ReprocessIn
 from tidemill.api.state import Db
 from tidemill.api.views import operation_out
 from tidemill.domain.errors import InvalidInput, Unknown
+from tidemill.domain.page import check_moments
 from tidemill.operations import reprocess as operation
 from tidemill.store import bulk
 from tidemill.store.bulk import Operation
@@ -24,8 +24,8 @@ WITHIN_S = 2.0
 _going_on: dict[int | str, dict[str, Any]] = {202: {"description": "It goes on without you", "model": OperationOut}}
 
 
-@router.post("/jobs/{job}/reprocess", **allow(Permission.USER, 404, 409))
-async def reprocess(
+@router.post("/jobs/{job}/reprocess", **allow(Permission.USER, 404, 409, also=_going_on))
+async def reprocess_job(
     job: OwnJob, asked: ReprocessIn, me: Me, request: Request, response: Response, db: Db
 ) -> OperationOut:
     """Send settled items round again, opening the job if it is closed. 202 when they are so many that it goes on."""
@@ -38,7 +38,7 @@ async def reprocess(
 
 
 @router.post("/dead-letters/redrive", **allow(Permission.USER, 404, 409, also=_going_on))
-async def redrive(asked: RedriveIn, me: Me, request: Request, response: Response, db: Db) -> OperationOut:
+async def redrive_dead_letters(asked: RedriveIn, me: Me, request: Request, response: Response, db: Db) -> OperationOut:
     """Send failed items of any jobs round again: all that match but some, or those that are named."""
     if asked.all_matching == (asked.item_ids is not None):
         raise InvalidInput("say either all_matching or item_ids")
@@ -57,12 +57,6 @@ async def redrive(asked: RedriveIn, me: Me, request: Request, response: Response
     return _answer(response, found)
 
 
-class OperationQuery(Parameters):
-    user_id: UserId = "me"
-    page_size: PageSize = 50
-    after: After = None
-
-
 @router.get("/operations", response_model_exclude_unset=True, **allow(Permission.USER, 404))
 async def list_operations(query: Annotated[OperationQuery, Query()], me: Me, db: Db) -> OperationPage:
     """Every bulk action with its actor, predicate and progress; the newest first."""
@@ -75,6 +69,7 @@ async def list_operations(query: Annotated[OperationQuery, Query()], me: Me, db:
 
 @router.get("/operations/{operation_id}", **allow(Permission.USER, 404))
 async def get_operation(operation_id: UUID, me: Me, db: Db) -> OperationOut:
+    """How far a bulk action is."""
     found = await db.run(bulk.find, operation_id)
     if not me.may_see(found.user_id):
         raise Unknown(f"there is no operation {operation_id}")
@@ -99,8 +94,9 @@ def seq_of(text: str, job_id: UUID) -> int:
 
 def _filters(asked: RedriveIn) -> dict[str, Any]:
     found = asked.filter
+    check_moments(found.from_, found.to)
     jobs = None if found.job_id is None else [str(found.job_id)]
-    times = {"since": _text(found.created_from), "until": _text(found.created_to)}
+    times = {"since": _text(found.from_), "until": _text(found.to)}
     return {"jobs": jobs, "kind": found.kind, "codes": found.error_codes} | times
 
 
@@ -111,6 +107,7 @@ def _text(moment: datetime | None) -> str | None:
 def _answer(response: Response, found: Operation) -> OperationOut:
     if found.state == "running":
         response.status_code = 202
+        response.headers["Retry-After"] = "1"
     response.headers["Location"] = f"/v1/operations/{found.id}"
     return operation_out(found)
 

@@ -12,49 +12,27 @@ from fastapi.exceptions import RequestValidationError
 from tidemill.api import upload
 from tidemill.api.guard import Me, Permission, address_of, allow
 from tidemill.api.idempotency import parse_key
-from tidemill.api.schemas import JobIn, JobOut
+from tidemill.api.routes.submit_document import BESIDE, BODY
+from tidemill.api.schemas.jobs import JobIn, JobOut
 from tidemill.api.state import Service, Serving
 from tidemill.api.views import job_out
 from tidemill.connectors import folders
 from tidemill.connectors.blobs import Blob
 from tidemill.connectors.source import FORMATS
-from tidemill.domain.errors import InvalidInput, TooLarge
+from tidemill.domain.errors import InvalidInput, KeyReused, TooLarge
 from tidemill.operations import submit as operation
 from tidemill.store import jobs
 from tidemill.store.submit import Submission
 
 router = APIRouter(tags=["jobs"])
 ROUTE = "jobs"
+KEY = "Makes a repeated request harmless: 1 to 200 printable characters, in quotes or without"
 OF_A_FILE = {"kind", "params", "policy", "priority"}
 BESIDE_A_FILE = {"format", "filename"}
 
-_SCHEMA = {"$ref": "#/components/schemas/JobIn"}
-_FILE = {"schema": {"type": "string", "format": "binary"}}
-_FORM = {
-    "type": "object",
-    "properties": {
-        "kind": {"type": "string"},
-        "params": {"type": "string", "description": "JSON"},
-        "policy": {"type": "string", "description": "JSON"},
-        "priority": {"type": "string"},
-        "format": {"type": "string"},
-        "file": {"type": "string", "format": "binary"},
-    },
-    "required": ["kind", "file"],
-}
-_BODY = {
-    "required": True,
-    "content": {
-        "application/json": {"schema": _SCHEMA},
-        "multipart/form-data": {"schema": _FORM},
-        "text/csv": _FILE,
-        "application/x-ndjson": _FILE,
-        "application/zip": _FILE,
-    },
-}
 _before: dict[int | str, dict[str, Any]] = {200: {"description": "What this key made before", "model": JobOut}}
 _options = allow(Permission.USER, 400, 413, 415, also=_before)
-_options["openapi_extra"] |= {"requestBody": _BODY}
+_options["openapi_extra"] |= {"requestBody": BODY, "parameters": BESIDE}
 
 
 @router.post("/jobs", status_code=202, **_options)
@@ -63,7 +41,7 @@ async def submit_job(
     response: Response,
     me: Me,
     here: Serving,
-    idempotency_key: Annotated[str | None, Header(description="Makes a repeated request harmless")] = None,
+    idempotency_key: Annotated[str | None, Header(alias="Idempotency-Key", description=KEY)] = None,
 ) -> JobOut:
     """Make a job. Inputs come as JSON; a file as the body itself, with `kind` in the query, or as multipart.
 
@@ -80,7 +58,10 @@ async def submit_job(
     )
     is_json = request.headers.get("content-type", "").partition(";")[0].strip().lower() == "application/json"
     make = _from_json if is_json else _from_file
-    job_id, is_new = await make(request, here, base)
+    try:
+        job_id, is_new = await make(request, here, base)
+    except KeyReused:
+        raise KeyReused("this Idempotency-Key was used for another request") from None
     job = await here.db.run(jobs.get, job_id)
     response.status_code = 202 if is_new else 200
     response.headers["Location"] = f"/v1/jobs/{job.id}"
@@ -115,13 +96,16 @@ async def _from_source(here: Service, spec: Submission, asked: JobIn) -> tuple[A
 
 
 async def _from_file(request: Request, here: Service, base: Submission) -> tuple[Any, bool]:
+    is_form = request.headers.get("content-type", "").lower().startswith("multipart/")
+    place = "body" if is_form else "query"
+
     async def check(fields: dict[str, str]) -> None:
-        await _checked(here, replace(base, **_words(_from_fields(fields))))
+        await _checked(here, replace(base, **_words(_from_fields(fields, place))))
 
     max_bytes = here.settings.max_file_size_mb << 20
     uploaded = await upload.receive(request, here.blobs, max_bytes=max_bytes, check=check)
     try:
-        asked = _from_fields(uploaded.fields)
+        asked = _from_fields(uploaded.fields, place)
         spec = await _checked(here, replace(base, **_words(asked)))
     except BaseException:
         here.blobs.remove(uploaded.blob.id)
@@ -134,7 +118,8 @@ async def _submit_blob(here: Service, spec: Submission, blob: Blob, format_: str
     source = {"blob": blob.id, "format": format_, "name": name}
     is_new = False
     try:
-        spec = replace(spec, source=source, file_id=blob.id, idem_print=blob.sha256)
+        same = blob.sha256 + format_.encode()  # read in another way, a file is another submission
+        spec = replace(spec, source=source, file_id=blob.id, idem_print=same)
         job_id, is_new = await operation.submit(here.db, spec)
         return job_id, is_new
     finally:
@@ -153,15 +138,15 @@ def _validated(body: bytes) -> JobIn:
     try:
         return JobIn.model_validate_json(body)
     except pydantic.ValidationError as error:
-        raise RequestValidationError([_in_body(detail) for detail in error.errors()]) from error
+        raise _faults(error, "body") from error
 
 
-def _in_body(detail: Any) -> dict[str, Any]:
-    return {**detail, "loc": ("body", *detail["loc"])}
+def _faults(error: pydantic.ValidationError, place: str) -> RequestValidationError:
+    return RequestValidationError([{**detail, "loc": (place, *detail["loc"])} for detail in error.errors()])
 
 
-def _from_fields(fields: dict[str, str]) -> JobIn:
-    """The words beside a file: params and policy are JSON there."""
+def _from_fields(fields: dict[str, str], place: str) -> JobIn:
+    """The words beside a file, in a form or in the query: params and policy are JSON there."""
     unknown = sorted(set(fields) - OF_A_FILE - BESIDE_A_FILE)
     if unknown:
         raise InvalidInput(f"unknown fields beside a file: {', '.join(unknown)}")
@@ -172,7 +157,7 @@ def _from_fields(fields: dict[str, str]) -> JobIn:
     try:
         return JobIn.model_validate(values)
     except pydantic.ValidationError as error:
-        raise RequestValidationError([_in_body(detail) for detail in error.errors()]) from error
+        raise _faults(error, place) from error
 
 
 def _json(name: str, text: str) -> Any:

@@ -7,8 +7,8 @@ from typing import Any
 from fastapi import APIRouter, Response
 
 from tidemill.api.guard import Me, Permission, allow
-from tidemill.api.schemas import Health, Limits, WorkerOut
-from tidemill.api.schemas import Me as MeOut
+from tidemill.api.schemas.identity import MeOut
+from tidemill.api.schemas.service import Front, Health, Limits, WorkerOut
 from tidemill.api.state import Db, Serving
 from tidemill.operations import health
 from tidemill.store import workers
@@ -19,9 +19,9 @@ _unfit: dict[int | str, dict[str, Any]] = {503: {"description": "Not fit to work
 
 
 @root.get("/", **allow(Permission.PUBLIC))
-async def get_root() -> dict[str, str]:
+async def get_front() -> Front:
     """What this is, and where to go on."""
-    return {"service": "tidemill", "version": version("tidemill"), "openapi": "/v1/openapi.json", "health": "/health"}
+    return Front(service="tidemill", version=version("tidemill"), openapi="/v1/openapi.json", health="/health")
 
 
 @root.get("/health", **allow(Permission.PUBLIC, also=_unfit))

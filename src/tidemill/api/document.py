@@ -1,0 +1,91 @@
+"""The OpenAPI document: what the routes do not say themselves."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from fastapi import FastAPI
+
+from tidemill.api import guard, problems
+from tidemill.api.examples import EXAMPLES
+from tidemill.api.schemas.jobs import JobIn
+
+Part = dict[str, Any]
+DESCRIPTION = """
+Every row is stored first, then processed from the database by workers that may crash, pause and scale.
+
+Sign requests with `Authorization: Bearer tm_…`. Lists come in pages: ask for the next with `after=next_page`.
+Names are snake_case; requests also accept camelCase. Errors are problem documents (RFC 9457) with the request's id.
+"""
+TAGS = [
+    {"name": "jobs", "description": "Submitting work, watching it, steering it"},
+    {"name": "items", "description": "The rows of a job, one by one"},
+    {"name": "exports", "description": "A job's rows as a file"},
+    {"name": "across jobs", "description": "What waits, and what failed, in all jobs"},
+    {"name": "operations", "description": "Sending many items round again"},
+    {"name": "events", "description": "What changes, as it changes"},
+    {"name": "identity", "description": "Users, keys and sessions"},
+    {"name": "service", "description": "The service itself"},
+]
+HEADERS = {
+    "X-Request-ID": "The request's own id, or the one it came with; every error and log line has it",
+    "RateLimit": "What is left, and in how many seconds it is whole again",
+    "RateLimit-Policy": "How many requests are allowed in how many seconds",
+    "Retry-After": "In so many seconds, try again",
+    "Location": "Where the job, the export or the operation is",
+}
+OF_ALL = ("X-Request-ID",)
+OF_SIGNED = ("X-Request-ID", "RateLimit", "RateLimit-Policy")
+OF_STATUS = {"202": ("Location", "Retry-After"), "429": ("Retry-After",), "503": ("Retry-After",)}
+
+
+def complete(app: FastAPI) -> None:
+    """Add the shape of errors, of bodies that are read as a stream, of keys; and examples of everything."""
+    document = app.openapi()
+    parts = document["components"]
+    for added in (problems.Problem, JobIn):
+        schema = added.model_json_schema(ref_template="#/components/schemas/{model}")
+        parts["schemas"] |= schema.pop("$defs", {}) | {added.__name__: schema}
+    for name in ("HTTPValidationError", "ValidationError"):
+        parts["schemas"].pop(name, None)
+    for model, example in EXAMPLES.items():
+        parts["schemas"][model.__name__]["examples"] = [example]
+    parts["headers"] = {name: {"description": text, "schema": {"type": "string"}} for name, text in HEADERS.items()}
+    parts["securitySchemes"] = {
+        "key": {"type": "http", "scheme": "bearer", "description": "An API key, `tm_…`"},
+        "session": {
+            "type": "apiKey",
+            "in": "cookie",
+            "name": guard.COOKIE,
+            "description": f"A browser that is signed in; its writes carry {guard.CSRF_HEADER}",
+        },
+    }
+    document["security"] = [{"key": []}, {"session": []}]
+    for operation in operations(document):
+        _complete(operation)
+
+
+def operations(document: Part) -> Iterator[Part]:
+    for methods in document["paths"].values():
+        yield from methods.values()
+
+
+def _complete(operation: Part) -> None:
+    operation["summary"] = operation["operationId"].replace("_", " ").capitalize()
+    for parameter in operation.get("parameters", ()):
+        _without_null(parameter["schema"])
+    answers = operation["responses"]
+    if "requestBody" in operation:
+        answers |= {str(status): answer for status, answer in problems.documented(400, 413, 415).items()}
+    operation["responses"] = dict(sorted(answers.items()))
+    usual = OF_ALL if operation["x-permission"] == guard.Permission.PUBLIC else OF_SIGNED
+    for status, answer in answers.items():
+        names = (*usual, *OF_STATUS.get(status, ()))
+        answer["headers"] = {name: {"$ref": f"#/components/headers/{name}"} for name in names}
+
+
+def _without_null(schema: Part) -> None:
+    """A parameter may be left out; there is no null in a query."""
+    kept = [one for one in schema.get("anyOf", ()) if one != {"type": "null"}]
+    if len(kept) == 1:
+        del schema["anyOf"]
+        schema |= kept[0]

@@ -1,0 +1,131 @@
+"""An example of every main request and answer, for the OpenAPI document. A test reads each with its own model."""
+
+from typing import Any
+
+from pydantic import BaseModel
+
+from tidemill.api.schemas import across, batches, identity, items, jobs, operations, service
+
+JOB = "019a8b7c-1d2e-7f00-8000-123456789abc"
+WORKER = "mill-1-4021-9f3c1a"
+SUBMITTED, CHANGED = "2026-11-15T09:00:00.000000Z", "2026-11-15T09:00:41.250000Z"
+
+_COUNTS = {"total": 1000, "pending": 0, "processing": 240, "retry_wait": 8}
+_COUNTS |= {"done": 740, "not_found": 5, "skipped": 0, "failed": 7, "cancelled": 0}
+_JOB: dict[str, Any] = {
+    "id": JOB,
+    "key": "J20261115_000777",
+    "kind": "price.lookup",
+    "user_id": 3,
+    "status": "running",
+    "counts": _COUNTS,
+    "ingest_complete": True,
+    "priority": 0,
+    "created_at": SUBMITTED,
+    "updated_at": CHANGED,
+    "links": {"self": f"/v1/jobs/{JOB}", "items": f"/v1/jobs/{JOB}/items"},
+}
+_DETAIL: dict[str, Any] = {
+    "params": {},
+    "policy": {"mode": "continue"},
+    "errors": {"exhausted": 6, "invalid": 1},
+    "columns": ["sku", "cents"],
+    "rates": {"now_per_s": 24.5, "average_per_s": 18.1, "eta_s": 10.1},
+    "adaptive": [{"worker": WORKER, "child": 0, "concurrency": 50}],
+    "retried": 21,
+    "request_id": "3f1c6a0e9b2d4c58",
+    "ip_address": "192.0.2.7",
+}
+_ERROR = {"row": 8, "code": "exhausted", "reason": "the shop did not answer", "attempt": 3, "retryable": True}
+_DONE = {"id": f"{JOB}:6", "seq": 6, "status": "done", "attempts": 1, "updated_at": CHANGED, "duration_ms": 41}
+_DONE |= {"input_summary": {"sku": "A-6"}, "result": {"sku": "A-6", "cents": 995}}
+_FAILED: dict[str, Any] = {"id": f"{JOB}:7", "seq": 7, "status": "failed", "attempts": 3, "updated_at": CHANGED}
+_FAILED |= {"input_summary": {"sku": "A-7"}, "error": _ERROR, "duration_ms": 30000}
+_OF = {"job_id": JOB, "job_key": "J20261115_000777", "kind": "price.lookup", "user_id": 3}
+_WAITING = {"id": f"{JOB}:9", "seq": 9, "status": "pending", "attempts": 0, "updated_at": SUBMITTED}
+_WAITING |= {"input_summary": {"sku": "A-9"}, "job_status": "running", "why": "waits for its turn"}
+_BATCH: dict[str, Any] = {"id": 31, "shape": "range", "state": "done", "lo": 0, "hi": 250, "size": 250, "open": 0}
+_BATCH |= {"tallies": {"done": 240, "not_found": 2, "skipped": 0, "failed": 1, "cancelled": 0, "retried": 7}}
+_BATCH |= {"codes": {"invalid": 1}, "since": SUBMITTED, "closed_at": CHANGED, "duration_ms": 41250}
+_BATCH |= {"not_before": SUBMITTED, "worker": WORKER, "isolated": False, "crashes": 0, "losses": 0}
+_KEY = {"prefix": "tm_1a2b3c4d", "name": "nightly import", "user_id": 3, "created_at": SUBMITTED}
+_USER = {"id": 3, "name": "ada", "role": "user", "created_at": SUBMITTED, "keys": 1}
+_OPERATION = {"id": "019a8b7d-0000-7000-8000-0000000000aa", "verb": "reprocess", "state": "done", "items": 12}
+_OPERATION |= {"user_id": 3, "job_id": JOB, "created_at": CHANGED, "updated_at": CHANGED}
+_OPERATION |= {"predicate": {"statuses": ["failed", "not_found"], "reset_attempts": True}}
+_NEXT = "WyJzZXEiLCIxZDBmNjM0ZSIsN10"
+
+EXAMPLES: dict[type[BaseModel], dict[str, Any]] = {
+    service.Front: {"service": "tidemill", "version": "0.1.0", "openapi": "/v1/openapi.json", "health": "/health"},
+    service.Health: {
+        "status": "ok",
+        "database": "ok",
+        "migrations": "ok",
+        "workers": 2,
+        "open_jobs": 1,
+        "queue_age_s": 0.4,
+    },
+    service.Limits: {
+        "max_file_size_mb": 400,
+        "max_json_bytes": 16777216,
+        "max_row_bytes": 4194304,
+        "rate_limit_per_s": 100,
+        "rate_limit_burst": 200,
+        "max_concurrent_jobs": 5,
+        "sources": ["inbox"],
+        "pending_dashboard": True,
+    },
+    service.WorkerOut: {
+        "id": WORKER,
+        "host": "mill-1",
+        "pid": 4021,
+        "started_at": SUBMITTED,
+        "seen_at": CHANGED,
+        "silent_s": 1.2,
+        "info": {"processes": 4, "kinds": ["price.lookup"], "on_demand": False},
+    },
+    identity.MeOut: {"user_id": 3, "name": "ada", "role": "user", "by": "key tm_1a2b3c4d"},
+    identity.SignIn: {"key": "tm_1a2b3c4d_0f1e2d3c4b5a69788796a5b4c3d2e1f00f1e2d3c4b5a6978"},
+    identity.UserIn: {"name": "ada", "role": "user"},
+    identity.RoleIn: {"role": "admin"},
+    identity.UserOut: _USER,
+    identity.KeyIn: {"name": "nightly import", "expires_in_s": 7776000},
+    identity.KeyOut: _KEY | {"user_name": "ada", "last_used_at": CHANGED},
+    identity.NewKey: _KEY | {"key": "tm_1a2b3c4d_0f1e2d3c4b5a69788796a5b4c3d2e1f00f1e2d3c4b5a6978"},
+    jobs.JobIn: {"kind": "price.lookup", "inputs": [{"sku": "A-1"}, {"sku": "A-2"}]},
+    jobs.PolicyIn: {"mode": "tolerate", "max_percent": 5},
+    jobs.SourceIn: {"name": "inbox", "path": "2026/11/prices.csv"},
+    jobs.JobOut: _JOB,
+    jobs.JobDetail: _JOB | _DETAIL,
+    jobs.JobPage: {"jobs": [_JOB], "next_page": _NEXT},
+    jobs.ActivityPage: {
+        "activity": [{"id": 9, "at": CHANGED, "user_id": 3, "verb": "pause", "details": {}}],
+    },
+    jobs.Point: {"at": CHANGED, "settled": 752, "failed": 7},
+    jobs.SliceOut: {"settled": 118, "failed": 1, "retried": 2, "seconds": 5.02, "is_drained": False, "due_in": 0.0},
+    batches.BatchPage: {"batches": [_BATCH]},
+    items.ItemError: _ERROR,
+    items.ItemPage: {"columns": ["sku", "cents"], "items": [_DONE, _FAILED], "next_page": _NEXT},
+    items.ItemDetail: {
+        "id": f"{JOB}:7",
+        "job_id": JOB,
+        "seq": 7,
+        "status": "failed",
+        "attempts": 3,
+        "updated_at": CHANGED,
+        "input": {"sku": "A-7"},
+        "original": {"sku": "A7"},
+        "fixes": [{"rev": 1, "by": 3, "at": CHANGED}],
+        "error": _ERROR,
+        "duration_ms": 30000,
+    },
+    items.FixIn: {"input": {"sku": "A-7"}},
+    items.Fixed: {"rev": 1},
+    across.PendingPage: {"items": [_OF | _WAITING], "pending_count": 248, "next_page": _NEXT},
+    across.DeadLetterPage: {"items": [_OF | _FAILED | {"rev": None}]},
+    across.Cause: {"code": "exhausted", "count": 6, "jobs": 2, "newest": CHANGED},
+    operations.ReprocessIn: {"statuses": ["failed"], "error_codes": ["exhausted"]},
+    operations.RedriveIn: {"all_matching": True, "filter": {"kind": "price.lookup"}, "except": [f"{JOB}:7"]},
+    operations.OperationOut: _OPERATION,
+    operations.OperationPage: {"operations": [_OPERATION]},
+}
