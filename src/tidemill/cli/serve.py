@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -9,6 +10,7 @@ from contextlib import asynccontextmanager
 import uvicorn
 from fastapi import FastAPI
 
+from tidemill.api.protocol import Protocol
 from tidemill.api.service import create
 from tidemill.app import Worker, open_database
 from tidemill.config import Settings
@@ -16,6 +18,8 @@ from tidemill.domain.errors import InvalidSettings
 from tidemill.engine.bulk import Bulk
 from tidemill.engine.observe import QueueWatch
 from tidemill.telemetry.measure import metered
+
+logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # what it warns of, our own events tell
 
 PATIENCE_S = 5.0
 SHUTDOWN_S = 3
@@ -27,7 +31,13 @@ class Server(uvicorn.Server):
 
     def __init__(self, app: FastAPI) -> None:
         config = uvicorn.Config(
-            app, log_config=None, access_log=False, server_header=False, timeout_graceful_shutdown=SHUTDOWN_S
+            app,
+            http=Protocol,
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,  # the service itself knows whom to believe
+            timeout_graceful_shutdown=SHUTDOWN_S,
         )
         super().__init__(config)
         self.ready = asyncio.Event()

@@ -14,6 +14,7 @@ from tidemill.api.schemas import Query as Parameters
 from tidemill.api.state import Db
 from tidemill.api.views import operation_out
 from tidemill.domain.errors import InvalidInput, Unknown
+from tidemill.domain.page import identity
 from tidemill.operations import reprocess as operation
 from tidemill.store import bulk
 from tidemill.store.bulk import Operation
@@ -117,6 +118,11 @@ def _answer(response: Response, found: Operation) -> OperationOut:
 
 def _before(place: tuple[Any, ...] | None) -> UUID | None:
     try:
-        return None if place is None else UUID(*place)
-    except (TypeError, ValueError, AttributeError):
+        return None if place is None else _only(place)
+    except (TypeError, ValueError):
         raise InvalidInput("`after` is not a token of this list") from None
+
+
+def _only(place: tuple[Any, ...]) -> UUID:
+    (text,) = place
+    return identity(text)
