@@ -79,19 +79,25 @@ def toy(settings: Settings) -> Mill:
     return mill
 
 
+@contextlib.asynccontextmanager
+async def opened(settings: Settings, mill: Mill, **more: Any) -> AsyncIterator[Api]:
+    """A service of its own, with the kinds of a mill."""
+    async with Database(str(settings.database_url), size=8, patience=5) as db:
+        await db.run(workers.register_kinds, mill.registry.all())
+        app = create(db, settings, **more)
+        async with serving(app) as url:
+            api = Api(app, url, db, settings)
+            yield api
+            await api.close()
+
+
 @pytest.fixture
-async def make_api(tidemill_database: str, settings: Settings, toy: Mill) -> AsyncIterator[Callable[..., Any]]:
+async def make_api(settings: Settings, toy: Mill) -> AsyncIterator[Callable[..., Any]]:
     """Start a service; keyword arguments are settings of its own."""
     async with contextlib.AsyncExitStack() as stack:
 
         async def make(**changes: Any) -> Api:
-            changed = settings.model_copy(update=changes)
-            db = await stack.enter_async_context(Database(tidemill_database, size=8, patience=5))
-            await db.run(workers.register_kinds, toy.registry.all())
-            app = create(db, changed)
-            api = Api(app, await stack.enter_async_context(serving(app)), db, changed)
-            stack.push_async_callback(api.close)
-            return api
+            return await stack.enter_async_context(opened(settings.model_copy(update=changes), toy))
 
         yield make
 

@@ -30,8 +30,8 @@ class Permission(StrEnum):
 async def principal(request: Request, response: Response) -> Principal:
     """Who asks, by key or by session. A browser's write must carry the token of its session."""
     here = service(request)
-    header = request.headers.get("authorization")
-    found = await _by_key(here, header) if header is not None else await _by_session(here, request, response)
+    keys = request.headers.getlist("authorization")
+    found = await _by_key(here, keys) if keys else await _by_session(here, request, response)
     caller = f"address {address(request)}" if found is None else found.by + str(found.user_id)
     may, headers = here.rate.take(caller)
     request.state.headers |= headers
@@ -52,9 +52,9 @@ Me = Annotated[Principal, Depends(principal)]
 async def is_welcome(request: Request, me: Principal) -> bool:
     """Whether who opened a stream would still be let in: keys are revoked, sessions end."""
     here = service(request)
-    header = request.headers.get("authorization")
-    if header is not None:
-        found = await _by_key(here, header)
+    keys = request.headers.getlist("authorization")
+    if keys:
+        found = await _by_key(here, keys)
     else:  # without a new secret: no cookie can be sent any more
         limits = replace(here.session_limits, rotate=NEVER)
         opened = await here.db.run(sessions.find, request.cookies.get(COOKIE, ""), limits)
@@ -108,9 +108,11 @@ def address_of(request: Request) -> str | None:
         return None
 
 
-async def _by_key(here: Service, header: str) -> Principal | None:
-    scheme, _, text = header.partition(" ")
-    return await users.by_key(here.db, text.strip()) if scheme.lower() == "bearer" else None
+async def _by_key(here: Service, headers: list[str]) -> Principal | None:
+    """Of two headers somebody before us may have looked at the other one: neither counts."""
+    scheme, _, text = headers[0].partition(" ")
+    is_key = len(headers) == 1 and scheme.lower() == "bearer"
+    return await users.by_key(here.db, text.strip()) if is_key else None
 
 
 async def _by_session(here: Service, request: Request, response: Response) -> Principal | None:

@@ -1,6 +1,5 @@
 """What every request goes through: its id, its trace, the limits of its body, and the headers of its answer."""
 
-import asyncio
 import re
 import time
 from collections.abc import MutableMapping
@@ -10,10 +9,11 @@ from urllib.parse import parse_qsl, urlencode
 from uuid import uuid4
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tidemill.api import problems
+from tidemill.api.body import Body
 from tidemill.telemetry.events import bound, emit
 
 _ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
@@ -43,31 +43,39 @@ class Entrance:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        visit = _Visit(scope, send)
+        visit = _Visit(scope, Body(scope, receive, max_json_bytes=self._max_json_bytes), send)
         scope["query_string"] = snake_case(scope["query_string"])
         with bound(request_id=visit.request_id, traceparent=visit.traceparent):
             try:
-                await self._app(scope, limited(scope, visit.receiver(receive), self._max_json_bytes), visit.send)
-            except asyncio.CancelledError:
-                raise
-            except Exception as error:  # the last net: told in the log, with no detail for strangers
-                emit("request.failed", request_id=visit.request_id, path=scope["path"], error=repr(error))
-                if visit.status:
-                    raise  # it never ends as if complete: the connection breaks
-                detail = "something went wrong here; the log has more, under the id of this request"
-                response = problems.answer(visit.request_id, HTTPStatus.INTERNAL_SERVER_ERROR, detail)
-                await response(scope, receive, visit.send)
+                await self._pass(scope, visit)
+            except ClientDisconnect:
+                pass  # nobody is there to answer to
             finally:
                 visit.tell()
 
+    async def _pass(self, scope: Scope, visit: "_Visit") -> None:
+        if visit.body.is_ambiguous:
+            await visit.refuse(HTTPStatus.BAD_REQUEST, "a body has either a Content-Length or a Transfer-Encoding")
+            return
+        try:
+            await self._app(scope, visit.body.receive, visit.send)
+        except ClientDisconnect:
+            raise
+        except Exception as error:  # the last net: told in the log, with no detail for strangers
+            emit("request.failed", request_id=visit.request_id, route=visit.route, error=repr(error))
+            if visit.status:
+                raise  # it never ends as if complete: the connection breaks
+            detail = "something went wrong here; the log has more, under the id of this request"
+            await visit.refuse(HTTPStatus.INTERNAL_SERVER_ERROR, detail)
+
 
 class _Visit:
-    def __init__(self, scope: Scope, send: Send) -> None:
+    def __init__(self, scope: Scope, body: Body, send: Send) -> None:
         headers = Headers(scope=scope)
         self._scope = scope
         self._send = send
-        self._started = time.monotonic()
-        self._unread = "transfer-encoding" in headers or headers.get("content-length", "0") != "0"
+        self._started = self._ended = time.monotonic()
+        self.body = body
         self.status = 0
         state: MutableMapping[str, Any] = scope.setdefault("state", {})
         self.request_id = accepted(headers.get("x-request-id"), _ID) or uuid4().hex
@@ -76,37 +84,46 @@ class _Visit:
         state["traceparent"] = self.traceparent
         state["headers"] = {}
 
-    def receiver(self, receive: Receive) -> Receive:
-        async def watched() -> Message:
-            message = await receive()
-            self._unread = self._unread and message.get("more_body", False)
-            return message
-
-        return watched
+    async def refuse(self, status: int, detail: str) -> None:
+        await problems.answer(self.request_id, status, detail)(self._scope, self.body.receive, self.send)
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            headers = MutableHeaders(scope=message)
-            if self._unread:  # the rest of a body that was refused is not worth reading
-                headers["connection"] = "close"
-            for name, value in (SECURITY | self._scope["state"]["headers"]).items():
-                headers.setdefault(name, value)
-            headers["x-request-id"] = self.request_id
-            if self.traceparent:
-                headers["traceparent"] = self.traceparent
+            self._dress(MutableHeaders(scope=message))
+        elif self.body.is_unread and not message.get("more_body", False):
+            await self._send({**message, "more_body": True})
+            self._ended = time.monotonic()
+            await self.body.linger()
+            await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+            return
         await self._send(message)
+        self._ended = time.monotonic()
 
-    def tell(self) -> None:
+    def _dress(self, headers: MutableHeaders) -> None:
+        if self.body.is_unread:  # the rest of a body that was refused is not worth reading
+            headers["connection"] = "close"
+        for name, value in (SECURITY | self._scope["state"]["headers"]).items():
+            headers.setdefault(name, value)
+        headers["x-request-id"] = self.request_id
+        if self.traceparent:
+            headers["traceparent"] = self.traceparent
+
+    @property
+    def route(self) -> str:
+        """As it was declared: what stands in a path may be a secret."""
         route = getattr(self._scope.get("route"), "path_format", "unknown")
         if self._scope["path"].startswith("/v1/") and route.startswith("/"):
             route = "/v1" + route.removeprefix("/v1")
-        ms = round((time.monotonic() - self._started) * 1000, 1)
+        return str(route)
+
+    def tell(self) -> None:
+        ms = round((self._ended - self._started) * 1000, 1)
         emit(
             "request.done",
             request_id=self.request_id,
             method=self._scope["method"],
-            route=route,
+            route=self.route,
             status=self.status,
             ms=ms,
         )
@@ -123,25 +140,3 @@ def snake_case(query: bytes) -> bytes:
         return query
     pairs = parse_qsl(query.decode("latin-1"), keep_blank_values=True)
     return urlencode([(_HUMP.sub(lambda hump: f"_{hump[1].lower()}", name), value) for name, value in pairs]).encode()
-
-
-def limited(scope: Scope, receive: Receive, most: int) -> Receive:
-    """Bytes counted as they come. Uploads count for themselves, against a limit of their own."""
-    if takes_files(scope):
-        return receive
-    seen = 0
-
-    async def counted() -> Message:
-        nonlocal seen
-        message = await receive()
-        seen += len(message.get("body", b""))
-        if seen > most:
-            raise HTTPException(413, f"the body has more than {most} bytes")
-        return message
-
-    return counted
-
-
-def takes_files(scope: Scope) -> bool:
-    is_json = Headers(scope=scope).get("content-type", "").startswith("application/json")
-    return scope["method"] == "POST" and scope["path"] == "/v1/jobs" and not is_json

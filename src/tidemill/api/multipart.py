@@ -89,7 +89,7 @@ class _Collector:
         self._value += data[start:end]
 
     def header_end(self) -> None:
-        self._headers[self._field.decode("latin-1").lower()] = self._value.decode("utf-8", "replace")
+        self._headers[self._field.decode("latin-1").lower()] = self._value.decode("latin-1")
         self._field = self._value = b""
 
     def headers_finished(self) -> None:

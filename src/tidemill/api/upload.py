@@ -1,7 +1,6 @@
 """Bodies that are files: streamed into the blob store as they come, counted, and never held in memory."""
 
 import asyncio
-import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
@@ -10,15 +9,17 @@ from typing import Self
 
 from fastapi import Request
 
-from tidemill.api.multipart import Data, End, Part, parts
+from tidemill.api.body import is_more
+from tidemill.api.multipart import Data, Part, parts
 from tidemill.api.problems import Refusal
 from tidemill.connectors.blobs import Blob, Blobs
-from tidemill.connectors.images import ImagesWriter
+from tidemill.connectors.images import ImagesWriter, clean
 from tidemill.connectors.source import FORMATS
 from tidemill.domain.errors import InvalidInput, TooLarge
 
 BUFFER = 1 << 20  # to the disk in pieces of this size, each in a thread
 FIELDS_MAX = 1 << 20
+FIELD_COST = 100  # bytes that a field takes beside its name and its text
 MEDIA_FORMATS = {
     "text/csv": "csv",
     "text/tab-separated-values": "tsv",
@@ -69,8 +70,8 @@ class Receiver:
             await self._flush()
             self._images = self._images or self._stack.enter_context(closing(ImagesWriter(self._writing)))
             self._images.begin(name)
-        self.format = "images" if is_image else said or _format(media_type, name)
-        self.name = self.name or name
+        self.format = "images" if is_image else _said(said) or _format(media_type, name)
+        self.name = self.name or clean(name)
 
     async def write(self, piece: bytes) -> None:
         self._seen += len(piece)
@@ -98,7 +99,7 @@ async def receive(request: Request, blobs: Blobs, *, max_bytes: int, check: Chec
     _refuse_early(request, max_bytes)
     with Receiver(blobs, max_bytes=max_bytes) as receiver:
         if media_type == "multipart/form-data":
-            fields = await _multipart(request, receiver, check)
+            fields = await _multipart(request, receiver, check, max_bytes + FIELDS_MAX)
         else:
             fields = dict(request.query_params)
             await receiver.begin(fields.get("filename", ""), media_type, fields.get("format"))
@@ -111,17 +112,17 @@ async def receive(request: Request, blobs: Blobs, *, max_bytes: int, check: Chec
 
 def _refuse_early(request: Request, max_bytes: int) -> None:
     """A body that says itself that it is too long needs not be read."""
-    length = request.headers.get("content-length", "")
-    if re.fullmatch(r"\d{1,18}", length) and int(length) > max_bytes + FIELDS_MAX:
+    if is_more(request.headers.get("content-length", ""), max_bytes + FIELDS_MAX):
         raise TooLarge(f"the file has more than {max_bytes >> 20} MB")
 
 
-async def _multipart(request: Request, receiver: Receiver, check: Check) -> dict[str, str]:
+async def _multipart(request: Request, receiver: Receiver, check: Check, max_bytes: int) -> dict[str, str]:
     fields: dict[str, str] = dict(request.query_params)
     text, name, size = bytearray(), "", 0
-    async for piece in _pieces(request):
+    async for piece in parts(request.headers.get("content-type", ""), _counted(request.stream(), max_bytes)):
         if isinstance(piece, Part):
             name, is_file = piece.name, piece.filename is not None
+            size += 0 if is_file else len(name) + FIELD_COST
             if is_file:
                 if receiver.format is None:
                     await check(fields)
@@ -139,8 +140,13 @@ async def _multipart(request: Request, receiver: Receiver, check: Check) -> dict
     return fields
 
 
-async def _pieces(request: Request) -> AsyncIterator[Part | Data | End]:
-    async for piece in parts(request.headers.get("content-type", ""), request.stream()):
+async def _counted(body: AsyncIterator[bytes], most: int) -> AsyncIterator[bytes]:
+    """All of a body has a limit, not only what its parts hold: there is no end to parts that hold nothing."""
+    seen = 0
+    async for piece in body:
+        seen += len(piece)
+        if seen > most:
+            raise TooLarge(f"the body has more than {most >> 20} MB")
         yield piece
 
 
@@ -149,6 +155,12 @@ def _decoded(name: str, text: bytes) -> str:
         return text.decode()
     except UnicodeDecodeError:
         raise InvalidInput(f"the field {name!r} is not UTF-8") from None
+
+
+def _said(format_: str | None) -> str | None:
+    if format_ is not None and format_ not in FORMATS.values():
+        raise InvalidInput(f"unknown format {format_!r}; known are {', '.join(sorted(set(FORMATS.values())))}")
+    return format_
 
 
 def _format(media_type: str, name: str) -> str:

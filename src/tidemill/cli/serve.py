@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import errno
+import logging
 import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -10,6 +11,7 @@ from contextlib import asynccontextmanager
 import uvicorn
 from fastapi import FastAPI
 
+from tidemill.api.protocol import Protocol
 from tidemill.api.service import create
 from tidemill.app import Worker, open_database
 from tidemill.config import Settings
@@ -17,6 +19,8 @@ from tidemill.domain.errors import InvalidSettings
 from tidemill.engine.bulk import Bulk
 from tidemill.engine.observe import QueueWatch
 from tidemill.telemetry.measure import metered
+
+logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # what it warns of, our own events tell
 
 PATIENCE_S = 5.0
 SHUTDOWN_S = 3
@@ -30,6 +34,7 @@ class Server(uvicorn.Server):
     def __init__(self, app: FastAPI) -> None:
         config = uvicorn.Config(
             app,
+            http=Protocol,
             log_config=None,
             access_log=False,
             server_header=False,

@@ -21,7 +21,7 @@ class FailurePolicy:
     def parse(cls, value: dict[str, Any]) -> "FailurePolicy":
         bounds = (value.get("max_failed"), value.get("max_percent"))
         for bound in bounds:
-            if bound is not None and (not isinstance(bound, int | float) or math.isnan(bound)):
+            if not (bound is None or isinstance(bound, int) or (isinstance(bound, float) and math.isfinite(bound))):
                 raise InvalidInput(f"a failure policy's bound is a number, not {bound!r}")
         policy = cls(value.get("mode", "continue"), *bounds)
         policy.check()

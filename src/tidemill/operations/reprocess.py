@@ -9,6 +9,7 @@ from uuid import UUID
 
 from tidemill.domain.errors import InvalidInput
 from tidemill.domain.identity import LOCAL_USER
+from tidemill.domain.page import check_text
 from tidemill.domain.status import TERMINAL, ItemStatus
 from tidemill.store import bulk, jobs
 from tidemill.store.about import tell_step
@@ -31,6 +32,7 @@ async def reprocess(
 ) -> Operation:
     """Open a job again for chosen items. What takes longer than ``within`` seconds goes on without us."""
     check(choice.statuses)
+    check_text("an error code", *(choice.codes or ()))
     await db.run(jobs.get, job_id)
     predicate: dict[str, Any] = {"statuses": list(choice.statuses), "reset_attempts": choice.reset_attempts}
     predicate |= {"seqs": None if choice.seqs is None else sorted(set(choice.seqs)), "codes": choice.codes}
@@ -50,7 +52,9 @@ async def redrive(
     within: float | None = None,
 ) -> Operation:
     """Dead letters across jobs, and what a fail_fast job had cancelled, go round again."""
-    predicate = dict(filters or {}) | {"owner_id": owner_id, "except": _by_job(but)}
+    asked = dict(filters or {})
+    check_text("a filter", asked.get("kind"), *(asked.get("codes") or ()))
+    predicate = asked | {"owner_id": owner_id, "except": _by_job(but)}
     if items is not None:
         predicate["items"] = _by_job(items)
     added = await db.run(bulk.add, "redrive", predicate, user_id=user_id, request_id=request_id)

@@ -36,6 +36,8 @@ async def add(conn: Connection, name: str, role: Role) -> User:
 
 
 async def find(conn: Connection, name_or_id: str) -> User:
+    if not name_or_id.isprintable():  # no name either, and a database may choke on it
+        raise UnknownUser(f"there is no user {name_or_id!r}")
     number = int(name_or_id) if name_or_id.isascii() and name_or_id.isdigit() and len(name_or_id) < 19 else None  # noqa: PLR2004
     async with conn.cursor(row_factory=class_row(User)) as cursor:
         await cursor.execute(sql("user/find"), {"name": name_or_id, "id": number})
@@ -79,8 +81,8 @@ async def list_keys(conn: Connection, user_id: int | None) -> list[dict[str, Any
 
 async def revoke_key(conn: Connection, prefix: str, user_id: int | None) -> None:
     """For ever. With a user, only a key of theirs."""
-    cursor = await conn.execute(sql("key/revoke"), {"prefix": prefix, "user_id": user_id})
-    if not cursor.rowcount:
+    params = {"prefix": prefix, "user_id": user_id}
+    if not prefix.isprintable() or not (await conn.execute(sql("key/revoke"), params)).rowcount:
         raise UnknownUser(f"there is no key {prefix!r}")
 
 

@@ -42,7 +42,7 @@ query.slow           verb, ms, threshold_ms                     a transaction to
 pool.waited          ms                                         no connection was free for so long
 page.listed          list, rows, first, last, ms                a page was read, between these places
 request.done         request_id, method, route, status, ms      an HTTP request was answered
-request.failed       request_id, path, error                    an HTTP request ran into a bug of ours
+request.failed       request_id, route, error                   an HTTP request ran into a bug of ours
 metrics.served       host, port, path                           Prometheus may ask here
 relay.lost           events                                     a child could not hand so many events to its parent
 listen.lost          error                                      the wake-up line broke; polling goes on

@@ -13,7 +13,7 @@ from tidemill.api.schemas.operations import OperationOut, OperationPage, Operati
 from tidemill.api.state import Db
 from tidemill.api.views import operation_out
 from tidemill.domain.errors import InvalidInput, Unknown
-from tidemill.domain.page import check_moments
+from tidemill.domain.page import check_moments, identity
 from tidemill.operations import reprocess as operation
 from tidemill.store import bulk
 from tidemill.store.bulk import Operation
@@ -114,6 +114,11 @@ def _answer(response: Response, found: Operation) -> OperationOut:
 
 def _before(place: tuple[Any, ...] | None) -> UUID | None:
     try:
-        return None if place is None else UUID(*place)
-    except (TypeError, ValueError, AttributeError):
+        return None if place is None else _only(place)
+    except (TypeError, ValueError):
         raise InvalidInput("`after` is not a token of this list") from None
+
+
+def _only(place: tuple[Any, ...]) -> UUID:
+    (text,) = place
+    return identity(text)

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Header, Request, Response
 from fastapi.exceptions import RequestValidationError
 
 from tidemill.api import upload
+from tidemill.api.body import is_json
 from tidemill.api.guard import Me, Permission, address_of, allow
 from tidemill.api.idempotency import parse_key
 from tidemill.api.routes.submit_document import BESIDE, BODY
@@ -56,8 +57,7 @@ async def submit_job(
         idem_key=_key(idempotency_key),
         batch_size=here.settings.claim_max,
     )
-    is_json = request.headers.get("content-type", "").partition(";")[0].strip().lower() == "application/json"
-    make = _from_json if is_json else _from_file
+    make = _from_json if is_json(request.headers) else _from_file
     try:
         job_id, is_new = await make(request, here, base)
     except KeyReused:
