@@ -260,12 +260,11 @@ async def test_a_killed_export_is_made_again_whole_and_its_half_is_removed(
 async def test_a_large_export_needs_no_more_memory_than_a_small_one(workers: Workers, mill: Mill, db: Database) -> None:
     """200,000 rows, 120 MB of results, the last of them a megabyte each, in a process that may have 130 MB."""
     job_id = await big_results(db, 200_000, large=40)
-    asked = [(await ask(db, mill, job_id, format_))[0] for format_ in Format]
+    asked = [(await ask(db, mill, job_id, format_))[0] for format_ in (Format.CSV, Format.XLSX)]
     workers.app("")
     workers.start(child_memory_mb=130)
     for export_id in asked:
-        job = await closed(db, export_id, 120)
-        assert job.counts.done == 1, await rows(db, "SELECT error FROM tidemill.outcome WHERE job_id = %s", export_id)
-    assert await fates(db, asked[0]) == {("done", None, 1): 1}
-    sizes = await rows(db, "SELECT result->'rows' FROM tidemill.outcome WHERE job_id = ANY(%s)", asked)
-    assert sizes == [(200_000,)] * 3
+        await closed(db, export_id, 300)
+        assert await fates(db, export_id) == {("done", None, 1): 1}
+    counted = await rows(db, "SELECT result->'rows' FROM tidemill.outcome WHERE job_id = ANY(%s)", asked)
+    assert counted == [(200_000,)] * 2

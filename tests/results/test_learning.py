@@ -4,13 +4,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import pytest
 
 from results.scenes import columns_of
-from support import add_job, job_of
+from support import add_job, fates, job_of, take
 from tidemill import Done, Item, Mill, Retry
 from tidemill.domain.columns import MAX_COLUMNS, NAME_MAX, Columns
+from tidemill.domain.decide import Verdict
 from tidemill.domain.errors import InvalidInput
+from tidemill.domain.status import ItemStatus
+from tidemill.engine.columns import ColumnsByJob
 from tidemill.operations.export import job_columns
 from tidemill.store import workers as store
 from tidemill.store.database import Connection, Database
@@ -108,6 +112,27 @@ async def test_there_are_so_many_columns_and_no_more(mill: Mill, db: Database) -
     columns = await columns_of(db, job_id)
     assert columns == [f"{n // 100}.{n % 100}" for n in range(MAX_COLUMNS)]
     assert (await job_of(db, job_id)).counts.done == 5
+
+
+@pytest.mark.parametrize("raw", [b"no json", b'{"\\u0000": 1}', b'{"\\ud800": 1}', b"[1"])
+async def test_what_a_handler_encoded_by_itself_harms_nobody_else(raw: bytes, mill: Mill, db: Database) -> None:
+    @mill.handler("test")
+    async def run(item: Item) -> Any:
+        return msgspec.Raw(raw) if item.seq == 1 else msgspec.Raw(b'{"good": 1}')
+
+    job_id = await mill.submit_async("test", range(3))
+    await drain(mill, db=db)
+    assert await columns_of(db, job_id) == ["good"]
+    assert await fates(db, job_id) == {("done", None, 1): 2, ("failed", "invalid_result", 1): 1}
+
+
+@pytest.mark.parametrize("raw", [b"no json", b'{"\\u0000": 1}'])
+async def test_nor_does_it_keep_a_parent_from_saving_the_rest(raw: bytes, db: Database) -> None:
+    job_id = await add_job(db, 2)
+    columns = ColumnsByJob().of(await take(db, job_id))
+    columns.see_all([Verdict(0, ItemStatus.DONE, 1, 1, raw), Verdict(1, ItemStatus.DONE, 1, 1, b'{"good":1}')])
+    await columns.store(db)
+    assert await columns_of(db, job_id) == ["good"]
 
 
 async def test_declared_columns_come_first_and_are_there_before_any_result(mill: Mill, db: Database) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 from tidemill.domain.status import TERMINAL
 
 MAX_COLUMNS: Final = 256
-NAME_MAX: Final = 200  # characters; whatever has a longer name gets no column of its own
+NAME_MAX: Final = 200  # characters; whatever has a longer name, or a NUL in it, gets no column of its own
 RESULT: Final = "result"  # the column of results that are no objects
 OWN: Final = ("_row", "_status", "_error_code", "_error")
 LARGEST_EXACT: Final = 2**53 - 1  # browsers and spreadsheets round whole numbers beyond it
@@ -40,7 +40,7 @@ def names_in(value: Any, whole: str = RESULT) -> list[str]:
         return []
     if not isinstance(value, dict):
         return [whole]
-    return [name for name in value if len(name) <= NAME_MAX][:MAX_COLUMNS]
+    return [name for name in value if len(name) <= NAME_MAX and "\x00" not in name][:MAX_COLUMNS]
 
 
 def columns_of(result_columns: Iterable[str], first_input: Any) -> Columns:

@@ -3,10 +3,13 @@
 They are stored before the results are, never with them: a flush does not touch the job's row.
 """
 
+import contextlib
 from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
+
+from msgspec import DecodeError
 
 from tidemill.domain.batch import Lease
 from tidemill.domain.columns import MAX_COLUMNS, RESULT, names_in
@@ -45,7 +48,8 @@ class JobColumns:
         """The same for results of which only the encoded form is left."""
         for verdict in verdicts:
             if verdict.result is not None and not self._full:
-                self._see_encoded(verdict.result)
+                with contextlib.suppress(DecodeError):  # whoever encoded it by himself: the flush will refuse it
+                    self._see_encoded(verdict.result)
 
     async def store(self, db: Database) -> None:
         """Store what is new. To be called before the results are written, in no transaction of the caller's."""
