@@ -23,7 +23,7 @@ async def settle() -> None:
 def refuse(crew: Crew, *, until: float, started: float | None = None) -> None:
     """A window full of refusals that ends at that time."""
     for _ in range(20):
-        crew.note(REFUSED, until if started is None else started, until)
+        crew.note(REFUSED, until - 0.6 if started is None else started, until)
 
 
 async def entering(crew: Crew, count: int, run: object = None) -> list[asyncio.Task[bool]]:
@@ -149,6 +149,16 @@ async def test_refusals_from_before_a_cut_are_no_reason_for_another() -> None:
     assert crew.throttled == 40, "counted they are"
     refuse(crew, until=4.0, started=1.2)
     assert crew.places == 4
+
+
+def test_a_crew_that_had_nothing_to_do_is_not_cut_by_the_first_refusal() -> None:
+    crew = Crew("k", 50, now=0.0)
+    crew.note(REFUSED, 3_600.0, 3_600.1)
+    assert crew.places == 50, "one of one is not everything"
+    for _ in range(99):
+        crew.note(Done(), 3_600.0, 3_600.5)
+    crew.note(Done(), 3_600.0, 3_601.5)
+    assert 40 < crew.places < 50, "one of a hundred is what it is"
 
 
 def test_starts_are_booked_at_even_gaps() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tidemill import Done, Fail, Item, NotFound, Outcome, Retry, Skip
 from tidemill.domain.decide import REASON_MAX, decide, from_defect, from_exception, poisoned, timed_out
-from tidemill.domain.retry import MAX_THROTTLES, RetryPolicy
+from tidemill.domain.retry import MAX_THROTTLES, THROTTLE_CAP, RetryPolicy
 from tidemill.domain.status import ItemStatus
 
 POLICY = RetryPolicy(max_attempts=3, max_attempts_not_found=2, backoff=2.0, not_found_delay=30.0)
@@ -137,6 +137,8 @@ def test_a_refusal_charges_no_attempt_and_waits_longer_each_time() -> None:
         waits.append(decision.delay or 0.0)
     assert waits[:3] == [2.0, 4.0, 8.0]
     assert waits == sorted(waits)
+    assert waits[-1] == THROTTLE_CAP
+    assert sum(waits) < 20 * 60, "one that is always refused does not keep its job open for hours"
     assert decide(item(), Retry(throttled=True, after=7), POLICY, 1.0).delay == 7
 
 

@@ -70,10 +70,15 @@ def _retry(item: Item, outcome: Retry, policy: RetryPolicy, jitter: float, spaci
     charged = not throttled or item.throttles >= MAX_THROTTLES
     if charged and item.attempt >= policy.max_attempts:
         return Decision(ItemStatus.FAILED, error=_exhausted(item, outcome))
-    error, tries = _error(item, outcome.code, outcome.reason, retryable=True), item.attempt
+    error, delay = (
+        _error(item, outcome.code, outcome.reason, retryable=True),
+        policy.delay(item.attempt, jitter) * spacing,
+    )
     if throttled:
-        error["throttles"] = tries = item.throttles + 1
-    delay = policy.delay(tries, jitter) * spacing if outcome.after is None else _wait(outcome.after)
+        error["throttles"] = throttles = item.throttles + 1
+        delay = policy.delay_of_refusal(throttles, jitter)
+    if outcome.after is not None:
+        delay = _wait(outcome.after)
     return Decision(ItemStatus.RETRY_WAIT, error=error, delay=delay, charged=charged)
 
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 MAX_THROTTLES = 20  # refusals of an item that charge no attempt; without a bound it could go round for ever
+THROTTLE_CAP = 60.0  # seconds between them, at most: an item that is always refused ends after a quarter of an hour
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,3 +21,7 @@ class RetryPolicy:
         # 2**60 s is beyond any cap; without the bound a float overflows at attempt 1025.
         full = min(self.backoff_cap, self.backoff * 2.0 ** min(attempt - 1, 60))
         return full * (0.5 + 0.5 * jitter)
+
+    def delay_of_refusal(self, throttles: int, jitter: float) -> float:
+        """The same for an item that was refused so many times, within a bound of its own."""
+        return min(self.delay(throttles, jitter), THROTTLE_CAP)

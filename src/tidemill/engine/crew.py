@@ -99,7 +99,7 @@ class Crew:
         else:
             self._failed += 1
         if refused or now >= self._turn_at:
-            self._look(now)
+            self._look(started, now)
         return refused
 
     def book(self, now: float) -> float:
@@ -121,9 +121,12 @@ class Crew:
     def _window(self, now: float) -> Window:
         return Window(now - self._opened_at, self._settled, self._settled_s, self._throttled, self._failed)
 
-    def _look(self, now: float) -> None:
+    def _look(self, started: float, now: float) -> None:
         """If the window says enough, do what follows from it, and open the next."""
         window = self._window(now)
+        if window.answers == 1 and started > self._turn_at:  # there was nothing to do for a while: it begins here
+            self._opened_at, self._turn_at = started, started + self.control.window_s
+            return
         if not self.control.is_over(window):
             return
         before, self.control = self.control, self.control.observe(window)

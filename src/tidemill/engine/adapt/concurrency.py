@@ -54,9 +54,9 @@ class Concurrency:
     a round trip divided by the level: a provider that refuses bursts is not given any, 4.5 is something other than 4
     and 5, and 0.1 is one item at a time with pauses. So one that takes less than one of us all the time is met too.
 
-    A window with a refusal cuts the level to what got through, by a half at most and a tenth at least. Every other
-    window adds a step: an eighth of the way back to the ``ceiling``, where it was refused. Nobody refuses there
-    any more? Then the steps grow, so that a provider that got faster is used within seconds.
+    A window with a refusal cuts the level, by a tenth at least and three quarters at most. Every other window adds a
+    step: an eighth of the way back to the ``ceiling``, where it was refused. Nobody refuses there any more? Then the
+    steps grow, so that a provider that got faster is used within seconds.
     """
 
     high: int
