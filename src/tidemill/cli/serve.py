@@ -14,6 +14,7 @@ from fastapi import FastAPI
 from tidemill.api.protocol import Protocol
 from tidemill.api.service import create
 from tidemill.app import Worker, open_database
+from tidemill.cli.garbage import collect_less
 from tidemill.config import Settings
 from tidemill.domain.errors import InvalidSettings
 from tidemill.engine.bulk import Bulk
@@ -81,6 +82,7 @@ async def service(settings: Settings, listening: socket.socket, pool: Worker | N
             work = [server.serve(sockets=[listening]), *(loop.run() for loop in loops)]
             tasks = [asyncio.create_task(task) for task in work]
             await server.ready.wait()
+            collect_less()
             try:
                 yield
             finally:
