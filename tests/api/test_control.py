@@ -228,3 +228,22 @@ async def test_operations_are_listed_newest_first_and_only_ones_own(
 @pytest.mark.parametrize("after", ["x", "bnVsbA", "WzFd", "W10", "eyJhIjoxfQ", "W251bGxd", "W05hTl0", "é", "x" * 400])
 async def test_an_invalid_cursor_is_refused(ada: httpx2.AsyncClient, after: str) -> None:
     assert (await ada.get("/v1/operations", params={"after": after})).status_code == 422
+
+
+async def test_an_operation_that_can_never_work_fails_and_lets_others_go_on(
+    api: Api, ada: httpx2.AsyncClient, toy: Mill
+) -> None:
+    job = UUID(await failing(api, toy, ada))
+    broken = await api.db.run(bulk.add, "reprocess", {"statuses": ["nonsense"]}, user_id=0, job_id=job)
+    good = await reprocess.reprocess(api.db, job, Choice(), within=0)
+    while await api.db.run(bulk.step) is not None:
+        pass
+    states = [(await api.db.run(bulk.find, one)).state for one in (broken, good.id)]
+    assert states == ["failed", "done"]
+
+
+async def test_a_redrive_may_count_on_from_the_attempts_items_had(api: Api, ada: httpx2.AsyncClient, toy: Mill) -> None:
+    await failing(api, toy, ada)
+    kept = await ada.post(REDRIVE, json={"all_matching": True, "reset_attempts": False})
+    assert kept.json()["items"] == 0
+    assert (await ada.post(REDRIVE, json={"all_matching": True})).json()["items"] == 3

@@ -11,8 +11,12 @@ import pytest
 
 from api.conftest import Api
 from api.test_control import submitted
+from support import rows
 from tidemill import Mill
+from tidemill.api import hub
 from tidemill.api.routes import events
+from tidemill.domain.identity import LOCAL_USER
+from tidemill.store import sessions
 from tidemill.testing import drain
 
 
@@ -137,3 +141,49 @@ async def test_a_stream_ends_when_its_key_is_revoked(
         await changes.next()
         with pytest.raises(EOFError):
             await changes.next()
+
+
+async def test_jobs_of_one_owner_do_not_hide_those_of_another(
+    api: Api, ada: httpx2.AsyncClient, bob: httpx2.AsyncClient
+) -> None:
+    mine = await submitted(ada, [1])
+    for _ in range(101):
+        await submitted(bob, [1])
+    async with stream(bob, "/v1/events") as theirs, stream(ada, "/v1/events") as tab:
+        await theirs.next()
+        assert (await tab.next())["data"]["id"] == mine
+
+
+async def test_one_user_cannot_take_every_stream(
+    ada: httpx2.AsyncClient, bob: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hub, "OF_ONE_USER", 1)
+    async with stream(ada, f"/v1/jobs/{await submitted(ada, [1])}/events") as first:
+        await first.next()
+        assert (await ada.get("/v1/events")).status_code == 503
+        async with stream(bob, f"/v1/jobs/{await submitted(bob, [1])}/events") as theirs:
+            await theirs.next()
+
+
+async def test_what_was_closed_before_a_tab_came_is_no_news(ada: httpx2.AsyncClient) -> None:
+    old = await submitted(ada, [1])
+    async with stream(ada, "/v1/events") as first:
+        seen = await first.next()
+        assert seen["data"]["id"] == old
+        await ada.post(f"/v1/jobs/{old}/cancel")
+        assert (await first.next())["data"]["status"] == "cancelled"
+        async with stream(ada, "/v1/events") as second, stream(ada, "/v1/events", seen["id"]) as third:
+            assert (await third.next())["data"]["id"] == old
+            new = await submitted(ada, [1])
+            assert (await second.next())["data"]["id"] == new
+
+
+async def test_an_open_stream_keeps_no_session_alive(api: Api) -> None:
+    limits = sessions.Limits(idle=100, longest=1_000)
+    token = await api.db.run(sessions.begin, LOCAL_USER)
+    await rows(api.db, "UPDATE tidemill.session SET seen_at = seen_at - interval '90 s'")
+    before = await rows(api.db, "SELECT seen_at FROM tidemill.session")
+    assert await api.db.run(sessions.look, token, limits) is not None
+    assert await rows(api.db, "SELECT seen_at FROM tidemill.session") == before
+    assert await api.db.run(sessions.find, token, limits) is not None
+    assert await rows(api.db, "SELECT seen_at FROM tidemill.session") != before

@@ -17,24 +17,28 @@ from tidemill.telemetry.events import emit
 EVERY_S = 0.5
 OVERLAP = timedelta(seconds=10)  # a change that was committed late is seen all the same
 WATCHERS_MAX = 1_000
+OF_ONE_USER = 50
 
 
 @dataclass(eq=False)
 class Watcher:
-    """One stream: a job, or a whole tab with the jobs of an owner, None for all."""
+    """One stream of a user: a job, or a whole tab with the jobs of an owner, None for all."""
 
+    user_id: int
     job_id: UUID | None = None
     owner_id: int | None = None
     sent: dict[UUID, str] = field(default_factory=dict)
     news: dict[UUID, Job] = field(default_factory=dict)
-    since: datetime | None = None
+    since: datetime | None = None  # what was closed before is no news; by and by, when the stream began
+    is_new: bool = True
     is_gone: bool = False
     ring: asyncio.Event = field(default_factory=asyncio.Event)
 
     def cares(self, job: Job) -> bool:
         if self.job_id is not None:
             return job.id == self.job_id
-        return self.owner_id is None or job.owner_id == self.owner_id
+        is_news = not job.is_closed or self.since is None or (job.updated_at or self.since) > self.since
+        return is_news and (self.owner_id is None or job.owner_id == self.owner_id)
 
     def offer(self, job: Job) -> None:
         """The newest state replaces one that was not sent yet."""
@@ -56,12 +60,17 @@ class Hub:
         self._task: asyncio.Task[None] | None = None
         self._looked_at: datetime | None = None
 
+    def check_room(self, user_id: int) -> None:
+        """Before a stream begins: afterwards nobody can be refused."""
+        theirs = sum(watcher.user_id == user_id for watcher in self._watchers)
+        if len(self._watchers) >= WATCHERS_MAX or theirs >= OF_ONE_USER:
+            raise Busy("too many streams are open; close some")
+
     async def watch(self, watcher: Watcher) -> AsyncIterator[list[Job]]:
         """What changed, at most twice a second; an empty list now and then, to look around."""
-        if len(self._watchers) >= WATCHERS_MAX:
-            raise Busy("too many streams are open here")
         self._watchers.add(watcher)
         if self._task is None or self._task.done():
+            self._looked_at = None
             self._task = asyncio.create_task(self._run())
         try:
             while not watcher.is_gone:
@@ -84,17 +93,28 @@ class Hub:
 
     async def _look(self) -> None:
         watchers = list(self._watchers)
-        tabs = [watcher for watcher in watchers if watcher.job_id is None]
-        owners = None if any(w.owner_id is None for w in tabs) else sorted({w.owner_id or 0 for w in tabs})
         now = await self._db.run(jobs.clock)
-        since = min((self._looked_at or now) - OVERLAP, *(w.since for w in tabs if w.since), now)
-        job_ids = {watcher.job_id for watcher in watchers if watcher.job_id is not None}
-        found = await self._db.run(jobs.watched, sorted(job_ids), owners, tabs=bool(tabs), since=since)
+        found = await self._db.run(
+            jobs.watched,
+            sorted({watcher.job_id for watcher in watchers if watcher.job_id is not None}),
+            sorted({w.owner_id for w in watchers if w.job_id is None and w.owner_id is not None}),
+            everybody=any(w.job_id is None and w.owner_id is None for w in watchers),
+            since=self._since(watchers, now),
+        )
         for watcher in watchers:
-            watcher.since = None
             for job in found:
                 watcher.offer(job)
             if watcher.job_id is not None and all(job.id != watcher.job_id for job in found):
                 watcher.is_gone = True
                 watcher.ring.set()
         self._looked_at = now
+
+    def _since(self, watchers: list[Watcher], now: datetime) -> datetime:
+        """From the last look on; for those who have just come, from where they say they were."""
+        since = (self._looked_at or now) - OVERLAP
+        for watcher in watchers:
+            watcher.since = watcher.since or now
+            if watcher.is_new:
+                since = min(since, watcher.since)
+            watcher.is_new = False
+        return since

@@ -34,8 +34,8 @@ class Health:
 async def examine(db: Database) -> Health:
     try:
         await migrate.check_schema(db)
+        return Health("ok", "ok", **await db.run(workers.at_work, SILENT_S))
     except Unavailable as error:
         return Health("ok", str(error))
     except Exception:  # noqa: BLE001  whatever it is, it is not well; strangers need not know more
         return Health("not reachable", "unknown")
-    return Health("ok", "ok", **await db.run(workers.at_work, SILENT_S))

@@ -5,11 +5,11 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
-from tidemill.domain.errors import InvalidInput, KeyReused, UnknownKind
+from tidemill.domain.errors import InvalidInput, KeyReused, Unavailable, UnknownKind
 from tidemill.domain.handler import OWN_KINDS
 from tidemill.domain.policy import FailurePolicy
 from tidemill.store import workers
-from tidemill.store.database import Connection, Database
+from tidemill.store.database import Connection, Database, is_transient
 from tidemill.store.json import encode
 from tidemill.store.submit import Submission, SyncConnection, find_by_key, run_async, run_sync, submission
 from tidemill.telemetry.events import bound, emit
@@ -70,8 +70,16 @@ async def submit(
 ) -> tuple[UUID, bool]:
     """In a transaction of our own: the job is there with all its rows, or not at all."""
     check(spec, built_in=built_in)
-    async with db.transaction(bounded=False) as conn:
-        job_id, is_new = await run_async(conn, submission(spec, rows))
+    try:
+        async with db.transaction(bounded=False) as conn:
+            job_id, is_new = await run_async(conn, submission(spec, rows))
+    except Exception as error:
+        if not is_transient(error):
+            raise
+        # Not run again by ourselves: the rows may come from a generator, and the COMMIT may have arrived.
+        raise Unavailable(
+            "the database is not available now; with an idempotency key it is safe to ask again"
+        ) from error
     _tell(job_id, spec, is_new=is_new)
     return job_id, is_new
 

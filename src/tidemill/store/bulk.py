@@ -12,7 +12,7 @@ from psycopg.types.json import Jsonb
 from tidemill.domain.errors import Conflict, TidemillError, Unknown, UnknownJob
 from tidemill.domain.status import ItemStatus
 from tidemill.store import activity
-from tidemill.store.database import Connection
+from tidemill.store.database import Connection, is_transient
 from tidemill.store.jobs import get
 from tidemill.store.reprocess import Choice, reprocess
 from tidemill.store.statements import sql
@@ -87,8 +87,12 @@ async def step(conn: Connection, operation_id: UUID | None = None) -> Step | Non
     try:
         async with conn.transaction():
             items, place, job_id = await take(conn, operation)
-    except TidemillError as error:
-        await conn.execute(sql("operation/fail"), {"id": operation.id, "error": str(error)})
+    except Exception as error:
+        if is_transient(error):
+            raise
+        # Whatever it is, it would be the same the next time, and keep others from being carried on with.
+        reason = str(error) if isinstance(error, TidemillError) else f"something went wrong: {type(error).__name__}"
+        await conn.execute(sql("operation/fail"), {"id": operation.id, "error": reason})
         return Step(operation.id)
     state = "done" if place is None else "running"
     params = {"id": operation.id, "items": items, "place": Jsonb(place or operation.place), "state": state}
@@ -123,7 +127,7 @@ async def _redrive(conn: Connection, operation: Operation) -> Taken:
         return 0, None, None
     job_id, failed_as_a_whole = row
     choice = _choice(asked | {"seqs": only[str(job_id)] if only is not None else None})
-    choice = replace(choice, but=asked.get("except", {}).get(str(job_id), ()))
+    choice = await _with_attempts(conn, job_id, replace(choice, but=asked.get("except", {}).get(str(job_id), ())))
     if failed_as_a_whole and not choice.is_narrow:  # a redrive brings back what its failing had cancelled
         choice = replace(choice, statuses=(ItemStatus.FAILED, ItemStatus.CANCELLED))
     after_seq = place.get("after_seq", -1) if place.get("job") == str(job_id) else -1

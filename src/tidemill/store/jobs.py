@@ -99,21 +99,19 @@ async def get_many(conn: Connection, job_ids: Sequence[UUID]) -> list[Job]:
 async def watched(
     conn: Connection,
     job_ids: Sequence[UUID],
-    owner_ids: Sequence[int] | None,
+    owner_ids: Sequence[int],
     *,
-    tabs: bool,
+    everybody: bool,
     since: datetime,
     limit: int = 100,
 ) -> list[Job]:
-    """Named jobs, and with ``tabs`` those of some owners, None for all, that are open or changed since a moment."""
-    params = {"job_ids": list(job_ids), "tabs": tabs, "since": since, "limit": limit}
+    """Named jobs, and those of some owners, or of everybody, that are open or changed since a moment."""
+    params = {"job_ids": list(job_ids), "owner_ids": list(owner_ids), "all": everybody}
     async with conn.cursor(row_factory=dict_row) as cursor:
-        owners = None if owner_ids is None else list(owner_ids)
-        await cursor.execute(sql("job/watched"), params | {"owner_ids": owners})
+        await cursor.execute(sql("job/watched"), params | {"since": since, "limit": limit})
         return [_job(row) for row in await cursor.fetchall()]
 
 
-@one_statement
 async def clock(conn: Connection) -> datetime:
     """What time it is: the database says."""
     cursor = await conn.execute(sql("job/clock"))

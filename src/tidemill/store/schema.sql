@@ -128,6 +128,7 @@ CREATE TABLE tidemill.job (
 );
 CREATE INDEX job_runnable ON tidemill.job (priority DESC, id) WHERE closed_as IS NULL;
 CREATE INDEX job_owner ON tidemill.job (owner_id, updated_at, id);
+CREATE INDEX job_updated ON tidemill.job (updated_at);
 CREATE INDEX job_of_owner ON tidemill.job (owner_id, id);
 
 -- Sums of batches that are closed and folded. Changed only under the lock of the job.

@@ -1,6 +1,7 @@
 """Browsers that are signed in."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from psycopg.rows import dict_row
 
@@ -50,16 +51,18 @@ async def begin(conn: Connection, user_id: int, *, instead_of: str | None = None
     return token
 
 
+async def look(conn: Connection, token: str, limits: Limits) -> Principal | None:
+    """Whose session it is, if it is good; looking keeps it from nothing that happens to idle ones."""
+    row = await _row(conn, token, limits)
+    return None if row is None else _principal(row)
+
+
 async def find(conn: Connection, token: str, limits: Limits) -> Opened | None:
     """Whose session it is, if it is good. Its secret is replaced when it is due."""
-    params = {"hash": secret.digest(token)}
-    async with conn.cursor(row_factory=dict_row) as cursor:
-        times = {"idle": limits.idle, "longest": limits.longest, "rotate": limits.rotate}
-        await cursor.execute(sql("session/find"), params | times)
-        row = await cursor.fetchone()
+    row = await _row(conn, token, limits)
     if row is None:
         return None
-    principal = Principal(row["id"], row["name"], Role(row["role"]), by="session", csrf=row["csrf"])
+    params, principal = {"hash": secret.digest(token)}, _principal(row)
     if row["due"] and (await conn.execute(sql("session/replace"), params)).rowcount:
         new = secret.new_token()
         await _add(conn, new, principal.user_id, row["csrf"], row["created_at"])
@@ -76,6 +79,17 @@ async def end(conn: Connection, token: str) -> None:
 async def forget_expired(conn: Connection) -> None:
     """Sessions and links that nobody can use any more, whatever the settings."""
     await conn.execute(sql("session/forget"))
+
+
+async def _row(conn: Connection, token: str, limits: Limits) -> dict[str, Any] | None:
+    times = {"idle": limits.idle, "longest": limits.longest, "rotate": limits.rotate}
+    async with conn.cursor(row_factory=dict_row) as cursor:
+        await cursor.execute(sql("session/find"), {"hash": secret.digest(token)} | times)
+        return await cursor.fetchone()
+
+
+def _principal(row: dict[str, Any]) -> Principal:
+    return Principal(row["id"], row["name"], Role(row["role"]), by="session", csrf=row["csrf"])
 
 
 async def _add(conn: Connection, token: str, user_id: int, csrf: str, created_at: object) -> None:

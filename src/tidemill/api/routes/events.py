@@ -9,11 +9,11 @@ from fastapi import APIRouter, Depends, Header, Query, Request
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from tidemill.api.guard import Me, Permission, allow, is_welcome
-from tidemill.api.hub import Watcher, print_of
+from tidemill.api.hub import OVERLAP, Watcher, print_of
 from tidemill.api.lookup import OwnJob, own_scope
 from tidemill.api.schemas.base import Query as Parameters
 from tidemill.api.schemas.base import UserId
-from tidemill.api.state import Db, Serving
+from tidemill.api.state import Serving
 from tidemill.api.views import job_out
 from tidemill.domain.errors import InvalidInput
 from tidemill.domain.identity import Principal
@@ -32,12 +32,16 @@ class TabQuery(Parameters):
     user_id: UserId = "me"
 
 
-async def _of_job(job: OwnJob, last_event_id: LastId = None) -> Watcher:
-    return Watcher(job_id=job.id, sent={job.id: last_event_id} if last_event_id else {})
+async def _of_job(job: OwnJob, me: Me, here: Serving, last_event_id: LastId = None) -> Watcher:
+    here.hub.check_room(me.user_id)
+    return Watcher(me.user_id, job_id=job.id, sent={job.id: last_event_id} if last_event_id else {})
 
 
-async def _of_tab(query: Annotated[TabQuery, Query()], me: Me, db: Db, last_event_id: LastId = None) -> Watcher:
-    return Watcher(owner_id=await own_scope(db, me, query.user_id), since=_moment(last_event_id))
+async def _of_tab(query: Annotated[TabQuery, Query()], me: Me, here: Serving, last_event_id: LastId = None) -> Watcher:
+    here.hub.check_room(me.user_id)
+    owner_id = await own_scope(here.db, me, query.user_id)
+    seen = _moment(last_event_id)
+    return Watcher(me.user_id, owner_id=owner_id, since=None if seen is None else seen - OVERLAP)
 
 
 @router.get("/jobs/{job}/events", response_class=EventSourceResponse, **allow(Permission.USER, 404, also=_stream))

@@ -97,7 +97,12 @@ def _filters(asked: RedriveIn) -> dict[str, Any]:
     check_moments(found.from_, found.to)
     jobs = None if found.job_id is None else [str(found.job_id)]
     times = {"since": _text(found.from_), "until": _text(found.to)}
-    return {"jobs": jobs, "kind": found.kind, "codes": found.error_codes} | times
+    return {
+        "jobs": jobs,
+        "kind": found.kind,
+        "codes": found.error_codes,
+        "reset_attempts": asked.reset_attempts,
+    } | times
 
 
 def _text(moment: datetime | None) -> str | None:

@@ -114,17 +114,20 @@ async def _from_file(request: Request, here: Service, base: Submission) -> tuple
 
 
 async def _submit_blob(here: Service, spec: Submission, blob: Blob, format_: str, name: str) -> tuple[Any, bool]:
-    """The loser of a race for one key leaves no file, and neither does an error."""
+    """The loser of a race for one key leaves no file, and neither does one that is refused.
+
+    Where nobody can say whether the job was made, the file stays: an orphan is better than a job without its file.
+    """
     source = {"blob": blob.id, "format": format_, "name": name}
-    is_new = False
+    same = blob.sha256 + format_.encode()  # read in another way, a file is another submission
     try:
-        same = blob.sha256 + format_.encode()  # read in another way, a file is another submission
-        spec = replace(spec, source=source, file_id=blob.id, idem_print=same)
-        job_id, is_new = await operation.submit(here.db, spec)
-        return job_id, is_new
-    finally:
-        if not is_new:
-            here.blobs.remove(blob.id)
+        job_id, is_new = await operation.submit(here.db, replace(spec, source=source, file_id=blob.id, idem_print=same))
+    except (InvalidInput, KeyReused):
+        here.blobs.remove(blob.id)
+        raise
+    if not is_new:
+        here.blobs.remove(blob.id)
+    return job_id, is_new
 
 
 async def _checked(here: Service, spec: Submission) -> Submission:

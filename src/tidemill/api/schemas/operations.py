@@ -55,6 +55,7 @@ class RedriveIn(Asked):
     filter: DeadLetterFilter = DeadLetterFilter()
     except_: list[ItemId] = Field([], max_length=ITEMS_MAX, validation_alias=AliasChoices("except", "except_"))
     item_ids: list[ItemId] | None = Field(None, max_length=ITEMS_MAX, description="Instead of all_matching")
+    reset_attempts: bool = Field(True, description="Without it, only items that have attempts left")
     user_id: UserId = "me"
 
 

@@ -121,6 +121,8 @@ $$;
 -- The columns of a job's results, in the order they first came: what the grid shows and exports write.
 ALTER TABLE tidemill.job ADD result_columns text[] NOT NULL DEFAULT '{}';
 
+CREATE INDEX job_updated ON tidemill.job (updated_at);
+
 -- When the last item of a batch was settled.
 ALTER TABLE tidemill.batch ADD closed_at timestamptz;
 CREATE INDEX batch_job ON tidemill.batch (job_id, id);
