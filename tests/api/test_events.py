@@ -12,6 +12,7 @@ import pytest
 from api.conftest import Api
 from api.test_control import submitted
 from tidemill import Mill
+from tidemill.api import hub
 from tidemill.api.routes import events
 from tidemill.testing import drain
 
@@ -137,3 +138,19 @@ async def test_a_stream_ends_when_its_key_is_revoked(
         await changes.next()
         with pytest.raises(EOFError):
             await changes.next()
+
+
+async def test_a_stream_is_open_at_once_however_quiet_it_is(ada: httpx2.AsyncClient) -> None:
+    async with asyncio.timeout(10), stream(ada, "/v1/events") as tab:
+        assert await anext(tab._lines) == ": open"
+
+
+async def test_one_stream_too_many_is_refused(
+    api: Api, ada: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hub, "WATCHERS_MAX", 1)
+    job = await submitted(ada, [1])
+    async with stream(ada, f"/v1/jobs/{job}/events") as changes:
+        await changes.next()
+        answer = await ada.get("/v1/events")
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")

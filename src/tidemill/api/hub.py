@@ -56,10 +56,13 @@ class Hub:
         self._task: asyncio.Task[None] | None = None
         self._looked_at: datetime | None = None
 
-    async def watch(self, watcher: Watcher) -> AsyncIterator[list[Job]]:
-        """What changed, at most twice a second; an empty list now and then, to look around."""
+    def check_room(self) -> None:
+        """Before the answer begins: afterwards nothing can be refused."""
         if len(self._watchers) >= WATCHERS_MAX:
             raise Busy("too many streams are open here")
+
+    async def watch(self, watcher: Watcher) -> AsyncIterator[list[Job]]:
+        """What changed, at most twice a second; an empty list now and then, to look around."""
         self._watchers.add(watcher)
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run())

@@ -13,7 +13,7 @@ from tidemill.api.hub import Watcher, print_of
 from tidemill.api.lookup import OwnJob, own_scope
 from tidemill.api.schemas.base import Query as Parameters
 from tidemill.api.schemas.base import UserId
-from tidemill.api.state import Db, Serving
+from tidemill.api.state import Serving
 from tidemill.api.views import job_out
 from tidemill.domain.errors import InvalidInput
 from tidemill.domain.identity import Principal
@@ -22,9 +22,16 @@ from tidemill.domain.job import Job
 router = APIRouter(tags=["events"])
 RETRY_MS = 2_000
 LOOK_AGAIN_S = 10.0
-LastId = Annotated[str | None, Header(max_length=100, description="Where a broken stream goes on")]
+OPEN = ServerSentEvent(comment="open")  # at once: the head of the answer leaves with the first line of its body
+EXAMPLE = 'event: job\nid: 891f3c69e890d0e2\nretry: 2000\ndata: {"key": "J20261115_000777", "status": "running"}\n\n'
+LastId = Annotated[
+    str | None, Header(alias="Last-Event-ID", max_length=100, description="Where a broken stream goes on")
+]
 _stream: dict[int | str, dict[str, Any]] = {
-    200: {"description": "Server-sent events", "content": {"text/event-stream": {"schema": {"type": "string"}}}}
+    200: {
+        "description": "Server-sent events; the data of one is a JobOut",
+        "content": {"text/event-stream": {"schema": {"type": "string"}, "example": EXAMPLE}},
+    }
 }
 
 
@@ -32,12 +39,14 @@ class TabQuery(Parameters):
     user_id: UserId = "me"
 
 
-async def _of_job(job: OwnJob, last_event_id: LastId = None) -> Watcher:
+async def _of_job(job: OwnJob, here: Serving, last_event_id: LastId = None) -> Watcher:
+    here.hub.check_room()
     return Watcher(job_id=job.id, sent={job.id: last_event_id} if last_event_id else {})
 
 
-async def _of_tab(query: Annotated[TabQuery, Query()], me: Me, db: Db, last_event_id: LastId = None) -> Watcher:
-    return Watcher(owner_id=await own_scope(db, me, query.user_id), since=_moment(last_event_id))
+async def _of_tab(query: Annotated[TabQuery, Query()], me: Me, here: Serving, last_event_id: LastId = None) -> Watcher:
+    here.hub.check_room()
+    return Watcher(owner_id=await own_scope(here.db, me, query.user_id), since=_moment(last_event_id))
 
 
 @router.get("/jobs/{job}/events", response_class=EventSourceResponse, **allow(Permission.USER, 404, also=_stream))
@@ -48,6 +57,7 @@ async def watch_job(
 
     The id of an event stands for what it shows: with it as `Last-Event-ID` only news are sent.
     """
+    yield OPEN
     async for one in _news(here.hub.watch(watcher), request, me):
         yield _event(one, print_of(one))
     if watcher.is_gone:
@@ -62,6 +72,7 @@ async def watch_jobs(
 
     An event's id is a moment: with it as `Last-Event-ID`, jobs that were closed since are told of too.
     """
+    yield OPEN
     async for one in _news(here.hub.watch(watcher), request, me):
         yield _event(one, one.updated_at.isoformat() if one.updated_at else "")
 
