@@ -200,7 +200,7 @@ async def test_a_redrive_minds_its_filter(api: Api, ada: httpx2.AsyncClient, toy
         {"kind": "other"},
         {"error_codes": ["x"]},
         {"job_id": STRANGE},
-        {"created_to": "2020-01-01T00:00:00Z"},
+        {"to": "2020-01-01T00:00:00Z"},
     ):
         answer = await ada.post(REDRIVE, json={"all_matching": True, "filter": narrow})
         assert answer.json()["items"] == 0, narrow

@@ -187,3 +187,19 @@ async def test_an_open_stream_keeps_no_session_alive(api: Api) -> None:
     assert await rows(api.db, "SELECT seen_at FROM tidemill.session") == before
     assert await api.db.run(sessions.find, token, limits) is not None
     assert await rows(api.db, "SELECT seen_at FROM tidemill.session") != before
+
+
+async def test_a_stream_is_open_at_once_however_quiet_it_is(ada: httpx2.AsyncClient) -> None:
+    async with asyncio.timeout(10), stream(ada, "/v1/events") as tab:
+        assert await anext(tab._lines) == ": open"
+
+
+async def test_one_stream_too_many_is_refused(
+    api: Api, ada: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hub, "WATCHERS_MAX", 1)
+    job = await submitted(ada, [1])
+    async with stream(ada, f"/v1/jobs/{job}/events") as changes:
+        await changes.next()
+        answer = await ada.get("/v1/events")
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")

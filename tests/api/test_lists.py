@@ -273,7 +273,7 @@ async def exported(api: Api, who: httpx2.AsyncClient, toy: Mill, job: str, forma
     assert (await who.get(path)).json()["status"] == "completed"
     file = await who.get(f"{path}/download")
     assert file.status_code == 200
-    assert file.headers["content-disposition"].endswith(f".{format_}")
+    assert file.headers["content-disposition"].endswith(f'.{format_}"')
     assert int(file.headers["content-length"]) == len(file.content)
     again = await who.post(f"/v1/jobs/{job}/export?format={format_}")
     assert (again.status_code, again.headers["location"]) == (200, path), "the same file"

@@ -131,3 +131,30 @@ def test_every_setting_says_what_it_does(name: str) -> None:
     description = Settings.model_fields[name].description
     assert description
     assert len(description) > 5
+
+
+def test_lists_are_words_between_commas_or_json(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TIDEMILL_CORS_ORIGINS", "https://a.example, https://b.example")
+    monkeypatch.setenv("TIDEMILL_TRUSTED_PROXIES", '["127.0.0.1", "10.0.0.0/8"]')
+    monkeypatch.setenv("TIDEMILL_SOURCES", f'{{"inbox": "{tmp_path}"}}')
+    settings = load_settings()
+    assert settings.cors_origins == ["https://a.example", "https://b.example"]
+    assert [str(network) for network in settings.trusted_proxies] == ["127.0.0.1/32", "10.0.0.0/8"]
+    assert settings.sources == {"inbox": tmp_path}
+
+
+def test_what_is_neither_is_listed_with_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    message = problems(
+        monkeypatch,
+        TIDEMILL_CORS_ORIGINS='["https',
+        TIDEMILL_TRUSTED_PROXIES="nginx",
+        TIDEMILL_SOURCES="/srv/inbox",
+        TIDEMILL_POLL_MS="-1",
+    )
+    named = {line.split(":")[0].removeprefix("  - ") for line in message.splitlines()[1:]}
+    assert named == {
+        "TIDEMILL_CORS_ORIGINS",
+        "TIDEMILL_TRUSTED_PROXIES.0",
+        "TIDEMILL_SOURCES",
+        "TIDEMILL_POLL_MS",
+    }

@@ -75,7 +75,7 @@ def _complete(operation: Part) -> None:
         _without_null(parameter["schema"])
     answers = operation["responses"]
     if "requestBody" in operation:
-        answers |= {str(status): answer for status, answer in problems.documented(400, 413, 415).items()}
+        answers |= {str(status): answer for status, answer in problems.documented(400, 408, 413, 415).items()}
     operation["responses"] = dict(sorted(answers.items()))
     usual = OF_ALL if operation["x-permission"] == guard.Permission.PUBLIC else OF_SIGNED
     for status, answer in answers.items():

@@ -54,6 +54,7 @@ EXAMPLES = {
     401: "say who you are: an API key, or sign in",
     403: "only an admin may do this",
     404: "there is no job 'J20261115_000777'",
+    408: "the rest of the body did not come in time",
     409: "job J20261115_000777 is completed: it cannot be resumed",
     413: "the body has more than 16777216 bytes",
     415: "text/plain is not taken here: send application/json",

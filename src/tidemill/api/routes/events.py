@@ -22,9 +22,16 @@ from tidemill.domain.job import Job
 router = APIRouter(tags=["events"])
 RETRY_MS = 2_000
 LOOK_AGAIN_S = 10.0
-LastId = Annotated[str | None, Header(max_length=100, description="Where a broken stream goes on")]
+OPEN = ServerSentEvent(comment="open")  # at once: the head of the answer leaves with the first line of its body
+EXAMPLE = 'event: job\nid: 891f3c69e890d0e2\nretry: 2000\ndata: {"key": "J20261115_000777", "status": "running"}\n\n'
+LastId = Annotated[
+    str | None, Header(alias="Last-Event-ID", max_length=100, description="Where a broken stream goes on")
+]
 _stream: dict[int | str, dict[str, Any]] = {
-    200: {"description": "Server-sent events", "content": {"text/event-stream": {"schema": {"type": "string"}}}}
+    200: {
+        "description": "Server-sent events; the data of one is a JobOut",
+        "content": {"text/event-stream": {"schema": {"type": "string"}, "example": EXAMPLE}},
+    }
 }
 
 
@@ -52,6 +59,7 @@ async def watch_job(
 
     The id of an event stands for what it shows: with it as `Last-Event-ID` only news are sent.
     """
+    yield OPEN
     async for one in _news(here.hub.watch(watcher), request, me):
         yield _event(one, print_of(one))
     if watcher.is_gone:
@@ -66,6 +74,7 @@ async def watch_jobs(
 
     An event's id is a moment: with it as `Last-Event-ID`, jobs that were closed since are told of too.
     """
+    yield OPEN
     async for one in _news(here.hub.watch(watcher), request, me):
         yield _event(one, one.updated_at.isoformat() if one.updated_at else "")
 

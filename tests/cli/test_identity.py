@@ -1,0 +1,74 @@
+"""tidemill users, keys, serve: what they print, and what they say when they cannot."""
+
+import re
+import socket
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tidemill.store.database import Database
+
+if TYPE_CHECKING:
+    from cli.conftest import Tidemill
+
+KEY = re.compile(r"tm_[0-9a-f]{8}_[0-9a-f]{48}\n")
+
+
+def test_a_user_comes_with_a_key_that_is_shown_once(tidemill: "Tidemill") -> None:
+    said = tidemill("users", "add", "ada")
+    assert KEY.fullmatch(said.out), "nothing else: a script can keep it"
+    assert "not shown again" in said.err
+    listed = tidemill("keys", "list", "ada").out
+    assert said.out[:11] in listed
+    assert said.out.strip() not in listed
+    assert tidemill.refuses("users", "add", "ada") == "there is a user 'ada' already"
+    assert re.search(r"ada +user +1", tidemill("users", "list").out)
+
+
+def test_roles_change_keys_end_and_users_go(tidemill: "Tidemill") -> None:
+    tidemill("users", "add", "ada")
+    assert tidemill("users", "role", "ada", "admin").out == "ada is admin now\n"
+    key = tidemill("keys", "add", "ada", "--name", "spare", "--expires", "90d").out
+    assert tidemill("keys", "revoke", key[:11]).out == f"{key[:11]} revoked\n"
+    assert re.search(r"ada +admin +1", tidemill("users", "list").out), "one good key is left"
+    assert tidemill("users", "remove", "ada").out == "ada removed\n"
+    assert "there is no user 'ada'" in tidemill.refuses("users", "remove", "ada")
+    assert "stays as it is" in tidemill.refuses("users", "remove", "local")
+
+
+def test_a_link_leads_to_where_browsers_find_the_service(tidemill: "Tidemill") -> None:
+    tidemill.extra = {"TIDEMILL_HTTP_PORT": "8123"}
+    assert re.fullmatch(r"http://127\.0\.0\.1:8123/sign-in/[\w-]{43}\n", tidemill("users", "link").out)
+    said = tidemill("users", "link", "local", "--address", "https://mill.example.org/").out
+    assert said.startswith("https://mill.example.org/sign-in/")
+
+
+def test_a_port_that_is_taken_is_said_in_one_line(tidemill: "Tidemill") -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        place = f"127.0.0.1:{port}"
+        said = tidemill.refuses("serve", "--port", port)
+    assert said == f"cannot listen on {place}: Address already in use; say another --port"
+    assert "say another --host" in tidemill.refuses("serve", "--host", "203.0.113.1", "--port", port)
+
+
+@pytest.mark.parametrize(
+    ("text", "last"),
+    [("import nothing_here", "ModuleNotFoundError: No module named 'nothing_here'"), ("def (", "SyntaxError: invalid")],
+)
+def test_a_module_that_cannot_be_imported_shows_its_own_lines_and_none_of_ours(
+    tidemill: "Tidemill", text: str, last: str
+) -> None:
+    tidemill.file("broken.py", text)
+    said = tidemill("serve", "broken:mill", code=2).err
+    assert said.startswith("error: cannot import 'broken':\n")
+    assert last in said.splitlines()[-1]
+    assert "broken.py" in said
+    assert "load.py" not in said
+    assert "importlib" not in said
+
+
+def test_a_password_is_not_shown() -> None:
+    assert "secret" not in Database("postgresql://me:secret@host:5433/name").shown
+    assert "host=host" in Database("postgresql://me:secret@host:5433/name").shown
+    assert Database("postgresql://me@host/name").shown == "postgresql://me@host/name"

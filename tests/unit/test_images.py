@@ -1,0 +1,38 @@
+"""Images in a zip, opened one by one."""
+
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tidemill.connectors.blobs import Blobs
+from tidemill.connectors.images import ImagesWriter, open_image
+
+
+def test_the_list_of_a_zip_is_read_once_however_many_of_its_images_are_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blobs = Blobs(tmp_path)
+    with blobs.write() as writing:
+        images = ImagesWriter(writing)
+        for number in range(10):
+            images.begin(f"{number}.png")
+            images.write(b"%d" % number)
+        blob = images.finish()
+    lists: list[Path] = []
+    plain = zipfile.ZipFile.__init__
+
+    def counted(self: zipfile.ZipFile, file: Path) -> None:
+        lists.append(file)
+        plain(self, file)
+
+    monkeypatch.setattr(zipfile.ZipFile, "__init__", counted)
+    opened = [open_image(blobs, {"blob": blob.id, "entry": number}) for number in range(10)]
+    assert [image.read() for image in opened] == [b"%d" % number for number in range(10)]
+    assert len(lists) == 1
+
+
+def test_an_image_of_a_file_that_is_gone_is_an_error_each_time(tmp_path: Path) -> None:
+    for _ in range(2):
+        with pytest.raises(FileNotFoundError):
+            open_image(Blobs(tmp_path), {"blob": "0" * 32, "entry": 0})
