@@ -7,7 +7,7 @@ import psycopg
 import pytest
 
 from support import add_job, add_rows, assert_sound, rows, settle, take, try_take
-from tidemill.domain.errors import Conflict
+from tidemill.domain.errors import KeyReused
 from tidemill.store.claim import claim
 from tidemill.store.database import Database, is_transient
 from tidemill.store.submit import Submission, run_async, submission
@@ -93,7 +93,7 @@ async def test_many_of_the_same_submission_make_one_job(db: Database) -> None:
 
 async def test_a_key_that_was_used_for_something_else_is_refused(db: Database) -> None:
     await add_rows(db, [b"1"], idem_key="once", idem_print=PRINT)
-    with pytest.raises(Conflict, match="another submission"):
+    with pytest.raises(KeyReused, match="another submission"):
         await add_rows(db, [b"2"], idem_key="once", idem_print=b"another")
     assert await rows(db, "SELECT count(*) FROM tidemill.job") == [(1,)]
 

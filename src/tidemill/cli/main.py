@@ -21,7 +21,7 @@ for group in (run, jobs, admin, demo):
         app.registered_commands.append(info)
 app.add_typer(identity.users, name="users", help="Who may use the service.")
 app.add_typer(identity.keys, name="keys", help="The API keys they use it with.")
-app.add_typer(bench.commands, name="bench", help="Measure this installation, against bare COPY in the same run.")
+app.add_typer(bench.commands, name="bench", help="Measure this installation: the engine, and the service.")
 
 
 def main() -> None:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-MILLION = 1_000_000
+from tidemill.cli.bench.plan import MILLION
 
 
 @dataclass(frozen=True, slots=True)
