@@ -217,6 +217,15 @@ async def test_long_results_are_left_out_of_lists(db: Database) -> None:
     assert (await inspect.get_item(db, job_id, 1))["result"] == "x" * 16_383
 
 
+async def test_who_reads_items_one_by_one_gets_them_whole(db: Database) -> None:
+    long = "x" * 20_000
+    job_id = await add_rows(db, [b'{"n": 0}', b'"%s"' % long.encode(), b"null"])
+    results = [b'{"ok": 1}', b'"short"', b'"%s"' % long.encode()]
+    await settle(db, await take(db, job_id), [Verdict(seq, DONE, 1, 1, result) for seq, result in enumerate(results)])
+    found = [(item["input"], item["result"]) async for item in inspect.walk_items(db, job_id, None, most=10)]
+    assert found == [({"n": 0}, {"ok": 1}), (long, "short"), (None, long)]
+
+
 async def test_items_of_a_purged_job_are_gone_and_their_pages_end(db: Database) -> None:
     job_id = await add_job(db, 50)
     await rows(db, "UPDATE tidemill.job SET purged_at = tidemill.now()")

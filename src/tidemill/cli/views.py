@@ -80,7 +80,7 @@ def summary(job: Job) -> None:
 def item_line(item: dict[str, Any]) -> str:
     shown = {
         name: item[name]
-        for name in ("seq", "status", "attempts", "error", "result", "input_summary")
+        for name in ("seq", "status", "attempts", "error", "result", "input")
         if item.get(name) is not None
     }
     return json.dumps(shown, ensure_ascii=False, default=str)

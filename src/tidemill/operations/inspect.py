@@ -13,7 +13,7 @@ from tidemill.domain.errors import InvalidInput
 from tidemill.domain.job import Job
 from tidemill.domain.page import MAX_PAGE, Page, check_limit, check_moments, check_text
 from tidemill.domain.status import ItemStatus, JobStatus
-from tidemill.store import activity, jobs
+from tidemill.store import activity, jobs, results
 from tidemill.store import inspect as store
 from tidemill.store.database import Database
 from tidemill.store.lists import batches, dead_letters, items, open_items, pending
@@ -82,13 +82,18 @@ async def list_items(
 async def walk_items(
     db: Database, job_id: UUID, status: ItemStatus | None, *, most: int
 ) -> AsyncIterator[dict[str, Any]]:
-    """Item after item, page by page."""
+    """Item after item, page by page, with input and result whole: for who reads them one by one."""
     after, left = None, most
     statuses = [] if status is None else [status]
     while left > 0:
         page = await list_items(db, job_id, statuses, limit=min(left, 500), after=after)
+        inputs = await db.run(results.shown_inputs, job_id, [item["seq"] for item in page.items])
         for item in page.items:
-            yield item
+            if item["result_cut"] or item["seq"] not in inputs:  # too long for a page
+                whole = await get_item(db, job_id, item["seq"])
+                yield item | {"input": whole["input"], "result": whole["result"]}
+            else:
+                yield item | {"input": inputs[item["seq"]]}
         left -= len(page.items)
         after = page.after
         if after is None:
