@@ -87,4 +87,5 @@ def is_problem(answer: httpx2.Response) -> bool:
     if answer.headers["content-type"] != "application/problem+json" or not is_dressed(answer):
         return False
     problem = answer.json()
-    return problem["status"] == answer.status_code and problem["request_id"] == answer.headers["x-request-id"]
+    shown = (problem["status"], problem["request_id"])
+    return bool(shown == (answer.status_code, answer.headers["x-request-id"]))

@@ -239,8 +239,8 @@ FORGED: list[Any] = [
 async def test_a_cursor_that_somebody_made_up_is_refused(
     ada: httpx2.AsyncClient, root: httpx2.AsyncClient, job: str
 ) -> None:
-    lists = ("jobs", "pending", "dead-letters", "operations")
-    lists += (f"jobs/{job}/items", f"jobs/{job}/batches", f"jobs/{job}/activity")
+    lists = ["jobs", "pending", "dead-letters", "operations"]
+    lists += [f"jobs/{job}/items", f"jobs/{job}/batches", f"jobs/{job}/activity"]
     for place in FORGED:
         token = base64.urlsafe_b64encode(json.dumps(place).encode()).decode().rstrip("=")
         for path in lists:
