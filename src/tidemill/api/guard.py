@@ -108,7 +108,7 @@ async def _by_key(here: Service, headers: list[str]) -> Principal | None:
     """Of two headers somebody before us may have looked at the other one: neither counts."""
     scheme, _, text = headers[0].partition(" ")
     is_key = len(headers) == 1 and scheme.lower() == "bearer"
-    return await users.by_key(here.db, text.strip()) if is_key else None
+    return await users.by_key(here.db, text.strip(" ")) if is_key else None
 
 
 async def _by_session(here: Service, request: Request, response: Response) -> Principal | None:

@@ -10,6 +10,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
+from tidemill.api.methods import allowed
 from tidemill.domain import errors
 
 JSON = "application/json"
@@ -139,7 +140,10 @@ async def _of_refusal(request: Request, error: Exception) -> JSONResponse:
 async def _of_http(request: Request, error: Exception) -> JSONResponse:
     if not isinstance(error, HTTPException):
         raise error
-    return answer(_id(request), error.status_code, error.detail, dict(error.headers or {}))
+    headers = dict(error.headers or {})
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED and (known := allowed(request.app, request.scope["path"])):
+        headers["Allow"] = known
+    return answer(_id(request), error.status_code, error.detail, headers)
 
 
 async def _of_validation(request: Request, error: Exception) -> JSONResponse:

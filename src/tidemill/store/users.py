@@ -13,6 +13,7 @@ from tidemill.store.database import Connection, Database, one_statement, relaxed
 from tidemill.store.statements import sql
 
 NAME_MAX = 100
+MEANS_OTHERS = ("me", "all")  # where a user's name may stand, these stand for somebody else
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +28,9 @@ class User:
 
 
 async def add(conn: Connection, name: str, role: Role) -> User:
-    if not (0 < len(name) <= NAME_MAX and name.isprintable() and name == name.strip()) or name.isdigit():
-        raise InvalidInput(f"a user's name has 1 to {NAME_MAX} printable characters and is no number")
+    is_name = 0 < len(name) <= NAME_MAX and name.isprintable() and name == name.strip()
+    if not is_name or name.isdigit() or name.lower() in MEANS_OTHERS:
+        raise InvalidInput(f"a user's name has 1 to {NAME_MAX} printable characters, is no number, and not me or all")
     cursor = await conn.execute(sql("user/add"), {"name": name, "role": role})
     if await cursor.fetchone() is None:
         raise Conflict(f"there is a user {name!r} already")
