@@ -16,7 +16,7 @@ help: ## show this list
 demo: $(READY) ## run a 100,000-item job end to end on an embedded PostgreSQL
 	@$(BIN)/tidemill demo
 
-up: $(READY) ## start the database and a worker for the demo app, until Ctrl-C
+up: $(READY) ## start the database, the HTTP API and a worker for the demo app, until Ctrl-C
 	@$(BIN)/tidemill up
 
 check: $(READY) ## ruff, mypy strict, import-linter
