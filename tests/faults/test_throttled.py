@@ -127,8 +127,8 @@ def check_shape(shown: dict[str, Any]) -> None:
     assert shown["ingest"]["chunk_rows"] == 64
     assert shown["database"]["latency_ms"] > 0
     assert shown["database"]["pool_wait_ms"] >= 0
-    assert set(shown["pressure"]) == {"cpu", "memory", "factor"}
-    assert 0.1 <= shown["pressure"]["factor"] <= 1
+    assert set(shown["pressure"]) == {"cpu", "memory", "time", "room"}
+    assert 0.1 <= shown["pressure"]["time"] <= 1
     assert shown["worker"]
     assert shown["silent_s"] < WITHIN
 

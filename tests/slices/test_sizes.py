@@ -74,16 +74,29 @@ async def test_neither_does_a_slice_that_is_shorter_than_an_item(start: Start, d
     assert max(each.settled for each in slices[-3:]) >= 20
 
 
-async def test_a_strained_machine_takes_less_but_not_less_than_the_least(
+async def test_a_machine_without_time_takes_claims_of_less_of_it(
     context: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    context.learn("test", items=1_000, seconds=0.1)
     handler = context.handlers.get("test")
-    monkeypatch.setattr(context.machine, "strain", lambda: Strain(factor=0.5))
+    context.learn("test", items=100, seconds=1.0)
+    usual = context.claim_size(handler)
+    monkeypatch.setattr(context.machine, "strain", lambda: Strain(time=0.5))
+    assert context.claim_size(handler) == usual // 2
+    for _ in range(50):
+        context.learn("test", items=1_000, seconds=0.1)
+    assert context.claim_size(handler) == 1_000, "quick items hold up nobody"
+
+
+async def test_a_machine_without_memory_takes_fewer_items_but_not_less_than_the_least(
+    context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handler = context.handlers.get("test")
+    context.learn("test", items=1_000, seconds=0.1)
+    monkeypatch.setattr(context.machine, "strain", lambda: Strain(room=0.5))
     assert context.claim_size(handler) == 500
     context.learn("test", items=1, seconds=1e6)
     assert context.claim_size(handler) == 5, "half of what fills the concurrency"
-    monkeypatch.setattr(context.machine, "strain", lambda: Strain(factor=0.01))
+    monkeypatch.setattr(context.machine, "strain", lambda: Strain(room=0.01))
     assert context.claim_size(handler) == 1
 
 

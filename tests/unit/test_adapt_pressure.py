@@ -6,46 +6,40 @@ from hypothesis import strategies as st
 
 from tidemill.config import Settings
 from tidemill.engine import strain
-from tidemill.engine.adapt.pressure import LEAST, pressure
+from tidemill.engine.adapt.pressure import LEAST, spare_room, spare_time
 from tidemill.engine.strain import Machine
-
-fraction = st.floats(0, 1)
-
-
-def at(cpu: float, memory: float, cpu_high: float = 3.0, memory_high: float = 0.85) -> float:
-    return pressure(cpu, memory, cpu_high=cpu_high, memory_high=memory_high)
 
 
 def test_a_machine_that_is_merely_busy_takes_everything() -> None:
-    assert at(cpu=1.0, memory=0.5) == 1
-    assert at(cpu=2.5, memory=0.8) == 1, "two busy children and their database on two cores"
+    assert spare_time(1.0, high=3) == 1
+    assert spare_time(2.5, high=3) == 1, "two busy children and their database on two cores"
+    assert spare_room(0.85, high=0.85) == 1
 
 
 def test_twice_the_load_takes_half() -> None:
-    assert at(cpu=6.0, memory=0.5) == pytest.approx(0.5)
-    assert at(cpu=300.0, memory=0.5) == LEAST
+    assert spare_time(6.0, high=3) == pytest.approx(0.5)
+    assert spare_time(300.0, high=3) == LEAST
 
 
 def test_the_last_memory_is_not_taken() -> None:
-    assert at(cpu=0, memory=0.85) == 1
-    assert at(cpu=0, memory=0.925) == pytest.approx(0.55)
-    assert at(cpu=0, memory=1.0) == pytest.approx(LEAST)
-    assert at(cpu=0, memory=1.2) == LEAST, "data that is not resident counts, and may be more than there is"
+    assert spare_room(0.925, high=0.85) == pytest.approx(0.55)
+    assert spare_room(1.0, high=0.85) == pytest.approx(LEAST)
+    assert spare_room(1.2, high=0.85) == LEAST, "data that is not resident counts, and may be more than there is"
 
 
 def test_a_bound_of_all_memory_leaves_only_the_very_end() -> None:
-    assert at(cpu=0, memory=0.99, memory_high=1.0) == 1
-    assert at(cpu=0, memory=1.0, memory_high=1.0) == 1
-    assert at(cpu=0, memory=1.01, memory_high=1.0) == LEAST
+    assert spare_room(1.0, high=1.0) == 1
+    assert spare_room(1.01, high=1.0) == LEAST
 
 
-@given(st.floats(0, 1e3), st.floats(0, 2), st.floats(0, 1e3), st.floats(0, 2), st.floats(0.1, 20), st.floats(0.01, 1))
-def test_more_strain_never_takes_more(
-    cpu: float, memory: float, more_cpu: float, more_memory: float, cpu_high: float, memory_high: float
-) -> None:
-    here = at(cpu, memory, cpu_high, memory_high)
-    beyond = at(cpu + more_cpu, memory + more_memory, cpu_high, memory_high)
-    assert LEAST <= beyond <= here <= 1
+@given(st.floats(0, 1e3), st.floats(0, 1e3), st.floats(0.01, 20))
+def test_more_load_never_takes_more(load: float, more: float, high: float) -> None:
+    assert LEAST <= spare_time(load + more, high) <= spare_time(load, high) <= 1
+
+
+@given(st.floats(0, 2), st.floats(0, 2), st.floats(0.01, 1))
+def test_less_memory_never_takes_more(memory: float, more: float, high: float) -> None:
+    assert LEAST <= spare_room(memory + more, high) <= spare_room(memory, high) <= 1
 
 
 @pytest.fixture
@@ -58,7 +52,7 @@ def test_the_machine_is_looked_at_once_a_second(usual: Settings, monkeypatch: py
     monkeypatch.setattr(strain, "load_per_core", lambda: 3.0 * next(looks))
     monkeypatch.setattr(strain, "of_machine", lambda: 0.1)
     machine = Machine(usual)
-    assert [machine.strain().factor for _ in range(100)] == [0.5] * 100
+    assert [machine.strain().time for _ in range(100)] == [0.5] * 100
     assert next(looks) == 3, "looked at once"
 
 
@@ -66,8 +60,8 @@ def test_a_child_near_its_own_limit_takes_less(usual: Settings, monkeypatch: pyt
     monkeypatch.setattr(strain, "load_per_core", lambda: 0.1)
     monkeypatch.setattr(strain, "of_machine", lambda: 0.1)
     roomy, tight = Machine(usual), Machine(usual.model_copy(update={"child_memory_mb": 1}))
-    assert roomy.strain().factor == 1
-    assert tight.strain().factor == LEAST
+    assert roomy.strain().room == 1
+    assert tight.strain().room == LEAST
     assert tight.strain().memory > 1
 
 

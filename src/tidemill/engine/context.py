@@ -110,20 +110,20 @@ class Context:
 
     def claim_size(self, handler: Handler) -> int:
         """How many items of a kind are claimed at once, as things are."""
-        settings = self.settings
+        settings, strain = self.settings, self.machine.strain()
         least = settings.claim_min
         if not handler.is_batch:
             # Together the lanes fill the handler's concurrency. With fewer at a time, each item takes a larger part of
             # the batch's time, so that the next claim would be smaller still, and in the end of one item.
             least = min(settings.claim_max, max(least, math.ceil(self.crew(handler).places / settings.worker_lanes)))
         size = self.pace(handler.kind).claim_size(
-            slice_ms=self.slice_ms,
+            slice_ms=self.slice_ms * strain.time,
             safety=settings.safety_factor,
             first=self._first_claim(handler),
             low=least,
             high=settings.claim_max,
         )
-        return max(settings.claim_min, int(size * self.machine.strain().factor))
+        return max(settings.claim_min, int(size * strain.room))
 
     def _first_claim(self, handler: Handler) -> int:
         """While nobody knows how long items take. A set-based handler must fit into a slice whole."""

@@ -38,7 +38,7 @@ def adaptive(context: Context) -> dict[str, Any]:
             "pool_wait_ms": _rounded(signals.pool_wait_ms),
             "failures": signals.failures,
         },
-        "pressure": {"cpu": strain.cpu, "memory": strain.memory, "factor": strain.factor},
+        "pressure": {"cpu": strain.cpu, "memory": strain.memory, "time": strain.time, "room": strain.room},
     }
 
 

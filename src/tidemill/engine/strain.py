@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import psutil
 
 from tidemill.config import Settings
-from tidemill.engine.adapt.pressure import pressure
+from tidemill.engine.adapt.pressure import spare_room, spare_time
 
 EVERY_S = 1.0
 MB = 1024 * 1024
@@ -19,7 +19,8 @@ class Strain:
 
     cpu: float = 0.0
     memory: float = 0.0
-    factor: float = 1.0
+    time: float = 1.0
+    room: float = 1.0
 
 
 class Machine:
@@ -39,12 +40,10 @@ class Machine:
         return self._strain
 
     def _look(self) -> Strain:
-        settings = self._settings
         cpu, memory = load_per_core(), max(self._of_process(), of_machine())
-        factor = pressure(
-            cpu, memory, cpu_high=settings.cpu_high_percent / 100, memory_high=settings.memory_high_percent / 100
-        )
-        return Strain(round(cpu, 2), round(memory, 3), round(factor, 2))
+        time_left = spare_time(cpu, self._settings.cpu_high_percent / 100)
+        room = spare_room(memory, self._settings.memory_high_percent / 100)
+        return Strain(round(cpu, 2), round(memory, 3), round(time_left, 2), round(room, 2))
 
     def _of_process(self) -> float:
         """Of what a child may have. On Linux that limit is on its data, most of which is resident, some is not."""
