@@ -32,11 +32,12 @@ async def test_what_killed_children_did_stays_counted(logged: Logged, db: Databa
 
     async def all_counted() -> bool:
         seen = await logged.metrics()
-        return bool(seen.get(("tidemill_jobs_closed_total", ("completed_with_errors", "test"))))
+        told = seen.get(("tidemill_jobs_closed_total", ("completed_with_errors", "test")))
+        # What a child tells goes through a pipe: on a busy machine the parent's own events may be ahead of it.
+        return bool(told) and seen.get(("tidemill_items_total", ("test", "done"))) == 720
 
     await eventually(all_counted)
     seen = await logged.metrics()
-    assert seen["tidemill_items_total", ("test", "done")] == 720
     assert seen["tidemill_failures_total", ("other", "test")] == 80
     assert seen["tidemill_children_died_total", ("killed",)] == 1
     assert seen["tidemill_error_rate", ("test",)] == pytest.approx(0.1, abs=0.08)
