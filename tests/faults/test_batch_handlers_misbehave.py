@@ -5,7 +5,7 @@ import pytest
 from support import Workers, add_job, assert_sound, closed, fates
 from tidemill.store.database import Database
 
-WITHIN = 15.0
+WITHIN = 60.0
 
 
 @pytest.mark.parametrize("returned", ["[None]", "'text'", "{}", "[1] * (len(items) + 1)"])

@@ -10,7 +10,7 @@ import pytest
 from support import Workers, add_job, add_rows, assert_sound, closed, eventually, fates, rows
 from tidemill.store.database import Database
 
-WITHIN = 20.0
+WITHIN = 60.0
 ENDED = {("done", None, 1): 19}
 HEAD = """
 import msgspec, sys

@@ -130,7 +130,7 @@ async def test_who_answers_its_cancellation_does_not_disturb_the_next_item(
     """)
     workers.start(worker_lanes=1)
     job_id = await add_job(db, 10)
-    job = await closed(db, job_id, 20.0)
+    job = await closed(db, job_id, 60.0)
     assert job.counts.settled == 10
     assert (await fates(db, job_id))[("failed", "exhausted", 1)] >= 9
     await assert_sound(db)

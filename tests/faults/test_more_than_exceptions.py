@@ -23,7 +23,7 @@ async def test_whatever_is_raised_settles_its_item(declare: str, raised: str, wo
     """)
     workers.start(claim_max=8)
     job_id = await add_job(db, 20)
-    await closed(db, job_id, 20.0)
+    await closed(db, job_id, 60.0)
     assert await fates(db, job_id) == {("done", None, 1): 19, ("failed", "exhausted", 1): 1}
     await assert_sound(db)
 

@@ -27,7 +27,7 @@ def deadly(how: str, declare: str = "async def run(item)", wait: str = "", **opt
     """
 
 
-async def assert_only_they_are_poison(db: Database, job_id: UUID, n: int, within: float = 40.0) -> None:
+async def assert_only_they_are_poison(db: Database, job_id: UUID, n: int, within: float = 120.0) -> None:
     job = await closed(db, job_id, within)
     assert job.status is JobStatus.COMPLETED_WITH_ERRORS
     assert (job.counts.done, job.counts.failed, job.codes) == (n - 3, 3, {"poison": 3})
