@@ -5,7 +5,7 @@ import pytest
 from support import Workers, add_job, assert_sound, closed, eventually, fates
 from tidemill.store.database import Database
 
-WITHIN = 40.0
+WITHIN = 60.0
 TIMED_OUT = {("done", None, 1): 99, ("failed", "timeout", 1): 1}
 
 

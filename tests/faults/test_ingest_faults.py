@@ -21,7 +21,7 @@ from tidemill.store import ingest
 from tidemill.store.database import Database
 from tidemill.store.submit import Submission, run_async, submission
 
-WITHIN = 20.0
+WITHIN = 60.0
 ECHO = """
     @mill.handler("test", max_attempts=1)
     async def run(item):

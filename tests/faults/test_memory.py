@@ -5,7 +5,7 @@ import pytest
 from support import Workers, add_job, add_rows, assert_sound, closed, eventually, fates
 from tidemill.store.database import Database
 
-WITHIN = 40.0
+WITHIN = 60.0
 LIMIT_MB = 300
 
 
