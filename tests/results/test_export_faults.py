@@ -262,7 +262,7 @@ async def test_a_large_export_needs_no_more_memory_than_a_small_one(workers: Wor
     job_id = await big_results(db, 200_000, large=40)
     asked = [(await ask(db, mill, job_id, format_))[0] for format_ in (Format.CSV, Format.XLSX)]
     workers.app("")
-    workers.start(child_memory_mb=130, lock_floor_ms=30_000, lock_cap_ms=60_000, db_timeout_ms=20_000)
+    workers.start(child_memory_mb=200, lock_floor_ms=30_000, lock_cap_ms=60_000, db_timeout_ms=20_000)
     for export_id in asked:
         await closed(db, export_id, 300)
         assert {status for status, _, _ in await fates(db, export_id)} == {"done"}
