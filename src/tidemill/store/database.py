@@ -100,6 +100,7 @@ class Database:
         self._patience = patience
         self._watch = Watch(slow_ms)
         self.signals = Signals()
+        self._queued = 0
         self.timeout_ms = int(timeout * 1000)
         settings: dict[str, Any] = {"autocommit": True, "application_name": name, "connect_timeout": 10}
         settings |= {"keepalives_idle": 15, "keepalives_interval": 5, "keepalives_count": 3}
@@ -211,11 +212,17 @@ class Database:
     def _note_wait(self, seconds: float) -> None:
         """A wait is a shortage when there was no connection left to open: a pool that grows is not short of any."""
         self._watch.waited(seconds)
-        short = False
-        if seconds * 1000 >= WAIT_MS:
-            stats = self._pool.get_stats()
-            short = stats["pool_size"] >= stats["pool_max"]
+        short = seconds * 1000 >= WAIT_MS and self._is_short()
         self.signals.note_wait(seconds * 1000 if short else 0.0)
+
+    def _is_short(self) -> bool:
+        """Whether somebody stood in line since we last looked, with every connection open that may be.
+
+        The clock alone does not tell: a process that was not let on for a while has waited for nobody.
+        """
+        stats = self._pool.get_stats()
+        before, self._queued = self._queued, stats.get("requests_queued", 0)
+        return self._queued > before and stats["pool_size"] >= stats["pool_max"]
 
     def _bounds(self, conn: Connection, bounded: bool, durable: bool, seconds: float | None) -> bytes:
         statements = [""]
