@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import schemathesis
 from pydantic import BaseModel
 
 from tidemill.api import service
@@ -18,6 +19,10 @@ DOCUMENT: dict[str, Any] = APP.openapi()
 SCHEMAS = DOCUMENT["components"]["schemas"]
 OPERATIONS = {one["operationId"]: one for methods in DOCUMENT["paths"].values() for one in methods.values()}
 PROBLEM = "application/problem+json"
+
+
+def test_the_document_is_one_by_its_own_standard() -> None:
+    schemathesis.openapi.from_dict(DOCUMENT).validate()
 
 
 def test_every_operation_has_a_plain_name_of_its_own_and_says_what_it_does() -> None:

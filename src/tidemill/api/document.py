@@ -80,6 +80,8 @@ def _complete(operation: Part) -> None:
     usual = OF_ALL if operation["x-permission"] == guard.Permission.PUBLIC else OF_SIGNED
     for status, answer in answers.items():
         names = (*usual, *OF_STATUS.get(status, ()))
+        for body in answer.get("content", {}).values():
+            body.pop("itemSchema", None)  # of OpenAPI 3.2; the document says that it is 3.1
         answer["headers"] = {name: {"$ref": f"#/components/headers/{name}"} for name in names}
 
 
