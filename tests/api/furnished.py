@@ -45,7 +45,7 @@ class Hands:
 
     async def kickoff(self, job_id: UUID, kind: str, seconds: float) -> Slice:
         async with Database(self._url, size=1) as db:
-            lease = await try_take(db, job_id)
+            lease = await try_take(db, job_id, worker=f"hands for {kind}")
             if lease is not None:
                 await settle(db, lease)
         return Slice(3, 0, 0, seconds, is_drained=True, next_due_at=None, due_in=None)
@@ -65,7 +65,7 @@ class Place:
         return self._portal.call(self._job, is_paused, is_failed)
 
     def user(self) -> str:
-        return self._run(users.add, f"carl {next(self._numbers)}", Role.USER).name
+        return str(self._run(users.add, f"carl {next(self._numbers)}", Role.USER).name)
 
     def prefix(self) -> str:
         return str(self._run(users.add_key, self.api.ids["ada"])[1]["prefix"])

@@ -104,7 +104,7 @@ def _user(user: users.User) -> UserOut:
 
 
 def _limit(request: Request, here: Service) -> None:
-    may, headers = here.rate.take(f"address {guard.address(request)}")
+    may, headers = here.rate.take(guard.stranger(request))
     request.state.headers |= headers
     if not may:
         raise Refusal(429, "too many tries; wait a moment")
