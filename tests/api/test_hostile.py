@@ -254,6 +254,8 @@ MOMENTS = {
     ("2026-02-30T00:00:00Z", "2026-03-01T00:00:00Z"): 422,
     ("2026-01-01T00:00:00", "2026-01-01"): 422,
     ("99999999999999999999", "1e999"): 422,
+    ("0", "1763200000"): 422,
+    ("0.5", "-1"): 422,
 }
 
 
@@ -262,6 +264,35 @@ async def test_moments_at_the_ends_of_time(ada: httpx2.AsyncClient, job: str) ->
         for path, first, last in LISTS:
             answer = await ada.get(f"/v1/{path}?{first}={begin}&{last}={end}")
             assert answer.status_code == status, answer.text
+
+
+NO_PREDICATE: list[dict[str, Any]] = [
+    {"all_matching": "true"},
+    {"all_matching": 1},
+    {"all_matching": True, "reset_attempts": "no"},
+    {"all_matching": True, "filter": {"kind": False}},
+    {"all_matching": True, "filter": {"kind": {}}},
+    {"all_matching": True, "filter": {"error_codes": "exhausted"}},
+    {"all_matching": True, "filter": {"from": 0}},
+    {"all_matching": True, "filter": {"to": "0"}},
+    {"all_matching": True, "filter": {"from": "2026-01-01T00:00:00"}},
+    {"all_matching": True, "filter": []},
+    {"all_matching": True, "filter": None},
+    {"item_ids": ["\u0661" * 32 + ":\u0660"]},
+]
+
+
+async def test_a_predicate_of_another_type_is_not_taken_for_a_wider_one(ada: httpx2.AsyncClient, job: str) -> None:
+    for asked in NO_PREDICATE:
+        answer = await ada.post("/v1/dead-letters/redrive", json=asked)
+        assert answer.status_code == 422, asked
+    assert (await ada.get(f"/v1/jobs/{job}")).json()["counts"]["failed"] == 3, "none went round"
+
+
+async def test_what_is_said_beside_a_json_body_is_not_passed_over(api: Api, ada: httpx2.AsyncClient) -> None:
+    answer = await ada.post("/v1/jobs?priority=5", json={"kind": "echo", "inputs": [1]})
+    assert answer.status_code == 422
+    assert await rows(api.db, "SELECT count(*) FROM tidemill.job") == [(0,)]
 
 
 async def test_reading_what_was_submitted_by_somebody_else_tells_nothing_by_its_error(

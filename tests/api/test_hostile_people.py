@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Callable
+from ipaddress import ip_network
 from typing import Any
 
 import httpx2
@@ -189,6 +190,15 @@ async def test_guessing_is_slow_whatever_one_says_one_is(make_api: Callable[...,
         assert set(found) <= {401, 429}
         assert found.count(429) >= 3
     assert (await ada.get("/v1/me")).status_code == 200, "who has a key is not kept out by who has none"
+
+
+async def test_a_network_of_addresses_is_one_stranger(make_api: Callable[..., Any]) -> None:
+    api = await make_api(rate_limit_per_s=1, rate_limit_burst=5, trusted_proxies=[ip_network("127.0.0.1/32")])
+    networks = {"2001:db8:0:1::{:x}": True, "2001:db8:0:{:x}::1": False, "::ffff:192.0.2.{}": False}
+    for pattern, is_one in networks.items():
+        headers = [{"X-Forwarded-For": pattern.format(n + 2)} for n in range(15)]
+        found = {(await api.client().get("/v1/me", headers=one)).status_code for one in headers}
+        assert found == ({401, 429} if is_one else {401}), pattern
 
 
 async def test_every_answer_wears_the_same_headers(api: Api, ada: httpx2.AsyncClient, toy: Mill) -> None:

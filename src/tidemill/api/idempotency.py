@@ -6,6 +6,7 @@ from tidemill.api.problems import Refusal
 
 _QUOTED = re.compile(r'"((?:[\x20-\x21\x23-\x5b\x5d-\x7e]|\\["\\]){1,200})"')
 _BARE = re.compile(r"[\x21\x23-\x2b\x2d-\x7e]{1,200}")
+PATTERN = f"^({_QUOTED.pattern}|{_BARE.pattern})$"  # for the OpenAPI document
 
 
 def parse_key(header: str | None) -> str | None:

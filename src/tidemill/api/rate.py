@@ -4,8 +4,21 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
+from ipaddress import IPv6Address, IPv6Network, ip_address
 
 CALLERS_MAX = 10_000
+OF_ONE_CALLER = 64  # bits of an IPv6 address: whoever has one address has all of its network
+
+
+def neighbours(address: str | None) -> str:
+    """Where a stranger comes from, as far as strangers cannot choose it."""
+    try:
+        found = ip_address(address or "")
+    except ValueError:
+        return "unknown"
+    if not isinstance(found, IPv6Address):
+        return str(found)
+    return str(found.ipv4_mapped or IPv6Network((int(found), OF_ONE_CALLER), strict=False))
 
 
 @dataclass(frozen=True, slots=True)

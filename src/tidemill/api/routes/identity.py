@@ -26,7 +26,7 @@ async def sign_in(asked: SignIn, request: Request, response: Response, here: Ser
     return await _begin(request, response, here, user_id)
 
 
-@root.get("/sign-in/{link}", include_in_schema=True, status_code=303, **allow(Permission.PUBLIC, 401))
+@root.get("/sign-in/{link}", status_code=303, response_class=RedirectResponse, **allow(Permission.PUBLIC, 401))
 async def follow_link(link: str, request: Request, here: Serving) -> RedirectResponse:
     """Where a one-time link leads: signed in, and on to the first page."""
     _limit(request, here)
@@ -104,7 +104,7 @@ def _user(user: users.User) -> UserOut:
 
 
 def _limit(request: Request, here: Service) -> None:
-    may, headers = here.rate.take(f"address {guard.address(request)}")
+    may, headers = here.rate.take(guard.stranger(request))
     request.state.headers |= headers
     if not may:
         raise Refusal(429, "too many tries; wait a moment")

@@ -7,8 +7,9 @@ from fastapi import APIRouter, Request, Response
 from tidemill.api.guard import Permission, allow
 from tidemill.telemetry.metrics import Meter
 
+_TEXT = {"schema": {"type": "string"}}
 _page: dict[int | str, dict[str, Any]] = {
-    200: {"description": "Metrics", "content": {"text/plain": {"schema": {"type": "string"}}}}
+    200: {"description": "Metrics", "content": {"text/plain": _TEXT, "application/openmetrics-text": _TEXT}}
 }
 
 

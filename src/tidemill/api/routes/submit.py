@@ -12,7 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from tidemill.api import upload
 from tidemill.api.body import is_json
 from tidemill.api.guard import Me, Permission, address_of, allow
-from tidemill.api.idempotency import parse_key
+from tidemill.api.idempotency import PATTERN, parse_key
 from tidemill.api.routes.submit_document import BESIDE, BODY
 from tidemill.api.schemas.jobs import JobIn, JobOut
 from tidemill.api.state import Service, Serving
@@ -28,6 +28,7 @@ from tidemill.store.submit import Submission
 router = APIRouter(tags=["jobs"])
 ROUTE = "jobs"
 KEY = "Makes a repeated request harmless: 1 to 200 printable characters, in quotes or without"
+FORM: dict[str, Any] = {"pattern": PATTERN}
 OF_A_FILE = {"kind", "params", "policy", "priority"}
 BESIDE_A_FILE = {"format", "filename"}
 
@@ -42,7 +43,9 @@ async def submit_job(
     response: Response,
     me: Me,
     here: Serving,
-    idempotency_key: Annotated[str | None, Header(alias="Idempotency-Key", description=KEY)] = None,
+    idempotency_key: Annotated[
+        str | None, Header(alias="Idempotency-Key", description=KEY, json_schema_extra=FORM)
+    ] = None,
 ) -> JobOut:
     """Make a job. Inputs come as JSON; a file as the body itself, with `kind` in the query, or as multipart.
 
@@ -70,6 +73,8 @@ async def submit_job(
 
 
 async def _from_json(request: Request, here: Service, base: Submission) -> tuple[Any, bool]:
+    if request.query_params:
+        raise InvalidInput("with a JSON body, all words are in it: there are no parameters beside it")
     asked = _validated(await request.body())
     if (asked.inputs is None) == (asked.source is None):
         raise InvalidInput("say either inputs or a source")

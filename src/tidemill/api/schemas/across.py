@@ -5,7 +5,19 @@ from uuid import UUID
 
 from pydantic import AliasChoices, BaseModel, Field
 
-from tidemill.api.schemas.base import EITHER, FROM, After, Codes, Kind, NextPage, PageSize, Query, Statuses, UserId
+from tidemill.api.schemas.base import (
+    EITHER,
+    FROM,
+    After,
+    Codes,
+    Kind,
+    Moment,
+    NextPage,
+    PageSize,
+    Query,
+    Statuses,
+    UserId,
+)
 from tidemill.api.schemas.items import ItemError, ItemOut
 from tidemill.domain.status import ItemStatus, JobStatus
 
@@ -36,8 +48,8 @@ class PendingQuery(Query):
     user_id: UserId = "me"
     job_type: Kind = None
     job_id: UUID | None = None
-    from_: datetime | None = Field(None, validation_alias=FROM, description="Unchanged since then or later")
-    to: datetime | None = Field(None, description="Unchanged since before then")
+    from_: Moment | None = Field(None, validation_alias=FROM, description="Unchanged since then or later")
+    to: Moment | None = Field(None, description="Unchanged since before then")
     page_size: PageSize = 100
     after: After = None
 
@@ -72,8 +84,8 @@ class DeadLetterQuery(Query):
     kind: Kind = None
     error_codes: Codes | None = None
     job_id: UUID | None = None
-    from_: datetime | None = Field(None, validation_alias=FROM, description="Failed then or later")
-    to: datetime | None = Field(None, description="Failed before then")
+    from_: Moment | None = Field(None, validation_alias=FROM, description="Failed then or later")
+    to: Moment | None = Field(None, description="Failed before then")
     page_size: PageSize = 100
     after: After = None
 

@@ -1,5 +1,7 @@
 """What all shapes share. Requests know no other fields, and both spellings of a name."""
 
+import re
+from datetime import datetime
 from typing import Annotated
 
 from pydantic import AliasChoices, AliasGenerator, BaseModel, BeforeValidator, ConfigDict, Field
@@ -11,6 +13,7 @@ ITEMS_MAX = 10_000
 PAGE_MAX = 500
 EITHER = AliasChoices("statuses", "status")
 FROM = AliasChoices("from", "from_")
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
 
 
 class Asked(BaseModel):
@@ -37,15 +40,30 @@ def _flat(value: object) -> list[object]:
 
 def _words(value: object) -> object:
     """Statuses in our words or the documents'."""
-    return [parse_item_status(word) if isinstance(word, str) else word for word in _flat(value)]
+    return _listed(_flat(value))
+
+
+def _listed(value: object) -> object:
+    """The same of a list and nothing else."""
+    if not isinstance(value, list):
+        return value
+    return [parse_item_status(word) if isinstance(word, str) else word for word in value]
 
 
 def _job_words(value: object) -> object:
     return [parse_job_status(word) if isinstance(word, str) else word for word in _flat(value)]
 
 
-EMPTY_IS_NONE = BeforeValidator(lambda value: value or None)  # as in `?kind=&after=`
+def _moment(value: object) -> object:
+    """A number would be taken for seconds since 1970, or for milliseconds."""
+    if not isinstance(value, str) or not _DATE.match(value):
+        raise ValueError("a moment is written as in 2026-11-15T12:00:00Z")
+    return value
+
+
+EMPTY_IS_NONE = BeforeValidator(lambda value: None if value == "" else value)  # as in `?kind=&after=`
 Text = Annotated[str, Field(max_length=200)]
+Moment = Annotated[datetime, BeforeValidator(_moment)]
 OF_ITEMS = "Items of these; between commas, or repeated"
 OF_JOBS = "Jobs of these; between commas, or repeated"
 JobStatuses = Annotated[list[JobStatus], BeforeValidator(_job_words), Field(description=OF_JOBS)]
@@ -55,11 +73,13 @@ Codes = Annotated[
     BeforeValidator(_flat),
     Field(max_length=100, description="Failures with these codes; between commas, or repeated"),
 ]
+StatusList = Annotated[list[ItemStatus], BeforeValidator(_listed), Field(description="Items of these")]
+CodeList = Annotated[list[Text], Field(max_length=100, description="Failures with these codes")]
 PageSize = Annotated[int, Field(ge=1, le=PAGE_MAX, description="Rows of a page")]
 After = Annotated[str | None, Field(max_length=400, description="`next_page` of the page before")]
 Kind = Annotated[Text | None, EMPTY_IS_NONE, Field(description="Of this kind")]
 UserId = Annotated[str, Field(max_length=100, description="`me`; for admins also `all`, or a user's name or id")]
 ItemId = Annotated[
-    str, Field(pattern=r"^[0-9a-fA-F-]{32,36}:\d{1,18}$", examples=["019a8b7c-1d2e-7f00-8000-123456789abc:7"])
+    str, Field(pattern=r"^[0-9a-fA-F-]{32,36}:[0-9]{1,18}$", examples=["019a8b7c-1d2e-7f00-8000-123456789abc:7"])
 ]
 NextPage = Annotated[str | None, Field(description="What to ask with as `after`; absent on the last page")]

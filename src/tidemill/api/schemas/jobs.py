@@ -14,6 +14,7 @@ from tidemill.api.schemas.base import (
     Asked,
     JobStatuses,
     Kind,
+    Moment,
     NextPage,
     PageSize,
     Query,
@@ -126,8 +127,8 @@ class JobQuery(Query):
     kind: Kind = None
     job_type: Kind = Field(None, description="The same as kind")
     user_id: UserId = "me"
-    created_from: datetime | None = None
-    created_to: datetime | None = None
+    created_from: Moment | None = None
+    created_to: Moment | None = None
     q: Annotated[Text | None, EMPTY_IS_NONE] = Field(None, description="The beginning of a key or an id")
     page_size: PageSize = 50
     after: After = None

@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Any, Literal
 from uuid import UUID
 
-from pydantic import AliasChoices, BaseModel, Field
+from pydantic import AliasChoices, BaseModel, Field, StrictBool
 from typing_extensions import TypeAliasType
 
 from tidemill.api.schemas.base import (
@@ -12,13 +12,14 @@ from tidemill.api.schemas.base import (
     ITEMS_MAX,
     After,
     Asked,
-    Codes,
+    CodeList,
     ItemId,
     Kind,
+    Moment,
     NextPage,
     PageSize,
     Query,
-    Statuses,
+    StatusList,
     UserId,
 )
 from tidemill.domain.status import ItemStatus
@@ -33,9 +34,9 @@ class ReprocessIn(Asked):
 
     scope: Scope = "job"
     item_ids: list[ItemId] | None = Field(None, max_length=ITEMS_MAX, description="With scope `items`")
-    statuses: Statuses = Field([ItemStatus.FAILED, ItemStatus.NOT_FOUND])
-    error_codes: Codes | None = None
-    reset_attempts: bool = Field(True, description="Without it, only items that have attempts left")
+    statuses: StatusList = Field([ItemStatus.FAILED, ItemStatus.NOT_FOUND])
+    error_codes: CodeList | None = None
+    reset_attempts: StrictBool = Field(True, description="Without it, only items that have attempts left")
 
 
 class DeadLetterFilter(Asked):
@@ -43,19 +44,19 @@ class DeadLetterFilter(Asked):
 
     job_id: UUID | None = None
     kind: Kind = None
-    error_codes: Codes | None = None
-    from_: datetime | None = Field(None, validation_alias=FROM, description="Failed then or later")
-    to: datetime | None = Field(None, description="Failed before then")
+    error_codes: CodeList | None = None
+    from_: Moment | None = Field(None, validation_alias=FROM, description="Failed then or later")
+    to: Moment | None = Field(None, description="Failed before then")
 
 
 class RedriveIn(Asked):
     """Dead letters by predicate: all that match a filter, but some; or these."""
 
-    all_matching: bool = False
+    all_matching: StrictBool = False
     filter: DeadLetterFilter = DeadLetterFilter()
     except_: list[ItemId] = Field([], max_length=ITEMS_MAX, validation_alias=AliasChoices("except", "except_"))
     item_ids: list[ItemId] | None = Field(None, max_length=ITEMS_MAX, description="Instead of all_matching")
-    reset_attempts: bool = Field(True, description="Without it, only items that have attempts left")
+    reset_attempts: StrictBool = Field(True, description="Without it, only items that have attempts left")
     user_id: UserId = "me"
 
 

@@ -1,0 +1,133 @@
+"""A service in which there is something of everything, for tests that do not run in its event loop."""
+
+import itertools
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from anyio.from_thread import BlockingPortal, start_blocking_portal
+
+from api.conftest import Api, opened
+from support import FAILED, add_job, settle, take, try_take, verdict
+from tidemill import Item, Mill
+from tidemill.config import Settings
+from tidemill.domain.identity import LOCAL_USER, Role
+from tidemill.domain.slice import Slice
+from tidemill.store import jobs, sessions, users
+from tidemill.store.database import Database
+from tidemill.telemetry.metrics import Meter
+from tidemill.testing import drain
+
+INPUTS: list[Any] = [{"fail": "x"}, {"sku": "A-1", "title": "a"}, 7, None]
+CSV = "sku,name\n1,one\n2,two\n"
+UNLIMITED = {"rate_limit_per_s": 10**6, "rate_limit_burst": 10**6}
+
+
+@dataclass
+class Things:
+    """Names of what is there already. Everything is ada's."""
+
+    job: list[str]
+    export: list[str]
+    operation_id: list[str]
+    name: list[str] = field(default_factory=lambda: ["ada", "grete"])
+    seq: list[int] = field(default_factory=lambda: list(range(len(INPUTS))))
+
+
+class Hands:
+    """Children that work for the length of a request: here, in the service's own process."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    async def kickoff(self, job_id: UUID, kind: str, seconds: float) -> Slice:
+        async with Database(self._url, size=1) as db:
+            lease = await try_take(db, job_id, worker=f"hands for {kind}")
+            if lease is not None:
+                await settle(db, lease)
+        return Slice(3, 0, 0, seconds, is_drained=True, next_due_at=None, due_in=None)
+
+
+class Place:
+    """The service, what is in it, and how to get more."""
+
+    def __init__(self, portal: BlockingPortal, api: Api, things: Things) -> None:
+        self.api = api
+        self.things = things
+        self.people = [{"Authorization": f"Bearer {api.keys[name]}"} for name in ("ada", "grete")]
+        self._portal = portal
+        self._numbers = itertools.count()
+
+    def job(self, *, is_paused: bool = False, is_failed: bool = False) -> str:
+        return self._portal.call(self._job, is_paused, is_failed)
+
+    def user(self) -> str:
+        return str(self._run(users.add, f"carl {next(self._numbers)}", Role.USER).name)
+
+    def prefix(self) -> str:
+        return str(self._run(users.add_key, self.api.ids["ada"])[1]["prefix"])
+
+    def link(self) -> str:
+        return str(self._run(sessions.make_link, LOCAL_USER, 60))
+
+    def _run(self, verb: Any, *args: Any) -> Any:
+        return self._portal.call(self.api.db.run, verb, *args)
+
+    async def _job(self, is_paused: bool, is_failed: bool) -> str:
+        job_id = await add_job(self.api.db, 4, "echo", owner_id=self.api.ids["ada"])
+        if is_paused:
+            await self.api.db.run(jobs.pause, job_id)
+        if is_failed:
+            lease = await take(self.api.db, job_id)
+            await settle(self.api.db, lease, [verdict(seq, FAILED) for seq in range(4)])
+        return str(job_id)
+
+
+@contextmanager
+def furnished(url: str, home: Path) -> Iterator[Place]:
+    inbox = home / "inbox"
+    inbox.mkdir()
+    (inbox / "prices.csv").write_text(CSV)
+    settings = Settings(database_url=url, home=home, sources={"inbox": inbox}).model_copy(update=UNLIMITED)
+    with start_blocking_portal() as portal, portal.wrap_async_context_manager(_opened(settings)) as found:
+        yield Place(portal, *found)
+
+
+@asynccontextmanager
+async def _opened(settings: Settings) -> AsyncIterator[tuple[Api, Things]]:
+    mill = Mill(settings)
+
+    @mill.handler("echo", max_attempts=2, backoff=0.01)
+    async def echo(item: Item) -> Any:
+        if isinstance(item.input, dict) and "fail" in item.input:
+            raise ValueError(str(item.input["fail"]))
+        return item.input
+
+    async with opened(settings, mill, pool=Hands(str(settings.database_url)), meter=Meter()) as api:
+        await api.user("grete", Role.ADMIN)
+        yield api, await _fill(api, mill)
+
+
+async def _fill(api: Api, mill: Mill) -> Things:
+    """Jobs in every state that stays, a failed item in each, a file that is made and one that is not."""
+    ada = await api.user("ada")
+
+    async def made(path: str, **asked: Any) -> str:
+        answer = await ada.post(path, **asked)
+        assert answer.status_code in (200, 202), answer.text
+        return str(answer.json()["id"])
+
+    finished = [await made("/v1/jobs", json={"kind": "echo", "inputs": INPUTS}) for _ in range(2)]
+    await drain(mill, db=api.db)
+    exports = [await made(f"/v1/jobs/{finished[0]}/export?format={name}") for name in ("csv", "xlsx", "ndjson")]
+    await drain(mill, db=api.db)
+    exports.append(await made(f"/v1/jobs/{finished[1]}/export?format=csv"))
+    operation = await made(f"/v1/jobs/{finished[1]}/reprocess", json={"statuses": ["done"]})
+    waiting, paused, cancelled = [await made("/v1/jobs", json={"kind": "echo", "inputs": INPUTS}) for _ in range(3)]
+    await ada.post(f"/v1/jobs/{paused}/pause")
+    await ada.post(f"/v1/jobs/{cancelled}/cancel")
+    upload = await made("/v1/jobs?kind=echo", content=CSV.encode(), headers={"content-type": "text/csv"})
+    return Things(job=[*finished, waiting, paused, cancelled, upload], export=exports, operation_id=[operation])
