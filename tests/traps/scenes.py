@@ -150,9 +150,11 @@ async def whole_scans(db: Database, shown: str) -> set[str]:
     return set(re.findall(r"Seq Scan on (\w+)", shown)) & big
 
 
-async def rows_looked_at(db: Database, statement: str, params: dict[str, Any]) -> Counter[str]:
-    """Run a statement and undo it: how many rows of each table it had in hand."""
+async def rows_looked_at(db: Database, statement: str, params: dict[str, Any], *without: str) -> Counter[str]:
+    """Run a statement and undo it: how many rows of each table it had in hand. ``without`` some ways of a planner."""
     async with db.connection() as conn, conn.transaction(force_rollback=True):
+        for way in without:
+            await conn.execute(f"SET LOCAL enable_{way} = off".encode(), prepare=False)
         cursor = await conn.execute(b"EXPLAIN (ANALYZE, FORMAT JSON) " + sql(statement), params, prepare=False)
         row = await cursor.fetchone()
     assert row is not None

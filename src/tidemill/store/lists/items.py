@@ -1,7 +1,6 @@
 """A job's items: which walk goes through those that are asked for."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from uuid import UUID
 
 from tidemill.domain.errors import InvalidInput, UnknownJob
@@ -44,7 +43,9 @@ async def list_items(
         return await sequence.list_by_seq(conn, job, statuses, mark, limit=limit, start=start, after=after)
     if walk is open_items.WALK:
         page = await open_items.list_open(conn, Asked(statuses, job_id), limit=limit, after=after)
-        return replace(page, items=[_plain(item) for item in page.items])
+        for item in page.items:
+            del item["is_due"], item["batch_id"]
+        return page
     if walk is exceptions.CANCELLED:
         return await exceptions.list_cancelled(conn, job_id, mark, limit=limit, after=after)
     if codes is not None:
@@ -79,7 +80,3 @@ def _start(seq: int | None) -> int:
     if seq is not None and not 0 <= seq <= MAX_NUMBER:
         raise InvalidInput(f"there is no item {seq}: seq begins at 0")
     return seq or 0
-
-
-def _plain(item: Row) -> Row:
-    return {name: value for name, value in item.items() if name not in ("is_due", "batch_id")}

@@ -12,6 +12,7 @@ from tidemill.store.lists.fetch import Row, rows
 
 WALK = Walk("seq", (number,))
 FIRST_WINDOW = 256
+_TOLD = {ItemStatus.PROCESSING: (ItemStatus.PENDING, ItemStatus.RETRY_WAIT)}
 
 
 async def list_by_seq(
@@ -29,9 +30,9 @@ async def list_by_seq(
         start = WALK.read(after, mark)[0] + 1
     if job["purged_at"] is not None:
         return Page([], None)
-    wanted = sorted({status.value for status in statuses}) or None
+    wanted = sorted(set(statuses))
     items: list[Row] = []
-    first = limit + 1 if wanted is None else max(limit + 1, FIRST_WINDOW)
+    first = max(limit + 1, FIRST_WINDOW) if wanted else limit + 1
     for lo, hi in windows(start, job["total"], first, ITEM_BUDGET):
         items += await _window(conn, job, wanted, lo, hi, limit + 1 - len(items))
         start = hi
@@ -40,9 +41,15 @@ async def list_by_seq(
     return Page(items, WALK.place(mark, start - 1) if start < job["total"] else None)
 
 
-async def _window(conn: Connection, job: Row, statuses: list[str] | None, lo: int, hi: int, limit: int) -> list[Row]:
-    params: dict[str, Any] = {"job_id": _id(job), "sparse": job["sparse"], "statuses": statuses}
+async def _window(conn: Connection, job: Row, wanted: list[ItemStatus], lo: int, hi: int, limit: int) -> list[Row]:
+    params: dict[str, Any] = {"job_id": _id(job), "sparse": job["sparse"]}
+    params |= {"statuses": wanted or None, "stored": _stored(wanted) or None}
     return await rows(conn, "item/list_seq", params | {"lo": lo, "hi": hi, "limit": limit})
+
+
+def _stored(wanted: list[ItemStatus]) -> list[ItemStatus]:
+    """What the outcomes of such items say: of one in hand, what it was before."""
+    return sorted({told for status in wanted for told in _TOLD.get(status, (status,))})
 
 
 def _id(job: Row) -> UUID:

@@ -1,5 +1,5 @@
--- A list for what of a range is to be tried again, one for what was sent round, one for what was cancelled meanwhile;
--- every fiftieth that is open is in hand.
+-- A list for what of a range is to be tried again, as flushes make them; lists of a thousand for what was sent round, or
+-- was and is cancelled now, as a reprocess makes them. Every fiftieth that is open is in hand.
 INSERT INTO tidemill.batch (job_id, owner_id, kind, state, lo, hi, seqs, open, cancelled, not_before, since, retrying,
     lease_id, lease_until, worker, closed_at)
 SELECT j.id, j.owner_id, j.kind, l.state, l.lo, l.hi, CASE l.state WHEN 'done' THEN '{}' ELSE l.seqs END,
@@ -12,7 +12,11 @@ FROM tidemill.job j
 JOIN (
     SELECT job_id, status, min(seq) AS lo, max(seq) + 1 AS hi, array_agg(seq ORDER BY seq) AS seqs, count(*) AS n,
         max(updated_at) AS at,
-        CASE WHEN status = 'cancelled' THEN 'done' WHEN seq / %(size)s %% 50 = 3 THEN 'leased' ELSE 'ready' END AS state
-    FROM tidemill.outcome WHERE job_id = %(job_id)s AND status IN ('retry_wait', 'cancelled', 'pending')
-    GROUP BY job_id, status, seq / %(size)s
+        CASE WHEN status = 'cancelled' THEN 'done' WHEN number %% 50 = 3 THEN 'leased' ELSE 'ready' END AS state
+    FROM (
+        SELECT job_id, status, seq, updated_at, CASE status WHEN 'retry_wait' THEN seq / %(size)s
+            ELSE row_number() OVER (PARTITION BY status ORDER BY seq) / 1000 END AS number
+        FROM tidemill.outcome WHERE job_id = %(job_id)s AND status IN ('retry_wait', 'cancelled', 'pending')
+    ) o
+    GROUP BY job_id, status, number
 ) l ON l.job_id = j.id

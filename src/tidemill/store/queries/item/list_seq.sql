@@ -17,7 +17,7 @@ WITH live AS (
     SELECT lag(hi, 1, %(lo)s::bigint) OVER (ORDER BY hi), lo, 'done', NULL, NULL, NULL
     FROM (SELECT lo, hi FROM live UNION ALL SELECT %(hi)s, 9223372036854775807) bound
     WHERE %(sparse)s
-), taken AS (
+), taken AS MATERIALIZED ( -- once, not for every item
     SELECT s.seq, b.worker, b.since FROM tidemill.batch b CROSS JOIN LATERAL unnest(b.seqs) AS s(seq)
     WHERE b.job_id = %(job_id)s AND b.state = 'leased' AND b.seqs IS NOT NULL AND b.lo < %(hi)s AND b.hi > %(lo)s
 ), told AS (
@@ -27,6 +27,7 @@ WITH live AS (
     FROM tidemill.outcome o
     LEFT JOIN taken t ON t.seq = o.seq AND o.status IN ('pending', 'retry_wait')
     WHERE o.job_id = %(job_id)s AND o.seq >= %(lo)s AND o.seq < %(hi)s
+      AND (%(stored)s::text[] IS NULL OR o.status = ANY(%(stored)s))
 ), page AS (
     (SELECT * FROM told WHERE %(statuses)s::text[] IS NULL OR status = ANY(%(statuses)s) ORDER BY seq LIMIT %(limit)s)
     UNION ALL
