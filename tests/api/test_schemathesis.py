@@ -19,7 +19,7 @@ from api.test_document import DOCUMENT
 from tidemill.store.throwaway import ThrowawayServer
 
 SEED = 20_261_115
-QUICK, FULL = 15, 400
+QUICK, FULL = 10, 400
 CONFIG = {
     "seed": SEED,
     "generation": {"deterministic": True, "with-security-parameters": False},

@@ -234,7 +234,7 @@ async def test_what_is_in_hand_is_looked_at_once_for_a_page_not_once_for_every_i
     asked = asked_all_day(job_id)["item/list_seq"] | {"lo": 0, "hi": 101, "statuses": None, "stored": None}
     # A planner that expects one item joins in a loop: where statistics are old, or at the edge of a histogram.
     seen = await rows_looked_at(db, "item/list_seq", asked, "hashjoin", "mergejoin", "material", "seqscan")
-    assert seen["batch"] <= 100, seen
+    assert seen["batch"] <= 300, seen  # 599 in a loop
 
 
 async def test_the_items_of_a_sparse_job_are_listed_without_walking_its_batches(full: Database, big: Big) -> None:
