@@ -27,6 +27,10 @@ class Handler:
     in_transaction: bool = False
     limiter: str | None = None
     columns: tuple[str, ...] = ()
+    batch_size: int | None = None  # items of a batch; without it, what the settings say
+    intake: Callable[[dict[str, Any]], Any] | None = (
+        None  # from a job's params to what looks at its inputs as they come
+    )
 
     @property
     def is_batch(self) -> bool:

@@ -74,3 +74,11 @@ class Fail(Outcome):
         self.code = code
         self.retryable = retryable
         self.details = details or {}
+
+
+class Abort(Exception):
+    """Not of an item but of its job: it cannot go on. What is unsettled goes back; the job fails for this reason."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason

@@ -1,6 +1,6 @@
 """What the rooms of one floor know of each other: protocols that app.py fills."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 from tidemill.domain.handler import Handler
@@ -26,6 +26,15 @@ class Source(Protocol):
 
 class OpenSource(Protocol):
     def __call__(self, reference: dict[str, Any]) -> Source: ...
+
+
+class Intake(Protocol):
+    """Looks at the inputs of a job while they are read, in order and from the first one on."""
+
+    def see(self, lo: int, inputs: Sequence[bytes]) -> list[tuple[int, int, int]]:
+        """The next inputs, the first of which has this seq: who loses to whom, and in which key (seq, other, place)."""
+
+    def close(self) -> None: ...
 
 
 class Handlers(Protocol):

@@ -9,19 +9,20 @@ from collections.abc import Iterator
 from uuid import UUID, uuid4
 
 from tidemill.domain.errors import TidemillError
-from tidemill.domain.ports import Record
+from tidemill.domain.ports import Intake, Record
 from tidemill.engine.adapt.chunk import ChunkSize
 from tidemill.engine.context import Context
 from tidemill.engine.logbook import Page
 from tidemill.engine.service import Service
 from tidemill.store import ingest as store
-from tidemill.store import jobs
+from tidemill.store import items, jobs
 from tidemill.store.flush import Flushed
 from tidemill.store.ingest import Chunk, IngestLease
 from tidemill.store.json import encode
 from tidemill.telemetry.events import bound, emit
 from tidemill.telemetry.summary import ingest_completed
 
+SEEN_AT_ONCE = 10_000
 _jitter = random.Random().random  # noqa: S311  spreads tries, guards no secret
 
 
@@ -36,6 +37,7 @@ class Ingester(Service):
         self._context = context
         self._page = page
         self._read_rows = self._defects = 0
+        self._intake: Intake | None = None
 
     async def tick(self) -> float:
         context, lease_id = self._context, uuid4()
@@ -60,16 +62,31 @@ class Ingester(Service):
         started, self._read_rows, self._defects = time.monotonic(), 0, 0
         try:
             with contextlib.closing(self._context.open_source(lease.source)) as source:
+                self._intake = await self._open_intake(lease)
                 finished = await self._append_all(lease, lease_id, source.records(lease.checkpoint))
         except (TidemillError, OSError, UnicodeError) as error:
             await self._fail(lease.job_id, lease_id, f"the source cannot be read: {error}")
             return
+        finally:
+            if self._intake is not None:
+                self._intake.close()
         if not finished:
             await self._context.db.run(store.release, lease.job_id, lease_id)
         elif await self._context.db.run(store.finish, lease.job_id, lease_id):
             seconds = time.monotonic() - started
             rows, total = self._read_rows, lease.next_seq + self._read_rows
             ingest_completed(lease.job_id, rows=rows, total=total, defects=self._defects, seconds=seconds)
+
+    async def _open_intake(self, lease: IngestLease) -> Intake | None:
+        """Whoever looks at the inputs as they come has seen all that are stored already."""
+        make, db = self._context.handlers.get(lease.kind).intake, self._context.db
+        if make is None:
+            return None
+        intake: Intake = make(await db.run(jobs.params, lease.job_id))
+        for lo in range(0, lease.next_seq, SEEN_AT_ONCE):
+            inputs = await db.run(items.inputs, lease.job_id, lo, min(lo + SEEN_AT_ONCE, lease.next_seq))
+            await asyncio.to_thread(intake.see, lo, inputs)
+        return intake
 
     async def _append_all(self, lease: IngestLease, lease_id: UUID, records: Iterator[Record]) -> bool:
         """Whether the source was read to its end. The next chunk is read while this one is written."""
@@ -78,7 +95,7 @@ class Ingester(Service):
             async with self._context.gate.passing(alone=False):
                 ahead = asyncio.create_task(asyncio.to_thread(self._chunk, chunk.hi, records))
                 try:
-                    appended = await self._append(lease.job_id, lease_id, chunk)
+                    appended = await self._append(lease.job_id, lease.kind, lease_id, chunk)
                 finally:
                     chunk = await ahead  # also after an error: the file must not be closed under it
             if not appended:
@@ -96,10 +113,11 @@ class Ingester(Service):
             checkpoint = record.checkpoint
             if size >= most:
                 break
-        return Chunk(lo, rows, checkpoint, bounded=size >= most)
+        repeats = self._intake.see(lo, [row[0] for row in rows]) if self._intake is not None else []
+        return Chunk(lo, rows, checkpoint, repeats, bounded=size >= most)
 
-    async def _append(self, job_id: UUID, lease_id: UUID, chunk: Chunk) -> bool:
-        db, batch_size = self._context.db, self._context.settings.claim_max
+    async def _append(self, job_id: UUID, kind: str, lease_id: UUID, chunk: Chunk) -> bool:
+        db, batch_size = self._context.db, self._context.batch_size(self._context.handlers.get(kind))
         waited_ms = db.signals.pool_waited_ms
         try:
             ran = await db.measured(

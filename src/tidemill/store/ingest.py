@@ -46,6 +46,7 @@ class Chunk:
     lo: int
     rows: Sequence[tuple[bytes, bytes | None]]
     checkpoint: dict[str, Any]
+    repeats: Sequence[tuple[int, int, int]] = ()  # who loses to whom, in which key
     bounded: bool = False  # by its bytes: there could have been more rows
 
     @property
@@ -81,6 +82,8 @@ async def append(
         lines = (item_line(head, seq, *value, tail) for seq, value in enumerate(chunk.rows, chunk.lo))
         async with conn.cursor() as copying, copying.copy(sql("item/copy")) as copy:
             await copy.write(b"".join(lines))
+        if chunk.repeats:
+            await _copy_repeats(conn, job_id, chunk.repeats)
         cutter = Cutter(chunk.lo, batch_size)
         for value, _ in chunk.rows:
             cutter.add(len(value))
@@ -89,6 +92,12 @@ async def append(
         await conn.execute(sql("batch/add_ranges"), batches | {"los": los, "his": his})
         await conn.execute(sql("notify/work"), {"job_id": job_id})
     return Flushed.APPLIED
+
+
+async def _copy_repeats(conn: Connection, job_id: UUID, repeats: Sequence[tuple[int, int, int]]) -> None:
+    lines = [b"%s\t%d\t%d\t%d\n" % (str(job_id).encode(), *repeat) for repeat in repeats]
+    async with conn.cursor() as copying, copying.copy(sql("repeat/copy")) as copy:
+        await copy.write(b"".join(lines))
 
 
 async def finish(conn: Connection, job_id: UUID, lease_id: UUID) -> bool:

@@ -1,6 +1,7 @@
 """Reading the unsettled items of a batch."""
 
 from typing import Any
+from uuid import UUID
 
 from tidemill.domain.batch import BATCH_BYTES, Lease
 from tidemill.domain.item import Item
@@ -21,3 +22,10 @@ async def read(conn: Connection, lease: Lease) -> list[Item]:
     await cursor.execute(sql(name), params)
     job_id = lease.job_id
     return [Item(job_id, *row) for row in await cursor.fetchall()]
+
+
+async def inputs(conn: Connection, job_id: UUID, lo: int, hi: int) -> list[bytes]:
+    """The inputs of a job from ``lo`` to before ``hi``, as they are stored."""
+    cursor = conn.cursor(binary=True)
+    await cursor.execute(sql("item/inputs"), {"job_id": job_id, "lo": lo, "hi": hi})
+    return [row[0] for row in await cursor.fetchall()]

@@ -273,3 +273,12 @@ def _job(row: dict[str, Any]) -> Job:
         ip_address=None if row["ip_address"] is None else str(row["ip_address"]),
         **{name: row[name] for name in _COLUMNS},
     )
+
+
+async def params(conn: Connection, job_id: UUID) -> dict[str, Any]:
+    """What it was asked to do."""
+    cursor = await conn.execute(sql("job/params"), {"job_id": job_id})
+    row = await cursor.fetchone()
+    if row is None:
+        raise UnknownJob(f"there is no job {job_id}")
+    return row[0]  # type: ignore[no-any-return]

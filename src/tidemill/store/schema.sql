@@ -177,6 +177,24 @@ CREATE TABLE tidemill.item_fix (
     PRIMARY KEY (job_id, seq, rev)
 );
 
+-- Rows of a file that share a key with another one: who loses, and to whom. ``place`` is which of the keys.
+CREATE TABLE tidemill.repeat (
+    job_id uuid NOT NULL,
+    seq    bigint NOT NULL,
+    other  bigint NOT NULL,
+    place  smallint NOT NULL,
+    PRIMARY KEY (job_id, seq, place)
+);
+
+-- What batches did to their target, a row each: a sum in one place would be a lock that all of them want.
+CREATE TABLE tidemill.effect (
+    job_id    uuid NOT NULL,
+    inserted  integer NOT NULL,
+    updated   integer NOT NULL,
+    unchanged integer NOT NULL
+);
+CREATE INDEX effect_job ON tidemill.effect (job_id);
+
 CREATE TABLE tidemill.outcome (
     job_id      uuid NOT NULL,
     seq         bigint NOT NULL,

@@ -1,0 +1,7 @@
+"""Imports: what is asked for, which column is which field, and what is wrong with rows. Pure."""
+
+from tidemill.domain.importing.check import Checked, Checker
+from tidemill.domain.importing.mapping import Columns, guess
+from tidemill.domain.importing.plan import KIND, Duplicates, ImportPlan, Mode
+
+__all__ = ["KIND", "Checked", "Checker", "Columns", "Duplicates", "ImportPlan", "Mode", "guess"]

@@ -1,0 +1,34 @@
+"""What is wrong with a value."""
+
+from dataclasses import dataclass
+from typing import Any
+
+VALUE_MAX = 200  # characters of a bad value that an error shows
+REDACTED = "…"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """``code`` names the rule, ``reason`` says what would have been right."""
+
+    field: str | None
+    code: str
+    reason: str
+    value: str | None = None
+
+    @property
+    def name(self) -> str:
+        """What failures are grouped by: the field and the rule it breaks."""
+        return self.code if self.field is None else f"{self.field}.{self.code}"
+
+    def told(self) -> dict[str, Any]:
+        said = {"field": self.field, "code": self.code, "reason": self.reason, "value": self.value}
+        return {name: value for name, value in said.items() if value is not None}
+
+
+def shown(value: Any) -> str | None:
+    """A value for an error to show: cut, and always text."""
+    if value is None:
+        return None
+    text = value if isinstance(value, str) else str(value)
+    return text if len(text) <= VALUE_MAX else text[:VALUE_MAX] + "…"

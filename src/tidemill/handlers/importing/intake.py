@@ -1,0 +1,67 @@
+"""Looking for keys that repeat, while the file is read: that is the only place where rows come in order."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from tidemill.domain.importing import ImportPlan
+from tidemill.domain.values import FieldReader
+from tidemill.domain.values.field import Normalizer
+from tidemill.handlers.importing.keys import Keys
+
+
+class KeyIntake:
+    """Decodes no more of each input than the fields of its keys."""
+
+    def __init__(self, plan: ImportPlan, normalizers: Mapping[str, Normalizer]) -> None:
+        self._watched = plan.watched
+        names = sorted({name for fields in self._watched for name in fields})
+        columns = {name: column for column, name in plan.mapping.items()}
+        self._readers = {name: FieldReader(plan.resource.field(name), normalizers) for name in names}
+        self._attributes = {name: f"f{at}" for at, name in enumerate(names)}
+        rename = {f"f{at}": columns[name] for at, name in enumerate(names)}
+        fields = [(attribute, Any, None) for attribute in rename]
+        self._row = msgspec.defstruct("Row", fields, rename=rename, gc=False)
+        self._decode_all = msgspec.json.Decoder(list[self._row]).decode  # type: ignore[name-defined]
+        self._decode = msgspec.json.Decoder(self._row).decode
+        key = plan.resource.key
+        self._keys = [Keys(latest=plan.duplicates == "last" and fields == key) for fields in self._watched]
+
+    def see(self, lo: int, inputs: Sequence[bytes]) -> list[tuple[int, int, int]]:
+        if not self._watched:
+            return []
+        rows = self._rows(inputs)
+        columns = {
+            name: reader.read([getattr(row, self._attributes[name]) for row in rows])[0]
+            for name, reader in self._readers.items()
+        }
+        found = []
+        for place, fields in enumerate(self._watched):
+            values: Sequence[Any] = columns[fields[0]]
+            if len(fields) > 1:
+                tuples = zip(*(columns[name] for name in fields), strict=True)
+                values = [None if None in value else value for value in tuples]
+            found += [(seq, other, place) for seq, other in self._keys[place].see(lo, values)]
+        return found
+
+    def close(self) -> None:
+        for keys in self._keys:
+            keys.close()
+
+    def _rows(self, inputs: Sequence[bytes]) -> list[Any]:
+        try:
+            return self._decode_all(b"[%s]" % b",".join(inputs))
+        except msgspec.MsgspecError:
+            return [self._one(text) for text in inputs]
+
+    def _one(self, text: bytes) -> Any:
+        """A record that is no object has no key."""
+        try:
+            return self._decode(text)
+        except msgspec.MsgspecError:
+            return self._row()
+
+
+def make_intake(params: Mapping[str, Any], normalizers: Mapping[str, Normalizer]) -> KeyIntake:
+    return KeyIntake(msgspec.convert(params["plan"], ImportPlan), normalizers)
