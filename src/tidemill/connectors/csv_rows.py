@@ -25,13 +25,13 @@ class Parsed:
 
 
 class Dialect:
-    """How fields are told apart. ``quote`` may be None: then nothing quotes."""
+    """How fields are told apart. Without ``quote`` nothing quotes."""
 
     def __init__(self, delimiter: str = ",", quote: str | None = '"') -> None:
         self.delimiter = delimiter.encode()
         self.quote = quote.encode() if quote else None
         quoting = csv.QUOTE_MINIMAL if quote else csv.QUOTE_NONE
-        self._options: dict[str, Any] = {"delimiter": delimiter, "quotechar": quote, "quoting": quoting}
+        self._options: dict[str, Any] = {"delimiter": delimiter, "quotechar": quote or None, "quoting": quoting}
 
     def read(self, lines: Iterator[str] | list[str], *, strict: bool = True) -> Iterator[list[str]]:
         return csv.reader(lines, strict=strict, **self._options)
@@ -71,7 +71,9 @@ class Rows:
         self._columns = columns
         self._dialect = dialect
         names = [_encode(name).replace(b"%", b"%%") for name in columns]
-        self._form: Callable[[tuple[bytes, ...]], bytes] = (b"{" + b",".join(b'%s:"%%b"' % n for n in names) + b"}").__mod__
+        self._form: Callable[[tuple[bytes, ...]], bytes] = (
+            b"{" + b",".join(b'%s:"%%b"' % n for n in names) + b"}"
+        ).__mod__
         plain = {b"\r"[0], b"\n"[0], *dialect.delimiter}
         self._escaped = bytes(set(range(32)) - plain) + b'"\\' + (dialect.quote or b"")
 
@@ -136,5 +138,3 @@ def _feed(lines: Lines, raw: list[bytes]) -> Iterator[str]:
 
 def _text(line: bytes) -> str:
     return line.decode("utf-8", errors="surrogateescape")
-
-

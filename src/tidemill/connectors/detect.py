@@ -5,6 +5,7 @@ from email.message import Message
 from pathlib import Path, PurePath
 from typing import Any, BinaryIO
 
+from tidemill.connectors.csv_rows import Dialect
 from tidemill.connectors.encoding import find_encoding, utf8_text
 from tidemill.connectors.layout import FORMATS, OPTIONS, checked, encoding_of
 from tidemill.connectors.sample import Sample
@@ -138,9 +139,8 @@ def _delimiter(text: str, quote: str) -> str:
 
 
 def _score(text: str, delimiter: str, quote: str) -> tuple[float, int]:
-    quoting = csv.QUOTE_MINIMAL if quote else csv.QUOTE_NONE
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    reader = csv.reader((f"{line}\n" for line in lines), delimiter=delimiter, quotechar=quote or None, quoting=quoting)
+    reader = Dialect(delimiter, quote).read((f"{line}\n" for line in lines), strict=False)
     try:
         counts = [len(fields) for fields in reader if any(fields)]
     except csv.Error:

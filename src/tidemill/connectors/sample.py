@@ -13,7 +13,7 @@ UNPACKED_MAX = 1 << 30
 
 
 class Sample:
-    """``head``: whole lines at the beginning. ``far``: the bytes around those that are not ASCII, of the first MBs."""
+    """``head``: whole lines at the beginning. ``far``: lines that tell its encoding."""
 
     def __init__(self, file: BinaryIO, compression: str) -> None:
         self._stream = unpacked(file, compression, UNPACKED_MAX)
@@ -24,15 +24,18 @@ class Sample:
         self._begin = begin
 
     @cached_property
-    def far(self) -> bytes:
-        """Windows of text, joined: short lists of encodings are told apart by their neighbours."""
+    def far(self) -> list[bytes]:
+        """Whole lines that have something else than ASCII in them, of the first megabytes."""
         found: list[bytes] = []
-        piece, seen = self._begin, 0
-        while piece and seen < FAR and sum(map(len, found)) < HEAD:
-            found += _windows(piece)
-            seen += len(piece)
+        piece, tail, seen, size = self._begin, b"", 0, 0
+        while piece and seen < FAR and size < HEAD:
+            *lines, tail = (tail + piece).split(b"\n")
+            found += [line for line in lines if not line.isascii()]
+            seen, size = seen + len(piece), sum(map(len, found))
             piece = self._read(PIECE)
-        return b"\n".join(found)
+        if not piece and not tail.isascii():
+            found.append(tail)
+        return found
 
     def _read(self, size: int) -> bytes:
         """What is cut off or damaged further on is told by whoever reads it."""
@@ -44,10 +47,3 @@ class Sample:
             if not data:
                 return b""
         return data
-
-
-def _windows(piece: bytes) -> list[bytes]:
-    """The lines of a piece that have something else than ASCII in them; whole ones, but for the last."""
-    if piece.isascii():
-        return []
-    return [line[:1000] for line in piece.split(b"\n") if not line.isascii()][:200]

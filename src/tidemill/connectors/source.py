@@ -32,7 +32,9 @@ class Sources:
         try:
             if layout["format"] == "images":
                 return ImagesSource(file, blob, checkpoint)
-            return open_file(file, layout, checkpoint, max_row_bytes=self._max_row_bytes, max_bytes=self._max_unpacked_bytes)
+            return open_file(
+                file, layout, checkpoint, max_row_bytes=self._max_row_bytes, max_bytes=self._max_unpacked_bytes
+            )
         except BaseException:
             file.close()
             raise

@@ -51,6 +51,10 @@ class Forward(ABC):
     """A stream that is made piece by piece from the beginning. To go back is to begin again."""
 
     def __init__(self) -> None:
+        self._error: InvalidInput | None = None
+        self._left = memoryview(b"")
+        self._position = 0
+        self._source: Iterator[bytes] = iter(())
         self._begin()
 
     def read(self, size: int) -> bytes:
@@ -88,7 +92,7 @@ class Forward(ABC):
         self._source = self._pieces()
         self._left = memoryview(b"")
         self._position = 0
-        self._error: InvalidInput | None = None
+        self._error = None
 
 
 class Transcoded(Forward):

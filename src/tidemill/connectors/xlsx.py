@@ -80,4 +80,3 @@ class XlsxSource(RecordSource):
         text = ", ".join(str(value) for _, value in sorted(row.cells.items())).replace("\x00", "\ufffd")
         defect = {"line": row.number, "code": "invalid", "reason": reason, "value": text[:200]}
         return InputRecord(_encode(text[: 64 * 1024]), row.number, place, defect)
-

@@ -149,5 +149,3 @@ def _position(names: list[str], wanted: str | int | None) -> int | None:
         return names.index(str(wanted))
     number = int(wanted) if str(wanted).isdecimal() else 0
     return number - 1 if 0 < number <= len(names) else None
-
-

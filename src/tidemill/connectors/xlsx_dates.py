@@ -7,11 +7,12 @@ from typing import Literal
 from tidemill.connectors.xlsx_xml import Attributes, Part
 
 Shown = Literal["date", "datetime", "time", "duration"]
-_BUILT_IN: dict[int, Shown] = (
-    dict.fromkeys([14, 15, 16, 17, *range(27, 32), 36, *range(50, 59)], "date")
-    | dict.fromkeys([18, 19, 20, 21, 32, 33, 34, 35, 45, 47], "time")
-    | {22: "datetime", 46: "duration"}
-)
+_BUILT_IN: dict[int, Shown] = {
+    **dict.fromkeys((14, 15, 16, 17, *range(27, 32), 36, *range(50, 59)), "date"),
+    **dict.fromkeys((18, 19, 20, 21, 32, 33, 34, 35, 45, 47), "time"),
+    22: "datetime",
+    46: "duration",
+}
 _QUIET = re.compile(r'"[^"]*"|\\.|_.|\*.|\[(?!h+\]|m+\]|s+\])[^\]]*\]', re.IGNORECASE)
 _LEAP_THAT_NEVER_WAS = 60  # 29 February 1900, which the format believes in
 STYLES_MAX = 100_000

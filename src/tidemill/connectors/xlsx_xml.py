@@ -35,9 +35,9 @@ def parse(pieces: Iterator[bytes], part: Part) -> Iterator[None]:
     parser.CharacterDataHandler = part.text
     try:
         for piece in pieces:
-            parser.Parse(piece, False)  # noqa: FBT003
+            parser.Parse(piece, False)
             yield
-        parser.Parse(b"", True)  # noqa: FBT003
+        parser.Parse(b"", True)
     except expat.ExpatError as error:
         raise InvalidInput(f"the workbook is damaged: {error}") from error
     yield
