@@ -210,7 +210,7 @@ async def open_database(
 
 def make_context(db: Database, settings: Settings, registry: Registry, *, worker: str, book: Logbook) -> Context:
     blobs = Blobs(settings.blobs)
-    sources = Sources(blobs, max_row_bytes=settings.max_row_bytes)
+    sources = Sources(blobs, max_row_bytes=settings.max_row_bytes, max_unpacked_bytes=settings.max_unpacked_mb << 20)
     return Context(db, settings, registry.beside(builtins(db, blobs)), sources, worker, book)
 
 

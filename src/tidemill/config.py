@@ -59,6 +59,7 @@ class Settings(BaseSettings):
     ingest_max_rows: Positive = Field(20_000, description="The largest")
     ingest_max_batch_bytes: Positive = Field(8 * 1024 * 1024, description="The largest, in bytes")
     max_row_bytes: Positive = Field(4 * 1024 * 1024, description="An input beyond this is a bad row")
+    max_unpacked_mb: Positive = Field(10_240, description="What a compressed file may unpack to")
 
     worker_pool_size: Positive = Field(1, description="Child processes of a worker (--processes)")
     worker_lanes: Positive = Field(2, description="Batches a child process holds at a time")

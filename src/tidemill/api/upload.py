@@ -14,7 +14,7 @@ from tidemill.api.multipart import Data, Part, parts
 from tidemill.api.problems import Refusal
 from tidemill.connectors.blobs import Blob, Blobs
 from tidemill.connectors.images import ImagesWriter, clean
-from tidemill.connectors.source import FORMATS
+from tidemill.connectors.layout import FORMATS, KNOWN_FORMATS
 from tidemill.domain.errors import InvalidInput, TooLarge
 
 BUFFER = 1 << 20  # to the disk in pieces of this size, each in a thread
@@ -28,6 +28,8 @@ MEDIA_FORMATS = {
     "application/jsonl": "ndjson",
     "application/zip": "images",
     "application/x-zip-compressed": "images",
+    "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": "xlsx",
+    "application/vnd.apache.parquet": "parquet",
 }
 Check = Callable[[dict[str, str]], Awaitable[None]]
 
@@ -158,8 +160,8 @@ def _decoded(name: str, text: bytes) -> str:
 
 
 def _said(format_: str | None) -> str | None:
-    if format_ is not None and format_ not in FORMATS.values():
-        raise InvalidInput(f"unknown format {format_!r}; known are {', '.join(sorted(set(FORMATS.values())))}")
+    if format_ is not None and format_ not in KNOWN_FORMATS:
+        raise InvalidInput(f"unknown format {format_!r}; known are {', '.join(KNOWN_FORMATS)}")
     return format_
 
 

@@ -13,7 +13,7 @@ from tidemill.cli.load import load_mill
 from tidemill.cli.views import console, detail, item_line, jobs_table, progress_bar, summary
 from tidemill.config import load_settings
 from tidemill.connectors.blobs import Blobs
-from tidemill.connectors.source import FORMATS
+from tidemill.connectors.layout import FORMATS, KNOWN_FORMATS
 from tidemill.domain.errors import Conflict, InvalidInput
 from tidemill.domain.job import Job
 from tidemill.domain.status import CLOSED, JobStatus, parse_item_status
@@ -34,12 +34,13 @@ JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="A job's key, it
 def submit_command(
     kind: Annotated[str, typer.Argument(help="Whose handler runs the rows")],
     file: Annotated[
-        Path, typer.Argument(exists=True, dir_okay=False, help="A .ndjson, .csv or .tsv file, a row an item")
+        Path,
+        typer.Argument(
+            exists=True, dir_okay=False, help="A .csv, .tsv, .ndjson, .json, .xlsx or .parquet file, a row an item"
+        ),
     ],
     app: Annotated[str | None, typer.Option(help="MODULE:NAME of the mill that declares the kind")] = None,
-    format_: Annotated[
-        str | None, typer.Option("--format", help="ndjson, csv or tsv, if the name does not say")
-    ] = None,
+    format_: Annotated[str | None, typer.Option("--format", help="If the name does not say")] = None,
     priority: Annotated[int, typer.Option(help="-100 to 100; each step doubles the share of turns")] = 0,
     policy: Annotated[
         str, typer.Option(help="continue, fail_fast, or tolerate:10 (failures) or tolerate:5% ")
@@ -209,9 +210,9 @@ def _act(text: str, act: Any, word: str) -> None:
 
 def _format(file: Path, said: str | None) -> str:
     found = said or FORMATS.get(file.suffix.lower(), "")
-    if found not in FORMATS.values():
+    if found not in KNOWN_FORMATS:
         what = f"unknown format {said!r}" if said else f"cannot tell the format of {file.name}"
-        raise InvalidInput(f"{what}: say --format ndjson, csv or tsv")
+        raise InvalidInput(f"{what}: say --format, one of {', '.join(KNOWN_FORMATS)}")
     return found
 
 

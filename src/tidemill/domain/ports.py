@@ -1,31 +1,31 @@
 """What the rooms of one floor know of each other: protocols that app.py fills."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
+from tidemill.domain.block import Block
 from tidemill.domain.handler import Handler
-
-
-class Record(Protocol):
-    """One record of a source: its encoded input, or why it has none, and where the next one begins."""
-
-    @property
-    def input(self) -> bytes: ...
-    @property
-    def defect(self) -> dict[str, Any] | None: ...
-    @property
-    def checkpoint(self) -> dict[str, Any]: ...
 
 
 class Source(Protocol):
     """Records from a checkpoint on. Reading from the same checkpoint gives the same records."""
 
-    def records(self, checkpoint: dict[str, Any]) -> Iterator[Record]: ...
+    @property
+    def columns(self) -> list[str] | None:
+        """Their names in the file's own order; None where records name their own."""
+
+    @property
+    def first_line(self) -> int:
+        """Of the first record."""
+
+    def read(self, rows: int, size: int) -> Block:
+        """So many rows and about so many bytes at most, but one record at least; none at the end."""
+
     def close(self) -> None: ...
 
 
 class OpenSource(Protocol):
-    def __call__(self, reference: dict[str, Any]) -> Source: ...
+    def __call__(self, reference: dict[str, Any], checkpoint: dict[str, Any]) -> Source: ...
 
 
 class Intake(Protocol):

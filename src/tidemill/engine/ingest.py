@@ -2,14 +2,12 @@
 
 import asyncio
 import contextlib
-import itertools
 import random
 import time
-from collections.abc import Iterator
 from uuid import UUID, uuid4
 
 from tidemill.domain.errors import TidemillError
-from tidemill.domain.ports import Intake, Record
+from tidemill.domain.ports import Intake, Source
 from tidemill.engine.adapt.chunk import ChunkSize
 from tidemill.engine.context import Context
 from tidemill.engine.logbook import Page
@@ -18,7 +16,6 @@ from tidemill.store import ingest as store
 from tidemill.store import items, jobs
 from tidemill.store.flush import Flushed
 from tidemill.store.ingest import Chunk, IngestLease
-from tidemill.store.json import encode
 from tidemill.telemetry.events import bound, emit
 from tidemill.telemetry.summary import ingest_completed
 
@@ -61,9 +58,10 @@ class Ingester(Service):
     async def _read(self, lease: IngestLease, lease_id: UUID) -> None:
         started, self._read_rows, self._defects = time.monotonic(), 0, 0
         try:
-            with contextlib.closing(self._context.open_source(lease.source)) as source:
+            source = await asyncio.to_thread(self._context.open_source, lease.source, lease.checkpoint)
+            with contextlib.closing(source):
                 self._intake = await self._open_intake(lease)
-                finished = await self._append_all(lease, lease_id, source.records(lease.checkpoint))
+                finished = await self._append_all(lease, lease_id, source)
         except (TidemillError, OSError, UnicodeError) as error:
             await self._fail(lease.job_id, lease_id, f"the source cannot be read: {error}")
             return
@@ -88,12 +86,12 @@ class Ingester(Service):
             await asyncio.to_thread(intake.see, lo, inputs)
         return intake
 
-    async def _append_all(self, lease: IngestLease, lease_id: UUID, records: Iterator[Record]) -> bool:
+    async def _append_all(self, lease: IngestLease, lease_id: UUID, source: Source) -> bool:
         """Whether the source was read to its end. The next chunk is read while this one is written."""
-        chunk = await asyncio.to_thread(self._chunk, lease.next_seq, records)
-        while chunk.rows and not self._context.stopping:
+        chunk = await asyncio.to_thread(self._chunk, lease.next_seq, source)
+        while chunk.block.inputs and not self._context.stopping:
             async with self._context.gate.passing(alone=False):
-                ahead = asyncio.create_task(asyncio.to_thread(self._chunk, chunk.hi, records))
+                ahead = asyncio.create_task(asyncio.to_thread(self._chunk, chunk.hi, source))
                 try:
                     appended = await self._append(lease.job_id, lease.kind, lease_id, chunk)
                 finally:
@@ -101,43 +99,38 @@ class Ingester(Service):
             if not appended:
                 return False
             await self._context.rest(self._context.chunk.backoff_s(_jitter()))
-        return not chunk.rows
+        return not chunk.block.inputs
 
-    def _chunk(self, lo: int, records: Iterator[Record]) -> Chunk:
-        """The next records: so many rows and so many bytes at most, but one at least."""
-        rows: list[tuple[bytes, bytes | None]] = []
-        size, checkpoint, most = 0, {}, self._context.settings.ingest_max_batch_bytes
-        for record in itertools.islice(records, self._context.chunk.rows):
-            rows.append((record.input, None if record.defect is None else encode(record.defect)))
-            size += len(record.input)
-            checkpoint = record.checkpoint
-            if size >= most:
-                break
-        repeats = self._intake.see(lo, [row[0] for row in rows]) if self._intake is not None else []
-        return Chunk(lo, rows, checkpoint, repeats, bounded=size >= most)
+    def _chunk(self, lo: int, source: Source) -> Chunk:
+        """The next records: so many rows and about so many bytes at most, but one at least."""
+        most = self._context.settings.ingest_max_batch_bytes
+        block = source.read(self._context.chunk.rows, most)
+        repeats = self._intake.see(lo, block.inputs) if self._intake is not None else []
+        return Chunk(lo, block, source.first_line, repeats, bounded=sum(map(len, block.inputs)) >= most)
 
     async def _append(self, job_id: UUID, kind: str, lease_id: UUID, chunk: Chunk) -> bool:
         db, batch_size = self._context.db, self._context.batch_size(self._context.handlers.get(kind))
+        rows = len(chunk.block.inputs)
         waited_ms = db.signals.pool_waited_ms
         try:
             ran = await db.measured(
                 store.append, job_id, lease_id, chunk, lease=self._lease_seconds, batch_size=batch_size
             )
         except Exception:
-            self._adapt(job_id, self._context.chunk.fail(rows=len(chunk.rows)))
+            self._adapt(job_id, self._context.chunk.fail(rows=rows))
             raise
         waited_ms = db.signals.pool_waited_ms - waited_ms
         self._adapt(
             job_id,
             self._context.chunk.observe(
-                ran.ms, rows=len(chunk.rows), failed=ran.failed, waited_ms=waited_ms, full=not chunk.bounded
+                ran.ms, rows=rows, failed=ran.failed, waited_ms=waited_ms, full=not chunk.bounded
             ),
         )
         if ran.value is Flushed.STALE:
             emit("ingest.stale", job=job_id)
             return False
-        self._read_rows += len(chunk.rows)
-        self._defects += sum(defect is not None for _, defect in chunk.rows)
+        self._read_rows += rows
+        self._defects += len(chunk.block.defects)
         emit("ingest.chunk", job=job_id, lo=chunk.lo, hi=chunk.hi, ms=round(ran.ms, 1))
         return True
 

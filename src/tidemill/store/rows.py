@@ -1,13 +1,29 @@
 """Rows of COPY in text form. Values are JSON already: of what COPY escapes, only the backslash can occur."""
 
+from itertools import repeat
+
+from tidemill.domain.block import Block
 from tidemill.domain.decide import Verdict
+from tidemill.store.json import encode
 
 NULL = b"\\N"
 
 
-def item_line(head: bytes, seq: int, value: bytes, defect: bytes | None, tail: bytes) -> bytes:
+def item_line(head: bytes, seq: int, value: bytes, tail: bytes) -> bytes:
     """One row of item/copy; ``head`` is the job id and a tab, ``tail`` a tab, the time and the end of line."""
-    return b"%s%d\t%s\t%s%s" % (head, seq, _escape(value), NULL if defect is None else _escape(defect), tail)
+    return b"%s%d\t%s\t\\N\t\\N%s" % (head, seq, _escape(value), tail)
+
+
+def block_lines(head: bytes, lo: int, block: Block, tail: bytes) -> bytes:
+    """The rows of item/copy for the records of a source, from item ``lo`` on."""
+    if not block.defects and block.lines is None:
+        return b"".join([item_line(head, seq, value, tail) for seq, value in enumerate(block.inputs, lo)])
+    defects = {at: _escape(encode(defect)) for at, defect in block.defects.items()}
+    places = repeat(NULL) if block.lines is None else map(b"%d".__mod__, block.lines)
+    return b"".join(
+        b"%s%d\t%s\t%s\t%s%s" % (head, lo + at, _escape(value), defects.get(at, NULL), place, tail)
+        for at, (value, place) in enumerate(zip(block.inputs, places, strict=False))
+    )
 
 
 def outcome_lines(head: bytes, owner_id: int, at: bytes, verdicts: list[Verdict]) -> bytes:

@@ -143,7 +143,7 @@ CREATE TABLE tidemill.job_tally (
     codes     jsonb NOT NULL DEFAULT '{}'
 );
 
--- How far a job's source has been read. next_seq is the number of its items.
+-- How far a job's source has been read. next_seq is the number of its items, first_line where the first one stands.
 CREATE TABLE tidemill.ingest (
     job_id      uuid PRIMARY KEY,
     next_seq    bigint NOT NULL DEFAULT 0,
@@ -151,11 +151,13 @@ CREATE TABLE tidemill.ingest (
     lease_id    uuid,
     lease_until timestamptz,
     worker      text,
-    losses      smallint NOT NULL DEFAULT 0
+    losses      smallint NOT NULL DEFAULT 0,
+    first_line  integer NOT NULL DEFAULT 1
 ) WITH (fillfactor = 70);
 CREATE INDEX ingest_worker ON tidemill.ingest (worker) WHERE worker IS NOT NULL;
 
--- json, not jsonb: an input is stored once and read once; parsing it twice is waste.
+-- json, not jsonb: an input is stored once and read once; parsing it twice is waste. `line` is the record's physical line;
+-- NULL: the one that its number says, counted from ingest.first_line.
 CREATE TABLE tidemill.item (
     job_id   uuid NOT NULL,
     seq      bigint NOT NULL,
@@ -163,6 +165,7 @@ CREATE TABLE tidemill.item (
     defect   jsonb,
     key_hash bigint,
     at       timestamptz NOT NULL,
+    line     bigint,
     PRIMARY KEY (job_id, seq)
 ) PARTITION BY RANGE (job_id);
 

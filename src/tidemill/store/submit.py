@@ -171,7 +171,7 @@ class _Counter:
 def _lines(job_id: UUID, at: Any, rows: Iterable[bytes], counter: _Counter) -> Iterator[bytes]:
     head, tail = f"{job_id}\t".encode(), f"\t{at.isoformat()}\n".encode()
     for row in rows:
-        yield item_line(head, counter.n, row, None, tail)
+        yield item_line(head, counter.n, row, tail)
         counter.add(row)
 
 

@@ -1,3 +1,7 @@
+-- Where in its file a record stood. NULL: on the line that its number says, from the first line of all on.
+ALTER TABLE tidemill.item ADD COLUMN line bigint;
+ALTER TABLE tidemill.ingest ADD COLUMN first_line integer NOT NULL DEFAULT 1;
+
 -- Rows of a file that share a key with another one: who loses, and to whom. ``place`` is which of the keys.
 CREATE TABLE tidemill.repeat (
     job_id uuid NOT NULL,
