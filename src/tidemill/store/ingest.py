@@ -86,8 +86,7 @@ async def append(
         if chunk.repeats:
             await _copy_repeats(conn, job_id, chunk.repeats)
         cutter = Cutter(chunk.lo, batch_size)
-        for value in chunk.block.inputs:
-            cutter.add(len(value))
+        cutter.add_all(list(map(len, chunk.block.inputs)))
         los, his = cutter.ranges()
         batches = {"job_id": job_id, "owner_id": job[0], "kind": job[1]}
         await conn.execute(sql("batch/add_ranges"), batches | {"los": los, "his": his})

@@ -14,6 +14,7 @@ from tidemill.store.database import Connection, is_transient
 from tidemill.store.statements import sql
 
 HAS_INPUT_CHECKS = 160000
+_BETWEEN, _NO_VALUE = "\x1e", "\x1f"
 TRIAL = Identifier("pg_temp", "tidemill_trial")
 Rows = Sequence[tuple[str | None, ...]]
 _LINE = re.compile(r"^COPY .*, line (\d+)", re.MULTILINE)
@@ -138,9 +139,13 @@ class Target:
         return {row[0] - 1 for row in await cursor.fetchall()}
 
     def _unnest(self, fields: Sequence[str], rows: Rows) -> dict[str, Any]:
-        columns = [list(column) for column in zip(*rows, strict=True)]
+        columns: list[Any] = [list(column) for column in zip(*rows, strict=True)]
+        packed = [_pack(column) for column in columns]
+        one = SQL("{}::text[]").format(Placeholder())
+        if None not in packed:
+            one, columns = SQL("string_to_array({}, chr(30), chr(31))").format(Placeholder()), packed
         return {
-            "arrays": SQL(", ").join(SQL("{}::text[]").format(Placeholder()) for _ in fields),
+            "arrays": SQL(", ").join([one] * len(fields)),
             "names": SQL(", ").join(Identifier(_alias(self._fields[name])) for name in fields),
             "values": columns,
         }
@@ -152,6 +157,16 @@ class Target:
             column = field.column if columns is None else columns[name]
             parts.append(SQL("t.{} = {}").format(Identifier(column), _value(field)))
         return SQL(" AND ").join(parts)
+
+
+def _pack(column: Sequence[str | None]) -> str | None:
+    """A column as one text: psycopg writes an array element by element, at 2 µs each. None if it cannot be."""
+    if _NO_VALUE in column:
+        return None
+    if None in column:
+        column = [_NO_VALUE if text is None else text for text in column]
+    packed = _BETWEEN.join(column)  # type: ignore[arg-type]
+    return packed if packed and packed.count(_BETWEEN) == len(column) - 1 else None
 
 
 def lines(columns: Iterable[Texts]) -> bytes:

@@ -22,11 +22,6 @@ class Checked:
     def add(self, index: int, problem: Problem) -> None:
         self.problems.setdefault(index, []).append(problem)
 
-    def good(self) -> list[int]:
-        if not self.problems:
-            return list(range(self.count))
-        return [index for index in range(self.count) if index not in self.problems]
-
     def tuples(self, fields: Sequence[str], rows: Sequence[int] | None = None) -> list[tuple[str | None, ...]]:
         """These fields of these rows, or of all."""
         columns = [self.columns[name] for name in fields]

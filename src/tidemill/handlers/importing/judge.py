@@ -21,10 +21,15 @@ class Judge:
         self._skipped = skipped
         self.existing: set[int] = set()  # rows that an upsert updates
         self.written: list[int] = []  # rows of the last COPY, in its order
+        self._good: tuple[int, list[int]] | None = None
 
     def good(self) -> list[int]:
         """Rows that nothing is wrong with, as far as is known."""
-        return [index for index in self.checked.good() if index not in self._skipped]
+        known = len(self.checked.problems)
+        if self._good is None or self._good[0] != known:
+            bad = self.checked.problems.keys() | self._skipped.keys()
+            self._good = known, [index for index in range(self.checked.count) if index not in bad]
+        return self._good[1]
 
     async def look(self) -> None:
         """Ask everything; asked again, it sees what others have committed meanwhile."""
@@ -66,20 +71,20 @@ class Judge:
 
     async def _look_at_unique(self, fields: Sequence[str]) -> None:
         rows, asked = self._asked(fields)
-        rows_left = [(index, values) for index, values in zip(rows, asked, strict=True) if index not in self.existing]
-        if not rows_left:
-            return
-        there = await self.target.existing(fields, [values for _, values in rows_left])
-        for place in there:
-            index, values = rows_left[place]
-            self._tell(index, fields, "exists", "a row with this value is there already", values)
+        if self.existing:
+            left = [place for place, index in enumerate(rows) if index not in self.existing]
+            rows, asked = [rows[place] for place in left], [asked[place] for place in left]
+        for place in await self.target.existing(fields, asked) if rows else ():
+            self._tell(rows[place], fields, "exists", "a row with this value is there already", asked[place])
 
     def _asked(self, fields: Sequence[str]) -> tuple[list[int], list[tuple[str | None, ...]]]:
         """Good rows that have a value in each of these fields, and the values."""
         rows = self.good()
-        values = self.checked.tuples(fields, rows)
-        whole = [(index, value) for index, value in zip(rows, values, strict=True) if None not in value]
-        return [index for index, _ in whole], [value for _, value in whole]
+        for name in fields:
+            column = self.checked.columns[name]
+            if None in column:
+                rows = [index for index in rows if column[index] is not None]
+        return rows, self.checked.tuples(fields, rows)
 
     def _tell(self, index: int, fields: Sequence[str], code: str, reason: str, values: tuple[str | None, ...]) -> None:
         value = shown(", ".join(str(value) for value in values))
