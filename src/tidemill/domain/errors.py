@@ -2,6 +2,7 @@
 
 TidemillError
 ├── InvalidInput        an input row or a parameter that cannot be accepted
+│   └── InvalidColumns  columns of a file that do not fit; each with its sentence
 ├── InvalidSettings     settings that stop the start; the message lists all of them
 ├── TooLarge            more than a limit allows; nothing of it is kept
 ├── UnknownKind         no handler of that name
@@ -16,6 +17,8 @@ TidemillError
 └── StaleLease          the lease was lost; nothing was written
 """
 
+from collections.abc import Sequence
+
 
 class TidemillError(Exception):
     """The root of the tree; its message is a sentence for the user."""
@@ -23,6 +26,14 @@ class TidemillError(Exception):
 
 class InvalidInput(TidemillError):
     """An input row or a parameter that cannot be accepted."""
+
+
+class InvalidColumns(InvalidInput):
+    """Columns of a file that do not fit what it is imported into; ``problems`` has a sentence for each."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = list(problems)
 
 
 class InvalidSettings(TidemillError):

@@ -28,7 +28,7 @@ class Handler:
     limiter: str | None = None
     columns: tuple[str, ...] = ()
     batch_size: int | None = None  # items of a batch; without it, what the settings say
-    intake: Callable[[dict[str, Any]], Any] | None = (
+    intake: Callable[..., Any] | None = None  # (params, source) -> Intake: looks at the inputs as they come
         None  # from a job's params to what looks at its inputs as they come
     )
 

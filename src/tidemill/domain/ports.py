@@ -29,7 +29,14 @@ class OpenSource(Protocol):
 
 
 class Intake(Protocol):
-    """Looks at the inputs of a job while they are read, in order and from the first one on."""
+    """Looks at the inputs of a job while they are read, in order and from the first one on.
+
+    ``params`` are the job's, with what is known now that its source is open; ``held`` says that nobody may begin
+    before the source is read to its end.
+    """
+
+    params: dict[str, Any]
+    held: bool
 
     def see(self, lo: int, inputs: Sequence[bytes]) -> list[tuple[int, int, int]]:
         """The next inputs, the first of which has this seq: who loses to whom, and in which key (seq, other, place)."""

@@ -60,7 +60,7 @@ class Ingester(Service):
         try:
             source = await asyncio.to_thread(self._context.open_source, lease.source, lease.checkpoint)
             with contextlib.closing(source):
-                self._intake = await self._open_intake(lease)
+                self._intake = await self._open_intake(lease, source)
                 finished = await self._append_all(lease, lease_id, source)
         except (TidemillError, OSError, UnicodeError) as error:
             await self._fail(lease.job_id, lease_id, f"the source cannot be read: {error}")
@@ -68,6 +68,7 @@ class Ingester(Service):
         finally:
             if self._intake is not None:
                 self._intake.close()
+                self._intake = None
         if not finished:
             await self._context.db.run(store.release, lease.job_id, lease_id)
         elif await self._context.db.run(store.finish, lease.job_id, lease_id):
@@ -75,12 +76,15 @@ class Ingester(Service):
             rows, total = self._read_rows, lease.next_seq + self._read_rows
             ingest_completed(lease.job_id, rows=rows, total=total, defects=self._defects, seconds=seconds)
 
-    async def _open_intake(self, lease: IngestLease) -> Intake | None:
+    async def _open_intake(self, lease: IngestLease, source: Source) -> Intake | None:
         """Whoever looks at the inputs as they come has seen all that are stored already."""
         make, db = self._context.handlers.get(lease.kind).intake, self._context.db
         if make is None:
             return None
-        intake: Intake = make(await db.run(jobs.params, lease.job_id))
+        params = await db.run(jobs.params, lease.job_id)
+        intake: Intake = make(params, source)
+        if intake.params != params:
+            await db.run(jobs.set_params, lease.job_id, intake.params)
         for lo in range(0, lease.next_seq, SEEN_AT_ONCE):
             inputs = await db.run(items.inputs, lease.job_id, lo, min(lo + SEEN_AT_ONCE, lease.next_seq))
             await asyncio.to_thread(intake.see, lo, inputs)
@@ -105,8 +109,11 @@ class Ingester(Service):
         """The next records: so many rows and about so many bytes at most, but one at least."""
         most = self._context.settings.ingest_max_batch_bytes
         block = source.read(self._context.chunk.rows, most)
-        repeats = self._intake.see(lo, block.inputs) if self._intake is not None else []
-        return Chunk(lo, block, source.first_line, repeats, bounded=sum(map(len, block.inputs)) >= most)
+        bounded = sum(map(len, block.inputs)) >= most
+        if self._intake is None:
+            return Chunk(lo, block, source.first_line, bounded=bounded)
+        repeats, held = self._intake.see(lo, block.inputs), self._intake.held
+        return Chunk(lo, block, source.first_line, repeats, held=held, bounded=bounded)
 
     async def _append(self, job_id: UUID, kind: str, lease_id: UUID, chunk: Chunk) -> bool:
         db, batch_size = self._context.db, self._context.batch_size(self._context.handlers.get(kind))

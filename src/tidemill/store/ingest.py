@@ -48,6 +48,7 @@ class Chunk:
     block: Block
     first_line: int = 1
     repeats: Sequence[tuple[int, int, int]] = ()  # who loses to whom, in which key
+    held: bool = False  # nobody may begin before the source is read to its end
     bounded: bool = False  # by its bytes: there could have been more rows
 
     @property
@@ -89,7 +90,7 @@ async def append(
         cutter.add_all(list(map(len, chunk.block.inputs)))
         los, his = cutter.ranges()
         batches = {"job_id": job_id, "owner_id": job[0], "kind": job[1]}
-        await conn.execute(sql("batch/add_ranges"), batches | {"los": los, "his": his})
+        await conn.execute(sql("batch/add_ranges"), batches | {"los": los, "his": his, "held": chunk.held})
         await conn.execute(sql("notify/work"), {"job_id": job_id})
     return Flushed.APPLIED
 
@@ -109,6 +110,8 @@ async def finish(conn: Connection, job_id: UUID, lease_id: UUID) -> bool:
     cursor = await conn.execute(sql("ingest/release"), {"job_id": job_id, "lease_id": lease_id})
     if cursor.rowcount:
         await conn.execute(sql("job/finish_ingest"), {"job_id": job_id})
+        if (await conn.execute(sql("batch/let_go"), {"job_id": job_id})).rowcount:
+            await conn.execute(sql("notify/work"), {"job_id": job_id})
     return bool(cursor.rowcount)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from psycopg.rows import class_row, dict_row
+from psycopg.types.json import Jsonb
 
 from tidemill.domain.errors import Conflict, UnknownJob
 from tidemill.domain.identity import LOCAL_USER
@@ -282,3 +283,8 @@ async def params(conn: Connection, job_id: UUID) -> dict[str, Any]:
     if row is None:
         raise UnknownJob(f"there is no job {job_id}")
     return row[0]  # type: ignore[no-any-return]
+
+
+async def set_params(conn: Connection, job_id: UUID, params: dict[str, Any]) -> None:
+    """With what its source has told."""
+    await conn.execute(sql("job/set_params"), {"job_id": job_id, "params": Jsonb(params)})

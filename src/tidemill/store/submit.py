@@ -77,7 +77,7 @@ def submission(spec: Submission, rows: Iterable[bytes]) -> Steps:
     if counter.n:
         los, his = counter.cutter.ranges()
         batches = {"job_id": job_id, "owner_id": spec.owner_id, "kind": spec.kind}
-        yield Execute(sql("batch/add_ranges"), batches | {"los": los, "his": his})
+        yield Execute(sql("batch/add_ranges"), batches | {"los": los, "his": his, "held": False})
     if spec.idem_key is not None:
         yield Execute(sql("job/set_print"), {"job_id": job_id, "print": counter.print})
     yield Execute(sql("notify/work"), {"job_id": job_id})

@@ -2,6 +2,18 @@
 
 from tidemill.domain.importing.check import Checked, Checker
 from tidemill.domain.importing.mapping import Columns, guess
-from tidemill.domain.importing.plan import KIND, Duplicates, ImportPlan, Mode
+from tidemill.domain.importing.plan import KIND, Duplicates, ImportPlan, ImportRequest, Mode, columns_of, make_plan
 
-__all__ = ["KIND", "Checked", "Checker", "Columns", "Duplicates", "ImportPlan", "Mode", "guess"]
+__all__ = [
+    "KIND",
+    "Checked",
+    "Checker",
+    "Columns",
+    "Duplicates",
+    "ImportPlan",
+    "ImportRequest",
+    "Mode",
+    "columns_of",
+    "guess",
+    "make_plan",
+]

@@ -1,9 +1,11 @@
 """What an import does, decided once, when it is submitted, and kept with its job."""
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from tidemill.domain.errors import InvalidInput
+from tidemill.domain.errors import InvalidColumns, InvalidInput
+from tidemill.domain.importing.mapping import Columns, guess
 from tidemill.domain.resource import Resource
 
 KIND = "tidemill.import"
@@ -13,13 +15,24 @@ Duplicates = Literal["first", "last", "error"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ImportRequest:
+    """What is asked of an import, in the words of a request. ``key`` overrides the resource's."""
+
+    mode: Mode = "insert"
+    validate_only: bool = False
+    duplicates: Duplicates = "error"
+    mapping: dict[str, str] = field(default_factory=dict)
+    key: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ImportPlan:
     resource: Resource
     mode: Mode = "insert"
     validate_only: bool = False
     duplicates: Duplicates = "error"
     mapping: dict[str, str] = field(default_factory=dict)  # column of the file -> field
-    first_line: int = 1  # of the first record in its file
+    columns: tuple[str, ...] = ()  # of the file, in its order
 
     @property
     def given(self) -> tuple[str, ...]:
@@ -35,9 +48,48 @@ class ImportPlan:
         return tuple(fields for fields in sets if fields and given.issuperset(fields))
 
 
+def make_plan(
+    request: ImportRequest, resource: Resource, columns: Sequence[str], *, named_by_rows: bool = False
+) -> ImportPlan:
+    """The plan of an import of a file with these columns; InvalidColumns says all that is wrong with them at once.
+
+    ``named_by_rows``: each record names its own fields, so that others than these may still come.
+    """
+    resource = replace(resource, key=request.key) if request.key else resource
+    found = columns_of(request, resource, columns, named_by_rows=named_by_rows)
+    if not found.is_good:
+        raise InvalidColumns(found.problems)
+    plan = ImportPlan(
+        resource=resource,
+        mode=request.mode,
+        validate_only=request.validate_only,
+        duplicates=request.duplicates,
+        mapping=found.mapping,
+        columns=tuple(columns),
+    )
+    check_plan(plan)
+    return plan
+
+
+def columns_of(
+    request: ImportRequest, resource: Resource, columns: Sequence[str], *, named_by_rows: bool = False
+) -> Columns:
+    found = guess(columns, resource, request.mapping)
+    if not named_by_rows:
+        return found
+    lacking = {f"there is no column for {name!r}, which is required" for name in found.missing}
+    mapping = found.mapping
+    if request.mode == "insert":  # an update leaves alone what the first rows do not name
+        mapping = {name: name for name in resource.names if name not in mapping.values()} | mapping
+    return replace(found, mapping=mapping, missing=[], problems=[one for one in found.problems if one not in lacking])
+
+
 def check_plan(plan: ImportPlan) -> None:
     """Refuse what could not work, before a row is read."""
     resource = plan.resource
+    unknown = [name for name in resource.key if name not in resource.names]
+    if unknown:
+        raise InvalidInput(f"the key names {', '.join(unknown)}, which {resource.name} does not have")
     if plan.mode == "upsert":
         if not resource.key:
             raise InvalidInput(f"an upsert needs a key: say which fields identify a row of {resource.name}")

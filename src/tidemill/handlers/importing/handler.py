@@ -79,7 +79,7 @@ def import_handler(normalizers: Mapping[str, Normalizer]) -> Handler:
         sparse=True,
         in_transaction=True,
         batch_size=BATCH_SIZE,
-        intake=lambda params: make_intake(params, normalizers),
+        intake=lambda params, source: make_intake(params, source, normalizers),
     )
 
 

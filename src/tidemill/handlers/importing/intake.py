@@ -5,7 +5,9 @@ from typing import Any
 
 import msgspec
 
-from tidemill.domain.importing import ImportPlan
+from tidemill.domain.importing import ImportPlan, ImportRequest, make_plan
+from tidemill.domain.ports import Source
+from tidemill.domain.resource import Resource
 from tidemill.domain.values import FieldReader
 from tidemill.domain.values.field import Normalizer
 from tidemill.handlers.importing.keys import Keys
@@ -14,7 +16,9 @@ from tidemill.handlers.importing.keys import Keys
 class KeyIntake:
     """Decodes no more of each input than the fields of its keys."""
 
-    def __init__(self, plan: ImportPlan, normalizers: Mapping[str, Normalizer]) -> None:
+    def __init__(self, params: dict[str, Any], plan: ImportPlan, normalizers: Mapping[str, Normalizer]) -> None:
+        self.params = params
+        self.held = plan.duplicates == "last" and bool(plan.watched) and plan.watched[0] == plan.resource.key
         self._watched = plan.watched
         names = sorted({name for fields in self._watched for name in fields})
         columns = {name: column for column, name in plan.mapping.items()}
@@ -63,5 +67,12 @@ class KeyIntake:
             return self._row()
 
 
-def make_intake(params: Mapping[str, Any], normalizers: Mapping[str, Normalizer]) -> KeyIntake:
-    return KeyIntake(msgspec.convert(params["plan"], ImportPlan), normalizers)
+def make_intake(params: dict[str, Any], source: Source, normalizers: Mapping[str, Normalizer]) -> KeyIntake:
+    """A plan that could not be made before the source was open is made here."""
+    if "plan" not in params:
+        request = msgspec.convert(params["request"], ImportRequest)
+        resource = msgspec.convert(params["resource"], Resource)
+        columns = source.columns or resource.names
+        plan = make_plan(request, resource, columns, named_by_rows=source.columns is None)
+        params = params | {"plan": msgspec.to_builtins(plan)}
+    return KeyIntake(params, msgspec.convert(params["plan"], ImportPlan), normalizers)
