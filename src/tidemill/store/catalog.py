@@ -40,16 +40,15 @@ async def introspect(conn: Connection, table: Table) -> Resource:
     _refuse_forbidden(table)
     names = {"schema": table.schema, "name": table.name}
     async with _full_names(conn):
-        columns = [Column(**row | {"labels": tuple(row["labels"])}) for row in await _rows(conn, "columns", names)]
-        if not columns:
-            raise InvalidInput(f"there is no table {table}, or it has no columns")
         facts = Facts(
-            columns=columns,
+            columns=[Column(**row | {"labels": tuple(row["labels"])}) for row in await _rows(conn, "columns", names)],
             checks=[Check(**row) for row in await _rows(conn, "checks", names)],
             unique=[UniqueSet(**row) for row in await _rows(conn, "unique", names)],
             references=[_reference(row) for row in await _rows(conn, "references", names)],
             is_rewritten=(await _rows(conn, "is_rewritten", names))[0]["exists"],
         )
+    if not facts.columns:
+        raise InvalidInput(f"there is no table {table}, or it has no columns")
     return resource_of(table, facts)
 
 

@@ -1,8 +1,8 @@
 """Regular expressions of PostgreSQL that Python reads the same way.
 
 The two differ in what a dot, a class and a case are, and in how they search: PostgreSQL's never runs away, Python's
-may. So only plain ones are taken. Values that the two may see differently even then (not ASCII, with line ends, long) match
-here, and are left to the server.
+may. So only plain ones are taken. Values that the two may see differently even then (not ASCII, with line ends, long)
+match here, and are left to the server.
 """
 
 import re
@@ -63,7 +63,7 @@ def translated(pattern: str, *, ignore_case: bool = False) -> str:
     inner = tokens[starts : len(tokens) - ends]
     if any(token.kind == "anchor" for token in inner) or ((starts or ends) and _has_choice(inner)):
         raise Undecidable(pattern)  # ^a|b$ is two patterns, each with one anchor
-    _check_repeats(inner)
+    notes.open_ended -= _separated_groups(inner)
     body = "".join(token.python for token in inner)
     body = ("" if starts else _ANYTHING) + f"(?:{body})" + ("" if ends else _ANYTHING)
     notes.line_ends |= not (starts and ends)
@@ -165,9 +165,13 @@ def _has_choice(tokens: list[_Token]) -> bool:
     return False
 
 
-def _check_repeats(tokens: list[_Token]) -> None:
-    """A group that repeats may be cut in one way only, or Python would try them all: (a+)+, (a|ab)*."""
+def _separated_groups(tokens: list[_Token]) -> int:
+    """How many groups repeat and have repeats within, but can be cut in one way only: (-[a-z]+)*.
+
+    Of others, as of (a+)+ and (a|ab)*, Python would try every way: Undecidable.
+    """
     openings: list[int] = []
+    separated = 0
     for at, token in enumerate(tokens):
         if token.kind == "opening":
             openings.append(at)
@@ -175,18 +179,20 @@ def _check_repeats(tokens: list[_Token]) -> None:
             if not openings:
                 raise Undecidable
             group = tokens[openings.pop() + 1 : at]
-            following = tokens[at + 1] if at + 1 < len(tokens) else None
-            if following is not None and following.kind == "repeat" and following.text[0] != "?":
-                _check_repeated(group)
+            following = tokens[at + 1 : at + 2]
+            if following and following[0].kind == "repeat" and following[0].text[0] != "?":
+                separated += _is_separated(group) and _is_open_ended(following[0].text)
+    return separated
 
 
-def _check_repeated(group: list[_Token]) -> None:
+def _is_separated(group: list[_Token]) -> bool:
     if any(token.kind in ("either", "opening") for token in group):
         raise Undecidable
     varies = any(token.kind == "repeat" for token in group)
     begins = varies and group[1].kind != "repeat" and _separates(group[0], group[1:])
     if varies and not begins and not _separates(group[-1], group[:-1]):
         raise Undecidable
+    return varies
 
 
 def _separates(token: _Token, others: list[_Token]) -> bool:

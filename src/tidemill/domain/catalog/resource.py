@@ -81,15 +81,9 @@ def _rules(facts: Facts) -> list[tuple[str, dict[str, Any]]]:
 
 def _tightened(field: Field, rule: dict[str, Any]) -> Field:
     tight = narrowed(field, rule)
-    return (
-        replace(tight, required=not tight.nullable and tight.default is None and not tight.filled)
-        if _asks(rule)
-        else tight
-    )
-
-
-def _asks(rule: dict[str, Any]) -> bool:
-    return rule.get("nullable") is False
+    if "nullable" in rule:
+        return replace(tight, required=tight.default is None and not tight.filled)
+    return tight
 
 
 def _has_nulls(one: UniqueSet, fields: dict[str, Field]) -> bool:

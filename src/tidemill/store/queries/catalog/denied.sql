@@ -17,8 +17,8 @@ SELECT current_user AS role,
              JOIN pg_catalog.pg_attrdef d ON d.adrelid = target.oid
              JOIN pg_catalog.pg_attribute a ON a.attrelid = d.adrelid AND a.attnum = d.adnum
              JOIN pg_catalog.pg_depend x ON x.classid = 'pg_catalog.pg_attrdef'::regclass AND x.objid = d.oid
-             JOIN pg_catalog.pg_class s ON x.refclassid = 'pg_catalog.pg_class'::regclass AND s.oid = x.refobjid AND s.relkind = 'S'
+             JOIN pg_catalog.pg_class s ON x.refclassid = 'pg_catalog.pg_class'::regclass AND s.oid = x.refobjid
              WHERE %(inserts)s AND a.attname <> ALL (%(columns)s::text[])
-               AND NOT has_sequence_privilege(s.oid, 'USAGE, UPDATE')) AS sequences,
+               AND CASE WHEN s.relkind = 'S' THEN NOT has_sequence_privilege(s.oid, 'USAGE, UPDATE') END) AS sequences,
        (SELECT row_security_active(oid) FROM target) AS row_security,
        %(writes)s AND current_setting('transaction_read_only')::bool AS read_only
