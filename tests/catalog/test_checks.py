@@ -109,25 +109,23 @@ REGEXES = [
     r"^[-+]?\d$",
     r"",
 ]
-VALUES = ["", "a", "ab", "a-b", "a--b", "b-b", "a@b", "a@b.de", "@", "ab@c\n", "a\nb", "b\nb", "\n", "12345", "123-45"]
-VALUES += [
-    "xx",
-    "abxxx",
-    "ÄB",
-    "ä@ü.de",
-    "１２３４５",
-    "é",
-    "K",
-    "ſ",
-    "a b",
-    "a\u00a0b",
-    "a\u2028b",
-    "+5",
-    "-5",
-    "a" * 400,
-    "a@" + "b" * 400,
+VALUES = [
+    *"a ab a-b a--b b-b a@b a@b.de @ 12345 123-45 xx abxxx ÄB ä@ü.de é K +5 -5 A-B A@B.DE ABXX _x1 ] ^ -".split(),
+    *[
+        "",
+        "ab@c\n",
+        "a\nb",
+        "b\nb",
+        "\n",
+        "b\tb",
+        "a b",
+        "a\u00a0b",
+        "a\u2028b",
+        "\uff11\uff12\uff13\uff14\uff15",
+        "\u017f",
+    ],
+    *["a" * 400, "a@" + "b" * 400],
 ]
-VALUES += ["A-B", "A@B.DE", "ABXX", "_x1", "b\tb", "]", "^", "-"]
 
 
 async def test_a_pattern_never_refuses_what_the_server_takes(db: Database) -> None:
@@ -151,19 +149,8 @@ async def test_a_pattern_never_refuses_what_the_server_takes(db: Database) -> No
 
 @pytest.mark.parametrize(
     "regex",
-    [
-        r"^(a+)+$",
-        r"^(a|aa)*$",
-        r"^(a?)*$",
-        r"^([a-z]+)*b$",
-        r"(.*)(.*)x",
-        r"\mword",
-        r"(?i)a",
-        r"***=a",
-        r"(a)\1",
-        r"^a|b$",
-    ]
-    + [r"a(?=b)", r"[[:punct:]]", r"[[.hyphen.]]", r"[a-c-e]", r"a{2", r"\x41", r"a^b", "a)", r"^\D$", r"*a", r"[\n]"],
+    r"^(a+)+$ ^(a|aa)*$ ^(a?)*$ ^([a-z]+)*b$ (.*)(.*)x \mword (?i)a ***=a (a)\1 ^a|b$ a(?=b) [[:punct:]] [[.hyphen.]]"
+    r" [a-c-e] a{2 \x41 a^b a) ^\D$ *a [\n]".split(),
 )
 def test_a_pattern_that_may_run_away_or_mean_something_else_is_left_to_the_server(regex: str) -> None:
     with pytest.raises(Undecidable):
@@ -171,8 +158,8 @@ def test_a_pattern_that_may_run_away_or_mean_something_else_is_left_to_the_serve
 
 
 async def test_a_pattern_of_a_check_says_what_it_wants(db: Database) -> None:
-    table = "CREATE TABLE t (slug varchar(9) CHECK (slug ~* '^[a-z]+$'), bad text CHECK (bad ~ '(.)\\1'), no text CHECK (no !~ 'x'))"
-    slug, bad, no = (await look_at(db, "t", table)).fields
+    checks = r"slug varchar(9) CHECK (slug ~* '^[a-z]+$'), bad text CHECK (bad ~ '(.)\1'), no text CHECK (no !~ 'x')"
+    slug, bad, no = (await look_at(db, "t", f"CREATE TABLE t ({checks})")).fields
     assert slug.pattern is not None
     assert re.fullmatch(slug.pattern, "ABC")
     assert not re.fullmatch(slug.pattern, "a1")

@@ -140,6 +140,10 @@ def check(resource: Resource) -> list[str]:
         *(("a condition", (condition.field, *condition.needs)) for condition in resource.conditions),
     ):
         problems += [f"{said} names {name!r}, which is no field" for name in fields if name not in known]
+    for condition in resource.conditions:
+        allowed = next((field.enum for field in resource.fields if field.name == condition.field), ())
+        strange = [value for value in condition.values if allowed and value not in allowed]
+        problems += [f"a condition waits for {condition.field} = {value!r}, which cannot be" for value in strange]
     for field in resource.fields:
         problems += [f"field {field.name!r}: {problem}" for problem in _problems(field)]
     return problems
@@ -154,6 +158,8 @@ def _problems(field: Field) -> list[str]:
             problems.append(f"its pattern is not a regular expression: {error}")
     if field.min_length is not None and field.max_length is not None and field.min_length > field.max_length:
         problems.append("min_length is greater than max_length")
+    if field.default is not None and field.enum and field.default not in field.enum:
+        problems.append(f"its default {field.default!r} is none of {', '.join(field.enum)}")
     return problems
 
 

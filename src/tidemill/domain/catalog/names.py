@@ -8,10 +8,10 @@ from tidemill.domain.errors import InvalidInput
 from tidemill.domain.resource import Table
 
 _PART = re.compile(r'"((?:[^"]|"")+)"|([^".]+)')
-_PARTS_MAX = 2
+_SCHEMA_AND_NAME = 2
 
 
-def parts_of(text: str) -> list[list[str]]:
+def parts_of(text: str, most: int = _SCHEMA_AND_NAME) -> list[list[str]]:
     """Schema, if there is one, and name; each as PostgreSQL would fold it and, unless that is the same, as written.
 
     Unquoted names are folded, so ``Users`` is the table ``users`` first. Where there is none, it can only mean "Users".
@@ -30,7 +30,7 @@ def parts_of(text: str) -> list[list[str]]:
             raise wrong
     if at != len(text) + 1 or not all(all(part) for part in parts):
         raise wrong
-    if len(parts) > _PARTS_MAX:
+    if len(parts) > most:
         raise InvalidInput(f"{text!r} names a database too; tables are those of DATABASE_URL: schema.table")
     return parts
 
