@@ -37,6 +37,7 @@ required = true
 default = "x"
 format = "slug"
 pattern = "y"
+references = "tidemill.job.id"
 [resources.users.fields.zip]
 pattern_says = "a code"
 minimum = 1
@@ -85,6 +86,7 @@ def test_every_mistake_is_told_at_once_with_its_path(tmp_path: Path) -> None:
         f"{email}.type: 'string' is none of",
         f"{users}.fields.name.default: there is required already",
         f"{users}.fields.name.format: there is pattern already",
+        f"{users}.fields.name.references: schema tidemill is not to be looked into",
         f"{users}.fields.zip.pattern_says: there is no pattern",
         f"{users}.fields.zip.above: there is minimum already",
         f"{users}.conditions[0].values: it is missing",

@@ -8,7 +8,7 @@ from tidemill.domain.errors import InvalidInput, InvalidSettings, UnknownResourc
 from tidemill.domain.identity import Role
 from tidemill.domain.resource import Resource, may
 from tidemill.store.catalog import find_table, introspect
-from tidemill.store.database import Connection, Database
+from tidemill.store.database import Connection, Database, one_snapshot
 
 FRESH_S = 5.0  # how long a look at the catalog is good for: workers ask for every batch
 
@@ -53,6 +53,7 @@ class Resources:
         return [one for one in self._declared.values() if may(role, one, "read") or may(role, one, "write")]
 
 
+@one_snapshot
 async def _declared(conn: Connection, declared: Declaration) -> Resource:
     try:
         table = await find_table(conn, declared.table)
@@ -61,5 +62,6 @@ async def _declared(conn: Connection, declared: Declaration) -> Resource:
     return merge(declared, await introspect(conn, table))
 
 
+@one_snapshot
 async def _of_table(conn: Connection, name: str) -> Resource:
     return await introspect(conn, await find_table(conn, name))

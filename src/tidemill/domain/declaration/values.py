@@ -119,7 +119,7 @@ def table(value: Any) -> Table:
         raise ValueError(str(error)) from None
     if len(parts) == 1:
         raise ValueError(f"name the schema too: public.{value}")
-    return Table(parts[0][0], parts[1][0])
+    return _allowed(Table(parts[0][0], parts[1][0]))
 
 
 def column_of_table(value: Any) -> tuple[Table, str]:
@@ -130,4 +130,11 @@ def column_of_table(value: Any) -> tuple[Table, str]:
         parts = []
     if len(parts) != 3:  # noqa: PLR2004  schema, table, column
         raise ValueError("a column with its table and schema is wanted: public.users.id")
-    return Table(parts[0][0], parts[1][0]), parts[2][0]
+    return _allowed(Table(parts[0][0], parts[1][0])), parts[2][0]
+
+
+def _allowed(found: Table) -> Table:
+    """Whether a value is in a table can be told from its errors; so ours and the server's are not for that either."""
+    if found.is_forbidden:
+        raise ValueError(f"schema {found.schema} is not to be looked into")
+    return found
