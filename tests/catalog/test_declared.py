@@ -129,7 +129,7 @@ TABLE = Resource(
         Field(name="tags", column="tags", type="array", element="text"),
     ),
     key=("mail",),
-    unique=(("id",), ("mail",)),
+    unique=(("id",), ("mail",), ("born", "team")),
     nulls_equal=(("mail",),),
     references=(Reference(("team",), Table("public", "teams"), ("id",)),),
 )
@@ -166,9 +166,14 @@ def test_a_declaration_refines_the_table() -> None:
     assert (mood.enum, mood.required, mood.default) == (("ok", "happy"), True, None)
     assert (age.minimum, age.below, age.default) == ("18", "150", "20")
     assert (born.formats, born.sensitive) == (("%d.%m.%Y",), True)
-    assert (people.key, people.unique, people.nulls_equal) == (("email",), (("id",), ("email",)), (("email",),))
+    assert (people.key, people.unique, people.nulls_equal) == (
+        ("email",),
+        (("id",), ("email",), ("born", "team")),
+        (("email",),),
+    )
     assert people.references == TABLE.references
-    assert people.unique_sets == (("email",), ("id",))
+    assert people.unique_sets == (("email",), ("id",), ("born", "team"))
+    assert merged(key=["team", "born"]).key == ("born", "team"), "in the order of its index"
 
 
 def test_only_what_is_declared_or_listed_becomes_a_field() -> None:
@@ -183,14 +188,13 @@ def test_only_what_is_declared_or_listed_becomes_a_field() -> None:
 def test_unique_sets_references_and_conditions_are_added() -> None:
     reference = {"fields": ["age", "born"], "table": "public.ages", "columns": ["a", "b"]}
     people = merged(
-        key=["born", "age"],
         unique=[["age", "born"]],
         references=[reference],
         conditions=[{"field": "mood", "values": ["sad"], "needs": ["team"]}],
         fields={"team": {"unique": True}, "age": {"references": '"My"."Ages".N'}},
     )
-    assert people.unique == (("id",), ("mail",), ("team",), ("age", "born"))
-    assert people.key == ("age", "born"), "in the order in which it is unique"
+    assert people.unique == (("id",), ("mail",), ("born", "team"), ("team",), ("age", "born"))
+    assert misfits(key=["born"], unique=[["born"]]) == ["key: public.people has no unique index on (born)"]
     assert people.references[1:] == (
         Reference(("age",), Table("My", "Ages"), ("n",)),
         Reference(("age", "born"), Table("public", "ages"), ("a", "b")),
@@ -217,7 +221,7 @@ def test_what_does_not_fit_the_table_is_told_at_once() -> None:
         "fields.age.maximum: 'old' is not of type integer",
         "fields.age.pattern: this is no rule for integer",
         "fields.tags.max_words: this is no rule for array",
-        "key: nothing makes (age) unique in public.people",
+        "key: public.people has no unique index on (age)",
     ]
     assert misfits(fields={"age": {"column": "mail"}, "mail": {}}) == ["fields: two of them are the same column"]
 

@@ -33,13 +33,12 @@ class _Merging:
         declared, found = self._declared, self._found
         fields = self._fields()
         written = {field.column for field in fields}
-        unique = self._unique(written)
         return Resource(
             name=declared.name,
             table=found.table,
             fields=fields,
-            key=self._key(written, unique),
-            unique=unique,
+            key=self._key(written),
+            unique=self._unique(written),
             nulls_equal=tuple(self._renamed(one) for one in found.nulls_equal if written.issuperset(one)),
             references=self._references(written),
             conditions=declared.conditions,
@@ -75,17 +74,20 @@ class _Merging:
 
     def _unique(self, written: set[str]) -> tuple[Names, ...]:
         """What the table holds unique, and what is declared so: that is looked up, though nobody enforces it."""
-        by_table = [self._renamed(one) for one in self._found.unique if written.issuperset(one)]
         by_field = [(one.name,) for one in self._declared.fields if one.unique]
-        return tuple(dict.fromkeys([*by_table, *by_field, *self._declared.unique]))
+        return tuple(dict.fromkeys([*self._indexed(written), *by_field, *self._declared.unique]))
 
-    def _key(self, written: set[str], unique: tuple[Names, ...]) -> Names:
+    def _indexed(self, written: set[str]) -> list[Names]:
+        return [self._renamed(one) for one in self._found.unique if written.issuperset(one)]
+
+    def _key(self, written: set[str]) -> Names:
+        """An upsert needs an index on it; in which order it is declared does not matter."""
         wanted = self._declared.key
         if wanted is None:
             return self._renamed(self._found.key) if written.issuperset(self._found.key) else ()
-        same = [one for one in unique if set(one) == set(wanted)]
+        same = [one for one in self._indexed(written) if set(one) == set(wanted)]
         if not same:
-            self._wrong("key", f"nothing makes ({', '.join(wanted)}) unique in {self._found.table}")
+            self._wrong("key", f"{self._found.table} has no unique index on ({', '.join(wanted)})")
         return same[0] if same else wanted
 
     def _references(self, written: set[str]) -> tuple[Reference, ...]:
