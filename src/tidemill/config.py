@@ -47,6 +47,9 @@ class Settings(BaseSettings):
         default_factory=lambda: Path(platformdirs.user_data_dir("tidemill")),
         description="Where the embedded database and files live",
     )
+    config: Path | None = Field(
+        None, description="The file that declares resources; without it, tidemill.toml in the working directory, if any"
+    )
     db_max_conns: Positive = Field(
         8, description="Connections a process may open at most, but one per lane and two more"
     )

@@ -9,6 +9,7 @@ TidemillError
 ├── Unknown             there is no such thing, or not for you
 │   ├── UnknownJob
 │   ├── UnknownItem
+│   ├── UnknownResource
 │   └── UnknownUser
 ├── KeyReused           an idempotency key that stands for another submission
 ├── Conflict            the job is in a state that does not allow this
@@ -58,6 +59,10 @@ class UnknownJob(Unknown):
 
 class UnknownItem(Unknown):
     """No such item in that job."""
+
+
+class UnknownResource(Unknown):
+    """No such resource, or none that this role may use."""
 
 
 class UnknownUser(Unknown):

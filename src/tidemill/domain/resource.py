@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 from tidemill.domain.errors import InvalidInput
 from tidemill.domain.identity import Role
@@ -39,16 +39,19 @@ class Field:
     type: Type
     sql_type: str = "text"  # as PostgreSQL writes it: "numeric(10,2)", "public.mood", "integer[]"
     required: bool = False
+    nullable: bool = True  # whether the column takes NULL: one that need not be given may still not be empty
     default: str | None = None  # what stands for an empty value, in the text form of the type
     filled: bool = False  # the table fills it by itself when it is left out
     enum: tuple[str, ...] = ()
-    pattern: str | None = None
+    pattern: str | None = None  # the whole value matches it, as re.fullmatch says
     pattern_says: str | None = None  # what a value that does not match should have been: "an e-mail address"
     min_length: int | None = None
     max_length: int | None = None
     max_words: int | None = None
     minimum: str | None = None
     maximum: str | None = None
+    above: str | None = None  # as minimum and maximum, but not the bound itself
+    below: str | None = None
     bits: int | None = None  # of an integer: 16, 32, 64
     precision: int | None = None  # of a number: digits in all, and behind the point
     scale: int | None = None
@@ -77,6 +80,15 @@ class Condition:
     needs: tuple[str, ...]
 
 
+class Grants(Protocol):
+    """What has grants: a resource, or its declaration."""
+
+    @property
+    def read(self) -> tuple[Role, ...]: ...
+    @property
+    def write(self) -> tuple[Role, ...]: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resource:
     name: str
@@ -84,6 +96,7 @@ class Resource:
     fields: tuple[Field, ...]
     key: tuple[str, ...] = ()
     unique: tuple[tuple[str, ...], ...] = ()
+    nulls_equal: tuple[tuple[str, ...], ...] = ()  # those of the unique sets in which NULL equals NULL
     references: tuple[Reference, ...] = ()
     conditions: tuple[Condition, ...] = ()
     read: tuple[Role, ...] = (Role.ADMIN,)
@@ -106,6 +119,12 @@ class Resource:
         return ((self.key, *others)) if self.key in self.unique else tuple(others)
 
 
+def may(role: Role, resource: "Grants", what: Literal["read", "write"]) -> bool:
+    """Whether a role may do that. An admin is a user too; what is granted to nobody is not granted to an admin."""
+    granted = resource.read if what == "read" else resource.write
+    return role in granted or (role is Role.ADMIN and bool(granted))
+
+
 def check(resource: Resource) -> list[str]:
     """What is wrong with a resource, in sentences; nothing when it is sound."""
     names, problems = resource.names, []
@@ -121,6 +140,10 @@ def check(resource: Resource) -> list[str]:
         *(("a condition", (condition.field, *condition.needs)) for condition in resource.conditions),
     ):
         problems += [f"{said} names {name!r}, which is no field" for name in fields if name not in known]
+    for condition in resource.conditions:
+        allowed = next((field.enum for field in resource.fields if field.name == condition.field), ())
+        strange = [value for value in condition.values if allowed and value not in allowed]
+        problems += [f"a condition waits for {condition.field} = {value!r}, which cannot be" for value in strange]
     for field in resource.fields:
         problems += [f"field {field.name!r}: {problem}" for problem in _problems(field)]
     return problems
@@ -135,6 +158,8 @@ def _problems(field: Field) -> list[str]:
             problems.append(f"its pattern is not a regular expression: {error}")
     if field.min_length is not None and field.max_length is not None and field.min_length > field.max_length:
         problems.append("min_length is greater than max_length")
+    if field.default is not None and field.enum and field.default not in field.enum:
+        problems.append(f"its default {field.default!r} is none of {', '.join(field.enum)}")
     return problems
 
 
