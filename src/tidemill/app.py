@@ -214,7 +214,7 @@ async def open_database(
 def make_remote(blobs: Blobs, settings: Settings) -> Remote:
     allowed = tuple(Allowed.parse(entry) for entry in settings.remote_allow)
     max_bytes = settings.max_file_size_mb * 1024 * 1024
-    return Remote(blobs, RemoteLimits(max_bytes, total_s=settings.remote_url_timeout_s, allowed=allowed))
+    return Remote(blobs, RemoteLimits(max_bytes, total_s=settings.remote_url_timeout, allowed=allowed))
 
 
 def make_context(db: Database, settings: Settings, registry: Registry, *, worker: str, book: Logbook) -> Context:

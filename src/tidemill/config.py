@@ -114,7 +114,7 @@ class Settings(BaseSettings):
     sources: Annotated[dict[str, Path], *Parsed] = Field(
         {}, description="Folders that submissions may refer to, as JSON: name to path"
     )
-    remote_url_timeout_s: Positive = Field(300, description="The longest that fetching a file from a URL may take")
+    remote_url_timeout: Positive = Field(300, description="Seconds that fetching a file from a URL may take at most")
     remote_allow: Annotated[list[Annotated[str, AfterValidator(_allowed)]], *Parsed] = Field(
         [], description="Hosts and networks, each with a port or not, that files are fetched from though not public"
     )

@@ -15,7 +15,7 @@ REDIRECTS = {301, 302, 303, 307, 308}
 PASSING = {408, 425, 429, 500, 502, 503, 504}  # and so worth another try
 KEPT_ENCODINGS = {"", "identity", "gzip", "x-gzip", "zstd"}  # the formats recognize these by their first bytes
 _RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18})")
-_NUMBER = re.compile(r"[0-9]{1,18}")
+_NUMBER = re.compile(r"[0-9]{1,30}")
 
 
 @dataclass(frozen=True, slots=True)

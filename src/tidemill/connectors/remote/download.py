@@ -70,6 +70,9 @@ class Remote:
             except (InvalidInput, TooLarge) as error:
                 part.discard()
                 raise type(error)(f"{bare(link)}: {error}") from error
+            except OSError:  # of the disk: it is not mended by keeping what fills it
+                part.discard()
+                raise
             except Unreachable as error:
                 raise Unreachable(f"{bare(link)}: {error}") from error
         return Fetched(blob, about.url, about.name, about.content_type, about.etag)
@@ -147,7 +150,7 @@ def _words(error: Exception) -> str:
             return "the server does not answer"
         case _, ssl.SSLCertVerificationError():
             return str(cause.verify_message)
-        case _, OSError() if cause.errno is not None and not isinstance(cause, ssl.SSLError):
+        case _, OSError() if cause.errno is not None and cause.errno > 0 and not isinstance(cause, ssl.SSLError):
             return f"the connection failed: {os.strerror(cause.errno)}"
         case (Again(), _):
             return str(error)
