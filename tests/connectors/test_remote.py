@@ -211,6 +211,17 @@ def test_nobody_at_the_other_end_is_told(serve: Serve, remote: Make) -> None:
         remote(server).download(server.url(), BLOB)
 
 
+def test_answers_that_ask_for_patience_are_not_counted(serve: Serve, remote: Make) -> None:
+    def answer(request: Request) -> None:
+        if len(server.requests) > 5:
+            request.give(b"abc")
+        else:
+            request.answer("503 Service Unavailable", "Retry-After: 0", "Content-Length: 0")
+
+    server = serve(answer)
+    assert remote(server, tries=2).download(server.url(), BLOB).blob.size == 3
+
+
 def test_a_server_that_asks_for_patience_gets_it(blobs: Blobs, serve: Serve, remote: Make) -> None:
     def answer(request: Request) -> None:
         if len(server.requests) > 1:
@@ -274,7 +285,10 @@ def test_a_full_disk_is_told_and_not_kept_full(blobs: Blobs, serve: Serve, remot
         ("/a/b", 'attachment; filename="C:\\\\x\\\\rows.csv"', "rows.csv"),
         ("/a/b", 'attachment; filename="/etc/passwd"', "passwd"),
         ("/a/b", 'attachment; filename=".."', "b"),
+        ("/a/b", 'attachment; filename="grün.csv"', "grün.csv"),
+        ("/a/b", "filename*=nonsense''%ff.csv", "b"),
         ("/a/b", "nonsense\x00", "b"),
+        ("/a/b", "=%\ud800", "b"),
         ("/" + "x" * 300 + ".csv", None, "x" * 196 + ".csv"),
     ],
 )

@@ -32,6 +32,8 @@ BLOB = "0123456789abcdef" * 2
         ("https://user:pw@example.com/x", "a user or a password"),
         ("http://a\\@127.0.0.1/", "a user or a password"),
         ("http://exa\nmple.com/", "not a URL"),
+        ("http://[::1/x", "not a URL"),
+        ("http://h/\ud800", "not a URL"),
         ("http://" + "x" * 9_000, "longer than 8192"),
         ("http://example.com:22/", "port 22 is not one of the web's"),
         ("http://example.com:99999/", "port 99999 is not one"),
@@ -70,6 +72,7 @@ def test_no_way_of_writing_the_loopback_leads_there(remote: Make, host: str) -> 
         "ftp://example.com/x",
         "http://user@127.0.0.1/",
         "http://\x7f/",
+        "http://[::1/x",
     ],
 )
 def test_a_redirect_is_checked_like_a_url(blobs: Blobs, serve: Serve, remote: Make, location: str) -> None:

@@ -69,7 +69,15 @@ def test_tries_that_bring_something_are_not_counted(blobs: Blobs, serve: Serve, 
 
 
 @pytest.mark.parametrize(
-    "headers", [(), ('ETag: W/"v1"',), (DATED[1],), (DATED[0], DATED[0].replace("Date", "Last-Modified"))]
+    "headers",
+    [
+        (),
+        ('ETag: W/"v1"',),
+        ('ETag: "é"',),
+        ('ETag: "',),
+        (DATED[1],),
+        (DATED[0], DATED[0].replace("Date", "Last-Modified")),
+    ],
 )
 def test_without_a_strong_validator_it_starts_over(
     blobs: Blobs, serve: Serve, remote: Make, headers: tuple[str, ...]

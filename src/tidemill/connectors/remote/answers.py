@@ -15,6 +15,7 @@ REDIRECTS = {301, 302, 303, 307, 308}
 PASSING = {408, 425, 429, 500, 502, 503, 504}  # and so worth another try
 KEPT_ENCODINGS = {"", "identity", "gzip", "x-gzip", "zstd"}  # the formats recognize these by their first bytes
 _RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18})")
+_STRONG_TAG = re.compile(r'"[!#-~]*"')
 _NUMBER = re.compile(r"[0-9]{1,30}")
 
 
@@ -63,12 +64,12 @@ def range_of(headers: httpx2.Headers) -> Range | None:
 def validator_of(headers: httpx2.Headers) -> str | None:
     """What tells this very version from any other (RFC 9110, 8.8): a strong tag, or a time that is past."""
     tag = headers.get("etag", "")
-    if tag.startswith('"') and tag.endswith('"') and len(tag) > 1:
+    if _STRONG_TAG.fullmatch(tag):
         return tag
     changed, now = _moment(headers.get("last-modified")), _moment(headers.get("date"))
     if changed is None or now is None or (now - changed).total_seconds() < 1:
         return None
-    return headers["last-modified"]
+    return headers["last-modified"] if headers["last-modified"].isascii() else None
 
 
 def retry_after(headers: httpx2.Headers) -> float | None:

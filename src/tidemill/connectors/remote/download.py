@@ -19,7 +19,7 @@ from tidemill.connectors.remote.part import About, Part
 from tidemill.connectors.remote.wire import Resolve, Wire, resolve
 from tidemill.domain.errors import InvalidInput, TooLarge, Unreachable
 
-PASSING_TROUBLE = (Again, httpcore2.NetworkError, httpcore2.TimeoutException, httpcore2.RemoteProtocolError)
+PASSING_TROUBLE = (Again, httpcore2.NetworkError, httpcore2.TimeoutException, httpcore2.ProtocolError)
 BACKOFF_CAP_S = 10.0
 WORDS_MAX = 200
 
@@ -78,17 +78,23 @@ class Remote:
         return Fetched(blob, about.url, about.name, about.content_type, about.etag)
 
     def _fill(self, part: Part, link: httpx2.URL, watch: Watch) -> About:
-        """Ask until all of it is here. Tries that bring something are not counted: the deadline bounds them."""
+        """Ask until all of it is here.
+
+        Tries that bring something are not counted, nor those that are told to come back: the deadline bounds them.
+        """
         tries, most = 0, part.size
         while part.about is None or not part.is_whole:
             watch.check()
             try:
                 self._ask(part, link, watch)
             except PASSING_TROUBLE as error:
+                if isinstance(error, Again) and error.after is not None:
+                    self._come_back(error, error.after, watch)
+                    continue
                 tries, most = (1, part.size) if part.size > most else (tries + 1, most)
                 if tries >= self._limits.tries:
                     raise Unreachable(_words(error)) from error
-                self._rest(error, tries, watch)
+                watch.rest(min(self._limits.backoff_s * 2 ** (tries - 1), BACKOFF_CAP_S))
         return part.about
 
     def _ask(self, part: Part, link: httpx2.URL, watch: Watch) -> None:
@@ -124,14 +130,11 @@ class Remote:
                 raise InvalidInput(f"the certificate of {link.host} is not valid: {_words(error)}") from error
             raise
 
-    def _rest(self, error: Exception, tries: int, watch: Watch) -> None:
-        asked = error.after if isinstance(error, Again) else None
-        seconds = max(self._limits.backoff_s * 2 ** (tries - 1), asked or 0.0)
-        if asked is None:
-            seconds = min(seconds, BACKOFF_CAP_S)
-        elif not watch.has(seconds):
-            raise Unreachable(f"{error}, and asks to come back only in {asked:g} s")
-        watch.rest(seconds)
+    def _come_back(self, error: Again, after: float, watch: Watch) -> None:
+        """When the server says, if that is in time."""
+        if not watch.has(after):
+            raise Unreachable(f"{error}, and asks to come back only in {after:g} s") from error
+        watch.rest(max(after, self._limits.backoff_s))
 
     @cached_property
     def _ssl_context(self) -> ssl.SSLContext:

@@ -27,6 +27,8 @@ def checked(url: str | httpx2.URL, allowed: Iterable[Allowed] = ()) -> httpx2.UR
         link = httpx2.URL(url)
     except httpx2.InvalidURL as error:
         raise InvalidInput(f"this is not a URL: {error}") from None
+    except ValueError:
+        raise InvalidInput("this is not a URL") from None
     if link.scheme not in PORTS:
         raise InvalidInput("only http and https URLs can be fetched")
     if not link.host:
@@ -64,7 +66,7 @@ def redirected(link: httpx2.URL, location: str | None, allowed: Iterable[Allowed
         raise InvalidInput("the server redirects to nowhere")
     try:
         target = link.join(location)
-    except httpx2.InvalidURL:
+    except (httpx2.InvalidURL, ValueError):
         raise InvalidInput("the server redirects to what is not a URL") from None
     if link.scheme == "https" and target.scheme == "http":
         raise InvalidInput("the server redirects from https to http")
@@ -76,10 +78,17 @@ def redirected(link: httpx2.URL, location: str | None, allowed: Iterable[Allowed
 
 def name_of(link: httpx2.URL, disposition: str | None = None) -> str | None:
     """What the file is called: by its server, or by the end of its path. Never more than a name."""
-    message = Message()
-    message["Content-Disposition"] = _UNPRINTABLE.sub("", disposition or "attachment")
-    for text in (message.get_filename(), link.path):
+    for text in (_filename(disposition or "attachment"), link.path):
         name = _UNPRINTABLE.sub("", (text or "").replace("\\", "/").rpartition("/")[2]).strip()
         if name.strip("."):
             return name[-NAME_MAX:]  # its end says what it is
     return None
+
+
+def _filename(disposition: str) -> str | None:
+    message = Message()
+    try:
+        message["Content-Disposition"] = _UNPRINTABLE.sub("", disposition)
+        return message.get_filename()
+    except ValueError:  # of what no standard allows
+        return None

@@ -40,7 +40,7 @@ class Part:
         self._final = blobs.path(blob_id)
         self._path = self._final.with_name(f"{blob_id}.{uuid4().hex}.part.tmp")
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = self._inherited() or self._made()
+        self._file = (None if self._final.exists() else self._inherited()) or self._made()
         self.size = os.fstat(self._file.fileno()).st_size
         self.about = self._read_about() if self.size else None
 
