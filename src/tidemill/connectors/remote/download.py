@@ -12,10 +12,10 @@ import httpx2
 
 from tidemill.connectors.blobs import Blob, Blobs
 from tidemill.connectors.remote.answers import PASSING, REDIRECTS, describe, retry_after
-from tidemill.connectors.remote.intake import Again, Intake
 from tidemill.connectors.remote.limits import GoingOn, RemoteLimits, Watch
 from tidemill.connectors.remote.links import bare, checked, host_of, port_of, redirected
 from tidemill.connectors.remote.part import About, Part
+from tidemill.connectors.remote.portion import Again, Portion
 from tidemill.connectors.remote.wire import Resolve, Wire, resolve
 from tidemill.domain.errors import InvalidInput, TooLarge, Unreachable
 
@@ -100,15 +100,15 @@ class Remote:
     def _ask(self, part: Part, link: httpx2.URL, watch: Watch) -> None:
         """One request, and those that its redirects lead to."""
         for _ in range(self._limits.max_redirects + 1):
-            intake = Intake(part, link, self._limits.max_bytes)
-            with self._answer(link, intake.headers, watch) as response:
+            portion = Portion(part, link, self._limits.max_bytes)
+            with self._answer(link, portion.headers, watch) as response:
                 headers = httpx2.Headers(response.headers)
                 if response.status in REDIRECTS:
                     link = redirected(link, headers.get("location"), self._limits.allowed)
                     continue
                 if response.status in PASSING:
                     raise Again(describe(response.status), retry_after(headers))
-                intake.take(response, headers, watch)
+                portion.take(response, headers, watch)
                 return
         raise InvalidInput(f"the server redirects more than {self._limits.max_redirects} times")
 

@@ -33,7 +33,7 @@ class Again(Exception):
         self.after = after
 
 
-class Intake:
+class Portion:
     """One request for what is missing of a part."""
 
     def __init__(self, part: Part, link: httpx2.URL, max_bytes: int) -> None:
