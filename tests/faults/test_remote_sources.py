@@ -1,6 +1,7 @@
 """A job whose source is a URL: fetched first, then read like any file; whoever waits for it does not wait in vain."""
 
 import asyncio
+import gzip
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -87,6 +88,20 @@ async def test_the_file_of_a_url_is_fetched_and_read(db: Database, mill: Mill, s
     job = await job_of(db, job_id)
     assert (job.status, job.counts.done) == (JobStatus.COMPLETED, 20_000)
     await assert_sound(db)
+
+
+async def test_what_was_not_said_of_a_file_is_found_out_when_it_is_here(
+    db: Database, mill: Mill, server: Server
+) -> None:
+    server.answer = ranged(gzip.compress("name;städt\nä;1\nö;2\n".encode("cp1252")))
+    source = {"url": server.url("/get?id=7"), "blob": uuid4().hex}
+    async with db.transaction() as conn:
+        job_id = (await run_async(conn, submission(Submission("test", source=source), ())))[0]
+    await drain(mill, db=db)
+    job = await job_of(db, job_id)
+    assert (job.status, job.failure_reason) == (JobStatus.COMPLETED, None)
+    inputs = await rows(db, "SELECT input FROM tidemill.item WHERE job_id = %s ORDER BY seq", job_id)
+    assert inputs == [({"name": "ä", "städt": "1"},), ({"name": "ö", "städt": "2"},)]
 
 
 async def test_a_file_that_is_here_is_not_fetched_again(db: Database, mill: Mill, server: Server) -> None:

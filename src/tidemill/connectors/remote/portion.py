@@ -17,7 +17,7 @@ from tidemill.connectors.remote.answers import (
 from tidemill.connectors.remote.limits import Watch
 from tidemill.connectors.remote.links import bare, name_of
 from tidemill.connectors.remote.part import About, Part
-from tidemill.connectors.remote.wire import Stream
+from tidemill.connectors.remote.wire import Strand
 from tidemill.domain.errors import InvalidInput, TooLarge
 
 UNSATISFIABLE = 416
@@ -122,7 +122,7 @@ class Portion:
     def _refuse_more_than(self, length: int | None, response: httpcore2.Response) -> None:
         """A length that was counted wrong cuts the file short: then there is more of it on the connection."""
         stream = response.extensions["network_stream"]
-        if length is None or not isinstance(stream, Stream):
+        if length is None or not isinstance(stream, Strand):
             return
         with contextlib.suppress(httpcore2.TimeoutException, httpcore2.NetworkError):
             stream.read(1, LINGER_S)

@@ -43,7 +43,7 @@ class Wire(httpcore2.NetworkBackend):
         timeout: float | None = None,
         local_address: str | None = None,
         socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
-    ) -> "Stream":
+    ) -> "Strand":
         addresses = self._addresses(host, port)
         reason = refusal(host, addresses, port, self._limits.allowed)
         if reason:
@@ -54,7 +54,7 @@ class Wire(httpcore2.NetworkBackend):
             try:
                 seconds = self._watch.within(timeout or self._limits.connect_s)
                 stream = self._backend.connect_tcp(str(address), port, seconds, local_address, socket_options or ())
-                return Stream(stream, self._watch)
+                return Strand(stream, self._watch)
             except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
                 failure = error
         raise failure
@@ -89,7 +89,7 @@ def _found(host: str, answer: list[str] | Exception) -> list[IPAddress]:
     raise httpcore2.ConnectError("its name could not be resolved") from answer
 
 
-class Stream(httpcore2.NetworkStream):
+class Strand(httpcore2.NetworkStream):
     """Reads in short glances, and counts what comes after the head of the answer."""
 
     def __init__(self, inner: httpcore2.NetworkStream, watch: Watch) -> None:
@@ -119,9 +119,9 @@ class Stream(httpcore2.NetworkStream):
 
     def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
-    ) -> "Stream":
+    ) -> "Strand":
         seconds = None if timeout is None else self._watch.within(timeout)
-        return Stream(self._inner.start_tls(ssl_context, server_hostname, seconds), self._watch)
+        return Strand(self._inner.start_tls(ssl_context, server_hostname, seconds), self._watch)
 
     def get_extra_info(self, info: str) -> Any:
         return self._inner.get_extra_info(info)
