@@ -6,9 +6,18 @@ from pathlib import Path
 from typing import Annotated, Self
 
 import platformdirs
-from pydantic import AliasChoices, BeforeValidator, Field, IPvAnyNetwork, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    BeforeValidator,
+    Field,
+    IPvAnyNetwork,
+    ValidationError,
+    model_validator,
+)
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from tidemill.domain.addresses import Allowed
 from tidemill.domain.errors import InvalidSettings
 
 PREFIX = "TIDEMILL_"
@@ -28,6 +37,11 @@ def _parsed(value: object) -> object:
         return json.loads(text)
     except ValueError as error:
         raise ValueError(f"not JSON: {error}") from None
+
+
+def _allowed(text: str) -> str:
+    Allowed.parse(text)
+    return text
 
 
 Parsed = (NoDecode, BeforeValidator(_parsed))  # by us, so that a mistake is told like every other
@@ -102,6 +116,10 @@ class Settings(BaseSettings):
     )
     sources: Annotated[dict[str, Path], *Parsed] = Field(
         {}, description="Folders that submissions may refer to, as JSON: name to path"
+    )
+    remote_url_timeout: Positive = Field(300, description="Seconds that fetching a file from a URL may take at most")
+    remote_allow: Annotated[list[Annotated[str, AfterValidator(_allowed)]], *Parsed] = Field(
+        [], description="Hosts and networks, each with a port or not, that files are fetched from though not public"
     )
     pending_dashboard: bool = Field(True, description="Whether /v1/pending, across jobs, is there")
 

@@ -28,6 +28,7 @@ STATUS: dict[type[errors.TidemillError], int] = {
     errors.Conflict: 409,
     errors.Busy: 503,
     errors.Unavailable: 503,
+    errors.Unreachable: 502,
 }
 
 

@@ -111,7 +111,7 @@ class Writing:
             os.fsync(file.fileno())
         self._temporary.rename(self._path)
         self._is_over = self._is_finished = True
-        _sync_folder(self._path.parent)
+        sync_folder(self._path.parent)
         return Blob(self._path.name, self.size, self._digest.digest())
 
     def discard(self) -> None:
@@ -135,7 +135,7 @@ def _written_at(path: Path) -> float:
         return float("inf")
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     fd = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(fd)

@@ -1,35 +1,54 @@
 """From a reference to a source: a stored file and its layout."""
 
+from collections.abc import Callable
 from typing import Any, BinaryIO
+
+import httpx2
 
 from tidemill.connectors.blobs import Blobs
 from tidemill.connectors.csv import CsvSource
 from tidemill.connectors.csv_rows import Dialect
+from tidemill.connectors.detect import describe
 from tidemill.connectors.images import ImagesSource
 from tidemill.connectors.json_array import JsonSource
 from tidemill.connectors.layout import checked
 from tidemill.connectors.ndjson import NdjsonSource
 from tidemill.connectors.parquet import ParquetSource
+from tidemill.connectors.remote.links import name_of
 from tidemill.connectors.stream import Lined, Stream, Transcoded
 from tidemill.connectors.unpack import unpacked
 from tidemill.connectors.xlsx import XlsxSource
 from tidemill.domain.ports import Source
 
+GoingOn = Callable[[], bool]
+Fetch = Callable[[str, str, GoingOn], object]  # a URL, and the id of the blob that it becomes
+
 
 class Sources:
-    """Opens what a job's ``source`` refers to. References resolve inside the blob store only."""
+    """Opens what a job's ``source`` refers to. References resolve inside the blob store only.
 
-    def __init__(self, blobs: Blobs, *, max_row_bytes: int, max_unpacked_bytes: int = 10 << 30) -> None:
+    What a ``url`` refers to is fetched into it first, if it is not there yet.
+    """
+
+    def __init__(
+        self, blobs: Blobs, *, max_row_bytes: int, max_unpacked_bytes: int = 10 << 30, fetch: Fetch | None = None
+    ) -> None:
         self._blobs = blobs
+        self._fetch = fetch
         self._max_row_bytes = max_row_bytes
         self._max_unpacked_bytes = max_unpacked_bytes
 
-    def __call__(self, reference: dict[str, Any], checkpoint: dict[str, Any]) -> Source:
+    def __call__(
+        self, reference: dict[str, Any], checkpoint: dict[str, Any], going_on: GoingOn = lambda: True
+    ) -> Source:
         """The source, open; whoever asked for it closes it."""
-        layout = checked({"format": reference.get("format")} | (reference.get("layout") or {}))
         blob = str(reference.get("blob", ""))
+        url = reference.get("url")
+        if url and self._fetch is not None and not self._blobs.has(blob):
+            self._fetch(str(url), blob, going_on)
         file = self._blobs.open(blob)
         try:
+            layout = _layout(reference, file)
             if layout["format"] == "images":
                 return ImagesSource(file, blob, checkpoint)
             return open_file(
@@ -38,6 +57,17 @@ class Sources:
         except BaseException:
             file.close()
             raise
+
+
+def _layout(reference: dict[str, Any], file: BinaryIO) -> dict[str, Any]:
+    """As it was told; of a file that nobody had seen when it was asked for, what was not told is found out.
+
+    From the file and the URL alone, so that it is the same whenever the file is opened.
+    """
+    told = {"format": reference.get("format")} | (reference.get("layout") or {})
+    if not reference.get("url"):
+        return checked(told)
+    return describe(file, name=name_of(httpx2.URL(reference["url"])) or "", given=told)
 
 
 def open_file(

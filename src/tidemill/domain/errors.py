@@ -15,6 +15,8 @@ TidemillError
 ├── Conflict            the job is in a state that does not allow this
 ├── Busy                everybody is busy; try again soon
 ├── Unavailable         the database cannot be reached, or its schema is not ours
+├── Unreachable         another machine does not answer, or not in time
+├── Interrupted         nobody wants it any more; what there is of it stays
 └── StaleLease          the lease was lost; nothing was written
 """
 
@@ -83,6 +85,14 @@ class Busy(TidemillError):
 
 class Unavailable(TidemillError):
     """The database cannot be reached, or its schema is not ours."""
+
+
+class Unreachable(TidemillError):
+    """Another machine does not answer, or not in time."""
+
+
+class Interrupted(TidemillError):
+    """Nobody wants it any more, or not now; what there is of it stays, to go on from."""
 
 
 class StaleLease(TidemillError):

@@ -1,6 +1,6 @@
 """What the rooms of one floor know of each other: protocols that app.py fills."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from tidemill.domain.block import Block
@@ -25,7 +25,11 @@ class Source(Protocol):
 
 
 class OpenSource(Protocol):
-    def __call__(self, reference: dict[str, Any], checkpoint: dict[str, Any]) -> Source: ...
+    """Blocks, for long if the source must be fetched first; Interrupted soon after ``going_on`` says no."""
+
+    def __call__(
+        self, reference: dict[str, Any], checkpoint: dict[str, Any], going_on: Callable[[], bool]
+    ) -> Source: ...
 
 
 class Intake(Protocol):

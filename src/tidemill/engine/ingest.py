@@ -1,16 +1,16 @@
 """Reading sources into items: chunks that grow while the database is quick, a checkpoint with each."""
 
 import asyncio
-import contextlib
 import random
 import time
 from uuid import UUID, uuid4
 
-from tidemill.domain.errors import TidemillError
+from tidemill.domain.errors import Interrupted, TidemillError
 from tidemill.domain.ports import Intake, Source
 from tidemill.engine.adapt.chunk import ChunkSize
 from tidemill.engine.context import Context
 from tidemill.engine.logbook import Page
+from tidemill.engine.opening import opened
 from tidemill.engine.service import Service
 from tidemill.store import ingest as store
 from tidemill.store import items, jobs
@@ -40,10 +40,7 @@ class Ingester(Service):
         context, lease_id = self._context, uuid4()
         self._page.begin(lease_id, ingest=True)
         self._page.set_timeout(None)
-        kinds = context.handlers.kinds()
-        lease = await context.db.run(
-            store.take, kinds, lease_id=lease_id, lease=self._lease_seconds, worker=context.worker, job_id=self.only
-        )
+        lease = await self._take(lease_id, self.only)
         try:
             if lease is not None:
                 with bound(**lease.facts):
@@ -55,20 +52,33 @@ class Ingester(Service):
             self._page.end()
         return context.settings.poll_ms / 1000 if lease is None else 0
 
+    async def _take(self, lease_id: UUID, job_id: UUID | None) -> IngestLease | None:
+        """The right to read a source; the same one again, and for longer, if we have it already."""
+        context, kinds, seconds = self._context, self._context.handlers.kinds(), self._lease_seconds
+        return await context.db.run(
+            store.take, kinds, lease_id=lease_id, lease=seconds, worker=context.worker, job_id=job_id
+        )
+
     async def _read(self, lease: IngestLease, lease_id: UUID) -> None:
         started, self._read_rows, self._defects = time.monotonic(), 0, 0
+
+        async def still_ours() -> bool:
+            return await self._take(lease_id, lease.job_id) is not None
+
         try:
-            source = await asyncio.to_thread(self._context.open_source, lease.source, lease.checkpoint)
-            with contextlib.closing(source):
+            async with opened(self._context, lease, still_ours) as source:
                 self._intake = await self._open_intake(lease, source)
                 finished = await self._append_all(lease, lease_id, source)
+        except Interrupted:
+            finished = False
         except (TidemillError, OSError, UnicodeError) as error:
-            await self._fail(lease.job_id, lease_id, f"the source cannot be read: {error}")
-            return
+            finished = False
+            if await still_ours():  # or whoever has it now finds out for himself
+                await self._fail(lease.job_id, f"the source cannot be read: {error}")
         finally:
             if self._intake is not None:
                 self._intake.close()
-                self._intake = None
+            self._intake = None
         if not finished:
             await self._context.db.run(store.release, lease.job_id, lease_id)
         elif await self._context.db.run(store.finish, lease.job_id, lease_id):
@@ -146,9 +156,8 @@ class Ingester(Service):
         if size.rows < was.rows:
             emit("ingest.shrunk", job=job_id, was=was.rows, now=size.rows, reason=size.reason)
 
-    async def _fail(self, job_id: UUID, lease_id: UUID, reason: str) -> None:
+    async def _fail(self, job_id: UUID, reason: str) -> None:
         await self._context.db.run(jobs.fail, job_id, reason)
-        await self._context.db.run(store.release, job_id, lease_id)
         emit("job.failed", job=job_id, reason=reason)
 
     @property

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 Texts = list[str | None]
+_RUNS_OVER = re.compile(r"\[\^|\\[sDWnrfvxuUN0-9]|\(\?[a-zA-Z]*s|\n")  # what may match a line end, generously
 
 
 def mismatches(pattern: str, texts: Sequence[str | None]) -> list[int]:
@@ -12,11 +13,11 @@ def mismatches(pattern: str, texts: Sequence[str | None]) -> list[int]:
 
     One search runs over the joined column from one bad text to the next: a flawless column costs no look at any one.
     """
-    matches = _one(pattern).fullmatch
+    matches, many = _one(pattern).fullmatch, _many(pattern)
     joined = join(texts) + "\n"
-    if joined.count("\n") != len(texts):  # line ends in the texts themselves
+    if many is None or joined.count("\n") != len(texts):  # line ends in the texts themselves
         return failing(matches, texts)
-    run = _many(pattern).match
+    run = many.match
     suspects, at, index = [], 0, 0
     while True:
         found = run(joined, at)
@@ -48,6 +49,11 @@ def _one(pattern: str) -> re.Pattern[str]:
 
 
 @lru_cache(maxsize=512)
-def _many(pattern: str) -> re.Pattern[str]:
-    """The pattern, once per line, and never back to a line that was passed."""
-    return re.compile(rf"(?:(?>{pattern})\n)*+")
+def _many(pattern: str) -> re.Pattern[str] | None:
+    """The pattern, once per line, and never back to a line that was passed. None if it might run over a line's end."""
+    if _RUNS_OVER.search(pattern):
+        return None
+    try:
+        return re.compile(rf"(?:(?>{pattern})\n)*+")
+    except re.error:  # flags, which stand at the beginning only
+        return None
