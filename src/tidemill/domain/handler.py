@@ -29,8 +29,6 @@ class Handler:
     columns: tuple[str, ...] = ()
     batch_size: int | None = None  # items of a batch; without it, what the settings say
     intake: Callable[..., Any] | None = None  # (params, source) -> Intake: looks at the inputs as they come
-        None  # from a job's params to what looks at its inputs as they come
-    )
 
     @property
     def is_batch(self) -> bool:

@@ -1,7 +1,9 @@
 """Rules on texts of one field: each tells where it is broken, and how."""
 
+import operator
 from collections.abc import Callable
 from decimal import Decimal
+from typing import Any
 
 from tidemill.domain.resource import Field
 from tidemill.domain.values.columns import Texts, mismatches
@@ -21,7 +23,7 @@ def rules_of(field: Field) -> list[Rule]:
         rules.append(_length(field.min_length or 0, field.max_length))
     if field.max_words is not None:
         rules.append(_words(field.max_words))
-    if field.minimum is not None or field.maximum is not None:
+    if any(bound is not None for bound in (field.minimum, field.above, field.maximum, field.below)):
         rules.append(_range(field))
     return rules
 
@@ -75,20 +77,25 @@ def _words(high: int) -> Rule:
 
 def _range(field: Field) -> Rule:
     """Numbers by their value; dates and times by their text, which ISO 8601 has in the same order."""
-    of: Callable[[str], Decimal | str] = Decimal if field.type in ("integer", "number") else str
-    low = None if field.minimum is None else of(field.minimum)
-    high = None if field.maximum is None else of(field.maximum)
+    of: Callable[[str], Any] = Decimal if field.type in ("integer", "number") else str
+    bounds = [
+        (of(bound), fails, code, f"{says} {bound}")
+        for bound, fails, code, says in (
+            (field.minimum, operator.lt, "too_small", "less than"),
+            (field.above, operator.le, "too_small", "not more than"),
+            (field.maximum, operator.gt, "too_large", "more than"),
+            (field.below, operator.ge, "too_large", "not less than"),
+        )
+        if bound is not None
+    ]
 
     def rule(texts: Texts) -> Broken:
-        broken = []
-        for index, text in enumerate(texts):
-            if text is None:
-                continue
-            value = of(text)
-            if low is not None and value < low:  # type: ignore[operator]
-                broken.append((index, "too_small", f"less than {low}"))
-            elif high is not None and value > high:  # type: ignore[operator]
-                broken.append((index, "too_large", f"more than {high}"))
-        return broken
+        values = [None if text is None else of(text) for text in texts]
+        return [
+            (index, code, says)
+            for bound, fails, code, says in bounds
+            for index, value in enumerate(values)
+            if value is not None and fails(value, bound)
+        ]
 
     return rule
