@@ -100,7 +100,9 @@ class Importing:
             layout = describe(file, name=name, content_type=content_type, given=given)
         if layout["format"] == "images":
             raise InvalidInput("images cannot be imported into a table")
-        with closing(self._open({"blob": blob_id, "format": layout["format"], "layout": layout}, {})) as source:
+        with closing(
+            self._open({"blob": blob_id, "format": layout["format"], "layout": layout}, {}, lambda: True)
+        ) as source:
             block = source.read(rows, SAMPLE_BYTES)
             records = [decode_input(text.decode()) for text in block.inputs]
             columns = source.columns
