@@ -34,6 +34,7 @@ from tidemill.engine.supervise import Supervisor
 from tidemill.engine.sweep import Maintenance
 from tidemill.handlers import builtins
 from tidemill.handlers.registry import Registry, batch_handler, item_handler
+from tidemill.operations.imports import Importing
 from tidemill.operations.submit import encode_inputs, submit, submit_within, submit_within_sync
 from tidemill.store import embedded, jobs, maintain, workers
 from tidemill.store.database import Connection, Database
@@ -118,6 +119,18 @@ class Mill:
         """
         options = {name: value for name, value in locals().items() if name not in ("self", "kind")}
         return self._declare(batch_handler, kind, options)
+
+    def normalizer(self, name: str) -> Callable[[Callable[[str], str]], Callable[[str], str]]:
+        """Declare what fields of resources may name beside ``trim``, ``collapse``, ``lower`` and ``upper``.
+
+        The function is given a text that is not missing and returns it as it should be; ValueError is the row's error.
+        """
+
+        def declare(function: Callable[[str], str]) -> Callable[[str], str]:
+            self.registry.add_normalizer(name, function)
+            return function
+
+        return declare
 
     def submit(
         self, kind: str, inputs: Iterable[Any], *, connection: SyncConnection | None = None, **options: Any
@@ -217,16 +230,25 @@ def make_remote(blobs: Blobs, settings: Settings) -> Remote:
     return Remote(blobs, RemoteLimits(max_bytes, total_s=settings.remote_url_timeout, allowed=allowed))
 
 
-def make_context(db: Database, settings: Settings, registry: Registry, *, worker: str, book: Logbook) -> Context:
+def make_sources(settings: Settings) -> Sources:
+    """What opens the files of jobs: stored ones, and remote ones that are fetched first."""
     blobs = Blobs(settings.blobs)
     remote = make_remote(blobs, settings)
-    sources = Sources(
+    return Sources(
         blobs,
         max_row_bytes=settings.max_row_bytes,
         max_unpacked_bytes=settings.max_unpacked_mb << 20,
         fetch=lambda url, blob_id, going_on: remote.download(url, blob_id, going_on=going_on),
     )
-    return Context(db, settings, registry.beside(builtins(db, blobs)), sources, worker, book)
+
+
+def make_importing(db: Database, settings: Settings) -> Importing:
+    return Importing(db, Blobs(settings.blobs), make_sources(settings))
+
+
+def make_context(db: Database, settings: Settings, registry: Registry, *, worker: str, book: Logbook) -> Context:
+    handlers = registry.beside(builtins(db, Blobs(settings.blobs), registry.normalizers))
+    return Context(db, settings, handlers, make_sources(settings), worker, book)
 
 
 class Worker:
@@ -241,7 +263,7 @@ class Worker:
         self._db = db
         self._settings = settings
         blobs = Blobs(settings.blobs)
-        self._registry = mill.registry.beside(builtins(db, blobs))
+        self._registry = mill.registry.beside(builtins(db, blobs, mill.registry.normalizers))
         self._info = {"processes": processes, "kinds": self._registry.kinds(), "on_demand": on_demand}
         self._environment = os.environ | {"TIDEMILL_DATABASE_URL": db.url, "TIDEMILL_HOME": str(settings.home)}
         self._measuring = contextlib.AsyncExitStack()
