@@ -17,7 +17,6 @@ from tidemill.connectors.remote.download import Remote
 from tidemill.connectors.remote.limits import RemoteLimits
 from tidemill.connectors.source import Sources
 from tidemill.dispatch.postgres import Listener
-from tidemill.domain.addresses import Allowed
 from tidemill.domain.handler import Handler
 from tidemill.domain.job import Job
 from tidemill.domain.slice import Slice
@@ -224,21 +223,14 @@ async def open_database(
         yield db
 
 
-def make_remote(blobs: Blobs, settings: Settings) -> Remote:
-    allowed = tuple(Allowed.parse(entry) for entry in settings.remote_allow)
-    max_bytes = settings.max_file_size_mb * 1024 * 1024
-    return Remote(blobs, RemoteLimits(max_bytes, total_s=settings.remote_url_timeout, allowed=allowed))
-
-
 def make_sources(settings: Settings) -> Sources:
     """What opens the files of jobs: stored ones, and remote ones that are fetched first."""
     blobs = Blobs(settings.blobs)
-    remote = make_remote(blobs, settings)
     return Sources(
         blobs,
         max_row_bytes=settings.max_row_bytes,
         max_unpacked_bytes=settings.max_unpacked_mb << 20,
-        fetch=lambda url, blob_id, going_on: remote.download(url, blob_id, going_on=going_on),
+        fetch=Remote(blobs, RemoteLimits.of(settings)).download,
     )
 
 

@@ -1,7 +1,7 @@
 """From a reference to a source: a stored file and its layout."""
 
 from collections.abc import Callable
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Protocol
 
 import httpx2
 
@@ -21,7 +21,12 @@ from tidemill.connectors.xlsx import XlsxSource
 from tidemill.domain.ports import Source
 
 GoingOn = Callable[[], bool]
-Fetch = Callable[[str, str, GoingOn], object]  # a URL, and the id of the blob that it becomes
+
+
+class Fetch(Protocol):
+    """Stores what a URL refers to under this id; Interrupted soon after ``going_on`` says no."""
+
+    def __call__(self, url: str, blob_id: str, *, going_on: GoingOn) -> object: ...
 
 
 class Sources:
@@ -45,7 +50,7 @@ class Sources:
         blob = str(reference.get("blob", ""))
         url = reference.get("url")
         if url and self._fetch is not None and not self._blobs.has(blob):
-            self._fetch(str(url), blob, going_on)
+            self._fetch(str(url), blob, going_on=going_on)
         file = self._blobs.open(blob)
         try:
             layout = _layout(reference, file)

@@ -28,7 +28,7 @@ class OpenSource(Protocol):
     """Blocks, for long if the source must be fetched first; Interrupted soon after ``going_on`` says no."""
 
     def __call__(
-        self, reference: dict[str, Any], checkpoint: dict[str, Any], going_on: Callable[[], bool]
+        self, reference: dict[str, Any], checkpoint: dict[str, Any], going_on: Callable[[], bool] = ...
     ) -> Source: ...
 
 

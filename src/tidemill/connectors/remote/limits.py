@@ -3,7 +3,9 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Self
 
+from tidemill.config import Settings
 from tidemill.domain.addresses import Allowed
 from tidemill.domain.errors import Interrupted, Unreachable
 
@@ -23,6 +25,11 @@ class RemoteLimits:
     backoff_s: float = 0.5
     max_redirects: int = 3
     allowed: Sequence[Allowed] = ()
+
+    @classmethod
+    def of(cls, settings: Settings) -> Self:
+        allowed = tuple(Allowed.parse(entry) for entry in settings.remote_allow)
+        return cls(settings.max_file_size_mb << 20, total_s=settings.remote_url_timeout, allowed=allowed)
 
 
 class Watch:
