@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from connectors.reading import opened, told, walk
-from tidemill.domain.errors import InvalidInput
 
 JSON = {"format": "json"}
 
@@ -60,7 +59,7 @@ def test_an_element_that_is_no_json_is_a_bad_row() -> None:
 
 
 def test_an_element_that_is_too_long_is_a_bad_row_and_not_loaded() -> None:
-    long = b"[" + b",".join(b'"%d"' % n for n in range(1_000_000)) + b"]"
+    long = b"[" + b",".join(b'"%d"' % n for n in range(100_000)) + b"]"
     data = b"[1, " + long + b", 2]"
     tracemalloc.start()
     try:
@@ -69,7 +68,7 @@ def test_an_element_that_is_too_long_is_a_bad_row_and_not_loaded() -> None:
     finally:
         tracemalloc.stop()
     assert (found, error) == ([1, "longer than 10000 bytes", 2], None)
-    assert peak < 4 << 20
+    assert peak < 3 << 20
 
 
 def test_a_text_without_end_is_not_loaded() -> None:
@@ -105,7 +104,5 @@ def test_what_was_written_is_read_from_every_checkpoint(written: list[Any], inde
 
 @given(st.binary(max_size=60))
 def test_rubbish_ends(data: bytes) -> None:
-    try:
-        list(walk(opened(b"[" + data, JSON), 5))
-    except InvalidInput as error:
-        assert str(error)
+    _, error = told(b"[" + data, JSON, rows=5)
+    assert error != ""

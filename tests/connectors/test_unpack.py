@@ -72,20 +72,18 @@ def test_zeros_behind_a_gzip_file_and_frames_to_skip_are_nothing() -> None:
     assert told(skipped + PACKED["zstd"] + skipped, layout("zstd")) == (INPUTS, None)
 
 
-def random_rows() -> bytes:
-    return b"".join(b'"%d"\n' % zlib.crc32(b"%d" % n) for n in range(100_000))
+RANDOM = b"".join(b'"%d"\n' % zlib.crc32(b"%d" % n) for n in range(100_000))
 
 
 @pytest.mark.parametrize(
     ("kind", "message"), [("gzip", "the gzip file is cut off"), ("zstd", "the zstd file is cut off")]
 )
 def test_a_file_that_is_cut_off_gives_its_good_rows_and_then_says_so(kind: str, message: str) -> None:
-    rows = random_rows()
-    data = gzip.compress(rows) if kind == "gzip" else zstd(rows)
+    data = gzip.compress(RANDOM) if kind == "gzip" else zstd(RANDOM)
     found, error = told(data[: len(data) // 2], layout(kind), rows=7_000)
     assert message in (error or "")
     assert 30_000 < len(found) < 70_000
-    assert found == [json.loads(line) for line in rows.split(b"\n")[: len(found)]]
+    assert found == [json.loads(line) for line in RANDOM.split(b"\n")[: len(found)]]
 
 
 @pytest.mark.parametrize("kind", PACKED)
@@ -103,28 +101,18 @@ def test_what_is_not_packed_at_all_is_refused(kind: str) -> None:
             opened(data, layout(kind)).read(10, MB)
 
 
-def bombs() -> dict[str, bytes]:
-    zeros = b"1\n" * (30 * MB)
-    return {"gzip": gzip.compress(zeros, 9), "zstd": zstd(zeros), "zip": zipped(("a.ndjson", zeros))}
-
-
-@pytest.fixture(scope="module")
-def bomb() -> dict[str, bytes]:
-    return bombs()
-
-
 @pytest.mark.parametrize("kind", PACKED)
-def test_a_bomb_is_refused_by_its_ratio(kind: str, bomb: dict[str, bytes]) -> None:
-    stream = opened(bomb[kind], layout(kind))
-    with pytest.raises(InvalidInput, match="unpacks to more than 200 times its size"):
-        while stream.read(1_000_000, 100 * MB).inputs:
-            pass
+def test_a_bomb_is_refused_by_its_ratio(kind: str) -> None:
+    rows = (b'"%s"\n' % (b"0" * 100_000)) * 300
+    data = {"gzip": gzip.compress(rows), "zstd": zstd(rows), "zip": zipped(("a.ndjson", rows))}[kind]
+    found, error = told(data, layout(kind), rows=10)
+    assert error == "the file unpacks to more than 200 times its size"
+    assert 0 < len(found) < 300
 
 
 @pytest.mark.parametrize("kind", PACKED)
 def test_and_by_its_size(kind: str) -> None:
-    rows = random_rows()
-    data = {"gzip": gzip.compress(rows), "zstd": zstd(rows), "zip": zipped(("a", rows))}[kind]
+    data = {"gzip": gzip.compress(RANDOM), "zstd": zstd(RANDOM), "zip": zipped(("a", RANDOM))}[kind]
     found, error = told(data, layout(kind), max_bytes=MB)
     assert error == "the file unpacks to more than 1 MB"
     assert 60_000 < len(found) < 100_000

@@ -9,7 +9,7 @@ from tidemill.connectors.records import BlockSource, Draft
 from tidemill.connectors.stream import Stream
 from tidemill.domain.errors import InvalidInput
 
-PIECE = 64  # lines that are tried at once where a larger block has something odd in it
+PIECES = (64, 8)  # lines that are tried at once where a larger block has something odd in it
 
 
 class CsvSource(BlockSource):
@@ -36,7 +36,6 @@ class CsvSource(BlockSource):
         self.columns = self._header() if header else self._numbered()
         self.first_line = self._lines.number + 1
         self._rows = Rows(self.columns, self._dialect)
-        self._odd_until = 0
         if "offset" in checkpoint:
             self._lines = Lines(stream, max_row_bytes, checkpoint["offset"], checkpoint["line"])
 
@@ -48,17 +47,19 @@ class CsvSource(BlockSource):
 
     def _more(self, draft: Draft) -> bool:
         lines = self._lines.peek(draft.room)
-        if not lines:
-            return False
-        if self._lines.number >= self._odd_until:
-            if self._add_all(draft, lines):
-                return True
-            self._odd_until = self._lines.number + len(lines)
-        if not self._add_all(draft, lines[:PIECE]):
-            last = self._lines.number + len(lines[:PIECE])
-            while self._lines.number < last and draft.room:
+        self._add_some(draft, lines, PIECES)
+        return bool(lines)
+
+    def _add_some(self, draft: Draft, lines: list[bytes], pieces: tuple[int, ...]) -> None:
+        """All at once if they are records without a doubt; else in pieces; what is left over, one by one."""
+        if not lines or self._add_all(draft, lines):
+            return
+        end = self._lines.number + len(lines)
+        while (left := end - self._lines.number) > 0 and draft.room:
+            if pieces:
+                self._add_some(draft, lines[-left:][: min(pieces[0], draft.room)], pieces[1:])
+            else:
                 self._add_one(draft)
-        return True
 
     def _add_all(self, draft: Draft, lines: list[bytes]) -> bool:
         """Whether they were records without a doubt."""

@@ -1,7 +1,7 @@
 """Rows of separated values: many at once where each is one plain line, one by one where not."""
 
 import csv
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,12 +70,13 @@ class Rows:
     def __init__(self, columns: list[str], dialect: Dialect) -> None:
         self._columns = columns
         self._dialect = dialect
-        names = [_encode(name).replace(b"%", b"%%") for name in columns]
-        self._form: Callable[[tuple[bytes, ...]], bytes] = (
-            b"{" + b",".join(b'%s:"%%b"' % n for n in names) + b"}"
-        ).__mod__
-        plain = {b"\r"[0], b"\n"[0], *dialect.delimiter}
-        self._escaped = bytes(set(range(32)) - plain) + b'"\\' + (dialect.quote or b"")
+        names = [_encode(name).decode().replace("%", "%%") for name in columns]
+        form = "{" + ",".join(f'{name}:"%s"' for name in names) + "}"
+        self._form, self._text_form = form.encode().__mod__, form.__mod__
+        self._marks = form.count('"')
+        controls = set(range(32)) - {*b"\r\n", *dialect.delimiter}
+        self._escaped = bytes(controls) + b"\\"
+        self._quoting = self._escaped + b'"' + (dialect.quote or b"")
 
     def encode(self, lines: list[bytes]) -> list[bytes] | None:
         """The records; None unless all are good, one to a line."""
@@ -91,9 +92,9 @@ class Rows:
             data = b"\n".join(lines)
             if b"\r" in data or not all(lines):
                 return None
-        if len(data.translate(None, self._escaped)) == len(data):
+        if len(data.translate(None, self._quoting)) == len(data):
             return self._split(lines)
-        return self._parse(text)
+        return self._parse(text, is_plain=len(data.translate(None, self._escaped)) == len(data))
 
     def _split(self, lines: list[bytes]) -> list[bytes] | None:
         """Nothing is quoted and nothing has to be escaped."""
@@ -103,7 +104,7 @@ class Rows:
             return None
         return list(map(self._form, map(tuple, rows)))
 
-    def _parse(self, text: str) -> list[bytes] | None:
+    def _parse(self, text: str, *, is_plain: bool) -> list[bytes] | None:
         lines, columns = text.split("\n"), self._columns
         try:
             rows = list(self._dialect.read(lines))
@@ -111,6 +112,10 @@ class Rows:
             return None
         if len(rows) != len(lines) or set(map(len, rows)) != {len(columns)}:
             return None
+        if is_plain:
+            together = "\n".join(map(self._text_form, map(tuple, rows)))
+            if together.count('"') == len(rows) * self._marks:  # no value has a quote in it
+                return together.encode().split(b"\n")
         return [_encode(dict(zip(columns, row, strict=True))) for row in rows]
 
     def encode_one(self, fields: list[str]) -> bytes:

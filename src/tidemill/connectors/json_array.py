@@ -1,5 +1,6 @@
 """A JSON file that is one array: its elements are records, kept as they stand."""
 
+import json
 import re
 from typing import Any
 
@@ -11,6 +12,7 @@ from tidemill.domain.errors import InvalidInput
 
 _MARK = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[][{},"]', re.DOTALL)
 _BLANK, _BLANKS = b" \t\r\n", re.compile(rb"[ \t\r\n]*")
+_scan = json.JSONDecoder(strict=False).raw_decode
 _OPENING, _CLOSING = b"[{", b"]}"
 
 
@@ -22,6 +24,7 @@ class JsonSource(BlockSource):
         self._stream = stream
         self._limit = max_row_bytes
         self._data = b""
+        self._text: str | None = None
         self._at = 0
         self._head = b""  # of an element that is too long
         self._is_over = False
@@ -75,7 +78,7 @@ class JsonSource(BlockSource):
     def _element(self, draft: Draft) -> None:
         line, begin = self._line, self._offset + self._at
         self._head = b""
-        end = self._find_end()
+        end = self._scan() or self._find_end()
         text = self._data[self._at : end].rstrip(_BLANK)
         if not text and not self._head:
             raise self._broken("an element is missing")
@@ -84,6 +87,16 @@ class JsonSource(BlockSource):
         else:
             add_json(draft, text, line, begin)
         self._pass(len(text))
+
+    def _scan(self) -> int | None:
+        """Where a well-formed element ends that we hold whole: the same as below, only sooner."""
+        if self._text is None:
+            self._text = self._data.decode("latin-1")  # a letter a byte: places stay what they are
+        try:
+            _, end = _scan(self._text, self._at)
+        except (ValueError, RecursionError):
+            return None
+        return end if end < len(self._data) else None
 
     def _find_end(self) -> int:
         """Where the element ends that begins here: at a comma or bracket that is not its own."""
@@ -141,7 +154,7 @@ class JsonSource(BlockSource):
     def _fill(self) -> bool:
         piece = self._stream.read(PIECE)
         self._offset += self._at
-        self._data = self._data[self._at :] + piece
+        self._data, self._text = self._data[self._at :] + piece, None
         self._at = 0
         return bool(piece)
 

@@ -79,7 +79,8 @@ class ParquetSource(BlockSource):
             for batch in self._batches_of(group):
                 left = batch.slice(min(skip, batch.num_rows))
                 skip -= batch.num_rows - left.num_rows
-                yield _records(_plain(left))
+                if left.num_rows:
+                    yield _records(_plain(left))
 
     def _batches_of(self, group: int) -> Iterator[Any]:
         batches = self._parquet.iter_batches(BATCH, row_groups=[group], use_threads=False)

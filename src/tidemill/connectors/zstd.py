@@ -15,7 +15,8 @@ _ID_BYTES, _SIZE_BYTES = (0, 1, 2, 4), (0, 2, 4, 8)
 
 def unpack_zstd(file: BinaryIO) -> Iterator[bytes]:
     """A block gives 128 KB at most."""
-    while magic := file.read(4):
+    magic = _exactly(file, 4)
+    while magic:
         number = int.from_bytes(magic, "little")
         if number >> 4 == _SKIPPABLE:
             _skip(file, int.from_bytes(_exactly(file, 4), "little"))
@@ -23,6 +24,7 @@ def unpack_zstd(file: BinaryIO) -> Iterator[bytes]:
             yield from _frame(file, magic)
         else:
             raise InvalidInput("the zstd file is damaged: a frame begins with something else")
+        magic = file.read(4)
 
 
 def _frame(file: BinaryIO, magic: bytes) -> Iterator[bytes]:
