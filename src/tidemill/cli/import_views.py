@@ -22,21 +22,21 @@ def show_effects(job: Job, effects: Mapping[str, int]) -> None:
         console.print("  " + " · ".join(said), highlight=False)
 
 
-def show_errors(samples: Sequence[Mapping[str, Any]]) -> None:
+def show_errors(samples: Sequence[tuple[int, Mapping[str, Any]]]) -> None:
     """A line for each error code: how many rows, and one of them."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("error", no_wrap=True)
     table.add_column("rows", justify="right")
-    for name in ("first in row", "value", "reason"):
+    for name in ("for example row", "value", "reason"):
         table.add_column(name, overflow="fold")
-    for one in samples:
-        cells = [one["code"], f"{one['count']:,}", str(one["row"]), one.get("value") or "", one["reason"]]
-        table.add_row(*[escape(str(cell)) for cell in cells])
+    for count, error in samples:
+        shown = [error.get(name, "") for name in ("row", "value", "reason")]
+        table.add_row(escape(str(error["code"])), f"{count:,}", *[escape(str(cell)) for cell in shown])
     console.print(table)
 
 
 def show_preview(look: Look, resource: Resource, request: ImportRequest) -> None:
-    layout = ", ".join(f"{name} {value!r}" if value in ("\t", "\n") else f"{name} {value}" for name, value in look.layout.items())
+    layout = ", ".join(f"{name} {_plain(value)}" for name, value in look.layout.items())
     console.print(f"[bold]{escape(layout)}[/]", highlight=False, soft_wrap=True)
     found = columns_of(request, resource, look.columns, named_by_rows=look.named_by_rows)
     for column in look.columns:
@@ -71,6 +71,10 @@ def _show_problems(look: Look, plan: ImportPlan) -> None:
             console.print(f"  [red]row {index + 1}[/]  {escape(field + problem.reason)}", highlight=False)
     if not checked.problems:
         console.print("  these rows are fine by themselves", highlight=False)
+
+
+def _plain(value: Any) -> str:
+    return value if isinstance(value, str) and value.isprintable() else repr(value)
 
 
 def _cell(value: Any) -> str:

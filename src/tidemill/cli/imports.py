@@ -16,7 +16,7 @@ from tidemill.cli.import_views import show_effects, show_errors, show_preview
 from tidemill.cli.jobs import _policy as parse_policy
 from tidemill.cli.jobs import show_progress
 from tidemill.cli.run import make_worker
-from tidemill.cli.views import errors, summary
+from tidemill.cli.views import console, detail, status_text
 from tidemill.config import Settings
 from tidemill.connectors.blobs import Blobs
 from tidemill.declared import load
@@ -24,8 +24,8 @@ from tidemill.domain.errors import InvalidInput
 from tidemill.domain.importing import KIND, Duplicates, ImportRequest, Mode
 from tidemill.domain.job import Job
 from tidemill.domain.resource import Resource
-from tidemill.domain.status import JobStatus
-from tidemill.operations import import_errors
+from tidemill.domain.status import ItemStatus, JobStatus
+from tidemill.operations import inspect
 from tidemill.operations.imports import Importing
 from tidemill.operations.resources import Resources
 from tidemill.store import imports as store
@@ -38,6 +38,7 @@ commands = typer.Typer()
 mill = Mill()
 REMOTE = ("http://", "https://")
 SHOWN_ROWS = 10
+SHOWN_CODES = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +58,12 @@ class Asked:
     @property
     def words(self) -> dict[str, Any]:
         """As they are kept with the job."""
-        return {"resource": self.into, "layout": self.layout} | msgspec.to_builtins(self.request)
+        request: dict[str, Any] = msgspec.to_builtins(self.request)
+        return {"resource": self.into, "layout": self.layout} | request
 
 
 @commands.command("import")
-def import_command(  # noqa: PLR0913  each is an option of the command
+def import_command(
     file: Annotated[str, typer.Argument(help="CSV, TSV, NDJSON, JSON, XLSX or Parquet, packed or not; or its URL")],
     into: Annotated[str, typer.Option(help="A table, as in public.users, or a resource of tidemill.toml")],
     key: Annotated[
@@ -81,7 +83,9 @@ def import_command(  # noqa: PLR0913  each is an option of the command
     compression: Annotated[str | None, typer.Option(help="gzip, zstd, zip or none; found out if not said")] = None,
     sheet: Annotated[str | None, typer.Option(help="Of a workbook: its name or number")] = None,
     policy: Annotated[str, typer.Option(help="continue, fail_fast, or tolerate:10 or tolerate:5%")] = "continue",
-    preview: Annotated[bool, typer.Option("--preview", help="Show the first rows and what they mean; import none")] = False,
+    preview: Annotated[
+        bool, typer.Option("--preview", help="Show the first rows and what they mean; import none")
+    ] = False,
     errors_to: Annotated[
         Path | None, typer.Option("--errors", help="Write the rows that failed to this CSV, to mend and send again")
     ] = None,
@@ -89,7 +93,13 @@ def import_command(  # noqa: PLR0913  each is an option of the command
     processes: Annotated[int, typer.Option("--processes", "-p", min=1, max=64, help="If no worker runs")] = 2,
 ) -> None:
     """Load a file into a table of your database: every row is stored first, and each bad one is told."""
-    layout = {"format": format_, "encoding": encoding, "delimiter": delimiter, "quote": quote, "sheet": sheet}
+    layout: dict[str, Any] = {
+        "format": format_,
+        "encoding": encoding,
+        "delimiter": delimiter,
+        "quote": quote,
+        "sheet": sheet,
+    }
     layout |= {"compression": compression, "header": False if no_header else None}
     request = ImportRequest(
         mode=cast("Mode", _one_of("--mode", mode, ("insert", "upsert"))),
@@ -166,15 +176,19 @@ async def _worker(db: Database, processes: int) -> AsyncIterator[None]:
 
 
 async def _report(db: Database, job: Job, errors_to: Path | None) -> None:
-    summary(job)
+    console.print(f"{job.key}  {status_text(job.status)}  {detail(job.counts)} of {job.counts.total:,}")
     show_effects(job, await db.run(store.effects, job.id))
     if job.counts.failed:
-        show_errors(await import_errors.samples(db, job))
-    if errors_to is not None:
-        with errors_to.open("wb") as file:
-            async for piece in import_errors.as_csv(db, job):
-                file.write(piece)
-        errors.print(f"{job.counts.failed:,} rows that failed are in [bold]{errors_to}[/]", highlight=False)
+        show_errors([(count, await _sample(db, job, code)) for code, count in _commonest(job)])
+
+
+def _commonest(job: Job) -> list[tuple[str, int]]:
+    return sorted(job.codes.items(), key=lambda pair: -pair[1])[:SHOWN_CODES]
+
+
+async def _sample(db: Database, job: Job, code: str) -> dict[str, Any]:
+    page = await inspect.list_items(db, job.id, [ItemStatus.FAILED], limit=1, codes=[code])
+    return cast("dict[str, Any]", page.items[0]["error"]) if page.items else {"code": code}
 
 
 def _existing(text: str) -> Path:
@@ -195,5 +209,3 @@ def _pair(text: str) -> tuple[str, str]:
     if not found:
         raise InvalidInput(f"--map {text!r}: it is COLUMN=FIELD")
     return column, name
-
-
