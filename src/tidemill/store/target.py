@@ -169,13 +169,13 @@ def _pack(column: Sequence[str | None]) -> str | None:
     return packed if packed and packed.count(_BETWEEN) == len(column) - 1 else None
 
 
-def lines(columns: Iterable[Texts]) -> bytes:
+def lines(columns: Iterable[Sequence[str | None]]) -> bytes:
     """Columns of text as rows of COPY."""
     escaped = [_escaped(column) for column in columns]
     return ("\n".join(map("\t".join, zip(*escaped, strict=True))) + "\n").encode()
 
 
-def _escaped(column: Texts) -> list[str]:
+def _escaped(column: Sequence[str | None]) -> Sequence[str]:
     if None in column:
         return ["\\N" if text is None else _escape(text) for text in column]
     joined = "".join(column)  # type: ignore[arg-type]

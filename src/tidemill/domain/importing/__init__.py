@@ -1,6 +1,6 @@
 """Imports: what is asked for, which column is which field, and what is wrong with rows. Pure."""
 
-from tidemill.domain.importing.check import Checked, Checker
+from tidemill.domain.importing.check import Checked, Checker, picked
 from tidemill.domain.importing.mapping import Columns, guess
 from tidemill.domain.importing.plan import KIND, Duplicates, ImportPlan, ImportRequest, Mode, columns_of, make_plan
 
@@ -16,4 +16,5 @@ __all__ = [
     "columns_of",
     "guess",
     "make_plan",
+    "picked",
 ]

@@ -58,6 +58,19 @@ class FieldReader:
                 self._add(problems, index, code, reason, values[index])
         return texts, problems
 
+    def keys(self, values: list[Any]) -> Texts:
+        """The text form alone, as far as it takes to tell equal values from others: no rule is looked at."""
+        texts = self._texts(values, {})
+        for normalize in self._normalize:
+            texts = _each(normalize, texts)
+        if "" in texts:
+            texts = [text or None for text in texts]
+        if self._field.type == "text":
+            return texts
+        if self._field.type == "uuid":
+            return _each(str.lower, texts)
+        return self._read(self._field, texts)[0]
+
     def _texts(self, values: list[Any], problems: dict[int, list[Problem]]) -> Texts:
         if set(map(type, values)) <= {str}:
             return values

@@ -1,6 +1,7 @@
 """Looking for keys that repeat, while the file is read: that is the only place where rows come in order."""
 
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -23,7 +24,7 @@ class KeyIntake:
         names = sorted({name for fields in self._watched for name in fields})
         columns = {name: column for column, name in plan.mapping.items()}
         self._readers = {name: FieldReader(plan.resource.field(name), normalizers) for name in names}
-        self._attributes = {name: f"f{at}" for at, name in enumerate(names)}
+        self._get = {name: attrgetter(f"f{at}") for at, name in enumerate(names)}
         rename = {f"f{at}": columns[name] for at, name in enumerate(names)}
         fields = [(attribute, Any, None) for attribute in rename]
         self._row = msgspec.defstruct("Row", fields, rename=rename, gc=False)
@@ -36,10 +37,7 @@ class KeyIntake:
         if not self._watched:
             return []
         rows = self._rows(inputs)
-        columns = {
-            name: reader.read([getattr(row, self._attributes[name]) for row in rows])[0]
-            for name, reader in self._readers.items()
-        }
+        columns = {name: reader.keys(list(map(self._get[name], rows))) for name, reader in self._readers.items()}
         found = []
         for place, fields in enumerate(self._watched):
             values: Sequence[Any] = columns[fields[0]]

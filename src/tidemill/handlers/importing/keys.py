@@ -11,25 +11,24 @@ import mmap
 import tempfile
 from array import array
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Sequence
 
 RECENT_MAX = 1 << 18
 BITS_FIRST, BITS_MAX = 1 << 23, 1 << 28
 BITS_PER_KEY = 16
-_MASK = (1 << 64) - 1
 
 
 class Run:
     """Sealed keys, sorted, and the row of each."""
 
     def __init__(self, rows: dict[int, int]) -> None:
-        hashes = array("Q", sorted(rows))
+        hashes = array("q", sorted(rows))
         self._file = tempfile.TemporaryFile()  # noqa: SIM115  it lives as long as the run
         hashes.tofile(self._file)
-        array("Q", map(rows.__getitem__, hashes)).tofile(self._file)
+        array("q", map(rows.__getitem__, hashes)).tofile(self._file)
         self._file.flush()
         self._map = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)
-        whole = memoryview(self._map).cast("Q")
+        whole = memoryview(self._map).cast("q")
         self.hashes, self._rows = whole[: len(hashes)], whole[len(hashes) :]
 
     def find(self, key: int) -> int | None:
@@ -52,16 +51,19 @@ class Keys:
         self._runs: list[Run] = []
         self._bits, self._sealed = bytearray(BITS_FIRST // 8), 0
 
-    def see(self, lo: int, keys: Sequence[object]) -> list[tuple[int, int]]:
+    def see(self, lo: int, keys: Sequence[Hashable]) -> list[tuple[int, int]]:
         """Keys of the rows from ``lo`` on, None for a row that has none: (who loses, to whom)."""
-        hashes = [None if key is None else hash(key) & _MASK for key in keys]
-        fresh = dict(zip(hashes, range(lo, lo + len(keys)), strict=True))
-        is_plain = len(fresh) == len(hashes) and None not in fresh and not self._runs
-        if is_plain and self._recent.keys().isdisjoint(fresh):
-            self._recent.update(fresh)  # type: ignore[arg-type]
+        rows = range(lo, lo + len(keys))
+        if None in keys:
+            rows = [seq for seq, key in zip(rows, keys, strict=True) if key is not None]  # type: ignore[assignment]
+            keys = [key for key in keys if key is not None]
+        hashes = list(map(hash, keys))
+        fresh = dict(zip(hashes, rows, strict=True))
+        if len(fresh) == len(hashes) and self._recent.keys().isdisjoint(fresh) and not self._is_sealed(hashes):
+            self._recent.update(fresh)  # most chunks of most files
             repeats = []
         else:
-            repeats = self._see_each(lo, hashes)
+            repeats = self._see_each(zip(rows, hashes, strict=True))
         if len(self._recent) >= RECENT_MAX:
             self._seal()
         return repeats
@@ -70,11 +72,17 @@ class Keys:
         for run in self._runs:
             run.close()
 
-    def _see_each(self, lo: int, hashes: list[int | None]) -> list[tuple[int, int]]:
+    def _is_sealed(self, hashes: list[int]) -> bool:
+        """Whether a run has one of these keys."""
+        if not self._runs:
+            return False
+        bits, mask = self._bits, len(self._bits) * 8 - 1
+        marked = [key for key in hashes if bits[(key & mask) >> 3] >> (key & 7) & 1]
+        return any(self._find(key) is not None for key in marked)
+
+    def _see_each(self, keys: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
         recent, bits, mask, repeats = self._recent, self._bits, len(self._bits) * 8 - 1, []
-        for seq, key in enumerate(hashes, lo):
-            if key is None:
-                continue
+        for seq, key in keys:
             other = recent.get(key)
             if other is None and bits[(at := key & mask) >> 3] >> (at & 7) & 1:
                 other = self._find(key)

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Sequence
 
-from tidemill.domain.importing import ImportPlan
+from tidemill.domain.importing import ImportPlan, picked
 from tidemill.domain.values import Problem
 from tidemill.handlers.importing.judge import Judge
 from tidemill.store.target import Refusal, lines
@@ -37,7 +37,7 @@ async def _copy(plan: ImportPlan, judge: Judge, rows: list[int]) -> None:
     judge.written = []
     for fields, group in _groups(plan, judge, rows).items():
         judge.written = _in_key_order(plan, judge, group)
-        columns = [[judge.checked.columns[name][index] for index in judge.written] for name in fields]
+        columns = [picked(judge.checked.columns[name], judge.written) for name in fields]
         await judge.target.copy(fields, lines(columns), on_trial=plan.validate_only)
 
 
