@@ -13,8 +13,6 @@ from uuid import UUID, uuid4
 from tidemill.config import Settings, load_settings
 from tidemill.connectors.blobs import Blobs
 from tidemill.connectors.images import open_image
-from tidemill.connectors.remote.download import Remote
-from tidemill.connectors.remote.limits import RemoteLimits
 from tidemill.connectors.source import Sources
 from tidemill.dispatch.postgres import Listener
 from tidemill.domain.handler import Handler
@@ -226,11 +224,16 @@ async def open_database(
 def make_sources(settings: Settings) -> Sources:
     """What opens the files of jobs: stored ones, and remote ones that are fetched first."""
     blobs = Blobs(settings.blobs)
+
+    def fetch(url: str, blob_id: str, going_on: Callable[[], bool]) -> object:
+        # Few processes ever fetch anything: the others are spared an HTTP client, 10 MB and 0.1 s of every start.
+        from tidemill.connectors.remote.download import Remote  # noqa: PLC0415
+        from tidemill.connectors.remote.limits import RemoteLimits  # noqa: PLC0415
+
+        return Remote(blobs, RemoteLimits.of(settings)).download(url, blob_id, going_on=going_on)
+
     return Sources(
-        blobs,
-        max_row_bytes=settings.max_row_bytes,
-        max_unpacked_bytes=settings.max_unpacked_mb << 20,
-        fetch=Remote(blobs, RemoteLimits.of(settings)).download,
+        blobs, max_row_bytes=settings.max_row_bytes, max_unpacked_bytes=settings.max_unpacked_mb << 20, fetch=fetch
     )
 
 

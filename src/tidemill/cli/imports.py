@@ -7,17 +7,18 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, cast
+from uuid import UUID
 
 import msgspec
 import typer
 
-from tidemill.app import Mill, make_importing, open_database
+from tidemill.app import Mill, make_importing, run_in
 from tidemill.cli.import_views import show_effects, show_errors, show_preview
 from tidemill.cli.jobs import _policy as parse_policy
 from tidemill.cli.jobs import show_progress
 from tidemill.cli.run import make_worker
 from tidemill.cli.views import console, detail, status_text
-from tidemill.config import Settings
+from tidemill.config import Settings, load_settings
 from tidemill.connectors.blobs import Blobs
 from tidemill.declared import load
 from tidemill.domain.errors import InvalidInput
@@ -26,7 +27,6 @@ from tidemill.domain.job import Job
 from tidemill.domain.resource import Resource
 from tidemill.domain.status import ItemStatus, JobStatus
 from tidemill.operations import inspect
-from tidemill.operations.imports import Importing
 from tidemill.operations.resources import Resources
 from tidemill.store import imports as store
 from tidemill.store import jobs, workers
@@ -35,7 +35,7 @@ from tidemill.store.migrate import migrate
 from tidemill.store.submit import Submission
 
 commands = typer.Typer()
-mill = Mill()
+mill = Mill()  # of the children of our own worker: only what is built in
 REMOTE = ("http://", "https://")
 SHOWN_ROWS = 10
 SHOWN_CODES = 20
@@ -110,30 +110,33 @@ def import_command(
     )
     given = {name: value for name, value in layout.items() if value is not None}
     asked = Asked(file, into, request, given, parse_policy(policy))
-    job = asyncio.run(_import(asked, preview=preview, errors_to=errors_to, processes=processes))
-    if job is not None and job.status is not JobStatus.COMPLETED:
+    os.environ.setdefault("TIDEMILL_LOG_LEVEL", "error")
+    settings = load_settings()
+    if preview:
+        run_in(settings, lambda db: _preview(db, settings, asked), check=False)
+        return
+    job = run_import(settings, asked, errors_to=errors_to, processes=processes)
+    if job.status is not JobStatus.COMPLETED:
         is_fine = allow_errors and job.status is JobStatus.COMPLETED_WITH_ERRORS
         raise typer.Exit(0 if is_fine else 1)
 
 
-async def _import(asked: Asked, *, preview: bool, errors_to: Path | None, processes: int) -> Job | None:
-    os.environ.setdefault("TIDEMILL_LOG_LEVEL", "error")
-    settings = mill.settings
-    async with open_database(settings, check=False) as db:
+def run_import(settings: Settings, asked: Asked, *, errors_to: Path | None, processes: int) -> Job:
+    """Import, show how far it is and what became of it; by workers that are there, or else by our own."""
+
+    async def action(db: Database) -> Job:
         await migrate(db)
-        resource = await Resources(load(settings.config)).find(db, asked.into, any_table=True)
-        importing = make_importing(db, settings)
-        if preview:
-            await _preview(importing, settings, asked, resource)
-            return None
-        job_id = await _submit(importing, settings, asked, resource)
-        async with _worker(db, processes):
+        job_id = await _submit(db, settings, asked)
+        async with _worker(db, settings, processes):
             job = await show_progress(db, await db.run(jobs.get, job_id))
         await _report(db, job, errors_to)
-    return job
+        return job
+
+    return run_in(settings, action, check=False)
 
 
-async def _submit(importing: Importing, settings: Settings, asked: Asked, resource: Resource) -> Any:
+async def _submit(db: Database, settings: Settings, asked: Asked) -> UUID:
+    importing, resource = make_importing(db, settings), await _resource(db, settings, asked)
     spec = Submission(KIND, policy=asked.policy)
     if asked.is_remote:
         return (await importing.submit_remote(spec, asked.file, resource, asked.request, asked.words))[0]
@@ -149,9 +152,15 @@ async def _submit(importing: Importing, settings: Settings, asked: Asked, resour
     return (await importing.submit(spec, blob, look, plan, asked.words, path.name))[0]
 
 
-async def _preview(importing: Importing, settings: Settings, asked: Asked, resource: Resource) -> None:
+async def _resource(db: Database, settings: Settings, asked: Asked) -> Resource:
+    return await Resources(load(settings.config)).find(db, asked.into, any_table=True)
+
+
+async def _preview(db: Database, settings: Settings, asked: Asked) -> None:
     if asked.is_remote:
         raise InvalidInput("a preview is of a file that is here")
+    await migrate(db)
+    importing, resource = make_importing(db, settings), await _resource(db, settings, asked)
     blobs, path = Blobs(settings.blobs), _existing(asked.file)
     blob = await asyncio.to_thread(blobs.put_file, path)
     try:
@@ -162,12 +171,12 @@ async def _preview(importing: Importing, settings: Settings, asked: Asked, resou
 
 
 @asynccontextmanager
-async def _worker(db: Database, processes: int) -> AsyncIterator[None]:
+async def _worker(db: Database, settings: Settings, processes: int) -> AsyncIterator[None]:
     """Somebody to do the work: those who are there, or else ourselves."""
     if KIND in await db.run(workers.live_kinds):
         yield
         return
-    worker = make_worker(db, mill, "tidemill.cli.imports:mill", processes)
+    worker = make_worker(db, Mill(settings), "tidemill.cli.imports:mill", processes)
     await worker.start()
     try:
         yield

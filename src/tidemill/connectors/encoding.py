@@ -2,8 +2,6 @@
 
 import codecs
 
-from charset_normalizer import from_bytes
-
 _MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 _LIKELY = ["cp1252", "cp1250", "cp1251", "cp1253", "cp1254", "iso8859-2", "koi8-r", "cp932", "gb18030", "big5", "cp949"]
 _FALLBACK = "cp1252"
@@ -43,6 +41,9 @@ def _is_utf8(far: list[bytes]) -> bool:
 def _likeliest(far: list[bytes]) -> str:
     """Where two of them would read the same, the more common one."""
     window = b"\n".join(map(_around, far[:LINES]))
+    # Most files are UTF-8: no process that never meets another one has to load tables of all the others.
+    from charset_normalizer import from_bytes  # noqa: PLC0415
+
     best = from_bytes(window, cp_isolation=_LIKELY, enable_fallback=False).best()
     if best is None or best.encoding in ("ascii", "utf_8"):
         return _FALLBACK

@@ -13,7 +13,7 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Hashable, Iterable, Sequence
 
-RECENT_MAX = 1 << 18
+RECENT_MAX = 1 << 17
 BITS_FIRST, BITS_MAX = 1 << 23, 1 << 28
 BITS_PER_KEY = 16
 
