@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import math
 import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
@@ -15,7 +16,7 @@ from tidemill.connectors.blobs import Blobs
 from tidemill.connectors.images import open_image
 from tidemill.connectors.remote.download import Remote
 from tidemill.connectors.remote.limits import RemoteLimits
-from tidemill.connectors.source import Sources
+from tidemill.connectors.source import Fetch, Sources
 from tidemill.dispatch.postgres import Listener
 from tidemill.domain.addresses import Allowed
 from tidemill.domain.handler import Handler
@@ -211,20 +212,24 @@ async def open_database(
         yield db
 
 
-def make_remote(blobs: Blobs, settings: Settings) -> Remote:
+def make_remote(blobs: Blobs, settings: Settings, *, seconds: float | None = None) -> Remote:
     allowed = tuple(Allowed.parse(entry) for entry in settings.remote_allow)
     max_bytes = settings.max_file_size_mb * 1024 * 1024
-    return Remote(blobs, RemoteLimits(max_bytes, total_s=settings.remote_url_timeout, allowed=allowed))
+    total_s = min(settings.remote_url_timeout, seconds or math.inf)
+    return Remote(blobs, RemoteLimits(max_bytes, total_s=total_s, allowed=allowed))
+
+
+def make_sources(blobs: Blobs, settings: Settings, fetch: Fetch | None = None) -> Sources:
+    return Sources(
+        blobs, max_row_bytes=settings.max_row_bytes, max_unpacked_bytes=settings.max_unpacked_mb << 20, fetch=fetch
+    )
 
 
 def make_context(db: Database, settings: Settings, registry: Registry, *, worker: str, book: Logbook) -> Context:
     blobs = Blobs(settings.blobs)
     remote = make_remote(blobs, settings)
-    sources = Sources(
-        blobs,
-        max_row_bytes=settings.max_row_bytes,
-        max_unpacked_bytes=settings.max_unpacked_mb << 20,
-        fetch=lambda url, blob_id, going_on: remote.download(url, blob_id, going_on=going_on),
+    sources = make_sources(
+        blobs, settings, lambda url, blob_id, going_on: remote.download(url, blob_id, going_on=going_on)
     )
     return Context(db, settings, registry.beside(builtins(db, blobs)), sources, worker, book)
 

@@ -15,7 +15,7 @@ Look = Callable[[int, int], dict[int, bytes]]  # from, to before: what stands fo
 
 
 class Corrected:
-    """Reads on from a row. The corrections of a block are looked up with it, so that any number of them is no matter."""
+    """Reads on from a row. The corrections of a block are looked up with it: there may be any number of them."""
 
     def __init__(self, source: Source, row: int, look: Look) -> None:
         self._source = source

@@ -10,7 +10,7 @@ from tidemill.domain.batch import LIST_MAX
 from tidemill.domain.block import Block, line_of
 from tidemill.domain.errors import InvalidColumns, InvalidInput, InvalidRows, Unavailable
 from tidemill.domain.importing.failures import ROW
-from tidemill.domain.importing.fixes import Matcher, Problems
+from tidemill.domain.importing.fixes import PROBLEMS_MAX, Matcher, Problems
 from tidemill.domain.job import Job
 from tidemill.domain.ports import Source
 from tidemill.operations.import_errors import file_columns
@@ -133,10 +133,8 @@ class _Fixing:
         return data
 
     async def _tell_why(self, seq: int) -> None:
-        if self._problems.count >= len(self._problems.told) + 1:  # nobody will read it
-            self._problems.add("")
-            return
-        status = (await look_up(self._conn, self._job.id, seq))["status"]
+        is_told = len(self._problems.told) < PROBLEMS_MAX
+        status = (await look_up(self._conn, self._job.id, seq))["status"] if is_told else "in another state"
         self._problems.add(f"row {seq + 1} is {status}: only failed rows can be mended")
 
 
