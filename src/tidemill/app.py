@@ -223,7 +223,6 @@ async def open_database(
 
 def make_sources(settings: Settings) -> Sources:
     """What opens the files of jobs: stored ones, and remote ones that are fetched first."""
-    blobs = Blobs(settings.blobs)
 
     def fetch(url: str, blob_id: str, going_on: Callable[[], bool]) -> object:
         # Few processes ever fetch anything: the others are spared an HTTP client, 10 MB and 0.1 s of every start.
@@ -232,9 +231,8 @@ def make_sources(settings: Settings) -> Sources:
 
         return Remote(blobs, RemoteLimits.of(settings)).download(url, blob_id, going_on=going_on)
 
-    return Sources(
-        blobs, max_row_bytes=settings.max_row_bytes, max_unpacked_bytes=settings.max_unpacked_mb << 20, fetch=fetch
-    )
+    blobs, unpacked = Blobs(settings.blobs), settings.max_unpacked_mb << 20
+    return Sources(blobs, max_row_bytes=settings.max_row_bytes, max_unpacked_bytes=unpacked, fetch=fetch)
 
 
 def make_importing(db: Database, settings: Settings) -> Importing:

@@ -12,21 +12,30 @@ from tidemill.api.routes import (
     events,
     exports,
     identity,
+    import_errors,
+    imports,
     items,
     jobs,
     kickoff,
     metrics,
     operations,
     submit,
+    submit_import,
     system,
 )
 from tidemill.api.state import Pool, Service
+from tidemill.app import make_importing
 from tidemill.config import Settings
 from tidemill.connectors.blobs import Blobs
+from tidemill.declared import load
+from tidemill.operations.resources import Resources
 from tidemill.store.database import Database
 from tidemill.telemetry.metrics import Meter
 
-ROUTERS = (system, identity, submit, jobs, items, kickoff, exports, across, operations, events)
+ROUTERS = (
+    *(system, identity, submit, jobs, items, kickoff, exports),
+    *(submit_import, imports, import_errors, across, operations, events),
+)
 
 
 def create(db: Database, settings: Settings, *, pool: Pool | None = None, meter: Meter | None = None) -> FastAPI:
@@ -43,7 +52,9 @@ def create(db: Database, settings: Settings, *, pool: Pool | None = None, meter:
         redirect_slashes=False,
     )
     rate = RateLimit(rate=settings.rate_limit_per_s, burst=settings.rate_limit_burst)
-    app.state.service = Service(db, settings, Blobs(settings.blobs), rate, pool)
+    blobs = Blobs(settings.blobs)
+    importing = make_importing(db, settings)
+    app.state.service = Service(db, settings, blobs, rate, Resources(load(settings.config)), importing, pool)
     problems.install(app)
     for module in ROUTERS:
         guard.include(app, module.router, "/v1")

@@ -11,7 +11,9 @@ from tidemill.api.rate import RateLimit
 from tidemill.config import Settings
 from tidemill.connectors.blobs import Blobs
 from tidemill.domain.slice import Slice
+from tidemill.operations.imports import Importing
 from tidemill.operations.pending_counts import PendingCounts
+from tidemill.operations.resources import Resources
 from tidemill.store.database import Database
 from tidemill.store.sessions import Limits
 
@@ -30,6 +32,8 @@ class Service:
     settings: Settings
     blobs: Blobs
     rate: RateLimit
+    resources: Resources
+    importing: Importing
     pool: Pool | None = None
     session_limits: Limits = field(init=False)
     hub: Hub = field(init=False)

@@ -42,12 +42,14 @@ class Uploaded:
     format: str
     name: str
     fields: dict[str, str] = field(default_factory=dict)
+    content_type: str = ""
 
 
 class Receiver:
     """Takes the files of one request. What is not finished in the end is removed."""
 
-    def __init__(self, blobs: Blobs, *, max_bytes: int) -> None:
+    def __init__(self, blobs: Blobs, *, max_bytes: int, any_type: bool = False) -> None:
+        self._any_type = any_type
         self._stack = ExitStack()
         self._writing = self._stack.enter_context(blobs.write())
         self._images: ImagesWriter | None = None
@@ -55,6 +57,7 @@ class Receiver:
         self._buffer = bytearray()
         self._seen = 0
         self.format: str | None = None
+        self.media_type = ""
         self.name = ""
 
     def __enter__(self) -> Self:
@@ -65,6 +68,9 @@ class Receiver:
 
     async def begin(self, name: str, media_type: str, said: str | None = None) -> None:
         """Another file begins: images may be many, anything else comes alone."""
+        if self._any_type:
+            self._begin_any(name, media_type)
+            return
         is_image = media_type.startswith("image/") and said in (None, "images")
         if self.format is not None and not (is_image and self._images is not None):
             raise InvalidInput("one file at a time, or several images")
@@ -74,6 +80,13 @@ class Receiver:
             self._images.begin(name)
         self.format = "images" if is_image else _said(said) or _format(media_type, name)
         self.name = self.name or clean(name)
+
+    def _begin_any(self, name: str, media_type: str) -> None:
+        """What it is will be seen when it is here."""
+        if self.format is not None:
+            raise InvalidInput("one file at a time")
+        self.format, self.media_type = "", media_type
+        self.name = clean(name)
 
     async def write(self, piece: bytes) -> None:
         self._seen += len(piece)
@@ -95,21 +108,25 @@ class Receiver:
             await asyncio.to_thread((self._images or self._writing).write, piece)
 
 
-async def receive(request: Request, blobs: Blobs, *, max_bytes: int, check: Check) -> Uploaded:
-    """Store the body's file. ``check`` looks at the words of the request before the first byte of a file."""
+async def receive(request: Request, blobs: Blobs, *, max_bytes: int, check: Check, any_type: bool = False) -> Uploaded:
+    """Store the body's file. ``check`` looks at the words of the request before the first byte of a file.
+
+    With ``any_type`` the file is whatever it turns out to be.
+    """
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     _refuse_early(request, max_bytes)
-    with Receiver(blobs, max_bytes=max_bytes) as receiver:
+    with Receiver(blobs, max_bytes=max_bytes, any_type=any_type) as receiver:
         if media_type == "multipart/form-data":
             fields = await _multipart(request, receiver, check, max_bytes + FIELDS_MAX)
         else:
             fields = dict(request.query_params)
-            await receiver.begin(fields.get("filename", ""), media_type, fields.get("format"))
+            said = request.headers.get("content-type", "") if any_type else media_type  # its charset may count
+            await receiver.begin(fields.get("filename", ""), said, fields.get("format"))
             await check(fields)
             async for piece in request.stream():
                 await receiver.write(piece)
         blob = await receiver.finish()
-    return Uploaded(blob, receiver.format or "", receiver.name, fields)
+    return Uploaded(blob, receiver.format or "", receiver.name, fields, receiver.media_type)
 
 
 def _refuse_early(request: Request, max_bytes: int) -> None:

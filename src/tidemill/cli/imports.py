@@ -11,6 +11,7 @@ from uuid import UUID
 
 import msgspec
 import typer
+from rich.markup import escape
 
 from tidemill.app import Mill, make_importing, run_in
 from tidemill.cli.import_views import show_effects, show_errors, show_preview
@@ -26,7 +27,7 @@ from tidemill.domain.importing import KIND, Duplicates, ImportRequest, Mode
 from tidemill.domain.job import Job
 from tidemill.domain.resource import Resource
 from tidemill.domain.status import ItemStatus, JobStatus
-from tidemill.operations import inspect
+from tidemill.operations import import_errors, inspect
 from tidemill.operations.resources import Resources
 from tidemill.store import imports as store
 from tidemill.store import jobs, workers
@@ -189,6 +190,16 @@ async def _report(db: Database, job: Job, errors_to: Path | None) -> None:
     show_effects(job, await db.run(store.effects, job.id))
     if job.counts.failed:
         show_errors([(count, await _sample(db, job, code)) for code, count in _commonest(job)])
+    if errors_to is not None and job.counts.failed:
+        with errors_to.open("wb") as file:
+            async for piece in import_errors.csv_file(db, job):
+                file.write(piece)
+        console.print(
+            f"  mend these rows in [bold]{escape(str(errors_to))}[/] and send them: "
+            f"tidemill fix {job.key} {escape(errors_to.name)}",
+            highlight=False,
+            soft_wrap=True,
+        )
 
 
 def _commonest(job: Job) -> list[tuple[str, int]]:

@@ -13,6 +13,7 @@ from fastapi import FastAPI
 
 from tidemill.api.protocol import Protocol
 from tidemill.api.service import create
+from tidemill.api.state import Service
 from tidemill.app import Worker, open_database
 from tidemill.cli.garbage import collect_less
 from tidemill.config import Settings
@@ -73,12 +74,21 @@ def address(listening: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
+async def check_resources(here: Service) -> None:
+    """What is declared fits the database, or nothing is started: all that does not is told at once."""
+    problems = await here.resources.problems(here.db)
+    if problems:
+        raise InvalidSettings("\n".join(problems))
+
+
 @asynccontextmanager
 async def service(settings: Settings, listening: socket.socket, pool: Worker | None = None) -> AsyncIterator[None]:
     """The API, for as long as the block lasts. ``pool`` is where kickoffs run."""
     with metered(settings) as meter:
         async with open_database(settings, patience=PATIENCE_S) as db:
-            server, loops = Server(create(db, settings, pool=pool, meter=meter)), [Bulk(db), QueueWatch(db)]
+            app = create(db, settings, pool=pool, meter=meter)
+            await check_resources(app.state.service)
+            server, loops = Server(app), [Bulk(db), QueueWatch(db)]
             work = [server.serve(sockets=[listening]), *(loop.run() for loop in loops)]
             tasks = [asyncio.create_task(task) for task in work]
             await server.ready.wait()

@@ -2,7 +2,8 @@
 
 TidemillError
 ├── InvalidInput        an input row or a parameter that cannot be accepted
-│   └── InvalidColumns  columns of a file that do not fit; each with its sentence
+│   ├── InvalidColumns  columns of a file that do not fit; each with its sentence
+│   └── InvalidRows     rows of a file that do not fit; each with its sentence
 ├── InvalidSettings     settings that stop the start; the message lists all of them
 ├── TooLarge            more than a limit allows; nothing of it is kept
 ├── UnknownKind         no handler of that name
@@ -37,6 +38,15 @@ class InvalidColumns(InvalidInput):
     def __init__(self, problems: Sequence[str]) -> None:
         super().__init__("; ".join(problems))
         self.problems = list(problems)
+
+
+class InvalidRows(InvalidInput):
+    """Rows of a file that cannot be taken; ``problems`` has a sentence for each of the first, ``count`` is of all."""
+
+    def __init__(self, problems: Sequence[str], count: int) -> None:
+        super().__init__(f"nothing was changed: {problems[0]}" + (f", and {count - 1} more" if count > 1 else ""))
+        self.problems = list(problems)
+        self.count = count
 
 
 class InvalidSettings(TidemillError):

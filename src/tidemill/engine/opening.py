@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager, closing
 
 from tidemill.domain.ports import Source
 from tidemill.engine.context import Context
+from tidemill.engine.corrected import corrected
 from tidemill.store.ingest import IngestLease
 
 StillOurs = Callable[[], Awaitable[bool]]
@@ -24,7 +25,7 @@ async def opened(context: Context, lease: IngestLease, still_ours: StillOurs) ->
         watching.cancel()
         await asyncio.wait([watching])  # or it could take again what is given back next
     with closing(source):
-        yield source
+        yield corrected(context.db, lease, source) if lease.source.get("fixes_of") else source
 
 
 class _Wanted:

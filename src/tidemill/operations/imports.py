@@ -13,7 +13,7 @@ from tidemill.connectors.blobs import Blob, Blobs
 from tidemill.connectors.detect import describe
 from tidemill.domain.errors import InvalidInput, KeyReused
 from tidemill.domain.importing import KIND, ImportPlan, ImportRequest, make_plan
-from tidemill.domain.ports import OpenSource
+from tidemill.domain.ports import OpenSource, Source
 from tidemill.domain.resource import Resource
 from tidemill.operations.submit import check, submit
 from tidemill.store.catalog import denied
@@ -53,10 +53,14 @@ class Importing:
 
     async def plan(self, look: Look, resource: Resource, request: ImportRequest) -> ImportPlan:
         plan = make_plan(request, resource, look.columns, named_by_rows=look.named_by_rows)
-        lacking = await self._db.run(denied, resource.table, _columns(plan), plan.mode)
-        if lacking and not plan.validate_only:
-            raise InvalidInput(f"{resource.table} cannot be written: {'; '.join(lacking)}")
+        if not plan.validate_only:
+            await insist_on_rights(self._db, plan)
         return plan
+
+    async def open(self, blob_id: str, layout: dict[str, Any]) -> Source:
+        """The records of a stored file, from the first one on; whoever asked for it closes it."""
+        reference = {"blob": blob_id, "format": layout["format"], "layout": layout}
+        return await asyncio.to_thread(self._open, reference, {}, lambda: True)
 
     async def submit(
         self, spec: Submission, blob: Blob, look: Look, plan: ImportPlan, asked: dict[str, Any], name: str
@@ -108,6 +112,14 @@ class Importing:
             columns = source.columns
             named = _named(records) if columns is None else tuple(columns)
             return Look(layout, named, columns is None, source.first_line, records, block.defects, block.lines)
+
+
+async def insist_on_rights(db: Database, plan: ImportPlan) -> None:
+    """InvalidInput if the database would refuse what is planned."""
+    table = plan.resource.table
+    lacking = await db.run(denied, table, _columns(plan), plan.mode)
+    if lacking:
+        raise InvalidInput(f"{table} cannot be written: {'; '.join(lacking)}")
 
 
 def _named(records: list[Any]) -> tuple[str, ...]:

@@ -1,11 +1,12 @@
 """What an import keeps beside its items: which rows share a key, and what was done to the target."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from psycopg.rows import dict_row
+from psycopg.rows import class_row, dict_row
 
 from tidemill.store.database import Connection, one_statement
 from tidemill.store.statements import sql
@@ -38,3 +39,28 @@ async def effects(conn: Connection, job_id: UUID) -> dict[str, int]:
     async with conn.cursor(row_factory=dict_row) as cursor:
         await cursor.execute(sql("effect/sum"), {"job_id": job_id})
         return await cursor.fetchone() or {}
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a job comes from: the file and its layout, the key it was asked for with; when its first row was read."""
+
+    id: UUID
+    source: dict[str, Any] | None
+    idem_key: str | None
+    started_at: datetime | None
+
+
+@one_statement
+async def origins(conn: Connection, job_ids: Sequence[UUID]) -> dict[UUID, Origin]:
+    async with conn.cursor(row_factory=class_row(Origin)) as cursor:
+        await cursor.execute(sql("job/origins"), {"ids": list(job_ids)})
+        return {found.id: found for found in await cursor.fetchall()}
+
+
+@one_statement
+async def has_file(conn: Connection, file_id: str, owner_id: int | None) -> bool:
+    """Whether a stored file is one of somebody's jobs', or anybody's."""
+    cursor = await conn.execute(sql("job/has_file"), {"file_id": file_id, "owner_id": owner_id})
+    row = await cursor.fetchone()
+    return row is not None and bool(row[0])

@@ -27,9 +27,11 @@ class RemoteLimits:
     allowed: Sequence[Allowed] = ()
 
     @classmethod
-    def of(cls, settings: Settings) -> Self:
+    def of(cls, settings: Settings, *, seconds: float | None = None) -> Self:
+        """Those of the settings; for somebody who waits, not longer than ``seconds``."""
         allowed = tuple(Allowed.parse(entry) for entry in settings.remote_allow)
-        return cls(settings.max_file_size_mb << 20, total_s=settings.remote_url_timeout, allowed=allowed)
+        longest = settings.remote_url_timeout if seconds is None else min(seconds, settings.remote_url_timeout)
+        return cls(settings.max_file_size_mb << 20, total_s=longest, allowed=allowed)
 
 
 class Watch:

@@ -22,8 +22,12 @@ class Problem:
         return self.code if self.field is None else f"{self.field}.{self.code}"
 
     def told(self) -> dict[str, Any]:
-        said = {"field": self.field, "code": self.code, "reason": self.reason, "value": self.value}
-        return {name: value for name, value in said.items() if value is not None}
+        told: dict[str, Any] = {"code": self.name, "reason": self.reason}
+        if self.field is not None:
+            told["field"] = self.field
+        if self.value is not None:
+            told["value"] = self.value
+        return told
 
 
 def shown(value: Any) -> str | None:

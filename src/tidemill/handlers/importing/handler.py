@@ -92,8 +92,9 @@ def _failures(checked: Checked) -> dict[int, Outcome]:
 
 
 def _failure(problems: Sequence[Problem]) -> Fail:
+    """The first problem is the failure's; all of them are told if there are more."""
     first = problems[0]
-    told = [problem.told() for problem in problems[:ERRORS_MAX]]
-    details = {name: value for name, value in told[0].items() if name in ("field", "value")}
-    reason = first.reason if first.field is None else f"{first.field}: {first.reason}"
-    return Fail(reason, code=first.name, details=details | {"errors": told})
+    details = first.told()
+    if len(problems) > 1:
+        details["errors"] = [problem.told() for problem in problems[:ERRORS_MAX]]
+    return Fail(first.reason, code=first.name, details=details)

@@ -19,3 +19,6 @@ CREATE TABLE tidemill.effect (
     unchanged integer NOT NULL
 );
 CREATE INDEX effect_job ON tidemill.effect (job_id);
+
+-- Whose file it is that somebody wants to import.
+CREATE INDEX job_file ON tidemill.job (file_id) WHERE file_id IS NOT NULL;
