@@ -117,23 +117,39 @@ def import_command(
         run_in(settings, lambda db: _preview(db, settings, asked), check=False)
         return
     job = run_import(settings, asked, errors_to=errors_to, processes=processes)
+    _leave(job, allow_errors=allow_errors)
+
+
+def run_import(settings: Settings, asked: Asked, *, errors_to: Path | None, processes: int) -> Job:
+    """Import, show how far it is and what became of it."""
+
+    async def action(db: Database) -> Job:
+        await migrate(db)
+        job_id = await _submit(db, settings, asked)
+        return await _follow(db, settings, job_id, errors_to, processes)
+
+    return run_in(settings, action, check=False)
+
+
+def finish(settings: Settings, job: Job, *, errors_to: Path | None, processes: int) -> None:
+    """Follow a job that was made before to its end."""
+    os.environ.setdefault("TIDEMILL_LOG_LEVEL", "error")
+    _leave(run_in(settings, lambda db: _follow(db, settings, job.id, errors_to, processes)), allow_errors=False)
+
+
+def _leave(job: Job, *, allow_errors: bool) -> None:
+    """The exit code is 0 only if every row got in, or if that was not asked for."""
     if job.status is not JobStatus.COMPLETED:
         is_fine = allow_errors and job.status is JobStatus.COMPLETED_WITH_ERRORS
         raise typer.Exit(0 if is_fine else 1)
 
 
-def run_import(settings: Settings, asked: Asked, *, errors_to: Path | None, processes: int) -> Job:
-    """Import, show how far it is and what became of it; by workers that are there, or else by our own."""
-
-    async def action(db: Database) -> Job:
-        await migrate(db)
-        job_id = await _submit(db, settings, asked)
-        async with _worker(db, settings, processes):
-            job = await show_progress(db, await db.run(jobs.get, job_id))
-        await _report(db, job, errors_to)
-        return job
-
-    return run_in(settings, action, check=False)
+async def _follow(db: Database, settings: Settings, job_id: UUID, errors_to: Path | None, processes: int) -> Job:
+    """To its end; by workers that are there, or else by our own."""
+    async with _worker(db, settings, processes):
+        job = await show_progress(db, await db.run(jobs.get, job_id))
+    await _report(db, job, errors_to)
+    return job
 
 
 async def _submit(db: Database, settings: Settings, asked: Asked) -> UUID:
