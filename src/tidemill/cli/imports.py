@@ -36,7 +36,6 @@ from tidemill.store.migrate import migrate
 from tidemill.store.submit import Submission
 
 commands = typer.Typer()
-mill = Mill()  # of the children of our own worker: only what is built in
 REMOTE = ("http://", "https://")
 SHOWN_ROWS = 10
 SHOWN_CODES = 20
@@ -193,7 +192,7 @@ async def _worker(db: Database, settings: Settings, processes: int) -> AsyncIter
     if KIND in await db.run(workers.live_kinds):
         yield
         return
-    worker = make_worker(db, Mill(settings), "tidemill.cli.imports:mill", processes)
+    worker = make_worker(db, Mill(settings), "tidemill.plain:mill", processes)
     await worker.start()
     try:
         yield
