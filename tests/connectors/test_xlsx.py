@@ -20,7 +20,10 @@ HEADER = f'<row r="1">{cell("A1", "id")}{cell("B1", "name")}</row>'
 
 def test_cells_keep_their_types() -> None:
     moment = dt.datetime(2024, 2, 29, 13, 5, 1)  # noqa: DTZ001  a spreadsheet knows no zones
-    rows = [["a", "b", "c", "d", "e", "f", "g"], [1, 2.5, "x & <y>", True, dt.date(2024, 2, 29), moment, None]]
+    rows: list[list[Any]] = [
+        ["a", "b", "c", "d", "e", "f", "g"],
+        [1, 2.5, "x & <y>", True, dt.date(2024, 2, 29), moment, None],
+    ]
     expected = {"a": 1, "b": 2.5, "c": "x & <y>", "d": True, "e": "2024-02-29", "f": "2024-02-29T13:05:01", "g": None}
     assert told(workbook(rows), XLSX) == ([expected], None)
 
@@ -118,6 +121,20 @@ def test_shared_strings_with_parts_and_readings_are_their_text() -> None:
     strings = "<si><t>id</t></si><si><r><t>a </t></r><r><t>b</t></r><rPh><t>loud</t></rPh></si><si><t/></si>"
     rows = '<row><c t="s"><v>0</v></c></row><row><c t="s"><v>1</v></c></row><row><c t="s"><v>2</v></c></row>'
     assert told(handmade(rows, strings=strings), XLSX) == ([{"id": "a b"}, {"id": ""}], None)
+
+
+def test_elements_may_have_a_prefix() -> None:
+    plain = io.BytesIO(handmade(HEADER + f'<row r="2">{cell("A2", 7)}</row>'))
+    prefixed = io.BytesIO()
+    with zipfile.ZipFile(plain) as old, zipfile.ZipFile(prefixed, "w") as new:
+        for name in old.namelist():
+            text = old.read(name).decode()
+            if name.endswith("one.xml"):
+                text = (
+                    text.replace("</", "\x00").replace("<", "<x:").replace("\x00", "</x:").replace("xmlns=", "xmlns:x=")
+                )
+            new.writestr(name, text)
+    assert told(prefixed.getvalue(), XLSX) == ([{"id": 7, "name": None}], None)
 
 
 def test_formulas_give_what_they_last_showed() -> None:

@@ -13,6 +13,7 @@ from tidemill.cli.load import load_mill
 from tidemill.cli.views import console, detail, item_line, jobs_table, progress_bar, summary
 from tidemill.config import load_settings
 from tidemill.connectors.blobs import Blobs
+from tidemill.connectors.detect import PACKED, describe
 from tidemill.connectors.layout import FORMATS, KNOWN_FORMATS
 from tidemill.domain.errors import Conflict, InvalidInput
 from tidemill.domain.job import Job
@@ -50,7 +51,7 @@ def submit_command(
 ) -> None:
     """Make a job of a file's rows. The file is stored first; workers then read it."""
     settings = load_settings()
-    reference = {"format": _format(file, format_)}
+    reference = _reference(file, format_)
 
     async def action(db: Database) -> Job:
         if app is not None:
@@ -208,12 +209,17 @@ def _act(text: str, act: Any, word: str) -> None:
     console.print(f"{run_in(load_settings(), action)} {word}")
 
 
-def _format(file: Path, said: str | None) -> str:
-    found = said or FORMATS.get(file.suffix.lower(), "")
+def _reference(file: Path, said: str | None) -> dict[str, Any]:
+    """The format by its name; what a name cannot tell of a text, by a look at it."""
+    suffix = file.suffix.lower()
+    if said is None and (suffix in PACKED or FORMATS.get(suffix) in ("csv", "tsv", "json")):
+        layout = describe(file)
+        return {"format": layout["format"], "layout": layout}
+    found = said or FORMATS.get(suffix, "")
     if found not in KNOWN_FORMATS:
         what = f"unknown format {said!r}" if said else f"cannot tell the format of {file.name}"
         raise InvalidInput(f"{what}: say --format, one of {', '.join(KNOWN_FORMATS)}")
-    return found
+    return {"format": found}
 
 
 def _json(text: str) -> dict[str, Any]:

@@ -23,7 +23,7 @@ MEDIA_FORMATS = {
     "application/vnd.apache.parquet": "parquet",
 }
 IMAGES = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".tif", ".tiff")
-_PACKED = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd", ".zip": "zip"}
+PACKED = (".gz", ".zst", ".zstd")
 _MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"PK\x03\x04": "zip", b"PK\x05\x06": "zip"}
 _DELIMITERS = (",", ";", "\t", "|")
 _OLD_EXCEL = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
@@ -81,7 +81,7 @@ def _kind_of_file(file: BinaryIO) -> str | None:
 def _said(name: str, about: Message) -> str | None:
     """The format that the name or the content type says."""
     path = PurePath(name.lower())
-    if path.suffix in _PACKED:
+    if path.suffix in (*PACKED, ".zip"):
         path = PurePath(path.stem)
     suffix = FORMATS.get(path.suffix)
     return (None if suffix == "images" else suffix) or MEDIA_FORMATS.get(about.get_content_type())

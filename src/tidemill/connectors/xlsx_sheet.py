@@ -48,7 +48,7 @@ class _Sheet(Part):
     def start(self, name: str, attributes: Attributes) -> None:
         if name == "c":
             self._cell(attributes)
-        elif name in ("v", "t"):
+        elif name == "v" or name == "t":  # noqa: PLR1714  heard for every cell
             self._is_value = not self._is_aloud
         elif name == "row":
             self._begin(attributes.get("r"))
@@ -56,7 +56,7 @@ class _Sheet(Part):
             self._is_aloud = True
 
     def end(self, name: str) -> None:
-        if name in ("v", "t"):
+        if name == "v" or name == "t":  # noqa: PLR1714
             self._is_value = False
         elif name == "c":
             if self._text:

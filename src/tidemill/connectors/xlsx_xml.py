@@ -25,14 +25,17 @@ def parse(pieces: Iterator[bytes], part: Part) -> Iterator[None]:
     parser = expat.ParserCreate()
     parser.buffer_text = True
     parser.StartDoctypeDeclHandler = _refuse
-    names: dict[str, str] = {}
 
-    def local(name: str) -> str:
-        return names.get(name) or names.setdefault(name, name.rpartition(":")[2])
+    def begin(name: str, _: Attributes) -> None:
+        """The root tells whether names have a prefix; most have none, and there are millions of them."""
+        if ":" in name:
+            parser.StartElementHandler = lambda name, attributes: part.start(name.rpartition(":")[2], attributes)
+            parser.EndElementHandler = lambda name: part.end(name.rpartition(":")[2])
+        else:
+            parser.StartElementHandler, parser.EndElementHandler = part.start, part.end
+        parser.CharacterDataHandler = part.text
 
-    parser.StartElementHandler = lambda name, attributes: part.start(local(name), attributes)
-    parser.EndElementHandler = lambda name: part.end(local(name))
-    parser.CharacterDataHandler = part.text
+    parser.StartElementHandler = begin
     try:
         for piece in pieces:
             parser.Parse(piece, False)
