@@ -14,9 +14,12 @@ from tidemill.config import Settings, load_settings
 from tidemill.connectors.blobs import Blobs
 from tidemill.connectors.images import open_image
 from tidemill.connectors.source import Sources
+from tidemill.declared import load
 from tidemill.dispatch.postgres import Listener
+from tidemill.domain.declaration import declarations
 from tidemill.domain.handler import Handler
 from tidemill.domain.job import Job
+from tidemill.domain.resource import NORMALIZERS
 from tidemill.domain.slice import Slice
 from tidemill.engine.aftermath import Aftermath
 from tidemill.engine.bulk import Bulk
@@ -32,6 +35,7 @@ from tidemill.engine.sweep import Maintenance
 from tidemill.handlers import builtins
 from tidemill.handlers.registry import Registry, batch_handler, item_handler
 from tidemill.operations.imports import Importing
+from tidemill.operations.resources import Resources
 from tidemill.operations.submit import encode_inputs, submit, submit_within, submit_within_sync
 from tidemill.store import embedded, jobs, maintain, workers
 from tidemill.store.database import Connection, Database
@@ -52,6 +56,7 @@ class Mill:
     def __init__(self, settings: Settings | None = None) -> None:
         self.registry = Registry()
         self._settings = settings
+        self._resources: dict[str, dict[str, Any]] = {}
 
     @property
     def settings(self) -> Settings:
@@ -116,6 +121,13 @@ class Mill:
         """
         options = {name: value for name, value in locals().items() if name not in ("self", "kind")}
         return self._declare(batch_handler, kind, options)
+
+    def resource(self, name: str, **declaration: Any) -> None:
+        """Declare a table to import into, in the words of a ``tidemill.toml``: ``table``, ``key``, ``fields``, ….
+
+        Mistakes are told when the service or an import starts, all at once.
+        """
+        self._resources[name] = declaration
 
     def normalizer(self, name: str) -> Callable[[Callable[[str], str]], Callable[[str], str]]:
         """Declare what fields of resources may name beside ``trim``, ``collapse``, ``lower`` and ``upper``.
@@ -233,6 +245,14 @@ def make_sources(settings: Settings) -> Sources:
 
     blobs, unpacked = Blobs(settings.blobs), settings.max_unpacked_mb << 20
     return Sources(blobs, max_row_bytes=settings.max_row_bytes, max_unpacked_bytes=unpacked, fetch=fetch)
+
+
+def make_resources(settings: Settings, mill: Mill | None = None) -> Resources:
+    """What is declared in the file of the settings, and by a mill; InvalidSettings with every mistake."""
+    if mill is None:
+        return Resources(load(settings.config))
+    names = [*NORMALIZERS, *mill.registry.normalizers]
+    return Resources(load(settings.config, names) | declarations({"resources": mill._resources}, names))  # noqa: SLF001
 
 
 def make_importing(db: Database, settings: Settings) -> Importing:

@@ -120,3 +120,18 @@ async def test_the_benchmark_measures_imports_against_copy_and_leaves_nothing(
 def test_a_machine_that_is_not_quiet_is_told_of() -> None:
     assert report.warning({"copy_spread": 0.1}) is None
     assert "not quiet" in (report.warning({"copy_spread": 0.3}) or "")
+
+
+async def test_a_mill_declares_resources_and_normalizers(tidemill: "Tidemill", db: Database) -> None:
+    await rows(db, TABLE)
+    tidemill.file(
+        "house.py",
+        "from tidemill import Mill\n"
+        "mill = Mill()\n"
+        "mill.resource('folk', table='people', fields={'name': {'normalize': ['title'], 'max_length': 5}})\n"
+        "mill.normalizer('title')(str.title)\n",
+    )
+    file = tidemill.file("people.csv", "id,name\n1,ann\n2,longer name\n")
+    said = tidemill("import", file, "--into", "folk", "--app", "house:mill", code=1).out
+    assert "name.too_long" in said
+    assert await rows(db, "SELECT name FROM people") == [("Ann",)]

@@ -24,10 +24,9 @@ from tidemill.api.routes import (
     system,
 )
 from tidemill.api.state import Pool, Service
-from tidemill.app import make_importing
+from tidemill.app import make_importing, make_resources
 from tidemill.config import Settings
 from tidemill.connectors.blobs import Blobs
-from tidemill.declared import load
 from tidemill.operations.resources import Resources
 from tidemill.store.database import Database
 from tidemill.telemetry.metrics import Meter
@@ -38,8 +37,18 @@ ROUTERS = (
 )
 
 
-def create(db: Database, settings: Settings, *, pool: Pool | None = None, meter: Meter | None = None) -> FastAPI:
-    """The service. ``pool`` is where kickoffs run, ``meter`` what /metrics shows; each may be missing."""
+def create(
+    db: Database,
+    settings: Settings,
+    *,
+    pool: Pool | None = None,
+    meter: Meter | None = None,
+    resources: Resources | None = None,
+) -> FastAPI:
+    """The service. ``pool`` is where kickoffs run, ``meter`` what /metrics shows; each may be missing.
+
+    ``resources`` are what may be imported into; without them, what the settings' file declares.
+    """
     app = FastAPI(
         title="Tidemill",
         version="1",
@@ -54,7 +63,7 @@ def create(db: Database, settings: Settings, *, pool: Pool | None = None, meter:
     rate = RateLimit(rate=settings.rate_limit_per_s, burst=settings.rate_limit_burst)
     blobs = Blobs(settings.blobs)
     importing = make_importing(db, settings)
-    app.state.service = Service(db, settings, blobs, rate, Resources(load(settings.config)), importing, pool)
+    app.state.service = Service(db, settings, blobs, rate, resources or make_resources(settings), importing, pool)
     problems.install(app)
     for module in ROUTERS:
         guard.include(app, module.router, "/v1")

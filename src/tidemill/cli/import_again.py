@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from tidemill.app import make_importing, run_in
-from tidemill.cli.imports import finish
+from tidemill.cli.imports import PLAIN, finish
 from tidemill.cli.jobs import JobArgument
 from tidemill.cli.views import console
 from tidemill.config import load_settings
@@ -24,6 +24,7 @@ from tidemill.store.submit import Submission
 
 commands = typer.Typer()
 Processes = Annotated[int, typer.Option("--processes", "-p", min=1, max=64, help="If no worker runs")]
+App = Annotated[str, typer.Option(help="MODULE:NAME of a mill that declares normalizers")]
 ErrorsTo = Annotated[Path | None, typer.Option("--errors", help="Write the rows that still fail to this CSV")]
 
 
@@ -33,6 +34,7 @@ def fix_command(
     file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="What --errors wrote, mended")],
     errors_to: ErrorsTo = None,
     processes: Processes = 2,
+    app: App = PLAIN,
 ) -> None:
     """Send mended rows of an import back: they are stored as corrections, and only they run again."""
     settings = load_settings()
@@ -57,11 +59,11 @@ def fix_command(
         console.print(f"{operation.items:,} rows run again", highlight=False)
         return found
 
-    finish(settings, run_in(settings, action), errors_to=errors_to, processes=processes)
+    finish(settings, run_in(settings, action), errors_to=errors_to, processes=processes, app=app)
 
 
 @commands.command("promote")
-def promote_command(job: JobArgument, errors_to: ErrorsTo = None, processes: Processes = 2) -> None:
+def promote_command(job: JobArgument, errors_to: ErrorsTo = None, processes: Processes = 2, app: App = PLAIN) -> None:
     """Do what an import with --validate-only has only tried: the same file, with the corrections made since."""
     settings = load_settings()
 
@@ -70,4 +72,4 @@ def promote_command(job: JobArgument, errors_to: ErrorsTo = None, processes: Pro
         job_id, _ = await promote(db, Blobs(settings.blobs), found, Submission(KIND), by=LOCAL_USER)
         return await db.run(jobs.get, job_id)
 
-    finish(settings, run_in(settings, action), errors_to=errors_to, processes=processes)
+    finish(settings, run_in(settings, action), errors_to=errors_to, processes=processes, app=app)

@@ -13,22 +13,21 @@ import msgspec
 import typer
 from rich.markup import escape
 
-from tidemill.app import Mill, make_importing, run_in
+from tidemill.app import make_importing, make_resources, run_in
 from tidemill.cli.import_views import show_effects, show_errors, show_preview
 from tidemill.cli.jobs import _policy as parse_policy
 from tidemill.cli.jobs import show_progress
+from tidemill.cli.load import load_mill
 from tidemill.cli.run import make_worker
 from tidemill.cli.views import console, detail, status_text
 from tidemill.config import Settings, load_settings
 from tidemill.connectors.blobs import Blobs
-from tidemill.declared import load
 from tidemill.domain.errors import InvalidInput
 from tidemill.domain.importing import KIND, Duplicates, ImportRequest, Mode
 from tidemill.domain.job import Job
 from tidemill.domain.resource import Resource
 from tidemill.domain.status import ItemStatus, JobStatus
 from tidemill.operations import import_errors, inspect
-from tidemill.operations.resources import Resources
 from tidemill.store import imports as store
 from tidemill.store import jobs, workers
 from tidemill.store.database import Database
@@ -37,6 +36,7 @@ from tidemill.store.submit import Submission
 
 commands = typer.Typer()
 REMOTE = ("http://", "https://")
+PLAIN = "tidemill.plain:mill"
 SHOWN_ROWS = 10
 SHOWN_CODES = 20
 
@@ -50,6 +50,7 @@ class Asked:
     request: ImportRequest
     layout: dict[str, Any]
     policy: dict[str, Any]
+    app: str = PLAIN
 
     @property
     def is_remote(self) -> bool:
@@ -91,6 +92,7 @@ def import_command(
     ] = None,
     allow_errors: Annotated[bool, typer.Option("--allow-errors", help="Exit with 0 even if some rows failed")] = False,
     processes: Annotated[int, typer.Option("--processes", "-p", min=1, max=64, help="If no worker runs")] = 2,
+    app: Annotated[str, typer.Option(help="MODULE:NAME of a mill that declares resources and normalizers")] = PLAIN,
 ) -> None:
     """Load a file into a table of your database: every row is stored first, and each bad one is told."""
     layout: dict[str, Any] = {
@@ -109,7 +111,7 @@ def import_command(
         key=tuple(name.strip() for name in key.split(",") if name.strip()),
     )
     given = {name: value for name, value in layout.items() if value is not None}
-    asked = Asked(file, into, request, given, parse_policy(policy))
+    asked = Asked(file, into, request, given, parse_policy(policy), app)
     os.environ.setdefault("TIDEMILL_LOG_LEVEL", "error")
     settings = load_settings()
     if preview:
@@ -125,15 +127,15 @@ def run_import(settings: Settings, asked: Asked, *, errors_to: Path | None, proc
     async def action(db: Database) -> Job:
         await migrate(db)
         job_id = await _submit(db, settings, asked)
-        return await _follow(db, settings, job_id, errors_to, processes)
+        return await _follow(db, job_id, errors_to, processes, asked.app)
 
     return run_in(settings, action, check=False)
 
 
-def finish(settings: Settings, job: Job, *, errors_to: Path | None, processes: int) -> None:
+def finish(settings: Settings, job: Job, *, errors_to: Path | None, processes: int, app: str) -> None:
     """Follow a job that was made before to its end."""
     os.environ.setdefault("TIDEMILL_LOG_LEVEL", "error")
-    _leave(run_in(settings, lambda db: _follow(db, settings, job.id, errors_to, processes)), allow_errors=False)
+    _leave(run_in(settings, lambda db: _follow(db, job.id, errors_to, processes, app)), allow_errors=False)
 
 
 def _leave(job: Job, *, allow_errors: bool) -> None:
@@ -143,9 +145,9 @@ def _leave(job: Job, *, allow_errors: bool) -> None:
         raise typer.Exit(0 if is_fine else 1)
 
 
-async def _follow(db: Database, settings: Settings, job_id: UUID, errors_to: Path | None, processes: int) -> Job:
+async def _follow(db: Database, job_id: UUID, errors_to: Path | None, processes: int, app: str) -> Job:
     """To its end; by workers that are there, or else by our own."""
-    async with _worker(db, settings, processes):
+    async with _worker(db, app, processes):
         job = await show_progress(db, await db.run(jobs.get, job_id))
     await _report(db, job, errors_to)
     return job
@@ -169,7 +171,7 @@ async def _submit(db: Database, settings: Settings, asked: Asked) -> UUID:
 
 
 async def _resource(db: Database, settings: Settings, asked: Asked) -> Resource:
-    return await Resources(load(settings.config)).find(db, asked.into, any_table=True)
+    return await make_resources(settings, load_mill(asked.app)).find(db, asked.into, any_table=True)
 
 
 async def _preview(db: Database, settings: Settings, asked: Asked) -> None:
@@ -187,12 +189,12 @@ async def _preview(db: Database, settings: Settings, asked: Asked) -> None:
 
 
 @asynccontextmanager
-async def _worker(db: Database, settings: Settings, processes: int) -> AsyncIterator[None]:
+async def _worker(db: Database, app: str, processes: int) -> AsyncIterator[None]:
     """Somebody to do the work: those who are there, or else ourselves."""
     if KIND in await db.run(workers.live_kinds):
         yield
         return
-    worker = make_worker(db, Mill(settings), "tidemill.plain:mill", processes)
+    worker = make_worker(db, load_mill(app), app, processes)
     await worker.start()
     try:
         yield

@@ -62,7 +62,7 @@ def serve_command(
                 pool = make_worker(db, mill, app, settings.worker_pool_size, on_demand=True)
                 await pool.start()
                 stack.push_async_callback(pool.stop)
-            await stack.enter_async_context(serve.service(settings, listening, pool))
+            await stack.enter_async_context(serve.service(settings, listening, pool, mill))
             errors.print(f"listening at [bold]{serve.address(listening)}[/]", highlight=False)
             await stop.wait()
 
@@ -85,7 +85,7 @@ def up(app: AppArgument = DEMO, processes: Processes = None, host: Host = None, 
             pool = make_worker(db, mill, app, 1, on_demand=True)
             await pool.start()
             stack.push_async_callback(pool.stop)
-            await stack.enter_async_context(serve.service(settings, listening, pool))
+            await stack.enter_async_context(serve.service(settings, listening, pool, mill))
             await _welcome(db, serve.address(listening))
             await make_worker(db, mill, app, processes or settings.worker_pool_size).run(stop)
 

@@ -14,7 +14,7 @@ from fastapi import FastAPI
 from tidemill.api.protocol import Protocol
 from tidemill.api.service import create
 from tidemill.api.state import Service
-from tidemill.app import Worker, open_database
+from tidemill.app import Mill, Worker, make_resources, open_database
 from tidemill.cli.garbage import collect_less
 from tidemill.config import Settings
 from tidemill.domain.errors import InvalidSettings
@@ -82,11 +82,13 @@ async def check_resources(here: Service) -> None:
 
 
 @asynccontextmanager
-async def service(settings: Settings, listening: socket.socket, pool: Worker | None = None) -> AsyncIterator[None]:
-    """The API, for as long as the block lasts. ``pool`` is where kickoffs run."""
+async def service(
+    settings: Settings, listening: socket.socket, pool: Worker | None = None, mill: Mill | None = None
+) -> AsyncIterator[None]:
+    """The API, for as long as the block lasts. ``pool`` is where kickoffs run, ``mill`` may declare resources."""
     with metered(settings) as meter:
         async with open_database(settings, patience=PATIENCE_S) as db:
-            app = create(db, settings, pool=pool, meter=meter)
+            app = create(db, settings, pool=pool, meter=meter, resources=make_resources(settings, mill))
             await check_resources(app.state.service)
             server, loops = Server(app), [Bulk(db), QueueWatch(db)]
             work = [server.serve(sockets=[listening]), *(loop.run() for loop in loops)]
