@@ -110,7 +110,7 @@ async def test_the_benchmark_measures_imports_against_copy_and_leaves_nothing(
     monkeypatch.setenv("TIDEMILL_HOME", str(tmp_path))
     result = await asyncio.to_thread(run, Plan(users=1_000, articles=1_000, pairs=1_000, rounds=1))
     assert targets.IMPORT_AT_MOST.keys() <= result["ratios"].keys() | result["figures"].keys()
-    assert result["figures"]["rss_mb"] > 10
+    assert result["figures"]["import_rss_mb"] > 10
     for table in ("job", "batch", "item", "outcome", "ingest", "effect", "repeat"):
         assert await rows(db, f"SELECT count(*) FROM tidemill.{table}") == [(0,)], table
     assert await rows(db, "SELECT count(*) FROM pg_namespace WHERE nspname = 'tidemill_bench'") == [(0,)]

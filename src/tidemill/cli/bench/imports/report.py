@@ -38,7 +38,7 @@ def report(
 def figures(samples: Mapping[str, Sequence[float]]) -> dict[str, float]:
     """The median of each, but of memory and of first rows the greatest."""
     found = {
-        name: max(values) if name == "rss_mb" or name.endswith("first_row_s") else statistics.median(values)
+        name: max(values) if name == "import_rss_mb" or name.endswith("first_row_s") else statistics.median(values)
         for name, values in samples.items()
     }
     copies = samples["copy_s"]

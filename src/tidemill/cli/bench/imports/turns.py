@@ -95,7 +95,7 @@ class Turns:
             self._note(f"{name}import_s", time.monotonic() - started)
             self._note(f"{name}import_cpu_s", worker.cpu_seconds() - cpu)
             self._note(f"{name}import_wal_mb", (await self._db.run(bench.wal_bytes) - wal) / 1e6)
-        self._note("rss_mb", worker.child_rss_mb)
+        self._note("import_rss_mb", worker.child_rss_mb)
         await self._check(job_id, sample, table)
 
     async def _closed(self, job_id: UUID, worker: BenchWorker, name: str, started: float) -> None:
