@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import socket
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,7 +12,7 @@ from fastapi import FastAPI
 
 from tidemill import Item, Mill
 from tidemill.api.service import create
-from tidemill.cli.serve import Server
+from tidemill.cli.serve import Server, listen
 from tidemill.config import Settings
 from tidemill.domain.identity import Role
 from tidemill.store import users, workers
@@ -56,7 +55,7 @@ class Api:
 
 @contextlib.asynccontextmanager
 async def serving(app: FastAPI) -> AsyncIterator[str]:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
+    with listen(Settings(http_port=0)) as listening:
         server = Server(app)
         task = asyncio.create_task(server.serve(sockets=[listening]))
         await server.ready.wait()

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tidemill.cli.serve import listen
+from tidemill.config import Settings
 from tidemill.store.database import Database
 
 if TYPE_CHECKING:
@@ -50,6 +52,12 @@ def test_a_port_that_is_taken_is_said_in_one_line(tidemill: "Tidemill") -> None:
         said = tidemill.refuses("serve", "--port", port)
     assert said == f"cannot listen on {place}: Address already in use; say another --port"
     assert "say another --host" in tidemill.refuses("serve", "--host", "203.0.113.1", "--port", port)
+
+
+def test_the_body_of_an_answer_does_not_wait_for_its_head_to_be_acknowledged() -> None:
+    with listen(Settings(http_port=0)) as listening:
+        with socket.create_connection(listening.getsockname()), listening.accept()[0] as accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 @pytest.mark.parametrize(
