@@ -55,8 +55,9 @@ def test_a_port_that_is_taken_is_said_in_one_line(tidemill: "Tidemill") -> None:
 
 
 def test_the_body_of_an_answer_does_not_wait_for_its_head_to_be_acknowledged() -> None:
-    with listen(Settings(http_port=0)) as listening:
-        with socket.create_connection(listening.getsockname()), listening.accept()[0] as accepted:
+    with listen(Settings(http_port=0)) as listening, socket.create_connection(listening.getsockname()):
+        accepted, _ = listening.accept()
+        with accepted:
             assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
