@@ -17,7 +17,16 @@ from tidemill.store.database import Database
 from tidemill.store.migrate import migrate
 
 TEMPLATE = "tidemill_template"
+MEMORY, ROOM = Path("/dev/shm"), 4 << 30  # noqa: S108  a folder of our own is made in it
 FAST = "fsync = off\nsynchronous_commit = off\nfull_page_writes = off\nshared_buffers = 64MB\nmax_connections = 200\n"
+
+
+def quick_folder() -> Path | None:
+    """Where files never reach a disk, if there is room: a clone of a database takes 30 ms there instead of 500."""
+    try:
+        return MEMORY if shutil.disk_usage(MEMORY).free >= ROOM else None
+    except OSError:
+        return None
 
 
 class ThrowawayServer:
@@ -28,7 +37,7 @@ class ThrowawayServer:
         self._numbers = itertools.count(1)
 
     def __enter__(self) -> Self:
-        self.folder = Path(tempfile.mkdtemp(prefix="tidemill-test-"))
+        self.folder = Path(tempfile.mkdtemp(prefix="tidemill-test-", dir=quick_folder()))
         self.server: Any = embedded.server(self.folder / "postgres", self._settings)
         self.server.start()
         self._admin = str(self.server.get_uri())
@@ -47,7 +56,7 @@ class ThrowawayServer:
     def create(self) -> str:
         """A fresh database with Tidemill's schema; its URL."""
         name = f"test_{os.getpid()}_{next(self._numbers)}"
-        create = syntax.SQL("CREATE DATABASE {} TEMPLATE {}")
+        create = syntax.SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY file_copy")
         self._execute(create.format(syntax.Identifier(name), syntax.Identifier(TEMPLATE)))
         return self.url(name)
 
