@@ -15,6 +15,7 @@ from schemathesis.generation.hypothesis.builder import HypothesisTestConfig, Hyp
 from schemathesis.specs.openapi.checks import ignored_auth
 
 from api.furnished import Place, furnished
+from api.importing import MIXED
 from api.test_document import DOCUMENT
 from tidemill.store.throwaway import ThrowawayServer
 
@@ -27,6 +28,7 @@ CONFIG = {
     "checks": {"positive_data_acceptance": {"enabled": False}},
 }
 # Streams do not end by themselves, so whoever reads one to its end never comes back. They are in test_events.
+IMPORTS = ("/v1/imports", "/v1/imports/preview")
 LABELS = [
     f"{method.upper()} {path}"
     for path, methods in DOCUMENT["paths"].items()
@@ -84,12 +86,20 @@ class Sender:
             known = {"kind": "echo", "params": "{}", "policy": "{}"}
             is_json = case.media_type == "application/json"
             case.query = {} if is_json else {name: known.get(name, value) for name, value in case.query.items()}
+        if case.operation.path in IMPORTS and _is_good(case, ParameterLocation.QUERY):
+            has_words = case.media_type in ("application/json", "multipart/form-data")
+            rows = {"rows": 2} if case.operation.path.endswith("preview") and "rows" in case.query else {}
+            case.query = {} if has_words else {"resource": "people", "mode": "upsert"} | rows
+        if case.operation.path.endswith("/fixes") and _is_good(case, ParameterLocation.QUERY):
+            case.query = {}
 
     def _value(self, case: Case, name: str, lot: int) -> Any:
         """What a path names: something new if it may be gone afterwards."""
         method, verb = case.operation.method.upper(), case.operation.path.rpartition("/")[2]
         if name == "job" and (method == "DELETE" or verb in ("pause", "resume", "cancel", "kickoff")):
             return self._place.job(is_paused=verb == "resume")
+        if name == "import_id" and verb in ("pause", "resume", "cancel", "fixes", "promote"):
+            return self._place.trial(is_paused=verb == "resume", is_done=verb in ("fixes", "promote"))
         if name == "job" and method == "PATCH":
             return self._place.job(is_failed=True)
         if name == "name" and method != "GET":
@@ -103,6 +113,10 @@ class Sender:
         """What no schema can know: kinds, folders, secrets, and that two fields exclude each other."""
         if path == "/v1/session":
             return {"link": self._place.link()} if body.get("link") else {"key": self._place.api.keys["ada"]}
+        if path in IMPORTS:
+            return _import_body(path, body)
+        if path.endswith("/fixes") and "file" in body:
+            return {"file": b"_row,age\n2,1\n"}
         if path != "/v1/jobs":
             return body
         fitting = body | {"kind": "echo"}
@@ -111,6 +125,15 @@ class Sender:
         if body.get("inputs") is None:
             return fitting | {"inputs": None, "source": {"name": "inbox", "path": "prices.csv"}}
         return fitting | {"source": None}
+
+
+def _import_body(path: str, body: dict[str, Any]) -> dict[str, Any]:
+    """Words that fit each other, and a file that is one."""
+    rows = {"rows": 3} if path.endswith("preview") and body.get("rows") else {}
+    if "file" in body:
+        return {"resource": "people", "mode": "upsert", "file": MIXED} | rows
+    where = {"name": "inbox", "path": "people.csv"}
+    return {"resource": "people", "mode": body.get("mode", "upsert"), "source": where} | rows
 
 
 def _is_good(case: Case, location: ParameterLocation) -> bool:
