@@ -84,7 +84,7 @@ class Place:
 
     async def _trial(self, is_paused: bool, is_done: bool) -> str:
         ada = await self.api.user("ada")
-        words = {"resource": "people", "validate_only": True}
+        words: dict[str, str | bool] = {"resource": "people", "validate_only": True}
         answer = await ada.post("/v1/imports", params=words, content=MIXED, headers=CSV_TYPE)
         job_id = str(answer.json()["job_id"])
         if is_paused:

@@ -14,7 +14,6 @@ import pytest
 from api.importing import CSV_TYPE, MIXED, Shop, open_shop
 from support import assert_sound, rows
 from tidemill import Mill
-from tidemill.operations import import_errors
 from tidemill.store.lists import failures
 
 
@@ -174,7 +173,7 @@ async def test_more_errors_than_a_page_holds_come_whole_and_a_break_is_seen(shop
             raise RuntimeError("the disk is gone")
         return await true_list(*args, **options)
 
-    with patch.object(import_errors.failures, "list_failures", breaks), pytest.raises(httpx2.RemoteProtocolError):
+    with patch.object(failures, "list_failures", breaks), pytest.raises(httpx2.RemoteProtocolError):
         await shop.ada.get(f"/v1/imports/{done['job_id']}/errors.csv")
 
 

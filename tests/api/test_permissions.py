@@ -81,7 +81,7 @@ class Scene:
         return str(answer.json()["id"])
 
     async def failed_import(self) -> str:
-        words = {"resource": "people", "mode": "upsert", "validate_only": True}
+        words: dict[str, str | bool] = {"resource": "people", "mode": "upsert", "validate_only": True}
         answer = await self.ada.post("/v1/imports", params=words, content=MIXED, headers=CSV_TYPE)
         await drain(self.toy, db=self.api.db)
         return str(answer.json()["job_id"])
