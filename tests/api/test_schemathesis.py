@@ -28,7 +28,7 @@ CONFIG = {
     "checks": {"positive_data_acceptance": {"enabled": False}},
 }
 # Streams do not end by themselves, so whoever reads one to its end never comes back. They are in test_events.
-IMPORTS = ("/v1/imports", "/v1/imports/preview")
+IMPORTS = ("POST /v1/imports", "POST /v1/imports/preview")
 LABELS = [
     f"{method.upper()} {path}"
     for path, methods in DOCUMENT["paths"].items()
@@ -80,18 +80,15 @@ class Sender:
     def _fit(self, case: Case, lot: int) -> None:
         if case.path_parameters and lot % 5 and _is_good(case, ParameterLocation.PATH):
             case.path_parameters = {name: self._value(case, name, lot) for name in case.path_parameters}
-        if isinstance(case.body, dict) and _is_good(case, ParameterLocation.BODY):
+        if "/v1/imports" in case.operation.path:
+            if case.meta is None or not case.meta.generation.mode.is_negative:
+                _fit_import(case, lot)
+        elif isinstance(case.body, dict) and _is_good(case, ParameterLocation.BODY):
             case.body = self._body(case.operation.path, case.body)
         if case.operation.label == "POST /v1/jobs" and _is_good(case, ParameterLocation.QUERY):
             known = {"kind": "echo", "params": "{}", "policy": "{}"}
             is_json = case.media_type == "application/json"
             case.query = {} if is_json else {name: known.get(name, value) for name, value in case.query.items()}
-        if case.operation.path in IMPORTS and _is_good(case, ParameterLocation.QUERY):
-            has_words = case.media_type in ("application/json", "multipart/form-data")
-            rows = {"rows": 2} if case.operation.path.endswith("preview") and "rows" in case.query else {}
-            case.query = {} if has_words else {"resource": "people", "mode": "upsert"} | rows
-        if case.operation.path.endswith("/fixes") and _is_good(case, ParameterLocation.QUERY):
-            case.query = {}
 
     def _value(self, case: Case, name: str, lot: int) -> Any:
         """What a path names: something new if it may be gone afterwards."""
@@ -113,10 +110,6 @@ class Sender:
         """What no schema can know: kinds, folders, secrets, and that two fields exclude each other."""
         if path == "/v1/session":
             return {"link": self._place.link()} if body.get("link") else {"key": self._place.api.keys["ada"]}
-        if path in IMPORTS:
-            return _import_body(path, body)
-        if path.endswith("/fixes") and "file" in body:
-            return {"file": b"_row,age\n2,1\n"}
         if path != "/v1/jobs":
             return body
         fitting = body | {"kind": "echo"}
@@ -127,13 +120,23 @@ class Sender:
         return fitting | {"source": None}
 
 
-def _import_body(path: str, body: dict[str, Any]) -> dict[str, Any]:
+def _fit_import(case: Case, lot: int) -> None:
     """Words that fit each other, and a file that is one."""
-    rows = {"rows": 3} if path.endswith("preview") and body.get("rows") else {}
-    if "file" in body:
-        return {"resource": "people", "mode": "upsert", "file": MIXED} | rows
-    where = {"name": "inbox", "path": "people.csv"}
-    return {"resource": "people", "mode": body.get("mode", "upsert"), "source": where} | rows
+    label, is_form = case.operation.label, isinstance(case.body, dict) and "file" in case.body
+    if label == "GET /v1/imports" and lot % 2:
+        case.query = {name: value for name, value in case.query.items() if name not in ("after", "user_id")}
+    elif label in IMPORTS:
+        has_words = case.media_type in ("application/json", "multipart/form-data")
+        words: dict[str, Any] = {"resource": "people", "mode": "upsert"}
+        case.query = {} if has_words else words
+        if is_form:
+            case.body = words | {"file": MIXED}
+        elif has_words:
+            case.body = words | {"source": {"name": "inbox", "path": "people.csv"}}
+    elif label.endswith("/fixes"):
+        case.query = {}
+        if is_form:
+            case.body = {"file": b"_row,age\n2,1\n"}
 
 
 def _is_good(case: Case, location: ParameterLocation) -> bool:
