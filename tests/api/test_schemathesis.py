@@ -27,8 +27,8 @@ CONFIG = {
     # Which of two fields, whether a cursor is one of ours: rules that no schema says. They are tested by hand.
     "checks": {"positive_data_acceptance": {"enabled": False}},
 }
-# Streams do not end by themselves, so whoever reads one to its end never comes back. They are in test_events.
 IMPORTS = ("POST /v1/imports", "POST /v1/imports/preview")
+# Streams do not end by themselves, so whoever reads one to its end never comes back. They are in test_events.
 LABELS = [
     f"{method.upper()} {path}"
     for path, methods in DOCUMENT["paths"].items()
@@ -130,13 +130,13 @@ def _fit_import(case: Case, lot: int) -> None:
         words: dict[str, Any] = {"resource": "people", "mode": "upsert"}
         case.query = {} if has_words else words
         if is_form:
-            case.body = words | {"file": MIXED}
+            case.body = words | {"file": MIXED.decode()}
         elif has_words:
             case.body = words | {"source": {"name": "inbox", "path": "people.csv"}}
     elif label.endswith("/fixes"):
         case.query = {}
         if is_form:
-            case.body = {"file": b"_row,age\n2,1\n"}
+            case.body = {"file": "_row,age\n2,1\n"}
 
 
 def _is_good(case: Case, location: ParameterLocation) -> bool:
