@@ -65,7 +65,7 @@ _IMPORT: dict[str, Any] = {
     "processed_records": 1000,
     "successful_records": 993,
     "error_records": 7,
-    "counts": {name: 0 for name in _COUNTS} | {"total": 1000, "done": 993, "failed": 7},
+    "counts": dict.fromkeys(_COUNTS, 0) | {"total": 1000, "done": 993, "failed": 7},
     "user_id": 3,
     "created_at": SUBMITTED,
     "started_at": SUBMITTED,

@@ -90,7 +90,7 @@ async def removed_on_error(here: Service, file: ImportFile | None) -> AsyncItera
 
 
 async def _referred(here: Service, me: Principal, source: ImportSourceIn) -> ImportFile:
-    """A copy, or a name of its own, for the job that is to be: what is accepted stays, whatever becomes of the source."""
+    """A copy, or another name, for the job that is to be: what is accepted stays, whatever becomes of the source."""
     if source.file_id is not None:
         unknown = Unknown(f"there is no file {source.file_id!r}")
         if not await here.db.run(imports.has_file, source.file_id, None if me.is_admin else me.user_id):

@@ -37,7 +37,7 @@ async def import_detail(db: Database, job: Job) -> ImportDetail:
         errors=job.codes,
         layout=source.get("layout") or {},
         columns=list(plan.get("columns") or ()),
-        mapping=plan.get("mapping") or words.get("mapping") or {},
+        mapping=_mapping(plan) or words.get("mapping") or {},
         duplicates=words.get("duplicates", "error"),
         resource_key=list(_resource(job).get("key") or ()),
         policy=job.policy,
@@ -81,6 +81,12 @@ def _given_key(key: str | None) -> str | None:
 
 def _plan(job: Job) -> dict[str, Any]:
     return job.params.get("plan") or {}
+
+
+def _mapping(plan: dict[str, Any]) -> dict[str, str]:
+    """In the order of the file."""
+    mapping: dict[str, str] = plan.get("mapping") or {}
+    return {column: mapping[column] for column in plan.get("columns") or () if column in mapping} | mapping
 
 
 def _words(job: Job) -> dict[str, Any]:

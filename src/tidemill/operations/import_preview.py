@@ -11,7 +11,7 @@ from tidemill.operations.imports import Importing, Look
 
 
 async def preview(importing: Importing, look: Look, resource: Resource, request: ImportRequest) -> dict[str, Any]:
-    """Layout, columns, where they go, all that would be refused, and what is wrong with the rows as far as they tell."""
+    """Layout, columns, where they go, all that would be refused, and what is wrong with the rows themselves."""
     found = columns_of(request, resource, look.columns, named_by_rows=look.named_by_rows)
     problems = list(found.problems)
     if not problems:

@@ -45,7 +45,7 @@ class LayoutIn(Asked):
 
 
 class ImportSourceIn(Asked):
-    """Where the file is: at a URL, in the blob store, or in one of the folders of TIDEMILL_SOURCES. One of the three."""
+    """Where the file is: at a URL, in the blob store, or in a folder of TIDEMILL_SOURCES. One of the three."""
 
     url: str | None = Field(None, min_length=1, max_length=4_000, description="Fetched by a worker")
     file_id: str | None = Field(None, pattern=r"^[0-9a-f]{32}$", description="The file of a job or an export of yours")

@@ -45,7 +45,7 @@ class Checker:
 
     def __init__(self, plan: ImportPlan, normalizers: Mapping[str, Normalizer] | None = None) -> None:
         resource = plan.resource
-        self._sources = [(column, resource.field(name)) for column, name in plan.mapping.items()]
+        self._sources = [(column, resource.field(name)) for column, name in plan.in_order.items()]
         self._readers = {field.name: FieldReader(field, normalizers) for _, field in self._sources}
         self._known = set(plan.mapping)
         given = set(plan.given)

@@ -35,6 +35,11 @@ class ImportPlan:
     columns: tuple[str, ...] = ()  # of the file, in its order
 
     @property
+    def in_order(self) -> dict[str, str]:
+        """The mapping in the order of the file, which a stored one does not keep: problems of a row are told so."""
+        return {column: self.mapping[column] for column in self.columns if column in self.mapping} | self.mapping
+
+    @property
     def given(self) -> tuple[str, ...]:
         """The fields that the file has, in the resource's order."""
         mapped = set(self.mapping.values())
