@@ -10,6 +10,8 @@ from tidemill.domain.values.columns import Texts
 from tidemill.domain.values.field import Normalizer
 from tidemill.domain.values.problem import shown
 
+NAME_MAX = 63  # characters of a strange field's name that an error shows
+
 
 @dataclass(slots=True)
 class Checked:
@@ -35,7 +37,9 @@ class Checker:
 
     def __init__(self, plan: ImportPlan, normalizers: Mapping[str, Normalizer] | None = None) -> None:
         resource = plan.resource
-        self._sources = [(column, resource.field(name)) for column, name in plan.mapping.items()]
+        places = {column: place for place, column in enumerate(plan.columns)}
+        mapped = sorted(plan.mapping.items(), key=lambda pair: places.get(pair[0], len(places)))
+        self._sources = [(column, resource.field(name)) for column, name in mapped]
         self._readers = {field.name: FieldReader(field, normalizers) for _, field in self._sources}
         self._known = set(plan.mapping)
         given = set(plan.given)
@@ -64,9 +68,12 @@ class Checker:
                     index, Problem(None, "shape", "an object with a value for each field is wanted", shown(row))
                 )
                 row = {}  # noqa: PLW2901
-            for name in row.keys() - self._known:
-                if not name.startswith("_"):
-                    checked.add(index, Problem(name, "unknown_field", "there is no such field", shown(row[name])))
+            for name in row:
+                if name not in self._known and not name.startswith("_"):
+                    problem = Problem(
+                        shown(name[:NAME_MAX]), "unknown_field", "there is no such field", shown(row[name])
+                    )
+                    checked.add(index, problem)
             objects.append(row)
         return objects
 

@@ -10,6 +10,7 @@ from tidemill.domain.ports import Source
 from tidemill.domain.resource import Resource
 from tidemill.domain.values import FieldReader
 from tidemill.domain.values.field import Normalizer
+from tidemill.domain.values.same import same_texts
 from tidemill.handlers.importing.keys import Keys
 
 
@@ -22,7 +23,8 @@ class KeyIntake:
         self._watched = plan.watched
         names = sorted({name for fields in self._watched for name in fields})
         columns = {name: column for column, name in plan.mapping.items()}
-        self._readers = {name: FieldReader(plan.resource.field(name), normalizers) for name in names}
+        self._fields = {name: plan.resource.field(name) for name in names}
+        self._readers = {name: FieldReader(field, normalizers) for name, field in self._fields.items()}
         self._attributes = {name: f"f{at}" for at, name in enumerate(names)}
         rename = {f"f{at}": columns[name] for at, name in enumerate(names)}
         fields = [(attribute, Any, None) for attribute in rename]
@@ -37,7 +39,7 @@ class KeyIntake:
             return []
         rows = self._rows(inputs)
         columns = {
-            name: reader.read([getattr(row, self._attributes[name]) for row in rows])[0]
+            name: same_texts(self._fields[name], reader.read([getattr(row, self._attributes[name]) for row in rows])[0])
             for name, reader in self._readers.items()
         }
         found = []
