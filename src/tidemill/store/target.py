@@ -41,10 +41,6 @@ class Moved(Exception):
     """Others have deleted or changed rows since we looked."""
 
 
-class TrialEnd(Exception):
-    """Undoes what was written to see whether it can be."""
-
-
 class Refusal(Exception):
     """The table refused rows. ``place`` is that of the bad one, where the server says so."""
 
@@ -73,10 +69,13 @@ class Target:
         self._copied = ""  # the table of the last COPY, as the server calls it
 
     @asynccontextmanager
-    async def attempt(self) -> AsyncIterator[None]:
-        """All that is written within, or nothing of it: a Refusal leaves the transaction as it was."""
+    async def attempt(self, *, undo: bool = False) -> AsyncIterator[None]:
+        """All that is written within, or nothing of it: a Refusal leaves the transaction as it was.
+
+        With ``undo`` it is left so in any case: aborted, a subtransaction is no burden to others.
+        """
         try:
-            async with self._conn.transaction():
+            async with self._conn.transaction(force_rollback=undo):
                 yield
         except psycopg.Error as error:
             self.raise_gone(error)
@@ -165,9 +164,17 @@ class Target:
         columns = SQL(", ").join(Identifier(self._fields[name].column) for name in fields)
         self._copied = "tidemill_trial" if on_trial else self._table_name.name
         table = TRIAL if on_trial else Identifier(self._table_name.schema, self._table_name.name)
+        if not fields:  # COPY cannot say so
+            await self._insert_defaults(table, data.count(b"\n"))
+            return
         statement = _template("target/copy").format(table=table, columns=columns)
         async with self._conn.cursor() as cursor, cursor.copy(statement) as copy:
             await copy.write(data)
+
+    async def _insert_defaults(self, table: Identifier, count: int) -> None:
+        statement = _template("target/insert_defaults").format(table=table)
+        for _ in range(count):
+            await self._conn.execute(statement)
 
     async def create_trials(self) -> None:
         table = Identifier(self._table_name.schema, self._table_name.name)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from tidemill.domain.importing import ImportPlan
 from tidemill.handlers.importing.judge import Judge
-from tidemill.store.target import Moved, Refusal, TrialEnd
+from tidemill.store.target import Moved, Refusal
 from tidemill.store.target_rows import lines
 
 LOOKS = 4  # again, at a table that others write to meanwhile
@@ -52,7 +52,7 @@ class _Pieces:
         self._looks = 0
 
     async def write(self) -> Effects:
-        while self._left:
+        while self._left or self._taken:
             piece = self._left[: self._size]
             try:
                 await self._try(piece)
@@ -83,7 +83,7 @@ class _Pieces:
             self._size = len(piece) // 2
             return
         if bad is None:
-            bad = piece[0]
+            bad = piece[0] if piece else self._taken[-1]
         judge.checked.add(bad, judge.problem_of(refusal))
         if bad in self._taken:
             self._taken.remove(bad)
@@ -107,15 +107,9 @@ async def _write(plan: ImportPlan, judge: Judge, rows: Sequence[int], *, on_tria
     """All of these rows, or none; ``on_trial``, none in any case."""
     new = [index for index in rows if index not in judge.existing]
     there = [index for index in rows if index in judge.existing]
-    changed = 0
-    try:
-        async with judge.target.attempt():
-            await _copy(plan, judge, new)
-            changed = await _update(plan, judge, there)
-            if on_trial:
-                raise TrialEnd
-    except TrialEnd:
-        pass
+    async with judge.target.attempt(undo=on_trial):
+        await _copy(plan, judge, new)
+        changed = await _update(plan, judge, there)
     return Counter(inserted=len(new), updated=changed, unchanged=len(there) - changed)
 
 
@@ -123,7 +117,8 @@ async def _copy(plan: ImportPlan, judge: Judge, rows: Sequence[int]) -> None:
     for fields, group in _groups(plan, judge, rows).items():
         judge.written = _in_key_order(plan, judge, group)
         columns = [[judge.checked.columns[name][index] for index in judge.written] for name in fields]
-        await judge.target.copy(fields, lines(columns), on_trial=plan.validate_only)
+        data = lines(columns) if columns else b"\n" * len(group)
+        await judge.target.copy(fields, data, on_trial=plan.validate_only)
     judge.written = []
 
 
