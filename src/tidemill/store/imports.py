@@ -9,6 +9,7 @@ from uuid import UUID
 from psycopg.rows import class_row, dict_row
 
 from tidemill.store.database import Connection, one_statement
+from tidemill.store.json import decode_input
 from tidemill.store.statements import sql
 
 
@@ -22,10 +23,15 @@ class Repeat:
     other_input: Any = None
 
 
-async def repeats(conn: Connection, job_id: UUID, lo: int, hi: int) -> list[Repeat]:
-    """Rows from ``lo`` to ``hi`` that lose to others."""
-    cursor = await conn.execute(sql("repeat/list"), {"job_id": job_id, "lo": lo, "hi": hi})
-    return [Repeat(*row) for row in await cursor.fetchall()]
+async def repeats(conn: Connection, job_id: UUID, seqs: Sequence[int]) -> list[Repeat]:
+    """Those of these rows that lose to others."""
+    lo, hi = seqs[0], seqs[-1]
+    is_range = hi - lo < 2 * len(seqs)
+    params = {"job_id": job_id, "lo": lo, "hi": hi, "seqs": None if is_range else list(seqs)}
+    cursor = await conn.execute(sql("repeat/list"), params, prepare=False)
+    wanted = set(seqs)
+    found = [row for row in await cursor.fetchall() if row[0] in wanted]
+    return [Repeat(seq, other, place, decode_input(text)) for seq, other, place, text in found]
 
 
 async def note_effects(conn: Connection, job_id: UUID, effects: Mapping[str, int]) -> None:

@@ -12,6 +12,7 @@ from tidemill.domain.values.field import Normalizer
 from tidemill.domain.values.problem import shown
 
 T = TypeVar("T")
+NAME_MAX = 63  # characters of a strange field's name that an error shows
 
 
 @dataclass(slots=True)
@@ -74,9 +75,12 @@ class Checker:
                     index, Problem(None, "shape", "an object with a value for each field is wanted", shown(row))
                 )
                 row = {}  # noqa: PLW2901
-            for name in row.keys() - self._known:
-                if not name.startswith("_"):
-                    checked.add(index, Problem(name, "unknown_field", "there is no such field", shown(row[name])))
+            for name in row:
+                if name not in self._known and not name.startswith("_"):
+                    problem = Problem(
+                        shown(name[:NAME_MAX]), "unknown_field", "there is no such field", shown(row[name])
+                    )
+                    checked.add(index, problem)
             objects.append(row)
         return objects
 

@@ -5,8 +5,9 @@ from dataclasses import replace
 from typing import Any
 
 from tidemill.domain.resource import Field
-from tidemill.domain.values.columns import Texts
-from tidemill.domain.values.types import READERS, Found
+from tidemill.domain.values.columns import Found, Texts
+from tidemill.domain.values.problem import is_storable
+from tidemill.domain.values.types import READERS
 
 
 def read_array(field: Field, texts: Texts) -> Found:
@@ -32,8 +33,8 @@ def _literal(element: Field, value: Any) -> str:
     texts, wrong = READERS[element.type](element, texts)
     if wrong:
         raise ValueError(f"{value[min(wrong)]!r} is {wrong[min(wrong)]}")
-    if any(text is not None and "\x00" in text for text in texts):
-        raise ValueError("a NUL character cannot be stored")
+    if any(text is not None and not is_storable(text) for text in texts):
+        raise ValueError("it has a character that PostgreSQL cannot store")
     return "{" + ",".join("NULL" if text is None else _quoted(text) for text in texts) + "}"
 
 

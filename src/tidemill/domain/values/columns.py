@@ -5,7 +5,9 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 Texts = list[str | None]
-_RUNS_OVER = re.compile(r"\[\^|\\[sDWnrfvxuUN0-9]|\(\?[a-zA-Z]*s|\n")  # what may match a line end, generously
+Found = tuple[Texts, dict[int, str]]
+"""The texts, and what is wrong with some of them."""
+_RUNS_OVER = re.compile(r"\[\^|\\[sDWtnrfvxuUN0-9]|\(\?[a-zA-Z]*s|[\x00-\x1f]")  # what may match a line end, generously
 
 
 def mismatches(pattern: str, texts: Sequence[str | None]) -> list[int]:
@@ -41,6 +43,18 @@ def join(texts: Sequence[str | None]) -> str:
 def failing(test: Callable[[str], object], texts: Sequence[str | None]) -> list[int]:
     """Where the test fails; what is missing is not tested."""
     return [index for index, text in enumerate(texts) if text is not None and not test(text)]
+
+
+def mended(texts: Texts, wrong: dict[int, str], mend: Callable[[str], str | None]) -> Found:
+    """What is spelled unusually is spelled as usual; what cannot be stays wrong."""
+    found, left = list(texts), {}
+    for index, reason in wrong.items():
+        text = mend(str(texts[index]))
+        if text is None:
+            left[index] = reason
+        else:
+            found[index] = text
+    return found, left
 
 
 @lru_cache(maxsize=512)

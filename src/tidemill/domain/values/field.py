@@ -9,7 +9,7 @@ from tidemill.domain.errors import InvalidInput
 from tidemill.domain.resource import Field
 from tidemill.domain.values.arrays import read_array
 from tidemill.domain.values.columns import Texts, join
-from tidemill.domain.values.problem import REDACTED, Problem, shown
+from tidemill.domain.values.problem import REDACTED, Problem, is_storable, shown
 from tidemill.domain.values.rules import rules_of
 from tidemill.domain.values.types import READERS
 
@@ -42,16 +42,10 @@ class FieldReader:
     def read(self, values: list[Any]) -> tuple[Texts, dict[int, list[Problem]]]:
         """The text form of every value; None where it is missing or wrong."""
         problems: dict[int, list[Problem]] = {}
-        texts = self._texts(values, problems)
-        for normalize in self._normalize:
-            texts = _each(normalize, texts)
-        if None in texts or "" in texts:
-            texts = self._without_empty(texts, problems)
-        if self._field.type in _FREE and not _is_storable(join(texts)):
-            texts = self._without_unstorable(texts, values, problems)
-        texts, wrong = self._read(self._field, texts)
+        texts, wrong = self._read(self._field, self._prepared(values, problems))
         for index, reason in wrong.items():
-            self._add(problems, index, "type", reason, values[index])
+            hides = self._field.sensitive and self._field.type == "array"  # whose reasons show elements
+            self._add(problems, index, "type", "not a list of its type" if hides else reason, values[index])
             texts[index] = None
         for rule in self._rules:
             for index, code, reason in rule(texts):
@@ -60,16 +54,26 @@ class FieldReader:
 
     def keys(self, values: list[Any]) -> Texts:
         """The text form alone, as far as it takes to tell equal values from others: no rule is looked at."""
-        texts = self._texts(values, {})
-        for normalize in self._normalize:
-            texts = _each(normalize, texts)
-        if "" in texts:
-            texts = [text or None for text in texts]
-        if self._field.type == "text":
+        texts = self._prepared(values, {})
+        if self._field.type in ("text", "uuid"):
             return texts
-        if self._field.type == "uuid":
-            return _each(str.lower, texts)
-        return self._read(self._field, texts)[0]
+        texts, wrong = self._read(self._field, texts)
+        for index in wrong:
+            texts[index] = None
+        return texts
+
+    def _prepared(self, values: list[Any], problems: dict[int, list[Problem]]) -> Texts:
+        """Texts, normalized, None where one is missing."""
+        texts = self._texts(values, problems)
+        for normalize in self._normalize:
+            texts = self._normalized(normalize, texts, values, problems)
+        if self._field.type not in _FREE:
+            texts = _stripped(texts)
+        if None in texts or "" in texts:
+            texts = self._without_empty(texts, problems)
+        if self._field.type in _FREE and not is_storable(join(texts)):
+            texts = self._without_unstorable(texts, values, problems)
+        return texts
 
     def _texts(self, values: list[Any], problems: dict[int, list[Problem]]) -> Texts:
         if set(map(type, values)) <= {str}:
@@ -83,6 +87,23 @@ class FieldReader:
             else:
                 texts.append(_text(value, self._field.type))
         return texts
+
+    def _normalized(
+        self, normalize: Normalizer, texts: Texts, values: list[Any], problems: dict[int, list[Problem]]
+    ) -> Texts:
+        """A user's own normalizer may not like a text: that is a problem of its row."""
+        try:
+            return _each(normalize, texts)
+        except Exception:  # noqa: BLE001  whatever it raises
+            found: Texts = []
+        for index, text in enumerate(texts):
+            try:
+                found += _each(normalize, [text])
+            except Exception as error:  # noqa: BLE001
+                reason = "cannot be normalized" if self._field.sensitive else f"cannot be normalized: {error}"
+                self._add(problems, index, "type", reason, values[index])
+                found.append(None)
+        return found
 
     def _without_empty(self, texts: Texts, problems: dict[int, list[Problem]]) -> Texts:
         """Nothing, for an empty text: or what stands for it."""
@@ -98,14 +119,14 @@ class FieldReader:
     def _without_unstorable(self, texts: Texts, values: list[Any], problems: dict[int, list[Problem]]) -> Texts:
         found = list(texts)
         for index, text in enumerate(texts):
-            if text and not _is_storable(text):
+            if text and not is_storable(text):
                 self._add(problems, index, "type", "a character that PostgreSQL cannot store", values[index])
                 found[index] = None
         return found
 
     def _add(self, problems: dict[int, list[Problem]], index: int, code: str, reason: str, value: Any) -> None:
         told = None if value is None else REDACTED if self._field.sensitive else shown(value)
-        problems.setdefault(index, []).append(Problem(self._field.name, code, reason, _storable(told)))
+        problems.setdefault(index, []).append(Problem(self._field.name, code, reason, told))
 
 
 def _each(normalize: Normalizer, texts: Texts) -> Texts:
@@ -114,14 +135,12 @@ def _each(normalize: Normalizer, texts: Texts) -> Texts:
     return list(map(normalize, texts))  # type: ignore[arg-type]
 
 
-def _is_storable(text: str) -> bool:
-    """Whether PostgreSQL takes it: no NUL, no half of a pair of surrogates."""
-    if "\x00" in text:
-        return False
-    try:
-        return text.isascii() or bool(text.encode())
-    except UnicodeEncodeError:
-        return False
+def _stripped(texts: Texts) -> Texts:
+    """Blanks around a number or a date mean nothing."""
+    joined = join(texts)
+    if joined.isascii() and " " not in joined and "\t" not in joined and "\r" not in joined:
+        return texts
+    return [text and text.strip() for text in texts]
 
 
 def _text(value: Any, type_: str) -> str | None:
@@ -134,9 +153,3 @@ def _text(value: Any, type_: str) -> str | None:
     if isinstance(value, int):
         return str(value)
     return json.dumps(value, ensure_ascii=False)
-
-
-def _storable(text: str | None) -> str | None:
-    if text is None or _is_storable(text):
-        return text
-    return text.encode(errors="replace").decode().replace("\x00", "\N{REPLACEMENT CHARACTER}")

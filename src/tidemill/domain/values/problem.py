@@ -31,8 +31,21 @@ class Problem:
 
 
 def shown(value: Any) -> str | None:
-    """A value for an error to show: cut, and always text."""
+    """A value for an error to show: cut, and always text that can be stored."""
     if value is None:
         return None
     text = value if isinstance(value, str) else str(value)
-    return text if len(text) <= VALUE_MAX else text[:VALUE_MAX] + "…"
+    text = text if len(text) <= VALUE_MAX else text[:VALUE_MAX] + "…"
+    if is_storable(text):
+        return text
+    return text.encode(errors="replace").decode().replace("\x00", "\N{REPLACEMENT CHARACTER}")
+
+
+def is_storable(text: str) -> bool:
+    """Whether PostgreSQL takes it: no NUL, no half of a pair of surrogates."""
+    if "\x00" in text:
+        return False
+    try:
+        return text.isascii() or bool(text.encode())
+    except UnicodeEncodeError:
+        return False

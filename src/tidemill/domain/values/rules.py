@@ -2,11 +2,10 @@
 
 import operator
 from collections.abc import Callable
-from decimal import Decimal
-from typing import Any
 
 from tidemill.domain.resource import Field
 from tidemill.domain.values.columns import Texts, mismatches
+from tidemill.domain.values.same import value_reader
 
 Broken = list[tuple[int, str, str]]
 """Index, code, reason."""
@@ -76,8 +75,8 @@ def _words(high: int) -> Rule:
 
 
 def _range(field: Field) -> Rule:
-    """Numbers by their value; dates and times by their text, which ISO 8601 has in the same order."""
-    of: Callable[[str], Any] = Decimal if field.type in ("integer", "number") else str
+    """By value: what a text says, not how it is spelled."""
+    of = value_reader(field)
     bounds = [
         (of(bound), fails, code, f"{says} {bound}")
         for bound, fails, code, says in (

@@ -11,6 +11,7 @@ from tidemill.domain.ports import Source
 from tidemill.domain.resource import Resource
 from tidemill.domain.values import FieldReader
 from tidemill.domain.values.field import Normalizer
+from tidemill.domain.values.same import same_texts
 from tidemill.handlers.importing.keys import Keys
 
 
@@ -23,7 +24,8 @@ class KeyIntake:
         self._watched = plan.watched
         names = sorted({name for fields in self._watched for name in fields})
         columns = {name: column for column, name in plan.mapping.items()}
-        self._readers = {name: FieldReader(plan.resource.field(name), normalizers) for name in names}
+        self._fields = {name: plan.resource.field(name) for name in names}
+        self._readers = {name: FieldReader(field, normalizers) for name, field in self._fields.items()}
         self._get = {name: attrgetter(f"f{at}") for at, name in enumerate(names)}
         rename = {f"f{at}": columns[name] for at, name in enumerate(names)}
         fields = [(attribute, Any, None) for attribute in rename]
@@ -37,7 +39,10 @@ class KeyIntake:
         if not self._watched:
             return []
         rows = self._rows(inputs)
-        columns = {name: reader.keys(list(map(self._get[name], rows))) for name, reader in self._readers.items()}
+        columns = {
+            name: same_texts(self._fields[name], reader.keys(list(map(self._get[name], rows))))
+            for name, reader in self._readers.items()
+        }
         found = []
         for place, fields in enumerate(self._watched):
             values: Sequence[Any] = columns[fields[0]]

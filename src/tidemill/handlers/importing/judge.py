@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 
 from tidemill.domain.importing import Checked, ImportPlan
-from tidemill.domain.resource import Reference
+from tidemill.domain.resource import Reference, Resource
 from tidemill.domain.values import Problem
-from tidemill.domain.values.problem import shown
-from tidemill.store.target import Target
+from tidemill.domain.values.problem import REDACTED, shown
+from tidemill.store.target import Refusal, Target
 
 SERVER_JUDGES = ("other", "array")
 
@@ -21,13 +21,14 @@ class Judge:
         self._skipped = skipped
         self.existing: set[int] = set()  # rows that an upsert updates
         self.written: list[int] = []  # rows of the last COPY, in its order
+        self.landed: set[int] = set()  # rows that are written: no look finds fault with them
         self._good: tuple[int, list[int]] | None = None
 
     def good(self) -> list[int]:
-        """Rows that nothing is wrong with, as far as is known."""
-        known = len(self.checked.problems)
+        """Rows still to be written that nothing is wrong with, as far as is known."""
+        known = len(self.checked.problems) + len(self.landed)
         if self._good is None or self._good[0] != known:
-            bad = self.checked.problems.keys() | self._skipped.keys()
+            bad = self.checked.problems.keys() | self._skipped.keys() | self.landed
             self._good = known, [index for index in range(self.checked.count) if index not in bad]
         return self._good[1]
 
@@ -55,7 +56,9 @@ class Judge:
             if field.type in SERVER_JUDGES:
                 texts = self.checked.columns[name]
                 for index, reason in (await self.target.invalid(name, texts)).items():
-                    self.checked.add(index, Problem(name, "type", reason, shown(texts[index])))
+                    said = f"not a value of type {field.sql_type}" if field.sensitive else shown(reason)
+                    value = told(self._plan.resource, [name], [texts[index]])
+                    self.checked.add(index, Problem(name, "type", said or reason, value))
                     texts[index] = None
 
     async def _look_at_reference(self, reference: Reference) -> None:
@@ -70,12 +73,17 @@ class Judge:
                 self._tell(index, reference.fields, "unknown_reference", reason, values)
 
     async def _look_at_unique(self, fields: Sequence[str]) -> None:
+        """A row that is updated may keep what it has: only another row's value stands in its way."""
         rows, asked = self._asked(fields)
-        if self.existing:
-            left = [place for place, index in enumerate(rows) if index not in self.existing]
-            rows, asked = [rows[place] for place in left], [asked[place] for place in left]
-        for place in await self.target.existing(fields, asked) if rows else ():
-            self._tell(rows[place], fields, "exists", "a row with this value is there already", asked[place])
+        new = [place for place, index in enumerate(rows) if index not in self.existing]
+        for place in await self.target.existing(fields, [asked[place] for place in new]) if new else ():
+            self._tell_exists(rows[new[place]], fields, asked[new[place]])
+        there = [index for index in rows if index in self.existing]
+        if there:
+            key = self._plan.resource.key
+            asked = self.checked.tuples([*key, *(name for name in fields if name not in key)], there)
+            for place in await self.target.taken(key, fields, asked):
+                self._tell_exists(there[place], fields, self.checked.tuples(fields, [there[place]])[0])
 
     def _asked(self, fields: Sequence[str]) -> tuple[list[int], list[tuple[str | None, ...]]]:
         """Good rows that have a value in each of these fields, and the values."""
@@ -86,6 +94,23 @@ class Judge:
                 rows = [index for index in rows if column[index] is not None]
         return rows, self.checked.tuples(fields, rows)
 
+    def problem_of(self, refusal: Refusal) -> Problem:
+        """What a row has run into. The server quotes values that it cannot read: none of a secret field."""
+        names = {field.column: field.name for field in self._plan.resource.fields}
+        field = names.get(refusal.column or "", refusal.column)
+        hides = refusal.quotes and any(one.sensitive for one in self._plan.resource.fields)
+        reason = "a value that the table does not take" if hides else refusal.reason
+        return Problem(field, refusal.code, shown(reason) or reason)
+
+    def _tell_exists(self, index: int, fields: Sequence[str], values: tuple[str | None, ...]) -> None:
+        self._tell(index, fields, "exists", "a row with this value is there already", values)
+
     def _tell(self, index: int, fields: Sequence[str], code: str, reason: str, values: tuple[str | None, ...]) -> None:
-        value = shown(", ".join(str(value) for value in values))
+        value = told(self._plan.resource, fields, values)
         self.checked.add(index, Problem(", ".join(fields), code, reason, value))
+
+
+def told(resource: Resource, fields: Sequence[str], values: Sequence[str | None]) -> str | None:
+    """Values of a row for an error to show; none of a field that is secret."""
+    pairs = zip(fields, values, strict=True)
+    return shown(", ".join(REDACTED if resource.field(name).sensitive else str(value) for name, value in pairs))

@@ -107,7 +107,7 @@ class Keys:
         self._runs.append(Run(self._recent))
         self._sealed += len(self._recent)
         if self._sealed * BITS_PER_KEY > len(self._bits) * 8 < BITS_MAX:
-            self._bits = bytearray(len(self._bits) * 8)
+            self._bits = bytearray(min(len(self._bits) * 4, BITS_MAX // 8))
             for run in self._runs:
                 _mark(self._bits, run.hashes)
         else:

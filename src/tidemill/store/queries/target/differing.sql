@@ -1,2 +1,0 @@
--- Existing rows that an update would change. Index: the unique one of the key.
-SELECT n.ord FROM unnest({arrays}) WITH ORDINALITY AS n({names}, ord) JOIN {table} t ON {match} WHERE {differs}
