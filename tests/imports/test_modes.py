@@ -17,7 +17,7 @@ async def test_an_insert_takes_the_good_rows_and_names_what_is_wrong_with_the_ot
         ("old@x", "Old", 1),
     ]
     (_, _, error), *_ = await scene.outcomes(job)
-    assert [(one["field"], one["code"]) for one in error["errors"]] == [("name", "required"), ("age", "type")]
+    assert [(one["field"], one["code"]) for one in error["errors"]] == [("name", "name.required"), ("age", "age.type")]
 
 
 async def test_an_upsert_tells_inserted_updated_and_unchanged_apart(scene: Scene) -> None:

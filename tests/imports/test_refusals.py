@@ -1,7 +1,5 @@
 """What only the table itself can judge: the bad rows fail with its reason, the others land."""
 
-import time
-
 import pytest
 
 from imports.scenes import Scene
@@ -19,13 +17,11 @@ def numbers(count: int) -> str:
 @pytest.mark.parametrize(("every", "count"), [(100, 10_000), (2, 500), (1, 500)])
 async def test_a_trigger_that_refuses_rows_costs_only_those(scene: Scene, when: str, every: int, count: int) -> None:
     await scene.table("CREATE TABLE t (n int)", PICKY.format(every=every), TRIGGER.format(when=when))
-    started = time.monotonic()
     job = await scene.run(numbers(count), "t")
     assert await scene.count("t") == count - count // every
     errors = await scene.outcomes(job)
     assert [row for row, _, _ in errors] == list(range(every, count + 1, every))
     assert {(error["code"], error["reason"]) for _, _, error in errors[:1]} == {("refused", f"never {every}")}
-    assert time.monotonic() - started < 20
 
 
 async def test_an_update_that_is_refused_names_its_row(scene: Scene) -> None:

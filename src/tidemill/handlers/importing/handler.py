@@ -27,10 +27,13 @@ PLANS_MAX = 100
 ERRORS_MAX = 50  # of one row, that are kept
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Known:
+    """A job's plan. Whether values are there already is asked once COPY has met one: two looks less, for most files."""
+
     plan: ImportPlan
     checker: Checker
+    expects_existing: bool = False
 
 
 class Importer:
@@ -46,12 +49,14 @@ class Importer:
         known = await self._know(conn, job_id)
         checked = known.checker.check([item.input for item in items])
         skipped = await find_repeats(conn, known.plan, known.checker, checked, items)
-        judge = Judge(Target(conn, known.plan.resource), known.plan, checked, skipped)
+        target = Target(conn, known.plan.resource)
+        judge = Judge(target, known.plan, checked, skipped, expects_existing=known.expects_existing)
         try:
             await judge.look()
             effects = await land(known.plan, judge)
         except Gone as gone:
             raise Abort(str(gone)) from gone
+        known.expects_existing |= judge.found_existing
         await imports.note_effects(conn, job_id, effects)
         return {**_failures(checked), **_skips(skipped)}
 

@@ -14,13 +14,24 @@ SERVER_JUDGES = ("other", "array")
 class Judge:
     """The rows of one batch before their table. One statement for each question, however many rows."""
 
-    def __init__(self, target: Target, plan: ImportPlan, checked: Checked, skipped: Mapping[int, Problem]) -> None:
+    def __init__(
+        self,
+        target: Target,
+        plan: ImportPlan,
+        checked: Checked,
+        skipped: Mapping[int, Problem],
+        *,
+        expects_existing: bool = True,
+    ) -> None:
+        """``expects_existing``: whether it is worth a look which values are there already, before COPY finds out."""
         self.target = target
+        self.expects_existing = expects_existing or plan.validate_only
         self.checked = checked
         self._plan = plan
         self._skipped = skipped
         self.existing: set[int] = set()  # rows that an upsert updates
         self.written: list[int] = []  # rows of the last COPY, in its order
+        self.found_existing = False
         self.landed: set[int] = set()  # rows that are written: no look finds fault with them
         self._good: tuple[int, list[int]] | None = None
 
@@ -33,9 +44,10 @@ class Judge:
         return self._good[1]
 
     async def look(self) -> None:
-        """Ask everything; asked again, it sees what others have committed meanwhile."""
+        """Ask everything; asked again, it sees what others have committed meanwhile, and what COPY ran into."""
         async with self.target.looking():
             await self._look()
+        self.expects_existing = True
 
     async def _look(self) -> None:
         await self._look_at_types()
@@ -46,7 +58,7 @@ class Judge:
         if self._plan.mode == "upsert":
             rows, keys = self._asked(resource.key)
             self.existing = {rows[place] for place in await self.target.existing(resource.key, keys)} if rows else set()
-        for fields in {resource.key, *resource.unique}:
+        for fields in dict.fromkeys((resource.key, *resource.unique)) if self.expects_existing else ():
             if fields and given.issuperset(fields) and not (self._plan.mode == "upsert" and fields == resource.key):
                 await self._look_at_unique(fields)
 
@@ -103,6 +115,7 @@ class Judge:
         return Problem(field, refusal.code, shown(reason) or reason)
 
     def _tell_exists(self, index: int, fields: Sequence[str], values: tuple[str | None, ...]) -> None:
+        self.found_existing = True
         self._tell(index, fields, "exists", "a row with this value is there already", values)
 
     def _tell(self, index: int, fields: Sequence[str], code: str, reason: str, values: tuple[str | None, ...]) -> None:
