@@ -23,6 +23,7 @@ class Judge:
         self.written: list[int] = []  # rows of the last COPY, in its order
         self.landed: set[int] = set()  # rows that are written: no look finds fault with them
         self._good: tuple[int, list[int]] | None = None
+        self._in_question: list[int] = []
 
     def good(self) -> list[int]:
         """Rows still to be written that nothing is wrong with, as far as is known."""
@@ -39,6 +40,7 @@ class Judge:
 
     async def _look(self) -> None:
         await self._look_at_types()
+        self._in_question = self.good()  # by every question: all that is wrong with a row is told
         resource, given = self._plan.resource, set(self._plan.given)
         for reference in resource.references:
             if given.issuperset(reference.fields):
@@ -46,7 +48,7 @@ class Judge:
         if self._plan.mode == "upsert":
             rows, keys = self._asked(resource.key)
             self.existing = {rows[place] for place in await self.target.existing(resource.key, keys)} if rows else set()
-        for fields in {resource.key, *resource.unique}:
+        for fields in dict.fromkeys((resource.key, *resource.unique)):
             if fields and given.issuperset(fields) and not (self._plan.mode == "upsert" and fields == resource.key):
                 await self._look_at_unique(fields)
 
@@ -86,8 +88,8 @@ class Judge:
                 self._tell_exists(there[place], fields, self.checked.tuples(fields, [there[place]])[0])
 
     def _asked(self, fields: Sequence[str]) -> tuple[list[int], list[tuple[str | None, ...]]]:
-        """Good rows that have a value in each of these fields, and the values."""
-        rows = self.good()
+        """Rows in question that have a value in each of these fields, and the values."""
+        rows = self._in_question
         for name in fields:
             column = self.checked.columns[name]
             if None in column:
