@@ -18,7 +18,7 @@ from tidemill.store.throwaway import ThrowawayServer
 
 TABLE = "CREATE TABLE {name} (id int PRIMARY KEY, email text UNIQUE, n int CHECK (n > 0), at timestamptz DEFAULT now())"
 SLOW = (
-    "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.04); RETURN NULL; END $$",
+    "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.15); RETURN NULL; END $$",
     "CREATE TRIGGER slow BEFORE INSERT ON t FOR EACH STATEMENT EXECUTE FUNCTION slow()",
 )
 
@@ -59,21 +59,29 @@ async def table_of(scene: Scene, name: str) -> list[tuple[Any, ...]]:
     return await scene.rows(f"SELECT id, email, n FROM {name} ORDER BY id")
 
 
-@pytest.mark.parametrize("mode", ["insert", "upsert"])
+@pytest.mark.parametrize(
+    ("mode", "duplicates", "faults"), [("insert", "first", ["child", "server"]), ("upsert", "last", ["worker"])]
+)
 @pytest.mark.parametrize("count", [20_000, pytest.param(1_000_000, marks=pytest.mark.full)])
-async def test_kills_and_a_restart_leave_no_trace(
-    scene: Scene, workers: Workers, own_server: ThrowawayServer, mode: str, count: int
+async def test_kills_and_restarts_leave_no_trace(
+    scene: Scene,
+    workers: Workers,
+    own_server: ThrowawayServer,
+    mode: str,
+    duplicates: str,
+    faults: list[str],
+    count: int,
 ) -> None:
     for name in ("calm", "t"):
         await scene.table(TABLE.format(name=name), f"INSERT INTO {name} VALUES (5, 'u5@x', 9), (700, 'u700@x', 1)")
     await scene.table(*SLOW)
     text = file_of(count)
-    calm = await scene.run(text, "calm", mode=mode, duplicates="last")
+    calm = await scene.run(text, "calm", mode=mode, duplicates=duplicates)
     workers.app("")
-    small = {"ingest_max_rows": 400} if count < 100_000 else {}  # noqa: PLR2004
+    small: dict[str, Any] = {"ingest_max_rows": 1_000} if count < 100_000 else {}
     process = workers.start(processes=2, **small)
-    job_id = await scene.submit(text, "t", mode=mode, duplicates="last")
-    for what in ("child", "worker", "server"):
+    job_id = await scene.submit(text, "t", mode=mode, duplicates=duplicates)
+    for what in faults:
         await under_way(scene, job_id)
         if what == "child":
             os.kill(workers.children(process)[0], signal.SIGKILL)
@@ -101,4 +109,3 @@ async def under_way(scene: Scene, job_id: UUID) -> None:
 
     await eventually(further)
     assert not (await job_of(scene.db, job_id)).is_closed, "too quick to be disturbed"
-

@@ -50,7 +50,7 @@ async def break_after_a_batch(scene: Scene, monkeypatch: pytest.MonkeyPatch, job
         ),
     ],
 )
-async def test_a_table_that_changes_in_mid_import(  # noqa: PLR0913
+async def test_a_table_that_changes_in_mid_import(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, mode: str, break_it: str, repair: str, says: str
 ) -> None:
     small_batches(monkeypatch, 10)

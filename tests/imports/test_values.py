@@ -6,7 +6,7 @@ from typing import Any
 from imports.scenes import Scene, look_at, with_fields
 
 TABLE = """CREATE TABLE t (id int PRIMARY KEY, small smallint, price numeric(5,2), ok boolean, day date, note text,
-    state text NOT NULL DEFAULT 'new', at timestamptz NOT NULL DEFAULT '2000-01-01'::timestamptz + '1 day', doc jsonb)"""
+    state text NOT NULL DEFAULT 'new', at timestamptz NOT NULL DEFAULT '2000-01-01'::timestamptz + '1 day')"""
 
 
 async def test_numbers_dates_and_words_for_true(scene: Scene) -> None:

@@ -53,10 +53,24 @@ class Importing:
 
     async def plan(self, look: Look, resource: Resource, request: ImportRequest) -> ImportPlan:
         plan = make_plan(request, resource, look.columns, named_by_rows=look.named_by_rows)
-        lacking = await self._db.run(denied, resource.table, _columns(plan), plan.mode)
-        if lacking and not plan.validate_only:
-            raise InvalidInput(f"{resource.table} cannot be written: {'; '.join(lacking)}")
+        lacking = await self._lacking(plan)
+        if lacking:
+            what = "read" if plan.validate_only else "written"
+            raise InvalidInput(f"{resource.table} cannot be {what}: {'; '.join(dict.fromkeys(lacking))}")
         return plan
+
+    async def _lacking(self, plan: ImportPlan) -> list[str]:
+        """Rights that it takes to write the table, and to look up keys and references."""
+        resource, given, lacking = plan.resource, set(plan.given), []
+        if not plan.validate_only:
+            lacking += await self._db.run(denied, resource.table, _columns(plan), plan.mode)
+        keys = [resource.field(name).column for fields in plan.watched for name in fields]
+        if keys and (plan.validate_only or plan.mode == "insert"):
+            lacking += await self._db.run(denied, resource.table, list(dict.fromkeys(keys)), "read")
+        for one in resource.references:
+            if given.issuperset(one.fields):
+                lacking += await self._db.run(denied, one.table, one.columns, "read")
+        return lacking
 
     async def submit(
         self, spec: Submission, blob: Blob, look: Look, plan: ImportPlan, asked: dict[str, Any], name: str
