@@ -6,14 +6,15 @@ import pytest
 
 from imports.scenes import Scene, small_batches
 from support import rows
+from tidemill.engine.ingest import Ingester
 from tidemill.handlers.importing import keys
 from tidemill.testing import drain
 
 
 def file_of(count: int, distinct: int) -> tuple[str, dict[int, list[int]]]:
     """Rows whose keys repeat, and the rows of each key."""
-    rng, wanted = random.Random(7), {}
-    lines = []
+    wanted: dict[int, list[int]] = {}
+    rng, lines = random.Random(7), []
     for row in range(1, count + 1):
         key = rng.randrange(distinct)
         wanted.setdefault(key, []).append(row)
@@ -54,10 +55,8 @@ async def test_a_file_that_is_read_on_after_an_interruption_knows_the_keys_befor
     await scene.table("CREATE TABLE t (k int PRIMARY KEY, row int)")
     text, wanted = file_of(400, 100)
     job_id = await scene.submit(text, "t", duplicates="last")
-    monkeypatch.setenv("TIDEMILL_INGEST_MAX_ROWS", "50")
-    from tidemill.engine.ingest import Ingester  # noqa: PLC0415
-
-    append, appended = Ingester._append, []
+    appended: list[int] = []
+    append = Ingester._append
 
     async def stumbling(self: Ingester, *args: object) -> bool:
         if len(appended) == 1:

@@ -51,7 +51,12 @@ async def test_only_looking_finds_what_the_live_run_finds_and_writes_nothing(sce
         (5, "tag.exists"),
         (6, "id.type"),
     ]
-    assert found["upsert"] == [(1, "tag.exists"), (2, "who.unknown_reference"), (6, "id.type")]
+    assert found["upsert"] == [
+        (1, "tag.exists"),
+        (2, "who.unknown_reference"),
+        (5, "tag.exists"),
+        (6, "id.type"),
+    ]
 
 
 async def test_an_update_of_some_columns_is_tried_with_what_the_row_has_in_the_others(scene: Scene) -> None:

@@ -17,7 +17,8 @@ def test_keys_see_what_a_dict_sees(chunks: list[list[str | None]], latest: bool,
         patch.setattr(keys, "RECENT_MAX", recent)
         patch.setattr(keys, "BITS_FIRST", bits)
         patch.setattr(keys, "BITS_MAX", max(bits, 256))
-        seen, known, lo = Keys(latest=latest), {}, 0
+        known: dict[str, int] = {}
+        seen, lo = Keys(latest=latest), 0
         for chunk in chunks:
             wanted = []
             for row, key in enumerate(chunk, lo):

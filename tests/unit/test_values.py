@@ -1,6 +1,6 @@
 """Every text that the readers let through is one that PostgreSQL takes; what they refuse has a reason."""
 
-import math
+import json
 import string
 import uuid
 from collections.abc import Iterator
@@ -41,7 +41,7 @@ DOCUMENTS = st.recursive(
     max_leaves=5,
 )
 JSON = st.one_of(
-    DOCUMENTS.map(lambda value: __import__("json").dumps(value)),
+    DOCUMENTS.map(json.dumps),
     st.text(max_size=9),
     st.sampled_from(
         [
@@ -79,9 +79,9 @@ TYPES: list[tuple[Type, str, dict[str, Any], st.SearchStrategy[str]]] = [
         "array",
         "integer[]",
         {"element": "integer"},
-        st.lists(st.integers(-9, 9) | st.none()).map(lambda v: __import__("json").dumps(v)),
+        st.lists(st.integers(-9, 9) | st.none()).map(json.dumps),
     ),
-    ("array", "text[]", {"element": "text"}, st.lists(st.text()).map(lambda v: __import__("json").dumps(v))),
+    ("array", "text[]", {"element": "text"}, st.lists(st.text()).map(json.dumps)),
 ]
 
 
@@ -106,8 +106,8 @@ def test_what_a_reader_lets_through_the_server_takes(
         for index, value in enumerate(values):
             assert found[index] is None or index not in problems
             assert found[index] is not None or index in problems or not value.strip()
-        query = "SELECT v, (pg_input_error_info(v, %s)).message FROM unnest(%s::text[]) v WHERE NOT pg_input_is_valid(v, %s)"
-        assert server.execute(query, (sql_type, found, sql_type)).fetchall() == []
+        query = "SELECT v FROM unnest(%s::text[]) v WHERE NOT pg_input_is_valid(v, %s)"
+        assert server.execute(query, (found, sql_type)).fetchall() == []
         assert all(problem.reason for told in problems.values() for problem in told)
 
     check()
@@ -129,7 +129,7 @@ def test_what_a_reader_lets_through_the_server_takes(
     ],
 )
 def test_two_spellings_of_one_value_are_one_key(kind: Type, sql_type: str, one: str, other: str) -> None:
-    limits = {"precision": 5, "scale": 2} if "(5,2)" in sql_type else {}
+    limits: dict[str, Any] = {"precision": 5, "scale": 2} if "(5,2)" in sql_type else {}
     field = Field(name="f", column="f", type=kind, sql_type=sql_type, with_zone="with time" in sql_type, **limits)
     first, second = same_texts(field, [one, other])
     assert first == second
@@ -137,14 +137,14 @@ def test_two_spellings_of_one_value_are_one_key(kind: Type, sql_type: str, one: 
 
 
 def test_a_range_looks_at_values_and_not_at_their_spelling() -> None:
-    limits = {"minimum": "2026-01-01T00:00:00", "maximum": "2026-12-31T23:59:59"}
+    limits: dict[str, Any] = {"minimum": "2026-01-01T00:00:00", "maximum": "2026-12-31T23:59:59"}
     reader = FieldReader(Field(name="f", column="f", type="timestamp", with_zone=True, **limits))
     _, problems = reader.read(["2026-01-01 00:00:00Z", "2026-01-01T00:30:00+01:00", "2026-06-01 10:00"])
     assert list(problems) == [1]
 
 
 def test_a_number_of_many_digits_is_refused_and_not_a_crash() -> None:
-    for kind in ("integer", "number"):
+    kinds: tuple[Type, ...] = ("integer", "number")
+    for kind in kinds:
         texts, problems = FieldReader(Field(name="f", column="f", type=kind)).read(["1" * 200_000, "5"])
         assert (texts, list(problems)) == ([None, "5"], [0])
-    assert not math.isnan(float("5"))

@@ -14,10 +14,10 @@ from tidemill.api.body import is_words
 from tidemill.api.import_words import from_fields, from_json
 from tidemill.api.schemas.imports import ImportIn, ImportSourceIn
 from tidemill.api.state import Service
-from tidemill.connectors.remote.download import Remote
-from tidemill.connectors.remote.limits import RemoteLimits
 from tidemill.connectors import folders
 from tidemill.connectors.blobs import Blob
+from tidemill.connectors.remote.download import Remote
+from tidemill.connectors.remote.limits import RemoteLimits
 from tidemill.domain.errors import InvalidInput, TooLarge, Unknown
 from tidemill.domain.identity import Principal
 from tidemill.store import imports

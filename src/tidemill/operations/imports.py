@@ -53,8 +53,7 @@ class Importing:
 
     async def plan(self, look: Look, resource: Resource, request: ImportRequest) -> ImportPlan:
         plan = make_plan(request, resource, look.columns, named_by_rows=look.named_by_rows)
-        if not plan.validate_only:
-            await insist_on_rights(self._db, plan)
+        await insist_on_rights(self._db, plan)
         return plan
 
     async def open(self, blob_id: str, layout: dict[str, Any]) -> Source:
@@ -115,11 +114,19 @@ class Importing:
 
 
 async def insist_on_rights(db: Database, plan: ImportPlan) -> None:
-    """InvalidInput if the database would refuse what is planned."""
-    table = plan.resource.table
-    lacking = await db.run(denied, table, _columns(plan), plan.mode)
+    """InvalidInput if the table cannot be written, or if keys and references cannot be looked up."""
+    resource, given, lacking = plan.resource, set(plan.given), []
+    if not plan.validate_only:
+        lacking += await db.run(denied, resource.table, _columns(plan), plan.mode)
+    keys = [resource.field(name).column for fields in plan.watched for name in fields]
+    if keys and (plan.validate_only or plan.mode == "insert"):
+        lacking += await db.run(denied, resource.table, list(dict.fromkeys(keys)), "read")
+    for one in resource.references:
+        if given.issuperset(one.fields):
+            lacking += await db.run(denied, one.table, one.columns, "read")
     if lacking:
-        raise InvalidInput(f"{table} cannot be written: {'; '.join(lacking)}")
+        what = "read" if plan.validate_only else "written"
+        raise InvalidInput(f"{resource.table} cannot be {what}: {'; '.join(dict.fromkeys(lacking))}")
 
 
 def _named(records: list[Any]) -> tuple[str, ...]:

@@ -34,6 +34,7 @@ class Judge:
         self.found_existing = False
         self.landed: set[int] = set()  # rows that are written: no look finds fault with them
         self._good: tuple[int, list[int]] | None = None
+        self._in_question: list[int] = []
 
     def good(self) -> list[int]:
         """Rows still to be written that nothing is wrong with, as far as is known."""
@@ -51,6 +52,7 @@ class Judge:
 
     async def _look(self) -> None:
         await self._look_at_types()
+        self._in_question = self.good()  # by every question: all that is wrong with a row is told
         resource, given = self._plan.resource, set(self._plan.given)
         for reference in resource.references:
             if given.issuperset(reference.fields):
@@ -98,8 +100,8 @@ class Judge:
                 self._tell_exists(there[place], fields, self.checked.tuples(fields, [there[place]])[0])
 
     def _asked(self, fields: Sequence[str]) -> tuple[list[int], list[tuple[str | None, ...]]]:
-        """Good rows that have a value in each of these fields, and the values."""
-        rows = self.good()
+        """Rows in question that have a value in each of these fields, and the values."""
+        rows = self._in_question
         for name in fields:
             column = self.checked.columns[name]
             if None in column:
