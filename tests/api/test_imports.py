@@ -99,16 +99,26 @@ async def test_a_file_of_somebody_else_is_not_there(shop: Shop) -> None:
     assert (await bob.get("/v1/imports")).json() == {"imports": []}
 
 
-async def test_a_url_is_fetched_by_a_worker_and_a_private_one_fails_the_job(shop: Shop) -> None:
-    asked = {"resource": "people", "source": {"url": "http://127.0.0.1:1/people.csv"}, "mode": "upsert"}
-    answer = await shop.ada.post("/v1/imports", json=asked)
+async def test_a_url_is_fetched_by_a_worker_and_its_secrets_are_not_shown(shop: Shop) -> None:
+    asked = {"resource": "people", "source": {"url": "http://nowhere.invalid/people.csv?token=s3cret"}}
+    answer = await shop.ada.post("/v1/imports", json=asked | {"mode": "upsert"})
     assert answer.status_code == 202, answer.text
     assert (answer.json()["mode"], answer.json()["resource_type"]) == ("upsert", "people")
     done = await shop.worked(answer.json()["job_id"])
     assert done["status"] == "failed"
-    assert "127.0.0.1" in done["failure_reason"]
-    seen = await shop.ada.post("/v1/imports/preview", json={"resource": "people", "source": asked["source"]})
+    assert "nowhere.invalid" in done["failure_reason"]
+    assert "s3cret" not in json.dumps(done) + (await shop.ada.get(f"/v1/jobs/{done['job_id']}")).text
+    seen = await shop.ada.post("/v1/imports/preview", json=asked)
     assert seen.status_code == 422, "of a preview it is told at once"
+    for url in (
+        "http://127.0.0.1/x.csv",
+        "http://[::1]/x.csv",
+        "ftp://x.org/a",
+        "http://u:p@x.org/a",
+        "file:///etc/passwd",
+    ):
+        refused = await shop.ada.post("/v1/imports", json={"resource": "people", "source": {"url": url}})
+        assert refused.status_code == 422, refused.text
 
 
 async def test_resources_are_there_for_those_who_may_write_them(shop: Shop) -> None:
