@@ -10,9 +10,11 @@ import pytest
 
 from api.conftest import Api
 from api.importing import CSV_TYPE, GOOD, MIXED, Shop, open_shop
+from connectors.servers import Server, ranged
 from support import rows
 from tidemill import Mill
 from tidemill.cli.serve import check_resources
+from tidemill.config import Settings
 from tidemill.domain.errors import InvalidSettings
 from tidemill.domain.identity import Role
 
@@ -99,16 +101,44 @@ async def test_a_file_of_somebody_else_is_not_there(shop: Shop) -> None:
     assert (await bob.get("/v1/imports")).json() == {"imports": []}
 
 
-async def test_a_url_is_fetched_by_a_worker_and_a_private_one_fails_the_job(shop: Shop) -> None:
-    asked = {"resource": "people", "source": {"url": "http://127.0.0.1:1/people.csv"}, "mode": "upsert"}
-    answer = await shop.ada.post("/v1/imports", json=asked)
+async def test_a_url_is_fetched_by_a_worker_and_its_secrets_are_not_shown(shop: Shop) -> None:
+    asked = {"resource": "people", "source": {"url": "http://nowhere.invalid/people.csv?token=s3cret"}}
+    answer = await shop.ada.post("/v1/imports", json=asked | {"mode": "upsert"})
     assert answer.status_code == 202, answer.text
     assert (answer.json()["mode"], answer.json()["resource_type"]) == ("upsert", "people")
     done = await shop.worked(answer.json()["job_id"])
     assert done["status"] == "failed"
-    assert "127.0.0.1" in done["failure_reason"]
-    seen = await shop.ada.post("/v1/imports/preview", json={"resource": "people", "source": asked["source"]})
+    assert "nowhere.invalid" in done["failure_reason"]
+    assert "s3cret" not in json.dumps(done) + (await shop.ada.get(f"/v1/jobs/{done['job_id']}")).text
+    seen = await shop.ada.post("/v1/imports/preview", json=asked)
     assert seen.status_code == 422, "of a preview it is told at once"
+    for url in (
+        "http://127.0.0.1/x.csv",
+        "http://[::1]/x.csv",
+        "ftp://x.org/a",
+        "http://u:p@x.org/a",
+        "file:///etc/passwd",
+    ):
+        refused = await shop.ada.post("/v1/imports", json={"resource": "people", "source": {"url": url}})
+        assert refused.status_code == 422, refused.text
+
+
+async def test_a_file_of_another_machine_is_previewed_imported_and_promoted(
+    make_api: Callable[..., Any], settings: Settings, tmp_path: Path
+) -> None:
+    with Server(ranged(GOOD)) as server:
+        allowed = {"remote_allow": [f"127.0.0.1:{server.port}"]}
+        shop = await open_shop(make_api, Mill(settings.model_copy(update=allowed)), tmp_path, **allowed)
+        asked = {"resource": "people", "source": {"url": server.url("/people.csv")}, "validateOnly": True}
+        seen = await shop.ada.post("/v1/imports/preview", json=asked)
+        assert (seen.status_code, len(seen.json()["rows"])) == (200, 2), seen.text
+        assert not shop.stored()
+        trial = await shop.worked((await shop.ada.post("/v1/imports", json=asked)).json()["job_id"])
+    assert (trial["status"], trial["effects"]["inserted"]) == ("completed", 2)
+    live = await shop.ada.post(f"/v1/imports/{trial['job_id']}/promote")
+    assert live.status_code == 202, live.text
+    assert (await shop.worked(live.json()["job_id"]))["status"] == "completed", "nobody is asked for the file again"
+    assert await shop.people() == PEOPLE
 
 
 async def test_resources_are_there_for_those_who_may_write_them(shop: Shop) -> None:

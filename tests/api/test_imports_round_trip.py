@@ -108,7 +108,7 @@ async def test_ndjson_makes_the_trip_too_and_later_rows_may_have_fields_of_their
     answer = await shop.ada.get(f"/v1/imports/{done['job_id']}/errors.ndjson")
     first, second = [json.loads(line) for line in answer.text.splitlines()]
     assert (first["shoe"], first["_row"], second["_row"]) == (9, 151, 152)
-    assert {error["code"] for error in first["_errors"]} >= {"unknown_field"}
+    assert {error["code"].rpartition(".")[2] for error in first["_errors"]} >= {"unknown_field"}
     mended = [{"_row": 151, "email": "odd@x.org"}, {"_row": 152, "email": "list@x.org", "name": "L"}]
     text = "".join(json.dumps(one) + "\n" for one in mended).encode()
     answer = await send_back(shop, done["job_id"], text, **{"content-type": "application/x-ndjson"})

@@ -87,7 +87,7 @@ _IMPORT_DETAIL: dict[str, Any] = {
     "policy": {"mode": "continue"},
     "file_id": "3f1c6a0e9b2d4c583f1c6a0e9b2d4c58",
 }
-_ROW_ERROR = {"row": 7, "line": 8, "field": "email", "value": "ada", "code": "pattern"}
+_ROW_ERROR = {"row": 7, "line": 8, "field": "email", "value": "ada", "code": "email.pattern"}
 _ROW_ERROR |= {"reason": "not an e-mail address", "retryable": False}
 _ROW = {"row": 7, "line": 8, "errors": [_ROW_ERROR], "input": {"E-Mail": "ada", "name": "Ada"}}
 _SOURCE = {"url": "https://files.example.com/users.csv.gz"}

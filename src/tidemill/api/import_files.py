@@ -16,6 +16,7 @@ from tidemill.api.schemas.imports import ImportIn, ImportSourceIn
 from tidemill.api.state import Service
 from tidemill.connectors import folders
 from tidemill.connectors.blobs import Blob
+from tidemill.connectors.remote import links
 from tidemill.connectors.remote.download import Remote
 from tidemill.connectors.remote.limits import RemoteLimits
 from tidemill.domain.errors import InvalidInput, TooLarge, Unknown
@@ -45,6 +46,8 @@ async def asked_with_file(
     if is_words(request.scope):
         asked = from_json(model, await request.body())
         source = checked_source(asked.source)
+        if source.url is not None:  # what its name leads to is seen when it is fetched
+            links.checked(source.url, RemoteLimits.of(here.settings).allowed)
         await check(asked)
         return asked, None if source.url else await _referred(here, me, source)
     place = "body" if request.headers.get("content-type", "").lower().startswith("multipart/") else "query"

@@ -2,6 +2,7 @@
 
 from typing import Any, TypeVar
 
+import httpx2
 import msgspec
 import pydantic
 from fastapi.exceptions import RequestValidationError
@@ -9,6 +10,7 @@ from pydantic.alias_generators import to_snake
 
 from tidemill.api.schemas.imports import ImportIn, LayoutIn
 from tidemill.connectors.layout import checked
+from tidemill.connectors.remote.links import bare
 from tidemill.domain.errors import InvalidInput
 from tidemill.domain.importing import ImportRequest
 
@@ -61,8 +63,11 @@ def request_of(asked: ImportIn) -> ImportRequest:
 
 
 def words_of(asked: ImportIn) -> dict[str, Any]:
-    """What is asked for, to be kept, and to be compared when its key comes again."""
-    source = {} if asked.source is None else {"source": asked.source.model_dump(exclude_none=True)}
+    """What is asked for, to be kept and shown, and to be compared when its key comes again."""
+    said = {} if asked.source is None else asked.source.model_dump(exclude_none=True)
+    if "url" in said:
+        said["url"] = bare(httpx2.URL(said["url"]))
+    source = {"source": said} if said else {}
     return {
         "resource": asked.resource,
         "layout": layout_of(asked),

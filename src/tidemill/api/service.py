@@ -1,5 +1,7 @@
 """The FastAPI application."""
 
+from collections.abc import Callable, Mapping
+
 from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
@@ -44,10 +46,12 @@ def create(
     pool: Pool | None = None,
     meter: Meter | None = None,
     resources: Resources | None = None,
+    normalizers: Mapping[str, Callable[[str], str]] | None = None,
 ) -> FastAPI:
     """The service. ``pool`` is where kickoffs run, ``meter`` what /metrics shows; each may be missing.
 
-    ``resources`` are what may be imported into; without them, what the settings' file declares.
+    ``resources`` are what may be imported into; without them, what the settings' file declares. ``normalizers`` are
+    what their fields may name beside the built-in ones.
     """
     app = FastAPI(
         title="Tidemill",
@@ -63,7 +67,9 @@ def create(
     rate = RateLimit(rate=settings.rate_limit_per_s, burst=settings.rate_limit_burst)
     blobs = Blobs(settings.blobs)
     importing = make_importing(db, settings)
-    app.state.service = Service(db, settings, blobs, rate, resources or make_resources(settings), importing, pool)
+    app.state.service = Service(
+        db, settings, blobs, rate, resources or make_resources(settings), importing, pool, normalizers or {}
+    )
     problems.install(app)
     for module in ROUTERS:
         guard.include(app, module.router, "/v1")

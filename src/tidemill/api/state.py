@@ -1,5 +1,6 @@
 """What the routes share, and how they ask for it."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Protocol
 from uuid import UUID
@@ -35,6 +36,7 @@ class Service:
     resources: Resources
     importing: Importing
     pool: Pool | None = None
+    normalizers: Mapping[str, Callable[[str], str]] = field(default_factory=dict)
     session_limits: Limits = field(init=False)
     hub: Hub = field(init=False)
     pending_counts: PendingCounts = field(init=False)

@@ -92,7 +92,9 @@ async def service(
     """The API, for as long as the block lasts. ``pool`` is where kickoffs run, ``mill`` may declare resources."""
     with metered(settings) as meter:
         async with open_database(settings, patience=PATIENCE_S) as db:
-            app = create(db, settings, pool=pool, meter=meter, resources=make_resources(settings, mill))
+            normalizers = {} if mill is None else mill.registry.normalizers
+            resources = make_resources(settings, mill)
+            app = create(db, settings, pool=pool, meter=meter, resources=resources, normalizers=normalizers)
             await check_resources(app.state.service)
             server, loops = Server(app), [Bulk(db), QueueWatch(db)]
             work = [server.serve(sockets=[listening]), *(loop.run() for loop in loops)]

@@ -66,7 +66,8 @@ async def preview_import(request: Request, me: Me, here: Serving) -> PreviewOut:
     try:
         look = await _look(here, asked, file, asked.rows)
         resource = await writable(here, me, asked.resource)
-        return PreviewOut.model_validate(await preview(here.importing, look, resource, request_of(asked)))
+        found = await preview(here.importing, look, resource, request_of(asked), here.normalizers)
+        return PreviewOut.model_validate(found)
     finally:
         here.blobs.remove(file.blob.id)
 
