@@ -59,3 +59,15 @@ async def test_two_imports_of_the_same_keys_at_once(scene: Scene) -> None:
     assert [job.status for job in jobs] == ["completed", "completed"]
     effects = [sum(one) for one in zip(*[await scene.effects(job) for job in jobs], strict=True)]
     assert (effects, await scene.count("t")) == ([3_000, 3_000, 0], 3_000)
+
+
+async def test_rows_that_refer_to_rows_of_their_own_batch(scene: Scene) -> None:
+    await scene.table("CREATE TABLE t (id int PRIMARY KEY, boss int REFERENCES t, n int CHECK (n > 0))")
+    job = await scene.run("id,boss,n\n3,2,1\n2,1,1\n1,,1\n5,4,1\n4,9,1\n7,6,1\n6,1,0\n8,8,1\n", "t")
+    assert await scene.rows("SELECT id FROM t ORDER BY 1") == [(1,), (2,), (3,), (8,)]
+    assert await scene.errors(job) == [
+        (4, "boss.unknown_reference"),
+        (5, "boss.unknown_reference"),
+        (6, "boss.unknown_reference"),
+        (7, "n.too_small"),
+    ]

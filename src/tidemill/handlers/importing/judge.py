@@ -8,6 +8,7 @@ from tidemill.domain.values import Problem
 from tidemill.domain.values.problem import REDACTED, shown
 from tidemill.store.target import Refusal, Target
 
+Row = tuple[str | None, ...]
 SERVER_JUDGES = ("other", "array")
 
 
@@ -81,10 +82,28 @@ class Judge:
         if not distinct:
             return
         gone = {distinct[place] for place in await self.target.missing(reference, distinct)}
+        if gone and reference.table == self._plan.resource.table:
+            gone -= self._own(reference, gone, dict(zip(rows, asked, strict=True)))
         for index, values in zip(rows, asked, strict=True):
             if values in gone:
                 reason = f"there is no such row in {reference.table}"
                 self._tell(index, reference.fields, "unknown_reference", reason, values)
+
+    def _own(self, reference: Reference, gone: set[Row], asked: dict[int, Row]) -> set[Row]:
+        """Of references into the very table that is imported, those that good rows of this batch will be there for."""
+        names = {field.column: field.name for field in self._plan.resource.fields}
+        fields = [names.get(column, "") for column in reference.columns]
+        if not set(self._plan.given).issuperset(fields):
+            return set()
+        good = self.good()
+        found = dict(zip(good, self.checked.tuples(fields, good), strict=True))
+        while True:  # who refers to a row that is bad is bad, and so on
+            own = set(found.values())
+            bad = [index for index in found if asked.get(index) in gone and asked[index] not in own]
+            if not bad:
+                return own
+            for index in bad:
+                del found[index]
 
     async def _look_at_unique(self, fields: Sequence[str]) -> None:
         """A row that is updated may keep what it has: only another row's value stands in its way."""
