@@ -61,7 +61,9 @@ class Judge:
         if self._plan.mode == "upsert":
             rows, keys = self._asked(resource.key)
             self.existing = {rows[place] for place in await self.target.existing(resource.key, keys)} if rows else set()
-        for fields in dict.fromkeys((resource.key, *resource.unique)) if self.expects_existing else ():
+        if not self.expects_existing:  # what COPY will not meet is asked about now: errors depend on no batch before
+            self._in_question = [index for index in self._in_question if index in self.checked.problems]
+        for fields in dict.fromkeys((resource.key, *resource.unique)) if self._in_question else ():
             if fields and given.issuperset(fields) and not (self._plan.mode == "upsert" and fields == resource.key):
                 await self._look_at_unique(fields)
 
