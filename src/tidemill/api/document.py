@@ -41,8 +41,19 @@ OF_STATUS = {"202": ("Location", "Retry-After"), "429": ("Retry-After",), "503":
 
 
 def complete(app: FastAPI) -> None:
+    """Have the document made, and completed, when somebody first asks for it: that takes half a second."""
+    make = app.openapi
+
+    def openapi() -> Part:
+        if app.openapi_schema is None:
+            _complete_all(make())
+        return make()
+
+    app.openapi = openapi  # type: ignore[method-assign]
+
+
+def _complete_all(document: Part) -> None:
     """Add the shape of errors, of bodies that are read as a stream, of keys; and examples of everything."""
-    document = app.openapi()
     parts = document["components"]
     for added in (problems.Problem, JobIn, ImportIn, PreviewIn):
         schema = added.model_json_schema(ref_template="#/components/schemas/{model}")
