@@ -171,7 +171,7 @@ async def _submit(db: Database, settings: Settings, asked: Asked) -> UUID:
 
 
 async def _resource(db: Database, settings: Settings, asked: Asked) -> Resource:
-    return await make_resources(settings, load_mill(asked.app)).find(db, asked.into, any_table=True)
+    return await make_resources(settings, load_mill(asked.app).registry).find(db, asked.into, any_table=True)
 
 
 async def _preview(db: Database, settings: Settings, asked: Asked) -> None:

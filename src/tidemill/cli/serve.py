@@ -93,7 +93,7 @@ async def service(
     with metered(settings) as meter:
         async with open_database(settings, patience=PATIENCE_S) as db:
             normalizers = {} if mill is None else mill.registry.normalizers
-            resources = make_resources(settings, mill)
+            resources = make_resources(settings, None if mill is None else mill.registry)
             app = create(db, settings, pool=pool, meter=meter, resources=resources, normalizers=normalizers)
             await check_resources(app.state.service)
             server, loops = Server(app), [Bulk(db), QueueWatch(db)]

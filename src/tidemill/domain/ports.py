@@ -1,4 +1,4 @@
-"""What the rooms of one floor know of each other: protocols that app.py fills."""
+"""What the rooms of one floor know of each other: protocols that app fills."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
