@@ -35,6 +35,7 @@ def test_the_doors_of_a_mill_are_these() -> None:
         "job_async",
         "normalizer",
         "open_image",
+        "resource",
         "settings",
         "submit",
         "submit_async",
