@@ -46,7 +46,7 @@ class CsvSource(BlockSource):
         return {"offset": self._lines.offset, "line": self._lines.number}
 
     def _more(self, draft: Draft) -> bool:
-        lines = self._lines.peek(draft.room)
+        lines = self._lines.peek(draft.room, draft.left)
         self._add_some(draft, lines, PIECES)
         return bool(lines)
 

@@ -30,15 +30,16 @@ class Lines:
         if offset == 0:
             self._skip_mark()
 
-    def peek(self, most: int) -> list[bytes]:
-        """Some of the next lines, one at least; none at the end."""
+    def peek(self, most: int, size: int = 2 * PIECE) -> list[bytes]:
+        """Some of the next lines, up to the one that goes beyond so many bytes, one at least; none at the end."""
         if self.at(0) is None:
             if self._error is not None:
                 raise self._error
             return []
         found = self._lines[self._next : self._next + most]
-        if sum(map(len, found)) > 2 * PIECE:
-            found = found[: 1 + bisect.bisect(list(itertools.accumulate(map(len, found))), 2 * PIECE)]
+        size = min(size, 2 * PIECE)
+        if sum(map(len, found)) > size:
+            found = found[: 1 + bisect.bisect(list(itertools.accumulate(map(len, found))), size)]
         return found
 
     def at(self, ahead: int) -> bytes | None:

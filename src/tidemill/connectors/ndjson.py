@@ -28,7 +28,7 @@ class NdjsonSource(BlockSource):
         return {"offset": self._lines.offset, "line": self._lines.number}
 
     def _more(self, draft: Draft) -> bool:
-        lines = self._lines.peek(draft.room)
+        lines = self._lines.peek(draft.room, draft.left)
         texts = [line.strip() for line in lines]
         if max(map(len, lines), default=0) <= self._lines.limit and _are_good(texts):
             draft.extend(texts, self._lines.number + 1)

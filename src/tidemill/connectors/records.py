@@ -21,18 +21,18 @@ class Draft:
         self.inputs: list[bytes] = []
         self.defects: dict[int, dict[str, Any]] = {}
         self.lines: list[int] = []
+        self.left = size  # bytes
         self._rows = rows
-        self._left = size
 
     @property
     def room(self) -> int:
         """Records that still go in."""
-        return self._rows - len(self.inputs) if self._left > 0 or not self.inputs else 0
+        return self._rows - len(self.inputs) if self.left > 0 or not self.inputs else 0
 
     def add(self, record: bytes, line: int) -> None:
         self.inputs.append(record)
         self.lines.append(line)
-        self._left -= len(record)
+        self.left -= len(record)
 
     def add_bad(self, raw: bytes | str, line: int, reason: str, **more: Any) -> None:
         """A record that cannot be an input is kept as text, so that nothing goes missing."""
@@ -46,7 +46,7 @@ class Draft:
         """Good records, each on a line of its own, from this one on."""
         self.inputs += records
         self.lines += range(line, line + len(records))
-        self._left -= sum(map(len, records))
+        self.left -= sum(map(len, records))
 
 
 class BlockSource(ABC):

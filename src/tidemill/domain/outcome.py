@@ -76,6 +76,10 @@ class Fail(Outcome):
         self.details = details or {}
 
 
+class Exceptions(dict[int, Outcome]):
+    """What a set-based handler says of some items, by their place among those it was given; all others are done."""
+
+
 class Abort(Exception):
     """Not of an item but of its job: it cannot go on. What is unsettled goes back; the job fails for this reason."""
 

@@ -11,7 +11,7 @@ from tidemill.domain.batch import Lease, cut_halves
 from tidemill.domain.decide import Verdict, describe, from_defect, timed_out
 from tidemill.domain.handler import Handler
 from tidemill.domain.item import Item
-from tidemill.domain.outcome import Abort, Done, Fail, Outcome, Retry
+from tidemill.domain.outcome import Abort, Done, Exceptions, Fail, Outcome, Retry
 from tidemill.domain.throttle import is_throttle
 from tidemill.engine.context import Context
 from tidemill.engine.logbook import Page
@@ -169,7 +169,7 @@ class BatchRun:
             raise values
         if values is None:
             return [_DONE] * len(good)
-        if isinstance(values, dict):  # exceptions: the others are done
+        if isinstance(values, Exceptions):
             return [outcome_of(values[index]) if index in values else _DONE for index in range(len(good))]
         if not isinstance(values, list | tuple) or len(values) != len(good):
             return [Fail(_wrong_shape(values, len(good)), code="invalid_result")] * len(good)

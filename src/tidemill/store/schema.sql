@@ -130,6 +130,7 @@ CREATE INDEX job_runnable ON tidemill.job (priority DESC, id) WHERE closed_as IS
 CREATE INDEX job_owner ON tidemill.job (owner_id, updated_at, id);
 CREATE INDEX job_updated ON tidemill.job (updated_at);
 CREATE INDEX job_of_owner ON tidemill.job (owner_id, id);
+CREATE INDEX job_file ON tidemill.job (file_id) WHERE file_id IS NOT NULL;
 
 -- Sums of batches that are closed and folded. Changed only under the lock of the job.
 CREATE TABLE tidemill.job_tally (

@@ -10,7 +10,7 @@ import msgspec
 from tidemill.domain.handler import Handler
 from tidemill.domain.importing import KIND, Checked, Checker, ImportPlan
 from tidemill.domain.item import Item
-from tidemill.domain.outcome import Abort, Fail, Outcome, Skip
+from tidemill.domain.outcome import Abort, Exceptions, Fail, Outcome, Skip
 from tidemill.domain.retry import RetryPolicy
 from tidemill.domain.values import Problem
 from tidemill.domain.values.field import Normalizer
@@ -43,7 +43,7 @@ class Importer:
         self._normalizers = normalizers
         self._known: OrderedDict[UUID, _Known] = OrderedDict()
 
-    async def run(self, items: Sequence[Item], conn: Connection) -> dict[int, Outcome]:
+    async def run(self, items: Sequence[Item], conn: Connection) -> Exceptions:
         """What became of rows that were not simply imported, by their place among the items."""
         job_id = items[0].job_id
         known = await self._know(conn, job_id)
@@ -58,7 +58,7 @@ class Importer:
             raise Abort(str(gone)) from gone
         known.expects_existing |= judge.found_existing
         await imports.note_effects(conn, job_id, effects)
-        return {**_failures(checked), **_skips(skipped)}
+        return Exceptions({**_failures(checked), **_skips(skipped)})
 
     async def _know(self, conn: Connection, job_id: UUID) -> _Known:
         known = self._known.get(job_id)
