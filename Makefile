@@ -13,7 +13,7 @@ help: ## show this list
 	@echo
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: $(READY) ## run a 100,000-item job end to end on an embedded PostgreSQL
+demo: $(READY) ## import three files of 100,000 rows into tables of an embedded PostgreSQL
 	@$(BIN)/tidemill demo
 
 up: $(READY) ## start the database, the HTTP API and a worker for the demo app, until Ctrl-C

@@ -28,4 +28,15 @@ def test_every_public_name_is_there_and_explains_itself() -> None:
 
 def test_the_doors_of_a_mill_are_these() -> None:
     doors = {name for name in vars(tidemill.Mill) if not name.startswith("_")}
-    assert doors == {"batch_handler", "handler", "job", "job_async", "open_image", "settings", "submit", "submit_async"}
+    assert doors == {
+        "batch_handler",
+        "handler",
+        "job",
+        "job_async",
+        "normalizer",
+        "open_image",
+        "resource",
+        "settings",
+        "submit",
+        "submit_async",
+    }

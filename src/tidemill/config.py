@@ -6,9 +6,18 @@ from pathlib import Path
 from typing import Annotated, Self
 
 import platformdirs
-from pydantic import AliasChoices, BeforeValidator, Field, IPvAnyNetwork, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    BeforeValidator,
+    Field,
+    IPvAnyNetwork,
+    ValidationError,
+    model_validator,
+)
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from tidemill.domain.addresses import Allowed
 from tidemill.domain.errors import InvalidSettings
 
 PREFIX = "TIDEMILL_"
@@ -30,6 +39,11 @@ def _parsed(value: object) -> object:
         raise ValueError(f"not JSON: {error}") from None
 
 
+def _allowed(text: str) -> str:
+    Allowed.parse(text)
+    return text
+
+
 Parsed = (NoDecode, BeforeValidator(_parsed))  # by us, so that a mistake is told like every other
 
 
@@ -47,6 +61,9 @@ class Settings(BaseSettings):
         default_factory=lambda: Path(platformdirs.user_data_dir("tidemill")),
         description="Where the embedded database and files live",
     )
+    config: Path | None = Field(
+        None, description="The file that declares resources; without it, tidemill.toml in the working directory, if any"
+    )
     db_max_conns: Positive = Field(
         8, description="Connections a process may open at most, but one per lane and two more"
     )
@@ -59,6 +76,7 @@ class Settings(BaseSettings):
     ingest_max_rows: Positive = Field(20_000, description="The largest")
     ingest_max_batch_bytes: Positive = Field(8 * 1024 * 1024, description="The largest, in bytes")
     max_row_bytes: Positive = Field(4 * 1024 * 1024, description="An input beyond this is a bad row")
+    max_unpacked_mb: Positive = Field(10_240, description="What a compressed file may unpack to")
 
     worker_pool_size: Positive = Field(1, description="Child processes of a worker (--processes)")
     worker_lanes: Positive = Field(2, description="Batches a child process holds at a time")
@@ -98,6 +116,10 @@ class Settings(BaseSettings):
     )
     sources: Annotated[dict[str, Path], *Parsed] = Field(
         {}, description="Folders that submissions may refer to, as JSON: name to path"
+    )
+    remote_url_timeout: Positive = Field(300, description="Seconds that fetching a file from a URL may take at most")
+    remote_allow: Annotated[list[Annotated[str, AfterValidator(_allowed)]], *Parsed] = Field(
+        [], description="Hosts and networks, each with a port or not, that files are fetched from though not public"
     )
     pending_dashboard: bool = Field(True, description="Whether /v1/pending, across jobs, is there")
 

@@ -11,7 +11,8 @@ from uuid import UUID
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from api.conftest import Api, opened
-from support import FAILED, add_job, settle, take, try_take, verdict
+from api.importing import CSV_TYPE, MIXED, TABLES, declare
+from support import FAILED, add_job, rows, settle, take, try_take, verdict
 from tidemill import Item, Mill
 from tidemill.config import Settings
 from tidemill.domain.identity import LOCAL_USER, Role
@@ -33,6 +34,7 @@ class Things:
     job: list[str]
     export: list[str]
     operation_id: list[str]
+    import_id: list[str]
     name: list[str] = field(default_factory=lambda: ["ada", "grete"])
     seq: list[int] = field(default_factory=lambda: list(range(len(INPUTS))))
 
@@ -64,6 +66,10 @@ class Place:
     def job(self, *, is_paused: bool = False, is_failed: bool = False) -> str:
         return self._portal.call(self._job, is_paused, is_failed)
 
+    def trial(self, *, is_paused: bool = False, is_done: bool = False) -> str:
+        """An import that writes nothing."""
+        return self._portal.call(self._trial, is_paused, is_done)
+
     def user(self) -> str:
         return str(self._run(users.add, f"carl {next(self._numbers)}", Role.USER).name)
 
@@ -75,6 +81,17 @@ class Place:
 
     def _run(self, verb: Any, *args: Any) -> Any:
         return self._portal.call(self.api.db.run, verb, *args)
+
+    async def _trial(self, is_paused: bool, is_done: bool) -> str:
+        ada = await self.api.user("ada")
+        words: dict[str, str | bool] = {"resource": "people", "validate_only": True}
+        answer = await ada.post("/v1/imports", params=words, content=MIXED, headers=CSV_TYPE)
+        job_id = str(answer.json()["job_id"])
+        if is_paused:
+            await ada.post(f"/v1/imports/{job_id}/pause")
+        if is_done:
+            await drain(Mill(self.api.settings), db=self.api.db)
+        return job_id
 
     async def _job(self, is_paused: bool, is_failed: bool) -> str:
         job_id = await add_job(self.api.db, 4, "echo", owner_id=self.api.ids["ada"])
@@ -91,7 +108,9 @@ def furnished(url: str, home: Path) -> Iterator[Place]:
     inbox = home / "inbox"
     inbox.mkdir()
     (inbox / "prices.csv").write_text(CSV)
-    settings = Settings(database_url=url, home=home, sources={"inbox": inbox}).model_copy(update=UNLIMITED)
+    (inbox / "people.csv").write_bytes(MIXED)
+    settings = Settings(database_url=url, home=home, sources={"inbox": inbox}, config=declare(home))
+    settings = settings.model_copy(update=UNLIMITED)
     with start_blocking_portal() as portal, portal.wrap_async_context_manager(_opened(settings)) as found:
         yield Place(portal, *found)
 
@@ -108,6 +127,7 @@ async def _opened(settings: Settings) -> AsyncIterator[tuple[Api, Things]]:
 
     async with opened(settings, mill, pool=Hands(str(settings.database_url)), meter=Meter()) as api:
         await api.user("grete", Role.ADMIN)
+        await rows(api.db, TABLES)
         yield api, await _fill(api, mill)
 
 
@@ -118,7 +138,7 @@ async def _fill(api: Api, mill: Mill) -> Things:
     async def made(path: str, **asked: Any) -> str:
         answer = await ada.post(path, **asked)
         assert answer.status_code in (200, 202), answer.text
-        return str(answer.json()["id"])
+        return str(answer.json().get("id") or answer.json()["job_id"])
 
     finished = [await made("/v1/jobs", json={"kind": "echo", "inputs": INPUTS}) for _ in range(2)]
     await drain(mill, db=api.db)
@@ -130,4 +150,9 @@ async def _fill(api: Api, mill: Mill) -> Things:
     await ada.post(f"/v1/jobs/{paused}/pause")
     await ada.post(f"/v1/jobs/{cancelled}/cancel")
     upload = await made("/v1/jobs?kind=echo", content=CSV.encode(), headers={"content-type": "text/csv"})
-    return Things(job=[*finished, waiting, paused, cancelled, upload], export=exports, operation_id=[operation])
+    csv = {"content": MIXED, "headers": CSV_TYPE}
+    imports = [await made(f"/v1/imports?resource=people&mode=upsert{more}", **csv) for more in ("", "&validate_only=1")]
+    await drain(mill, db=api.db)
+    imports.append(await made("/v1/imports?resource=people", **csv))
+    jobs_ = [*finished, waiting, paused, cancelled, upload]
+    return Things(job=jobs_, export=exports, operation_id=[operation], import_id=imports)

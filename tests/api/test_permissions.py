@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -9,6 +10,7 @@ import pytest
 from fastapi import APIRouter
 
 from api.conftest import Api
+from api.importing import CSV_TYPE, GOOD, MIXED, stocked
 from support import rows
 from tidemill import Mill
 from tidemill.api import guard, service
@@ -30,6 +32,10 @@ BODIES: dict[tuple[str, str], dict[str, Any]] = {
     ("POST", "/v1/jobs/{job}/export"): {"params": {"format": "csv"}},
     ("PATCH", "/v1/jobs/{job}/items/{seq}"): {"json": {"input": {"better": 1}}},
     ("POST", "/v1/dead-letters/redrive"): {"json": {"all_matching": True}},
+    ("POST", "/v1/imports"): {"params": {"resource": "people"}, "content": GOOD, "headers": CSV_TYPE},
+    ("POST", "/v1/imports/preview"): {"params": {"resource": "people"}, "content": GOOD, "headers": CSV_TYPE},
+    ("POST", "/v1/imports/{import_id}/fixes"): {"content": b"_row,age\n2,1\n", "headers": CSV_TYPE},
+    ("POST", "/v1/imports/{import_id}/reprocess"): {"json": {}},
     ("POST", "/v1/users"): {"json": {"name": "zoe"}},
     ("PATCH", "/v1/users/{name}"): {"json": {"role": "user"}},
     ("POST", "/v1/keys"): {"json": {}},
@@ -55,6 +61,8 @@ class Scene:
         if "{export}" in path:
             answer = await self.ada.post(f"/v1/jobs/{await self.failed_job()}/export?format=csv")
             values["{export}"] = answer.json()["id"]
+        if "{import_id}" in path:
+            values["{import_id}"] = await self.failed_import()
         if "{operation_id}" in path:
             answer = await self.ada.post(f"/v1/jobs/{await self.failed_job()}/reprocess", json={})
             values["{operation_id}"] = answer.json()["id"]
@@ -71,6 +79,18 @@ class Scene:
         answer = await self.ada.post("/v1/jobs", json={"kind": "echo", "inputs": [{"fail": "x"}, 1]})
         await drain(self.toy, db=self.api.db)
         return str(answer.json()["id"])
+
+    async def failed_import(self) -> str:
+        words: dict[str, str | bool] = {"resource": "people", "mode": "upsert", "validate_only": True}
+        answer = await self.ada.post("/v1/imports", params=words, content=MIXED, headers=CSV_TYPE)
+        await drain(self.toy, db=self.api.db)
+        return str(answer.json()["job_id"])
+
+
+@pytest.fixture
+async def api(make_api: Callable[..., Awaitable[Api]], tmp_path: Path) -> Api:
+    """With something to import into."""
+    return await stocked(make_api, tmp_path)
 
 
 @pytest.fixture
@@ -114,7 +134,7 @@ async def test_an_operation_lets_in_whom_it_says(
         assert await go(bob) == 403
     else:
         assert await go(ada) in LET_IN
-        is_somebodys = any(name in path for name in ("{job}", "{operation_id}", "{prefix}", "{export}"))
+        is_somebodys = any(name in path for name in ("{job}", "{operation_id}", "{prefix}", "{export}", "{import_id}"))
         assert await go(bob) == 404 if is_somebodys else await go(bob) in LET_IN
     assert await go(root) in LET_IN
 

@@ -15,6 +15,7 @@ from schemathesis.generation.hypothesis.builder import HypothesisTestConfig, Hyp
 from schemathesis.specs.openapi.checks import ignored_auth
 
 from api.furnished import Place, furnished
+from api.importing import MIXED
 from api.test_document import DOCUMENT
 from tidemill.store.throwaway import ThrowawayServer
 
@@ -26,6 +27,7 @@ CONFIG = {
     # Which of two fields, whether a cursor is one of ours: rules that no schema says. They are tested by hand.
     "checks": {"positive_data_acceptance": {"enabled": False}},
 }
+IMPORTS = ("POST /v1/imports", "POST /v1/imports/preview")
 # Streams do not end by themselves, so whoever reads one to its end never comes back. They are in test_events.
 LABELS = [
     f"{method.upper()} {path}"
@@ -78,7 +80,10 @@ class Sender:
     def _fit(self, case: Case, lot: int) -> None:
         if case.path_parameters and lot % 5 and _is_good(case, ParameterLocation.PATH):
             case.path_parameters = {name: self._value(case, name, lot) for name in case.path_parameters}
-        if isinstance(case.body, dict) and _is_good(case, ParameterLocation.BODY):
+        if "/v1/imports" in case.operation.path:
+            if case.meta is None or not case.meta.generation.mode.is_negative:
+                _fit_import(case, lot)
+        elif isinstance(case.body, dict) and _is_good(case, ParameterLocation.BODY):
             case.body = self._body(case.operation.path, case.body)
         if case.operation.label == "POST /v1/jobs" and _is_good(case, ParameterLocation.QUERY):
             known = {"kind": "echo", "params": "{}", "policy": "{}"}
@@ -90,6 +95,8 @@ class Sender:
         method, verb = case.operation.method.upper(), case.operation.path.rpartition("/")[2]
         if name == "job" and (method == "DELETE" or verb in ("pause", "resume", "cancel", "kickoff")):
             return self._place.job(is_paused=verb == "resume")
+        if name == "import_id" and verb in ("pause", "resume", "cancel", "fixes", "promote"):
+            return self._place.trial(is_paused=verb == "resume", is_done=verb in ("fixes", "promote"))
         if name == "job" and method == "PATCH":
             return self._place.job(is_failed=True)
         if name == "name" and method != "GET":
@@ -111,6 +118,25 @@ class Sender:
         if body.get("inputs") is None:
             return fitting | {"inputs": None, "source": {"name": "inbox", "path": "prices.csv"}}
         return fitting | {"source": None}
+
+
+def _fit_import(case: Case, lot: int) -> None:
+    """Words that fit each other, and a file that is one."""
+    label, is_form = case.operation.label, isinstance(case.body, dict) and "file" in case.body
+    if label == "GET /v1/imports" and lot % 2:
+        case.query = {name: value for name, value in case.query.items() if name not in ("after", "user_id")}
+    elif label in IMPORTS:
+        has_words = case.media_type in ("application/json", "multipart/form-data")
+        words: dict[str, Any] = {"resource": "people", "mode": "upsert"}
+        case.query = {} if has_words else words
+        if is_form:
+            case.body = words | {"file": MIXED.decode()}
+        elif has_words:
+            case.body = words | {"source": {"name": "inbox", "path": "people.csv"}}
+    elif label.endswith("/fixes"):
+        case.query = {}
+        if is_form:
+            case.body = {"file": "_row,age\n2,1\n"}
 
 
 def _is_good(case: Case, location: ParameterLocation) -> bool:

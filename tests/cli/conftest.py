@@ -54,8 +54,8 @@ class Tidemill:
         assert line.startswith("error: ")
         return line.removeprefix("error: ")
 
-    def file(self, name: str, text: str) -> str:
-        (self.folder / name).write_text(text)
+    def file(self, name: str, text: str | bytes) -> str:
+        (self.folder / name).write_bytes(text.encode() if isinstance(text, str) else text)
         return name
 
     def stored(self) -> list[Path]:

@@ -1,5 +1,6 @@
 """tidemill submit, jobs, watch and items: a file's rows on their way."""
 
+import gzip
 import json
 import re
 from typing import TYPE_CHECKING
@@ -51,6 +52,17 @@ async def test_a_job_that_completes_makes_watch_succeed(tidemill: "Tidemill", mi
     assert await rows(db, "SELECT DISTINCT sparse FROM tidemill.job") == [(True,)]
     stored = [json.loads(line)["input"] for line in tidemill("items", key, "--status", "done").out.splitlines()]
     assert stored == [{"id": "1", "name": "Ann"}, {"id": "2", "name": "Bob\nthe 2nd"}]
+
+
+async def test_a_file_is_looked_at_unless_its_format_is_said(tidemill: "Tidemill", mill: Mill, db: Database) -> None:
+    text = "id;name\n1;Jürgen\n2;Käthe\n3;Björn\n"
+    file = tidemill.file("leute.csv.gz", gzip.compress(text.encode("cp1252")))
+    key = tidemill("submit", "sparse", file, "--app", "app:mill").out.strip()
+    await drain(mill, db=db)
+    stored = [json.loads(line)["input"] for line in tidemill("items", key, "--status", "done").out.splitlines()]
+    assert stored == [{"id": "1", "name": "Jürgen"}, {"id": "2", "name": "Käthe"}, {"id": "3", "name": "Björn"}]
+    ((layout,),) = await rows(db, "SELECT source->'layout' FROM tidemill.job")
+    assert (layout["encoding"], layout["delimiter"], layout["compression"]) == ("cp1252", ";", "gzip")
 
 
 async def test_items_are_listed_by_status_in_anybodys_words(tidemill: "Tidemill", mill: Mill, db: Database) -> None:

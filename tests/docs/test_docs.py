@@ -189,8 +189,8 @@ def names_of_event(said: ast.expr, function: ast.AST) -> list[str]:
 
 def test_the_table_of_events_is_what_is_emitted() -> None:
     assert events.__doc__ is not None
-    lines = re.findall(r"^([a-z]+\.[a-z]+) +(\w+(?:, \w+)*) {2,}\S", events.__doc__, re.MULTILINE)
-    assert {name: set(fields.split(", ")) for name, fields in lines} == emitted()
+    lines = re.findall(r"^([a-z]+\.[a-z]+) +(\w+(?:,\s+\w+)*) {2,}\S", events.__doc__, re.MULTILINE)
+    assert {name: set(re.split(r",\s+", fields)) for name, fields in lines} == emitted()
 
 
 def test_operators_find_every_event_with_its_level() -> None:

@@ -1,6 +1,5 @@
 """The verbs of a whole job and of its source, each followed at once by what the model says it must have done."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID, uuid4
 
@@ -9,6 +8,7 @@ import pytest
 from machine.batches import KINDS, LEASE_S, BatchVerbs
 from machine.model import ItemModel, JobModel, ReaderModel
 from support import rows
+from tidemill.domain.block import Block
 from tidemill.domain.errors import Conflict
 from tidemill.domain.status import Intent, ItemStatus
 from tidemill.store import delete as deletes
@@ -164,8 +164,7 @@ class SourceVerbs(JobVerbs):
         assert await self.world.dump() == before
 
     async def _append(self, reader: ReaderModel, lo: int, n: int, size: int) -> Flushed:
-        lines: Sequence[tuple[bytes, bytes | None]] = [(b'{"n": %d}' % seq, None) for seq in range(lo, lo + n)]
-        chunk = Chunk(lo, lines, {"at": lo + n})
+        chunk = Chunk(lo, Block([b'{"n": %d}' % seq for seq in range(lo, lo + n)], {"at": lo + n}))
         return await self.db.run(ingest.append, reader.job_id, reader.lease_id, chunk, lease=LEASE_S, batch_size=size)
 
     async def expire_reader(self, reader: ReaderModel) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from catalog.odd import assert_checks_are_read, assert_defaults_are_read, assert_keys_are_read, assert_types_are_read
 from support import assert_sound, closed
 from tidemill import Item, Mill, Retry
 from tidemill.config import Settings
@@ -37,9 +38,9 @@ def run(program: Path, *arguments: str, folder: Path) -> None:
         subprocess.run([program, *arguments], check=True, cwd=folder, stdout=log, stderr=log, timeout=60, **owner)
 
 
-@pytest.fixture(params=SERVERS)
+@pytest.fixture(scope="module", params=SERVERS)
 def server(request: pytest.FixtureRequest, tidemill_server: ThrowawayServer) -> Iterator[str]:
-    """The URL of a fresh server of one version."""
+    """The URL of a server of one version, fresh for these tests."""
     bin_path = SERVERS[request.param]
     folder = Path(tempfile.mkdtemp(prefix="tidemill-test-"))
     owner = (tidemill_server.folder / "postgres").stat()
@@ -82,3 +83,11 @@ async def test_a_job_runs_to_its_end(server: str, tmp_path: Path) -> None:
         await assert_sound(db)
         wrong = [finding.name for finding in await examine(db) if not finding.ok]
         assert wrong == ["what is committed survives a crash"], "fsync is off here, and doctor says so"
+
+
+async def test_tables_are_introspected_alike(server: str) -> None:
+    async with Database(server) as db:
+        await assert_types_are_read(db)
+        await assert_defaults_are_read(db)
+        await assert_checks_are_read(db)
+        await assert_keys_are_read(db)

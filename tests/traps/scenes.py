@@ -118,7 +118,7 @@ async def big_job(db: Database, n: int, *, size: int = 1_000, settled: int = 0, 
     async with db.connection() as conn:
         los = list(range(settled, n, size))
         place = {"job_id": job_id, "owner_id": 0, "kind": kind, "los": los, "his": [min(lo + size, n) for lo in los]}
-        await conn.execute(sql("batch/add_ranges"), place)
+        await conn.execute(sql("batch/add_ranges"), place | {"held": False})
         await conn.execute(b"ANALYZE tidemill.job, tidemill.batch, tidemill.item, tidemill.outcome")
     return job_id
 

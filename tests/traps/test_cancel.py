@@ -3,6 +3,7 @@
 from uuid import UUID, uuid4
 
 from support import RETRY, add_job, add_rows, assert_sound, job_of, rows, settle, take, try_take, verdict
+from tidemill.domain.block import Block
 from tidemill.domain.job import Counts
 from tidemill.domain.status import JobStatus
 from tidemill.operations import control
@@ -14,7 +15,7 @@ from tidemill.store.ingest import Chunk
 from traps.scenes import at_once, expire, held_up, retry_some, status_of
 
 SOURCE = {"path": "somewhere"}
-ROWS = [(b"{}", None)] * 10
+ROWS = [b"{}"] * 10
 
 
 async def test_cancel_is_written_into_the_outcomes_of_lists(db: Database) -> None:
@@ -99,10 +100,10 @@ async def being_ingested(db: Database) -> tuple[UUID, UUID]:
 async def test_a_chunk_under_way_is_cancelled_and_no_other_follows(db: Database) -> None:
     job_id, lease_id = await being_ingested(db)
     async with db.transaction() as conn:
-        await ingest.append(conn, job_id, lease_id, Chunk(0, ROWS, {"at": 10}), lease=30, batch_size=5)
+        await ingest.append(conn, job_id, lease_id, Chunk(0, Block(ROWS, {"at": 10})), lease=30, batch_size=5)
         cancelling = await held_up(db, control.cancel(db, job_id))
     await at_once(cancelling)
-    late = Chunk(10, ROWS, {"at": 20})
+    late = Chunk(10, Block(ROWS, {"at": 20}))
     assert await db.run(ingest.append, job_id, lease_id, late, lease=30, batch_size=5) is Flushed.STALE
     job = await job_of(db, job_id)
     assert (job.status, job.counts) == (JobStatus.CANCELLED, Counts(total=10, cancelled=10))
@@ -113,7 +114,7 @@ async def test_a_chunk_that_waited_for_the_cancel_is_refused(db: Database) -> No
     job_id, lease_id = await being_ingested(db)
     async with db.transaction() as conn:
         await jobs.cancel(conn, job_id)
-        chunk = Chunk(0, ROWS, {"at": 10})
+        chunk = Chunk(0, Block(ROWS, {"at": 10}))
         waiting = await held_up(db, db.run(ingest.append, job_id, lease_id, chunk, lease=30, batch_size=5))
     assert await at_once(waiting) is Flushed.STALE
     assert await rows(db, "SELECT count(*) FROM tidemill.item") == [(0,)]

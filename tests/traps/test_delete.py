@@ -5,6 +5,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from support import RETRY, add_job, add_rows, assert_sound, rows, settle, take, try_take, verdict
+from tidemill.domain.block import Block
 from tidemill.domain.errors import UnknownJob
 from tidemill.engine.sweep import Maintenance
 from tidemill.operations import control
@@ -101,12 +102,12 @@ async def test_a_claim_that_is_under_way_leaves_no_orphan(db: Database) -> None:
 async def test_a_chunk_that_is_under_way_leaves_no_orphan(db: Database) -> None:
     job_id, lease_id = await add_rows(db, [], source={"path": "x"}), uuid4()
     await db.run(ingest.take, ["test"], lease_id=lease_id, lease=30, worker="w1")
-    chunk = Chunk(0, [(b"{}", None)] * 10, {})
+    chunk = Chunk(0, Block([b"{}"] * 10, {}))
     async with db.transaction() as conn:
         await ingest.append(conn, job_id, lease_id, chunk, lease=30, batch_size=5)
         deleting = await held_up(db, control.delete(db, job_id))
     await at_once(deleting)
-    late = Chunk(10, chunk.rows, {})
+    late = Chunk(10, chunk.block)
     assert await db.run(ingest.append, job_id, lease_id, late, lease=30, batch_size=5) is Flushed.STALE
     await db.run(ingest.finish, job_id, lease_id)
     await remove_all(db)

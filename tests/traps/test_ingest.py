@@ -5,6 +5,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from support import add_rows, assert_sound, job_of, rows, settle, take, verdict
+from tidemill.domain.block import Block, line_of
 from tidemill.domain.job import Counts
 from tidemill.domain.status import ItemStatus, JobStatus
 from tidemill.operations import control
@@ -26,7 +27,7 @@ async def lease_it(db: Database, lease: float = 30.0, worker: str = "w1") -> tup
 
 
 def chunk(lo: int, n: int = 10) -> Chunk:
-    return Chunk(lo, [(b'{"n": 1}', None)] * n, {"at": lo + n})
+    return Chunk(lo, Block([b'{"n": 1}'] * n, {"at": lo + n}))
 
 
 async def append(db: Database, job_id: UUID, lease_id: UUID, part: Chunk) -> Flushed:
@@ -118,7 +119,7 @@ async def test_items_are_there_as_soon_as_their_batches_and_no_sooner(db: Databa
 async def test_a_bad_record_is_an_item_with_a_defect(db: Database) -> None:
     job_id = await source_job(db)
     lease_id, _ = await lease_it(db)
-    bad = Chunk(0, [(b"1", None), (b'"\\\\x\\t"', b'{"reason": "rubbish"}'), (b"3", None)], {})
+    bad = Chunk(0, Block([b"1", b'"\\\\x\\t"', b"3"], {}, {1: {"reason": "rubbish"}}))
     await append(db, job_id, lease_id, bad)
     lease = await take(db, job_id)
     found = [(item.seq, item.input, item.defect) for item in await db.run(read, lease)]
@@ -162,3 +163,14 @@ async def test_a_dead_readers_lease_goes_back_only_by_its_own_worker(db: Databas
     lease_id, _ = await lease_it(db)
     found = await db.run(ingest.release_for_the_dead, worker, lease_id, losses=1)
     assert found == ((job_id, 1) if worker == "w1" else None)
+
+
+async def test_where_a_record_stood_can_be_told_later(db: Database) -> None:
+    job_id = await source_job(db)
+    lease_id, _ = await lease_it(db)
+    await append(db, job_id, lease_id, Chunk(0, Block([b"1", b"2"], {}), first_line=2))
+    await append(db, job_id, lease_id, Chunk(2, Block([b"3", b"4"], {}, {}, [4, 6]), first_line=2))
+    query = "SELECT i.seq, i.line, g.first_line FROM tidemill.item i JOIN tidemill.ingest g USING (job_id) ORDER BY seq"
+    found = await rows(db, query)
+    assert [line for _, line, _ in found] == [None, None, 4, 6]
+    assert [line_of(seq + 1, line, first) for seq, line, first in found] == [2, 3, 4, 6]

@@ -93,7 +93,7 @@ async def test_heartbeats_and_carves_are_cheap_writes(db: Database) -> None:
 
 async def stuck_in_copy(conn: Connection, lease: Lease, said: asyncio.Event) -> None:
     """A flush that is stopped in the middle of its COPY: the fence is passed, the row is locked."""
-    fence = store._fence_key(lease) | store._deltas([verdict(0)]) | {"lease": 30, "seqs": None}
+    fence = store._fence_key(lease) | store._deltas([verdict(0)], 0) | {"lease": 30, "seqs": None}
     await conn.execute(sql("batch/fence"), fence)
     async with conn.cursor() as cursor, cursor.copy(sql("outcome/copy")) as copy:
         await copy.write(f"{lease.job_id}\t0\t0\tdone".encode())

@@ -1,5 +1,6 @@
 """Stored files are whole or absent, and only they can be opened."""
 
+import contextlib
 import hashlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -84,19 +85,19 @@ def test_a_blob_that_is_gone_is_an_error_and_may_be_removed_again(blobs: Blobs) 
 
 @pytest.mark.parametrize(("format_", "kind"), [("ndjson", NdjsonSource), ("csv", CsvSource), ("tsv", CsvSource)])
 def test_a_reference_opens_a_source_of_its_format(blobs: Blobs, format_: str, kind: type) -> None:
-    blob = blobs.put([b"a\tb\n1\t2\n"])
-    source = Sources(blobs, max_row_bytes=100)({"blob": blob.id, "format": format_})
-    with source._file:
+    blob = blobs.put([b"1\n2\n"])
+    source = Sources(blobs, max_row_bytes=100)({"blob": blob.id, "format": format_}, {})
+    with contextlib.closing(source):
         assert isinstance(source, kind)
 
 
 @pytest.mark.parametrize("format_", ["xml", "", None, 7])
 def test_an_unknown_format_is_refused_and_leaves_no_file_open(blobs: Blobs, format_: object) -> None:
     blob = blobs.put([b"x"])
-    with pytest.raises(InvalidInput, match="known are csv, images, ndjson, tsv"):
-        Sources(blobs, max_row_bytes=100)({"blob": blob.id, "format": format_})
+    with pytest.raises(InvalidInput, match="known are csv, images, json, ndjson, parquet, tsv, xlsx"):
+        Sources(blobs, max_row_bytes=100)({"blob": blob.id, "format": format_}, {})
 
 
 def test_a_reference_to_no_blob_is_refused(blobs: Blobs) -> None:
     with pytest.raises(InvalidInput, match="is not the name of a stored file"):
-        Sources(blobs, max_row_bytes=100)({"format": "csv"})
+        Sources(blobs, max_row_bytes=100)({"format": "csv"}, {})

@@ -16,6 +16,7 @@ LINGER_S = 2.0
 LINGER_BYTES = 16 << 20
 SMALL = 1 << 20  # of requests that carry no rows; most of these are read before it is known who sends them
 _ITEM = re.compile(r"/v1/jobs/[^/]+/items/[^/]+")
+_FILES = re.compile(r"/v1/(jobs|imports|imports/preview|imports/[^/]+/fixes)")
 
 
 class Body:
@@ -74,7 +75,14 @@ def is_json(headers: Headers) -> bool:
     return headers.get("content-type", "").partition(";")[0].strip().lower() == "application/json"
 
 
+def is_words(scope: Scope) -> bool:
+    """Whether a body of JSON is what is asked for. Where that stands in the query, or in no body, it is a file."""
+    if not is_json(Headers(scope=scope)) or scope["path"].endswith("/fixes"):
+        return False
+    return scope["path"] == "/v1/jobs" or not scope["query_string"]
+
+
 def _most(scope: Scope, max_json_bytes: int) -> int | None:
-    if scope["method"] == "POST" and scope["path"] == "/v1/jobs":
-        return max_json_bytes if is_json(Headers(scope=scope)) else None
+    if scope["method"] == "POST" and _FILES.fullmatch(scope["path"]):
+        return max_json_bytes if is_words(scope) else None
     return max_json_bytes if _ITEM.fullmatch(scope["path"]) else min(SMALL, max_json_bytes)

@@ -4,7 +4,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from tidemill.api.schemas import across, batches, identity, items, jobs, operations, service
+from tidemill.api.schemas import across, batches, identity, imports, items, jobs, operations, service
 
 JOB = "019a8b7c-1d2e-7f00-8000-123456789abc"
 WORKER = "mill-1-4021-9f3c1a"
@@ -53,6 +53,44 @@ _USER = {"id": 3, "name": "ada", "role": "user", "created_at": SUBMITTED, "keys"
 _OPERATION = {"id": "019a8b7d-0000-7000-8000-0000000000aa", "verb": "reprocess", "state": "done", "items": 12}
 _OPERATION |= {"user_id": 3, "job_id": JOB, "created_at": CHANGED, "updated_at": CHANGED}
 _OPERATION |= {"predicate": {"statuses": ["failed", "not_found"], "reset_attempts": True}}
+_IMPORT: dict[str, Any] = {
+    "job_id": JOB,
+    "key": "J20261115_000778",
+    "idempotency_key": "users-2026-11-15",
+    "resource_type": "users",
+    "mode": "upsert",
+    "validate_only": False,
+    "status": "completed_with_errors",
+    "total_records": 1000,
+    "processed_records": 1000,
+    "successful_records": 993,
+    "error_records": 7,
+    "counts": dict.fromkeys(_COUNTS, 0) | {"total": 1000, "done": 993, "failed": 7},
+    "user_id": 3,
+    "created_at": SUBMITTED,
+    "started_at": SUBMITTED,
+    "completed_at": CHANGED,
+    "links": {"self": f"/v1/imports/{JOB}", "errors": f"/v1/imports/{JOB}/errors"},
+}
+_LAYOUT = {"format": "csv", "encoding": "utf-8", "delimiter": ",", "quote": '"', "header": True}
+_LAYOUT |= {"compression": "none", "line_end": "\n"}
+_MAPPING = {"E-Mail": "email", "name": "name"}
+_IMPORT_DETAIL: dict[str, Any] = {
+    "rates": {"now_per_s": 0, "average_per_s": 24100.5},
+    "effects": {"inserted": 900, "updated": 90, "unchanged": 3},
+    "errors": {"email.pattern": 6, "role.enum": 1},
+    "layout": _LAYOUT,
+    "columns": ["E-Mail", "name"],
+    "mapping": _MAPPING,
+    "duplicates": "error",
+    "resource_key": ["email"],
+    "policy": {"mode": "continue"},
+    "file_id": "3f1c6a0e9b2d4c583f1c6a0e9b2d4c58",
+}
+_ROW_ERROR = {"row": 7, "line": 8, "field": "email", "value": "ada", "code": "email.pattern"}
+_ROW_ERROR |= {"reason": "not an e-mail address", "retryable": False}
+_ROW = {"row": 7, "line": 8, "errors": [_ROW_ERROR], "input": {"E-Mail": "ada", "name": "Ada"}}
+_SOURCE = {"url": "https://files.example.com/users.csv.gz"}
 _NEXT = "WyJzZXEiLCIxZDBmNjM0ZSIsN10"
 
 EXAMPLES: dict[type[BaseModel], dict[str, Any]] = {
@@ -103,6 +141,22 @@ EXAMPLES: dict[type[BaseModel], dict[str, Any]] = {
     },
     jobs.Point: {"at": CHANGED, "settled": 752, "failed": 7},
     jobs.SliceOut: {"settled": 118, "failed": 1, "retried": 2, "seconds": 5.02, "is_drained": False, "due_in": 0.0},
+    imports.ImportIn: {"resource": "users", "source": _SOURCE, "mode": "upsert", "mapping": {"E-Mail": "email"}},
+    imports.PreviewIn: {"resource": "users", "source": _SOURCE, "rows": 50},
+    imports.PreviewOut: {
+        "resource_type": "users",
+        "layout": _LAYOUT,
+        "columns": ["E-Mail", "name"],
+        "mapping": _MAPPING,
+        "unknown": [],
+        "missing": [],
+        "problems": [],
+        "rows": [_ROW],
+    },
+    imports.ImportOut: _IMPORT,
+    imports.ImportDetail: _IMPORT | _IMPORT_DETAIL,
+    imports.ImportPage: {"imports": [_IMPORT], "next_page": _NEXT},
+    imports.RowPage: {"rows": [_ROW], "next_page": _NEXT},
     batches.BatchPage: {"batches": [_BATCH]},
     items.ItemError: _ERROR,
     items.ItemPage: {"columns": ["sku", "cents"], "items": [_DONE, _FAILED], "next_page": _NEXT},

@@ -8,10 +8,12 @@ from fastapi import Depends, Path
 
 from tidemill.api.guard import Me
 from tidemill.api.problems import Refusal
-from tidemill.api.state import Db
-from tidemill.domain.errors import UnknownJob
+from tidemill.api.state import Db, Service
+from tidemill.domain.errors import UnknownJob, UnknownResource
 from tidemill.domain.identity import Principal
+from tidemill.domain.importing import KIND
 from tidemill.domain.job import Job
+from tidemill.domain.resource import Resource, may
 from tidemill.store import jobs, users
 from tidemill.store.database import Database
 
@@ -33,6 +35,29 @@ async def own_job(job: JobName, me: Me, db: Db) -> Job:
 
 OwnJobId = Annotated[UUID, Depends(own_job_id)]
 OwnJob = Annotated[Job, Depends(own_job)]
+
+
+async def own_import(import_id: JobName, me: Me, db: Db) -> Job:
+    found = await own_job(import_id, me, db)
+    if found.kind != KIND:
+        raise UnknownJob(f"there is no import {import_id!r}")
+    return found
+
+
+OwnImport = Annotated[Job, Depends(own_import)]
+
+
+async def writable(here: Service, me: Principal, name: str) -> Resource:
+    """What somebody may import into. One that may be read but not written is there, and refused; others are not there.
+
+    An admin may name any table besides.
+    """
+    resource = await here.resources.find(here.db, name, any_table=me.is_admin)
+    if may(me.role, resource, "write"):
+        return resource
+    if may(me.role, resource, "read"):
+        raise Refusal(403, f"you may read {name}, not write it")
+    raise UnknownResource(f"there is no resource {name!r}")
 
 
 async def own_scope(db: Database, me: Principal, user_id: str) -> int | None:

@@ -6,10 +6,7 @@ from starlette.routing import compile_path
 
 def allowed(app: FastAPI, path: str) -> str | None:
     """The value of an Allow header; None for a path that is in no document."""
-    found = {
-        method.upper()
-        for template, methods in app.openapi()["paths"].items()
-        if compile_path(template)[0].match(path)
-        for method in methods
-    }
+    paths = app.openapi()["paths"]
+    matching = [path] if path in paths else [each for each in paths if compile_path(each)[0].match(path)]
+    found = {method.upper() for each in matching for method in paths[each]}
     return ", ".join(sorted(found)) or None

@@ -17,6 +17,7 @@ JSON = "application/json"
 MEDIA_TYPE = "application/problem+json"
 VALUE_MAX = 200
 ERRORS_MAX = 100
+DETAIL_MAX = 4_000
 WORDS = {"missing": "it is missing", "extra_forbidden": "there is no such field"}  # instead of pydantic's
 
 STATUS: dict[type[errors.TidemillError], int] = {
@@ -28,6 +29,7 @@ STATUS: dict[type[errors.TidemillError], int] = {
     errors.Conflict: 409,
     errors.Busy: 503,
     errors.Unavailable: 503,
+    errors.Unreachable: 502,
 }
 
 
@@ -61,6 +63,7 @@ EXAMPLES = {
     415: "text/plain is not taken here: send application/json",
     422: "#/kind: it is missing",
     429: "too many requests; wait a moment",
+    502: "https://files.example.com/users.csv: the server does not answer",
     500: "something went wrong here; the log has more, under the id of this request",
     503: "everybody is busy: try again in a moment",
 }
@@ -128,7 +131,9 @@ async def _of_ours(request: Request, error: Exception) -> JSONResponse:
         raise error
     status = status_of(error)
     headers = {"Retry-After": "1"} if status == HTTPStatus.SERVICE_UNAVAILABLE else None
-    return answer(_id(request), status, str(error), headers)
+    told = getattr(error, "problems", ())
+    faults = [Fault(pointer="#", detail=problem) for problem in told[:ERRORS_MAX]] or None
+    return answer(_id(request), status, str(error)[:DETAIL_MAX], headers, faults)
 
 
 async def _of_refusal(request: Request, error: Exception) -> JSONResponse:

@@ -1,5 +1,7 @@
 """The FastAPI application."""
 
+from collections.abc import Callable, Mapping
+
 from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
@@ -12,25 +14,45 @@ from tidemill.api.routes import (
     events,
     exports,
     identity,
+    import_errors,
+    imports,
     items,
     jobs,
     kickoff,
     metrics,
     operations,
     submit,
+    submit_import,
     system,
 )
 from tidemill.api.state import Pool, Service
+from tidemill.app import make_importing, make_resources
 from tidemill.config import Settings
 from tidemill.connectors.blobs import Blobs
+from tidemill.operations.resources import Resources
 from tidemill.store.database import Database
 from tidemill.telemetry.metrics import Meter
 
-ROUTERS = (system, identity, submit, jobs, items, kickoff, exports, across, operations, events)
+ROUTERS = (
+    *(system, identity, submit, jobs, items, kickoff, exports),
+    *(submit_import, imports, import_errors, across, operations, events),
+)
 
 
-def create(db: Database, settings: Settings, *, pool: Pool | None = None, meter: Meter | None = None) -> FastAPI:
-    """The service. ``pool`` is where kickoffs run, ``meter`` what /metrics shows; each may be missing."""
+def create(
+    db: Database,
+    settings: Settings,
+    *,
+    pool: Pool | None = None,
+    meter: Meter | None = None,
+    resources: Resources | None = None,
+    normalizers: Mapping[str, Callable[[str], str]] | None = None,
+) -> FastAPI:
+    """The service. ``pool`` is where kickoffs run, ``meter`` what /metrics shows; each may be missing.
+
+    ``resources`` are what may be imported into; without them, what the settings' file declares. ``normalizers`` are
+    what their fields may name beside the built-in ones.
+    """
     app = FastAPI(
         title="Tidemill",
         version="1",
@@ -43,7 +65,11 @@ def create(db: Database, settings: Settings, *, pool: Pool | None = None, meter:
         redirect_slashes=False,
     )
     rate = RateLimit(rate=settings.rate_limit_per_s, burst=settings.rate_limit_burst)
-    app.state.service = Service(db, settings, Blobs(settings.blobs), rate, pool)
+    blobs = Blobs(settings.blobs)
+    importing = make_importing(db, settings)
+    app.state.service = Service(
+        db, settings, blobs, rate, resources or make_resources(settings), importing, pool, normalizers or {}
+    )
     problems.install(app)
     for module in ROUTERS:
         guard.include(app, module.router, "/v1")

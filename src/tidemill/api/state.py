@@ -1,5 +1,6 @@
 """What the routes share, and how they ask for it."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Protocol
 from uuid import UUID
@@ -11,7 +12,9 @@ from tidemill.api.rate import RateLimit
 from tidemill.config import Settings
 from tidemill.connectors.blobs import Blobs
 from tidemill.domain.slice import Slice
+from tidemill.operations.imports import Importing
 from tidemill.operations.pending_counts import PendingCounts
+from tidemill.operations.resources import Resources
 from tidemill.store.database import Database
 from tidemill.store.sessions import Limits
 
@@ -30,7 +33,10 @@ class Service:
     settings: Settings
     blobs: Blobs
     rate: RateLimit
+    resources: Resources
+    importing: Importing
     pool: Pool | None = None
+    normalizers: Mapping[str, Callable[[str], str]] = field(default_factory=dict)
     session_limits: Limits = field(init=False)
     hub: Hub = field(init=False)
     pending_counts: PendingCounts = field(init=False)

@@ -14,7 +14,7 @@ from tidemill.api.multipart import Data, Part, parts
 from tidemill.api.problems import Refusal
 from tidemill.connectors.blobs import Blob, Blobs
 from tidemill.connectors.images import ImagesWriter, clean
-from tidemill.connectors.source import FORMATS
+from tidemill.connectors.layout import FORMATS, KNOWN_FORMATS
 from tidemill.domain.errors import InvalidInput, TooLarge
 
 BUFFER = 1 << 20  # to the disk in pieces of this size, each in a thread
@@ -28,6 +28,8 @@ MEDIA_FORMATS = {
     "application/jsonl": "ndjson",
     "application/zip": "images",
     "application/x-zip-compressed": "images",
+    "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": "xlsx",
+    "application/vnd.apache.parquet": "parquet",
 }
 Check = Callable[[dict[str, str]], Awaitable[None]]
 
@@ -40,12 +42,14 @@ class Uploaded:
     format: str
     name: str
     fields: dict[str, str] = field(default_factory=dict)
+    content_type: str = ""
 
 
 class Receiver:
     """Takes the files of one request. What is not finished in the end is removed."""
 
-    def __init__(self, blobs: Blobs, *, max_bytes: int) -> None:
+    def __init__(self, blobs: Blobs, *, max_bytes: int, any_type: bool = False) -> None:
+        self._any_type = any_type
         self._stack = ExitStack()
         self._writing = self._stack.enter_context(blobs.write())
         self._images: ImagesWriter | None = None
@@ -53,6 +57,7 @@ class Receiver:
         self._buffer = bytearray()
         self._seen = 0
         self.format: str | None = None
+        self.media_type = ""
         self.name = ""
 
     def __enter__(self) -> Self:
@@ -63,6 +68,9 @@ class Receiver:
 
     async def begin(self, name: str, media_type: str, said: str | None = None) -> None:
         """Another file begins: images may be many, anything else comes alone."""
+        if self._any_type:
+            self._begin_any(name, media_type)
+            return
         is_image = media_type.startswith("image/") and said in (None, "images")
         if self.format is not None and not (is_image and self._images is not None):
             raise InvalidInput("one file at a time, or several images")
@@ -72,6 +80,13 @@ class Receiver:
             self._images.begin(name)
         self.format = "images" if is_image else _said(said) or _format(media_type, name)
         self.name = self.name or clean(name)
+
+    def _begin_any(self, name: str, media_type: str) -> None:
+        """What it is will be seen when it is here."""
+        if self.format is not None:
+            raise InvalidInput("one file at a time")
+        self.format, self.media_type = "", media_type
+        self.name = clean(name)
 
     async def write(self, piece: bytes) -> None:
         self._seen += len(piece)
@@ -93,21 +108,25 @@ class Receiver:
             await asyncio.to_thread((self._images or self._writing).write, piece)
 
 
-async def receive(request: Request, blobs: Blobs, *, max_bytes: int, check: Check) -> Uploaded:
-    """Store the body's file. ``check`` looks at the words of the request before the first byte of a file."""
+async def receive(request: Request, blobs: Blobs, *, max_bytes: int, check: Check, any_type: bool = False) -> Uploaded:
+    """Store the body's file. ``check`` looks at the words of the request before the first byte of a file.
+
+    With ``any_type`` the file is whatever it turns out to be.
+    """
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     _refuse_early(request, max_bytes)
-    with Receiver(blobs, max_bytes=max_bytes) as receiver:
+    with Receiver(blobs, max_bytes=max_bytes, any_type=any_type) as receiver:
         if media_type == "multipart/form-data":
             fields = await _multipart(request, receiver, check, max_bytes + FIELDS_MAX)
         else:
             fields = dict(request.query_params)
-            await receiver.begin(fields.get("filename", ""), media_type, fields.get("format"))
+            said = request.headers.get("content-type", "") if any_type else media_type  # its charset may count
+            await receiver.begin(fields.get("filename", ""), said, fields.get("format"))
             await check(fields)
             async for piece in request.stream():
                 await receiver.write(piece)
         blob = await receiver.finish()
-    return Uploaded(blob, receiver.format or "", receiver.name, fields)
+    return Uploaded(blob, receiver.format or "", receiver.name, fields, receiver.media_type)
 
 
 def _refuse_early(request: Request, max_bytes: int) -> None:
@@ -158,8 +177,8 @@ def _decoded(name: str, text: bytes) -> str:
 
 
 def _said(format_: str | None) -> str | None:
-    if format_ is not None and format_ not in FORMATS.values():
-        raise InvalidInput(f"unknown format {format_!r}; known are {', '.join(sorted(set(FORMATS.values())))}")
+    if format_ is not None and format_ not in KNOWN_FORMATS:
+        raise InvalidInput(f"unknown format {format_!r}; known are {', '.join(KNOWN_FORMATS)}")
     return format_
 
 

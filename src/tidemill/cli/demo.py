@@ -1,22 +1,22 @@
-"""A job from end to end on this machine, to see that everything works."""
+"""Everything from end to end on this machine: files into tables, and a kind of work to try the API with."""
 
-import asyncio
 import hashlib
 import os
-import time
+from importlib import resources
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
-from tidemill.app import Mill, open_database
-from tidemill.cli.jobs import show_progress
-from tidemill.cli.run import make_worker
-from tidemill.cli.views import console, detail
+from tidemill.app import Mill, run_in
+from tidemill.cli.demo_files import make_files
+from tidemill.cli.imports import Asked, run_import
+from tidemill.cli.views import console
+from tidemill.config import load_settings
+from tidemill.domain.importing import ImportRequest
 from tidemill.domain.item import Item
-from tidemill.domain.job import Job
 from tidemill.domain.outcome import NotFound, Retry
-from tidemill.store import jobs
+from tidemill.store.database import Database
+from tidemill.store.demo import create_tables
 from tidemill.store.migrate import migrate
 
 commands = typer.Typer()
@@ -39,36 +39,26 @@ async def price(item: Item) -> dict[str, object]:
 
 @commands.command("demo")
 def demo(
-    items: Annotated[int, typer.Option(min=1, help="How many")] = 100_000,
+    rows: Annotated[int, typer.Option(min=100, help="Of each file")] = 100_000,
     processes: Annotated[int, typer.Option("--processes", "-p", min=1, max=64)] = 2,
 ) -> None:
-    """Run a job through the engine on the embedded PostgreSQL, and say what happened."""
+    """Import three files with some bad rows into tables of the embedded PostgreSQL, and say what happened."""
     os.environ.setdefault("TIDEMILL_LOG_LEVEL", "error")
-    asyncio.run(_demo(items, processes))
+    with resources.as_file(resources.files("tidemill.demo") / "tidemill.toml") as config:
+        os.environ["TIDEMILL_CONFIG"] = str(config)
+        settings = load_settings()
+        folder = settings.home / "demo"
+        folder.mkdir(parents=True, exist_ok=True)
+        run_in(settings, _prepare, check=False)
+        console.print(f"PostgreSQL runs. Three files of {rows:,} rows each, one in a hundred bad, are in {folder}")
+        for made in make_files(folder, rows):
+            command = f"tidemill import {made.name} --into {made.stem} --mode upsert"
+            console.print(f"\n[bold]$ {command}[/]", highlight=False)
+            asked = Asked(str(made), made.stem, ImportRequest(mode="upsert"), {}, {})
+            run_import(settings, asked, errors_to=folder / f"{made.stem}-errors.csv", processes=processes)
+    console.print("\nOnce more, nothing changes: run it again and see. `tidemill jobs` lists what was done.")
 
 
-async def _demo(n: int, processes: int) -> None:
-    async with open_database(mill.settings, check=False) as db:
-        await migrate(db)
-        console.print(f"PostgreSQL runs, the schema is up to date. Submitting {n:,} items …", highlight=False)
-        stop = asyncio.Event()
-        worker = asyncio.create_task(make_worker(db, mill, "tidemill.cli.demo:mill", processes).run(stop))
-        started = time.monotonic()
-        job_id = await mill.submit_async("demo.price", ({"sku": i} for i in range(n)))
-        stored = time.monotonic()
-        job = await show_progress(db, await db.run(jobs.get, job_id))
-        finished = time.monotonic()
-        stop.set()
-        await worker
-    _report(job, stored - started, finished - stored)
-
-
-def _report(job: Job, storing: float, processing: float) -> None:
-    counts = job.counts
-    console.print(f"\n[bold]{job.key}[/] is [bold]{job.status}[/]: {detail(counts)}", highlight=False)
-    console.print(f"  {counts.total:,} items were stored in {storing:.1f} s ({counts.total / storing:,.0f}/s)")
-    console.print(f"  and processed in {processing:.1f} s ({counts.total / processing:,.0f}/s).")
-    console.print(f"  The sum holds: {counts.total:,} = {counts.settled:,} settled + {counts.open:,} open.")
-    for code, number in job.codes.items():
-        hint = f"see them with `tidemill items {job.key} --status failed`"
-        console.print(f"  {number:,} failed with {escape(code)}: {hint}.", soft_wrap=True)
+async def _prepare(db: Database) -> None:
+    await migrate(db)
+    await create_tables(db)

@@ -13,7 +13,8 @@ from tidemill.cli.load import load_mill
 from tidemill.cli.views import console, detail, item_line, jobs_table, progress_bar, summary
 from tidemill.config import load_settings
 from tidemill.connectors.blobs import Blobs
-from tidemill.connectors.source import FORMATS
+from tidemill.connectors.detect import PACKED, describe
+from tidemill.connectors.layout import FORMATS, KNOWN_FORMATS
 from tidemill.domain.errors import Conflict, InvalidInput
 from tidemill.domain.job import Job
 from tidemill.domain.status import CLOSED, JobStatus, parse_item_status
@@ -34,12 +35,13 @@ JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="A job's key, it
 def submit_command(
     kind: Annotated[str, typer.Argument(help="Whose handler runs the rows")],
     file: Annotated[
-        Path, typer.Argument(exists=True, dir_okay=False, help="A .ndjson, .csv or .tsv file, a row an item")
+        Path,
+        typer.Argument(
+            exists=True, dir_okay=False, help="A .csv, .tsv, .ndjson, .json, .xlsx or .parquet file, a row an item"
+        ),
     ],
     app: Annotated[str | None, typer.Option(help="MODULE:NAME of the mill that declares the kind")] = None,
-    format_: Annotated[
-        str | None, typer.Option("--format", help="ndjson, csv or tsv, if the name does not say")
-    ] = None,
+    format_: Annotated[str | None, typer.Option("--format", help="If the name does not say")] = None,
     priority: Annotated[int, typer.Option(help="-100 to 100; each step doubles the share of turns")] = 0,
     policy: Annotated[
         str, typer.Option(help="continue, fail_fast, or tolerate:10 (failures) or tolerate:5% ")
@@ -49,7 +51,7 @@ def submit_command(
 ) -> None:
     """Make a job of a file's rows. The file is stored first; workers then read it."""
     settings = load_settings()
-    reference = {"format": _format(file, format_)}
+    reference = _reference(file, format_)
 
     async def action(db: Database) -> Job:
         if app is not None:
@@ -207,12 +209,17 @@ def _act(text: str, act: Any, word: str) -> None:
     console.print(f"{run_in(load_settings(), action)} {word}")
 
 
-def _format(file: Path, said: str | None) -> str:
-    found = said or FORMATS.get(file.suffix.lower(), "")
-    if found not in FORMATS.values():
+def _reference(file: Path, said: str | None) -> dict[str, Any]:
+    """The format by its name; what a name cannot tell of a text, by a look at it."""
+    suffix = file.suffix.lower()
+    if said is None and (suffix in PACKED or FORMATS.get(suffix) in ("csv", "tsv", "json")):
+        layout = describe(file)
+        return {"format": layout["format"], "layout": layout}
+    found = said or FORMATS.get(suffix, "")
+    if found not in KNOWN_FORMATS:
         what = f"unknown format {said!r}" if said else f"cannot tell the format of {file.name}"
-        raise InvalidInput(f"{what}: say --format ndjson, csv or tsv")
-    return found
+        raise InvalidInput(f"{what}: say --format, one of {', '.join(KNOWN_FORMATS)}")
+    return {"format": found}
 
 
 def _json(text: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from tidemill.app import Mill, Worker, open_database
-from tidemill.cli import child, serve
+from tidemill.cli import child
 from tidemill.cli.identity import sign_in_link
 from tidemill.cli.load import load_mill
 from tidemill.cli.views import errors
@@ -47,6 +47,8 @@ def serve_command(
     port: Port = None,
 ) -> None:
     """Run the HTTP API until stopped. With a mill, kickoff runs its handlers for the length of a request."""
+    from tidemill.cli import serve  # noqa: PLC0415  FastAPI is half of the start of a command: others are spared it
+
     mill = None if app is None else load_mill(app)
     settings = _at(load_settings() if mill is None else mill.settings, host, port)
     listening = serve.listen(settings)
@@ -60,7 +62,7 @@ def serve_command(
                 pool = make_worker(db, mill, app, settings.worker_pool_size, on_demand=True)
                 await pool.start()
                 stack.push_async_callback(pool.stop)
-            await stack.enter_async_context(serve.service(settings, listening, pool))
+            await stack.enter_async_context(serve.service(settings, listening, pool, mill))
             errors.print(f"listening at [bold]{serve.address(listening)}[/]", highlight=False)
             await stop.wait()
 
@@ -70,6 +72,8 @@ def serve_command(
 @commands.command()
 def up(app: AppArgument = DEMO, processes: Processes = None, host: Host = None, port: Port = None) -> None:
     """Everything on this machine, until stopped: the database, brought up to date, the HTTP API and a worker."""
+    from tidemill.cli import serve  # noqa: PLC0415  as above
+
     mill = load_mill(app)
     settings = _at(mill.settings, host, port)
     listening = serve.listen(settings)
@@ -81,7 +85,7 @@ def up(app: AppArgument = DEMO, processes: Processes = None, host: Host = None, 
             pool = make_worker(db, mill, app, 1, on_demand=True)
             await pool.start()
             stack.push_async_callback(pool.stop)
-            await stack.enter_async_context(serve.service(settings, listening, pool))
+            await stack.enter_async_context(serve.service(settings, listening, pool, mill))
             await _welcome(db, serve.address(listening))
             await make_worker(db, mill, app, processes or settings.worker_pool_size).run(stop)
 

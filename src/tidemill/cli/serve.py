@@ -13,7 +13,8 @@ from fastapi import FastAPI
 
 from tidemill.api.protocol import Protocol
 from tidemill.api.service import create
-from tidemill.app import Worker, open_database
+from tidemill.api.state import Service
+from tidemill.app import Mill, Worker, make_resources, open_database
 from tidemill.cli.garbage import collect_less
 from tidemill.config import Settings
 from tidemill.domain.errors import InvalidSettings
@@ -77,12 +78,25 @@ def address(listening: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
+async def check_resources(here: Service) -> None:
+    """What is declared fits the database, or nothing is started: all that does not is told at once."""
+    problems = await here.resources.problems(here.db)
+    if problems:
+        raise InvalidSettings("\n".join(problems))
+
+
 @asynccontextmanager
-async def service(settings: Settings, listening: socket.socket, pool: Worker | None = None) -> AsyncIterator[None]:
-    """The API, for as long as the block lasts. ``pool`` is where kickoffs run."""
+async def service(
+    settings: Settings, listening: socket.socket, pool: Worker | None = None, mill: Mill | None = None
+) -> AsyncIterator[None]:
+    """The API, for as long as the block lasts. ``pool`` is where kickoffs run, ``mill`` may declare resources."""
     with metered(settings) as meter:
         async with open_database(settings, patience=PATIENCE_S) as db:
-            server, loops = Server(create(db, settings, pool=pool, meter=meter)), [Bulk(db), QueueWatch(db)]
+            normalizers = {} if mill is None else mill.registry.normalizers
+            resources = make_resources(settings, None if mill is None else mill.registry)
+            app = create(db, settings, pool=pool, meter=meter, resources=resources, normalizers=normalizers)
+            await check_resources(app.state.service)
+            server, loops = Server(app), [Bulk(db), QueueWatch(db)]
             work = [server.serve(sockets=[listening]), *(loop.run() for loop in loops)]
             tasks = [asyncio.create_task(task) for task in work]
             await server.ready.wait()

@@ -42,6 +42,14 @@ class Blobs:
         with path.open("rb") as file:
             return self.put(iter(lambda: file.read(1 << 20), b""))
 
+    def link(self, blob_id: str) -> Blob:
+        """The same file under another name: who owns the one may remove it, and the other stays."""
+        path = self.path(uuid4().hex)
+        path.hardlink_to(self.path(blob_id))
+        sync_folder(path.parent)
+        with path.open("rb") as file:
+            return Blob(path.name, path.stat().st_size, hashlib.file_digest(file, "sha256").digest())
+
     def open(self, blob_id: str) -> BinaryIO:
         return self.path(blob_id).open("rb")
 
@@ -111,7 +119,7 @@ class Writing:
             os.fsync(file.fileno())
         self._temporary.rename(self._path)
         self._is_over = self._is_finished = True
-        _sync_folder(self._path.parent)
+        sync_folder(self._path.parent)
         return Blob(self._path.name, self.size, self._digest.digest())
 
     def discard(self) -> None:
@@ -135,7 +143,7 @@ def _written_at(path: Path) -> float:
         return float("inf")
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     fd = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(fd)

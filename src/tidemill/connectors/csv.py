@@ -1,113 +1,123 @@
-"""Comma-separated values with a header: each record is an object of strings."""
+"""Separated values: each record is an object of strings."""
 
 import csv
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import Any
 
-import msgspec
-
-from tidemill.connectors.records import InputRecord, Lines, defective
+from tidemill.connectors.csv_rows import Dialect, Parsed, Rows, checked_header
+from tidemill.connectors.lines import Lines
+from tidemill.connectors.records import BlockSource, Draft
+from tidemill.connectors.stream import Stream
 from tidemill.domain.errors import InvalidInput
 
-_BOM = b"\xef\xbb\xbf"
-_UNFINISHED = "unexpected end of data"  # what the parser says of a quote that is not closed yet
+PIECES = (64, 8)  # lines that are tried at once where a larger block has something odd in it
 
 
-@dataclass(slots=True)
-class _Parsed:
-    """A record's text, the line it begins on, and its fields or what is wrong with it."""
+class CsvSource(BlockSource):
+    """A checkpoint is the offset and number of the line that comes next. The header is read again."""
 
-    text: str
-    line: int
-    fields: list[str]
-    problem: str | None = None
+    columns: list[str]
 
-
-class CsvSource:
-    """A checkpoint is the offset and number of the line that comes next, and the header."""
-
-    def __init__(self, file: BinaryIO, *, max_row_bytes: int, delimiter: str = ",") -> None:
-        self._file = file
-        self._limit = max_row_bytes
-        self._delimiter = delimiter
+    def __init__(
+        self,
+        stream: Stream,
+        checkpoint: dict[str, Any],
+        *,
+        max_row_bytes: int,
+        dialect: Dialect | None = None,
+        header: bool = True,
+        encoding: str = "utf-8",
+    ) -> None:
+        super().__init__(checkpoint)
+        csv.field_size_limit(max(max_row_bytes, csv.field_size_limit()))
+        self._stream = stream
+        self._encoding = encoding
+        self._dialect = dialect or Dialect()
+        self._lines = Lines(stream, max_row_bytes)
+        self.columns = self._header() if header else self._numbered()
+        self.first_line = self._lines.number + 1
+        self._rows = Rows(self.columns, self._dialect)
+        if "offset" in checkpoint:
+            self._lines = Lines(stream, max_row_bytes, checkpoint["offset"], checkpoint["line"])
 
     def close(self) -> None:
-        self._file.close()
+        self._stream.close()
 
-    def records(self, checkpoint: dict[str, Any]) -> Iterator[InputRecord]:
-        csv.field_size_limit(max(self._limit, csv.field_size_limit()))
-        lines = Lines(self._file, self._limit, checkpoint.get("offset", 0), checkpoint.get("line", 0))
-        header: list[str] | None = checkpoint.get("header")
-        if header is None:
-            header = self._header(self._next(lines))
-        while (record := self._next(lines)) is not None:
-            here = {"offset": lines.offset, "line": lines.number, "header": header}
-            problem = record.problem or _problem(record, header)
-            if problem is not None:
-                yield defective(record.text, record.line, problem, here)
-            elif record.fields:
-                yield InputRecord(msgspec.json.encode(dict(zip(header, record.fields, strict=True))), here)
+    def _place(self) -> dict[str, Any]:
+        return {"offset": self._lines.offset, "line": self._lines.number}
 
-    def _next(self, lines: Lines) -> _Parsed | None:
-        """The next record, over as many lines as its quotes span; None at the end."""
-        line = next(lines, None)
-        if line is None:
-            return None
-        number, behind = lines.number, (lines.offset, lines.number)
-        parts = [_text(line.removeprefix(_BOM) if number == 1 else line)]
-        size, quotes = len(line), line.count(b'"')
-        while not lines.was_cut and size <= self._limit:
-            # With an odd number of quotes one is open: parsing again at every line would be quadratic.
-            record = self._parse("".join(parts), number) if quotes % 2 == 0 or len(parts) == 1 else None
-            if record is not None:
-                return record
-            line = next(lines, None)
-            if line is None:  # what follows is not part of this record: it is read again, line by line
-                lines.go_back(*behind)
-                return _Parsed(parts[0], number, [], "a quote is never closed")
-            parts.append(_text(line))
-            size, quotes = size + len(line), quotes + line.count(b'"')
-        return _Parsed("".join(parts), number, [], f"longer than {self._limit} bytes")
+    def _more(self, draft: Draft) -> bool:
+        lines = self._lines.peek(draft.room, draft.left)
+        self._add_some(draft, lines, PIECES)
+        return bool(lines)
 
-    def _parse(self, text: str, number: int) -> _Parsed | None:
-        """A record, or None when a quote is still open at the end of the text."""
-        try:
-            return _Parsed(text, number, next(csv.reader([text], delimiter=self._delimiter, strict=True), []))
-        except csv.Error as error:
-            if str(error) == _UNFINISHED:
-                return None
-        try:
-            return _Parsed(text, number, next(csv.reader([text], delimiter=self._delimiter), []))
-        except csv.Error as error:
-            return _Parsed(text, number, [], str(error))
+    def _add_some(self, draft: Draft, lines: list[bytes], pieces: tuple[int, ...]) -> None:
+        """All at once if they are records without a doubt; else in pieces; what is left over, one by one."""
+        if not lines or self._add_all(draft, lines):
+            return
+        end = self._lines.number + len(lines)
+        while (left := end - self._lines.number) > 0 and draft.room:
+            if pieces:
+                self._add_some(draft, lines[-left:][: min(pieces[0], draft.room)], pieces[1:])
+            else:
+                self._add_one(draft)
 
-    def _header(self, record: _Parsed | None) -> list[str]:
-        header = [name.strip() for name in record.fields] if record else []
-        problem = record and (record.problem or _problem(record, header))
-        if problem:
-            raise InvalidInput(f"the header cannot be read: {problem}")
-        if not header:
-            raise InvalidInput("the file is empty: a CSV file begins with a header")
-        twice = sorted({name for name in header if header.count(name) > 1})
-        if twice or "" in header:
-            raise InvalidInput(f"the header has columns without a name or twice: {twice or ['']}")
-        return header
+    def _add_all(self, draft: Draft, lines: list[bytes]) -> bool:
+        """Whether they were records without a doubt."""
+        if max(map(len, lines)) > self._lines.limit:
+            return False
+        records = self._rows.encode(lines)
+        if records is None:
+            return False
+        draft.extend(records, self._lines.number + 1)
+        self._lines.take(len(lines))
+        return True
 
+    def _add_one(self, draft: Draft) -> None:
+        record, line = self._dialect.parse(self._lines), self._lines.number + 1
+        if record is None:
+            return
+        problem = record.problem or self._problem(record) or self._ragged(record)
+        if problem is not None:
+            draft.add_bad(record.raw, line, problem, **self._bad_byte(record))
+        elif record.fields:
+            draft.add(self._rows.encode_one(record.fields), line)
+        self._lines.take(record.span)
 
-def _problem(record: _Parsed, header: list[str]) -> str | None:
-    if not record.fields:
+    def _problem(self, record: Parsed) -> str | None:
+        if b"\x00" in record.raw:
+            return "a NUL character cannot be stored"
+        if self._bad_byte(record):
+            return f"not {self._encoding.upper()}"
         return None
-    if "\x00" in record.text:
-        return "a NUL character cannot be stored"
-    try:
-        record.text.encode()
-    except UnicodeEncodeError:
-        return "not UTF-8"
-    if len(record.fields) != len(header):
-        return f"{len(record.fields)} fields where the header has {len(header)}"
-    return None
 
+    def _ragged(self, record: Parsed) -> str | None:
+        if len(record.fields) in (0, len(self.columns)):
+            return None
+        return f"{len(record.fields)} fields where the header has {len(self.columns)}"
 
-def _text(line: bytes) -> str:
-    return line.decode("utf-8", errors="surrogateescape")
+    def _bad_byte(self, record: Parsed) -> dict[str, int]:
+        try:
+            record.raw.decode()
+        except UnicodeDecodeError as error:
+            return {"byte_offset": self._stream.origin(self._lines.offset + error.start)}
+        return {}
+
+    def _header(self) -> list[str]:
+        header = self._first()
+        self._lines.take(header.span)
+        return checked_header(header.fields)
+
+    def _numbered(self) -> list[str]:
+        return [f"column_{n}" for n in range(1, len(self._first().fields) + 1)]
+
+    def _first(self) -> Parsed:
+        """The first record that says something."""
+        while (record := self._dialect.parse(self._lines)) is not None:
+            problem = record.problem or self._problem(record)
+            if problem:
+                raise InvalidInput(f"the header cannot be read: {problem}")
+            if record.fields:
+                return record
+            self._lines.take(record.span)
+        self._lines.peek(1)  # what could not be read at all says so
+        raise InvalidInput("the file is empty: a CSV file begins with a header")

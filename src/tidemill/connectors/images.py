@@ -10,33 +10,28 @@ from typing import IO, Any, BinaryIO
 import msgspec
 
 from tidemill.connectors.blobs import Blob, Blobs, Writing
-from tidemill.connectors.records import InputRecord
+from tidemill.connectors.records import InputRecord, RecordSource
+from tidemill.connectors.zips import ENTRIES_MAX, open_zip
 from tidemill.domain.errors import InvalidInput
 
-ENTRIES_MAX = 65_534  # one less than what a plain zip can say: beyond it the list of entries has no bound
-LIST_BYTES_MAX = 64 << 20
 HEAD_BYTES = 64 * 1024  # of an image, to learn its size: nothing is unpacked whole here
 NAME_MAX = 1_000
-_END = struct.Struct("<4s4H2LH")
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
-class ImagesSource:
+class ImagesSource(RecordSource):
     """A checkpoint is the number of the entry that comes next."""
 
-    def __init__(self, file: BinaryIO, blob: str) -> None:
+    def __init__(self, file: BinaryIO, blob: str, checkpoint: dict[str, Any]) -> None:
         self._file = file
         self._blob = blob
+        super().__init__(checkpoint)
 
     def close(self) -> None:
         self._file.close()
 
-    def records(self, checkpoint: dict[str, Any]) -> Iterator[InputRecord]:
-        check_list(self._file)
-        try:
-            archive = zipfile.ZipFile(self._file)
-        except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
-            raise InvalidInput(f"not a zip file: {error}") from error
+    def _read(self, checkpoint: dict[str, Any]) -> Iterator[InputRecord]:
+        archive = open_zip(self._file)
         entries = archive.infolist()
         for number in range(checkpoint.get("entry", 0), len(entries)):
             if not entries[number].is_dir():
@@ -51,7 +46,7 @@ class ImagesSource:
                 shown |= measure(file.read(HEAD_BYTES))
         except (zipfile.BadZipFile, InvalidInput, NotImplementedError, RuntimeError, OSError, EOFError) as error:
             defect = {"line": number + 1, "code": "invalid", "reason": str(error), "value": name[:200]}
-        return InputRecord(msgspec.json.encode(shown), {"entry": number + 1}, defect)
+        return InputRecord(msgspec.json.encode(shown), number + 1, {"entry": number + 1}, defect)
 
 
 class ImagesWriter:
@@ -116,19 +111,6 @@ def clean(name: str) -> str:
     """A name to show: it never becomes a path."""
     text = name.encode(errors="replace").decode().replace("\\", "/")
     return "".join(letter for letter in text if letter.isprintable())[:NAME_MAX]
-
-
-def check_list(file: BinaryIO) -> None:
-    """A zip's list of entries is read whole: refuse one that would fill the memory before it is read."""
-    size = file.seek(0, 2)
-    file.seek(max(0, size - 65_557))
-    tail = file.read()
-    at = tail.rfind(b"PK\x05\x06")
-    if at < 0 or len(tail) - at < _END.size:
-        raise InvalidInput("not a zip file: its end is missing")
-    _, _, _, _, entries, list_bytes, _, _ = _END.unpack_from(tail, at)
-    if entries > ENTRIES_MAX or list_bytes > LIST_BYTES_MAX:
-        raise InvalidInput(f"a zip has at most {ENTRIES_MAX} images")
 
 
 def measure(head: bytes) -> dict[str, Any]:

@@ -1,66 +1,123 @@
-"""Records of a source, and what is wrong with those that are none."""
+"""Records on their way into a block, and what is wrong with those that are no inputs."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import Any
 
 import msgspec
 
+from tidemill.domain.block import Block
+from tidemill.domain.errors import InvalidInput
+
 VALUE_MAX = 200  # characters of a bad value that an error shows
-RAW_MAX = 64 * 1024  # bytes of an unreadable record that are kept
+RAW_MAX = 64 * 1024  # characters of an unreadable record that are kept
+
+
+class Draft:
+    """A block that fills."""
+
+    def __init__(self, rows: int, size: int) -> None:
+        self.inputs: list[bytes] = []
+        self.defects: dict[int, dict[str, Any]] = {}
+        self.lines: list[int] = []
+        self.left = size  # bytes
+        self._rows = rows
+
+    @property
+    def room(self) -> int:
+        """Records that still go in."""
+        return self._rows - len(self.inputs) if self.left > 0 or not self.inputs else 0
+
+    def add(self, record: bytes, line: int) -> None:
+        self.inputs.append(record)
+        self.lines.append(line)
+        self.left -= len(record)
+
+    def add_bad(self, raw: bytes | str, line: int, reason: str, **more: Any) -> None:
+        """A record that cannot be an input is kept as text, so that nothing goes missing."""
+        text = raw[: 4 * RAW_MAX].decode(errors="replace") if isinstance(raw, bytes) else raw[:RAW_MAX]
+        text = text[:RAW_MAX].encode(errors="replace").decode().replace("\x00", "\ufffd")
+        defect = {"line": line, "code": "invalid", "reason": reason, "value": text[:VALUE_MAX]}
+        self.defects[len(self.inputs)] = defect | more
+        self.add(msgspec.json.encode(text), line)
+
+    def extend(self, records: list[bytes], line: int) -> None:
+        """Good records, each on a line of its own, from this one on."""
+        self.inputs += records
+        self.lines += range(line, line + len(records))
+        self.left -= sum(map(len, records))
+
+
+class BlockSource(ABC):
+    """A source that adds to a draft what comes next. What goes wrong is said after what came before it was read."""
+
+    columns: list[str] | None = None
+    first_line = 1
+
+    def __init__(self, checkpoint: dict[str, Any]) -> None:
+        self._row = int(checkpoint.get("row", 0))
+        self._error: InvalidInput | None = None
+
+    def read(self, rows: int, size: int) -> Block:
+        if self._error is not None:
+            raise self._error
+        draft = Draft(rows, size)
+        try:
+            while draft.room and self._more(draft):
+                pass
+        except InvalidInput as error:
+            self._error = error
+            if not draft.inputs:
+                raise
+        line = self._row + self.first_line
+        self._row += len(draft.inputs)
+        is_plain = draft.lines == list(range(line, line + len(draft.inputs)))
+        checkpoint = self._place() | {"row": self._row}
+        return Block(draft.inputs, checkpoint, draft.defects, None if is_plain else draft.lines)
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+    @abstractmethod
+    def _more(self, draft: Draft) -> bool:
+        """Add one record or as many as there is room for; False at the end."""
+
+    @abstractmethod
+    def _place(self) -> dict[str, Any]:
+        """Where the next record begins."""
 
 
 @dataclass(frozen=True, slots=True)
 class InputRecord:
-    """An input, encoded; or a defect and as much of the record as can be kept."""
+    """An input, encoded, or a defect; its line, and where the next one begins."""
 
     input: bytes
-    checkpoint: dict[str, Any]
+    line: int
+    place: dict[str, Any]
     defect: dict[str, Any] | None = None
 
 
-def defective(raw: bytes | str, line: int, reason: str, checkpoint: dict[str, Any]) -> InputRecord:
-    """A record that cannot be an input is kept as text, so that nothing goes missing."""
-    text = raw.decode(errors="replace") if isinstance(raw, bytes) else raw
-    text = text.encode(errors="replace").decode().replace("\x00", "\ufffd")
-    defect = {"line": line, "code": "invalid", "reason": reason, "value": text[:VALUE_MAX]}
-    return InputRecord(msgspec.json.encode(text[:RAW_MAX]), checkpoint, defect)
+class RecordSource(BlockSource):
+    """For formats that give one record at a time."""
 
+    def __init__(self, checkpoint: dict[str, Any]) -> None:
+        super().__init__(checkpoint)
+        self._now = checkpoint
+        self._records = self._read(checkpoint)
 
-@dataclass(slots=True)
-class Lines:
-    """Lines of a file with their number and the offset behind them; a line beyond ``limit`` is cut, not loaded."""
+    @abstractmethod
+    def _read(self, checkpoint: dict[str, Any]) -> Iterator[InputRecord]: ...
 
-    file: BinaryIO
-    limit: int
-    offset: int = 0
-    number: int = 0
-    was_cut: bool = False
+    def _more(self, draft: Draft) -> bool:
+        record = next(self._records, None)
+        if record is None:
+            return False
+        if record.defect is not None:
+            draft.defects[len(draft.inputs)] = record.defect
+        draft.add(record.input, record.line)
+        self._now = record.place
+        return True
 
-    def __post_init__(self) -> None:
-        self.file.seek(self.offset)
-
-    def __iter__(self) -> Iterator[bytes]:
-        return self
-
-    def __next__(self) -> bytes:
-        line = self.file.readline(self.limit + 1)
-        if not line:
-            raise StopIteration
-        self.offset += len(line)
-        self.number += 1
-        self.was_cut = len(line) > self.limit and not line.endswith(b"\n")
-        if self.was_cut:
-            self._skip_rest()
-        return line
-
-    def go_back(self, offset: int, number: int) -> None:
-        """Read on from an earlier place."""
-        self.offset, self.number = offset, number
-        self.file.seek(offset)
-
-    def _skip_rest(self) -> None:
-        while rest := self.file.readline(1 << 20):
-            self.offset += len(rest)
-            if rest.endswith(b"\n"):
-                return
+    def _place(self) -> dict[str, Any]:
+        return self._now

@@ -82,6 +82,20 @@ class Cutter:
         self._next += 1
         self._bytes += size
 
+    def add_all(self, sizes: Sequence[int]) -> None:
+        """Many at once: where a whole batch fits, nobody looks at its items one by one."""
+        at = 0
+        while at < len(sizes):
+            room = self._max_items - (self._next - self._lo)
+            part = sizes[at : at + max(room, 1)]
+            if room > 0 and self._bytes + sum(part) <= BATCH_BYTES:
+                self._next += len(part)
+                self._bytes += sum(part)
+                at += len(part)
+            else:
+                self.add(sizes[at])
+                at += 1
+
     def ranges(self) -> tuple[list[int], list[int]]:
         """Where the batches begin, and where they end."""
         if self._next > self._lo:

@@ -2,19 +2,26 @@
 
 TidemillError
 ├── InvalidInput        an input row or a parameter that cannot be accepted
+│   ├── InvalidColumns  columns of a file that do not fit; each with its sentence
+│   └── InvalidRows     rows of a file that do not fit; each with its sentence
 ├── InvalidSettings     settings that stop the start; the message lists all of them
 ├── TooLarge            more than a limit allows; nothing of it is kept
 ├── UnknownKind         no handler of that name
 ├── Unknown             there is no such thing, or not for you
 │   ├── UnknownJob
 │   ├── UnknownItem
+│   ├── UnknownResource
 │   └── UnknownUser
 ├── KeyReused           an idempotency key that stands for another submission
 ├── Conflict            the job is in a state that does not allow this
 ├── Busy                everybody is busy; try again soon
 ├── Unavailable         the database cannot be reached, or its schema is not ours
+├── Unreachable         another machine does not answer, or not in time
+├── Interrupted         nobody wants it any more; what there is of it stays
 └── StaleLease          the lease was lost; nothing was written
 """
+
+from collections.abc import Sequence
 
 
 class TidemillError(Exception):
@@ -23,6 +30,23 @@ class TidemillError(Exception):
 
 class InvalidInput(TidemillError):
     """An input row or a parameter that cannot be accepted."""
+
+
+class InvalidColumns(InvalidInput):
+    """Columns of a file that do not fit what it is imported into; ``problems`` has a sentence for each."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = list(problems)
+
+
+class InvalidRows(InvalidInput):
+    """Rows of a file that cannot be taken; ``problems`` has a sentence for each of the first, ``count`` is of all."""
+
+    def __init__(self, problems: Sequence[str], count: int) -> None:
+        super().__init__(f"nothing was changed: {problems[0]}" + (f", and {count - 1} more" if count > 1 else ""))
+        self.problems = list(problems)
+        self.count = count
 
 
 class InvalidSettings(TidemillError):
@@ -49,6 +73,10 @@ class UnknownItem(Unknown):
     """No such item in that job."""
 
 
+class UnknownResource(Unknown):
+    """No such resource, or none that this role may use."""
+
+
 class UnknownUser(Unknown):
     """No such user, or no such key."""
 
@@ -67,6 +95,14 @@ class Busy(TidemillError):
 
 class Unavailable(TidemillError):
     """The database cannot be reached, or its schema is not ours."""
+
+
+class Unreachable(TidemillError):
+    """Another machine does not answer, or not in time."""
+
+
+class Interrupted(TidemillError):
+    """Nobody wants it any more, or not now; what there is of it stays, to go on from."""
 
 
 class StaleLease(TidemillError):

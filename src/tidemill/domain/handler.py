@@ -27,6 +27,8 @@ class Handler:
     in_transaction: bool = False
     limiter: str | None = None
     columns: tuple[str, ...] = ()
+    batch_size: int | None = None  # items of a batch; without it, what the settings say
+    intake: Callable[..., Any] | None = None  # (params, source) -> Intake: looks at the inputs as they come
 
     @property
     def is_batch(self) -> bool:

@@ -74,3 +74,15 @@ class Fail(Outcome):
         self.code = code
         self.retryable = retryable
         self.details = details or {}
+
+
+class Exceptions(dict[int, Outcome]):
+    """What a set-based handler says of some items, by their place among those it was given; all others are done."""
+
+
+class Abort(Exception):
+    """Not of an item but of its job: it cannot go on. What is unsettled goes back; the job fails for this reason."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason

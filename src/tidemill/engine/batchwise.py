@@ -11,18 +11,19 @@ from tidemill.domain.batch import Lease, cut_halves
 from tidemill.domain.decide import Verdict, describe, from_defect, timed_out
 from tidemill.domain.handler import Handler
 from tidemill.domain.item import Item
-from tidemill.domain.outcome import Done, Fail, Outcome, Retry
+from tidemill.domain.outcome import Abort, Done, Exceptions, Fail, Outcome, Retry
 from tidemill.domain.throttle import is_throttle
 from tidemill.engine.context import Context
 from tidemill.engine.logbook import Page
 from tidemill.engine.process import outcome_of, translate, verdict_of
 from tidemill.store import flush as store
-from tidemill.store import leases
+from tidemill.store import jobs, leases
 from tidemill.store.database import Connection, is_contention, is_refused_data, is_timeout, is_transient
 from tidemill.store.flush import Flushed
 from tidemill.telemetry.events import emit
 
 WATCH_S = 0.1
+_DONE = Done()
 MAX_CONTENTION = 5  # tries at a transaction that others stand in the way of
 
 
@@ -41,6 +42,7 @@ class BatchRun:
         self._crew = context.crew(handler)
         self._said: Outcome = Done()  # of the batch as a whole: a refusal if there was one
         self.verdicts: list[Verdict] = []
+        self.plain = 0  # items that are done and leave no trace
         self.seconds = 0.0  # in the handler, or until it was let go of
         self._returned = False
         self._let_go = False
@@ -75,6 +77,9 @@ class BatchRun:
             return await self._settle(items)
         except LetGo:
             raise
+        except Abort as abort:
+            await self._fail_job(abort.reason)
+            raise LetGo from abort
         except Outcome as outcome:
             return await self._settle_as(items, outcome)
         except BaseException as error:  # the border: whatever it is, it is an outcome
@@ -122,7 +127,12 @@ class BatchRun:
         outcomes = await self._outcomes(good, conn)
         self.verdicts = self._verdicts(items, outcomes, started)
         await self._columns.try_to_store(self._context.db)
-        return await store.flush(conn, self._lease, self.verdicts, seconds=self._lease_seconds())
+        return await store.flush(conn, self._lease, self.verdicts, seconds=self._lease_seconds(), plain=self.plain)
+
+    async def _fail_job(self, reason: str) -> None:
+        job_id = self._lease.job_id
+        if await self._context.db.run(jobs.fail, job_id, reason):
+            emit("job.failed", job=job_id, reason=reason)
 
     async def _settle_as(self, items: Sequence[Item], outcome: Outcome) -> Flushed:
         self.verdicts = self._verdicts(items, [outcome] * len(items), time.monotonic())
@@ -138,9 +148,10 @@ class BatchRun:
 
     async def _flush(self) -> Flushed:
         await self._columns.store(self._context.db)
-        return await self._context.db.run(store.flush, self._lease, self.verdicts, seconds=self._lease_seconds())
+        seconds = self._lease_seconds()
+        return await self._context.db.run(store.flush, self._lease, self.verdicts, seconds=seconds, plain=self.plain)
 
-    async def _outcomes(self, good: list[Item], conn: Connection | None = None) -> list[Outcome]:
+    async def _outcomes(self, good: list[Item], conn: Connection | None = None) -> Sequence[Outcome]:
         if not good:
             return []
         started = time.monotonic()
@@ -157,7 +168,9 @@ class BatchRun:
         if isinstance(values, Outcome):
             raise values
         if values is None:
-            return [Done()] * len(good)
+            return [_DONE] * len(good)
+        if isinstance(values, Exceptions):
+            return [outcome_of(values[index]) if index in values else _DONE for index in range(len(good))]
         if not isinstance(values, list | tuple) or len(values) != len(good):
             return [Fail(_wrong_shape(values, len(good)), code="invalid_result")] * len(good)
         return [outcome_of(value) for value in values]
@@ -196,7 +209,8 @@ class BatchRun:
         except StopIteration as error:
             raise RuntimeError(describe(error)) from error
 
-    def _verdicts(self, items: Sequence[Item], outcomes: list[Outcome], started: float) -> list[Verdict]:
+    def _verdicts(self, items: Sequence[Item], outcomes: Sequence[Outcome], started: float) -> list[Verdict]:
+        items, outcomes = self._without_plain(items, outcomes)
         retries = [outcome for outcome in outcomes if isinstance(outcome, Retry)]
         self._said = max(retries, key=lambda retry: bool(retry.throttled), default=Done())
         each_ms = round((time.monotonic() - started) * 1000 / max(len(items), 1))
@@ -212,6 +226,24 @@ class BatchRun:
             )
             for item in items
         ]
+
+    def _without_plain(
+        self, items: Sequence[Item], outcomes: Sequence[Outcome]
+    ) -> tuple[Sequence[Item], Sequence[Outcome]]:
+        """A sparse kind keeps no trace of what is simply done: it is counted, and costs no verdict."""
+        self.plain = 0
+        if not self._lease.sparse or self._lease.is_list or _DONE not in outcomes:
+            return items, outcomes
+        said, kept, kept_outcomes = iter(outcomes), [], []
+        for item in items:
+            outcome = None if item.defect is not None else next(said)
+            if outcome is _DONE:
+                self.plain += 1
+                continue
+            kept.append(item)
+            if outcome is not None:
+                kept_outcomes.append(outcome)
+        return kept, kept_outcomes
 
     def _lease_seconds(self) -> float:
         return self._context.lease_seconds(self._lease.kind, self._lease.open)

@@ -121,15 +121,19 @@ class Context:
             safety=settings.safety_factor,
             first=self._first_claim(handler),
             low=least,
-            high=settings.claim_max,
+            high=self.batch_size(handler),
         )
         return max(settings.claim_min, int(size * strain.room))
+
+    def batch_size(self, handler: Handler) -> int:
+        """The most items of a batch."""
+        return handler.batch_size or self.settings.claim_max
 
     def _first_claim(self, handler: Handler) -> int:
         """While nobody knows how long items take. A set-based handler must fit into a slice whole."""
         settings = self.settings
         if handler.is_batch:
-            return settings.claim_max if self.slice_ends_at is None else settings.claim_min
+            return self.batch_size(handler) if self.slice_ends_at is None else settings.claim_min
         return max(settings.claim_min, handler.concurrency)
 
     def threads(self, handler: Handler) -> ThreadPoolExecutor:

@@ -49,9 +49,13 @@ def claimed(lease: Lease) -> None:
         )
 
 
-def flushed(lease: Lease, verdicts: Sequence[Verdict], *, seconds: float | None, fill: float | None = None) -> Tally:
+def flushed(
+    lease: Lease, verdicts: Sequence[Verdict], *, seconds: float | None, fill: float | None = None, plain: int = 0
+) -> Tally:
     """These verdicts are durable; how many came to what. ``fill`` is how full the buffer was, if there is one."""
     tally = Tally.of(verdicts)
+    tally.items += plain
+    tally.done += plain
     emit(
         "batch.flushed",
         job=lease.job_id,

@@ -56,7 +56,7 @@ class Lane(Service):
         handler = self._context.handlers.get(lease.kind)
         self._page.set_timeout(handler.timeout)
         async with self._context.gate.passing(alone=lease.isolated):
-            items = await self._context.db.run(store.read, lease)
+            items = await self._context.db.run(store.read_whole if handler.is_batch else store.read, lease)
             turn = self._turn_batch if handler.is_batch else self._turn_items
             failed = await turn(lease, handler, items)
         await finalize.after_batch(self._context.db, lease.job_id, failed=failed)
@@ -96,7 +96,7 @@ class Lane(Service):
             emit("batch.stale", job=lease.job_id, batch=lease.batch_id, items=len(items))
         if result is not Flushed.APPLIED:
             return 0
-        tally = tell.flushed(lease, run.verdicts, seconds=None)
+        tally = tell.flushed(lease, run.verdicts, seconds=None, plain=run.plain)
         count(self._context.book, tally)
         await self._release_rest(lease.flushed(len(items)))
         return tally.failed

@@ -9,6 +9,7 @@ from typing import Any
 from tidemill.domain.columns import MAX_COLUMNS, NAME_MAX
 from tidemill.domain.errors import InvalidInput, UnknownKind
 from tidemill.domain.handler import MAX_CONCURRENCY, OWN_KINDS, Handler
+from tidemill.domain.resource import NORMALIZERS
 from tidemill.domain.retry import RetryPolicy
 
 MAX_ATTEMPTS = 30_000  # a smallint holds them
@@ -19,6 +20,8 @@ class Registry:
     """Kind -> handler."""
 
     def __init__(self, own: Iterable[Handler] = ()) -> None:
+        self.normalizers: dict[str, Callable[[str], str]] = {}
+        self.declared: dict[str, dict[str, Any]] = {}  # resources
         self._handlers = {handler.kind: handler for handler in own}
 
     def beside(self, own: Iterable[Handler]) -> "Registry":
@@ -30,6 +33,11 @@ class Registry:
         if handler.kind in self._handlers:
             raise InvalidInput(f"kind {handler.kind!r} has a handler already")
         self._handlers[handler.kind] = handler
+
+    def add_normalizer(self, name: str, function: Callable[[str], str]) -> None:
+        if name in NORMALIZERS or name in self.normalizers:
+            raise InvalidInput(f"there is a normalizer {name!r} already")
+        self.normalizers[name] = function
 
     def get(self, kind: str) -> Handler:
         if kind not in self._handlers:

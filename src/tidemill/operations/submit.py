@@ -80,7 +80,7 @@ async def submit(
         raise Unavailable(
             "the database is not available now; with an idempotency key it is safe to ask again"
         ) from error
-    _tell(job_id, spec, is_new=is_new)
+    tell_submitted(job_id, spec, is_new=is_new)
     return job_id, is_new
 
 
@@ -96,7 +96,7 @@ def submit_within_sync(conn: SyncConnection, spec: Submission, rows: Iterable[by
     return run_sync(conn, submission(spec, rows))
 
 
-def _tell(job_id: UUID, spec: Submission, *, is_new: bool) -> None:
+def tell_submitted(job_id: UUID, spec: Submission, *, is_new: bool) -> None:
     if is_new:
         with bound(request_id=spec.request_id, traceparent=spec.traceparent):
             emit("job.submitted", job=job_id, kind=spec.kind)

@@ -54,6 +54,13 @@ async def add(
     return UUID(str(row and row[0]))
 
 
+async def add_done(conn: Connection, verb: str, predicate: Mapping[str, Any], *, items: int, **who: Any) -> UUID:
+    """An operation that is carried out in the same transaction: nobody ever sees it run."""
+    operation_id = await add(conn, verb, predicate, **who)
+    await conn.execute(sql("operation/move"), {"id": operation_id, "items": items, "place": Jsonb({}), "state": "done"})
+    return operation_id
+
+
 async def find(conn: Connection, operation_id: UUID) -> Operation:
     found = await _rows(conn, "operation/get", {"id": operation_id})
     if not found:

@@ -1,5 +1,7 @@
 """Correcting the input of an item that did not make it."""
 
+from collections.abc import Mapping, Sequence
+from typing import Any
 from uuid import UUID
 
 from tidemill.domain.errors import Conflict, UnknownJob
@@ -8,6 +10,8 @@ from tidemill.domain.status import ItemStatus
 from tidemill.store import activity
 from tidemill.store.database import Connection
 from tidemill.store.inspect import look_up
+from tidemill.store.json import decode_input
+from tidemill.store.reprocess import take_failed
 from tidemill.store.statements import sql
 
 FIXABLE = (ItemStatus.FAILED, ItemStatus.NOT_FOUND)
@@ -35,6 +39,33 @@ async def fix(conn: Connection, job_id: UUID, seq: int, value: bytes, *, by: int
     rev = int(row[0])
     await activity.add(conn, job_id, by, "fix", seq=seq, rev=rev)
     return rev
+
+
+async def fix_failed(conn: Connection, job: dict[str, Any], inputs: Mapping[int, bytes], *, by: int) -> list[int]:
+    """Correct at most LIST_MAX items and send them round again, under the lock of their job; those that had failed."""
+    taken = await take_failed(conn, job, sorted(inputs))
+    params = {"job_id": job["id"], "seqs": taken, "inputs": [inputs[seq].decode() for seq in taken], "by": by}
+    await conn.execute(sql("item_fix/add_many"), params)
+    return taken
+
+
+async def current(conn: Connection, job_id: UUID, seqs: Sequence[int]) -> dict[int, Any]:
+    """What some items hold now."""
+    cursor = await conn.execute(sql("item/current"), {"job_id": job_id, "seqs": sorted(seqs)})
+    return {seq: decode_input(text) for seq, text in await cursor.fetchall()}
+
+
+async def newest(conn: Connection, job_id: UUID, lo: int, hi: int) -> dict[int, bytes]:
+    """The corrections of items from ``lo`` to before ``hi``, as they are stored."""
+    cursor = conn.cursor(binary=True)
+    await cursor.execute(sql("item_fix/newest"), {"job_id": job_id, "lo": lo, "hi": hi})
+    return dict(await cursor.fetchall())
+
+
+async def carry(conn: Connection, from_job: UUID, to_job: UUID) -> int:
+    """Give a job that is made of the same file the corrections of another; how many."""
+    cursor = await conn.execute(sql("item_fix/carry"), {"from_job": from_job, "to_job": to_job})
+    return cursor.rowcount
 
 
 async def _lock(conn: Connection, job_id: UUID, seq: int) -> str | None:

@@ -29,11 +29,16 @@ async def hold(conn: Connection, lease: Lease) -> bool:
     return await cursor.fetchone() is not None
 
 
-async def flush(conn: Connection, lease: Lease, verdicts: Sequence[Verdict], *, seconds: float) -> Flushed:
-    """Settle items of a leased batch: fence and counts first, then outcomes, then retry lists."""
+async def flush(
+    conn: Connection, lease: Lease, verdicts: Sequence[Verdict], *, seconds: float, plain: int = 0
+) -> Flushed:
+    """Settle items of a leased batch: fence and counts first, then outcomes, then retry lists.
+
+    ``plain`` is how many more are done without a trace, of a sparse kind.
+    """
     ordered = sorted(verdicts, key=lambda verdict: verdict.seq)
     gone = [verdict.seq for verdict in ordered] if lease.is_list else None
-    fence = _fence_key(lease) | _deltas(ordered) | {"lease": seconds, "seqs": gone}
+    fence = _fence_key(lease) | _deltas(ordered, plain) | {"lease": seconds, "seqs": gone}
     cursor = await conn.execute(sql("batch/fence"), fence)
     row = await cursor.fetchone()
     if row is None:
@@ -57,13 +62,14 @@ def _fence_key(lease: Lease) -> dict[str, Any]:
     return {"batch_id": lease.batch_id, "lease_id": lease.lease_id, "flush_no": lease.flush_no}
 
 
-def _deltas(verdicts: Sequence[Verdict]) -> dict[str, Any]:
+def _deltas(verdicts: Sequence[Verdict], plain: int) -> dict[str, Any]:
     counts = Counter(verdict.status.value for verdict in verdicts)
     codes = Counter(v.code for v in verdicts if v.status is ItemStatus.FAILED and v.code)
     terminal = sum(counts[status] for status in TERMINAL)
     deltas: dict[str, Any] = {name: counts[name] for name in _TALLIES}
+    deltas["done"] += plain
     deltas["retried"] = len(verdicts) - terminal
-    return deltas | {"settled": len(verdicts), "codes": Jsonb(codes) if codes else None}
+    return deltas | {"settled": len(verdicts) + plain, "codes": Jsonb(codes) if codes else None}
 
 
 async def why_refused(conn: Connection, lease: Lease) -> Flushed:

@@ -9,9 +9,10 @@ from psycopg.rows import class_row
 from psycopg.types.json import Jsonb
 
 from tidemill.domain.batch import Cutter
+from tidemill.domain.block import Block
 from tidemill.store.database import Connection
 from tidemill.store.flush import Flushed
-from tidemill.store.rows import item_line
+from tidemill.store.rows import block_lines
 from tidemill.store.statements import sql
 
 
@@ -41,16 +42,18 @@ class IngestLease:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Items lo, lo+1, …: (input, defect) each, already encoded, and where the next one begins."""
+    """Items lo, lo+1, …: the records of a block, and the line in their file that the first of all stands on."""
 
     lo: int
-    rows: Sequence[tuple[bytes, bytes | None]]
-    checkpoint: dict[str, Any]
+    block: Block
+    first_line: int = 1
+    repeats: Sequence[tuple[int, int, int]] = ()  # who loses to whom, in which key
+    held: bool = False  # nobody may begin before the source is read to its end
     bounded: bool = False  # by its bytes: there could have been more rows
 
     @property
     def hi(self) -> int:
-        return self.lo + len(self.rows)
+        return self.lo + len(self.block.inputs)
 
 
 async def take(
@@ -72,23 +75,30 @@ async def append(
     if job is None:
         return Flushed.STALE
     fence = {"job_id": job_id, "lease_id": lease_id, "lo": chunk.lo, "hi": chunk.hi, "lease": lease}
-    cursor = await conn.execute(sql("ingest/fence"), fence | {"checkpoint": Jsonb(chunk.checkpoint)})
+    place = {"checkpoint": Jsonb(chunk.block.checkpoint), "first_line": chunk.first_line}
+    cursor = await conn.execute(sql("ingest/fence"), fence | place)
     row = await cursor.fetchone()
     if row is None:
         return await _why_refused(conn, job_id, lease_id, chunk)
-    if chunk.rows:
+    if chunk.block.inputs:
         head, tail = f"{job_id}\t".encode(), f"\t{row[0].isoformat()}\n".encode()
-        lines = (item_line(head, seq, *value, tail) for seq, value in enumerate(chunk.rows, chunk.lo))
         async with conn.cursor() as copying, copying.copy(sql("item/copy")) as copy:
-            await copy.write(b"".join(lines))
+            await copy.write(block_lines(head, chunk.lo, chunk.block, tail))
+        if chunk.repeats:
+            await _copy_repeats(conn, job_id, chunk.repeats)
         cutter = Cutter(chunk.lo, batch_size)
-        for value, _ in chunk.rows:
-            cutter.add(len(value))
+        cutter.add_all(list(map(len, chunk.block.inputs)))
         los, his = cutter.ranges()
         batches = {"job_id": job_id, "owner_id": job[0], "kind": job[1]}
-        await conn.execute(sql("batch/add_ranges"), batches | {"los": los, "his": his})
+        await conn.execute(sql("batch/add_ranges"), batches | {"los": los, "his": his, "held": chunk.held})
         await conn.execute(sql("notify/work"), {"job_id": job_id})
     return Flushed.APPLIED
+
+
+async def _copy_repeats(conn: Connection, job_id: UUID, repeats: Sequence[tuple[int, int, int]]) -> None:
+    lines = [b"%s\t%d\t%d\t%d\n" % (str(job_id).encode(), *repeat) for repeat in repeats]
+    async with conn.cursor() as copying, copying.copy(sql("repeat/copy")) as copy:
+        await copy.write(b"".join(lines))
 
 
 async def finish(conn: Connection, job_id: UUID, lease_id: UUID) -> bool:
@@ -100,6 +110,8 @@ async def finish(conn: Connection, job_id: UUID, lease_id: UUID) -> bool:
     cursor = await conn.execute(sql("ingest/release"), {"job_id": job_id, "lease_id": lease_id})
     if cursor.rowcount:
         await conn.execute(sql("job/finish_ingest"), {"job_id": job_id})
+        if (await conn.execute(sql("batch/let_go"), {"job_id": job_id})).rowcount:
+            await conn.execute(sql("notify/work"), {"job_id": job_id})
     return bool(cursor.rowcount)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from psycopg.rows import class_row, dict_row
+from psycopg.types.json import Jsonb
 
 from tidemill.domain.errors import Conflict, UnknownJob
 from tidemill.domain.identity import LOCAL_USER
@@ -273,3 +274,17 @@ def _job(row: dict[str, Any]) -> Job:
         ip_address=None if row["ip_address"] is None else str(row["ip_address"]),
         **{name: row[name] for name in _COLUMNS},
     )
+
+
+async def params(conn: Connection, job_id: UUID) -> dict[str, Any]:
+    """What it was asked to do."""
+    cursor = await conn.execute(sql("job/params"), {"job_id": job_id})
+    row = await cursor.fetchone()
+    if row is None:
+        raise UnknownJob(f"there is no job {job_id}")
+    return row[0]  # type: ignore[no-any-return]
+
+
+async def set_params(conn: Connection, job_id: UUID, params: dict[str, Any]) -> None:
+    """With what its source has told."""
+    await conn.execute(sql("job/set_params"), {"job_id": job_id, "params": Jsonb(params)})

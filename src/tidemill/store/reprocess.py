@@ -43,11 +43,7 @@ async def reprocess(
     conn: Connection, job_id: UUID, choice: Choice, *, after_seq: int = -1, most: int = 50_000
 ) -> tuple[int, int | None]:
     """Take chosen items back and open the job again: how many, and after which seq to go on, if there may be more."""
-    job = await lock(conn, job_id)
-    if job["purged_at"] is not None:
-        raise Conflict("the job's rows were purged; it cannot be reprocessed")
-    # Fold first: the counts that are taken back are then all in one row, under our lock.
-    await conn.execute(sql("tally/fold"), {"job_id": job_id})
+    job = await begin(conn, job_id)
     taken = 0
     last: int | None = after_seq
     while taken < most and last is not None:
@@ -56,16 +52,45 @@ async def reprocess(
     if ItemStatus.CANCELLED in choice.statuses and after_seq < 0 and not choice.is_narrow:
         taken += await _revive_ranges(conn, job_id)
     if taken:
-        forgiven = (await get(conn, job_id)).counts.failed
-        await conn.execute(sql("job/reopen"), {"job_id": job_id, "forgiven": forgiven})
-        await conn.execute(sql("notify/work"), {"job_id": job_id})
+        await reopen(conn, job_id)
     return taken, last
 
 
+async def begin(conn: Connection, job_id: UUID) -> dict[str, Any]:
+    """The lock of a job whose items go round again; Conflict if they are gone."""
+    job = await lock(conn, job_id)
+    if job["purged_at"] is not None:
+        raise Conflict("the job's rows were purged; it cannot be reprocessed")
+    # Fold first: the counts that are taken back are then all in one row, under our lock.
+    await conn.execute(sql("tally/fold"), {"job_id": job_id})
+    return job
+
+
+async def reopen(conn: Connection, job_id: UUID) -> None:
+    """Some of its items were taken back."""
+    forgiven = (await get(conn, job_id)).counts.failed
+    await conn.execute(sql("job/reopen"), {"job_id": job_id, "forgiven": forgiven})
+    await conn.execute(sql("notify/work"), {"job_id": job_id})
+
+
+async def take_failed(conn: Connection, job: dict[str, Any], seqs: Sequence[int]) -> list[int]:
+    """Send those of at most LIST_MAX items round again that have failed; which."""
+    taken = await _take_back(conn, job, Choice((ItemStatus.FAILED,), seqs), -1)
+    return await _send_round(conn, job, taken) if taken else []
+
+
 async def _take_chunk(conn: Connection, job: dict[str, Any], choice: Choice, after_seq: int) -> tuple[int, int | None]:
-    job_id = job["id"]
+    taken = await _take_back(conn, job, choice, after_seq)
+    if not taken:
+        return 0, None
+    seqs = await _send_round(conn, job, taken)
+    return len(seqs), seqs[-1] if len(seqs) == LIST_MAX else None
+
+
+async def _take_back(conn: Connection, job: dict[str, Any], choice: Choice, after_seq: int) -> list[tuple[Any, ...]]:
+    """Items, what they were, and their error codes."""
     params = {
-        "job_id": job_id,
+        "job_id": job["id"],
         "statuses": [status.value for status in choice.statuses],
         "seqs": None if choice.seqs is None else sorted(choice.seqs),
         "but": sorted(choice.but),
@@ -78,15 +103,18 @@ async def _take_chunk(conn: Connection, job: dict[str, Any], choice: Choice, aft
         "limit": LIST_MAX,
     }
     cursor = await conn.execute(sql("outcome/take_back"), params)
-    rows = await cursor.fetchall()
-    if not rows:
-        return 0, None
-    was = Counter(status for _, status, _ in rows)
-    codes = Counter(code for _, status, code in rows if status == ItemStatus.FAILED and code)
+    return await cursor.fetchall()
+
+
+async def _send_round(conn: Connection, job: dict[str, Any], taken: list[tuple[Any, ...]]) -> list[int]:
+    """A list batch of them, and the counts that they were in; their seqs, in order."""
+    job_id = job["id"]
+    was = Counter(status for _, status, _ in taken)
+    codes = Counter(code for _, status, code in taken if status == ItemStatus.FAILED and code)
     deltas: dict[str, Any] = {name: was[name] for name in _TALLIES}
     deltas["codes"] = Jsonb({code: -n for code, n in codes.items()})
     await conn.execute(sql("tally/adjust"), {"job_id": job_id} | deltas)
-    seqs = sorted(seq for seq, _, _ in rows)
+    seqs = sorted(seq for seq, _, _ in taken)
     place = {
         "job_id": job_id,
         "owner_id": job["owner_id"],
@@ -97,7 +125,7 @@ async def _take_chunk(conn: Connection, job: dict[str, Any], choice: Choice, aft
     await conn.execute(
         sql("batch/add_retry_list"), place | {"seqs": seqs, "open": len(seqs), "delay": 0, "retrying": False}
     )
-    return len(rows), seqs[-1] if len(rows) == LIST_MAX else None
+    return seqs
 
 
 async def _revive_ranges(conn: Connection, job_id: UUID) -> int:

@@ -1,13 +1,33 @@
 """Rows of COPY in text form. Values are JSON already: of what COPY escapes, only the backslash can occur."""
 
+from collections.abc import Sequence
+from itertools import count, repeat
+
+from tidemill.domain.block import Block
 from tidemill.domain.decide import Verdict
+from tidemill.store.json import encode
 
 NULL = b"\\N"
 
 
-def item_line(head: bytes, seq: int, value: bytes, defect: bytes | None, tail: bytes) -> bytes:
+def item_line(head: bytes, seq: int, value: bytes, tail: bytes) -> bytes:
     """One row of item/copy; ``head`` is the job id and a tab, ``tail`` a tab, the time and the end of line."""
-    return b"%s%d\t%s\t%s%s" % (head, seq, _escape(value), NULL if defect is None else _escape(defect), tail)
+    return b"%s%d\t%s\t\\N\t\\N%s" % (head, seq, _escape(value), tail)
+
+
+def block_lines(head: bytes, lo: int, block: Block, tail: bytes) -> bytes:
+    """The rows of item/copy for the records of a source, from item ``lo`` on."""
+    values: Sequence[bytes] = block.inputs
+    if _needs_escape(b"".join(values)):
+        values = [_escape(value) for value in values]
+    if not block.defects and block.lines is None:  # 0.4 µs a row: this is most of all rows
+        return b"".join(map((head + b"%d\t%s\t\\N\t\\N" + tail).__mod__, zip(count(lo), values)))
+    defects = {at: _escape(encode(defect)) for at, defect in block.defects.items()}
+    places = repeat(NULL) if block.lines is None else map(b"%d".__mod__, block.lines)
+    return b"".join(
+        b"%s%d\t%s\t%s\t%s%s" % (head, lo + at, value, defects.get(at, NULL), place, tail)
+        for at, (value, place) in enumerate(zip(values, places, strict=False))
+    )
 
 
 def outcome_lines(head: bytes, owner_id: int, at: bytes, verdicts: list[Verdict]) -> bytes:
@@ -33,6 +53,10 @@ def outcome_lines(head: bytes, owner_id: int, at: bytes, verdicts: list[Verdict]
             )
         )
     return b"".join(lines)
+
+
+def _needs_escape(data: bytes) -> bool:
+    return b"\\" in data or b"\n" in data or b"\t" in data or b"\r" in data
 
 
 def _escape(value: bytes) -> bytes:

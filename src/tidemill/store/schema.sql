@@ -130,6 +130,7 @@ CREATE INDEX job_runnable ON tidemill.job (priority DESC, id) WHERE closed_as IS
 CREATE INDEX job_owner ON tidemill.job (owner_id, updated_at, id);
 CREATE INDEX job_updated ON tidemill.job (updated_at);
 CREATE INDEX job_of_owner ON tidemill.job (owner_id, id);
+CREATE INDEX job_file ON tidemill.job (file_id) WHERE file_id IS NOT NULL;
 
 -- Sums of batches that are closed and folded. Changed only under the lock of the job.
 CREATE TABLE tidemill.job_tally (
@@ -143,7 +144,7 @@ CREATE TABLE tidemill.job_tally (
     codes     jsonb NOT NULL DEFAULT '{}'
 );
 
--- How far a job's source has been read. next_seq is the number of its items.
+-- How far a job's source has been read. next_seq is the number of its items, first_line where the first one stands.
 CREATE TABLE tidemill.ingest (
     job_id      uuid PRIMARY KEY,
     next_seq    bigint NOT NULL DEFAULT 0,
@@ -151,11 +152,13 @@ CREATE TABLE tidemill.ingest (
     lease_id    uuid,
     lease_until timestamptz,
     worker      text,
-    losses      smallint NOT NULL DEFAULT 0
+    losses      smallint NOT NULL DEFAULT 0,
+    first_line  integer NOT NULL DEFAULT 1
 ) WITH (fillfactor = 70);
 CREATE INDEX ingest_worker ON tidemill.ingest (worker) WHERE worker IS NOT NULL;
 
--- json, not jsonb: an input is stored once and read once; parsing it twice is waste.
+-- json, not jsonb: an input is stored once and read once; parsing it twice is waste. `line` is the record's physical line;
+-- NULL: the one that its number says, counted from ingest.first_line.
 CREATE TABLE tidemill.item (
     job_id   uuid NOT NULL,
     seq      bigint NOT NULL,
@@ -163,6 +166,7 @@ CREATE TABLE tidemill.item (
     defect   jsonb,
     key_hash bigint,
     at       timestamptz NOT NULL,
+    line     bigint,
     PRIMARY KEY (job_id, seq)
 ) PARTITION BY RANGE (job_id);
 
@@ -176,6 +180,24 @@ CREATE TABLE tidemill.item_fix (
     at     timestamptz NOT NULL DEFAULT tidemill.now(),
     PRIMARY KEY (job_id, seq, rev)
 );
+
+-- Rows of a file that share a key with another one: who loses, and to whom. ``place`` is which of the keys.
+CREATE TABLE tidemill.repeat (
+    job_id uuid NOT NULL,
+    seq    bigint NOT NULL,
+    other  bigint NOT NULL,
+    place  smallint NOT NULL,
+    PRIMARY KEY (job_id, seq, place)
+);
+
+-- What batches did to their target, a row each: a sum in one place would be a lock that all of them want.
+CREATE TABLE tidemill.effect (
+    job_id    uuid NOT NULL,
+    inserted  integer NOT NULL,
+    updated   integer NOT NULL,
+    unchanged integer NOT NULL
+);
+CREATE INDEX effect_job ON tidemill.effect (job_id);
 
 CREATE TABLE tidemill.outcome (
     job_id      uuid NOT NULL,

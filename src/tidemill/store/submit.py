@@ -77,7 +77,7 @@ def submission(spec: Submission, rows: Iterable[bytes]) -> Steps:
     if counter.n:
         los, his = counter.cutter.ranges()
         batches = {"job_id": job_id, "owner_id": spec.owner_id, "kind": spec.kind}
-        yield Execute(sql("batch/add_ranges"), batches | {"los": los, "his": his})
+        yield Execute(sql("batch/add_ranges"), batches | {"los": los, "his": his, "held": False})
     if spec.idem_key is not None:
         yield Execute(sql("job/set_print"), {"job_id": job_id, "print": counter.print})
     yield Execute(sql("notify/work"), {"job_id": job_id})
@@ -171,7 +171,7 @@ class _Counter:
 def _lines(job_id: UUID, at: Any, rows: Iterable[bytes], counter: _Counter) -> Iterator[bytes]:
     head, tail = f"{job_id}\t".encode(), f"\t{at.isoformat()}\n".encode()
     for row in rows:
-        yield item_line(head, counter.n, row, None, tail)
+        yield item_line(head, counter.n, row, tail)
         counter.add(row)
 
 

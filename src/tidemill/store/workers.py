@@ -83,3 +83,10 @@ async def at_work(conn: Connection, silent_s: float) -> dict[str, Any]:
     async with conn.cursor(row_factory=dict_row) as cursor:
         await cursor.execute(sql("worker/at_work"), {"silent": silent_s})
         return await cursor.fetchone() or {}
+
+
+@one_statement
+async def live_kinds(conn: Connection) -> set[str]:
+    """Every kind that a worker which was heard of lately can run."""
+    cursor = await conn.execute(sql("worker/live_kinds"), {"seconds": SILENCE_S})
+    return {row[0] for row in await cursor.fetchall()}

@@ -38,6 +38,7 @@ _LEVELS = {
 _WARNINGS: dict[str, Callable[[dict[str, Any]], bool]] = {
     "job.closed": lambda fields: fields.get("error_rate", 0) > MANY_ERRORS,
     "ingest.completed": lambda fields: fields.get("error_rate", 0) > MANY_ERRORS,
+    "import.completed": lambda fields: fields.get("error_rate", 0) > MANY_ERRORS,
     "request.done": lambda fields: fields.get("status", 0) >= 500,  # noqa: PLR2004
 }
 _FIRST = ("timestamp", "level", "event", "worker", "child", "job", "kind", "batch", "request_id")

@@ -3,6 +3,7 @@
 from dataclasses import asdict
 from uuid import UUID
 
+from tidemill.domain.importing import KIND as IMPORT
 from tidemill.domain.job import Job
 from tidemill.telemetry.events import bound, emit
 
@@ -22,6 +23,26 @@ def job_closed(job: Job) -> None:
             error_rate=_share(counts.failed, counts.settled - counts.cancelled),
             counts={name: n for name, n in asdict(counts).items() if n},
         )
+        if job.kind == IMPORT and "plan" in job.params:
+            _import_completed(job, seconds)
+
+
+def _import_completed(job: Job, seconds: float) -> None:
+    """What the job came to, in the words of an import."""
+    plan, counts = job.params["plan"], job.counts
+    emit(
+        "import.completed",
+        job=job.id,
+        resource_type=plan["resource"]["name"],
+        mode="validate_only" if plan["validate_only"] else plan["mode"],
+        status=job.status,
+        total_records=counts.total,
+        successful_records=counts.done + counts.skipped,
+        failed_records=counts.failed,
+        duration_ms=round(seconds * 1000),
+        rows_per_sec=_rate(counts.settled, seconds),
+        error_rate=_share(counts.failed, counts.settled - counts.cancelled),
+    )
 
 
 def ingest_completed(job_id: UUID, *, rows: int, total: int, defects: int, seconds: float) -> None:

@@ -19,7 +19,7 @@ from tidemill.api.state import Service, Serving
 from tidemill.api.views import job_out
 from tidemill.connectors import folders
 from tidemill.connectors.blobs import Blob
-from tidemill.connectors.source import FORMATS
+from tidemill.connectors.layout import FORMATS, KNOWN_FORMATS
 from tidemill.domain.errors import InvalidInput, KeyReused, TooLarge
 from tidemill.operations import submit as operation
 from tidemill.store import jobs
@@ -93,7 +93,7 @@ async def _from_source(here: Service, spec: Submission, asked: JobIn) -> tuple[A
     path = folders.find(here.settings.sources, source.name, source.path)
     format_ = source.format or FORMATS.get(PurePath(source.path).suffix.lower())
     if format_ is None:
-        raise InvalidInput(f"the format of {source.path!r} is not known: say csv, tsv, ndjson or images")
+        raise InvalidInput(f"the format of {source.path!r} is not known: say one of {', '.join(KNOWN_FORMATS)}")
     if path.stat().st_size > here.settings.max_file_size_mb << 20:
         raise TooLarge(f"the file has more than {here.settings.max_file_size_mb} MB")
     blob = await asyncio.to_thread(here.blobs.put_file, path)

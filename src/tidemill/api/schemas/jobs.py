@@ -26,7 +26,7 @@ from tidemill.domain.progress import NoEstimate
 from tidemill.domain.status import JobStatus
 
 PolicyMode = TypeAliasType("PolicyMode", Literal["continue", "fail_fast", "tolerate"])
-SourceFormat = TypeAliasType("SourceFormat", Literal["csv", "tsv", "ndjson", "images"])
+SourceFormat = TypeAliasType("SourceFormat", Literal["csv", "tsv", "ndjson", "json", "xlsx", "parquet", "images"])
 ExportFormat = TypeAliasType("ExportFormat", Literal["csv", "xlsx", "ndjson"])
 Count = Annotated[int, Field(ge=0)]
 

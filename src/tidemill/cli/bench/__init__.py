@@ -6,6 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
+from tidemill.cli.bench.imports import plan as import_plan
+from tidemill.cli.bench.imports import report as import_report
+from tidemill.cli.bench.imports import run as import_run
 from tidemill.cli.bench.plan import MILLION, Plan
 from tidemill.cli.bench.report import warning
 from tidemill.cli.bench.run import run
@@ -56,6 +59,25 @@ def api(
     )
     result = service_run.run(plan)
     _print(result, service_report.warning(result["figures"]), as_json=as_json)
+
+
+@commands.command("import")
+def import_command(
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of a table")] = False,
+    users: Annotated[int | None, typer.Option(min=1_000, help="Rows of the CSV file; 1,000,000 if not said")] = None,
+    articles: Annotated[int | None, typer.Option(min=1_000, help="Rows of the NDJSON file; 300,000")] = None,
+    pairs: Annotated[int | None, typer.Option(min=1_000, help="Rows that are all good, or all bad; 200,000")] = None,
+    rounds: Annotated[int | None, typer.Option(min=1, help="Turns; medians are shown")] = None,
+    full: Annotated[bool, typer.Option("--full", help="10,000,000 users")] = False,
+) -> None:
+    """Import files into tables, in turns with bare COPY of their good rows."""
+    said = {"users": users, "articles": articles, "pairs": pairs, "rounds": rounds}
+    plan = replace(
+        import_plan.FULL if full else import_plan.Plan(),
+        **{name: value for name, value in said.items() if value is not None},
+    )
+    result = import_run.run(plan)
+    _print(result, import_report.warning(result["figures"]), as_json=as_json)
 
 
 def _print(result: dict[str, Any], warning: str | None, *, as_json: bool) -> None:

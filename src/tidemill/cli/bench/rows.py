@@ -60,7 +60,7 @@ class Rows:
             for lo in range(0, self.n, BLOCK):
                 hi = min(lo + BLOCK, self.n)
                 ndjson.writelines(value + b"\n" for value in values[: hi - lo])
-                items.writelines(item_line(head, seq, values[seq - lo], None, tail) for seq in range(lo, hi))
+                items.writelines(item_line(head, seq, values[seq - lo], tail) for seq in range(lo, hi))
                 verdicts = [Verdict(seq, ItemStatus.DONE, 1, 0) for seq in range(lo, hi)]
                 size = outcomes.write(outcome_lines(str(JOB).encode(), 0, AT, verdicts))
                 self._blocks.append((lo, hi, size))

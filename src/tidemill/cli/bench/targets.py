@@ -23,7 +23,14 @@ SERVICE_AT_MOST = {
     "api_rss_growth_mb": 16,
     "upload_rss_growth_mb": 64,
 }
-AT_MOST = ENGINE_AT_MOST | SERVICE_AT_MOST
+IMPORT_AT_MOST = {
+    "import_wall_vs_copy": 2.0,
+    "import_ndjson_wall_vs_copy": 2.5,
+    "all_bad_vs_all_good": 1.1,
+    "first_row_s": 1,
+    "import_rss_mb": 200,
+}
+AT_MOST = ENGINE_AT_MOST | SERVICE_AT_MOST | IMPORT_AT_MOST
 
 
 def is_met(name: str, value: float) -> bool | None:

@@ -45,6 +45,11 @@ class CsvWriter:
         self._text.truncate()
 
 
+def csv_line(line: Sequence[Cell]) -> bytes:
+    """One record by itself."""
+    return (",".join(map(_field, line)) + "\r\n").encode()
+
+
 def _field(cell: Cell) -> str:
     match cell:
         case None:

@@ -1,2 +1,2 @@
 -- Append-only, in chunks.
-COPY tidemill.item (job_id, seq, input, defect, at) FROM STDIN
+COPY tidemill.item (job_id, seq, input, defect, line, at) FROM STDIN

@@ -10,12 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from connectors.reading import Read, opened, walk
 from tidemill.connectors.ndjson import NdjsonSource
-from tidemill.connectors.records import VALUE_MAX, InputRecord
+from tidemill.connectors.records import VALUE_MAX
+from tidemill.connectors.stream import Plain
 
 
-def read(data: bytes, limit: int = 1_000, checkpoint: dict[str, int] | None = None) -> list[InputRecord]:
-    return list(NdjsonSource(io.BytesIO(data), max_row_bytes=limit).records(checkpoint or {}))
+def read(data: bytes, limit: int = 1_000, checkpoint: dict[str, int] | None = None, rows: int = 1) -> list[Read]:
+    return list(walk(opened(data, {"format": "ndjson"}, checkpoint, limit=limit), rows))
 
 
 def inputs(data: bytes) -> list[object]:
@@ -99,14 +101,14 @@ def test_a_huge_line_is_not_loaded() -> None:
 
         def readinto(self, buffer: "memoryview") -> int:  # type: ignore[override]
             data = b"x" * min(len(buffer), self.left) or (b"\n1\n" if self.left == 0 else b"")
-            self.left -= min(len(buffer), self.left) or 1
+            self.left -= len(data)
             buffer[: len(data)] = data
             return len(data)
 
     tracemalloc.start()
     try:
-        source = NdjsonSource(io.BufferedReader(Endless()), max_row_bytes=100_000)
-        long, good = source.records({})
+        source = NdjsonSource(Plain(io.BufferedReader(Endless())), {}, max_row_bytes=100_000)
+        long, good = walk(source, rows=10)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -138,6 +140,14 @@ def test_reading_from_any_checkpoint_gives_the_same_records(data: bytes) -> None
     records = read(data, limit=100)
     for n, record in enumerate(records, 1):
         assert read(data, limit=100, checkpoint=record.checkpoint) == records[n:]
+
+
+@given(st.one_of(contents, st.binary(max_size=300)), st.integers(2, 20))
+def test_many_at_once_are_read_as_one_by_one(data: bytes, rows: int) -> None:
+    def facts(records: list[Read]) -> list[object]:
+        return [(record.input, record.line, record.defect) for record in records]
+
+    assert facts(read(data, limit=100, rows=rows)) == facts(read(data, limit=100))
 
 
 @given(contents)

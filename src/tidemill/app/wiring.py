@@ -1,0 +1,87 @@
+"""Parts from settings."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+from tidemill.config import Settings
+from tidemill.connectors.blobs import Blobs
+from tidemill.connectors.source import Sources
+from tidemill.declared import load
+from tidemill.domain.declaration import declarations
+from tidemill.domain.resource import NORMALIZERS
+from tidemill.engine.context import Context
+from tidemill.engine.logbook import Logbook
+from tidemill.handlers import builtins
+from tidemill.handlers.registry import Registry
+from tidemill.operations.imports import Importing
+from tidemill.operations.resources import Resources
+from tidemill.store import embedded
+from tidemill.store.database import Database
+from tidemill.store.migrate import check_schema
+
+T = TypeVar("T")
+
+
+def database_url(settings: Settings) -> str:
+    """The configured server, or the embedded one, started if need be."""
+    return settings.database_url or embedded.start(settings.home)
+
+
+@asynccontextmanager
+async def open_database(
+    settings: Settings, *, size: int | None = None, check: bool = True, patience: float | None = None
+) -> AsyncIterator[Database]:
+    url = await asyncio.to_thread(database_url, settings)
+    async with Database(
+        url,
+        size=size or settings.db_max_conns,
+        timeout=settings.db_timeout_ms / 1000,
+        prepare=settings.db_prepare,
+        patience=patience,
+        slow_ms=settings.slow_query_ms,
+    ) as db:
+        if check:
+            await check_schema(db)
+        yield db
+
+
+def make_sources(settings: Settings) -> Sources:
+    """What opens the files of jobs: stored ones, and remote ones that are fetched first."""
+
+    def fetch(url: str, blob_id: str, going_on: Callable[[], bool]) -> object:
+        # Few processes ever fetch anything: the others are spared an HTTP client, 10 MB and 0.1 s of every start.
+        from tidemill.connectors.remote.download import Remote  # noqa: PLC0415
+        from tidemill.connectors.remote.limits import RemoteLimits  # noqa: PLC0415
+
+        return Remote(blobs, RemoteLimits.of(settings)).download(url, blob_id, going_on=going_on)
+
+    blobs, unpacked = Blobs(settings.blobs), settings.max_unpacked_mb << 20
+    return Sources(blobs, max_row_bytes=settings.max_row_bytes, max_unpacked_bytes=unpacked, fetch=fetch)
+
+
+def make_resources(settings: Settings, registry: Registry | None = None) -> Resources:
+    """What is declared in the file of the settings, and in a mill; InvalidSettings with every mistake."""
+    registry = registry or Registry()
+    names = [*NORMALIZERS, *registry.normalizers]
+    return Resources(load(settings.config, names) | declarations({"resources": registry.declared}, names))
+
+
+def make_importing(db: Database, settings: Settings) -> Importing:
+    return Importing(db, Blobs(settings.blobs), make_sources(settings))
+
+
+def make_context(db: Database, settings: Settings, registry: Registry, *, worker: str, book: Logbook) -> Context:
+    handlers = registry.beside(builtins(db, Blobs(settings.blobs), registry.normalizers))
+    return Context(db, settings, handlers, make_sources(settings), worker, book)
+
+
+def run_in(settings: Settings, action: Callable[[Database], Awaitable[T]], **options: Any) -> T:
+    """Run one action with a database, for entrances that are not async."""
+
+    async def main() -> T:
+        async with open_database(settings, **options) as db:
+            return await action(db)
+
+    return asyncio.run(main())

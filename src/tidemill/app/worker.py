@@ -1,0 +1,114 @@
+"""A worker: a parent process and its children."""
+
+import asyncio
+import contextlib
+import os
+import socket
+from uuid import UUID, uuid4
+
+from tidemill.app.mill import Mill
+from tidemill.connectors.blobs import Blobs
+from tidemill.dispatch.postgres import Listener
+from tidemill.domain.slice import Slice
+from tidemill.engine.aftermath import Aftermath
+from tidemill.engine.bulk import Bulk
+from tidemill.engine.hand import Command
+from tidemill.engine.janitor import Janitor
+from tidemill.engine.kickoff import Kickoff
+from tidemill.engine.lease import Heartbeat
+from tidemill.engine.slices import slice_grace
+from tidemill.engine.supervise import Supervisor
+from tidemill.engine.sweep import Maintenance
+from tidemill.handlers import builtins
+from tidemill.store import maintain, workers
+from tidemill.store.database import Database
+from tidemill.telemetry.events import bound, emit
+from tidemill.telemetry.measure import measuring
+
+SIGN_OFF_S = 3.0
+
+
+class Worker:
+    """A parent process and its children: everything `tidemill worker` runs.
+
+    With ``on_demand`` the children claim nothing by themselves: they work in the slices that ``kickoff`` asks for.
+    """
+
+    def __init__(self, db: Database, mill: Mill, command: Command, *, processes: int, on_demand: bool = False) -> None:
+        settings = mill.settings
+        self.id = f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:6]}"
+        self._db = db
+        self._settings = settings
+        blobs = Blobs(settings.blobs)
+        self._registry = mill.registry.beside(builtins(db, blobs, mill.registry.normalizers))
+        self._info = {"processes": processes, "kinds": self._registry.kinds(), "on_demand": on_demand}
+        self._environment = os.environ | {"TIDEMILL_DATABASE_URL": db.url, "TIDEMILL_HOME": str(settings.home)}
+        self._measuring = contextlib.AsyncExitStack()
+        seconds = settings.lock_floor_ms / 1000
+        self._supervisor = Supervisor(
+            self.id,
+            Aftermath(db, self._registry, self.id, lease_seconds=seconds),
+            command,
+            processes=processes,
+            pages=settings.worker_lanes + 1,
+            env=self._environment,
+            memory_mb=settings.child_memory_mb,
+            silence_s=seconds,
+            on_demand=on_demand,
+        )
+        in_hand, state = self._supervisor.lease_ids, self._supervisor.state
+        heartbeat = Heartbeat(db, self.id, seconds=seconds, in_hand=in_hand, info=lambda: self._info | state())
+        self._services = [self._supervisor, heartbeat, Maintenance(db, self.id), Janitor(db, blobs), Bulk(db)]
+        self._kickoff = Kickoff(db, self._registry, self._supervisor, grace=slice_grace(settings.stop_grace_ms))
+        self._listener = Listener(db.url, self._supervisor.wake_children)
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Until ``stop`` is set, or the children cannot start."""
+        await self.start()
+        stopped = asyncio.create_task(stop.wait())
+        await asyncio.wait([stopped, self._tasks[0]], return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        await self.stop()
+        if self._supervisor.failure is not None:
+            raise self._supervisor.failure
+
+    async def start(self) -> None:
+        """Start the children and what looks after them, in the event loop of the caller."""
+        await self._db.run(workers.register_kinds, self._registry.all())
+        with bound(worker=self.id):
+            measured = measuring(self._settings, self._registry.providers())
+            self._environment.update(await self._measuring.enter_async_context(measured))
+            loops = [*(service.run() for service in self._services), self._listener.run()]
+            self._tasks = [asyncio.create_task(loop) for loop in loops]
+            emit("worker.started", worker=self.id, processes=self._info["processes"], kinds=self._info["kinds"])
+
+    async def stop(self) -> None:
+        """Stop the children: what they finish in the grace is kept, the rest goes back. Then sign off."""
+        tasks, self._tasks = self._tasks, []
+        if not tasks:
+            return  # not started, or stopped already
+        self._supervisor.stop()
+        with bound(worker=self.id):
+            await self._supervisor.drain(self._settings.stop_grace_ms / 1000)
+        for service in self._services:
+            service.stop()
+        tasks[-1].cancel()  # the listener has no work to finish
+        with contextlib.suppress(TimeoutError):  # without a database, the worker's row and duty run out by themselves
+            async with asyncio.timeout(SIGN_OFF_S):
+                await asyncio.gather(*tasks, return_exceptions=True)
+                await self._db.run(maintain.resign, self.id)
+                await self._db.run(workers.remove, self.id)
+        emit("worker.stopped", worker=self.id)
+        await self._measuring.aclose()
+
+    async def kickoff(self, job_id: UUID, kind: str, seconds: float) -> Slice:
+        """Work on one job for so many seconds, in a child of an ``on_demand`` worker; less when nothing is due.
+
+        If the caller is cancelled the slice ends: what is finished is kept, the rest goes back uncharged.
+
+        Raises:
+            UnknownKind: There is no handler for the kind.
+            Busy: No child was free within a moment.
+        """
+        return await self._kickoff.run(job_id, kind, seconds)

@@ -1,0 +1,1 @@
+"""Measuring imports against COPY."""

@@ -1,0 +1,113 @@
+"""How a file is laid out: its format and the options of that. A plain dict, so that a job can keep it."""
+
+import codecs
+from typing import Any
+
+from tidemill.connectors.unpack import COMPRESSIONS
+from tidemill.domain.errors import InvalidInput
+
+FORMATS = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".ndjson": "ndjson",
+    ".jsonl": "ndjson",
+    ".json": "json",
+    ".xlsx": "xlsx",
+    ".parquet": "parquet",
+    ".zip": "images",
+}
+KNOWN_FORMATS = ("csv", "images", "json", "ndjson", "parquet", "tsv", "xlsx")
+DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "\\t": "\t", "pipe": "|"}
+LINE_ENDS = ("\n", "\r\n", "\r")
+ENCODINGS = (
+    *("utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "latin-1", "ascii", "mac-roman"),
+    *(f"cp{number}" for number in (437, 850, 852, 866, 932, 949, 1250, 1251, 1252, 1253, 1254, 1255, 1256, 1257, 1258)),
+    *(f"iso8859-{number}" for number in (*range(2, 12), *range(13, 17))),
+    *("koi8-r", "koi8-u", "shift_jis", "euc_jp", "gb18030", "gbk", "big5", "euc_kr"),
+)
+_TEXT = {"format", "compression", "encoding"}
+OPTIONS = {
+    "csv": _TEXT | {"delimiter", "quote", "header", "line_end"},
+    "tsv": _TEXT | {"delimiter", "quote", "header", "line_end"},
+    "ndjson": _TEXT,
+    "json": _TEXT,
+    "xlsx": {"format", "sheet", "header"},
+    "parquet": {"format"},
+    "images": {"format"},
+}
+_CANONICAL = {codecs.lookup(name).name: name for name in ENCODINGS}
+_WORDS = {"true": True, "false": False, "1": True, "0": False, "yes": True, "no": False}
+
+
+def checked(given: dict[str, Any]) -> dict[str, Any]:
+    """The same layout in our own words; InvalidInput says what would be allowed. What is None was not given."""
+    layout = {name: value for name, value in given.items() if value is not None}
+    kind = layout.get("format")
+    if kind is not None or "format" in given:
+        _one_of("format", kind, KNOWN_FORMATS)
+    allowed = OPTIONS[kind] if isinstance(kind, str) else set().union(*OPTIONS.values())
+    for name in layout:
+        if name not in allowed:
+            raise InvalidInput(f"{name} is no option of {kind or 'any format'}; there are {', '.join(sorted(allowed))}")
+    return {name: _CHECKS[name](name, value) for name, value in layout.items()}
+
+
+def encoding_of(name: str) -> str | None:
+    """An encoding as we call it; None if it is none that we read."""
+    try:
+        return _CANONICAL.get(codecs.lookup(name).name)
+    except (LookupError, ValueError):
+        return None
+
+
+def _one_of(name: str, value: Any, allowed: tuple[str, ...]) -> Any:
+    if value not in allowed:
+        raise InvalidInput(f"unknown {name} {value!r}; known are {', '.join(map(_shown, allowed))}")
+    return value
+
+
+def _shown(word: str) -> str:
+    return word if word.isprintable() else repr(word)
+
+
+def _encoding(name: str, value: Any) -> str:
+    found = encoding_of(value) if isinstance(value, str) else None
+    return str(_one_of(name, found or value, ENCODINGS))
+
+
+def _delimiter(name: str, value: Any) -> str:
+    mark = DELIMITERS.get(str(value), value)
+    if not isinstance(mark, str) or len(mark) != 1 or mark in "\r\n\x00\"' \\" or mark.isalnum():
+        raise InvalidInput(f"{name} {value!r} cannot be: it is one character, like , ; | or tab")
+    return mark
+
+
+def _quote(name: str, value: Any) -> str:
+    if not isinstance(value, str) or len(value) > 1 or (value and (value in "\r\n\x00 ," or not value.isascii())):
+        raise InvalidInput(f"{name} {value!r} cannot be: it is one character, like \" or ', or empty for none")
+    return value
+
+
+def _header(name: str, value: Any) -> bool:
+    found = _WORDS.get(str(value).lower())
+    if found is None:
+        raise InvalidInput(f"{name} {value!r} cannot be: it is true or false")
+    return found
+
+
+def _sheet(name: str, value: Any) -> str | int:
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise InvalidInput(f"{name} {value!r} cannot be: it is a sheet's name, or its number from 1")
+    return value
+
+
+_CHECKS: dict[str, Any] = {
+    "format": lambda name, value: _one_of(name, value, KNOWN_FORMATS),
+    "compression": lambda name, value: _one_of(name, value, COMPRESSIONS),
+    "line_end": lambda name, value: _one_of(name, value, LINE_ENDS),
+    "encoding": _encoding,
+    "delimiter": _delimiter,
+    "quote": _quote,
+    "header": _header,
+    "sheet": _sheet,
+}

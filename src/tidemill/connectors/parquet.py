@@ -1,0 +1,121 @@
+"""Parquet: row groups, batch by batch."""
+
+from collections.abc import Iterator
+from typing import Any, BinaryIO
+
+import msgspec
+
+from tidemill.connectors.records import BlockSource, Draft
+from tidemill.domain.errors import InvalidInput
+
+BATCH = 4_096
+_encode = msgspec.json.Encoder().encode
+_NUL = b"\\u0000"
+
+
+class ParquetSource(BlockSource):
+    """A checkpoint is the number of rows before the next one."""
+
+    columns: list[str]
+
+    def __init__(self, file: BinaryIO, checkpoint: dict[str, Any], *, max_row_bytes: int, max_bytes: int) -> None:
+        super().__init__(checkpoint)
+        self._file = file
+        self._limit = max_row_bytes
+        self._left: list[bytes | str] = []
+        try:
+            import pyarrow as pa  # noqa: PLC0415  an extra, and slow to import
+            from pyarrow import parquet  # noqa: PLC0415
+        except ImportError:
+            raise InvalidInput("Parquet files need an extra: pip install 'tidemill[parquet]'") from None
+        self._errors = (pa.ArrowException, OSError, ValueError)
+        try:
+            self._parquet = parquet.ParquetFile(file, buffer_size=1 << 20, pre_buffer=False)
+        except self._errors as error:
+            raise InvalidInput(f"not a Parquet file: {error}") from error
+        self._check(max_bytes)
+        self.columns = list(self._parquet.schema_arrow.names)
+        self._batches = self._read()
+
+    def close(self) -> None:
+        self._parquet.close()
+        self._file.close()
+
+    def _place(self) -> dict[str, Any]:
+        return {}
+
+    def _check(self, max_bytes: int) -> None:
+        about = self._parquet.metadata
+        if sum(about.row_group(n).total_byte_size for n in range(about.num_row_groups)) > max_bytes:
+            raise InvalidInput(f"the file unpacks to more than {max_bytes >> 20} MB")
+        names = self._parquet.schema_arrow.names
+        if len(set(names)) < len(names):
+            raise InvalidInput(f"columns are there twice: {sorted({name for name in names if names.count(name) > 1})}")
+
+    def _more(self, draft: Draft) -> bool:
+        if not self._left:
+            self._left = next(self._batches, [])
+        records, self._left = self._left[: draft.room], self._left[draft.room :]
+        for record in records:
+            line = self._row + len(draft.inputs) + 1
+            if isinstance(record, str):
+                draft.add_bad("", line, record)
+            elif len(record) > self._limit:
+                draft.add_bad(record, line, f"longer than {self._limit} bytes")
+            elif _NUL in record and _NUL in record.replace(b"\\\\", b""):
+                draft.add_bad(record, line, "a NUL character cannot be stored")
+            else:
+                draft.add(record, line)
+        return bool(records)
+
+    def _read(self) -> Iterator[list[bytes | str]]:
+        skip = self._row
+        about = self._parquet.metadata
+        for group in range(about.num_row_groups):
+            rows = about.row_group(group).num_rows
+            if skip >= rows:
+                skip -= rows
+                continue
+            for batch in self._batches_of(group):
+                left = batch.slice(min(skip, batch.num_rows))
+                skip -= batch.num_rows - left.num_rows
+                if left.num_rows:
+                    yield _records(_plain(left))
+
+    def _batches_of(self, group: int) -> Iterator[Any]:
+        batches = self._parquet.iter_batches(BATCH, row_groups=[group], use_threads=False)
+        while True:
+            try:
+                yield next(batches)
+            except StopIteration:
+                return
+            except self._errors as error:
+                raise InvalidInput(f"the Parquet file is damaged: {error}") from error
+
+
+def _records(batch: Any) -> list[bytes | str]:
+    """Each row encoded, or why it cannot be."""
+    try:
+        return [_encode(row) for row in batch.to_pylist()]
+    except (TypeError, ValueError, OverflowError) as error:
+        if batch.num_rows == 1:
+            return [f"cannot be read: {error}"]
+    return [record for n in range(batch.num_rows) for record in _records(batch.slice(n, 1))]
+
+
+def _plain(batch: Any) -> Any:
+    """Nanoseconds become microseconds: no date of Python has them."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    for at, field in enumerate(batch.schema):
+        if (unit := _coarser(field.type, pa)) is not None:
+            batch = batch.set_column(at, field.name, batch.column(at).cast(unit, safe=False))
+    return batch
+
+
+def _coarser(kind: Any, pa: Any) -> Any:
+    if pa.types.is_timestamp(kind) and kind.unit == "ns":
+        return pa.timestamp("us", kind.tz)
+    if pa.types.is_duration(kind) and kind.unit == "ns":
+        return pa.duration("us")
+    return pa.time64("us") if pa.types.is_time64(kind) and kind.unit == "ns" else None

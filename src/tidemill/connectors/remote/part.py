@@ -1,0 +1,151 @@
+"""The part of a file that is here already. It survives its process, and is nobody's but its holder's."""
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import os
+from io import BufferedRandom
+from pathlib import Path
+from typing import Self
+from uuid import uuid4
+
+import msgspec
+
+from tidemill.connectors.blobs import Blob, Blobs, sync_folder
+from tidemill.domain.errors import Interrupted
+
+_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS)  # of some file systems
+
+
+class About(msgspec.Struct, frozen=True):
+    """What a part is a part of."""
+
+    url: str  # without its query
+    validator: str | None = None  # for If-Range
+    total: int | None = None
+    name: str | None = None
+    content_type: str | None = None
+    etag: str | None = None
+
+
+class Part:
+    """Two files beside the blobs, named after the blob and their holder; the janitor removes them when they are stale.
+
+    Whoever comes later renames them, so that an earlier holder who is still there cannot finish any more. If he still
+    writes, he keeps the file, without a name, and the later one starts anew.
+    """
+
+    def __init__(self, blobs: Blobs, blob_id: str) -> None:
+        self._final = blobs.path(blob_id)
+        self._path = self._final.with_name(f"{blob_id}.{uuid4().hex}.part.tmp")
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = (None if self._final.exists() else self._inherited()) or self._made()
+        self.size = os.fstat(self._file.fileno()).st_size
+        self.about = self._read_about() if self.size else None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with contextlib.suppress(OSError):  # of a full disk, which was told of already
+            self._file.close()
+
+    @property
+    def is_whole(self) -> bool:
+        return self.about is not None and self.about.total == self.size
+
+    def begin(self, about: About) -> None:
+        """From the first byte, of this."""
+        self.forget()
+        self._describe(about)
+
+    def forget(self) -> None:
+        self._file.truncate(0)
+        self.size, self.about = 0, None
+
+    def append(self, piece: bytes) -> None:
+        self._file.write(piece)
+        self.size += len(piece)
+
+    def know_total(self, total: int) -> None:
+        if self.about is not None and self.about.total != total:
+            self._describe(msgspec.structs.replace(self.about, total=total))
+
+    def finish(self) -> Blob:
+        """Whole, durable and under its name. If another one was quicker, his stays: it may be in use."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.seek(0)
+        blob = Blob(self._final.name, self.size, hashlib.file_digest(self._file, "sha256").digest())
+        try:
+            _name(self._path, self._final)
+        except FileExistsError:
+            blob = _look_at(self._final)
+        except FileNotFoundError:
+            raise Interrupted("another process took over the download") from None
+        self.discard()
+        sync_folder(self._final.parent)
+        return blob
+
+    def discard(self) -> None:
+        self._path.unlink(missing_ok=True)
+        self._beside(self._path).unlink(missing_ok=True)
+
+    def _inherited(self) -> BufferedRandom | None:
+        """What somebody who is gone left behind."""
+        for left in self._path.parent.glob(f"{self._final.name}.*.part.tmp"):
+            with contextlib.suppress(FileNotFoundError):
+                left.rename(self._path)
+                with contextlib.suppress(FileNotFoundError):
+                    self._beside(left).rename(self._beside(self._path))
+                file = self._opened()
+                if _lock(file):
+                    return file
+                file.close()
+                self.discard()
+        return None
+
+    def _made(self) -> BufferedRandom:
+        file = self._opened()
+        _lock(file)  # where files cannot be locked, nobody inherits them
+        return file
+
+    def _opened(self) -> BufferedRandom:
+        return self._path.open("a+b")
+
+    def _describe(self, about: About) -> None:
+        self.about = about
+        self._beside(self._path).write_bytes(msgspec.json.encode(about))
+
+    def _read_about(self) -> About | None:
+        try:
+            return msgspec.json.decode(self._beside(self._path).read_bytes(), type=About)
+        except (OSError, msgspec.MsgspecError):
+            return None
+
+    @staticmethod
+    def _beside(path: Path) -> Path:
+        return path.with_name(path.name.replace(".part.tmp", ".about.tmp"))
+
+
+def _lock(file: BufferedRandom) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _name(path: Path, final: Path) -> None:
+    try:
+        final.hardlink_to(path)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        path.rename(final)
+
+
+def _look_at(path: Path) -> Blob:
+    with path.open("rb") as file:
+        return Blob(path.name, os.fstat(file.fileno()).st_size, hashlib.file_digest(file, "sha256").digest())

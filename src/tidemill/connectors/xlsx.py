@@ -1,0 +1,82 @@
+"""XLSX: one sheet, row by row. Cells that are far apart cost nothing; entities and what only unpacks are refused."""
+
+from collections.abc import Iterator
+from typing import Any, BinaryIO
+
+import msgspec
+
+from tidemill.connectors.csv_rows import checked_header
+from tidemill.connectors.records import InputRecord, RecordSource
+from tidemill.connectors.xlsx_book import Book
+from tidemill.connectors.xlsx_sheet import Row, column_name, rows
+from tidemill.domain.errors import InvalidInput
+
+_encode = msgspec.json.Encoder().encode
+_NUL = b"\\u0000"
+
+
+class XlsxSource(RecordSource):
+    """A checkpoint is the number of the sheet's row that was read last. Until it, the sheet is read again."""
+
+    columns: list[str]
+
+    def __init__(
+        self,
+        file: BinaryIO,
+        checkpoint: dict[str, Any],
+        *,
+        sheet: str | int | None,
+        header: bool,
+        max_row_bytes: int,
+        max_bytes: int,
+    ) -> None:
+        self._limit = max_row_bytes
+        self._book = Book(file, max_bytes=max_bytes, max_text=max_row_bytes)
+        self._rows = (row for row in rows(self._book, sheet) if row.cells)
+        try:
+            self._first = self._begin(is_header=header)
+        except BaseException:
+            self._book.close()
+            raise
+        self.first_line = self._first.number + int(header)
+        self._has_header = header
+        super().__init__(checkpoint)
+
+    def close(self) -> None:
+        self._book.close()
+
+    def _begin(self, *, is_header: bool) -> Row:
+        first = next(self._rows, None)
+        if first is None:
+            raise InvalidInput("the sheet is empty: it begins with a header")
+        width = max(first.cells) + 1
+        if is_header:
+            self.columns = checked_header([str(first.cells.get(at, "")) for at in range(width)])
+        else:
+            self.columns = [f"column_{n}" for n in range(1, width + 1)]
+        return first
+
+    def _read(self, checkpoint: dict[str, Any]) -> Iterator[InputRecord]:
+        before = checkpoint.get("sheet_row", 0)
+        if not self._has_header and self._first.number > before:
+            yield self._record(self._first)
+        for row in self._rows:
+            if row.number > before:
+                yield self._record(row)
+
+    def _record(self, row: Row) -> InputRecord:
+        place, width = {"sheet_row": row.number}, len(self.columns)
+        values = dict.fromkeys(self.columns) | {self.columns[at]: v for at, v in row.cells.items() if at < width}
+        data = _encode(values)
+        reason = None
+        if (last := max(row.cells)) >= width:
+            reason = f"a cell in column {column_name(last)} where the header ends at {column_name(width - 1)}"
+        elif len(data) > self._limit:
+            reason = f"longer than {self._limit} bytes"
+        elif _NUL in data.replace(b"\\\\", b""):
+            reason = "a NUL character cannot be stored"
+        if reason is None:
+            return InputRecord(data, row.number, place)
+        text = ", ".join(str(value) for _, value in sorted(row.cells.items())).replace("\x00", "\ufffd")
+        defect = {"line": row.number, "code": "invalid", "reason": reason, "value": text[:200]}
+        return InputRecord(_encode(text[: 64 * 1024]), row.number, place, defect)

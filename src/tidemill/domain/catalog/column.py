@@ -1,0 +1,100 @@
+"""From a column of the catalog to a field."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tidemill.domain.catalog.constants import constant_of
+from tidemill.domain.resource import Field, Type
+
+_TYPES: dict[str, Type] = {
+    "text": "text",
+    "varchar": "text",
+    "bpchar": "text",
+    "int2": "integer",
+    "int4": "integer",
+    "int8": "integer",
+    "numeric": "number",
+    "float4": "number",
+    "float8": "number",
+    "bool": "boolean",
+    "date": "date",
+    "time": "time",
+    "timestamp": "timestamp",
+    "timestamptz": "timestamp",
+    "uuid": "uuid",
+    "json": "json",
+    "jsonb": "json",
+    "bytea": "bytes",
+}
+_BITS = {"int2": 16, "int4": 32, "int8": 64}
+_HEADER = 4  # of every typmod that holds a length or a precision
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column as the catalog has it; ``base`` is the type behind its domains, by its name in pg_catalog."""
+
+    name: str
+    sql_type: str
+    base: str | None
+    typmod: int
+    labels: tuple[str, ...]  # of an enum
+    element: str | None  # of an array: the name of its elements' type, or "" for one that is not the server's own
+    default: str | None
+    not_null: bool
+    domain_not_null: bool
+    identity: str  # "a" for ALWAYS, "d" for BY DEFAULT
+    generated: bool
+    deterministic: bool  # whether equal texts are the same texts, as its collation sees it
+
+    @property
+    def is_writable(self) -> bool:
+        return not self.generated and self.identity != "a"
+
+    @property
+    def compares_as_text(self) -> bool:
+        """Whether what Python finds equal, long or matching is so for the server. char(n) ignores blanks at the end."""
+        return self.deterministic and (self.base in ("text", "varchar") or bool(self.labels))
+
+
+def field_of(column: Column, *, judged_after_triggers: bool = False) -> Field:
+    """The field of a column. What a trigger may fill in is required only by whoever declares it so."""
+    type_ = type_of(column)
+    constant = constant_of(column.default, type_) if column.default is not None else None
+    field = Field(
+        name=column.name,
+        column=column.name,
+        type=type_,
+        sql_type=column.sql_type,
+        nullable=not (column.not_null or column.domain_not_null),
+        default=constant.text if constant else None,
+        filled=column.identity == "d" or (column.default is not None and constant is None),
+        enum=column.labels,
+        bits=_BITS.get(column.base or ""),
+        with_zone=column.base == "timestamptz",
+        **_limits(column),
+    )
+    strict = column.domain_not_null or (column.not_null and not judged_after_triggers)
+    return replace(field, required=strict and field.default is None and not field.filled)
+
+
+def type_of(column: Column) -> Type:
+    if column.labels:
+        return "text"
+    if column.element is not None:
+        return "array"
+    return _TYPES.get(column.base or "", "other")
+
+
+def _limits(column: Column) -> dict[str, Any]:
+    """What is packed into a typmod, and what arrays hold."""
+    packed = column.typmod - _HEADER
+    if column.element is not None:
+        return {"element": _TYPES.get(column.element, "other")}
+    if packed < 0:
+        return {}
+    if column.base in ("varchar", "bpchar"):
+        return {"max_length": packed}
+    if column.base == "numeric":
+        return {"precision": packed >> 16 & 0xFFFF, "scale": (packed & 0x7FF ^ 0x400) - 0x400}
+    return {}

@@ -1,0 +1,105 @@
+"""Rows into columns of text, with everything that is wrong with each row."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Any, TypeVar
+
+from tidemill.domain.importing.plan import ImportPlan
+from tidemill.domain.values import FieldReader, Problem
+from tidemill.domain.values.columns import Texts
+from tidemill.domain.values.field import Normalizer
+from tidemill.domain.values.problem import shown
+
+T = TypeVar("T")
+NAME_MAX = 63  # characters of a strange field's name that an error shows
+
+
+@dataclass(slots=True)
+class Checked:
+    """The fields of some rows, column by column, and what is wrong: by the row's place among them."""
+
+    columns: dict[str, Texts]
+    problems: dict[int, list[Problem]]
+    count: int
+
+    def add(self, index: int, problem: Problem) -> None:
+        self.problems.setdefault(index, []).append(problem)
+
+    def tuples(self, fields: Sequence[str], rows: Sequence[int] | None = None) -> list[tuple[str | None, ...]]:
+        """These fields of these rows, or of all."""
+        columns: list[Sequence[str | None]] = [self.columns[name] for name in fields]
+        if rows is not None:
+            columns = [picked(column, rows) for column in columns]
+        return list(zip(*columns, strict=True))
+
+
+def picked(column: Sequence[T], rows: Sequence[int]) -> Sequence[T]:
+    """The values of some rows."""
+    if len(rows) < 2:  # noqa: PLR2004  an itemgetter of one gives no sequence
+        return [column[index] for index in rows]
+    return itemgetter(*rows)(column)  # type: ignore[no-any-return]
+
+
+class Checker:
+    """Checks rows against a plan."""
+
+    def __init__(self, plan: ImportPlan, normalizers: Mapping[str, Normalizer] | None = None) -> None:
+        resource = plan.resource
+        self._sources = [(column, resource.field(name)) for column, name in plan.in_order.items()]
+        self._readers = {field.name: FieldReader(field, normalizers) for _, field in self._sources}
+        self._known = set(plan.mapping)
+        given = set(plan.given)
+        self._conditions = [one for one in resource.conditions if one.field in given]
+
+    def check(self, rows: Sequence[Any]) -> Checked:
+        """``rows`` are decoded inputs: objects, or what is none."""
+        checked = Checked({}, {}, len(rows))
+        objects = self._objects(rows, checked)
+        for column, field in self._sources:
+            texts, problems = self._readers[field.name].read(_values(objects, column))
+            checked.columns[field.name] = texts
+            for index, found in problems.items():
+                checked.problems.setdefault(index, []).extend(found)
+        for condition in self._conditions:
+            self._check_condition(checked, condition)
+        return checked
+
+    def _objects(self, rows: Sequence[Any], checked: Checked) -> list[dict[str, Any]]:
+        if set(map(type, rows)) <= {dict} and self._known.issuperset(set().union(*rows)):
+            return list(rows)
+        objects = []
+        for index, row in enumerate(rows):
+            if not isinstance(row, dict):
+                checked.add(
+                    index, Problem(None, "shape", "an object with a value for each field is wanted", shown(row))
+                )
+                row = {}  # noqa: PLW2901
+            for name in row:
+                if name not in self._known and not name.startswith("_"):
+                    problem = Problem(
+                        shown(name[:NAME_MAX]), "unknown_field", "there is no such field", shown(row[name])
+                    )
+                    checked.add(index, problem)
+            objects.append(row)
+        return objects
+
+    def _check_condition(self, checked: Checked, condition: Any) -> None:
+        wanted, texts = set(condition.values), checked.columns[condition.field]
+        for name in condition.needs:
+            given = checked.columns.get(name)
+            for index, text in enumerate(texts):
+                if text in wanted and (given is None or given[index] is None) and not _is_told(checked, index, name):
+                    reason = f"needed where {condition.field} is {text}"
+                    checked.add(index, Problem(name, "required", reason))
+
+
+def _is_told(checked: Checked, index: int, name: str) -> bool:
+    return any(problem.field == name for problem in checked.problems.get(index, ()))
+
+
+def _values(rows: list[dict[str, Any]], column: str) -> list[Any]:
+    try:
+        return [row[column] for row in rows]
+    except KeyError:
+        return [row.get(column) for row in rows]

@@ -1,0 +1,59 @@
+"""JSON, as far as PostgreSQL takes it: Python and the server do not agree on all of it."""
+
+import json
+import re
+from typing import Any
+
+from tidemill.domain.resource import Field
+from tidemill.domain.values.columns import Found, Texts
+from tidemill.domain.values.numbers import is_too_long
+
+_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+_EXPONENT_LONG = 5  # characters of an exponent: only then may a number be out of range
+
+
+def read_json(field: Field, texts: Texts) -> Found:
+    wrong = {}
+    for index, text in enumerate(texts):
+        if text is not None:
+            reason = _problem(text, is_parsed=field.sql_type != "json")
+            if reason is not None:
+                wrong[index] = reason
+    return texts, wrong
+
+
+def _problem(text: str, *, is_parsed: bool) -> str | None:
+    """``is_parsed``: jsonb keeps what a document means, json its text."""
+    try:
+        value = _loads(text)
+    except (ValueError, RecursionError):
+        return "not JSON"
+    if not is_parsed:
+        return None
+    if _NUL.search(text):
+        return "JSON with a NUL character, which cannot be stored"
+    if "\\u" in text and not _is_whole(value):
+        return "JSON with half a pair of surrogates, which cannot be stored"
+    return None
+
+
+def _is_whole(value: Any) -> bool:
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _float(text: str) -> float:
+    exponent = text.lower().partition("e")[2]
+    if (len(exponent) >= _EXPONENT_LONG or len(text) > 1_000) and is_too_long(text):  # noqa: PLR2004
+        raise ValueError("a number with too many digits")
+    return 0.0
+
+
+_loads = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_float).decode

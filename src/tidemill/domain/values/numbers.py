@@ -1,0 +1,77 @@
+"""Numbers, and where PostgreSQL's types for them end."""
+
+import math
+import re
+from collections.abc import Callable
+from decimal import Context, Decimal
+
+from tidemill.domain.resource import Field
+from tidemill.domain.values.columns import Found, Texts, mended, mismatches
+
+_INTEGER = r"[+-]?[0-9]{1,18}"
+_NUMBER = r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?"
+_number = re.compile(_NUMBER).fullmatch
+_LONG = 1_000  # characters of a number: only then may it have more digits than any type takes
+_DIGITS_MAX, _SCALE_MAX = 131_072, 16_383  # of numeric, before and behind the point
+_REAL_MAX, _REAL_MIN = 3.4028235677973366e38, 7.006492321624085e-46  # from where on real has no nearest number
+_exact = Context(prec=5_000)
+
+
+def read_integer(field: Field, texts: Texts) -> Found:
+    wrong = dict.fromkeys(mismatches(_INTEGER, texts), "not a whole number")
+    texts, wrong = mended(texts, wrong, _whole)
+    limit = 1 << ((field.bits or 64) - 1)
+    digits = len(str(limit))
+    if any(text is not None and len(text) >= digits for text in texts):
+        for index, text in enumerate(texts):
+            if text is not None and index not in wrong and not -limit <= int(text) < limit:
+                wrong[index] = f"not between {-limit} and {limit - 1}"
+    return texts, wrong
+
+
+def _whole(text: str) -> str | None:
+    """A whole number in another spelling: 5.0, 1e3, or more digits than usual."""
+    value = Decimal(text) if len(text) < _LONG and _number(text) else None
+    if value is None or value.copy_abs() >= 10**20 or value != value.to_integral_value():
+        return None
+    return str(int(value))
+
+
+def read_number(field: Field, texts: Texts) -> Found:
+    wrong = dict.fromkeys(mismatches(_NUMBER, texts), "not a number")
+    if field.precision is not None:
+        scale = field.scale or 0
+        whole = field.precision - scale
+        # What rounds up to one digit more does not fit either.
+        limit = _exact.subtract(Decimal(10) ** whole, Decimal((0, (5,), -scale - 1)))
+        says = f"more than {whole} digits before the point" if whole >= 0 else f"not less than 1e{whole}"
+        _refuse(texts, wrong, lambda text: Decimal(text).copy_abs() >= limit, says)
+    elif field.sql_type == "real":
+        _refuse(texts, wrong, _is_out_of_real, "out of the range of real")
+    elif field.sql_type == "double precision":
+        _refuse(texts, wrong, _is_out_of_double, "out of the range of double precision")
+    else:
+        _refuse(texts, wrong, lambda text: len(text) > _LONG and is_too_long(text), "too many digits")
+    return texts, wrong
+
+
+def _refuse(texts: Texts, wrong: dict[int, str], is_out: Callable[[str], bool], says: str) -> None:
+    for index, text in enumerate(texts):
+        if text is not None and index not in wrong and is_out(text):
+            wrong[index] = says
+
+
+def is_too_long(text: str) -> bool:
+    """Whether numeric has no room for it."""
+    value = Decimal(text)
+    return value.adjusted() >= _DIGITS_MAX or -int(value.as_tuple().exponent) > _SCALE_MAX
+
+
+def _is_out_of_double(text: str) -> bool:
+    value = float(text)
+    return math.isinf(value) or (value == 0 and bool(Decimal(text)))
+
+
+def _is_out_of_real(text: str) -> bool:
+    value = abs(float(text))
+    return value >= _REAL_MAX or (value <= _REAL_MIN and bool(Decimal(text)))

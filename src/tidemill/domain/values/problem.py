@@ -1,0 +1,51 @@
+"""What is wrong with a value."""
+
+from dataclasses import dataclass
+from typing import Any
+
+VALUE_MAX = 200  # characters of a bad value that an error shows
+REDACTED = "…"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """``code`` names the rule, ``reason`` says what would have been right."""
+
+    field: str | None
+    code: str
+    reason: str
+    value: str | None = None
+
+    @property
+    def name(self) -> str:
+        """What failures are grouped by: the field and the rule it breaks."""
+        return self.code if self.field is None else f"{self.field}.{self.code}"
+
+    def told(self) -> dict[str, Any]:
+        told: dict[str, Any] = {"code": self.name, "reason": self.reason}
+        if self.field is not None:
+            told["field"] = self.field
+        if self.value is not None:
+            told["value"] = self.value
+        return told
+
+
+def shown(value: Any) -> str | None:
+    """A value for an error to show: cut, and always text that can be stored."""
+    if value is None:
+        return None
+    text = value if isinstance(value, str) else str(value)
+    text = text if len(text) <= VALUE_MAX else text[:VALUE_MAX] + "…"
+    if is_storable(text):
+        return text
+    return text.encode(errors="replace").decode().replace("\x00", "\N{REPLACEMENT CHARACTER}")
+
+
+def is_storable(text: str) -> bool:
+    """Whether PostgreSQL takes it: no NUL, no half of a pair of surrogates."""
+    if "\x00" in text:
+        return False
+    try:
+        return text.isascii() or bool(text.encode())
+    except UnicodeEncodeError:
+        return False

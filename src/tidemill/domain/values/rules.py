@@ -1,0 +1,100 @@
+"""Rules on texts of one field: each tells where it is broken, and how."""
+
+import operator
+from collections.abc import Callable
+
+from tidemill.domain.resource import Field
+from tidemill.domain.values.columns import Texts, mismatches
+from tidemill.domain.values.same import value_reader
+
+Broken = list[tuple[int, str, str]]
+"""Index, code, reason."""
+Rule = Callable[[Texts], Broken]
+
+
+def rules_of(field: Field) -> list[Rule]:
+    rules = []
+    if field.enum:
+        rules.append(_enum(field.enum))
+    if field.pattern is not None:
+        rules.append(_pattern(field.pattern, field.pattern_says))
+    if field.min_length is not None or field.max_length is not None:
+        rules.append(_length(field.min_length or 0, field.max_length))
+    if field.max_words is not None:
+        rules.append(_words(field.max_words))
+    if any(bound is not None for bound in (field.minimum, field.above, field.maximum, field.below)):
+        rules.append(_range(field))
+    return rules
+
+
+def _enum(values: tuple[str, ...]) -> Rule:
+    allowed = frozenset((*values, None))
+    says = "not one of " + ", ".join(values)
+
+    def rule(texts: Texts) -> Broken:
+        if allowed.issuperset(texts):
+            return []
+        return [(index, "enum", says) for index, text in enumerate(texts) if text not in allowed]
+
+    return rule
+
+
+def _pattern(pattern: str, says: str | None) -> Rule:
+    reason = f"not {says}" if says else f"does not match {pattern}"
+
+    def rule(texts: Texts) -> Broken:
+        return [(index, "pattern", reason) for index in mismatches(pattern, texts)]
+
+    return rule
+
+
+def _length(low: int, high: int | None) -> Rule:
+    def rule(texts: Texts) -> Broken:
+        lengths = [low if text is None else len(text) for text in texts] if None in texts else list(map(len, texts))  # type: ignore[arg-type]
+        broken = []
+        if high is not None and max(lengths, default=0) > high:
+            says = f"longer than {high} characters"
+            broken = [(index, "too_long", says) for index, length in enumerate(lengths) if length > high]
+        if min(lengths, default=low) < low:
+            says = f"shorter than {low} characters"
+            broken += [(index, "too_short", says) for index, length in enumerate(lengths) if length < low]
+        return broken
+
+    return rule
+
+
+def _words(high: int) -> Rule:
+    def rule(texts: Texts) -> Broken:
+        # A word takes two characters at least, with the space before it: short texts need no counting.
+        long = [(index, text) for index, text in enumerate(texts) if text is not None and len(text) >= 2 * high]
+        return [
+            (index, "too_many_words", f"more than {high} words") for index, text in long if len(text.split()) > high
+        ]
+
+    return rule
+
+
+def _range(field: Field) -> Rule:
+    """By value: what a text says, not how it is spelled."""
+    of = value_reader(field)
+    bounds = [
+        (of(bound), fails, code, f"{says} {bound}")
+        for bound, fails, code, says in (
+            (field.minimum, operator.lt, "too_small", "less than"),
+            (field.above, operator.le, "too_small", "not more than"),
+            (field.maximum, operator.gt, "too_large", "more than"),
+            (field.below, operator.ge, "too_large", "not less than"),
+        )
+        if bound is not None
+    ]
+
+    def rule(texts: Texts) -> Broken:
+        values = [None if text is None else of(text) for text in texts]
+        return [
+            (index, code, says)
+            for bound, fails, code, says in bounds
+            for index, value in enumerate(values)
+            if value is not None and fails(value, bound)
+        ]
+
+    return rule

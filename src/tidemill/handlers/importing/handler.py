@@ -1,0 +1,105 @@
+"""The handler: check rows by themselves, then against the table, then write the good ones."""
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+import msgspec
+
+from tidemill.domain.handler import Handler
+from tidemill.domain.importing import KIND, Checked, Checker, ImportPlan
+from tidemill.domain.item import Item
+from tidemill.domain.outcome import Abort, Exceptions, Fail, Outcome, Skip
+from tidemill.domain.retry import RetryPolicy
+from tidemill.domain.values import Problem
+from tidemill.domain.values.field import Normalizer
+from tidemill.handlers.importing.intake import make_intake
+from tidemill.handlers.importing.judge import Judge
+from tidemill.handlers.importing.land import land
+from tidemill.handlers.importing.repeats import find_repeats
+from tidemill.store import imports, jobs
+from tidemill.store.database import Connection
+from tidemill.store.target import Gone, Target
+
+BATCH_SIZE = 10_000  # rows a transaction: COPY, lookups and the fence cost little each
+PLANS_MAX = 100
+ERRORS_MAX = 50  # of one row, that are kept
+
+
+@dataclass(slots=True)
+class _Known:
+    """A job's plan. Whether values are there already is asked once COPY has met one: two looks less, for most files."""
+
+    plan: ImportPlan
+    checker: Checker
+    expects_existing: bool = False
+
+
+class Importer:
+    """Remembers the plans of the jobs it works on: a job's plan never changes."""
+
+    def __init__(self, normalizers: Mapping[str, Normalizer]) -> None:
+        self._normalizers = normalizers
+        self._known: OrderedDict[UUID, _Known] = OrderedDict()
+
+    async def run(self, items: Sequence[Item], conn: Connection) -> Exceptions:
+        """What became of rows that were not simply imported, by their place among the items."""
+        job_id = items[0].job_id
+        known = await self._know(conn, job_id)
+        checked = known.checker.check([item.input for item in items])
+        skipped = await find_repeats(conn, known.plan, known.checker, checked, items)
+        target = Target(conn, known.plan.resource)
+        judge = Judge(target, known.plan, checked, skipped, expects_existing=known.expects_existing)
+        try:
+            await judge.look()
+            effects = await land(known.plan, judge)
+        except Gone as gone:
+            raise Abort(str(gone)) from gone
+        known.expects_existing |= judge.found_existing
+        await imports.note_effects(conn, job_id, effects)
+        return Exceptions({**_failures(checked), **_skips(skipped)})
+
+    async def _know(self, conn: Connection, job_id: UUID) -> _Known:
+        known = self._known.get(job_id)
+        if known is None:
+            plan = msgspec.convert((await jobs.params(conn, job_id))["plan"], ImportPlan)
+            known = self._known[job_id] = _Known(plan, Checker(plan, self._normalizers))
+            while len(self._known) > PLANS_MAX:
+                self._known.popitem(last=False)
+        self._known.move_to_end(job_id)
+        return known
+
+
+def import_handler(normalizers: Mapping[str, Normalizer]) -> Handler:
+    retry = RetryPolicy(max_attempts=3)
+    call = Importer(normalizers).run
+    return Handler(
+        KIND,
+        call,
+        "batch",
+        concurrency=2,
+        timeout=None,
+        retry=retry,
+        sparse=True,
+        in_transaction=True,
+        batch_size=BATCH_SIZE,
+        intake=lambda params, source: make_intake(params, source, normalizers),
+    )
+
+
+def _skips(skipped: Mapping[int, Problem]) -> dict[int, Outcome]:
+    return {index: Skip(problem.reason) for index, problem in skipped.items()}
+
+
+def _failures(checked: Checked) -> dict[int, Outcome]:
+    return {index: _failure(problems) for index, problems in checked.problems.items()}
+
+
+def _failure(problems: Sequence[Problem]) -> Fail:
+    """The first problem is the failure's; all of them are told if there are more."""
+    first = problems[0]
+    details = first.told()
+    if len(problems) > 1:
+        details["errors"] = [problem.told() for problem in problems[:ERRORS_MAX]]
+    return Fail(first.reason, code=first.name, details=details)

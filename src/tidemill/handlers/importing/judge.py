@@ -1,0 +1,152 @@
+"""What only the database can say of rows: which keys are there already, which references lead nowhere."""
+
+from collections.abc import Mapping, Sequence
+
+from tidemill.domain.importing import Checked, ImportPlan
+from tidemill.domain.resource import Reference, Resource
+from tidemill.domain.values import Problem
+from tidemill.domain.values.problem import REDACTED, shown
+from tidemill.store.target import Refusal, Target
+
+Row = tuple[str | None, ...]
+SERVER_JUDGES = ("other", "array")
+
+
+class Judge:
+    """The rows of one batch before their table. One statement for each question, however many rows."""
+
+    def __init__(
+        self,
+        target: Target,
+        plan: ImportPlan,
+        checked: Checked,
+        skipped: Mapping[int, Problem],
+        *,
+        expects_existing: bool = True,
+    ) -> None:
+        """``expects_existing``: whether it is worth a look which values are there already, before COPY finds out."""
+        self.target = target
+        self.expects_existing = expects_existing or plan.validate_only
+        self.checked = checked
+        self._plan = plan
+        self._skipped = skipped
+        self.existing: set[int] = set()  # rows that an upsert updates
+        self.written: list[int] = []  # rows of the last COPY, in its order
+        self.found_existing = False
+        self.landed: set[int] = set()  # rows that are written: no look finds fault with them
+        self._good: tuple[int, list[int]] | None = None
+        self._in_question: list[int] = []
+
+    def good(self) -> list[int]:
+        """Rows still to be written that nothing is wrong with, as far as is known."""
+        known = len(self.checked.problems) + len(self.landed)
+        if self._good is None or self._good[0] != known:
+            bad = self.checked.problems.keys() | self._skipped.keys() | self.landed
+            self._good = known, [index for index in range(self.checked.count) if index not in bad]
+        return self._good[1]
+
+    async def look(self) -> None:
+        """Ask everything; asked again, it sees what others have committed meanwhile, and what COPY ran into."""
+        async with self.target.looking():
+            await self._look()
+        self.expects_existing = True
+
+    async def _look(self) -> None:
+        await self._look_at_types()
+        self._in_question = self.good()  # by every question: all that is wrong with a row is told
+        resource, given = self._plan.resource, set(self._plan.given)
+        for reference in resource.references:
+            if given.issuperset(reference.fields):
+                await self._look_at_reference(reference)
+        if self._plan.mode == "upsert":
+            rows, keys = self._asked(resource.key)
+            self.existing = {rows[place] for place in await self.target.existing(resource.key, keys)} if rows else set()
+        if not self.expects_existing:  # what COPY will not meet is asked about now: errors depend on no batch before
+            self._in_question = [index for index in self._in_question if index in self.checked.problems]
+        for fields in dict.fromkeys((resource.key, *resource.unique)) if self._in_question else ():
+            if fields and given.issuperset(fields) and not (self._plan.mode == "upsert" and fields == resource.key):
+                await self._look_at_unique(fields)
+
+    async def _look_at_types(self) -> None:
+        for name in self._plan.given:
+            field = self._plan.resource.field(name)
+            if field.type in SERVER_JUDGES:
+                texts = self.checked.columns[name]
+                for index, reason in (await self.target.invalid(name, texts)).items():
+                    said = f"not a value of type {field.sql_type}" if field.sensitive else shown(reason)
+                    value = told(self._plan.resource, [name], [texts[index]])
+                    self.checked.add(index, Problem(name, "type", said or reason, value))
+                    texts[index] = None
+
+    async def _look_at_reference(self, reference: Reference) -> None:
+        rows, asked = self._asked(reference.fields)
+        distinct = sorted(set(asked), key=str)
+        if not distinct:
+            return
+        gone = {distinct[place] for place in await self.target.missing(reference, distinct)}
+        if gone and reference.table == self._plan.resource.table:
+            gone -= self._own(reference, gone, dict(zip(rows, asked, strict=True)))
+        for index, values in zip(rows, asked, strict=True):
+            if values in gone:
+                reason = f"there is no such row in {reference.table}"
+                self._tell(index, reference.fields, "unknown_reference", reason, values)
+
+    def _own(self, reference: Reference, gone: set[Row], asked: dict[int, Row]) -> set[Row]:
+        """Of references into the very table that is imported, those that good rows of this batch will be there for."""
+        names = {field.column: field.name for field in self._plan.resource.fields}
+        fields = [names.get(column, "") for column in reference.columns]
+        if not set(self._plan.given).issuperset(fields):
+            return set()
+        good = self.good()
+        found = dict(zip(good, self.checked.tuples(fields, good), strict=True))
+        while True:  # who refers to a row that is bad is bad, and so on
+            own = set(found.values())
+            bad = [index for index in found if asked.get(index) in gone and asked[index] not in own]
+            if not bad:
+                return own
+            for index in bad:
+                del found[index]
+
+    async def _look_at_unique(self, fields: Sequence[str]) -> None:
+        """A row that is updated may keep what it has: only another row's value stands in its way."""
+        rows, asked = self._asked(fields)
+        new = [place for place, index in enumerate(rows) if index not in self.existing]
+        for place in await self.target.existing(fields, [asked[place] for place in new]) if new else ():
+            self._tell_exists(rows[new[place]], fields, asked[new[place]])
+        there = [index for index in rows if index in self.existing]
+        if there:
+            key = self._plan.resource.key
+            asked = self.checked.tuples([*key, *(name for name in fields if name not in key)], there)
+            for place in await self.target.taken(key, fields, asked):
+                self._tell_exists(there[place], fields, self.checked.tuples(fields, [there[place]])[0])
+
+    def _asked(self, fields: Sequence[str]) -> tuple[list[int], list[tuple[str | None, ...]]]:
+        """Rows in question that have a value in each of these fields, and the values."""
+        rows = self._in_question
+        for name in fields:
+            column = self.checked.columns[name]
+            if None in column:
+                rows = [index for index in rows if column[index] is not None]
+        return rows, self.checked.tuples(fields, rows)
+
+    def problem_of(self, refusal: Refusal) -> Problem:
+        """What a row has run into. The server quotes values that it cannot read: none of a secret field."""
+        names = {field.column: field.name for field in self._plan.resource.fields}
+        field = names.get(refusal.column or "", refusal.column)
+        hides = refusal.quotes and any(one.sensitive for one in self._plan.resource.fields)
+        reason = "a value that the table does not take" if hides else refusal.reason
+        return Problem(field, refusal.code, shown(reason) or reason)
+
+    def _tell_exists(self, index: int, fields: Sequence[str], values: tuple[str | None, ...]) -> None:
+        self.found_existing = True
+        self._tell(index, fields, "exists", "a row with this value is there already", values)
+
+    def _tell(self, index: int, fields: Sequence[str], code: str, reason: str, values: tuple[str | None, ...]) -> None:
+        value = told(self._plan.resource, fields, values)
+        self.checked.add(index, Problem(", ".join(fields), code, reason, value))
+
+
+def told(resource: Resource, fields: Sequence[str], values: Sequence[str | None]) -> str | None:
+    """Values of a row for an error to show; none of a field that is secret."""
+    pairs = zip(fields, values, strict=True)
+    return shown(", ".join(REDACTED if resource.field(name).sensitive else str(value) for name, value in pairs))

@@ -1,0 +1,158 @@
+"""Writing the good rows: COPY for new ones, one UPDATE for those that are there, and a second look when that fails."""
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+
+from tidemill.domain.importing import ImportPlan, picked
+from tidemill.handlers.importing.judge import Judge
+from tidemill.store.target import Moved, Refusal
+from tidemill.store.target_rows import lines
+
+LOOKS = 4  # again, at a table that others write to meanwhile
+LANDINGS = 48  # parts that a batch is written in at most: more than 64 subtransactions slow every other session
+PIECE_MIN = 4
+
+Effects = Counter[str]
+
+
+async def land(plan: ImportPlan, judge: Judge) -> Effects:
+    """Write; how many rows were inserted, updated, unchanged. Rows that the table refuses are marked as bad."""
+    await judge.target.check_at_once()
+    if plan.validate_only:
+        await judge.target.create_trials()
+    for _ in range(LOOKS):
+        try:
+            return await _write(plan, judge, judge.good())
+        except (Refusal, Moved) as error:
+            known = len(judge.checked.problems)
+            if isinstance(error, Refusal) and not error.may_be_seen:
+                break
+            await judge.look()
+            if isinstance(error, Refusal) and len(judge.checked.problems) == known:
+                break
+    await judge.target.refuse_other_shape(plan.given)
+    return await _Pieces(plan, judge).write()
+
+
+class _Pieces:
+    """Good rows apart from those that nobody but the table itself could tell to be bad.
+
+    Pieces are tried and grow while they are taken; what was taken is written again, with more, until it is worth a
+    savepoint that stays: few of those are kept, however many rows are bad.
+    """
+
+    def __init__(self, plan: ImportPlan, judge: Judge) -> None:
+        self._plan = plan
+        self._judge = judge
+        self._left = _in_key_order(plan, judge, judge.good())
+        self._taken: list[int] = []  # on trial
+        self._size = len(self._left)
+        self._worth = max(1, len(self._left) // LANDINGS)
+        self._effects: Effects = Counter(inserted=0, updated=0, unchanged=0)
+        self._looks = 0
+
+    async def write(self) -> Effects:
+        while self._left or self._taken:
+            piece = self._left[: self._size]
+            try:
+                await self._try(piece)
+            except Refusal as refusal:
+                self._learn(piece, refusal)
+            except Moved:
+                await self._look_again()
+        return self._effects
+
+    async def _try(self, piece: list[int]) -> None:
+        rows = self._taken + piece
+        last = len(piece) == len(self._left)
+        if last or len(rows) >= self._worth:
+            self._effects.update(await _write(self._plan, self._judge, rows))
+            self._judge.landed.update(rows)
+            self._taken = []
+        else:
+            await _write(self._plan, self._judge, rows, on_trial=True)
+            self._taken = rows
+        del self._left[: len(piece)]
+        self._size *= 2
+
+    def _learn(self, piece: list[int], refusal: Refusal) -> None:
+        """Which row is bad: the server says so, or it is the last of ever smaller pieces."""
+        judge = self._judge
+        bad = None if refusal.place is None else judge.written[refusal.place]
+        if bad is None and len(piece) > 1:
+            self._size = len(piece) // 2
+            return
+        if bad is None:
+            bad = piece[0] if piece else self._taken[-1]
+        judge.checked.add(bad, judge.problem_of(refusal))
+        if bad in self._taken:
+            self._taken.remove(bad)
+        else:
+            place = self._left.index(bad)
+            del self._left[place]
+            if refusal.place is not None:
+                self._size = max(PIECE_MIN, 2 * place)
+
+    async def _look_again(self) -> None:
+        self._looks += 1
+        if self._looks > LOOKS:
+            raise Moved
+        await self._judge.look()
+        good = set(self._judge.good())
+        self._taken = [index for index in self._taken if index in good]
+        self._left = [index for index in self._left if index in good]
+
+
+async def _write(plan: ImportPlan, judge: Judge, rows: Sequence[int], *, on_trial: bool = False) -> Effects:
+    """All of these rows, or none; ``on_trial``, none in any case."""
+    new = [index for index in rows if index not in judge.existing]
+    there = [index for index in rows if index in judge.existing]
+    async with judge.target.attempt(undo=on_trial):
+        await _copy(plan, judge, new)
+        changed = await _update(plan, judge, there)
+    return Counter(inserted=len(new), updated=changed, unchanged=len(there) - changed)
+
+
+async def _copy(plan: ImportPlan, judge: Judge, rows: Sequence[int]) -> None:
+    for fields, group in _groups(plan, judge, rows).items():
+        judge.written = _in_key_order(plan, judge, group)
+        columns = [picked(judge.checked.columns[name], judge.written) for name in fields]
+        data = lines(columns) if columns else b"\n" * len(group)
+        await judge.target.copy(fields, data, on_trial=plan.validate_only)
+    judge.written = []
+
+
+async def _update(plan: ImportPlan, judge: Judge, rows: list[int]) -> int:
+    """How many were different."""
+    if not rows:
+        return 0
+    values = judge.checked.tuples(plan.given, _in_key_order(plan, judge, rows))
+    changed = await judge.target.update(plan.given, values, on_trial=plan.validate_only)
+    left = [row for place, row in enumerate(values) if place not in changed]
+    if left and len(await judge.target.same(plan.given, left)) < len(left):
+        raise Moved
+    return len(changed)
+
+
+def _groups(plan: ImportPlan, judge: Judge, rows: Sequence[int]) -> dict[tuple[str, ...], list[int]]:
+    """Rows by the fields they have: what the table fills by itself must be left out where it is empty."""
+    columns = judge.checked.columns
+    filled = [name for name in plan.given if plan.resource.field(name).filled and None in columns[name]]
+    if not filled:
+        return {plan.given: list(rows)} if rows else {}
+    groups: dict[tuple[str, ...], list[int]] = defaultdict(list)
+    for index in rows:
+        left_out = {name for name in filled if columns[name][index] is None}
+        groups[tuple(name for name in plan.given if name not in left_out)].append(index)
+    return groups
+
+
+def _in_key_order(plan: ImportPlan, judge: Judge, rows: Sequence[int]) -> list[int]:
+    """So that two transactions with common keys wait for each other, and never each for the other."""
+    key = [name for name in plan.resource.key if name in plan.given]
+    if not key:
+        return list(rows)
+    if len(key) == 1:
+        column = judge.checked.columns[key[0]]
+        return sorted(rows, key=lambda index: column[index] or "")
+    return sorted(rows, key=lambda index: [judge.checked.columns[name][index] or "" for name in key])

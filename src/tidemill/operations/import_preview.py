@@ -1,0 +1,58 @@
+"""A look at a file before it is imported: its first rows, checked by themselves."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from tidemill.domain.block import line_of
+from tidemill.domain.errors import InvalidInput
+from tidemill.domain.importing import Checker, ImportPlan, ImportRequest, columns_of
+from tidemill.domain.importing.failures import row_errors
+from tidemill.domain.resource import Resource
+from tidemill.domain.values.field import Normalizer
+from tidemill.operations.imports import Importing, Look
+
+
+async def preview(
+    importing: Importing,
+    look: Look,
+    resource: Resource,
+    request: ImportRequest,
+    normalizers: Mapping[str, Normalizer] | None = None,
+) -> dict[str, Any]:
+    """Layout, columns, where they go, all that would be refused, and what is wrong with the rows themselves."""
+    found = columns_of(request, resource, look.columns, named_by_rows=look.named_by_rows)
+    problems = list(found.problems)
+    if not problems:
+        try:
+            await importing.plan(look, resource, request)
+        except InvalidInput as error:
+            problems.append(str(error))
+    mapping = {column: name for column, name in found.mapping.items() if name in resource.names}
+    checker = Checker(ImportPlan(resource=resource, mapping=mapping, columns=look.columns), normalizers)
+    return {
+        "resource_type": resource.name,
+        "layout": look.layout,
+        "columns": list(look.columns),
+        "mapping": {column: name for column, name in mapping.items() if column in look.columns},
+        "unknown": found.unknown,
+        "missing": found.missing,
+        "problems": problems,
+        "rows": _rows(look, checker, found.unknown),
+    }
+
+
+def _rows(look: Look, checker: Checker, unknown: list[str]) -> list[dict[str, Any]]:
+    """Columns that are no field were told once, and not again with every row."""
+    known = [
+        {k: v for k, v in row.items() if k not in unknown} if isinstance(row, dict) else row for row in look.records
+    ]
+    problems = checker.check(known).problems
+    rows = []
+    for index, record in enumerate(look.records):
+        row = index + 1
+        line = line_of(row, None if look.lines is None else look.lines[index], look.first_line)
+        defect = look.defects.get(index)
+        told = [defect] if defect is not None else [problem.told() for problem in problems.get(index, ())]
+        errors = row_errors({"errors": told}, row, line) if told else []
+        rows.append({"row": row, "line": line, "errors": errors, "input": record})
+    return rows

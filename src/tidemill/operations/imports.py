@@ -1,0 +1,146 @@
+"""Importing a file into a table: looking at it, planning, submitting."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import Any
+from uuid import UUID, uuid4
+
+import msgspec
+
+from tidemill.connectors.blobs import Blob, Blobs
+from tidemill.connectors.detect import describe
+from tidemill.domain.errors import InvalidInput, KeyReused
+from tidemill.domain.importing import KIND, ImportPlan, ImportRequest, make_plan
+from tidemill.domain.ports import OpenSource, Source
+from tidemill.domain.resource import Resource
+from tidemill.operations.submit import check, submit
+from tidemill.store.catalog import denied
+from tidemill.store.database import Database
+from tidemill.store.json import decode_input
+from tidemill.store.submit import Submission, find_by_key
+
+SAMPLE_ROWS, SAMPLE_BYTES = 100, 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a file turned out to be: its layout, its columns and its first records."""
+
+    layout: dict[str, Any]
+    columns: tuple[str, ...]
+    named_by_rows: bool
+    first_line: int
+    records: list[Any]
+    defects: dict[int, dict[str, Any]]
+    lines: list[int] | None
+
+
+class Importing:
+    """Imports from files in the blob store."""
+
+    def __init__(self, db: Database, blobs: Blobs, open_source: OpenSource) -> None:
+        self._db = db
+        self._blobs = blobs
+        self._open = open_source
+
+    async def look(
+        self, blob_id: str, *, name: str = "", content_type: str = "", given: dict[str, Any], rows: int = SAMPLE_ROWS
+    ) -> Look:
+        """The first records of a stored file, and how they were found."""
+        return await asyncio.to_thread(self._look, blob_id, name, content_type, given, rows)
+
+    async def plan(self, look: Look, resource: Resource, request: ImportRequest) -> ImportPlan:
+        plan = make_plan(request, resource, look.columns, named_by_rows=look.named_by_rows)
+        await insist_on_rights(self._db, plan)
+        return plan
+
+    async def open(self, blob_id: str, layout: dict[str, Any]) -> Source:
+        """The records of a stored file, from the first one on; whoever asked for it closes it."""
+        reference = {"blob": blob_id, "format": layout["format"], "layout": layout}
+        return await asyncio.to_thread(self._open, reference, {}, lambda: True)
+
+    async def submit(
+        self, spec: Submission, blob: Blob, look: Look, plan: ImportPlan, asked: dict[str, Any], name: str
+    ) -> tuple[UUID, bool]:
+        """The job, and whether it is new. The file is the job's own from here on, or removed."""
+        params = {"asked": asked, "plan": msgspec.to_builtins(plan)}
+        source = {"blob": blob.id, "format": look.layout["format"], "layout": look.layout, "name": name}
+        same = blob.sha256 + msgspec.json.encode(look.layout, order="deterministic")
+        spec = replace(spec, kind=KIND, params=params, source=source, sparse=True, file_id=blob.id, idem_print=same)
+        return await self._submit(spec, lambda: self._blobs.remove(blob.id))
+
+    async def submit_remote(
+        self, spec: Submission, url: str, resource: Resource, request: ImportRequest, asked: dict[str, Any]
+    ) -> tuple[UUID, bool]:
+        """A job whose file is fetched by a worker; what it is planned to do is known when its columns are."""
+        params = {"asked": asked, "resource": msgspec.to_builtins(resource)} | _words(request)
+        blob_id = uuid4().hex
+        source = {"url": url, "blob": blob_id, "layout": asked.get("layout") or {}}
+        spec = replace(spec, kind=KIND, params=params, source=source, sparse=True, file_id=blob_id)
+        return await self._submit(replace(spec, idem_print=url.encode()), lambda: None)
+
+    async def refuse_reuse(self, spec: Submission, asked: dict[str, Any]) -> None:
+        """KeyReused if this owner's key stands for other words, before a byte of the file is read."""
+        found = None if spec.idem_key is None else await self._db.run(find_by_key, spec.owner_id, spec.idem_key)
+        if found is not None and found["params"].get("asked") != asked:
+            raise KeyReused(f"idempotency key {spec.idem_key!r} was used for another submission")
+
+    async def _submit(self, spec: Submission, undo: Callable[[], None]) -> tuple[UUID, bool]:
+        check(spec, built_in=True)
+        try:
+            job_id, is_new = await submit(self._db, spec, built_in=True)
+        except (InvalidInput, KeyReused):
+            undo()
+            raise
+        if not is_new:
+            undo()
+        return job_id, is_new
+
+    def _look(self, blob_id: str, name: str, content_type: str, given: dict[str, Any], rows: int) -> Look:
+        with self._blobs.open(blob_id) as file:
+            layout = describe(file, name=name, content_type=content_type, given=given)
+        if layout["format"] == "images":
+            raise InvalidInput("images cannot be imported into a table")
+        with closing(
+            self._open({"blob": blob_id, "format": layout["format"], "layout": layout}, {}, lambda: True)
+        ) as source:
+            block = source.read(rows, SAMPLE_BYTES)
+            records = [decode_input(text.decode()) for text in block.inputs]
+            columns = source.columns
+            named = _named(records) if columns is None else tuple(columns)
+            return Look(layout, named, columns is None, source.first_line, records, block.defects, block.lines)
+
+
+async def insist_on_rights(db: Database, plan: ImportPlan) -> None:
+    """InvalidInput if the table cannot be written, or if keys and references cannot be looked up."""
+    resource, given, lacking = plan.resource, set(plan.given), []
+    if not plan.validate_only:
+        lacking += await db.run(denied, resource.table, _columns(plan), plan.mode)
+    keys = [resource.field(name).column for fields in plan.watched for name in fields]
+    if keys and (plan.validate_only or plan.mode == "insert"):
+        lacking += await db.run(denied, resource.table, list(dict.fromkeys(keys)), "read")
+    for one in resource.references:
+        if given.issuperset(one.fields):
+            lacking += await db.run(denied, one.table, one.columns, "read")
+    if lacking:
+        what = "read" if plan.validate_only else "written"
+        raise InvalidInput(f"{resource.table} cannot be {what}: {'; '.join(dict.fromkeys(lacking))}")
+
+
+def _named(records: list[Any]) -> tuple[str, ...]:
+    """The fields that records name, in the order they come."""
+    names: dict[str, None] = {}
+    for record in records:
+        if isinstance(record, dict):
+            names |= dict.fromkeys(record)
+    return tuple(names)
+
+
+def _columns(plan: ImportPlan) -> list[str]:
+    return [plan.resource.field(name).column for name in plan.given]
+
+
+def _words(request: ImportRequest) -> dict[str, Any]:
+    return {"request": msgspec.to_builtins(request)}

@@ -1,0 +1,2 @@
+-- So that no turn pays for what another one has written.
+CHECKPOINT

@@ -1,0 +1,2 @@
+-- The least that loading these rows can cost.
+COPY tidemill_bench.articles (id, slug, title, body, author_id, tags, status, published_at) FROM STDIN (FORMAT csv)

@@ -1,0 +1,2 @@
+-- How many rows arrived.
+SELECT count(*) FROM tidemill_bench.users

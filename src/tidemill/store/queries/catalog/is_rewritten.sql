@@ -1,0 +1,9 @@
+-- Whether a trigger sees new rows before their NOT NULL and CHECK are judged (bits of tgtype: row 1, before 2, insert 4), and
+-- may fill in what is missing. Index: pg_trigger_tgrelid_tgname_index.
+SELECT EXISTS (
+    SELECT FROM pg_catalog.pg_trigger t
+    JOIN pg_catalog.pg_class c ON c.oid = t.tgrelid
+    JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = %(schema)s AND c.relname = %(name)s AND t.tgtype::int & 7 = 7 AND NOT t.tgisinternal
+      AND t.tgenabled IN ('O', 'A')
+)

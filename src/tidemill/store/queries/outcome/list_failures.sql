@@ -1,0 +1,26 @@
+-- A job's failed rows in order of seq, with what they hold now. At most `budget` outcomes are looked at: the one behind
+-- the last of these comes too, as the end. So many bytes at most, but one row at least; `total` is how many there were.
+-- Index: outcome_pkey, item_pkey, item_fix_pkey, ingest_pkey.
+SELECT seq, error, input, line, first_line, is_end, total FROM (
+    SELECT p.seq, p.error, p.is_end, i.line, g.first_line, CASE WHEN NOT p.is_end THEN coalesce(f.input, i.input)::text END AS input,
+        sum(octet_length(coalesce(f.input, i.input)::text)) OVER (ORDER BY p.seq) AS bytes,
+        row_number() OVER (ORDER BY p.seq) AS n, count(*) OVER () AS total
+    FROM (
+        SELECT seq, error, n > %(budget)s AS is_end FROM (
+            SELECT seq, status, error, row_number() OVER (ORDER BY seq) AS n FROM (
+                SELECT seq, status, error FROM tidemill.outcome
+                WHERE job_id = %(job_id)s AND seq > %(after_seq)s ORDER BY seq LIMIT %(budget)s + 1
+            ) seen
+        ) numbered
+        WHERE n > %(budget)s OR status = 'failed' ORDER BY seq LIMIT %(limit)s
+    ) p
+    JOIN tidemill.ingest g ON g.job_id = %(job_id)s
+    CROSS JOIN LATERAL (
+        SELECT i.line, i.input FROM tidemill.item i WHERE i.job_id = %(job_id)s AND i.seq = p.seq LIMIT 1
+    ) i
+    LEFT JOIN LATERAL (
+        SELECT f.input FROM tidemill.item_fix f WHERE f.job_id = %(job_id)s AND f.seq = p.seq ORDER BY f.rev DESC LIMIT 1
+    ) f ON true
+) page
+WHERE n = 1 OR bytes <= %(bytes)s
+ORDER BY seq

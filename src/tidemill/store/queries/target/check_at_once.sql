@@ -1,0 +1,2 @@
+-- What is deferred would fail at the end, and nobody would know for which row.
+SET CONSTRAINTS ALL IMMEDIATE

@@ -1,0 +1,2 @@
+-- A row that leaves everything to its table.
+INSERT INTO {table} DEFAULT VALUES

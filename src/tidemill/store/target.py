@@ -1,0 +1,266 @@
+"""Writing into a user's own table, in the flush transaction: set-based, and never a value in a statement's text."""
+
+import re
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import psycopg
+from psycopg.sql import SQL, Composable, Identifier, Placeholder
+
+from tidemill.domain.errors import InvalidInput
+from tidemill.domain.resource import Field, Reference, Resource, Table
+from tidemill.domain.values.columns import Texts
+from tidemill.store.catalog import introspect
+from tidemill.store.database import Connection, is_transient
+from tidemill.store.statements import sql
+from tidemill.store.target_rows import pack
+
+HAS_INPUT_CHECKS = 160000
+TRIAL, TRIAL_THERE = Identifier("pg_temp", "tidemill_trial"), Identifier("pg_temp", "tidemill_trial_there")
+Rows = Sequence[tuple[str | None, ...]]
+_GONE = {
+    "42P01": "the table is gone",
+    "3F000": "the schema is gone",
+    "42703": "a column is gone",
+    "42804": "a column has another type now",
+    "42501": "permission denied",
+    "42883": "a column has another type now",
+    "25006": "the database is read-only",
+    "0A000": "the table does not take rows",
+}
+_BAD_DATA = "22"  # the class of values that a type does not take
+_CODES = {"23505": "exists", "23503": "unknown_reference", "23502": "required", "23514": "check", "23P01": "exclusion"}
+
+
+class Gone(Exception):
+    """The target is no target any more: no row will ever get in."""
+
+
+class Moved(Exception):
+    """Others have deleted or changed rows since we looked."""
+
+
+class Refusal(Exception):
+    """The table refused rows. ``place`` is that of the bad one, where the server says so."""
+
+    def __init__(self, error: psycopg.Error, table: str) -> None:
+        super().__init__((error.diag.message_primary or str(error)).splitlines()[0])
+        self.reason = str(self)
+        self.code = _CODES.get(error.sqlstate or "", "refused")
+        self.column = error.diag.column_name
+        self.may_be_seen = self.code in ("exists", "unknown_reference")  # by another look at the keys
+        self.quotes = (error.sqlstate or "").startswith(_BAD_DATA)
+        # In any language, it is the first number after the name of the table.
+        line = re.search(rf"^COPY {re.escape(table)}\D*?(\d+)", error.diag.context or "", re.MULTILINE)
+        self.place = None if line is None else int(line[1]) - 1
+
+
+class Target:
+    """One table, and statements about its rows: fields by their name, values as text."""
+
+    def __init__(self, conn: Connection, resource: Resource) -> None:
+        self._conn = conn
+        self._resource = resource
+        self._table_name = resource.table
+        self._table = _identifier(resource.table)
+        self._fields = {field.name: field for field in resource.fields}
+        self._aliases = {name: f"f{place}" for place, name in enumerate(self._fields)}
+        self._copied = ""  # the table of the last COPY, as the server calls it
+
+    @asynccontextmanager
+    async def attempt(self, *, undo: bool = False) -> AsyncIterator[None]:
+        """All that is written within, or nothing of it: a Refusal leaves the transaction as it was.
+
+        With ``undo`` it is left so in any case: aborted, a subtransaction is no burden to others.
+        """
+        try:
+            async with self._conn.transaction(force_rollback=undo):
+                yield
+        except psycopg.Error as error:
+            self.raise_gone(error)
+            if is_transient(error):
+                raise
+            raise Refusal(error, self._copied) from error
+
+    def raise_gone(self, error: psycopg.Error) -> None:
+        state = error.sqlstate or ""
+        if state in _GONE and not _is_said_by_a_function(error):
+            raise Gone(f"{self._resource.table}: {_GONE[state]} ({str(error).splitlines()[0]})") from error
+
+    @asynccontextmanager
+    async def looking(self) -> AsyncIterator[None]:
+        """Statements that ask. What they cannot read is no value of the type that a column had."""
+        try:
+            async with self._conn.transaction():
+                yield
+        except psycopg.Error as error:
+            self.raise_gone(error)
+            if (error.sqlstate or "").startswith(_BAD_DATA):
+                await self.refuse_other_shape(self._fields)
+            raise
+
+    async def refuse_other_shape(self, fields: Iterable[str]) -> None:
+        """Gone if the table has other columns now than when the import was planned."""
+        try:
+            found = {field.column: field.sql_type for field in (await introspect(self._conn, self._table_name)).fields}
+        except InvalidInput as error:
+            raise Gone(str(error)) from error
+        for field in (self._fields[name] for name in fields):
+            if field.column not in found:
+                raise Gone(f"{self._table_name}: a column is gone ({field.column})")
+            if found[field.column] != field.sql_type:
+                now = f"{field.column} was {field.sql_type} and is {found[field.column]}"
+                raise Gone(f"{self._table_name}: a column has another type now ({now})")
+
+    async def check_at_once(self) -> None:
+        """Constraints that wait for the end of the transaction would fail all of it."""
+        await self._conn.execute(sql("target/check_at_once"))
+
+    async def existing(self, fields: Sequence[str], rows: Rows) -> set[int]:
+        """Places of rows whose values in these fields the table has already."""
+        asked = self._unnest(fields, rows) | {"match": self._match(fields)}
+        return await self._places("target/existing", asked)
+
+    async def taken(self, key: Sequence[str], fields: Sequence[str], rows: Rows) -> set[int]:
+        """Places of rows whose values in these fields another row of the table has; the rows begin with their key."""
+        given = [*key, *(name for name in fields if name not in key)]
+        asked = self._unnest(given, rows) | {"match": self._match(fields), "own": self._match(key)}
+        return await self._places("target/taken", asked)
+
+    async def missing(self, reference: Reference, rows: Rows) -> set[int]:
+        """Places of rows whose reference leads nowhere."""
+        table = _identifier(reference.table)
+        columns = dict(zip(reference.fields, reference.columns, strict=True))
+        asked = self._unnest(reference.fields, rows) | {"match": self._match(reference.fields, columns)}
+        return await self._places("target/missing", asked, table)
+
+    async def invalid(self, field: str, texts: Texts) -> dict[int, str]:
+        """Texts that the type of a field does not take, and why. Old servers say so only when it is too late."""
+        if self._conn.info.server_version < HAS_INPUT_CHECKS:
+            return {}
+        params = {"texts": texts, "type": self._fields[field].sql_type}
+        cursor = await self._conn.execute(sql("target/invalid"), params)
+        return {ord_ - 1: reason for ord_, reason in await cursor.fetchall()}
+
+    async def update(self, fields: Sequence[str], rows: Rows, *, on_trial: bool) -> set[int]:
+        """Bring existing rows up to these values, or copies of them; places of those that were different."""
+        others = self._others(fields)
+        if not others:
+            return set()
+        if on_trial:
+            key = self._resource.key
+            keys = [tuple(row[fields.index(name)] for name in key) for row in rows]
+            await self._places("target/copy_there", self._unnest(key, keys) | {"match": self._match(key)})
+        sets = SQL(", ").join([self._set(field) for field in others])
+        return await self._change("target/update", fields, rows, TRIAL_THERE if on_trial else self._table, sets=sets)
+
+    async def same(self, fields: Sequence[str], rows: Rows) -> set[int]:
+        """Places of rows that the table has just so."""
+        return await self._change("target/same", fields, rows, self._table)
+
+    async def copy(self, fields: Sequence[str], data: bytes, *, on_trial: bool) -> None:
+        """Rows in COPY's text form, into the table or into one that only looks like it."""
+        columns = SQL(", ").join(Identifier(self._fields[name].column) for name in fields)
+        self._copied = "tidemill_trial" if on_trial else self._table_name.name
+        table = TRIAL if on_trial else Identifier(self._table_name.schema, self._table_name.name)
+        if not fields:  # COPY cannot say so
+            await self._insert_defaults(table, data.count(b"\n"))
+            return
+        statement = _template("target/copy").format(table=table, columns=columns)
+        async with self._conn.cursor() as cursor, cursor.copy(statement) as copy:
+            await copy.write(data)
+
+    async def _insert_defaults(self, table: Identifier, count: int) -> None:
+        statement = _template("target/insert_defaults").format(table=table)
+        for _ in range(count):
+            await self._conn.execute(statement)
+
+    async def create_trials(self) -> None:
+        table = Identifier(self._table_name.schema, self._table_name.name)
+        await self._conn.execute(_template("target/create_trial").format(table=table))
+        await self._conn.execute(_template("target/create_trial_there").format(table=table))
+
+    def _others(self, fields: Sequence[str]) -> list[Field]:
+        """What an update may change."""
+        return [self._fields[field] for field in fields if field not in self._resource.key]
+
+    async def _change(
+        self, name: str, fields: Sequence[str], rows: Rows, table: Identifier, **more: Composable
+    ) -> set[int]:
+        parts = [self._differs(field) for field in self._others(fields)] or [SQL("false")]
+        differs = SQL(" OR ").join(parts)
+        asked = self._unnest(fields, rows) | {"match": self._match(self._resource.key), "differs": differs}
+        return await self._places(name, asked | more, table)
+
+    async def _places(self, name: str, asked: dict[str, Any], table: Identifier | None = None) -> set[int]:
+        table, values = table or self._table, asked.pop("values")
+        # Never prepared: a plan for ten rows is the wrong one for ten thousand.
+        cursor = await self._conn.execute(_template(name).format(table=table, **asked), values, prepare=False)
+        return {row[0] - 1 for row in await cursor.fetchall()}
+
+    def _unnest(self, fields: Sequence[str], rows: Rows) -> dict[str, Any]:
+        columns: list[Any] = [list(column) for column in zip(*rows, strict=True)]
+        packed = [pack(column) for column in columns]
+        one = SQL("{}::text[]").format(Placeholder())
+        if None not in packed:
+            one, columns = SQL("string_to_array({}, chr(30), chr(31))").format(Placeholder()), packed
+        return {
+            "arrays": SQL(", ").join([one] * len(fields)),
+            "names": SQL(", ").join(self._alias(self._fields[name]) for name in fields),
+            "values": columns,
+        }
+
+    def _match(self, fields: Sequence[str], columns: dict[str, str] | None = None) -> Composable:
+        parts = []
+        for name in fields:
+            field = self._fields[name]
+            column = field.column if columns is None else columns[name]
+            parts.append(SQL("t.{} = {}").format(_name(column), self._value(field)))
+        return SQL(" AND ").join(parts)
+
+    def _alias(self, field: Field) -> Identifier:
+        return Identifier(self._aliases[field.name])
+
+    def _value(self, field: Field) -> Composable:
+        # The type is what the catalog said of the column, not what anybody sent.
+        return SQL("n.{}::{}").format(self._alias(field), SQL(field.sql_type.replace("%", "%%")))
+
+    def _set(self, field: Field) -> Composable:
+        """An empty value leaves what the table fills by itself as it is."""
+        column = _name(field.column)
+        if field.filled:
+            return SQL("{} = coalesce({}, t.{})").format(column, self._value(field), column)
+        return SQL("{} = {}").format(column, self._value(field))
+
+    def _differs(self, field: Field) -> Composable:
+        ours, theirs = SQL("t.{}").format(_name(field.column)), self._value(field)
+        if _may_lack_equality(field):  # such values are equal if they are written alike
+            ours, theirs = SQL("{}::text").format(ours), SQL("{}::text").format(theirs)
+        unequal = SQL("{} IS DISTINCT FROM {}").format(ours, theirs)
+        if field.filled:
+            return SQL("(n.{} IS NOT NULL AND {})").format(self._alias(field), unequal)
+        return unequal
+
+
+def _template(name: str) -> SQL:
+    return SQL(sql(name).decode())
+
+
+def _may_lack_equality(field: Field) -> bool:
+    kind = field.element if field.type == "array" else field.type
+    return kind in (None, "other", "json") and field.sql_type != "jsonb"
+
+
+def _name(name: str) -> Identifier:
+    """A name in a statement that has parameters, where a percent sign is written twice."""
+    return Identifier(name.replace("%", "%%"))
+
+
+def _identifier(table: Table) -> Identifier:
+    return Identifier(table.schema.replace("%", "%%"), table.name.replace("%", "%%"))
+
+
+def _is_said_by_a_function(error: psycopg.Error) -> bool:
+    """Whether it comes from within a trigger or a function: of one row, and no word about the table itself."""
+    return bool(re.search(r"\bPL/\w+ |\bSQL function\b", error.diag.context or ""))

@@ -1,0 +1,199 @@
+"""From bad rows to good ones: the errors as files, mended and sent back; and trials that become real."""
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import httpx2
+import pytest
+
+from api.importing import CSV_TYPE, MIXED, Shop, open_shop
+from support import assert_sound, rows
+from tidemill import Mill
+from tidemill.store.lists import failures
+
+
+@pytest.fixture
+async def shop(make_api: Callable[..., Any], toy: Mill, tmp_path: Path) -> Shop:
+    return await open_shop(make_api, toy, tmp_path)
+
+
+RAGGED = b'email,name,age\nada@x.org,Ada,36\n"bob","B, ""b""\nb",old\ncy@x.org,Cy\n'
+
+
+async def errors_csv(shop: Shop, job_id: str) -> list[dict[str, str]]:
+    answer = await shop.ada.get(f"/v1/imports/{job_id}/errors.csv")
+    assert answer.status_code == 200, answer.text
+    assert answer.headers["content-type"] == "text/csv; charset=utf-8"
+    return list(csv.DictReader(io.StringIO(answer.text, newline="")))
+
+
+def as_csv(found: list[dict[str, str]]) -> bytes:
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, list(found[0]))
+    writer.writeheader()
+    writer.writerows(found)
+    return text.getvalue().encode()
+
+
+async def send_back(shop: Shop, job_id: str, content: bytes, **headers: str) -> Any:
+    return await shop.ada.post(f"/v1/imports/{job_id}/fixes", content=content, headers=CSV_TYPE | headers)
+
+
+async def test_errors_come_in_pages_in_the_order_of_the_file(shop: Shop) -> None:
+    done = await shop.imported(MIXED)
+    assert (done["status"], done["error_records"]) == ("completed_with_errors", 2)
+    assert sum(done["errors"].values()) == 2
+    first = (await shop.ada.get(f"/v1/imports/{done['job_id']}/errors?pageSize=1")).json()
+    (row,) = first["rows"]
+    assert (row["row"], row["line"], row["input"]) == (2, 3, {"email": "bob", "name": "Bob", "age": "old"})
+    assert [(one["field"], one["value"], one["row"], one["line"]) for one in row["errors"]] == [
+        ("email", "bob", 2, 3),
+        ("age", "old", 2, 3),
+    ]
+    assert all(one["code"] and one["reason"] and one["retryable"] is False for one in row["errors"])
+    rest = await shop.ada.get(f"/v1/imports/{done['job_id']}/errors", params={"after": first["next_page"]})
+    assert [one["row"] for one in rest.json()["rows"]] == [3]
+    assert "next_page" not in rest.json()
+
+
+async def test_the_round_trip_ends_completed(shop: Shop) -> None:
+    done = await shop.imported(MIXED)
+    found = await errors_csv(shop, done["job_id"])
+    assert list(found[0]) == ["email", "name", "age", "_row", "_errors"]
+    assert [one["_row"] for one in found] == ["2", "3"]
+    assert found[0]["_errors"].startswith("email: ")
+    assert "age: " in found[0]["_errors"]
+    found[0] |= {"email": "bob@x.org", "age": "41"}
+    found[1] |= {"name": "Cy"}
+    answer = await send_back(shop, done["job_id"], as_csv(found))
+    assert answer.status_code == 200, answer.text
+    assert (answer.json()["state"], answer.json()["items"]) == ("done", 2)
+    mended = await shop.worked(done["job_id"])
+    assert (mended["status"], mended["error_records"], mended["successful_records"]) == ("completed", 0, 4)
+    assert [one[0] for one in await shop.people()] == ["ada@x.org", "bob@x.org", "cy@x.org", "di@x.org"]
+    told = (await shop.ada.get(f"/v1/jobs/{done['job_id']}/activity")).json()["activity"]
+    assert [(line["verb"], line["details"]["rows"]) for line in told] == [("fix", 2)]
+    item = (await shop.ada.get(f"/v1/jobs/{done['job_id']}/items/1")).json()
+    assert item["original"]["email"] == "bob"
+    assert [fix["by"] for fix in item["fixes"]] == [shop.api.ids["ada"]]
+    await assert_sound(shop.api.db)
+
+
+async def test_what_could_not_be_parsed_and_what_needs_quotes_survive_the_trip(shop: Shop) -> None:
+    done = await shop.imported(RAGGED)
+    found = await errors_csv(shop, done["job_id"])
+    assert (found[0]["name"], found[0]["age"]) == ('B, "b"\nb', "old")
+    assert (found[1]["email"], found[1]["name"]) == ("cy@x.org,Cy", "")
+    page = (await shop.ada.get(f"/v1/imports/{done['job_id']}/errors")).json()
+    assert [(row["row"], row["line"]) for row in page["rows"]] == [(2, 3), (3, 5)]
+    found[0] |= {"email": "bob@x.org", "age": "1"}
+    found[1] |= {"email": "cy@x.org", "name": "Cy", "age": ""}
+    assert (await send_back(shop, done["job_id"], as_csv(found))).status_code == 200
+    assert (await shop.worked(done["job_id"]))["status"] == "completed"
+    assert ("bob@x.org", 'B, "b"\nb', 1) in await shop.people()
+
+
+async def test_ndjson_makes_the_trip_too_and_later_rows_may_have_fields_of_their_own(shop: Shop) -> None:
+    people: list[Any] = [{"email": f"p{n}@x.org", "name": "P"} for n in range(150)]
+    people += [{"email": "odd", "name": "Odd", "shoe": 9}, ["no", "object"]]
+    content = "".join(json.dumps(one) + "\n" for one in people).encode()
+    done = await shop.imported(content, headers={"content-type": "application/x-ndjson"})
+    assert done["error_records"] == 2
+    assert list((await errors_csv(shop, done["job_id"]))[0])[:3] == ["email", "name", "shoe"]
+    answer = await shop.ada.get(f"/v1/imports/{done['job_id']}/errors.ndjson")
+    first, second = [json.loads(line) for line in answer.text.splitlines()]
+    assert (first["shoe"], first["_row"], second["_row"]) == (9, 151, 152)
+    assert {error["code"].rpartition(".")[2] for error in first["_errors"]} >= {"unknown_field"}
+    mended = [{"_row": 151, "email": "odd@x.org"}, {"_row": 152, "email": "list@x.org", "name": "L"}]
+    text = "".join(json.dumps(one) + "\n" for one in mended).encode()
+    answer = await send_back(shop, done["job_id"], text, **{"content-type": "application/x-ndjson"})
+    assert answer.status_code == 200, answer.text
+    again = await shop.worked(done["job_id"])
+    assert again["error_records"] == 1, "what is not said stays as it was, the shoe among it"
+    assert ("list@x.org", "L", None) in await shop.people()
+
+
+async def test_rows_that_cannot_be_matched_change_nothing_and_are_all_told(shop: Shop) -> None:
+    done = await shop.imported(MIXED)
+    job_id = done["job_id"]
+    text = b"email,name,_row\nbob@x.org,Bob,2\nx@x.org,X,1\ny@x.org,Y,77\nz@x.org,Z,2\nw@x.org,W,\nv@x.org,V,two\n"
+    answer = await send_back(shop, job_id, text)
+    assert answer.status_code == 422
+    told = [error["detail"] for error in answer.json()["errors"]]
+    assert len(told) == 5
+    assert {"row 1 is done: only failed rows can be mended", "line 5: row 2 is there twice"} <= set(told)
+    assert "nothing was changed" in answer.json()["detail"]
+    for content, because in [
+        (b"email,name\nbob@x.org,Bob\n", "_row"),
+        (b"email,shoe,_row\nbob@x.org,9,2\n", "shoe"),
+        (b"email,_row\n", "no row"),
+        (b"", "empty"),
+        (b"email,_row\nx@x.org,2,extra\n", "3 fields"),
+    ]:
+        refused = await send_back(shop, job_id, content)
+        assert refused.status_code == 422
+        assert because in refused.text
+    assert (await shop.worked(job_id))["error_records"] == 2
+    assert await rows(shop.api.db, "SELECT * FROM tidemill.item_fix") == []
+    assert len(shop.stored()) == 1, "no file of mended rows is kept"
+
+
+async def test_only_some_columns_and_in_another_layout(shop: Shop) -> None:
+    done = await shop.imported(MIXED)
+    answer = await shop.ada.post(
+        f"/v1/imports/{done['job_id']}/fixes",
+        data={"delimiter": ";"},
+        files={"file": ("mended.txt", b"_row;name;_note\n3;Cy;better so\n", "text/plain")},
+    )
+    assert answer.status_code == 200, answer.text
+    mended = await shop.worked(done["job_id"])
+    assert (mended["error_records"], mended["status"]) == (1, "completed_with_errors")
+    assert ("cy@x.org", "Cy", 7) in await shop.people()
+    again = await send_back(shop, done["job_id"], b"_row,name\n3,Cy\n")
+    assert "row 3 is done" in again.text
+
+
+async def test_more_errors_than_a_page_holds_come_whole_and_a_break_is_seen(shop: Shop) -> None:
+    text = b"email,name\n" + b"".join(b"p%d,P\n" % n for n in range(1200))
+    done = await shop.imported(text)
+    found = await errors_csv(shop, done["job_id"])
+    assert [one["_row"] for one in found] == [str(n) for n in range(1, 1201)]
+    assert (await send_back(shop, done["job_id"], as_csv(found))).json()["items"] == 1200
+    assert (await shop.worked(done["job_id"]))["error_records"] == 1200
+    true_list, calls = failures.list_failures, []
+
+    async def breaks(*args: Any, **options: Any) -> Any:
+        calls.append(1)
+        if len(calls) > 1:
+            raise RuntimeError("the disk is gone")
+        return await true_list(*args, **options)
+
+    with patch.object(failures, "list_failures", breaks), pytest.raises(httpx2.RemoteProtocolError):
+        await shop.ada.get(f"/v1/imports/{done['job_id']}/errors.csv")
+
+
+async def test_a_trial_writes_nothing_and_is_promoted_once_with_its_corrections(shop: Shop) -> None:
+    trial = await shop.imported(MIXED, validate_only=True)
+    assert (trial["status"], trial["validate_only"], trial["error_records"]) == ("completed_with_errors", True, 2)
+    assert await shop.people() == []
+    assert (await send_back(shop, trial["job_id"], b"_row,email,age\n2,bob@x.org,41\n")).status_code == 200
+    refused = await shop.ada.post(f"/v1/imports/{trial['job_id']}/promote")
+    assert refused.status_code == 409, "it is open again"
+    await shop.work()
+    promoted = await shop.ada.post(f"/v1/imports/{trial['job_id']}/promote")
+    assert promoted.status_code == 202, promoted.text
+    again = await shop.ada.post(f"/v1/imports/{trial['job_id']}/promote")
+    assert (again.status_code, again.json()["job_id"]) == (200, promoted.json()["job_id"])
+    assert len(shop.stored()) == 2
+    await shop.ada.delete(f"/v1/jobs/{trial['job_id']}")  # whatever becomes of the trial
+    live = await shop.worked(promoted.json()["job_id"])
+    assert (live["validate_only"], live["idempotency_key"], live["error_records"]) == (False, None, 1)
+    assert live["promoted_from"] == trial["job_id"]
+    assert await shop.people() == [("ada@x.org", "Ada", 36), ("bob@x.org", "Bob", 41), ("di@x.org", "Di", None)]
+    assert (await shop.ada.post(f"/v1/imports/{live['job_id']}/promote")).status_code == 409, "it is no trial"
+    await assert_sound(shop.api.db)

@@ -1,0 +1,26 @@
+"""Shorthands of these tests."""
+
+from typing import Any
+
+from support import rows
+from tidemill.domain.resource import Field, Resource
+from tidemill.store.catalog import find_table, introspect
+from tidemill.store.database import Connection, Database
+
+
+async def look_at(db: Database, name: str, *definitions: str) -> Resource:
+    """Run these statements and introspect the table of that name."""
+    for definition in definitions:
+        await rows(db, definition)
+    return await db.run(_look, name)
+
+
+async def _look(conn: Connection, name: str) -> Resource:
+    return await introspect(conn, await find_table(conn, name))
+
+
+def rules(field: Field, *besides: str) -> dict[str, Any]:
+    """What a field says beyond its name and type."""
+    plain = Field(name=field.name, column=field.column, type=field.type, sql_type=field.sql_type)
+    names = [name for name in Field.__slots__ if getattr(field, name) != getattr(plain, name)]
+    return {name: getattr(field, name) for name in names if name not in besides}

@@ -1,0 +1,64 @@
+"""What a role may not do is said before anything is tried."""
+
+import pytest
+
+from support import rows
+from tidemill.domain.resource import Table
+from tidemill.store.catalog import Mode, denied
+from tidemill.store.database import Database
+
+TABLE = Table("shop", "users")
+
+
+@pytest.fixture
+async def clerk(db: Database) -> str:
+    for statement in (
+        "DROP ROLE IF EXISTS clerk",
+        "CREATE ROLE clerk",
+        "CREATE SCHEMA shop",
+        'CREATE TABLE shop.users (id serial, email text, "Name" text)',
+    ):
+        await rows(db, statement)
+    return "clerk"
+
+
+async def lacks(db: Database, mode: Mode, *columns: str, setting: str = "") -> list[str]:
+    async with db.transaction() as conn:
+        await conn.execute(f"SET LOCAL ROLE clerk; {setting}".encode(), prepare=False)
+        return await denied(conn, TABLE, columns, mode)
+
+
+async def test_the_owner_may_do_everything(db: Database, clerk: str) -> None:
+    async with db.transaction() as conn:
+        assert await denied(conn, TABLE, ["id", "email", "Name"], "upsert") == []
+        assert await denied(conn, Table("shop", "gone"), ["id"], "read") == ["there is no table shop.gone"]
+
+
+async def test_every_lack_is_named(db: Database, clerk: str) -> None:
+    assert await lacks(db, "upsert", "email", "Name") == [
+        "role clerk may not use schema shop",
+        "role clerk lacks INSERT (Name, email) on shop.users",
+        "role clerk lacks SELECT (Name, email) on shop.users",
+        "role clerk lacks UPDATE (Name, email) on shop.users",
+        "role clerk lacks USAGE on sequence shop.users_id_seq, which fills a column",
+    ]
+    await rows(db, "GRANT USAGE ON SCHEMA shop TO clerk")
+    await rows(db, 'GRANT INSERT (id, email, "Name"), SELECT (email), UPDATE ON shop.users TO clerk')
+    assert await lacks(db, "insert", "id", "email", "Name") == [], "a column that is given asks no sequence"
+    assert await lacks(db, "read", "email", "Name") == ["role clerk lacks SELECT (Name) on shop.users"]
+    assert await lacks(db, "upsert", "id", "email") == ["role clerk lacks SELECT (id) on shop.users"]
+
+
+async def test_row_level_security_and_read_only_transactions_are_said(db: Database, clerk: str) -> None:
+    await rows(db, "GRANT USAGE ON SCHEMA shop TO clerk")
+    await rows(db, "GRANT ALL ON shop.users, shop.users_id_seq TO clerk")
+    assert await lacks(db, "upsert", "email") == []
+    await rows(db, "ALTER TABLE shop.users ENABLE ROW LEVEL SECURITY")
+    said = "row-level security is in force on shop.users for role clerk: "
+    assert await lacks(db, "insert", "email") == [said + "rows cannot be copied into it"]
+    assert await lacks(db, "read", "email") == [said + "it may not see every row"]
+    await rows(db, "ALTER ROLE clerk BYPASSRLS")
+    assert await lacks(db, "insert", "email", setting="SET LOCAL transaction_read_only = on") == [
+        "role clerk can only read in this database: its transactions are read-only"
+    ]
+    assert await lacks(db, "read", "email", setting="SET LOCAL transaction_read_only = on") == []

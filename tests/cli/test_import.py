@@ -1,0 +1,137 @@
+"""tidemill import, fix and promote: a file into a table, its bad rows mended and sent again."""
+
+import asyncio
+import csv
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from support import assert_sound, rows
+from tidemill.cli.bench import targets
+from tidemill.cli.bench.imports import report
+from tidemill.cli.bench.imports.plan import Plan
+from tidemill.cli.bench.imports.run import run
+from tidemill.cli.demo_files import make_files
+from tidemill.store.database import Database
+
+if TYPE_CHECKING:
+    from cli.conftest import Tidemill
+
+TABLE = "CREATE TABLE public.people (id int PRIMARY KEY, name text NOT NULL, age int CHECK (age >= 0))"
+GOOD, BAD = 'ID;Name;"Age"\n1;Ann;30\n2;Bob;\n', "3;;40\n4;Dora;-1\n5;Emil;old\n"
+
+
+async def test_a_file_goes_into_a_table_and_its_bad_rows_come_back_mended(tidemill: "Tidemill", db: Database) -> None:
+    await rows(db, TABLE)
+    file = tidemill.file("people.csv", GOOD + BAD)
+    said = tidemill("import", file, "--into", "people", "--errors", "bad.csv", code=1).out
+    for word in ("completed_with_errors", "2 done", "3 failed", "2 inserted", "name.required", "age.too_small", "old"):
+        assert word in said
+    key = said.split()[0]
+    with (tidemill.folder / "bad.csv").open() as found:
+        bad = list(csv.DictReader(found))
+    assert [(row["ID"], row["_row"]) for row in bad] == [("3", "3"), ("4", "4"), ("5", "5")]
+    mended = "ID,Name,Age,_row,_errors\n3,Carl,40,3,\n4,Dora,1,4,\n5,Emil,50,5,x\n"
+    said = tidemill("fix", key, tidemill.file("mended.csv", mended)).out
+    assert "3 rows run again" in said
+    assert "completed " in said
+    people = await rows(db, "SELECT id, name, age FROM people ORDER BY id")
+    assert people == [(1, "Ann", 30), (2, "Bob", None), (3, "Carl", 40), (4, "Dora", 1), (5, "Emil", 50)]
+    await assert_sound(db)
+
+
+async def test_a_trial_writes_nothing_until_it_is_promoted(tidemill: "Tidemill", db: Database) -> None:
+    await rows(db, TABLE)
+    said = tidemill("import", tidemill.file("people.csv", GOOD), "--into", "public.people", "--validate-only").out
+    assert "2 would be inserted" in said
+    assert await rows(db, "SELECT count(*) FROM people") == [(0,)]
+    assert "2 inserted" in tidemill("promote", said.split()[0]).out
+    assert await rows(db, "SELECT count(*) FROM people") == [(2,)]
+
+
+async def test_an_upsert_changes_what_is_there(tidemill: "Tidemill", db: Database) -> None:
+    await rows(db, TABLE)
+    await rows(db, "INSERT INTO people VALUES (1, 'Ann', 30), (2, 'Bert', NULL)")
+    file = tidemill.file("people.csv", GOOD + "9;Nina;9\n")
+    said = tidemill("import", file, "--into", "people", "--mode", "upsert").out
+    assert "1 inserted · 1 updated · 1 unchanged" in said
+    assert await rows(db, "SELECT name FROM people ORDER BY id") == [("Ann",), ("Bob",), ("Nina",)]
+
+
+async def test_a_preview_shows_what_a_file_means_and_keeps_nothing(tidemill: "Tidemill", db: Database) -> None:
+    await rows(db, TABLE)
+    said = tidemill("import", tidemill.file("people.csv", GOOD + BAD), "--into", "people", "--preview").out
+    for word in ("delimiter ;", "ID → id", "Emil", "row 3", "must not be empty", "less than 0"):
+        assert word in said
+    assert await rows(db, "SELECT (SELECT count(*) FROM tidemill.job), (SELECT count(*) FROM people)") == [(0, 0)]
+    assert list((tidemill.folder / "blobs").iterdir()) == []
+
+
+async def test_what_cannot_work_is_said_in_one_line_before_a_row_is_read(tidemill: "Tidemill", db: Database) -> None:
+    await rows(db, TABLE)
+    file = tidemill.file("people.csv", "id,nmae\n1,Ann\n")
+    said = tidemill.refuses("import", file, "--into", "people")
+    assert "column 'nmae' is no field of public.people; did you mean 'name'?" in said
+    assert "there is no column for 'name', which is required" in said
+    assert "there is no table 'poeple'" in tidemill.refuses("import", file, "--into", "poeple")
+    assert "schema tidemill is not for imports" in tidemill.refuses("import", file, "--into", "tidemill.job")
+    assert "there is no file nowhere.csv" in tidemill.refuses("import", "nowhere.csv", "--into", "people")
+    assert "it is insert or upsert" in tidemill.refuses("import", file, "--into", "people", "--mode", "replace")
+    assert "COLUMN=FIELD" in tidemill.refuses("import", file, "--into", "people", "--map", "x")
+    assert list((tidemill.folder / "blobs").iterdir()) == []
+
+
+async def test_the_demo_imports_three_files_and_a_second_time_changes_nothing(
+    tidemill: "Tidemill", db: Database
+) -> None:
+    said = tidemill("demo", "--rows", "400").out
+    assert said.count("396 inserted") == 3
+    assert "author_id.unknown_reference" in said
+    counts = (
+        "SELECT (SELECT count(*) FROM demo.users), (SELECT count(*) FROM demo.articles), count(*) FROM demo.comments"
+    )
+    assert await rows(db, counts) == [(396, 396, 396)]
+    assert tidemill("demo", "--rows", "400").out.count("396 unchanged") == 3
+    await assert_sound(db)
+
+
+def test_the_files_of_the_demo_are_the_same_every_time(tmp_path: Path) -> None:
+    first = [path.read_bytes() for path in make_files(tmp_path, 300)]
+    assert [text.count(b"\n") for text in first] == [301, 300, 300]
+    assert first == [path.read_bytes() for path in make_files(tmp_path, 300)]
+
+
+async def test_the_benchmark_measures_imports_against_copy_and_leaves_nothing(
+    db: Database, tidemill_database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DATABASE_URL", tidemill_database)
+    monkeypatch.setenv("TIDEMILL_HOME", str(tmp_path))
+    result = await asyncio.to_thread(run, Plan(users=1_000, articles=1_000, pairs=1_000, rounds=1))
+    assert targets.IMPORT_AT_MOST.keys() <= result["ratios"].keys() | result["figures"].keys()
+    assert result["figures"]["import_rss_mb"] > 10
+    for table in ("job", "batch", "item", "outcome", "ingest", "effect", "repeat"):
+        assert await rows(db, f"SELECT count(*) FROM tidemill.{table}") == [(0,)], table
+    assert await rows(db, "SELECT count(*) FROM pg_namespace WHERE nspname = 'tidemill_bench'") == [(0,)]
+    assert os.listdir(tmp_path) == []  # noqa: PTH208  an async test must not block on paths
+
+
+def test_a_machine_that_is_not_quiet_is_told_of() -> None:
+    assert report.warning({"copy_spread": 0.1}) is None
+    assert "not quiet" in (report.warning({"copy_spread": 0.3}) or "")
+
+
+async def test_a_mill_declares_resources_and_normalizers(tidemill: "Tidemill", db: Database) -> None:
+    await rows(db, TABLE)
+    tidemill.file(
+        "house.py",
+        "from tidemill import Mill\n"
+        "mill = Mill()\n"
+        "mill.resource('folk', table='people', fields={'name': {'normalize': ['title'], 'max_length': 5}})\n"
+        "mill.normalizer('title')(str.title)\n",
+    )
+    file = tidemill.file("people.csv", "id,name\n1,ann\n2,longer name\n")
+    said = tidemill("import", file, "--into", "folk", "--app", "house:mill", code=1).out
+    assert "name.too_long" in said
+    assert await rows(db, "SELECT name FROM people") == [("Ann",)]

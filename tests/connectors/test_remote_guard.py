@@ -1,0 +1,220 @@
+"""Nobody is sent to a machine that only we can reach: not by a URL, a name, a redirect or a resolver."""
+
+import shutil
+import socket
+import ssl
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from connectors.conftest import Make, Serve
+from connectors.servers import Request, Server
+from tidemill.connectors.blobs import Blobs
+from tidemill.connectors.remote.links import checked
+from tidemill.domain.addresses import Allowed
+from tidemill.domain.errors import Interrupted, InvalidInput, Unreachable
+
+BLOB = "0123456789abcdef" * 2
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("ftp://example.com/x", "only http and https"),
+        ("file:///etc/passwd", "only http and https"),
+        ("//example.com/x", "only http and https"),
+        ("rows.csv", "only http and https"),
+        ("http:///x", "has no host"),
+        ("https://user:pw@example.com/x", "a user or a password"),
+        ("http://a\\@127.0.0.1/", "a user or a password"),
+        ("http://exa\nmple.com/", "not a URL"),
+        ("http://[::1/x", "not a URL"),
+        ("http://h/\ud800", "not a URL"),
+        ("http://" + "x" * 9_000, "longer than 8192"),
+        ("http://example.com:22/", "port 22 is not one of the web's"),
+        ("http://example.com:99999/", "port 99999 is not one"),
+        ("http://127.0.0.1/", "not on the public internet"),
+        ("http://169.254.169.254/latest/meta-data", "not on the public internet"),
+        ("http://[::1]/", "not on the public internet"),
+        ("http://[::ffff:127.0.0.1]/", "not on the public internet"),
+        ("http://[64:ff9b::a00:1]/", "not on the public internet"),
+        ("http://[2002:7f00:1::]/", "not on the public internet"),
+    ],
+)
+def test_some_urls_are_refused_as_they_stand(url: str, message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        checked(url)
+
+
+def test_what_is_allowed_is_not() -> None:
+    allowed = [Allowed.parse(entry) for entry in ("127.0.0.1:8081", "files.internal:8080")]
+    for url in ("http://127.0.0.1:8081/x", "http://files.internal:8080/x", "https://example.com/x?y=z"):
+        assert str(checked(f"{url}#there", allowed)) == url
+
+
+@pytest.mark.parametrize("host", ["127.1", "0x7f.1", "2130706433", "017700000001", "0", "localhost", "LOCALHOST"])
+def test_no_way_of_writing_the_loopback_leads_there(remote: Make, host: str) -> None:
+    with pytest.raises(InvalidInput, match="not on the public internet"):
+        remote().download(f"http://{host}/", BLOB)
+
+
+@pytest.mark.parametrize(
+    "location",
+    [
+        "http://169.254.169.254/latest/meta-data/",
+        "http://localhost/",
+        "//[::1]/x",
+        "http://127.0.0.1:1/",
+        "ftp://example.com/x",
+        "http://user@127.0.0.1/",
+        "http://\x7f/",
+        "http://[::1/x",
+    ],
+)
+def test_a_redirect_is_checked_like_a_url(blobs: Blobs, serve: Serve, remote: Make, location: str) -> None:
+    server = serve(lambda request: request.redirect(location))
+    with pytest.raises(InvalidInput, match=r"not on the public internet|not one of the web's|redirects"):
+        remote(server).download(server.url(), BLOB)
+    assert not blobs.has(BLOB)
+
+
+def test_every_address_of_a_name_must_be_good(remote: Make) -> None:
+    asked: list[tuple[str, int]] = []
+
+    def resolve(host: str, port: int) -> list[str]:
+        asked.append((host, port))
+        return ["93.184.216.34", "10.0.0.1"]
+
+    with pytest.raises(InvalidInput, match="not on the public internet"):
+        remote(resolve=resolve).download("https://example.com/", BLOB)
+    assert asked == [("example.com", 443)]
+
+
+def test_what_the_resolver_says_the_second_time_does_not_matter(remote: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = [["93.184.216.34"], ["127.0.0.1"]]
+    connected: list[object] = []
+
+    def connect(address: object, *_: object, **__: object) -> socket.socket:
+        connected.append(address)
+        raise ConnectionRefusedError(111, "refused")
+
+    monkeypatch.setattr(socket, "create_connection", connect)
+    with pytest.raises(InvalidInput, match="not on the public internet"):
+        remote(resolve=lambda *_: answers.pop(0)).download("http://rebinding.example/", BLOB)
+    assert connected == [("93.184.216.34", 80)]
+
+
+def test_the_connection_goes_to_the_checked_address_and_the_name_is_kept(serve: Serve, remote: Make) -> None:
+    server = serve(lambda request: request.give(b"x"))
+    here = remote(server, resolve=lambda *_: ["127.0.0.1"])
+    assert here.download(server.url("/x", host="Files.example"), BLOB).url == server.url("/x", host="files.example")
+    assert server.requests[0].headers["host"] == f"files.example:{server.port}"
+
+
+def test_another_address_is_tried_when_one_does_not_answer(serve: Serve, remote: Make, blobs: Blobs) -> None:
+    server, other = serve(lambda request: request.give(b"x")), serve(Request.stall)
+    other.port = server.port  # nobody listens on this address
+    allowed = Allowed.parse(f"127.0.0.2:{server.port}")
+    here = remote(server, resolve=lambda *_: ["127.0.0.2", "127.0.0.1"], also=[allowed])
+    here.download(server.url(host="files.example"), BLOB)
+    assert blobs.has(BLOB)
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (socket.gaierror(socket.EAI_NONAME, "unknown"), "there is no host of that name"),
+        (UnicodeError("label too long"), "not the name of a host"),
+    ],
+)
+def test_names_that_are_none_are_told(remote: Make, error: Exception, message: str) -> None:
+    def resolve(*_: object) -> list[str]:
+        raise error
+
+    with pytest.raises(InvalidInput, match=message):
+        remote(resolve=resolve).download("http://nowhere.example/", BLOB)
+
+
+def test_a_resolver_that_does_not_answer_is_tried_again(remote: Make) -> None:
+    def resolve(*_: object) -> list[str]:
+        raise socket.gaierror(socket.EAI_AGAIN, "later")
+
+    with pytest.raises(Unreachable, match="its name could not be resolved"):
+        remote(resolve=resolve).download("http://nowhere.example/", BLOB)
+
+
+def test_a_resolver_that_hangs_does_not_hang_us(remote: Make) -> None:
+    hanging = threading.Event()
+
+    def resolve(*_: object) -> list[str]:
+        hanging.wait(10)
+        return []
+
+    started = time.monotonic()
+    with pytest.raises(Interrupted):
+        remote(resolve=resolve).download("http://x.example/", BLOB, going_on=lambda: time.monotonic() < started + 0.2)
+    hanging.set()
+    assert time.monotonic() - started < 2
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of files.example, by itself."""
+    if shutil.which("openssl") is None:
+        pytest.skip("there is no openssl to make a certificate with")
+    path = tmp_path_factory.mktemp("tls") / "both.pem"
+    words = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=files.example"
+    names = ["-addext", "subjectAltName=DNS:files.example"]
+    made = [*words.split(), *names, "-keyout", str(path), "-out", f"{path}.crt"]
+    subprocess.run(["openssl", *made], check=True, capture_output=True)
+    path.write_bytes(path.read_bytes() + Path(f"{path}.crt").read_bytes())
+    return path
+
+
+@pytest.fixture
+def secure(certificate: Path) -> Iterator[Server]:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    with Server(lambda request: request.give(b"secret rows"), context) as server:
+        yield server
+
+
+def test_the_certificate_is_asked_for_by_name_though_the_address_is_pinned(
+    blobs: Blobs, secure: Server, certificate: Path, remote: Make
+) -> None:
+    trusting = ssl.create_default_context(cafile=str(certificate))
+    here = remote(secure, resolve=lambda *_: ["127.0.0.1"], ssl_context=trusting)
+    here.download(secure.url(host="files.example"), BLOB)
+    assert blobs.path(BLOB).read_bytes() == b"secret rows"
+
+
+@pytest.mark.parametrize("host", ["other.example", "127.0.0.1"])
+def test_a_certificate_of_another_name_is_refused_at_once(
+    secure: Server, certificate: Path, remote: Make, host: str
+) -> None:
+    trusting = ssl.create_default_context(cafile=str(certificate))
+    here = remote(secure, resolve=lambda *_: ["127.0.0.1"], ssl_context=trusting)
+    with pytest.raises(InvalidInput, match=f"the certificate of {host} is not valid: .*mismatch"):
+        here.download(secure.url(host=host), BLOB)
+    assert not secure.requests
+
+
+def test_a_certificate_that_nobody_vouches_for_is_refused(secure: Server, remote: Make) -> None:
+    here = remote(secure, resolve=lambda *_: ["127.0.0.1"])
+    with pytest.raises(InvalidInput, match=r"is not valid: self.signed certificate"):
+        here.download(secure.url(host="files.example"), BLOB)
+
+
+def test_a_redirect_from_https_to_http_is_refused(
+    serve: Serve, secure: Server, certificate: Path, remote: Make
+) -> None:
+    plain = serve(lambda request: request.give(b"x"))
+    secure.answer = lambda request: request.redirect(plain.url())
+    trusting = ssl.create_default_context(cafile=str(certificate))
+    here = remote(secure, plain, resolve=lambda *_: ["127.0.0.1"], ssl_context=trusting)
+    with pytest.raises(InvalidInput, match="redirects from https to http"):
+        here.download(secure.url(host="files.example"), BLOB)

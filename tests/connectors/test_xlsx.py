@@ -1,0 +1,245 @@
+"""Workbooks: rows of the sheet as objects, and none that kills whoever reads it."""
+
+import datetime as dt
+import io
+import tracemalloc
+import zipfile
+from typing import Any
+
+import openpyxl
+import pytest
+
+from connectors.reading import opened, told, walk
+from connectors.workbooks import cell, handmade, workbook
+from tidemill.connectors.xlsx_dates import as_date, what_it_shows
+from tidemill.domain.errors import InvalidInput
+
+XLSX: dict[str, Any] = {"format": "xlsx"}
+HEADER = f'<row r="1">{cell("A1", "id")}{cell("B1", "name")}</row>'
+
+
+def test_cells_keep_their_types() -> None:
+    moment = dt.datetime(2024, 2, 29, 13, 5, 1)  # noqa: DTZ001  a spreadsheet knows no zones
+    rows: list[list[Any]] = [
+        ["a", "b", "c", "d", "e", "f", "g"],
+        [1, 2.5, "x & <y>", True, dt.date(2024, 2, 29), moment, None],
+    ]
+    expected = {"a": 1, "b": 2.5, "c": "x & <y>", "d": True, "e": "2024-02-29", "f": "2024-02-29T13:05:01", "g": None}
+    assert told(workbook(rows), XLSX) == ([expected], None)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("1", 1), ("1.0", 1), ("1E3", 1000), ("-7", -7), ("0.1", 0.1), ("1e999", "1e999"), ("x", "x"), ("1E20", 1e20)],
+)
+def test_whole_numbers_stay_whole(text: str, value: object) -> None:
+    data = handmade(f'<row r="1">{cell("A1", "id")}</row><row r="2"><c r="A2"><v>{text}</v></c></row>')
+    assert told(data, XLSX) == ([{"id": value}], None)
+
+
+@pytest.mark.parametrize(
+    ("number", "shown", "is_1904", "date"),
+    [
+        (1, "date", False, "1900-01-01"),
+        (59, "date", False, "1900-02-28"),
+        (60, "date", False, None),
+        (61, "date", False, "1900-03-01"),
+        (45_351, "date", False, "2024-02-29"),
+        (45_351.5, "date", False, "2024-02-29T12:00:00"),
+        (0, "date", True, "1904-01-01"),
+        (43_889, "date", True, "2024-02-29"),
+        (0.75, "time", False, "18:00:00"),
+        (1.25, "duration", False, "30:00:00"),
+        (-1, "date", False, None),
+        (1e12, "date", False, None),
+    ],
+)
+def test_dates_count_from_1900_or_1904(number: float, shown: Any, is_1904: bool, date: str | None) -> None:
+    assert as_date(number, shown, is_1904=is_1904) == date
+
+
+@pytest.mark.parametrize(
+    ("code", "shown"),
+    [
+        ("yyyy-mm-dd", "date"),
+        ("d.m.yy h:mm", "datetime"),
+        ("h:mm AM/PM", "time"),
+        ("[h]:mm:ss", "duration"),
+        ("[$-409]mmmm d, yyyy;@", "date"),
+        ("General", None),
+        ("0.00", None),
+        ('0 "days"', None),
+        ("[Red]#,##0", None),
+        ("\\d0", None),
+        ("mmm", "date"),
+    ],
+)
+def test_a_number_format_tells_whether_it_shows_a_date(code: str, shown: str | None) -> None:
+    assert what_it_shows(code) == shown
+
+
+def test_a_workbook_of_1904_says_so_itself() -> None:
+    book = openpyxl.Workbook()
+    book.epoch = openpyxl.utils.datetime.CALENDAR_MAC_1904
+    book.active.append(["day"])
+    book.active.append([dt.date(2024, 2, 29)])
+    file = io.BytesIO()
+    book.save(file)
+    assert told(file.getvalue(), XLSX) == ([{"day": "2024-02-29"}], None)
+
+
+def test_a_sheet_is_chosen_by_name_or_number() -> None:
+    data = workbook([["id"], [1]], people=[["id"], [2]])
+    for sheet, value in ((None, 1), ("people", 2), (2, 2), ("2", 2), ("Sheet", 1)):
+        assert told(data, XLSX | {"sheet": sheet}) == ([{"id": value}], None)
+    with pytest.raises(InvalidInput, match="there is no sheet 'nope'; there are: Sheet, people"):
+        opened(data, XLSX | {"sheet": "nope"})
+
+
+def test_rows_without_anything_are_none_and_lines_are_the_sheets_own() -> None:
+    data = workbook([["id", "name"], [1, "a"], [], [None, None], [2, "b"]])
+    source = opened(data, XLSX)
+    assert (source.columns, source.first_line) == (["id", "name"], 2)
+    assert [(read.value["id"], read.line) for read in walk(source, 10)] == [(1, 2), (2, 5)]
+
+
+def test_without_a_header_the_first_row_is_one() -> None:
+    assert told(workbook([[1, "a"], [2, "b"]]), XLSX | {"header": False}) == (
+        [{"column_1": 1, "column_2": "a"}, {"column_1": 2, "column_2": "b"}],
+        None,
+    )
+
+
+def test_reading_goes_on_at_any_checkpoint() -> None:
+    data = workbook([["id"], *([n] for n in range(50))])
+    records = list(walk(opened(data, XLSX)))
+    for n, record in enumerate(records, 1):
+        assert list(walk(opened(data, XLSX, record.checkpoint))) == records[n:]
+
+
+def test_shared_strings_with_parts_and_readings_are_their_text() -> None:
+    strings = "<si><t>id</t></si><si><r><t>a </t></r><r><t>b</t></r><rPh><t>loud</t></rPh></si><si><t/></si>"
+    rows = '<row><c t="s"><v>0</v></c></row><row><c t="s"><v>1</v></c></row><row><c t="s"><v>2</v></c></row>'
+    assert told(handmade(rows, strings=strings), XLSX) == ([{"id": "a b"}, {"id": ""}], None)
+
+
+def test_elements_may_have_a_prefix() -> None:
+    plain = io.BytesIO(handmade(HEADER + f'<row r="2">{cell("A2", 7)}</row>'))
+    prefixed = io.BytesIO()
+    with zipfile.ZipFile(plain) as old, zipfile.ZipFile(prefixed, "w") as new:
+        for name in old.namelist():
+            text = old.read(name).decode()
+            if name.endswith("one.xml"):
+                text = (
+                    text.replace("</", "\x00").replace("<", "<x:").replace("\x00", "</x:").replace("xmlns=", "xmlns:x=")
+                )
+            new.writestr(name, text)
+    assert told(prefixed.getvalue(), XLSX) == ([{"id": 7, "name": None}], None)
+
+
+def test_formulas_give_what_they_last_showed() -> None:
+    data = handmade(
+        HEADER + '<row r="2"><c r="A2"><f>1+1</f><v>2</v></c><c r="B2" t="str"><f>"x"</f><v>x</v></c></row>'
+    )
+    assert told(data, XLSX) == ([{"id": 2, "name": "x"}], None)
+
+
+def test_a_cell_beyond_the_header_makes_a_bad_row() -> None:
+    data = workbook([["id", "name"], [1, "a", "more"], [2, "b"]])
+    assert told(data, XLSX) == (
+        ["a cell in column C where the header ends at B", {"id": 2, "name": "b"}],
+        None,
+    )
+
+
+def test_a_small_file_that_spans_the_whole_sheet_costs_nothing() -> None:
+    corner = '<row r="1048576"><c r="XFD1048576"><v>1</v></c></row>'
+    data = handmade(HEADER + f'<row r="2">{cell("A2", 1)}</row>' + corner)
+    assert len(data) < 2_500
+    tracemalloc.start()
+    try:
+        found, error = told(data, XLSX)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert found == [{"id": 1, "name": None}, "a cell in column XFD where the header ends at B"]
+    assert error is None
+    assert peak < 4 << 20
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        '<row r="1048577"><c r="A1048577"><v>1</v></c></row>',
+        '<row r="2"><c r="XFE2"><v>1</v></c></row>',
+        '<row r="2"><c r="ZZZZ2"><v>1</v></c></row>',
+        '<row r="2"><c r="A99999999999"><v>1</v></c></row>',
+        '<row r="0"><c r="A0"><v>1</v></c></row>',
+        '<row r="x"/>',
+        '<row r="2"><c r="B2"><v>1</v></c><c r="A2"><v>1</v></c></row>',
+    ],
+)
+def test_a_reference_that_no_sheet_has_is_refused(row: str) -> None:
+    found, error = told(handmade(HEADER + row), XLSX)
+    assert found == []
+    assert "a sheet ends at XFD1048576" in (error or "")
+
+
+BOMB = (
+    '<!DOCTYPE x [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;&a;&a;">'
+    '<!ENTITY c "&b;&b;&b;&b;&b;&b;&b;&b;&b;&b;">]>'
+)
+
+
+@pytest.mark.parametrize("head", [BOMB, '<!DOCTYPE x SYSTEM "file:///etc/passwd">'])
+def test_entities_are_refused(head: str) -> None:
+    data = handmade(HEADER + '<row r="2"><c r="A2" t="str"><v>&c;</v></c></row>', head=head)
+    with pytest.raises(InvalidInput, match="declares a document type"):
+        opened(data, XLSX)
+
+
+def test_a_sheet_that_only_unpacks_is_refused() -> None:
+    filler = "<row><c/></row>" * 800_000
+    found, error = told(handmade(HEADER + filler), XLSX)
+    assert found == []
+    assert "unpacks to more than 200 times its size" in (error or "")
+
+
+def test_a_text_without_end_is_refused() -> None:
+    data = handmade(HEADER + f'<row r="2">{cell("A2", "x" * 100_000)}</row>')
+    found, error = told(data, XLSX, limit=50_000)
+    assert found == []
+    assert "a cell of row 2 has more than 50000 characters" in (error or "")
+
+
+def zipped(**parts: str) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, text in parts.items():
+            archive.writestr(name, text)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "not a zip file"),
+        (b"PK\x03\x04 rubbish", "not a zip file"),
+        (zipped(a="x"), "not an XLSX workbook"),
+        (workbook([]), "the sheet is empty"),
+        (workbook([["id", "id"]]), "twice"),
+        (workbook([["id", None, "name"]]), "without a name"),
+        (handmade("<row><c></row>"), "the workbook is damaged"),
+        (handmade('<row><c t="s"><v>9</v></c></row>'), "no shared string 9"),
+    ],
+)
+def test_what_is_no_workbook_is_refused(data: bytes, message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        opened(data, XLSX)
+
+
+def test_what_breaks_far_down_is_said_after_the_good_rows() -> None:
+    rows = "".join(f'<row r="{n}">{cell(f"A{n}", n)}</row>' for n in range(2, 5_000))
+    found, error = told(handmade(HEADER + rows + "<broken"), XLSX, rows=700)
+    assert len(found) > 4_000
+    assert "the workbook is damaged" in (error or "")

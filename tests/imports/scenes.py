@@ -1,0 +1,122 @@
+"""Shorthands of these tests."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from support import assert_sound, job_of, rows
+from tidemill import Mill
+from tidemill.config import Settings
+from tidemill.connectors.blobs import Blobs
+from tidemill.connectors.source import Sources
+from tidemill.domain.importing import ImportRequest
+from tidemill.domain.job import Job
+from tidemill.domain.resource import Resource
+from tidemill.handlers.importing import handler
+from tidemill.handlers.importing import land as landing
+from tidemill.operations.imports import Importing
+from tidemill.operations.resources import Resources
+from tidemill.store import imports
+from tidemill.store.database import Connection, Database
+from tidemill.store.submit import Submission
+from tidemill.testing import drain
+
+Errors = list[tuple[int, str]]
+"""The row, counted from 1, and the code of what is wrong with it first."""
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A database, a place for files, and imports between them."""
+
+    db: Database
+    settings: Settings
+    mill: Mill
+
+    async def submit(
+        self, data: str | bytes, table: str, *, name: str = "rows.csv", resource: Resource | None = None, **asked: Any
+    ) -> UUID:
+        """An import of these bytes that nobody has begun."""
+        sources = Sources(Blobs(self.settings.blobs), max_row_bytes=self.settings.max_row_bytes)
+        importing = Importing(self.db, Blobs(self.settings.blobs), sources)
+        policy = asked.pop("policy", {})
+        found = resource or await Resources({}).find(self.db, table, any_table=True)
+        blob = Blobs(self.settings.blobs).put([data if isinstance(data, bytes) else data.encode()])
+        look = await importing.look(blob.id, name=name, given={})
+        plan = await importing.plan(look, found, ImportRequest(**asked))
+        job_id, _ = await importing.submit(Submission("", policy=policy), blob, look, plan, {}, name)
+        return job_id
+
+    async def run(self, data: str | bytes, table: str, **asked: Any) -> Job:
+        """An import, from the file to the end of its job."""
+        job_id = await self.submit(data, table, **asked)
+        return await self.finish(job_id)
+
+    async def finish(self, job_id: UUID, *, drains: int = 1) -> Job:
+        await asyncio.gather(*(drain(self.mill, db=self.db) for _ in range(drains)))
+        await assert_sound(self.db, job_id)
+        return await job_of(self.db, job_id)
+
+    async def table(self, *ddl: str) -> None:
+        for statement in ddl:
+            await rows(self.db, statement)
+
+    async def rows(self, query: str, *params: Any) -> list[tuple[Any, ...]]:
+        return await rows(self.db, query, *params)
+
+    async def count(self, table: str) -> int:
+        return int((await rows(self.db, f"SELECT count(*) FROM {table}"))[0][0])
+
+    async def outcomes(self, job: Job | UUID) -> list[tuple[int, str, dict[str, Any]]]:
+        """Rows that are not simply done: their number from 1, their status, their error."""
+        job_id = job if isinstance(job, UUID) else job.id
+        query = "SELECT seq + 1, status, error FROM tidemill.outcome WHERE job_id = %s ORDER BY seq"
+        return [(row, status, error or {}) for row, status, error in await rows(self.db, query, job_id)]
+
+    async def errors(self, job: Job | UUID) -> Errors:
+        """Failed rows and why, as the first code of each."""
+        found = await self.outcomes(job)
+        return [(row, error["code"]) for row, status, error in found if status == "failed"]
+
+    async def effects(self, job: Job | UUID) -> tuple[int, int, int]:
+        """How many rows were inserted, updated, unchanged."""
+        job_id = job if isinstance(job, UUID) else job.id
+        found: Mapping[str, int] = await self.db.run(imports.effects, job_id)
+        return found["inserted"], found["updated"], found["unchanged"]
+
+
+def with_fields(resource: Resource, **changes: dict[str, Any]) -> Resource:
+    """The resource with other rules for some of its fields."""
+    fields = tuple(replace(field, **changes.get(field.name, {})) for field in resource.fields)
+    return replace(resource, fields=fields)
+
+
+def small_batches(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    monkeypatch.setattr(handler, "BATCH_SIZE", size)
+
+
+@asynccontextmanager
+async def meanwhile(monkeypatch: pytest.MonkeyPatch, scene: Scene, *statements: str) -> AsyncIterator[None]:
+    """Another session runs these between the first look at the table and the writing, once."""
+    land, left = landing.land, list(statements)
+
+    async def late(*args: Any) -> Any:
+        while left:
+            await rows(scene.db, left.pop(0))
+        return await land(*args)
+
+    monkeypatch.setattr(handler, "land", late)
+    yield
+    assert not left, "nobody came between"
+
+
+async def look_at(db: Database, table: str) -> Resource:
+    return await Resources({}).find(db, table, any_table=True)
+
+
+__all__ = ["Connection", "Errors", "Scene", "look_at", "meanwhile", "small_batches", "with_fields"]

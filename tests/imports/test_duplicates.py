@@ -1,0 +1,83 @@
+"""Rows of one file that share a key: which is imported is decided by row number, whatever batches and workers do."""
+
+import random
+
+import pytest
+
+from imports.scenes import Scene, small_batches
+from support import rows
+from tidemill.engine.ingest import Ingester
+from tidemill.handlers.importing import keys
+from tidemill.testing import drain
+
+
+def file_of(count: int, distinct: int) -> tuple[str, dict[int, list[int]]]:
+    """Rows whose keys repeat, and the rows of each key."""
+    wanted: dict[int, list[int]] = {}
+    rng, lines = random.Random(7), []
+    for row in range(1, count + 1):
+        key = rng.randrange(distinct)
+        wanted.setdefault(key, []).append(row)
+        lines.append(f"{key},{row}")
+    return "k,row\n" + "\n".join(lines) + "\n", wanted
+
+
+@pytest.mark.parametrize("mode", ["insert", "upsert"])
+@pytest.mark.parametrize("duplicates", ["first", "last", "error"])
+async def test_over_many_batches_and_two_workers(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, mode: str, duplicates: str
+) -> None:
+    small_batches(monkeypatch, 20)
+    monkeypatch.setattr(keys, "RECENT_MAX", 50)
+    await scene.table("CREATE TABLE t (k int PRIMARY KEY, row int)")
+    text, wanted = file_of(600, 250)
+    job = await scene.finish(await scene.submit(text, "t", mode=mode, duplicates=duplicates), drains=2)
+    chosen = {key: found[-1] if duplicates == "last" else found[0] for key, found in wanted.items()}
+    assert dict(await scene.rows("SELECT k, row FROM t")) == chosen
+    losers = sorted(row for key, found in wanted.items() for row in found if row != chosen[key])
+    status = "failed" if duplicates == "error" else "skipped"
+    assert [(row, said) for row, said, _ in await scene.outcomes(job)] == [(row, status) for row in losers]
+    assert job.status == ("completed_with_errors" if duplicates == "error" else "completed")
+
+
+async def test_two_spellings_of_a_key_are_one_key(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    small_batches(monkeypatch, 1)
+    await scene.table("CREATE TABLE t (id int, at timestamptz, n numeric(6,2), row int, PRIMARY KEY (id, at, n))")
+    text = "id,at,n,row\n7,2026-01-01T00:00:00Z,1.5,1\n007,2026-01-01 01:00:00+01:00,1.50,2\n+7,2026-01-01,1.499,3\n"
+    job = await scene.run(text, "t", mode="upsert", duplicates="last")
+    assert await scene.rows("SELECT row FROM t") == [(3,)]
+    assert [(row, status) for row, status, _ in await scene.outcomes(job)] == [(1, "skipped"), (2, "skipped")]
+
+
+async def test_a_file_that_is_read_on_after_an_interruption_knows_the_keys_before_it(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await scene.table("CREATE TABLE t (k int PRIMARY KEY, row int)")
+    text, wanted = file_of(400, 100)
+    job_id = await scene.submit(text, "t", duplicates="last")
+    appended: list[int] = []
+    append = Ingester._append
+
+    async def stumbling(self: Ingester, *args: object) -> bool:
+        if len(appended) == 1:
+            appended.append(1)
+            raise RuntimeError("stumbled")
+        appended.append(1)
+        return await append(self, *args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Ingester, "_append", stumbling)
+    quick = scene.settings.model_copy(update={"ingest_max_rows": 50, "ingest_start_rows": 50})
+    scene.mill._settings = quick
+    with pytest.raises(RuntimeError):
+        await drain(scene.mill, db=scene.db)
+    stored = (await rows(scene.db, "SELECT count(*) FROM tidemill.item"))[0][0]
+    assert 0 < stored < 400
+    await scene.finish(job_id)
+    assert dict(await scene.rows("SELECT k, row FROM t")) == {key: found[-1] for key, found in wanted.items()}
+
+
+async def test_a_repeated_second_key_fails_whatever_the_policy_for_the_first(scene: Scene) -> None:
+    await scene.table("CREATE TABLE t (id int PRIMARY KEY, code text UNIQUE)")
+    job = await scene.run("id,code\n1,a\n2,a\n2,b\n3,\n4,\n", "t", duplicates="first")
+    assert [(row, status) for row, status, _ in await scene.outcomes(job)] == [(2, "failed"), (3, "skipped")]
+    assert await scene.rows("SELECT id, code FROM t ORDER BY 1") == [(1, "a"), (3, None), (4, None)]

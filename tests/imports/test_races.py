@@ -1,0 +1,73 @@
+"""Others write between our look and our writing: a batch never fails whole, and no row is lost silently."""
+
+import pytest
+
+from imports.scenes import Scene, meanwhile
+
+TABLES = (
+    "CREATE TABLE parent (id int PRIMARY KEY)",
+    "INSERT INTO parent SELECT generate_series(1, 9)",
+    "CREATE TABLE t (id int PRIMARY KEY, parent int REFERENCES parent, n int)",
+    "INSERT INTO t VALUES (1, 1, 1), (2, 1, 1), (3, 1, 1)",
+)
+FILE = "id,parent,n\n1,1,5\n2,1,1\n3,1,5\n11,2,5\n12,3,5\n13,2,5\n"
+
+
+async def test_a_key_that_another_session_inserts(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    await scene.table(*TABLES, "DELETE FROM t")
+    async with meanwhile(monkeypatch, scene, "INSERT INTO t VALUES (12, 1, 0)"):
+        job = await scene.run(FILE, "t")
+    assert await scene.errors(job) == [(5, "id.exists")]
+    assert await scene.rows("SELECT id, n FROM t ORDER BY 1") == [(1, 5), (2, 1), (3, 5), (11, 5), (12, 0), (13, 5)]
+
+
+async def test_a_key_that_another_session_inserts_is_updated_by_an_upsert(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await scene.table(*TABLES)
+    async with meanwhile(monkeypatch, scene, "INSERT INTO t VALUES (12, 1, 0)"):
+        job = await scene.run(FILE, "t", mode="upsert")
+    assert (job.status, await scene.effects(job)) == ("completed", (2, 3, 1))
+    assert await scene.rows("SELECT id, parent, n FROM t WHERE id = 12") == [(12, 3, 5)]
+
+
+async def test_a_referenced_row_that_is_deleted(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    await scene.table(*TABLES)
+    async with meanwhile(monkeypatch, scene, "DELETE FROM parent WHERE id = 2"):
+        job = await scene.run(FILE, "t", mode="upsert")
+    assert await scene.errors(job) == [(4, "parent.unknown_reference"), (6, "parent.unknown_reference")]
+    assert await scene.effects(job) == (1, 2, 1)
+
+
+async def test_a_row_that_is_deleted_before_its_update_is_inserted_again(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await scene.table(*TABLES)
+    async with meanwhile(monkeypatch, scene, "DELETE FROM t WHERE id IN (1, 2)"):
+        job = await scene.run(FILE, "t", mode="upsert")
+    assert (job.status, await scene.effects(job)) == ("completed", (5, 1, 0))
+    assert await scene.rows("SELECT id, n FROM t WHERE id < 4 ORDER BY 1") == [(1, 5), (2, 1), (3, 5)]
+
+
+async def test_two_imports_of_the_same_keys_at_once(scene: Scene) -> None:
+    await scene.table("CREATE TABLE t (id int PRIMARY KEY, n int)")
+    ids = [
+        await scene.submit("id,n\n" + "".join(f"{i},{n}\n" for i in order), "t", mode="upsert")
+        for n, order in ((1, range(3_000)), (2, range(2_999, -1, -1)))
+    ]
+    jobs = [await scene.finish(ids[0], drains=3), await scene.finish(ids[1])]
+    assert [job.status for job in jobs] == ["completed", "completed"]
+    effects = [sum(one) for one in zip(*[await scene.effects(job) for job in jobs], strict=True)]
+    assert (effects, await scene.count("t")) == ([3_000, 3_000, 0], 3_000)
+
+
+async def test_rows_that_refer_to_rows_of_their_own_batch(scene: Scene) -> None:
+    await scene.table("CREATE TABLE t (id int PRIMARY KEY, boss int REFERENCES t, n int CHECK (n > 0))")
+    job = await scene.run("id,boss,n\n3,2,1\n2,1,1\n1,,1\n5,4,1\n4,9,1\n7,6,1\n6,1,0\n8,8,1\n", "t")
+    assert await scene.rows("SELECT id FROM t ORDER BY 1") == [(1,), (2,), (3,), (8,)]
+    assert await scene.errors(job) == [
+        (4, "boss.unknown_reference"),
+        (5, "boss.unknown_reference"),
+        (6, "boss.unknown_reference"),
+        (7, "n.too_small"),
+    ]

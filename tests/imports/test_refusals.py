@@ -1,0 +1,90 @@
+"""What only the table itself can judge: the bad rows fail with its reason, the others land."""
+
+import pytest
+
+from imports.scenes import Scene
+
+PICKY = """CREATE FUNCTION picky() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    IF NEW.n %% {every} = 0 THEN RAISE EXCEPTION 'never %%', NEW.n; END IF; RETURN NEW; END $$"""
+TRIGGER = "CREATE TRIGGER picky {when} INSERT OR UPDATE ON t FOR EACH ROW EXECUTE FUNCTION picky()"
+
+
+def numbers(count: int) -> str:
+    return "n\n" + "".join(f"{n}\n" for n in range(1, count + 1))
+
+
+@pytest.mark.parametrize("when", ["BEFORE", "AFTER"])
+@pytest.mark.parametrize(("every", "count"), [(100, 10_000), (2, 500), (1, 500)])
+async def test_a_trigger_that_refuses_rows_costs_only_those(scene: Scene, when: str, every: int, count: int) -> None:
+    await scene.table("CREATE TABLE t (n int)", PICKY.format(every=every), TRIGGER.format(when=when))
+    job = await scene.run(numbers(count), "t")
+    assert await scene.count("t") == count - count // every
+    errors = await scene.outcomes(job)
+    assert [row for row, _, _ in errors] == list(range(every, count + 1, every))
+    assert {(error["code"], error["reason"]) for _, _, error in errors[:1]} == {("refused", f"never {every}")}
+
+
+async def test_an_update_that_is_refused_names_its_row(scene: Scene) -> None:
+    await scene.table(
+        "CREATE TABLE t (id int PRIMARY KEY, n int)", "INSERT INTO t SELECT i, 1 FROM generate_series(1, 300) i"
+    )
+    await scene.table(PICKY.format(every=100), TRIGGER.format(when="BEFORE"))
+    text = "id,n\n" + "".join(f"{n},{n}\n" for n in range(1, 401))
+    job = await scene.run(text, "t", mode="upsert")
+    assert await scene.errors(job) == [(100, "refused"), (200, "refused"), (300, "refused"), (400, "refused")]
+    assert await scene.effects(job) == (99, 296, 1)
+    assert await scene.rows("SELECT count(*) FROM t WHERE n = id") == [(396,)]
+
+
+async def test_a_check_with_a_function_and_an_exclusion_constraint_and_a_partial_index(scene: Scene) -> None:
+    await scene.table(
+        "CREATE FUNCTION is_fine(int) RETURNS boolean IMMUTABLE LANGUAGE sql AS 'SELECT $1 <> 13'",
+        """CREATE TABLE t (n int CHECK (is_fine(n)), during int4range, kind text,
+             EXCLUDE USING gist (during WITH &&))""",
+        "CREATE UNIQUE INDEX ON t (n) WHERE kind = 'one'",
+        "INSERT INTO t VALUES (100, '[100,110)', 'one')",
+    )
+    job = await scene.run(
+        'n,during,kind\n1,"[0,5)",a\n13,"[5,6)",a\n2,"[4,8)",a\n3,"[10,20)",one\n'
+        '3,"[20,30)",one\n3,"[30,31)",b\n100,,one\n',
+        "t",
+    )
+    assert await scene.errors(job) == [(2, "check"), (3, "exclusion"), (5, "exists"), (7, "exists")]
+    assert [n for (n,) in await scene.rows("SELECT n FROM t ORDER BY n")] == [1, 3, 3, 100]
+
+
+@pytest.mark.parametrize("mode", ["insert", "upsert"])
+async def test_a_deferred_constraint_is_judged_at_its_row(scene: Scene, mode: str) -> None:
+    await scene.table(
+        "CREATE TABLE parent (id int PRIMARY KEY)",
+        "INSERT INTO parent VALUES (1)",
+        """CREATE TABLE t (id int PRIMARY KEY, code text UNIQUE DEFERRABLE INITIALLY DEFERRED,
+             parent int REFERENCES parent DEFERRABLE INITIALLY DEFERRED)""",
+        "INSERT INTO t VALUES (1, 'a', 1)",
+        "CREATE FUNCTION other() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.parent = NEW.id; RETURN NEW; END $$",
+        "CREATE TRIGGER other BEFORE INSERT ON t FOR EACH ROW WHEN (NEW.id = 4) EXECUTE FUNCTION other()",
+    )
+    job = await scene.run("id,code,parent\n2,b,1\n3,a,1\n4,d,1\n5,e,7\n6,f,\n", "t", mode=mode)
+    assert await scene.errors(job) == [
+        (2, "code.exists"),
+        (3, "unknown_reference"),
+        (4, "parent.unknown_reference"),
+    ]
+    assert [n for (n,) in await scene.rows("SELECT id FROM t ORDER BY 1")] == [1, 2, 6]
+
+
+async def test_a_value_that_speaks_of_lines_does_not_accuse_another_row(scene: Scene) -> None:
+    await scene.table("CREATE TABLE t (n int CHECK (n <> length(note)), note text)")
+    job = await scene.run('n,note\n1,a\n2,"COPY t, line 5"\n14,"COPY t, line 1"\n4,x\n', "t")
+    assert await scene.errors(job) == [(1, "check"), (3, "check")]
+
+
+async def test_a_trigger_that_speaks_of_permission_speaks_of_its_row(scene: Scene) -> None:
+    await scene.table(
+        "CREATE TABLE t (n int)",
+        """CREATE FUNCTION guard() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+             IF NEW.n = 2 THEN RAISE insufficient_privilege; END IF; RETURN NEW; END $$""",
+        "CREATE TRIGGER guard BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION guard()",
+    )
+    job = await scene.run("n\n1\n2\n3\n", "t")
+    assert (job.status, await scene.errors(job)) == ("completed_with_errors", [(2, "refused")])

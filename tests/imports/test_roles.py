@@ -1,0 +1,67 @@
+"""A role that lacks a right, or loses it."""
+
+from collections.abc import AsyncIterator, Iterator
+
+import psycopg
+import pytest
+
+from imports.scenes import Scene
+from tidemill.domain.errors import InvalidInput
+from tidemill.domain.status import ItemStatus
+from tidemill.operations.reprocess import reprocess
+from tidemill.store.database import Database
+from tidemill.store.reprocess import Choice
+
+FILE = "id,name\n" + "".join(f"{n},n{n}\n" for n in range(100))
+TABLE = "CREATE TABLE t (id int PRIMARY KEY, name text)"
+
+
+@pytest.fixture
+def clerk(tidemill_database: str) -> Iterator[str]:
+    """The database, as a role that may use it but owns nothing in it."""
+    with psycopg.connect(tidemill_database, autocommit=True) as conn:
+        conn.execute("DROP ROLE IF EXISTS import_clerk")
+        conn.execute("CREATE ROLE import_clerk LOGIN")
+        for schema in ("tidemill", "public"):
+            conn.execute(f"GRANT USAGE ON SCHEMA {schema} TO import_clerk".encode())
+        conn.execute("GRANT ALL ON ALL TABLES IN SCHEMA tidemill TO import_clerk")
+        conn.execute("GRANT ALL ON ALL SEQUENCES IN SCHEMA tidemill TO import_clerk")
+        conn.execute(TABLE.encode())
+        yield psycopg.conninfo.make_conninfo(tidemill_database, user="import_clerk")
+        conn.execute("DROP OWNED BY import_clerk")
+        conn.execute("DROP ROLE import_clerk")
+
+
+@pytest.fixture
+async def clerks(scene: Scene, clerk: str) -> AsyncIterator[Scene]:
+    async with Database(clerk, size=4) as db:
+        yield Scene(db, scene.settings, scene.mill)
+
+
+async def test_what_an_import_could_not_read_or_write_is_said_before_a_row_is(scene: Scene, clerks: Scene) -> None:
+    await scene.table("GRANT INSERT ON t TO import_clerk")
+    with pytest.raises(InvalidInput, match="lacks SELECT"):
+        await clerks.submit(FILE, "t")
+    with pytest.raises(InvalidInput, match="lacks SELECT"):
+        await clerks.submit(FILE, "t", validate_only=True)
+    await scene.table("GRANT SELECT ON t TO import_clerk", "REVOKE INSERT ON t FROM import_clerk")
+    with pytest.raises(InvalidInput, match="lacks INSERT"):
+        await clerks.submit(FILE, "t")
+    job = await clerks.finish(await clerks.submit(FILE, "t", validate_only=True))
+    assert (job.status, await scene.count("t")) == ("completed", 0)
+    await scene.table("GRANT INSERT ON t TO import_clerk", "ALTER TABLE t ENABLE ROW LEVEL SECURITY")
+    with pytest.raises(InvalidInput, match="row-level security"):
+        await clerks.submit(FILE, "t")
+
+
+async def test_a_right_that_is_missing_when_the_import_begins_fails_the_job(scene: Scene, clerks: Scene) -> None:
+    await scene.table("GRANT ALL ON t TO import_clerk")
+    job_id = await clerks.submit(FILE, "t")
+    await scene.table("REVOKE INSERT ON t FROM import_clerk")
+    job = await clerks.finish(job_id)
+    assert job.status == "failed"
+    assert "permission denied" in (job.failure_reason or "")
+    await scene.table("GRANT INSERT ON t TO import_clerk")
+    await reprocess(clerks.db, job_id, Choice(statuses=[ItemStatus.CANCELLED]))
+    job = await clerks.finish(job_id)
+    assert (job.status, await scene.count("t")) == ("completed", 100)

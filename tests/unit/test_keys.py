@@ -1,0 +1,34 @@
+"""Which row had a key first, against a plain dict."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tidemill.handlers.importing import keys
+from tidemill.handlers.importing.keys import Keys
+
+CHUNKS = st.lists(st.lists(st.none() | st.integers(0, 40).map(str), max_size=15), max_size=12)
+
+
+@settings(max_examples=150, deadline=None)
+@given(chunks=CHUNKS, latest=st.booleans(), recent=st.integers(1, 20), bits=st.sampled_from([8, 64, 1 << 23]))
+def test_keys_see_what_a_dict_sees(chunks: list[list[str | None]], latest: bool, recent: int, bits: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(keys, "RECENT_MAX", recent)
+        patch.setattr(keys, "BITS_FIRST", bits)
+        patch.setattr(keys, "BITS_MAX", max(bits, 256))
+        known: dict[str, int] = {}
+        seen, lo = Keys(latest=latest), 0
+        for chunk in chunks:
+            wanted = []
+            for row, key in enumerate(chunk, lo):
+                if key is None:
+                    continue
+                if key in known:
+                    wanted.append((known[key], row) if latest else (row, known[key]))
+                if latest or key not in known:
+                    known[key] = row
+            assert seen.see(lo, chunk) == wanted
+            lo += len(chunk)
+        assert len(seen._bits) * 8 <= max(bits, 256)
+        seen.close()

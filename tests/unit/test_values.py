@@ -1,0 +1,150 @@
+"""Every text that the readers let through is one that PostgreSQL takes; what they refuse has a reason."""
+
+import json
+import string
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tidemill.domain.resource import Field, Type
+from tidemill.domain.values import FieldReader
+from tidemill.domain.values.same import same_texts
+
+EXAMPLES = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+DIGITS = st.text("0123456789", min_size=1, max_size=25)
+NUMBERS = st.one_of(
+    st.from_regex(r"[+-]?[0-9]{0,12}\.?[0-9]{0,12}([eE][+-]?[0-9]{1,5})?", fullmatch=True),
+    st.integers(-(1 << 64), 1 << 64).map(str),
+    st.floats().map(repr),
+    st.decimals(allow_nan=True).map(str),
+    st.sampled_from(
+        ["999.995", "-999.994", "1e-50", "3.4028236e38", "1e309", "1e-400", "0x10", "1_000", "٣", " 5 ", "5\n"]
+    ),
+    DIGITS,
+)
+MOMENTS = st.one_of(
+    st.datetimes().map(str),
+    st.datetimes(timezones=st.timezones()).map(lambda moment: moment.isoformat()),
+    st.from_regex(
+        r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,7})?)?(Z|[+-][0-9]{2}(:?[0-9]{2})?)?"
+    ),
+    st.sampled_from(["2026-01-01T00:00:00+23:00", "2026-01-01T24:00:00", "0000-01-01 00:00", "2026-02-30T00:00"]),
+)
+DOCUMENTS = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.integers() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=5,
+)
+JSON = st.one_of(
+    DOCUMENTS.map(json.dumps),
+    st.text(max_size=9),
+    st.sampled_from(
+        [
+            "NaN",
+            "[-Infinity]",
+            '"\\ud800"',
+            '"\\udc00\\ud800"',
+            '"\\ud83d\\ude00"',
+            '"\\u0000"',
+            '"\\\\u0000"',
+            "1e999999",
+        ]
+    ),
+)
+ANY = st.text(max_size=12)
+TYPES: list[tuple[Type, str, dict[str, Any], st.SearchStrategy[str]]] = [
+    ("integer", "smallint", {"bits": 16}, NUMBERS),
+    ("integer", "bigint", {"bits": 64}, NUMBERS),
+    ("number", "numeric", {}, NUMBERS),
+    ("number", "numeric(5,2)", {"precision": 5, "scale": 2}, NUMBERS),
+    ("number", "numeric(3,-2)", {"precision": 3, "scale": -2}, NUMBERS),
+    ("number", "numeric(3,5)", {"precision": 3, "scale": 5}, NUMBERS),
+    ("number", "real", {}, NUMBERS),
+    ("number", "double precision", {}, NUMBERS),
+    ("boolean", "boolean", {}, st.sampled_from(["yes", "No", "T", "f", "ON", "2", "ja", "wahr", " true "]) | ANY),
+    ("date", "date", {}, st.dates().map(str) | MOMENTS | ANY),
+    ("time", "time", {}, st.times().map(str) | MOMENTS | st.sampled_from(["13", "1345", "13:45+23:00", "T10:00"])),
+    ("timestamp", "timestamp", {}, MOMENTS | ANY),
+    ("timestamp", "timestamptz", {"with_zone": True}, MOMENTS | ANY),
+    ("uuid", "uuid", {}, st.uuids().map(str) | st.uuids().map(lambda one: f"{{{one.hex}}}") | ANY),
+    ("json", "json", {}, JSON),
+    ("json", "jsonb", {}, JSON),
+    ("bytes", "bytea", {}, st.binary().map(lambda data: "\\x" + data.hex()) | st.text(string.printable, max_size=9)),
+    (
+        "array",
+        "integer[]",
+        {"element": "integer"},
+        st.lists(st.integers(-9, 9) | st.none()).map(json.dumps),
+    ),
+    ("array", "text[]", {"element": "text"}, st.lists(st.text()).map(json.dumps)),
+]
+
+
+@pytest.fixture(scope="module")
+def server(tidemill_server: Any) -> Iterator[psycopg.Connection[Any]]:
+    url = tidemill_server.create()
+    with psycopg.connect(url, autocommit=True) as conn:
+        yield conn
+    tidemill_server.drop(url)
+
+
+@pytest.mark.parametrize(("kind", "sql_type", "rules", "texts"), TYPES, ids=[one[1] for one in TYPES])
+def test_what_a_reader_lets_through_the_server_takes(
+    kind: Type, sql_type: str, rules: dict[str, Any], texts: st.SearchStrategy[str], server: psycopg.Connection[Any]
+) -> None:
+    reader = FieldReader(Field(name="f", column="f", type=kind, sql_type=sql_type, **rules))
+
+    @EXAMPLES
+    @given(st.lists(texts, min_size=20, max_size=60))
+    def check(values: list[str]) -> None:
+        found, problems = reader.read(list(values))
+        for index, value in enumerate(values):
+            assert found[index] is None or index not in problems
+            assert found[index] is not None or index in problems or not value.strip()
+        query = "SELECT v FROM unnest(%s::text[]) v WHERE NOT pg_input_is_valid(v, %s)"
+        assert server.execute(query, (found, sql_type)).fetchall() == []
+        assert all(problem.reason for told in problems.values() for problem in told)
+
+    check()
+
+
+@pytest.mark.parametrize(
+    ("kind", "sql_type", "one", "other"),
+    [
+        ("integer", "integer", "007", "+7"),
+        ("number", "numeric", "1.50", "1.5e0"),
+        ("number", "numeric", "-0", "0.0"),
+        ("number", "numeric(5,2)", "1.001", "1.00"),
+        ("number", "double precision", "1e3", "1000"),
+        ("uuid", "uuid", str(uuid.UUID(int=255)).upper(), str(uuid.UUID(int=255))),
+        ("timestamp", "timestamp with time zone", "2026-01-01T01:00:00+01:00", "2026-01-01 00:00Z"),
+        ("time", "time without time zone", "13:45", "13:45:00"),
+        ("text", "character(3)", "a", "a  "),
+        ("other", "public.citext", "Ab", "aB"),
+    ],
+)
+def test_two_spellings_of_one_value_are_one_key(kind: Type, sql_type: str, one: str, other: str) -> None:
+    limits: dict[str, Any] = {"precision": 5, "scale": 2} if "(5,2)" in sql_type else {}
+    field = Field(name="f", column="f", type=kind, sql_type=sql_type, with_zone="with time" in sql_type, **limits)
+    first, second = same_texts(field, [one, other])
+    assert first == second
+    assert same_texts(field, [None]) == [None]
+
+
+def test_a_range_looks_at_values_and_not_at_their_spelling() -> None:
+    limits: dict[str, Any] = {"minimum": "2026-01-01T00:00:00", "maximum": "2026-12-31T23:59:59"}
+    reader = FieldReader(Field(name="f", column="f", type="timestamp", with_zone=True, **limits))
+    _, problems = reader.read(["2026-01-01 00:00:00Z", "2026-01-01T00:30:00+01:00", "2026-06-01 10:00"])
+    assert list(problems) == [1]
+
+
+def test_a_number_of_many_digits_is_refused_and_not_a_crash() -> None:
+    kinds: tuple[Type, ...] = ("integer", "number")
+    for kind in kinds:
+        texts, problems = FieldReader(Field(name="f", column="f", type=kind)).read(["1" * 200_000, "5"])
+        assert (texts, list(problems)) == ([None, "5"], [0])
