@@ -132,6 +132,8 @@ def _error(item: Item, code: str, reason: str, *, retryable: bool) -> dict[str, 
 
 def _clean(text: object, most: int) -> str:
     """Text that PostgreSQL can store: a handler's message may carry NUL characters and halves of pairs."""
+    if type(text) is str and len(text) <= most and text.isascii() and "\x00" not in text:
+        return text
     return str(text)[:most].encode(errors="replace").decode().replace("\x00", "\ufffd")
 
 

@@ -11,6 +11,7 @@ import mmap
 import tempfile
 from array import array
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 
 RECENT_MAX = 1 << 17
@@ -18,28 +19,46 @@ BITS_FIRST, BITS_MAX = 1 << 23, 1 << 28
 BITS_PER_KEY = 16
 
 
-class Run:
-    """Sealed keys, sorted, and the row of each."""
+class Numbers:
+    """Numbers in a temporary file: they are read where they lie."""
 
-    def __init__(self, rows: dict[int, int]) -> None:
-        hashes = array("q", sorted(rows))
-        self._file = tempfile.TemporaryFile()  # noqa: SIM115  it lives as long as the run
-        hashes.tofile(self._file)
-        array("q", map(rows.__getitem__, hashes)).tofile(self._file)
+    def __init__(self, numbers: Iterable[int]) -> None:
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115  it lives as long as we do
+        array("q", numbers).tofile(self._file)
         self._file.flush()
         self._map = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)
-        whole = memoryview(self._map).cast("q")
-        self.hashes, self._rows = whole[: len(hashes)], whole[len(hashes) :]
+        self.view = memoryview(self._map).cast("q")
+
+    def close(self) -> None:
+        self.view.release()
+        self._map.close()
+        self._file.close()
+
+
+class Run:
+    """Sealed keys, sorted. Which row each had is put into the same order when somebody first asks: few files do."""
+
+    def __init__(self, rows: dict[int, int]) -> None:
+        self._sorted, self._keys, self._rows = Numbers(sorted(rows)), Numbers(rows), Numbers(rows.values())
+        self._of_sorted: Numbers | None = None
+
+    @property
+    def hashes(self) -> "memoryview[int]":
+        return self._sorted.view
 
     def find(self, key: int) -> int | None:
         at = bisect_left(self.hashes, key)
-        return self._rows[at] if at < len(self.hashes) and self.hashes[at] == key else None
+        if at == len(self.hashes) or self.hashes[at] != key:
+            return None
+        if self._of_sorted is None:
+            rows = dict(zip(self._keys.view, self._rows.view, strict=True))
+            self._of_sorted = Numbers(map(rows.__getitem__, self.hashes))
+        return self._of_sorted.view[at]
 
     def close(self) -> None:
-        self.hashes.release()
-        self._rows.release()
-        self._map.close()
-        self._file.close()
+        for numbers in (self._sorted, self._keys, self._rows, self._of_sorted):
+            if numbers is not None:
+                numbers.close()
 
 
 class Keys:
@@ -59,11 +78,14 @@ class Keys:
             keys = [key for key in keys if key is not None]
         hashes = list(map(hash, keys))
         fresh = dict(zip(hashes, rows, strict=True))
-        if len(fresh) == len(hashes) and self._recent.keys().isdisjoint(fresh) and not self._is_sealed(hashes):
-            self._recent.update(fresh)  # most chunks of most files
-            repeats = []
-        else:
-            repeats = self._see_each(zip(rows, hashes, strict=True))
+        known = (self._recent.keys() & fresh.keys()) | self._in_runs(hashes)
+        if len(fresh) < len(hashes):
+            known |= {key for key, count in Counter(hashes).items() if count > 1}
+        repeats = []
+        if known:
+            repeats = self._see_each((seq, key) for seq, key in zip(rows, hashes, strict=True) if key in known)
+            fresh = {key: seq for key, seq in fresh.items() if key not in known}
+        self._recent.update(fresh)
         if len(self._recent) >= RECENT_MAX:
             self._seal()
         return repeats
@@ -72,19 +94,19 @@ class Keys:
         for run in self._runs:
             run.close()
 
-    def _is_sealed(self, hashes: list[int]) -> bool:
-        """Whether a run has one of these keys."""
+    def _in_runs(self, hashes: list[int]) -> set[int]:
+        """Those of these keys that were sealed."""
         if not self._runs:
-            return False
+            return set()
         bits, mask = self._bits, len(self._bits) * 8 - 1
         marked = [key for key in hashes if bits[(key & mask) >> 3] >> (key & 7) & 1]
-        return any(self._find(key) is not None for key in marked)
+        return {key for key in marked if self._find(key) is not None}
 
     def _see_each(self, keys: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-        recent, bits, mask, repeats = self._recent, self._bits, len(self._bits) * 8 - 1, []
+        recent, repeats = self._recent, []
         for seq, key in keys:
             other = recent.get(key)
-            if other is None and bits[(at := key & mask) >> 3] >> (at & 7) & 1:
+            if other is None:
                 other = self._find(key)
             if other is None:
                 recent[key] = seq
