@@ -41,7 +41,7 @@ def users(folder: Path, n: int, *, is_bad: Callable[[int], bool] = lambda i: i %
         for i in range(n):
             row = _user(rng, i)
             if is_bad(i):
-                row[1 + i // BAD_EVERY % 3] = ("not an address", "", "king")[i // BAD_EVERY % 3]
+                row[1 + i // BAD_EVERY % 3] = (f"user {i} at home", "", "king")[i // BAD_EVERY % 3]
             else:
                 clean.write(",".join(row) + "\n")
             file.write(",".join(row) + "\n")
