@@ -184,8 +184,8 @@ def test_what_is_bad_is_said_louder(name: str, fields: dict[str, Any], level: in
 def documented() -> dict[str, set[str]]:
     """Every event of the table, with the names of its fields."""
     assert events.__doc__ is not None
-    table = re.findall(r"^([a-z]+\.[a-z]+) +((?:\w+, )*\w+)  ", events.__doc__, re.MULTILINE)
-    return {name: set(fields.split(", ")) for name, fields in table}
+    table = re.findall(r"^([a-z]+\.[a-z]+) +((?:\w+,\s+)*\w+)  ", events.__doc__, re.MULTILINE)
+    return {name: set(re.split(r",\s+", fields)) for name, fields in table}
 
 
 def sources() -> str:

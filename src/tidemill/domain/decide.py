@@ -56,12 +56,16 @@ def decide(item: Item, outcome: Outcome, policy: RetryPolicy, jitter: float, spa
         case Retry():
             return _retry(item, outcome, policy, jitter, spacing)
         case Fail():
-            error = _error(item, outcome.code, outcome.reason, retryable=outcome.retryable)
-            return Decision(ItemStatus.FAILED, error=dict(outcome.details) | error)
+            return Decision(ItemStatus.FAILED, error=failure(item, outcome))
         case Outcome():
             raise TypeError(f"{type(outcome).__name__} is not an outcome a handler may give")
         case _:
             assert_never(outcome)
+
+
+def failure(item: Item, outcome: Fail) -> dict[str, Any]:
+    """What is kept of an item that cannot succeed."""
+    return dict(outcome.details) | _error(item, outcome.code, outcome.reason, retryable=outcome.retryable)
 
 
 def _retry(item: Item, outcome: Retry, policy: RetryPolicy, jitter: float, spacing: float) -> Decision:

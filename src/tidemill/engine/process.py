@@ -8,10 +8,11 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from tidemill.domain.decide import Verdict, decide, describe, from_defect, from_exception, timed_out
+from tidemill.domain.decide import Verdict, decide, describe, failure, from_defect, from_exception, timed_out
 from tidemill.domain.handler import Handler
 from tidemill.domain.item import Item
 from tidemill.domain.outcome import Done, Fail, Outcome
+from tidemill.domain.status import ItemStatus
 from tidemill.domain.throttle import is_throttle
 from tidemill.engine.columns import JobColumns
 from tidemill.engine.context import Context
@@ -36,6 +37,8 @@ def verdict_of(
     spacing: float = 1.0,
 ) -> Verdict:
     """Decide, and encode. What cannot be decided, encoded or stored is the handler's failure, not ours."""
+    if type(outcome) is Fail:
+        return _failed(item, outcome, duration_ms)
     try:
         decision = decide(item, outcome, handler.retry, _jitter(), spacing)
         result = None if decision.result is None else encode(decision.result)
@@ -52,6 +55,18 @@ def verdict_of(
         error, code = encode(decision.error), str(decision.error["code"])
     attempts = item.attempt if decision.charged else item.attempt - 1
     return Verdict(item.seq, decision.status, attempts, duration_ms, result, normalized, error, code, decision.delay)
+
+
+def _failed(item: Item, outcome: Fail, duration_ms: int) -> Verdict:
+    """The same for a failure, by the shortest way: of a file in which every row is bad this is most of the work."""
+    try:
+        told = failure(item, outcome)
+        error = encode(told)
+    except Exception as problem:  # noqa: BLE001  as above
+        reason = f"the handler returned something that cannot be stored: {describe(problem)}"
+        told = failure(item, Fail(reason, code="invalid_result"))
+        error = encode(told)
+    return Verdict(item.seq, ItemStatus.FAILED, item.attempt, duration_ms, error=error, code=told["code"])
 
 
 def _check_size(result: bytes | None, normalized: bytes | None) -> None:

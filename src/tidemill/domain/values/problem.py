@@ -7,7 +7,7 @@ VALUE_MAX = 200  # characters of a bad value that an error shows
 REDACTED = "…"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: one is made for each bad value
 class Problem:
     """``code`` names the rule, ``reason`` says what would have been right."""
 
