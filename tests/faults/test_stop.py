@@ -40,6 +40,15 @@ async def in_hand(db: Database, job_id: UUID) -> None:
     await eventually(look)
 
 
+async def reached(workers: Workers) -> None:
+    """Until the handler has said so: what is only claimed may not have begun."""
+
+    async def look() -> bool:
+        return (workers._folder / "reached").exists()
+
+    await eventually(look)
+
+
 async def stopped(process: "subprocess.Popen[bytes]") -> float:
     """Ask it to stop; the seconds it took."""
     started = time.monotonic()
@@ -114,10 +123,11 @@ async def test_a_set_based_handler_that_takes_too_long_goes_back_uncharged(worke
 async def test_what_was_finished_is_kept_when_a_stuck_neighbour_is_killed_at_the_end(
     workers: Workers, db: Database
 ) -> None:
-    workers.app(app(f"if item.input['n'] == 3:\n            {BLOCKING}", "def run(item)"))
+    last = "if item.input['n'] == 9:\n            open('reached', 'w').close()"
+    workers.app(app(f"if item.input['n'] == 3:\n            {BLOCKING}\n        {last}", "def run(item)"))
     process = workers.start(stop_grace_ms=int(GRACE_S * 1000), flush_interval_ms=60_000)
     job_id = await add_job(db, 40)
-    await in_hand(db, job_id)
+    await reached(workers)
     assert await stopped(process) < SOON_S
     assert (await job_of(db, job_id)).counts.done > 0
     await assert_taken_over(workers, db, job_id, 40)

@@ -1,6 +1,6 @@
 """Built-in: the rows of a job as a file. One item is one export."""
 
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any
 
 from tidemill.connectors.blobs import Blobs, Writing
@@ -35,22 +35,24 @@ class Exporter:
         """The file is whole, or there is none."""
         request = ExportRequest.parse(item.input)
         writing, desk = self._blobs.write(file_id(item.job_id)), Desk()
+        tables: list[Table] = []
         try:
-            made = await self._write(writing, desk, request)
+            made = await self._write(writing, desk, request, tables)
             await self._insist(request, item)
             blob = await desk.do(writing.finish)
         except BaseException:
-            await desk.clear(writing.discard)
+            await desk.clear(lambda: _abandon(writing, tables))
             raise
         desk.close()
         return made | {"size": blob.size, "sha256": blob.sha256.hex(), "file_id": blob.id}
 
-    async def _write(self, writing: Writing, desk: Desk, request: ExportRequest) -> dict[str, Any]:
+    async def _write(self, writing: Writing, desk: Desk, request: ExportRequest, tables: list[Table]) -> dict[str, Any]:
         async with results.snapshot(self._db) as conn:
             survey = await results.survey(conn, request.job_id)
             if survey is None or survey.purged:
                 raise _gone(request)
             table = Table(writing, request, survey.columns, survey.standing)
+            tables.append(table)
             await _copy(conn, survey, table, desk)
         await desk.do(table.close)
         name = request.file_name(survey.key)
@@ -66,6 +68,14 @@ async def _copy(conn: Connection, survey: Survey, table: Table, desk: Desk) -> N
     async with aclosing(results.walk(conn, survey)) as packets:
         async for packet in packets:
             await desk.begin(table.add, packet)
+
+
+def _abandon(writing: Writing, tables: list[Table]) -> None:
+    """Nothing stays. A table that is not closed would write its end whenever the garbage collector finds it."""
+    writing.discard()
+    for table in tables:
+        with suppress(Exception):
+            table.close()
 
 
 def _gone(request: ExportRequest) -> Fail:
