@@ -25,7 +25,7 @@ check: $(READY) ## ruff, mypy strict, import-linter
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: check ## check, then the tests with coverage (about 10 minutes on 2 cores)
+test: check ## check, then the tests with coverage (about a quarter of an hour on 2 cores)
 	@rm -f .coverage .coverage.*
 	$(BIN)/pytest -n 2 --dist worksteal -m "not full" --cov --cov-report=
 	@$(BIN)/coverage report --fail-under=85
