@@ -15,8 +15,7 @@ from rich.markup import escape
 
 from tidemill.app import make_importing, make_resources, run_in
 from tidemill.cli.import_views import show_effects, show_errors, show_preview
-from tidemill.cli.jobs import _policy as parse_policy
-from tidemill.cli.jobs import show_progress
+from tidemill.cli.jobs import parse_policy, show_progress
 from tidemill.cli.load import load_mill
 from tidemill.cli.run import make_worker
 from tidemill.cli.views import console, detail, status_text

@@ -56,7 +56,7 @@ def submit_command(
     async def action(db: Database) -> Job:
         if app is not None:
             await db.run(workers.register_kinds, [load_mill(app).registry.get(kind)])
-        asked = Submission(kind, params=_json(params), policy=_policy(policy), priority=priority)
+        asked = Submission(kind, params=_json(params), policy=parse_policy(policy), priority=priority)
         spec = await submit.as_declared(db, asked)
         submit.check(spec)
         blob = await asyncio.to_thread(Blobs(settings.blobs).put_file, file)
@@ -236,7 +236,7 @@ def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
 
 
-def _policy(text: str) -> dict[str, Any]:
+def parse_policy(text: str) -> dict[str, Any]:
     mode, _, bound = text.partition(":")
     try:
         if bound.endswith("%"):

@@ -20,7 +20,7 @@ def block_lines(head: bytes, lo: int, block: Block, tail: bytes) -> bytes:
     values: Sequence[bytes] = block.inputs
     if _needs_escape(b"".join(values)):
         values = [_escape(value) for value in values]
-    if not block.defects and block.lines is None:  # 0.4 µs a row: this is most of all rows
+    if not block.defects and block.lines is None:  # 0.7 µs a row: this is most of all rows
         return b"".join(map((head + b"%d\t%s\t\\N\t\\N" + tail).__mod__, zip(count(lo), values)))
     defects = {at: _escape(encode(defect)) for at, defect in block.defects.items()}
     places = repeat(NULL) if block.lines is None else map(b"%d".__mod__, block.lines)

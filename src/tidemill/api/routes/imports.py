@@ -10,7 +10,8 @@ from tidemill.api.import_views import import_detail, import_now, imports_out
 from tidemill.api.lookup import OwnImport, own_scope, writable
 from tidemill.api.routes import operations
 from tidemill.api.routes.submit_import import accepted, submission_of
-from tidemill.api.schemas.imports import ImportDetail, ImportOut, ImportPage, ImportQuery
+from tidemill.api.schemas.imports import ImportDetail, ImportOut, ImportPage
+from tidemill.api.schemas.jobs import ListQuery
 from tidemill.api.schemas.operations import OperationOut, ReprocessIn
 from tidemill.api.state import Db, Serving
 from tidemill.domain.importing import KIND
@@ -23,7 +24,7 @@ _before: dict[int | str, dict[str, Any]] = {200: {"description": "It was promote
 
 
 @router.get("/imports", response_model_exclude_unset=True, **allow(Permission.USER, 404))
-async def list_imports(query: Annotated[ImportQuery, Query()], me: Me, db: Db) -> ImportPage:
+async def list_imports(query: Annotated[ListQuery, Query()], me: Me, db: Db) -> ImportPage:
     """Your imports, the newest first."""
     page = await inspect.list_jobs(
         db,

@@ -1,24 +1,18 @@
 """Imports: what is asked for, and what became of it."""
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 from uuid import UUID
 
 from pydantic import BaseModel, Field
 from typing_extensions import TypeAliasType
 
 from tidemill.api.schemas.base import (
-    EITHER,
-    EMPTY_IS_NONE,
     After,
     Asked,
-    JobStatuses,
-    Moment,
     NextPage,
     PageSize,
     Query,
-    Text,
-    UserId,
 )
 from tidemill.api.schemas.jobs import Count, Counts, PolicyIn, Rates
 from tidemill.domain.status import JobStatus
@@ -159,16 +153,6 @@ class ImportPage(BaseModel):
 
     imports: list[ImportOut]
     next_page: NextPage = None
-
-
-class ImportQuery(Query):
-    statuses: JobStatuses = Field([], validation_alias=EITHER)
-    user_id: UserId = "me"
-    created_from: Moment | None = None
-    created_to: Moment | None = None
-    q: Annotated[Text | None, EMPTY_IS_NONE] = Field(None, description="The beginning of a key or an id")
-    page_size: PageSize = 50
-    after: After = None
 
 
 class RowErrorQuery(Query):

@@ -122,16 +122,21 @@ class JobPage(BaseModel):
     next_page: NextPage = None
 
 
-class JobQuery(Query):
+class ListQuery(Query):
+    """Which jobs of a list."""
+
     statuses: JobStatuses = Field([], validation_alias=EITHER)
-    kind: Kind = None
-    job_type: Kind = Field(None, description="The same as kind")
     user_id: UserId = "me"
     created_from: Moment | None = None
     created_to: Moment | None = None
     q: Annotated[Text | None, EMPTY_IS_NONE] = Field(None, description="The beginning of a key or an id")
     page_size: PageSize = 50
     after: After = None
+
+
+class JobQuery(ListQuery):
+    kind: Kind = None
+    job_type: Kind = Field(None, description="The same as kind")
 
 
 class PageQuery(Query):

@@ -1,7 +1,7 @@
 """Which row had a key first, over a file of any length, at flat memory.
 
 The newest keys are a dict. Older ones are sealed into sorted runs in a temporary file, and a bitmap says of most keys
-that no run has them: 32 MB for ten million rows, of which one in thirty is looked for in vain.
+that no run has them: at most 32 MB; with ten million keys, one bit in twenty-seven is set.
 
 Keys are told apart by 64 bits of Python's own keyed hash, which no file can be made to collide with. Whether two keys
 are really equal is seen when the rows are imported.
