@@ -11,11 +11,11 @@ from support import rows
 from tidemill.domain.block import Block
 from tidemill.domain.errors import Conflict
 from tidemill.domain.status import Intent, ItemStatus
+from tidemill.operations.inspect import list_items
 from tidemill.store import delete as deletes
 from tidemill.store import ingest, jobs, maintain
 from tidemill.store.flush import Flushed
 from tidemill.store.ingest import Chunk
-from tidemill.store.lists.items import list_items
 from tidemill.store.reprocess import Choice, reprocess
 
 MAY_BE_WANTED = {
@@ -112,7 +112,7 @@ class JobVerbs(BatchVerbs):
         listed: list[int] = []
         after = None
         while True:
-            page = await self.db.run(list_items, job_id, [] if status is None else [status], limit=limit, after=after)
+            page = await list_items(self.db, job_id, [] if status is None else [status], limit=limit, after=after)
             listed += [item["seq"] for item in page.items]
             after = page.after
             if after is None:

@@ -75,7 +75,7 @@ def asked_all_day(job_id: UUID) -> dict[str, dict[str, Any]]:
         "item/read_virgin": part,
         "item/read_unsettled": part,
         "item/read_list": job | {"seqs": list(range(0, 1_000, 10)), "bytes": 8_000_000},
-        "job/grid_columns": job,
+        "job/grid": {"id": job_id, "key": None},
         "item/walk": job | {"lo": 45_000, "hi": 50_000},
         "outcome/walk": job | {"lo": 45_000, "hi": 50_000},
         "batch/live_ranges": job,
@@ -117,7 +117,6 @@ def looked_at_all_day(job_id: UUID) -> dict[str, dict[str, Any]]:
         "outcome/pick_dead_letters_of_owners": letters | {"owners": [0]} | page,
         "outcome/pick_dead_letters_of_job": job | letters | page,
         "outcome/list_dead_letters": {"job_ids": [job_id] * 3, "seqs": [10, 20, 30]},
-        "job/extent": job,
         "job/find": {"text": "J1", "lo": UUID(int=1), "hi": UUID(int=2)},
         "job/find_of_owner": {"text": "J1", "lo": UUID(int=1), "hi": UUID(int=2), "owner_id": 3},
         "job/pick_of_owner": ids | {"owner_id": 2} | page,
@@ -147,7 +146,7 @@ async def test_prepared_statements_do_not_either(full: Database, big: Big) -> No
         ("job/outlook", 5),
         ("item/read_unsettled", 1_000),
         ("item/read_virgin", 1_000),
-        ("job/grid_columns", 2),
+        ("job/grid", 3),
         ("item/walk", 10_000),
         ("outcome/walk", 5_000),
         ("batch/live_ranges", 50),
@@ -245,3 +244,10 @@ async def test_the_items_of_a_sparse_job_are_listed_without_walking_its_batches(
     asked = asked_all_day(big.paused)["item/list_seq"] | done_ones
     seen = await rows_looked_at(full, "item/list_seq", asked)
     assert seen["batch"] <= 20, seen
+
+
+async def test_a_list_of_small_jobs_does_not_read_the_batches_of_a_big_one(full: Database) -> None:
+    """One job with all the batches there are: what is sampled of these must not stand for every job."""
+    small = await rows(full, "SELECT id FROM tidemill.job WHERE closed_as IS NOT NULL ORDER BY id DESC LIMIT 20")
+    seen = await rows_looked_at(full, "job/get_many", {"ids": [job_id for (job_id,) in small]})
+    assert seen["batch"] == 0, seen

@@ -66,7 +66,7 @@ def serve_command(
             errors.print(f"listening at [bold]{serve.address(listening)}[/]", highlight=False)
             await stop.wait()
 
-    asyncio.run(run())
+    serve.run(run())
 
 
 @commands.command()
@@ -89,7 +89,7 @@ def up(app: AppArgument = DEMO, processes: Processes = None, host: Host = None, 
             await _welcome(db, serve.address(listening))
             await make_worker(db, mill, app, processes or settings.worker_pool_size).run(stop)
 
-    asyncio.run(run())
+    serve.run(run())
 
 
 async def _welcome(db: Database, address: str) -> None:

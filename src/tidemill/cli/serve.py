@@ -5,10 +5,12 @@ import contextlib
 import errno
 import logging
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import uvicorn
+import uvloop
 from fastapi import FastAPI
 
 from tidemill.api.protocol import Protocol
@@ -28,6 +30,12 @@ PATIENCE_S = 5.0
 SHUTDOWN_S = 3
 BACKLOG = 512
 EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  known here, not listened on
+
+
+def run(main: Coroutine[Any, Any, None]) -> None:
+    """In an event loop that costs less of each request."""
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(main)
 
 
 class Server(uvicorn.Server):

@@ -52,6 +52,15 @@ def id_range(text: str) -> tuple[UUID, UUID] | None:
     return UUID(digits.ljust(32, "0")), UUID(digits.ljust(32, "f"))
 
 
+def named(job: UUID | str) -> dict[str, UUID | str | None]:
+    """What to look a job up by: its id, or else its key."""
+    if isinstance(job, UUID):
+        return {"id": job, "key": None}
+    ids = id_range(job)
+    is_id = ids is not None and ids[0] == ids[1]
+    return {"id": ids[0], "key": None} if ids is not None and is_id else {"id": None, "key": job.upper()}
+
+
 def ids_of(text: str) -> Ids | None:
     """Where jobs are whose key or id begins with this; None if there can be none."""
     found = id_range(text)

@@ -18,6 +18,7 @@ from tidemill.operations.submit import submit
 from tidemill.store import inspect, jobs, results
 from tidemill.store.database import Database
 from tidemill.store.json import encode
+from tidemill.store.lists.grid import find_grid
 from tidemill.store.submit import Submission
 
 PRIORITY = 10  # among the jobs of its owner: somebody waits for a file
@@ -36,7 +37,7 @@ class ExportFile:
 
 async def job_columns(db: Database, job_id: UUID) -> Columns:
     """The columns of a job's grid and of its exports, in order."""
-    return await db.run(results.columns, job_id)
+    return (await db.run(find_grid, job_id)).columns
 
 
 async def grid(db: Database, job_id: UUID, items: Sequence[Row]) -> tuple[Columns, list[list[Cell]]]:

@@ -16,8 +16,9 @@ from tidemill.domain.status import ItemStatus, JobStatus
 from tidemill.store import activity, jobs, results
 from tidemill.store import inspect as store
 from tidemill.store.database import Database
-from tidemill.store.lists import batches, dead_letters, items, open_items, pending
+from tidemill.store.lists import batches, dead_letters, items, open_items, pending, sequence
 from tidemill.store.lists import jobs as job_lists
+from tidemill.store.lists.grid import Grid, find_grid
 from tidemill.telemetry.events import emit
 
 T = TypeVar("T")
@@ -62,9 +63,14 @@ async def newest_jobs(db: Database, most: int, *, statuses: Sequence[JobStatus] 
     return found
 
 
+async def grid(db: Database, job: UUID | str, owner_id: int | None = None) -> Grid:
+    """What lists need to know of a job, by id or key."""
+    return await db.run(find_grid, job, owner_id)
+
+
 async def list_items(
     db: Database,
-    job_id: UUID,
+    job: UUID | Grid,
     statuses: Sequence[ItemStatus] = (),
     *,
     limit: int,
@@ -75,8 +81,10 @@ async def list_items(
     """A page of items; its ``after`` is what to ask with for the next one. ``seq`` begins anywhere."""
     check_limit(limit)
     check_text("an error code", *(codes or ()))
-    verb = db.run(items.list_items, job_id, statuses, limit=limit, after=after, seq=seq, codes=codes)
-    return await _listed("items", verb)
+    asked = items.Asked(statuses, after, seq, codes)
+    verb = items.list_by_seq if asked.walk is sequence.WALK else items.list_by_time
+    found = job if isinstance(job, Grid) else await grid(db, job)
+    return await _listed("items", db.run(verb, found, asked, limit=limit))
 
 
 async def walk_items(

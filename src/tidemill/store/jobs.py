@@ -13,7 +13,7 @@ from tidemill.domain.errors import Conflict, UnknownJob
 from tidemill.domain.identity import LOCAL_USER
 from tidemill.domain.job import Counts, Job
 from tidemill.domain.policy import FailurePolicy
-from tidemill.domain.search import FIRST_ID, LAST_ID, id_range
+from tidemill.domain.search import FIRST_ID, LAST_ID, id_range, named
 from tidemill.domain.status import Intent, JobStatus, closing_status, job_status
 from tidemill.store import activity
 from tidemill.store.database import Connection, one_statement
@@ -58,6 +58,17 @@ async def get(conn: Connection, job_id: UUID) -> Job:
         row = await cursor.fetchone()
     if row is None:
         raise UnknownJob(f"there is no job {job_id}")
+    return _job(row)
+
+
+@one_statement
+async def get_named(conn: Connection, name: str, owner_id: int | None = None) -> Job:
+    """By id or key; of one owner's, if that is said. A job of somebody else is as unknown as one that never was."""
+    async with conn.cursor(row_factory=dict_row) as cursor:
+        await cursor.execute(sql("job/get_named"), named(name))
+        row = await cursor.fetchone()
+    if row is None or owner_id not in (None, row["owner_id"]):
+        raise UnknownJob(f"there is no job {name!r}")
     return _job(row)
 
 

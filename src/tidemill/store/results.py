@@ -9,11 +9,12 @@ from uuid import UUID
 import psycopg
 from psycopg.rows import dict_row
 
-from tidemill.domain.columns import MAX_COLUMNS, Columns, columns_of
+from tidemill.domain.columns import MAX_COLUMNS, Columns
 from tidemill.domain.errors import UnknownJob
 from tidemill.domain.standing import Standing
-from tidemill.store.database import Connection, Database, one_statement, relaxed
+from tidemill.store.database import Connection, Database, relaxed
 from tidemill.store.json import decode_input
+from tidemill.store.lists.grid import find_grid
 from tidemill.store.statements import sql
 
 WINDOW = 5_000  # items one statement walks over
@@ -32,17 +33,6 @@ async def learn(conn: Connection, job_id: UUID, names: list[str]) -> list[str] |
     cursor = await conn.execute(sql("job/learn_columns"), {"job_id": job_id, "names": names, "most": MAX_COLUMNS})
     row = await cursor.fetchone()
     return row[0] if row is not None else await _result_columns(conn, job_id)
-
-
-@one_statement
-async def columns(conn: Connection, job_id: UUID) -> Columns:
-    """The columns of a job's grid."""
-    cursor = await conn.execute(sql("job/grid_columns"), {"job_id": job_id})
-    row = await cursor.fetchone()
-    if row is None:
-        raise UnknownJob(f"there is no job {job_id}")
-    names, first_input = row
-    return columns_of(names, None if first_input is None else decode_input(first_input))
 
 
 async def shown_inputs(conn: Connection, job_id: UUID, seqs: Sequence[int]) -> dict[int, Any]:
@@ -83,7 +73,9 @@ async def survey(conn: Connection, job_id: UUID) -> Survey | None:
     lists = await (await conn.execute(sql("batch/leased_lists"), job)).fetchall()
     turning = frozenset(seq for (seqs,) in lists for seq in seqs)
     standing = Standing(ranges, turning, found["sparse"])
-    return Survey(job_id, found["key"], found["purged"], found["total"], await columns(conn, job_id), standing)
+    return Survey(
+        job_id, found["key"], found["purged"], found["total"], (await find_grid(conn, job_id)).columns, standing
+    )
 
 
 async def walk(conn: Connection, survey: Survey) -> AsyncGenerator[list[Stored]]:

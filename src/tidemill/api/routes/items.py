@@ -5,34 +5,33 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query
 
 from tidemill.api import cursor
+from tidemill.api.answer import Answer
 from tidemill.api.guard import Me, Permission, allow
-from tidemill.api.lookup import OwnJobId
-from tidemill.api.schemas.items import Fixed, FixIn, ItemDetail, ItemOut, ItemPage, ItemQuery
+from tidemill.api.lookup import OwnGrid, OwnJobId
+from tidemill.api.schemas.items import Fixed, FixIn, ItemDetail, ItemPage, ItemQuery
 from tidemill.api.state import Db, Serving
-from tidemill.operations import export, fix, inspect
+from tidemill.operations import fix, inspect
 
 router = APIRouter(tags=["items"])
 Seq = Annotated[int, Path(ge=0, le=2**62, description="An item's place in its job, from 0")]
 
 
-@router.get("/jobs/{job}/items", response_model_exclude_unset=True, **allow(Permission.USER, 404))
-async def list_items(job: OwnJobId, query: Annotated[ItemQuery, Query()], db: Db) -> ItemPage:
+@router.get("/jobs/{job}/items", response_model=ItemPage, **allow(Permission.USER, 404))  # noqa: FAST003  in OwnGrid
+async def list_items(grid: OwnGrid, query: Annotated[ItemQuery, Query()], db: Db) -> Answer:
     """A page of a job's items. Open ones and failures come oldest change first, others in order of seq.
 
     A page in order of seq may be short, or even empty, and still have a next one: so much was looked at.
     """
     page = await inspect.list_items(
         db,
-        job,
+        grid,
         query.statuses,
         limit=query.page_size,
         after=cursor.decode(query.after),
         seq=query.seq,
         codes=query.error_codes,
     )
-    columns = await export.job_columns(db, job)
-    found = [ItemOut.model_validate(row) for row in page.items]
-    return ItemPage(columns=list(columns.names), items=found, **cursor.next_page(page.after))
+    return Answer({"columns": grid.columns.names, "items": page.items, **cursor.next_page(page.after)})
 
 
 @router.get("/jobs/{job}/items/{seq}", response_model_exclude_unset=True, **allow(Permission.USER, 404))

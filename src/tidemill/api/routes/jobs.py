@@ -6,12 +6,13 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from tidemill.api import cursor
+from tidemill.api.answer import Answer
 from tidemill.api.guard import Me, Permission, allow
 from tidemill.api.lookup import OwnJob, OwnJobId, own_scope
 from tidemill.api.schemas.batches import BatchOut, BatchPage
 from tidemill.api.schemas.jobs import ActivityOut, ActivityPage, JobDetail, JobOut, JobPage, JobQuery, PageQuery, Point
 from tidemill.api.state import Db
-from tidemill.api.views import job_detail, job_out
+from tidemill.api.views import job_detail, job_out, job_view
 from tidemill.domain.job import Job
 from tidemill.operations import control, inspect
 from tidemill.store import jobs, samples
@@ -20,8 +21,8 @@ from tidemill.store.database import Database
 router = APIRouter(tags=["jobs"])
 
 
-@router.get("/jobs", response_model_exclude_unset=True, **allow(Permission.USER, 404))
-async def list_jobs(query: Annotated[JobQuery, Query()], me: Me, db: Db) -> JobPage:
+@router.get("/jobs", response_model=JobPage, **allow(Permission.USER, 404))
+async def list_jobs(query: Annotated[JobQuery, Query()], me: Me, db: Db) -> Answer:
     """Your jobs, the newest first."""
     page = await inspect.list_jobs(
         db,
@@ -34,13 +35,13 @@ async def list_jobs(query: Annotated[JobQuery, Query()], me: Me, db: Db) -> JobP
         limit=query.page_size,
         after=cursor.decode(query.after),
     )
-    return JobPage(jobs=[job_out(job) for job in page.items], **cursor.next_page(page.after))
+    return Answer({"jobs": [job_view(job) for job in page.items], **cursor.next_page(page.after)})
 
 
-@router.get("/jobs/{job}", **allow(Permission.USER, 404))
-async def get_job(job: OwnJob, db: Db) -> JobDetail:
+@router.get("/jobs/{job}", response_model=JobDetail, **allow(Permission.USER, 404))
+async def get_job(job: OwnJob, db: Db) -> Answer:
     """Its counts, which always add up; how quick it is, what failed and why, what the workers have settled on."""
-    return await job_detail(db, job)
+    return Answer(await job_detail(db, job))
 
 
 @router.get("/jobs/{job}/batches", response_model_exclude_unset=True, **allow(Permission.USER, 404))

@@ -2,7 +2,7 @@
 
 import re
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import AliasChoices, AliasGenerator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
@@ -61,13 +61,20 @@ def _moment(value: object) -> object:
     return value
 
 
+def _or_none(schema: dict[str, Any]) -> None:
+    """An empty word is none at all, as in `?statuses=&after=`."""
+    schema["items"] = {"anyOf": [schema["items"], {"const": ""}]}
+
+
 EMPTY_IS_NONE = BeforeValidator(lambda value: None if value == "" else value)  # as in `?kind=&after=`
 Text = Annotated[str, Field(max_length=200)]
 Moment = Annotated[datetime, BeforeValidator(_moment)]
 OF_ITEMS = "Items of these; between commas, or repeated"
 OF_JOBS = "Jobs of these; between commas, or repeated"
-JobStatuses = Annotated[list[JobStatus], BeforeValidator(_job_words), Field(description=OF_JOBS)]
-Statuses = Annotated[list[ItemStatus], BeforeValidator(_words), Field(description=OF_ITEMS)]
+JobStatuses = Annotated[
+    list[JobStatus], BeforeValidator(_job_words), Field(description=OF_JOBS, json_schema_extra=_or_none)
+]
+Statuses = Annotated[list[ItemStatus], BeforeValidator(_words), Field(description=OF_ITEMS, json_schema_extra=_or_none)]
 Codes = Annotated[
     list[Text],
     BeforeValidator(_flat),

@@ -41,6 +41,7 @@ class ItemOut(BaseModel):
     result_cut: bool = Field(False, description="The result is too long for a list: ask for the item")
     error: ItemError | None = None
     duration_ms: int | None = None
+    rev: int | None = Field(None, description="Its newest correction, if somebody corrected it")
 
 
 class ItemPage(BaseModel):

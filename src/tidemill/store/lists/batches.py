@@ -5,7 +5,7 @@ from uuid import UUID
 from tidemill.domain.page import MAX_NUMBER, Page, Walk, mark_of, number
 from tidemill.store.database import Connection
 from tidemill.store.lists.fetch import Row, rows
-from tidemill.store.lists.items import extent
+from tidemill.store.lists.grid import find_grid
 from tidemill.store.statements import sql
 
 WALK = Walk("batches", (number,))
@@ -15,7 +15,7 @@ async def list_batches(conn: Connection, job_id: UUID, *, limit: int, after: obj
     """The newest first."""
     mark = mark_of(job_id)
     (before,) = (MAX_NUMBER,) if after is None else WALK.read(after, mark)
-    await extent(conn, job_id)
+    await find_grid(conn, job_id)
     found = await rows(conn, "batch/list", {"job_id": job_id, "before": before, "limit": limit + 1})
     return Page(found[:limit], WALK.place(mark, found[limit - 1]["id"]) if len(found) > limit else None)
 

@@ -10,7 +10,7 @@ from tidemill.domain.page import Page, Walk, identity, mark_of, moment, number
 from tidemill.domain.scan import BATCH_BUDGET
 from tidemill.store.database import Connection, one_snapshot
 from tidemill.store.lists.fetch import Row, rows
-from tidemill.store.lists.items import extent
+from tidemill.store.lists.grid import find_grid
 
 WALK = Walk("dead_letters", (number, moment, identity, number))
 OWNERS = 50  # whose dead letters are merged at a time: each costs a look into the index of every week
@@ -63,7 +63,7 @@ async def list_causes(conn: Connection, owner_id: int | None) -> list[Row]:
 
 async def _owners(conn: Connection, asked: Asked, first: int) -> list[int]:
     if asked.job_id is not None:
-        return [(await extent(conn, asked.job_id, asked.owner_id))["owner_id"]]
+        return [(await find_grid(conn, asked.job_id, asked.owner_id)).owner_id]
     if asked.owner_id is not None:
         return [asked.owner_id]
     found = await rows(conn, "outcome/owners_of_dead_letters", {"owner_id": first, "limit": OWNERS})

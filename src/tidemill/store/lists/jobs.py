@@ -10,7 +10,7 @@ from tidemill.domain.page import Page, Walk, identity, mark_of
 from tidemill.domain.scan import BATCH_BUDGET
 from tidemill.domain.search import Ids, ids_of
 from tidemill.domain.status import JobStatus
-from tidemill.store.database import Connection, one_snapshot
+from tidemill.store.database import Connection, one_statement
 from tidemill.store.jobs import get_many
 from tidemill.store.lists.fetch import Row, rows
 
@@ -47,7 +47,7 @@ class Asked:
         return sorted(words) or None
 
 
-@one_snapshot
+@one_statement  # and a second one, that tells again of what the first has picked
 async def list_jobs(conn: Connection, asked: Asked, *, limit: int, after: object = None) -> Page[Job]:
     """A page may be short and not the last: only so many jobs are looked at."""
     place = None if after is None else WALK.read(after, asked.mark)[0]

@@ -9,15 +9,15 @@ from tidemill.domain.pending import LIVE_S, why
 from tidemill.domain.status import Intent, ItemStatus, JobStatus, job_status
 from tidemill.store.database import Connection, one_snapshot
 from tidemill.store.lists.fetch import Row, rows
-from tidemill.store.lists.items import extent
+from tidemill.store.lists.grid import find_grid
 from tidemill.store.lists.open_items import Asked, list_open
 
 
 @one_snapshot
 async def list_pending(conn: Connection, asked: Asked, *, limit: int, after: object = None) -> Page[Row]:
     if asked.job_id is not None:
-        job = await extent(conn, asked.job_id, asked.owner_id)
-        if asked.kind not in (None, job["kind"]):
+        grid = await find_grid(conn, asked.job_id, asked.owner_id)
+        if asked.kind not in (None, grid.kind):
             return Page([], None)
     page = await list_open(conn, asked, limit=limit, after=after)
     briefs = await _briefs(conn, {item["job_id"] for item in page.items})

@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 from typing import Any
-from uuid import UUID
 
 from tidemill.domain.page import Page, Walk, number
 from tidemill.domain.scan import ITEM_BUDGET, windows
 from tidemill.domain.status import ItemStatus
 from tidemill.store.database import Connection
 from tidemill.store.lists.fetch import Row, rows
+from tidemill.store.lists.grid import Grid
 
 WALK = Walk("seq", (number,))
 FIRST_WINDOW = 256
@@ -17,7 +17,7 @@ _TOLD = {ItemStatus.PROCESSING: (ItemStatus.PENDING, ItemStatus.RETRY_WAIT)}
 
 async def list_by_seq(
     conn: Connection,
-    job: Row,
+    grid: Grid,
     statuses: Sequence[ItemStatus],
     mark: str,
     *,
@@ -28,21 +28,21 @@ async def list_by_seq(
     """So many items are looked at that the page is full, or the budget used up: then it is short, but not the last."""
     if after is not None:
         start = WALK.read(after, mark)[0] + 1
-    if job["purged_at"] is not None:
+    if grid.purged:
         return Page([], None)
     wanted = sorted(set(statuses))
     items: list[Row] = []
     first = max(limit + 1, FIRST_WINDOW) if wanted else limit + 1
-    for lo, hi in windows(start, job["total"], first, ITEM_BUDGET):
-        items += await _window(conn, job, wanted, lo, hi, limit + 1 - len(items))
+    for lo, hi in windows(start, grid.total, first, ITEM_BUDGET):
+        items += await _window(conn, grid, wanted, lo, hi, limit + 1 - len(items))
         start = hi
         if len(items) > limit:
             return Page(items[:limit], WALK.place(mark, items[limit - 1]["seq"]))
-    return Page(items, WALK.place(mark, start - 1) if start < job["total"] else None)
+    return Page(items, WALK.place(mark, start - 1) if start < grid.total else None)
 
 
-async def _window(conn: Connection, job: Row, wanted: list[ItemStatus], lo: int, hi: int, limit: int) -> list[Row]:
-    params: dict[str, Any] = {"job_id": _id(job), "sparse": job["sparse"]}
+async def _window(conn: Connection, grid: Grid, wanted: list[ItemStatus], lo: int, hi: int, limit: int) -> list[Row]:
+    params: dict[str, Any] = {"job_id": grid.id, "sparse": grid.sparse}
     params |= {"statuses": wanted or None, "stored": _stored(wanted) or None}
     return await rows(conn, "item/list_seq", params | {"lo": lo, "hi": hi, "limit": limit})
 
@@ -50,7 +50,3 @@ async def _window(conn: Connection, job: Row, wanted: list[ItemStatus], lo: int,
 def _stored(wanted: list[ItemStatus]) -> list[ItemStatus]:
     """What the outcomes of such items say: of one in hand, what it was before."""
     return sorted({told for status in wanted for told in _TOLD.get(status, (status,))})
-
-
-def _id(job: Row) -> UUID:
-    return job["id"]  # type: ignore[no-any-return]

@@ -1,6 +1,6 @@
 -- Items of cancelled ranges that were never tried, in order of seq. Those that have no outcome come from the index
 -- alone; items are read for the page only. Index: batch_pkey, outcome_pkey, item_pkey.
-SELECT p.job_id, p.seq, p.job_id || ':' || p.seq AS id, 'cancelled' AS status, 0 AS attempts,
+SELECT p.seq, p.job_id || ':' || p.seq AS id, 'cancelled' AS status, 0 AS attempts,
     NULL AS locked_by, NULL::timestamptz AS locked_at, p.updated_at, NULL::timestamptz AS due_at, NULL::jsonb AS result,
     false AS result_cut, NULL::jsonb AS error, NULL::integer AS duration_ms, NULL::integer AS rev,
     tidemill.summary(i.input) AS input_summary

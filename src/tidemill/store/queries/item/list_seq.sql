@@ -39,7 +39,7 @@ WITH live AS (
      ORDER BY n.seq LIMIT %(limit)s)
     ORDER BY seq LIMIT %(limit)s
 )
-SELECT p.job_id, p.seq, p.job_id || ':' || p.seq AS id, p.status, p.attempts, p.locked_by,
+SELECT p.seq, p.job_id || ':' || p.seq AS id, p.status, p.attempts, p.locked_by,
     p.locked_at, greatest(p.since, w.since, p.at) AS updated_at,
     CASE p.status WHEN 'retry_wait' THEN w.not_before END AS due_at, tidemill.shown(p.result) AS result,
     p.result IS NOT NULL AND tidemill.shown(p.result) IS NULL AS result_cut, p.error, p.duration_ms, f.rev,
