@@ -89,7 +89,7 @@ def submission(spec: Submission, rows: Iterable[bytes]) -> Steps:
 
 
 async def find_repeated(conn: Connection, spec: Submission) -> UUID | None:
-    """The job that the same words have made before, with no rows beside them; KeyReused if its key stands for others."""
+    """The job that the same words made before, without rows of their own; KeyReused if its key stands for others."""
     found = None if spec.idem_key is None else await find_by_key(conn, spec.owner_id, spec.idem_key)
     if found is None:
         return None

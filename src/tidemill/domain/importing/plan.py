@@ -83,9 +83,7 @@ def columns_of(
     if not named_by_rows:
         return found
     lacking = {f"there is no column for {name!r}, which is required" for name in found.missing}
-    mapping = found.mapping
-    if request.mode == "insert":  # an update leaves alone what the first rows do not name
-        mapping = {name: name for name in resource.names if name not in mapping.values()} | mapping
+    mapping = {name: name for name in resource.names if name not in found.mapping.values()} | found.mapping
     return replace(found, mapping=mapping, missing=[], problems=[one for one in found.problems if one not in lacking])
 
 

@@ -61,11 +61,20 @@ class Judge:
         if self._plan.mode == "upsert":
             rows, keys = self._asked(resource.key)
             self.existing = {rows[place] for place in await self.target.existing(resource.key, keys)} if rows else set()
+            self._look_at_absent()
         if not self.expects_existing:  # what COPY will not meet is asked about now: errors depend on no batch before
             self._in_question = [index for index in self._in_question if index in self.checked.problems]
         for fields in dict.fromkeys((resource.key, *resource.unique)) if self._in_question else ():
             if fields and given.issuperset(fields) and not (self._plan.mode == "upsert" and fields == resource.key):
                 await self._look_at_unique(fields)
+
+    def _look_at_absent(self) -> None:
+        """What an update leaves alone, a new row must have."""
+        for name, absent in self.checked.absent.items():
+            field = self._plan.resource.field(name)
+            if field.required and not field.filled and field.default is None:
+                for index in absent.intersection(self._in_question) - self.existing:
+                    self.checked.add(index, Problem(name, "required", "must not be empty"))
 
     async def _look_at_types(self) -> None:
         for name in self._plan.given:
