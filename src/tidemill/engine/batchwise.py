@@ -11,7 +11,7 @@ from tidemill.domain.batch import Lease, cut_halves
 from tidemill.domain.decide import Verdict, describe, from_defect, timed_out
 from tidemill.domain.handler import Handler
 from tidemill.domain.item import Item
-from tidemill.domain.outcome import Abort, Done, Exceptions, Fail, Outcome, Retry
+from tidemill.domain.outcome import Abort, Done, Exceptions, Fail, Outcome, Retry, Wait
 from tidemill.domain.throttle import is_throttle
 from tidemill.engine.context import Context
 from tidemill.engine.logbook import Page
@@ -211,7 +211,7 @@ class BatchRun:
 
     def _verdicts(self, items: Sequence[Item], outcomes: Sequence[Outcome], started: float) -> list[Verdict]:
         items, outcomes = self._without_plain(items, outcomes)
-        retries = [outcome for outcome in outcomes if isinstance(outcome, Retry)]
+        retries = [outcome for outcome in outcomes if isinstance(outcome, Retry) and not isinstance(outcome, Wait)]
         self._said = max(retries, key=lambda retry: bool(retry.throttled), default=Done())
         each_ms = round((time.monotonic() - started) * 1000 / max(len(items), 1))
         said = iter(outcomes)

@@ -6,7 +6,7 @@ from typing import Literal
 
 from tidemill.domain.errors import InvalidColumns, InvalidInput
 from tidemill.domain.importing.mapping import Columns, guess
-from tidemill.domain.resource import Resource
+from tidemill.domain.resource import Reference, Resource
 
 KIND = "tidemill.import"
 Mode = Literal["insert", "upsert"]
@@ -51,6 +51,15 @@ class ImportPlan:
         given, key = set(self.given), self.resource.key
         sets = [key, *(fields for fields in self.resource.unique if fields != key)]
         return tuple(fields for fields in sets if fields and given.issuperset(fields))
+
+    def is_own(self, reference: Reference) -> bool:
+        """Whether it leads into the very table that is imported, so that other rows of the file may be there for it."""
+        return reference.table == self.resource.table and set(self.given).issuperset(reference.fields)
+
+    @property
+    def waits(self) -> bool:
+        """Whether a row may have to wait for another of the file. In a trial it would wait for ever."""
+        return not self.validate_only and any(map(self.is_own, self.resource.references))
 
 
 def make_plan(

@@ -18,6 +18,7 @@ from tidemill.handlers.importing.intake import make_intake
 from tidemill.handlers.importing.judge import Judge
 from tidemill.handlers.importing.land import land
 from tidemill.handlers.importing.repeats import find_repeats
+from tidemill.handlers.importing.waiting import Hope
 from tidemill.store import imports, jobs
 from tidemill.store.database import Connection
 from tidemill.store.target import Gone, Target
@@ -49,6 +50,7 @@ class Importer:
         known = await self._know(conn, job_id)
         checked = known.checker.check([item.input for item in items])
         skipped = await find_repeats(conn, known.plan, known.checker, checked, items)
+        hope = await Hope.ask(conn, job_id) if known.plan.waits else None
         target = Target(conn, known.plan.resource)
         judge = Judge(target, known.plan, checked, skipped, expects_existing=known.expects_existing)
         try:
@@ -58,7 +60,8 @@ class Importer:
             raise Abort(str(gone)) from gone
         known.expects_existing |= judge.found_existing
         await imports.note_effects(conn, job_id, effects)
-        return Exceptions({**_failures(checked), **_skips(skipped)})
+        waiting = {} if hope is None else _waiting(hope, judge, items, progress=effects.total() > 0)
+        return Exceptions({**_failures(checked), **waiting, **_skips(skipped)})
 
     async def _know(self, conn: Connection, job_id: UUID) -> _Known:
         known = self._known.get(job_id)
@@ -94,6 +97,17 @@ def _skips(skipped: Mapping[int, Problem]) -> dict[int, Outcome]:
 
 def _failures(checked: Checked) -> dict[int, Outcome]:
     return {index: _failure(problems) for index, problems in checked.problems.items()}
+
+
+def _waiting(hope: Hope, judge: Judge, items: Sequence[Item], *, progress: bool) -> dict[int, Outcome]:
+    """Rows with nothing wrong but that others of their file are not there yet."""
+    problems = {index: judge.checked.problems[index] for index in sorted(judge.early)}
+    said = {
+        index: hope.outcome(items[index], found, progress=progress)
+        for index, found in problems.items()
+        if all(problem.code == "unknown_reference" for problem in found)
+    }
+    return {index: outcome for index, outcome in said.items() if outcome is not None}
 
 
 def _failure(problems: Sequence[Problem]) -> Fail:

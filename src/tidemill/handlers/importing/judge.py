@@ -33,6 +33,7 @@ class Judge:
         self.existing: set[int] = set()  # rows that an upsert updates
         self.written: list[int] = []  # rows of the last COPY, in its order
         self.found_existing = False
+        self.early: set[int] = set()  # rows that refer to rows of their own table which are not there
         self.landed: set[int] = set()  # rows that are written: no look finds fault with them
         self._good: tuple[int, list[int]] | None = None
         self._in_question: list[int] = []
@@ -93,11 +94,15 @@ class Judge:
         if not distinct:
             return
         gone = {distinct[place] for place in await self.target.missing(reference, distinct)}
-        if gone and reference.table == self._plan.resource.table:
+        is_own = self._plan.is_own(reference)
+        if gone and is_own:
             gone -= self._own(reference, gone, dict(zip(rows, asked, strict=True)))
         for index, values in zip(rows, asked, strict=True):
             if values in gone:
+                self.early |= {index} if is_own else set()
                 reason = f"there is no such row in {reference.table}"
+                if is_own and self._plan.validate_only:
+                    reason += ", nor near this one in the file: a trial looks no further"
                 self._tell(index, reference.fields, "unknown_reference", reason, values)
 
     def _own(self, reference: Reference, gone: set[Row], asked: dict[int, Row]) -> set[Row]:

@@ -1,7 +1,7 @@
 """Writing the good rows: COPY for new ones, one UPDATE for those that are there, and a second look when that fails."""
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence
 
 from tidemill.domain.importing import ImportPlan, picked
 from tidemill.handlers.importing.judge import Judge
@@ -143,7 +143,7 @@ def _groups(plan: ImportPlan, judge: Judge, rows: Sequence[int]) -> dict[tuple[s
 
 
 def _by_fields(
-    plan: ImportPlan, rows: Sequence[int], lacking: Mapping[str, Set[int]]
+    plan: ImportPlan, rows: Sequence[int], lacking: Mapping[str, Collection[int]]
 ) -> dict[tuple[str, ...], list[int]]:
     """Rows by the fields that are left when each is without those it lacks."""
     if not lacking:
