@@ -122,7 +122,9 @@ def test_a_machine_that_is_not_quiet_is_told_of() -> None:
     assert "not quiet" in (report.warning({"copy_spread": 0.3}) or "")
 
 
-async def test_a_mill_declares_resources_and_normalizers(tidemill: "Tidemill", db: Database) -> None:
+async def test_a_mill_declares_resources_and_normalizers_and_errors_may_be_allowed(
+    tidemill: "Tidemill", db: Database
+) -> None:
     await rows(db, TABLE)
     tidemill.file(
         "house.py",
@@ -132,6 +134,8 @@ async def test_a_mill_declares_resources_and_normalizers(tidemill: "Tidemill", d
         "mill.normalizer('title')(str.title)\n",
     )
     file = tidemill.file("people.csv", "id,name\n1,ann\n2,longer name\n")
-    said = tidemill("import", file, "--into", "folk", "--app", "house:mill", code=1).out
+    asked = ["import", file, "--into", "folk", "--app", "house:mill"]
+    assert "longer than 5 characters" in tidemill(*asked, "--preview").out
+    said = tidemill(*asked, "--allow-errors").out
     assert "name.too_long" in said
     assert await rows(db, "SELECT name FROM people") == [("Ann",)]

@@ -184,7 +184,7 @@ async def _preview(db: Database, settings: Settings, asked: Asked) -> None:
         look = await importing.look(blob.id, name=path.name, given=asked.layout, rows=SHOWN_ROWS)
     finally:
         blobs.remove(blob.id)
-    show_preview(look, resource, asked.request)
+    show_preview(look, resource, asked.request, load_mill(asked.app).registry.normalizers)
 
 
 @asynccontextmanager

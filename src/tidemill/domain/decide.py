@@ -111,7 +111,7 @@ def describe(error: BaseException) -> str:
 
 def from_defect(defect: dict[str, Any]) -> Fail:
     """A record that could not be parsed never reaches a handler."""
-    where = {str(name): value for name, value in defect.items() if name in ("line", "value")}
+    where = {str(name): value for name, value in defect.items() if name in ("line", "value", "byte_offset")}
     return Fail(str(defect.get("reason", "the record could not be read")), code="invalid", details=where)
 
 

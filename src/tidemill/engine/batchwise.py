@@ -74,7 +74,9 @@ class BatchRun:
     async def _run(self, items: Sequence[Item]) -> Flushed | None:
         self._page.start_whole(len(items))
         try:
-            return await self._settle(items)
+            result = await self._settle(items)
+            self._crew.note_whole(None)
+            return result
         except LetGo:
             raise
         except Abort as abort:
@@ -85,7 +87,8 @@ class BatchRun:
         except BaseException as error:  # the border: whatever it is, it is an outcome
             if isinstance(error, asyncio.CancelledError) and _is_cancelled():
                 raise
-            if len(items) > 1 and not is_throttle(error):
+            is_broken = self._crew.note_whole(error)
+            if len(items) > 1 and not is_throttle(error) and not is_broken:
                 self._said = translate(error, self._handler)
                 pieces = cut_halves(self._lease)
                 await self._context.db.run(leases.split, self._lease, pieces)

@@ -72,6 +72,7 @@ class RowError(BaseModel):
 
     row: int = Field(description="The record's number, from 1")
     line: int = Field(description="In its file")
+    byte_offset: int | None = Field(None, description="In its file, of bytes that are not in its encoding")
     field: str | None = None
     value: Any = Field(None, description="What was there, cut short")
     code: str | None = None
