@@ -60,6 +60,15 @@ async def test_a_form_takes_words_in_either_spelling_and_an_upsert_says_what_it_
     assert await shop.people() == [("ada@x.org", "Ada", 36), ("bob@x.org", "Robert", 41), ("eve@x.org", "Eve", None)]
 
 
+async def test_everything_about_the_layout_can_be_said(shop: Shop) -> None:
+    content = "'a|b'|ada@x.org\rcafé|bob@x.org\r".encode("cp1252")
+    said = {"format": "csv", "delimiter": "pipe", "quote": "'", "line_end": "cr", "header": False, "encoding": "cp1252"}
+    mapping = json.dumps({"column_1": "name", "column_2": "email"})
+    done = await shop.imported(content, mapping=mapping, **said)
+    assert done["layout"] == said | {"delimiter": "|", "line_end": "\r", "compression": "none"}
+    assert await shop.people() == [("ada@x.org", "a|b", None), ("bob@x.org", "café", None)]
+
+
 async def test_a_json_file_comes_with_its_words_in_the_query(shop: Shop) -> None:
     people = [{"email": "ada@x.org", "name": "Ada", "age": 36}, {"email": "bob@x.org", "name": "Bob", "age": 41}]
     done = await shop.imported(json.dumps(people).encode(), headers={"content-type": "application/json"})
@@ -170,6 +179,7 @@ REFUSED: list[tuple[bytes, dict[str, Any], list[str]]] = [
     (GOOD, {"encoding": "klingon"}, ["klingon"]),
     (GOOD, {"format": "docx"}, ["format"]),
     (GOOD, {"delimiter": "ab"}, ["delimiter"]),
+    (GOOD, {"line_end": "x"}, ["line_end"]),
     (GOOD, {"mode": "upsert", "key": "name"}, ["unique index on (name)"]),
     (GOOD, {"key": "nowhere"}, ["nowhere"]),
     (GOOD, {"policy": '{"mode": "tolerate"}'}, ["tolerate"]),

@@ -79,6 +79,7 @@ def import_command(
     encoding: Annotated[str | None, typer.Option(help="utf-8, cp1252, …; found out if not said")] = None,
     delimiter: Annotated[str | None, typer.Option(help="Of a CSV file; found out if not said")] = None,
     quote: Annotated[str | None, typer.Option(help="Its quotation mark")] = None,
+    line_end: Annotated[str | None, typer.Option(help="lf, crlf or cr; found out if not said")] = None,
     no_header: Annotated[bool, typer.Option("--no-header", help="It has none: columns are column_1, …")] = False,
     compression: Annotated[str | None, typer.Option(help="gzip, zstd, zip or none; found out if not said")] = None,
     sheet: Annotated[str | None, typer.Option(help="Of a workbook: its name or number")] = None,
@@ -99,6 +100,7 @@ def import_command(
         "encoding": encoding,
         "delimiter": delimiter,
         "quote": quote,
+        "line_end": line_end,
         "sheet": sheet,
     }
     layout |= {"compression": compression, "header": False if no_header else None}

@@ -33,6 +33,7 @@ class LayoutIn(Asked):
         None, max_length=10, description="One character, or `tab`, `comma`, `semicolon`, `pipe`"
     )
     quote: str | None = Field(None, max_length=1, description="Empty for none")
+    line_end: str | None = Field(None, max_length=10, description="`lf`, `crlf` or `cr`")
     header: bool | None = Field(None, description="Whether the first record names the columns")
     compression: Compression | None = None
     sheet: int | str | None = Field(None, description="Of a workbook: its name, or its number from 1")
