@@ -62,10 +62,11 @@ class Checker:
         checked = Checked({}, {}, len(rows))
         objects = self._objects(rows, checked)
         for column, name in self._sources:
-            values, absent = _values(objects, column)
+            values = _values(objects, column)
             texts, problems = self._readers[name].read(values)
             checked.columns[name] = texts
-            if absent and self._updates:
+            absent = _absent(objects, column) if self._updates and None in values else None
+            if absent:
                 checked.absent[name] = absent
                 problems = {index: found for index, found in problems.items() if index not in absent}
             for index, found in problems.items():
@@ -107,9 +108,12 @@ def _is_told(checked: Checked, index: int, name: str) -> bool:
     return any(problem.field == name for problem in checked.problems.get(index, ()))
 
 
-def _values(rows: list[dict[str, Any]], column: str) -> tuple[list[Any], set[int]]:
-    """A column, and the rows that do not have it."""
+def _values(rows: list[dict[str, Any]], column: str) -> list[Any]:
     try:
-        return [row[column] for row in rows], set()
+        return [row[column] for row in rows]
     except KeyError:
-        return [row.get(column) for row in rows], {index for index, row in enumerate(rows) if column not in row}
+        return [row.get(column) for row in rows]
+
+
+def _absent(rows: list[dict[str, Any]], column: str) -> set[int]:
+    return {index for index, row in enumerate(rows) if column not in row}
