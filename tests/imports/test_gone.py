@@ -5,7 +5,7 @@ from uuid import UUID
 
 import pytest
 
-from imports.scenes import Scene, meanwhile, small_batches
+from imports.scenes import Scene, look_at, meanwhile, small_batches, with_fields
 from support import rows
 from tidemill.domain.status import ItemStatus
 from tidemill.engine.worker import Lane
@@ -70,6 +70,14 @@ async def test_a_table_that_changes_in_mid_import(
     job = await scene.finish(job_id)
     assert (job.status, job.failure_reason) == ("completed", None)
     assert await scene.rows("SELECT count(*), min(name), max(id) FROM t") == [(100, "n0", 99)]
+
+
+async def test_a_normalizer_that_a_worker_does_not_have_fails_the_job_and_no_row(scene: Scene) -> None:
+    await scene.table(TABLE)
+    resource = with_fields(await look_at(scene.db, "t"), name={"normalize": ("title",)})
+    job = await scene.run(FILE, "t", resource=resource)
+    assert (job.status, job.counts.failed, job.counts.cancelled) == ("failed", 0, 100)
+    assert "a normalizer 'title', which nobody has declared here" in (job.failure_reason or "")
 
 
 async def test_a_disk_that_is_full_for_a_while_holds_the_import_up_and_costs_no_row(scene: Scene) -> None:

@@ -3,6 +3,7 @@
 import time
 
 from tidemill.domain.importing import guess
+from tidemill.domain.importing.fixes import Matcher, Problems
 from tidemill.domain.importing.mapping import GUESSES
 from tidemill.domain.resource import Field, Resource, Table
 
@@ -26,3 +27,8 @@ def test_ten_thousand_strange_columns_are_told_in_no_time() -> None:
     assert len(found.problems) == 10_000
     assert sum("did you mean" in problem for problem in found.problems) == GUESSES
     assert time.monotonic() - started < 5.0
+
+
+def test_a_mended_row_keeps_the_columns_of_its_import_whatever_they_are_called() -> None:
+    matcher = Matcher(7, Problems(), {"_id", "n"})
+    assert matcher.match({"_id": "1", "n": "2", "_row": "7", "_note": "x"}, 2) == (6, {"_id": "1", "n": "2"})

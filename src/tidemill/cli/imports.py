@@ -16,7 +16,7 @@ from rich.markup import escape
 from tidemill.app import make_importing, make_resources, run_in
 from tidemill.cli.import_views import show_effects, show_errors, show_preview
 from tidemill.cli.jobs import parse_policy, show_progress
-from tidemill.cli.load import load_mill
+from tidemill.cli.load import PLAIN, load_mill
 from tidemill.cli.run import make_worker
 from tidemill.cli.views import console, detail, status_text
 from tidemill.config import Settings, load_settings
@@ -35,7 +35,6 @@ from tidemill.store.submit import Submission
 
 commands = typer.Typer()
 REMOTE = ("http://", "https://")
-PLAIN = "tidemill.plain:mill"
 SHOWN_ROWS = 10
 SHOWN_CODES = 20
 
@@ -148,8 +147,16 @@ def _leave(job: Job, *, allow_errors: bool) -> None:
 
 async def _follow(db: Database, job_id: UUID, errors_to: Path | None, processes: int, app: str) -> Job:
     """To its end; by workers that are there, or else by our own."""
-    async with _worker(db, app, processes):
-        job = await show_progress(db, await db.run(jobs.get, job_id))
+    job = await db.run(jobs.get, job_id)
+    try:
+        async with _worker(db, app, processes):
+            job = await show_progress(db, job)
+    except asyncio.CancelledError:
+        reference = "" if app == PLAIN else f" {app}"
+        console.print(
+            f"{job.key} is kept and goes on with the next worker: tidemill worker{reference}", highlight=False
+        )
+        raise
     await _report(db, job, errors_to)
     return job
 

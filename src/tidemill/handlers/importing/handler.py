@@ -7,6 +7,7 @@ from uuid import UUID
 
 import msgspec
 
+from tidemill.domain.errors import InvalidInput
 from tidemill.domain.handler import Handler
 from tidemill.domain.importing import KIND, Checked, Checker, ImportPlan
 from tidemill.domain.item import Item
@@ -67,11 +68,17 @@ class Importer:
         known = self._known.get(job_id)
         if known is None:
             plan = msgspec.convert((await jobs.params(conn, job_id))["plan"], ImportPlan)
-            known = self._known[job_id] = _Known(plan, Checker(plan, self._normalizers))
+            known = self._known[job_id] = _Known(plan, self._checker(plan))
             while len(self._known) > PLANS_MAX:
                 self._known.popitem(last=False)
         self._known.move_to_end(job_id)
         return known
+
+    def _checker(self, plan: ImportPlan) -> Checker:
+        try:
+            return Checker(plan, self._normalizers)
+        except InvalidInput as error:  # this worker lacks a normalizer: no row is to blame
+            raise Abort(str(error)) from error
 
 
 def import_handler(normalizers: Mapping[str, Normalizer]) -> Handler:
