@@ -17,6 +17,7 @@ from tidemill.cli.serve import check_resources
 from tidemill.config import Settings
 from tidemill.domain.errors import InvalidSettings
 from tidemill.domain.identity import Role
+from tidemill.operations import resources
 
 PEOPLE = [("ada@x.org", "Ada", 36), ("bob@x.org", "Bob", 41)]
 
@@ -57,6 +58,15 @@ async def test_a_form_takes_words_in_either_spelling_and_an_upsert_says_what_it_
     assert done["effects"] == {"inserted": 1, "updated": 1, "unchanged": 1}
     assert done["layout"]["delimiter"] == ";"
     assert await shop.people() == [("ada@x.org", "Ada", 36), ("bob@x.org", "Robert", 41), ("eve@x.org", "Eve", None)]
+
+
+async def test_everything_about_the_layout_can_be_said(shop: Shop) -> None:
+    content = "'a|b'|ada@x.org\rcafé|bob@x.org\r".encode("cp1252")
+    said = {"format": "csv", "delimiter": "pipe", "quote": "'", "line_end": "cr", "header": False, "encoding": "cp1252"}
+    mapping = json.dumps({"column_1": "name", "column_2": "email"})
+    done = await shop.imported(content, mapping=mapping, **said)
+    assert done["layout"] == said | {"delimiter": "|", "line_end": "\r", "compression": "none"}
+    assert await shop.people() == [("ada@x.org", "a|b", None), ("bob@x.org", "café", None)]
 
 
 async def test_a_json_file_comes_with_its_words_in_the_query(shop: Shop) -> None:
@@ -169,6 +179,7 @@ REFUSED: list[tuple[bytes, dict[str, Any], list[str]]] = [
     (GOOD, {"encoding": "klingon"}, ["klingon"]),
     (GOOD, {"format": "docx"}, ["format"]),
     (GOOD, {"delimiter": "ab"}, ["delimiter"]),
+    (GOOD, {"line_end": "x"}, ["line_end"]),
     (GOOD, {"mode": "upsert", "key": "name"}, ["unique index on (name)"]),
     (GOOD, {"key": "nowhere"}, ["nowhere"]),
     (GOOD, {"policy": '{"mode": "tolerate"}'}, ["tolerate"]),
@@ -236,6 +247,24 @@ async def test_a_key_that_comes_with_other_words_or_another_file_is_refused(shop
         assert answer.status_code == 422
         assert "used for another request" in answer.text
     assert len(shop.stored()) == 1
+
+
+async def test_a_key_that_comes_again_is_known_whatever_became_of_the_table(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resources, "FRESH_S", 0.0)
+    key, url = {"Idempotency-Key": "k"}, {"resource": "people", "source": {"url": "http://nowhere.invalid/x.csv"}}
+    first = (await shop.post(headers=key)).json()["job_id"]
+    fetched = (await shop.ada.post("/v1/imports", json=url, headers={"Idempotency-Key": "u"})).json()["job_id"]
+    assert (await shop.post(headers=key)).json()["job_id"] == first
+    for change in ("ADD shoe int CHECK (shoe > 30)", "DROP age", "ALTER name TYPE varchar(3)"):
+        await rows(shop.api.db, f"ALTER TABLE shop.people {change}")
+        again = await shop.post(headers=key)
+        assert (again.status_code, again.json().get("job_id")) == (200, first), again.text
+        again = await shop.ada.post("/v1/imports", json=url, headers={"Idempotency-Key": "u"})
+        assert (again.status_code, again.json().get("job_id")) == (200, fetched), again.text
+    assert len(shop.stored()) == 1
+    assert (await shop.post()).status_code == 422, "it would not be accepted now"
 
 
 async def test_the_list_is_of_imports_alone_and_comes_in_pages(shop: Shop) -> None:

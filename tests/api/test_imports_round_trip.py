@@ -14,6 +14,7 @@ import pytest
 from api.importing import CSV_TYPE, MIXED, Shop, open_shop
 from support import assert_sound, rows
 from tidemill import Mill
+from tidemill.operations import resources
 from tidemill.store.lists import failures
 
 
@@ -96,6 +97,39 @@ async def test_what_could_not_be_parsed_and_what_needs_quotes_survive_the_trip(s
     assert (await send_back(shop, done["job_id"], as_csv(found))).status_code == 200
     assert (await shop.worked(done["job_id"]))["status"] == "completed"
     assert ("bob@x.org", 'B, "b"\nb', 1) in await shop.people()
+
+
+async def test_a_row_with_bytes_of_no_encoding_is_told_with_their_place(shop: Shop) -> None:
+    content = "email,name\nzoë@x.org,Zoë\n".encode() + b"bob@x.org,B\xffb\nann@x.org,Ann\n"
+    done = await shop.imported(content, encoding="utf-8")
+    (row,) = (await shop.ada.get(f"/v1/imports/{done['job_id']}/errors")).json()["rows"]
+    (error,) = row["errors"]
+    assert (error["row"], error["line"], error["byte_offset"]) == (2, 3, content.index(b"\xff"))
+    words = {"resource": "people", "encoding": "utf-8"}
+    seen = await shop.ada.post("/v1/imports/preview", params=words, content=content, headers=CSV_TYPE)
+    assert seen.json()["rows"][1]["errors"][0]["byte_offset"] == content.index(b"\xff")
+
+
+async def test_a_row_is_no_duplicate_of_one_that_was_mended_to_be_another(shop: Shop) -> None:
+    done = await shop.imported(b"email,name,age\nann@x.org,Ann,old\nann@x.org,Anna,7\n")
+    found = await errors_csv(shop, done["job_id"])
+    assert [one["_row"] for one in found] == ["1", "2"]
+    found[0] |= {"email": "ann2@x.org", "age": "8"}
+    assert (await send_back(shop, done["job_id"], as_csv(found))).status_code == 200
+    assert (await shop.worked(done["job_id"]))["status"] == "completed"
+    assert await shop.people() == [("ann2@x.org", "Ann", 8), ("ann@x.org", "Anna", 7)]
+
+
+async def test_errors_are_a_file_that_can_be_imported_by_itself_when_the_table_has_changed(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resources, "FRESH_S", 0.0)
+    await rows(shop.api.db, "ALTER TABLE shop.people ALTER name TYPE varchar(2)")
+    done = await shop.imported()
+    assert done["errors"] == {"name.too_long": 2}
+    await rows(shop.api.db, "ALTER TABLE shop.people ALTER name TYPE varchar(20)")
+    found = await errors_csv(shop, done["job_id"])
+    assert (await shop.imported(as_csv(found)))["status"] == "completed"
 
 
 async def test_ndjson_makes_the_trip_too_and_later_rows_may_have_fields_of_their_own(shop: Shop) -> None:

@@ -3,6 +3,8 @@
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -38,13 +40,35 @@ class Tidemill:
     extra: dict[str, str] = field(default_factory=dict)
 
     def __call__(self, *arguments: str, code: int = 0, answer: str = "") -> Said:
-        argv = [sys.executable, "-c", "from tidemill.cli.main import main; main()", *arguments]
-        env = os.environ | {"DATABASE_URL": self.url, "TIDEMILL_HOME": str(self.folder), "COLUMNS": "160"} | self.extra
         done = subprocess.run(
-            argv, cwd=self.folder, env=env, input=answer, capture_output=True, text=True, timeout=60, check=False
+            self._argv(arguments),
+            cwd=self.folder,
+            env=self._env(),
+            input=answer,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
         )
         assert done.returncode == code, f"{arguments} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
         return Said(done.stdout, done.stderr)
+
+    @contextmanager
+    def running(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+        """A command that goes on meanwhile; it is ended with the block."""
+        pipe, argv = subprocess.PIPE, self._argv(arguments)
+        with subprocess.Popen(argv, cwd=self.folder, env=self._env(), stdout=pipe, stderr=pipe, text=True) as process:
+            try:
+                yield process
+            finally:
+                process.kill()
+
+    def _argv(self, arguments: tuple[str, ...]) -> list[str]:
+        return [sys.executable, "-c", "from tidemill.cli.main import main; main()", *arguments]
+
+    def _env(self) -> dict[str, str]:
+        ours = {"DATABASE_URL": self.url, "TIDEMILL_HOME": str(self.folder), "COLUMNS": "160"}
+        return os.environ | ours | self.extra
 
     def refuses(self, *arguments: str) -> str:
         """The one line of a command that is refused."""

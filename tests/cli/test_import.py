@@ -3,12 +3,13 @@
 import asyncio
 import csv
 import os
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from support import assert_sound, rows
+from support import assert_sound, eventually, rows
 from tidemill.cli.bench import targets
 from tidemill.cli.bench.imports import report
 from tidemill.cli.bench.imports.plan import Plan
@@ -83,6 +84,35 @@ async def test_what_cannot_work_is_said_in_one_line_before_a_row_is_read(tidemil
     assert list((tidemill.folder / "blobs").iterdir()) == []
 
 
+async def test_an_import_that_is_interrupted_is_kept_and_goes_on_with_a_worker(
+    tidemill: "Tidemill", db: Database
+) -> None:
+    await rows(db, TABLE)
+    await rows(
+        db,
+        """CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$
+          BEGIN PERFORM pg_sleep(0.2); RETURN NULL; END $$;
+        CREATE TRIGGER slow BEFORE INSERT ON people FOR EACH STATEMENT EXECUTE FUNCTION slow()""",
+    )
+    file = tidemill.file("people.csv", "id,name\n" + "".join(f"{n},n\n" for n in range(20_000)))
+
+    async def counted(least: int) -> bool:
+        return bool((await rows(db, "SELECT count(*) >= %s FROM people", least))[0][0])
+
+    with tidemill.running("import", file, "--into", "people") as importing:
+        await eventually(lambda: counted(1))
+        importing.send_signal(signal.SIGINT)
+        said, _ = await asyncio.to_thread(importing.communicate)
+    assert importing.returncode == 130
+    assert "is kept and goes on with the next worker: tidemill worker\n" in said
+    assert not await counted(20_000)
+    with tidemill.running("worker") as worker:
+        await eventually(lambda: counted(20_000))
+        worker.terminate()
+        await asyncio.to_thread(worker.communicate)
+    await assert_sound(db)
+
+
 async def test_the_demo_imports_three_files_and_a_second_time_changes_nothing(
     tidemill: "Tidemill", db: Database
 ) -> None:
@@ -122,7 +152,9 @@ def test_a_machine_that_is_not_quiet_is_told_of() -> None:
     assert "not quiet" in (report.warning({"copy_spread": 0.3}) or "")
 
 
-async def test_a_mill_declares_resources_and_normalizers(tidemill: "Tidemill", db: Database) -> None:
+async def test_a_mill_declares_resources_and_normalizers_and_errors_may_be_allowed(
+    tidemill: "Tidemill", db: Database
+) -> None:
     await rows(db, TABLE)
     tidemill.file(
         "house.py",
@@ -132,6 +164,8 @@ async def test_a_mill_declares_resources_and_normalizers(tidemill: "Tidemill", d
         "mill.normalizer('title')(str.title)\n",
     )
     file = tidemill.file("people.csv", "id,name\n1,ann\n2,longer name\n")
-    said = tidemill("import", file, "--into", "folk", "--app", "house:mill", code=1).out
+    asked = ["import", file, "--into", "folk", "--app", "house:mill"]
+    assert "longer than 5 characters" in tidemill(*asked, "--preview").out
+    said = tidemill(*asked, "--allow-errors").out
     assert "name.too_long" in said
     assert await rows(db, "SELECT name FROM people") == [("Ann",)]

@@ -1,10 +1,11 @@
 """The target changes under the import: the job fails and says why, and the rest comes back after the repair."""
 
+from typing import Any
 from uuid import UUID
 
 import pytest
 
-from imports.scenes import Scene, small_batches
+from imports.scenes import Scene, look_at, meanwhile, small_batches, with_fields
 from support import rows
 from tidemill.domain.status import ItemStatus
 from tidemill.engine.worker import Lane
@@ -69,3 +70,49 @@ async def test_a_table_that_changes_in_mid_import(
     job = await scene.finish(job_id)
     assert (job.status, job.failure_reason) == ("completed", None)
     assert await scene.rows("SELECT count(*), min(name), max(id) FROM t") == [(100, "n0", 99)]
+
+
+async def test_a_normalizer_that_a_worker_does_not_have_fails_the_job_and_no_row(scene: Scene) -> None:
+    await scene.table(TABLE)
+    resource = with_fields(await look_at(scene.db, "t"), name={"normalize": ("title",)})
+    job = await scene.run(FILE, "t", resource=resource)
+    assert (job.status, job.counts.failed, job.counts.cancelled) == ("failed", 0, 100)
+    assert "a normalizer 'title', which nobody has declared here" in (job.failure_reason or "")
+
+
+async def test_a_disk_that_is_full_for_a_while_holds_the_import_up_and_costs_no_row(scene: Scene) -> None:
+    await scene.table(
+        TABLE,
+        "CREATE SEQUENCE tries",
+        """CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+             IF nextval('tries') < 4 THEN RAISE disk_full; END IF; RETURN NULL; END $$""",
+        "CREATE TRIGGER full_disk BEFORE INSERT ON t FOR EACH STATEMENT EXECUTE FUNCTION full_disk()",
+    )
+    job = await scene.run(FILE, "t")
+    assert (job.status, await scene.count("t")) == ("completed", 100)
+    assert (await scene.rows("SELECT last_value FROM tries"))[0][0] >= 4
+
+
+async def test_a_cancelled_import_keeps_the_batch_in_hand_and_cancels_the_rest(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small_batches(monkeypatch, 10)
+    await scene.table(TABLE)
+    job_id = await scene.submit(FILE, "t")
+    async with meanwhile(monkeypatch, scene, f"UPDATE tidemill.job SET intent = 'cancel' WHERE id = '{job_id}'"):
+        job = await scene.finish(job_id)
+    assert job.status == "cancelled"
+    assert (job.counts.done, job.counts.cancelled, await scene.count("t")) == (10, 90, 10)
+
+
+@pytest.mark.parametrize(("policy", "failed"), [({"mode": "fail_fast"}, 1), ({"mode": "tolerate", "max_failed": 2}, 3)])
+async def test_a_policy_ends_an_import_that_has_too_many_errors(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, policy: dict[str, Any], failed: int
+) -> None:
+    small_batches(monkeypatch, 10)
+    await scene.table(TABLE)
+    text = "id,name\n" + "".join(f"{n if n % 10 else 'x'},n{n}\n" for n in range(100))
+    job = await scene.run(text, "t", policy=policy)
+    assert (job.status, job.counts.failed, await scene.count("t")) == ("failed", failed, failed * 9)
+    assert job.counts.cancelled == 100 - 10 * failed
+    assert job.failure_reason

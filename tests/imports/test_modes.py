@@ -77,6 +77,32 @@ async def test_an_update_of_some_columns_is_tried_with_what_the_row_has_in_the_o
     assert await scene.rows("SELECT b FROM t ORDER BY id") == [(9,), (6,)]
 
 
+async def test_what_a_row_does_not_name_an_update_leaves_alone_and_null_clears(scene: Scene) -> None:
+    await scene.table(
+        "CREATE TABLE t (id int PRIMARY KEY, a text NOT NULL, b int, c text DEFAULT 'x', d int)",
+        "INSERT INTO t SELECT i, 'old', i, 'c', i FROM generate_series(1, 5) i",
+    )
+    lines = ['{"id": 1, "a": "new"}', '{"id": 2, "b": null}', '{"id": 3, "c": "new", "b": 33}', '{"id": 4}']
+    lines += ['{"id": 6, "b": 6}', '{"id": 7, "a": "seven"}', '{"id": 5, "a": null}']
+    lines += ['{"id": 8, "a": "eight"}'] * 100  # more than are looked at first: nobody has named d so far
+    text = "\n".join([*lines, '{"id": 5, "d": 55}', '{"id": 4, "e": 1}'])
+    found = {}
+    for validate_only in (True, False):
+        asked = {"name": "r.ndjson", "mode": "upsert", "duplicates": "last", "validate_only": validate_only}
+        job = await scene.run(text, "t", **asked)
+        found[validate_only] = await scene.errors(job), await scene.effects(job)
+    assert found[True] == found[False] == ([(5, "a.required"), (109, "e.unknown_field")], (2, 4, 0))
+    assert await scene.rows("SELECT * FROM t ORDER BY 1") == [
+        (1, "new", 1, "c", 1),
+        (2, "old", None, "c", 2),
+        (3, "old", 33, "new", 3),
+        (4, "old", 4, "c", 4),
+        (5, "old", 5, "c", 55),
+        (7, "seven", None, "x", None),
+        (8, "eight", None, "x", None),
+    ]
+
+
 async def test_an_upsert_with_nothing_but_the_key_inserts_what_is_new(scene: Scene) -> None:
     await scene.table("CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t VALUES (1)")
     job = await scene.run("id\n1\n2\n", "t", mode="upsert")

@@ -109,3 +109,11 @@ async def test_a_secret_value_is_shown_by_no_error(scene: Scene) -> None:
     told = json.dumps(await scene.outcomes(job))
     assert [row for row, _, _ in await scene.outcomes(job)] == [1, 2, 4]
     assert not any(secret in told for secret in ("9.9.9.9", "8.8.8.8", "topsecret"))
+
+
+async def test_a_column_that_begins_with_an_underscore_is_one_if_the_table_has_it(scene: Scene) -> None:
+    await scene.table("CREATE TABLE t (_id int PRIMARY KEY, _row int, n int)")
+    job = await scene.run("_id,n,_note,_row,_errors\n1,2,x,7,y\n", "t")
+    assert (job.status, await scene.rows("SELECT * FROM t")) == ("completed", [(1, None, 2)])
+    job = await scene.run("_id,_row\n2,7\n", "t", mapping={"_row": "_row"})
+    assert (job.status, await scene.rows("SELECT _row FROM t WHERE _id = 2")) == ("completed", [(7,)])

@@ -1,8 +1,10 @@
 """Others write between our look and our writing: a batch never fails whole, and no row is lost silently."""
 
+import random
+
 import pytest
 
-from imports.scenes import Scene, meanwhile
+from imports.scenes import Scene, meanwhile, small_batches
 
 TABLES = (
     "CREATE TABLE parent (id int PRIMARY KEY)",
@@ -70,4 +72,35 @@ async def test_rows_that_refer_to_rows_of_their_own_batch(scene: Scene) -> None:
         (5, "boss.unknown_reference"),
         (6, "boss.unknown_reference"),
         (7, "n.too_small"),
+    ]
+
+
+@pytest.mark.parametrize("mode", ["insert", "upsert"])
+@pytest.mark.parametrize("order", ["parents first", "children first", "anyhow"])
+async def test_rows_that_refer_to_rows_of_other_batches_wait_for_them(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, mode: str, order: str
+) -> None:
+    small_batches(monkeypatch, 7)
+    await scene.table("CREATE TABLE t (id int PRIMARY KEY, boss int REFERENCES t, n int CHECK (n > 0))")
+    people = {n: n // 3 or None for n in range(1, 91)} | {91: 900, 92: 91, 93: 92, 94: 95}
+    ids = sorted(people, reverse=order == "children first")
+    if order == "anyhow":
+        random.Random(3).shuffle(ids)
+    text = "id,boss,n\n" + "".join(f"{n},{people[n] or ''},1\n" for n in ids) + "95,1,0\n"
+    job = await scene.finish(await scene.submit(text, "t", mode=mode), drains=2)
+    assert await scene.rows("SELECT id FROM t ORDER BY 1") == [(n,) for n in range(1, 91)]
+    failed = {ids[row - 1] for row, code in await scene.errors(job) if code == "boss.unknown_reference"}
+    assert (failed, job.counts.failed) == ({91, 92, 93, 94}, 5)
+    assert (job.status, await scene.effects(job)) == ("completed_with_errors", (90, 0, 0))
+
+
+async def test_a_trial_says_that_it_does_not_see_rows_of_other_batches(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small_batches(monkeypatch, 2)
+    await scene.table("CREATE TABLE t (id int PRIMARY KEY, boss int REFERENCES t)")
+    job = await scene.run("id,boss\n2,1\n1,\n3,1\n4,3\n", "t", validate_only=True)
+    assert [(row, "a trial looks no further" in error["reason"]) for row, _, error in await scene.outcomes(job)] == [
+        (3, True),
+        (4, True),
     ]

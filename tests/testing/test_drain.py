@@ -1,6 +1,6 @@
 """drain() as a user's test would use it."""
 
-from support import job_of
+from support import fates, job_of, rows
 from tidemill import Done, Fail, Item, Mill, Retry, Skip
 from tidemill.config import Settings
 from tidemill.domain.status import JobStatus
@@ -131,3 +131,30 @@ async def test_a_retry_that_falls_due_by_itself_is_not_left_behind(mill: Mill, d
         job_id = await mill.submit_async("quick", [1, 2, 3])
         await drain(mill, db=db)
         assert (await mill.job_async(job_id)).counts.failed == 3
+
+
+async def test_a_set_based_handler_whose_code_is_broken_is_not_called_for_every_item(mill: Mill, db: Database) -> None:
+    calls: list[int] = []
+
+    @mill.batch_handler("broken", max_attempts=2)
+    async def broken(items: list[Item]) -> None:
+        calls.append(len(items))
+        undefined  # type: ignore[name-defined]  # noqa: B018, F821
+
+    job_id = await mill.submit_async("broken", list(range(5_000)))
+    await drain(mill, db=db)
+    assert await fates(db, job_id) == {("failed", "exhausted", 2): 5_000}
+    assert len(calls) < 300
+    (error,) = await rows(db, "SELECT DISTINCT error->>'reason' FROM tidemill.outcome")
+    assert error == ("NameError: name 'undefined' is not defined",)
+
+
+async def test_items_that_a_broken_branch_is_for_are_found_among_the_others(mill: Mill, db: Database) -> None:
+    @mill.batch_handler("broken", max_attempts=1)
+    async def broken(items: list[Item]) -> None:
+        if any(item.input % 300 == 7 for item in items):
+            undefined  # type: ignore[name-defined]  # noqa: B018, F821
+
+    job_id = await mill.submit_async("broken", list(range(1_000)))
+    await drain(mill, db=db)
+    assert await fates(db, job_id) == {("done", None, 1): 996, ("failed", "exhausted", 1): 4}

@@ -74,6 +74,7 @@ def words_of(asked: ImportIn) -> dict[str, Any]:
         "policy": policy_of(asked),
         "priority": asked.priority,
         **msgspec.to_builtins(request_of(asked)),
+        "key": asked.key,  # a list, as JSON gives it back
         **source,
     }
 

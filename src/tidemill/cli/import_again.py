@@ -7,8 +7,9 @@ from typing import Annotated
 import typer
 
 from tidemill.app import make_importing, run_in
-from tidemill.cli.imports import PLAIN, finish
+from tidemill.cli.imports import finish
 from tidemill.cli.jobs import JobArgument
+from tidemill.cli.load import PLAIN
 from tidemill.cli.views import console
 from tidemill.config import load_settings
 from tidemill.connectors.blobs import Blobs

@@ -7,9 +7,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from tidemill.cli.views import console
-from tidemill.domain.importing import Checker, ImportPlan, ImportRequest, columns_of, make_plan
+from tidemill.domain.importing import Checker, ImportRequest, columns_of, make_plan
 from tidemill.domain.job import Job
 from tidemill.domain.resource import Resource
+from tidemill.domain.values.field import Normalizer
 from tidemill.operations.imports import Look
 
 CELL_MAX = 30
@@ -36,7 +37,7 @@ def show_errors(samples: Sequence[tuple[int, Mapping[str, Any]]]) -> None:
     console.print(table)
 
 
-def show_preview(look: Look, resource: Resource, request: ImportRequest) -> None:
+def show_preview(look: Look, resource: Resource, request: ImportRequest, normalizers: Mapping[str, Normalizer]) -> None:
     layout = ", ".join(f"{name} {_plain(value)}" for name, value in look.layout.items())
     console.print(f"[bold]{escape(layout)}[/]", highlight=False, soft_wrap=True)
     found = columns_of(request, resource, look.columns, named_by_rows=look.named_by_rows)
@@ -48,7 +49,8 @@ def show_preview(look: Look, resource: Resource, request: ImportRequest) -> None
         console.print(f"  [red]{escape(problem)}[/]", highlight=False, soft_wrap=True)
     console.print(_rows(look))
     if found.is_good:
-        _show_problems(look, make_plan(request, resource, look.columns, named_by_rows=look.named_by_rows))
+        plan = make_plan(request, resource, look.columns, named_by_rows=look.named_by_rows)
+        _show_problems(look, Checker(plan, normalizers))
 
 
 def _rows(look: Look) -> Table:
@@ -64,8 +66,8 @@ def _rows(look: Look) -> Table:
     return table
 
 
-def _show_problems(look: Look, plan: ImportPlan) -> None:
-    checked = Checker(plan).check(look.records)
+def _show_problems(look: Look, checker: Checker) -> None:
+    checked = checker.check(look.records)
     for index, problems in sorted(checked.problems.items()):
         for problem in problems:
             field = "" if problem.field is None else f"{problem.field}: "

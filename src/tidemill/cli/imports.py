@@ -16,7 +16,7 @@ from rich.markup import escape
 from tidemill.app import make_importing, make_resources, run_in
 from tidemill.cli.import_views import show_effects, show_errors, show_preview
 from tidemill.cli.jobs import parse_policy, show_progress
-from tidemill.cli.load import load_mill
+from tidemill.cli.load import PLAIN, load_mill
 from tidemill.cli.run import make_worker
 from tidemill.cli.views import console, detail, status_text
 from tidemill.config import Settings, load_settings
@@ -35,7 +35,6 @@ from tidemill.store.submit import Submission
 
 commands = typer.Typer()
 REMOTE = ("http://", "https://")
-PLAIN = "tidemill.plain:mill"
 SHOWN_ROWS = 10
 SHOWN_CODES = 20
 
@@ -79,6 +78,7 @@ def import_command(
     encoding: Annotated[str | None, typer.Option(help="utf-8, cp1252, …; found out if not said")] = None,
     delimiter: Annotated[str | None, typer.Option(help="Of a CSV file; found out if not said")] = None,
     quote: Annotated[str | None, typer.Option(help="Its quotation mark")] = None,
+    line_end: Annotated[str | None, typer.Option(help="lf, crlf or cr; found out if not said")] = None,
     no_header: Annotated[bool, typer.Option("--no-header", help="It has none: columns are column_1, …")] = False,
     compression: Annotated[str | None, typer.Option(help="gzip, zstd, zip or none; found out if not said")] = None,
     sheet: Annotated[str | None, typer.Option(help="Of a workbook: its name or number")] = None,
@@ -99,6 +99,7 @@ def import_command(
         "encoding": encoding,
         "delimiter": delimiter,
         "quote": quote,
+        "line_end": line_end,
         "sheet": sheet,
     }
     layout |= {"compression": compression, "header": False if no_header else None}
@@ -146,8 +147,16 @@ def _leave(job: Job, *, allow_errors: bool) -> None:
 
 async def _follow(db: Database, job_id: UUID, errors_to: Path | None, processes: int, app: str) -> Job:
     """To its end; by workers that are there, or else by our own."""
-    async with _worker(db, app, processes):
-        job = await show_progress(db, await db.run(jobs.get, job_id))
+    job = await db.run(jobs.get, job_id)
+    try:
+        async with _worker(db, app, processes):
+            job = await show_progress(db, job)
+    except asyncio.CancelledError:
+        reference = "" if app == PLAIN else f" {app}"
+        console.print(
+            f"{job.key} is kept and goes on with the next worker: tidemill worker{reference}", highlight=False
+        )
+        raise
     await _report(db, job, errors_to)
     return job
 
@@ -184,7 +193,7 @@ async def _preview(db: Database, settings: Settings, asked: Asked) -> None:
         look = await importing.look(blob.id, name=path.name, given=asked.layout, rows=SHOWN_ROWS)
     finally:
         blobs.remove(blob.id)
-    show_preview(look, resource, asked.request)
+    show_preview(look, resource, asked.request, load_mill(asked.app).registry.normalizers)
 
 
 @asynccontextmanager

@@ -8,6 +8,8 @@ from pathlib import Path
 from tidemill.app import Mill
 from tidemill.domain.errors import InvalidInput
 
+PLAIN = "tidemill.plain:mill"
+
 
 def load_mill(reference: str) -> Mill:
     """The mill at ``module:name``, looked for in the working directory first."""

@@ -10,7 +10,7 @@ import typer
 from tidemill.app import Mill, Worker, open_database
 from tidemill.cli import child
 from tidemill.cli.identity import sign_in_link
-from tidemill.cli.load import load_mill
+from tidemill.cli.load import PLAIN, load_mill
 from tidemill.cli.views import errors
 from tidemill.config import Settings, load_settings
 from tidemill.store.database import Database
@@ -28,8 +28,8 @@ Port = Annotated[
 
 
 @commands.command()
-def worker(app: AppArgument, processes: Processes = None) -> None:
-    """Run the handlers of a mill until stopped with Ctrl-C or SIGTERM."""
+def worker(app: AppArgument = PLAIN, processes: Processes = None) -> None:
+    """Run imports, exports and the handlers of a mill, if one is named, until stopped with Ctrl-C or SIGTERM."""
     mill = load_mill(app)
 
     async def run() -> None:

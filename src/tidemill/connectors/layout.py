@@ -19,6 +19,7 @@ FORMATS = {
 KNOWN_FORMATS = ("csv", "images", "json", "ndjson", "parquet", "tsv", "xlsx")
 DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "\\t": "\t", "pipe": "|"}
 LINE_ENDS = ("\n", "\r\n", "\r")
+LINE_WORDS = dict(zip(("lf", "crlf", "cr"), LINE_ENDS, strict=True))
 ENCODINGS = (
     *("utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "latin-1", "ascii", "mac-roman"),
     *(f"cp{number}" for number in (437, 850, 852, 866, 932, 949, 1250, 1251, 1252, 1253, 1254, 1255, 1256, 1257, 1258)),
@@ -104,7 +105,7 @@ def _sheet(name: str, value: Any) -> str | int:
 _CHECKS: dict[str, Any] = {
     "format": lambda name, value: _one_of(name, value, KNOWN_FORMATS),
     "compression": lambda name, value: _one_of(name, value, COMPRESSIONS),
-    "line_end": lambda name, value: _one_of(name, value, LINE_ENDS),
+    "line_end": lambda name, value: _one_of(name, LINE_WORDS.get(str(value).lower(), value), LINE_ENDS),
     "encoding": _encoding,
     "delimiter": _delimiter,
     "quote": _quote,

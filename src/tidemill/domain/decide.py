@@ -71,7 +71,7 @@ def failure(item: Item, outcome: Fail) -> dict[str, Any]:
 def _retry(item: Item, outcome: Retry, policy: RetryPolicy, jitter: float, spacing: float) -> Decision:
     """A refusal is not the item's fault: a good number of them are free. Anything else uses an attempt up."""
     throttled = bool(outcome.throttled)
-    charged = not throttled or item.throttles >= MAX_THROTTLES
+    charged = item.throttles >= MAX_THROTTLES if throttled else outcome.charged
     if charged and item.attempt >= policy.max_attempts:
         return Decision(ItemStatus.FAILED, error=_exhausted(item, outcome))
     error, delay = (
@@ -111,7 +111,7 @@ def describe(error: BaseException) -> str:
 
 def from_defect(defect: dict[str, Any]) -> Fail:
     """A record that could not be parsed never reaches a handler."""
-    where = {str(name): value for name, value in defect.items() if name in ("line", "value")}
+    where = {str(name): value for name, value in defect.items() if name in ("line", "value", "byte_offset")}
     return Fail(str(defect.get("reason", "the record could not be read")), code="invalid", details=where)
 
 

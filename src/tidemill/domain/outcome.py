@@ -44,6 +44,7 @@ class Retry(Outcome):
     """
 
     throttled: bool = False
+    charged: bool = True  # whether it uses an attempt up, unless it is throttled
 
     def __init__(
         self, reason: str = "retry", *, after: float | None = None, code: str | None = None, throttled: bool = False
@@ -53,6 +54,12 @@ class Retry(Outcome):
         self.after = after
         self.throttled = throttled
         self.code = code if code is not None else "throttled" if throttled else "error"
+
+
+class Wait(Retry):
+    """Not yet: what it needs may come with others of its job. Whoever says so knows when to stop saying it."""
+
+    charged = False
 
 
 class Fail(Outcome):

@@ -11,7 +11,7 @@ from tidemill.domain.batch import Lease, cut_halves
 from tidemill.domain.decide import Verdict, describe, from_defect, timed_out
 from tidemill.domain.handler import Handler
 from tidemill.domain.item import Item
-from tidemill.domain.outcome import Abort, Done, Exceptions, Fail, Outcome, Retry
+from tidemill.domain.outcome import Abort, Done, Exceptions, Fail, Outcome, Retry, Wait
 from tidemill.domain.throttle import is_throttle
 from tidemill.engine.context import Context
 from tidemill.engine.logbook import Page
@@ -74,7 +74,9 @@ class BatchRun:
     async def _run(self, items: Sequence[Item]) -> Flushed | None:
         self._page.start_whole(len(items))
         try:
-            return await self._settle(items)
+            result = await self._settle(items)
+            self._crew.note_whole(None)
+            return result
         except LetGo:
             raise
         except Abort as abort:
@@ -85,7 +87,8 @@ class BatchRun:
         except BaseException as error:  # the border: whatever it is, it is an outcome
             if isinstance(error, asyncio.CancelledError) and _is_cancelled():
                 raise
-            if len(items) > 1 and not is_throttle(error):
+            is_broken = self._crew.note_whole(error)
+            if len(items) > 1 and not is_throttle(error) and not is_broken:
                 self._said = translate(error, self._handler)
                 pieces = cut_halves(self._lease)
                 await self._context.db.run(leases.split, self._lease, pieces)
@@ -211,7 +214,7 @@ class BatchRun:
 
     def _verdicts(self, items: Sequence[Item], outcomes: Sequence[Outcome], started: float) -> list[Verdict]:
         items, outcomes = self._without_plain(items, outcomes)
-        retries = [outcome for outcome in outcomes if isinstance(outcome, Retry)]
+        retries = [outcome for outcome in outcomes if isinstance(outcome, Retry) and not isinstance(outcome, Wait)]
         self._said = max(retries, key=lambda retry: bool(retry.throttled), default=Done())
         each_ms = round((time.monotonic() - started) * 1000 / max(len(items), 1))
         said = iter(outcomes)

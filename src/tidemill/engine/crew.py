@@ -9,6 +9,8 @@ from tidemill.engine.adapt.concurrency import Concurrency, Window
 from tidemill.telemetry.events import emit
 
 CREDIT_S = 0.005  # a start that comes late may be made good: timers are not exact
+CODE_ERRORS = (NameError, ImportError, SyntaxError, NotImplementedError)  # they tell of code, and hardly of an item
+BROKEN = 64  # batches in a row that fail so: with one item in a hundred to blame, some would have succeeded
 TELLING = 0.25  # a change by less than this part of what was told last is not told
 
 
@@ -26,6 +28,7 @@ class Crew:
         self.gap_s = 0.0  # between the starts of two items; 0 while nothing is held back
         self.spacing = 1.0  # how much longer than usual retries wait
         self.throttled = 0  # refusals so far
+        self._broken = 0
         self._busy = 0
         self._waiting: deque[tuple[asyncio.Future[bool], object]] = deque()
         self._told = high
@@ -80,6 +83,13 @@ class Crew:
             if not place.done():  # one that was cancelled is still in the line, and wants no place
                 self._busy += 1
                 place.set_result(True)
+
+    # The handler's own code.
+
+    def note_whole(self, error: BaseException | None) -> bool:
+        """A whole batch came back: whether its handler is broken, so that no part of a batch would fare better."""
+        self._broken = self._broken + 1 if isinstance(error, CODE_ERRORS) else 0
+        return self._broken > BROKEN
 
     # The controller.
 

@@ -80,7 +80,7 @@ class _Fixing:
         self._file = file
         self._lacks = lacks
         self._problems = Problems()
-        self._matcher = Matcher(job.counts.total, self._problems)
+        self._matcher = Matcher(job.counts.total, self._problems, (job.params.get("plan") or {}).get("mapping", ()))
         self._row = 0
 
     async def run(self, source: Source) -> Step:

@@ -28,7 +28,8 @@ async def preview(
         except InvalidInput as error:
             problems.append(str(error))
     mapping = {column: name for column, name in found.mapping.items() if name in resource.names}
-    checker = Checker(ImportPlan(resource=resource, mapping=mapping, columns=look.columns), normalizers)
+    plan = ImportPlan(resource=resource, mode=request.mode, mapping=mapping, columns=look.columns)
+    checker = Checker(plan, normalizers)
     return {
         "resource_type": resource.name,
         "layout": look.layout,

@@ -19,7 +19,7 @@ from tidemill.operations.submit import check, submit
 from tidemill.store.catalog import denied
 from tidemill.store.database import Database
 from tidemill.store.json import decode_input
-from tidemill.store.submit import Submission, find_by_key
+from tidemill.store.submit import Submission, find_by_key, find_repeated
 
 SAMPLE_ROWS, SAMPLE_BYTES = 100, 1 << 20
 
@@ -61,15 +61,18 @@ class Importing:
         reference = {"blob": blob_id, "format": layout["format"], "layout": layout}
         return await asyncio.to_thread(self._open, reference, {}, lambda: True)
 
+    async def find(self, spec: Submission, blob: Blob, look: Look, asked: dict[str, Any]) -> UUID | None:
+        """The job that the same words and the same file have made before, whatever the table looks like by now."""
+        return await self._db.run(find_repeated, _fingerprinted(spec, blob, look, asked))
+
     async def submit(
         self, spec: Submission, blob: Blob, look: Look, plan: ImportPlan, asked: dict[str, Any], name: str
     ) -> tuple[UUID, bool]:
         """The job, and whether it is new. The file is the job's own from here on, or removed."""
         params = {"asked": asked, "plan": msgspec.to_builtins(plan)}
         source = {"blob": blob.id, "format": look.layout["format"], "layout": look.layout, "name": name}
-        same = blob.sha256 + msgspec.json.encode(look.layout, order="deterministic")
-        spec = replace(spec, kind=KIND, params=params, source=source, sparse=True, file_id=blob.id, idem_print=same)
-        return await self._submit(spec, lambda: self._blobs.remove(blob.id))
+        spec = replace(_fingerprinted(spec, blob, look, asked), params=params, source=source)
+        return await self._submit(replace(spec, sparse=True, file_id=blob.id), lambda: self._blobs.remove(blob.id))
 
     async def submit_remote(
         self, spec: Submission, url: str, resource: Resource, request: ImportRequest, asked: dict[str, Any]
@@ -79,7 +82,7 @@ class Importing:
         blob_id = uuid4().hex
         source = {"url": url, "blob": blob_id, "layout": asked.get("layout") or {}}
         spec = replace(spec, kind=KIND, params=params, source=source, sparse=True, file_id=blob_id)
-        return await self._submit(replace(spec, idem_print=url.encode()), lambda: None)
+        return await self._submit(replace(spec, asked=asked, idem_print=url.encode()), lambda: None)
 
     async def refuse_reuse(self, spec: Submission, asked: dict[str, Any]) -> None:
         """KeyReused if this owner's key stands for other words, before a byte of the file is read."""
@@ -127,6 +130,12 @@ async def insist_on_rights(db: Database, plan: ImportPlan) -> None:
     if lacking:
         what = "read" if plan.validate_only else "written"
         raise InvalidInput(f"{resource.table} cannot be {what}: {'; '.join(dict.fromkeys(lacking))}")
+
+
+def _fingerprinted(spec: Submission, blob: Blob, look: Look, asked: dict[str, Any]) -> Submission:
+    """A key that comes again stands for what was said and sent, and not for what the catalog made of it."""
+    same = blob.sha256 + msgspec.json.encode(look.layout, order="deterministic")
+    return replace(spec, kind=KIND, asked=asked, idem_print=same)
 
 
 def _named(records: list[Any]) -> tuple[str, ...]:

@@ -34,6 +34,12 @@ async def repeats(conn: Connection, job_id: UUID, seqs: Sequence[int]) -> list[R
     return [Repeat(seq, other, place, decode_input(text)) for seq, other, place, text in found]
 
 
+async def rest(conn: Connection, job_id: UUID) -> tuple[bool, bool]:
+    """Whether a job has rows that were never tried, and whether it has more than one batch that goes round again."""
+    cursor = await conn.execute(sql("batch/rest_of_job"), {"job_id": job_id})
+    return await cursor.fetchone() or (False, False)
+
+
 async def note_effects(conn: Connection, job_id: UUID, effects: Mapping[str, int]) -> None:
     if any(effects.values()):
         await conn.execute(sql("effect/add"), {"job_id": job_id, **effects})

@@ -27,11 +27,15 @@ COPY_BYTES = 256 * 1024  # libpq buffers what we write: write in pieces
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """What is asked for. ``source`` is read later by a worker; without it the rows come with the submission."""
+    """What is asked for. ``source`` is read later by a worker; without it the rows come with the submission.
+
+    ``asked`` is what its fingerprint is taken of, where ``params`` hold more than whoever asks has said.
+    """
 
     kind: str
     owner_id: int = 0
     params: dict[str, Any] = field(default_factory=dict)
+    asked: dict[str, Any] | None = None
     policy: dict[str, Any] = field(default_factory=dict)
     source: dict[str, Any] | None = None
     priority: int = 0
@@ -84,6 +88,16 @@ def submission(spec: Submission, rows: Iterable[bytes]) -> Steps:
     return job_id, True
 
 
+async def find_repeated(conn: Connection, spec: Submission) -> UUID | None:
+    """The job that the same words made before, without rows of their own; KeyReused if its key stands for others."""
+    found = None if spec.idem_key is None else await find_by_key(conn, spec.owner_id, spec.idem_key)
+    if found is None:
+        return None
+    if found["idem_print"] != _Counter(spec).print:
+        raise _reused(spec)
+    return UUID(str(found["id"]))
+
+
 async def find_by_key(conn: Connection, owner_id: int, idem_key: str) -> dict[str, Any] | None:
     """What an owner's idempotency key was used for."""
     async with conn.cursor(row_factory=dict_row) as cursor:
@@ -132,8 +146,12 @@ def _existing(spec: Submission, rows: Iterable[bytes]) -> Generator[Execute, Any
         counter.add(row)
     job_id, print_, *_ = yield Execute(sql("job/by_idem_key"), {"owner_id": spec.owner_id, "idem_key": spec.idem_key})
     if print_ != counter.print:
-        raise KeyReused(f"idempotency key {spec.idem_key!r} was used for another submission")
+        raise _reused(spec)
     return job_id  # type: ignore[no-any-return]
+
+
+def _reused(spec: Submission) -> KeyReused:
+    return KeyReused(f"idempotency key {spec.idem_key!r} was used for another submission")
 
 
 def _columns(spec: Submission) -> dict[str, Any]:
@@ -155,8 +173,8 @@ class _Counter:
     def __init__(self, spec: Submission) -> None:
         self.n = 0
         self.cutter = Cutter(0, spec.batch_size)
-        asked = [spec.kind, spec.params, spec.policy, spec.priority, spec.idem_print]
-        self._digest = hashlib.sha256(encode(asked))
+        asked = spec.params if spec.asked is None else spec.asked
+        self._digest = hashlib.sha256(encode([spec.kind, asked, spec.policy, spec.priority, spec.idem_print]))
 
     def add(self, row: bytes) -> None:
         self.n += 1

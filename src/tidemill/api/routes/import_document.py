@@ -10,6 +10,7 @@ _LAYOUT: dict[str, dict[str, Any]] = {
     "encoding": {"type": "string", "maxLength": 40},
     "delimiter": {"type": "string", "maxLength": 10},
     "quote": {"type": "string", "maxLength": 1},
+    "line_end": {"type": "string", "maxLength": 10, "description": "`lf`, `crlf` or `cr`"},
     "header": {"type": "boolean"},
     "compression": {"$ref": "#/components/schemas/Compression"},
     "sheet": {"type": "string", "description": "Of a workbook: its name, or its number from 1"},

@@ -104,6 +104,10 @@ async def _submit_import(request: Request, here: Service, me: Principal, base: S
             url = asked.source.url if asked.source and asked.source.url else ""
             return await here.importing.submit_remote(spec, url, resource, request_of(asked), words_of(asked))
         look = await _look(here, asked, file)
+        found = await here.importing.find(spec, file.blob, look, words_of(asked))
+        if found is not None:
+            here.blobs.remove(file.blob.id)
+            return found, False
         plan = await here.importing.plan(look, resource, request_of(asked))
     # From here on the file is the job's, or removed with the refusal.
     return await here.importing.submit(spec, file.blob, look, plan, words_of(asked), file.name)

@@ -33,6 +33,7 @@ class LayoutIn(Asked):
         None, max_length=10, description="One character, or `tab`, `comma`, `semicolon`, `pipe`"
     )
     quote: str | None = Field(None, max_length=1, description="Empty for none")
+    line_end: str | None = Field(None, max_length=10, description="`lf`, `crlf` or `cr`")
     header: bool | None = Field(None, description="Whether the first record names the columns")
     compression: Compression | None = None
     sheet: int | str | None = Field(None, description="Of a workbook: its name, or its number from 1")
@@ -72,6 +73,7 @@ class RowError(BaseModel):
 
     row: int = Field(description="The record's number, from 1")
     line: int = Field(description="In its file")
+    byte_offset: int | None = Field(None, description="In its file, of bytes that are not in its encoding")
     field: str | None = None
     value: Any = Field(None, description="What was there, cut short")
     code: str | None = None

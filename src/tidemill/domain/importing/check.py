@@ -1,7 +1,7 @@
 """Rows into columns of text, with everything that is wrong with each row."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, TypeVar
 
@@ -17,11 +17,15 @@ NAME_MAX = 63  # characters of a strange field's name that an error shows
 
 @dataclass(slots=True)
 class Checked:
-    """The fields of some rows, column by column, and what is wrong: by the row's place among them."""
+    """The fields of some rows, column by column, and what is wrong: by the row's place among them.
+
+    ``absent`` are rows of an upsert that do not name a field: if they are there already, it stays as it is.
+    """
 
     columns: dict[str, Texts]
     problems: dict[int, list[Problem]]
     count: int
+    absent: dict[str, set[int]] = field(default_factory=dict)
 
     def add(self, index: int, problem: Problem) -> None:
         self.problems.setdefault(index, []).append(problem)
@@ -46,8 +50,9 @@ class Checker:
 
     def __init__(self, plan: ImportPlan, normalizers: Mapping[str, Normalizer] | None = None) -> None:
         resource = plan.resource
-        self._sources = [(column, resource.field(name)) for column, name in plan.in_order.items()]
-        self._readers = {field.name: FieldReader(field, normalizers) for _, field in self._sources}
+        self._sources = list(plan.in_order.items())
+        self._readers = {name: FieldReader(resource.field(name), normalizers) for _, name in self._sources}
+        self._updates = plan.mode == "upsert"
         self._known = set(plan.mapping)
         given = set(plan.given)
         self._conditions = [one for one in resource.conditions if one.field in given]
@@ -56,9 +61,14 @@ class Checker:
         """``rows`` are decoded inputs: objects, or what is none."""
         checked = Checked({}, {}, len(rows))
         objects = self._objects(rows, checked)
-        for column, field in self._sources:
-            texts, problems = self._readers[field.name].read(_values(objects, column))
-            checked.columns[field.name] = texts
+        for column, name in self._sources:
+            values = _values(objects, column)
+            texts, problems = self._readers[name].read(values)
+            checked.columns[name] = texts
+            absent = _absent(objects, column) if self._updates and None in values else None
+            if absent:
+                checked.absent[name] = absent
+                problems = {index: found for index, found in problems.items() if index not in absent}
             for index, found in problems.items():
                 checked.problems.setdefault(index, []).extend(found)
         for condition in self._conditions:
@@ -103,3 +113,7 @@ def _values(rows: list[dict[str, Any]], column: str) -> list[Any]:
         return [row[column] for row in rows]
     except KeyError:
         return [row.get(column) for row in rows]
+
+
+def _absent(rows: list[dict[str, Any]], column: str) -> set[int]:
+    return {index for index, row in enumerate(rows) if column not in row}

@@ -14,9 +14,13 @@ def row_errors(error: Mapping[str, Any], row: int, line: int) -> list[dict[str, 
     """All that is wrong with a row, each in the shape that errors have everywhere."""
     retryable = bool(error.get("retryable", False))
     told = error.get("errors") or [error]
-    return [
-        {"row": row, "line": line, **{name: one.get(name) for name in _SHAPE}, "retryable": retryable} for one in told
-    ]
+    return [{"row": row, "line": line} | _shape(one) | {"retryable": retryable} for one in told]
+
+
+def _shape(one: Mapping[str, Any]) -> dict[str, Any]:
+    """An offset is told where there is one: of bytes that are not in the file's encoding."""
+    where = {"byte_offset": one["byte_offset"]} if "byte_offset" in one else {}
+    return where | {name: one.get(name) for name in _SHAPE}
 
 
 def in_words(errors: Iterable[Mapping[str, Any]]) -> str:

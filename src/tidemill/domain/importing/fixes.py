@@ -1,5 +1,6 @@
 """Mended rows that come back: which row of the import each of them is."""
 
+from collections.abc import Container
 from typing import Any
 
 from tidemill.domain.importing.failures import ROW
@@ -23,8 +24,10 @@ class Problems:
 class Matcher:
     """Finds the row of each record by its number, and those that are there twice: a bit for each row of the import."""
 
-    def __init__(self, total: int, problems: Problems) -> None:
+    def __init__(self, total: int, problems: Problems, known: Container[str] = ()) -> None:
+        """``known``: columns that are the import's, even if they begin with an underscore."""
         self._total = total
+        self._known = known
         self._seen = bytearray(total // 8 + 1)
         self._problems = problems
 
@@ -43,7 +46,7 @@ class Matcher:
             self._problems.add(f"line {line}: row {row} is there twice")
             return None
         self._seen[seq >> 3] |= 1 << (seq & 7)
-        return seq, {name: value for name, value in record.items() if not name.startswith("_")}
+        return seq, {name: value for name, value in record.items() if name in self._known or not name.startswith("_")}
 
 
 def row_number(said: Any) -> int | None:

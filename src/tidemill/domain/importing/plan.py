@@ -6,7 +6,7 @@ from typing import Literal
 
 from tidemill.domain.errors import InvalidColumns, InvalidInput
 from tidemill.domain.importing.mapping import Columns, guess
-from tidemill.domain.resource import Resource
+from tidemill.domain.resource import Reference, Resource
 
 KIND = "tidemill.import"
 Mode = Literal["insert", "upsert"]
@@ -52,6 +52,15 @@ class ImportPlan:
         sets = [key, *(fields for fields in self.resource.unique if fields != key)]
         return tuple(fields for fields in sets if fields and given.issuperset(fields))
 
+    def is_own(self, reference: Reference) -> bool:
+        """Whether it leads into the very table that is imported, so that other rows of the file may be there for it."""
+        return reference.table == self.resource.table and set(self.given).issuperset(reference.fields)
+
+    @property
+    def waits(self) -> bool:
+        """Whether a row may have to wait for another of the file. In a trial it would wait for ever."""
+        return not self.validate_only and any(map(self.is_own, self.resource.references))
+
 
 def make_plan(
     request: ImportRequest, resource: Resource, columns: Sequence[str], *, named_by_rows: bool = False
@@ -83,9 +92,7 @@ def columns_of(
     if not named_by_rows:
         return found
     lacking = {f"there is no column for {name!r}, which is required" for name in found.missing}
-    mapping = found.mapping
-    if request.mode == "insert":  # an update leaves alone what the first rows do not name
-        mapping = {name: name for name in resource.names if name not in mapping.values()} | mapping
+    mapping = {name: name for name in resource.names if name not in found.mapping.values()} | found.mapping
     return replace(found, mapping=mapping, missing=[], problems=[one for one in found.problems if one not in lacking])
 
 

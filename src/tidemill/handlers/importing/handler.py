@@ -7,6 +7,7 @@ from uuid import UUID
 
 import msgspec
 
+from tidemill.domain.errors import InvalidInput
 from tidemill.domain.handler import Handler
 from tidemill.domain.importing import KIND, Checked, Checker, ImportPlan
 from tidemill.domain.item import Item
@@ -18,6 +19,7 @@ from tidemill.handlers.importing.intake import make_intake
 from tidemill.handlers.importing.judge import Judge
 from tidemill.handlers.importing.land import land
 from tidemill.handlers.importing.repeats import find_repeats
+from tidemill.handlers.importing.waiting import Hope
 from tidemill.store import imports, jobs
 from tidemill.store.database import Connection
 from tidemill.store.target import Gone, Target
@@ -49,6 +51,7 @@ class Importer:
         known = await self._know(conn, job_id)
         checked = known.checker.check([item.input for item in items])
         skipped = await find_repeats(conn, known.plan, known.checker, checked, items)
+        hope = await Hope.ask(conn, job_id) if known.plan.waits else None
         target = Target(conn, known.plan.resource)
         judge = Judge(target, known.plan, checked, skipped, expects_existing=known.expects_existing)
         try:
@@ -58,17 +61,24 @@ class Importer:
             raise Abort(str(gone)) from gone
         known.expects_existing |= judge.found_existing
         await imports.note_effects(conn, job_id, effects)
-        return Exceptions({**_failures(checked), **_skips(skipped)})
+        waiting = {} if hope is None else _waiting(hope, judge, items, progress=effects.total() > 0)
+        return Exceptions({**_failures(checked), **waiting, **_skips(skipped)})
 
     async def _know(self, conn: Connection, job_id: UUID) -> _Known:
         known = self._known.get(job_id)
         if known is None:
             plan = msgspec.convert((await jobs.params(conn, job_id))["plan"], ImportPlan)
-            known = self._known[job_id] = _Known(plan, Checker(plan, self._normalizers))
+            known = self._known[job_id] = _Known(plan, self._checker(plan))
             while len(self._known) > PLANS_MAX:
                 self._known.popitem(last=False)
         self._known.move_to_end(job_id)
         return known
+
+    def _checker(self, plan: ImportPlan) -> Checker:
+        try:
+            return Checker(plan, self._normalizers)
+        except InvalidInput as error:  # this worker lacks a normalizer: no row is to blame
+            raise Abort(str(error)) from error
 
 
 def import_handler(normalizers: Mapping[str, Normalizer]) -> Handler:
@@ -94,6 +104,17 @@ def _skips(skipped: Mapping[int, Problem]) -> dict[int, Outcome]:
 
 def _failures(checked: Checked) -> dict[int, Outcome]:
     return {index: _failure(problems) for index, problems in checked.problems.items()}
+
+
+def _waiting(hope: Hope, judge: Judge, items: Sequence[Item], *, progress: bool) -> dict[int, Outcome]:
+    """Rows with nothing wrong but that others of their file are not there yet."""
+    problems = {index: judge.checked.problems[index] for index in sorted(judge.early)}
+    said = {
+        index: hope.outcome(items[index], found, progress=progress)
+        for index, found in problems.items()
+        if all(problem.code == "unknown_reference" for problem in found)
+    }
+    return {index: outcome for index, outcome in said.items() if outcome is not None}
 
 
 def _failure(problems: Sequence[Problem]) -> Fail:

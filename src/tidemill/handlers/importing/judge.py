@@ -33,6 +33,7 @@ class Judge:
         self.existing: set[int] = set()  # rows that an upsert updates
         self.written: list[int] = []  # rows of the last COPY, in its order
         self.found_existing = False
+        self.early: set[int] = set()  # rows that refer to rows of their own table which are not there
         self.landed: set[int] = set()  # rows that are written: no look finds fault with them
         self._good: tuple[int, list[int]] | None = None
         self._in_question: list[int] = []
@@ -61,11 +62,20 @@ class Judge:
         if self._plan.mode == "upsert":
             rows, keys = self._asked(resource.key)
             self.existing = {rows[place] for place in await self.target.existing(resource.key, keys)} if rows else set()
+            self._look_at_absent()
         if not self.expects_existing:  # what COPY will not meet is asked about now: errors depend on no batch before
             self._in_question = [index for index in self._in_question if index in self.checked.problems]
         for fields in dict.fromkeys((resource.key, *resource.unique)) if self._in_question else ():
             if fields and given.issuperset(fields) and not (self._plan.mode == "upsert" and fields == resource.key):
                 await self._look_at_unique(fields)
+
+    def _look_at_absent(self) -> None:
+        """What an update leaves alone, a new row must have."""
+        for name, absent in self.checked.absent.items():
+            field = self._plan.resource.field(name)
+            if field.required and not field.filled and field.default is None:
+                for index in absent.intersection(self._in_question) - self.existing:
+                    self.checked.add(index, Problem(name, "required", "must not be empty"))
 
     async def _look_at_types(self) -> None:
         for name in self._plan.given:
@@ -84,11 +94,15 @@ class Judge:
         if not distinct:
             return
         gone = {distinct[place] for place in await self.target.missing(reference, distinct)}
-        if gone and reference.table == self._plan.resource.table:
+        is_own = self._plan.is_own(reference)
+        if gone and is_own:
             gone -= self._own(reference, gone, dict(zip(rows, asked, strict=True)))
         for index, values in zip(rows, asked, strict=True):
             if values in gone:
+                self.early |= {index} if is_own else set()
                 reason = f"there is no such row in {reference.table}"
+                if is_own and self._plan.validate_only:
+                    reason += ", nor near this one in the file: a trial looks no further"
                 self._tell(index, reference.fields, "unknown_reference", reason, values)
 
     def _own(self, reference: Reference, gone: set[Row], asked: dict[int, Row]) -> set[Row]:

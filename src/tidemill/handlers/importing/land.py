@@ -1,7 +1,7 @@
 """Writing the good rows: COPY for new ones, one UPDATE for those that are there, and a second look when that fails."""
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from tidemill.domain.importing import ImportPlan, picked
 from tidemill.handlers.importing.judge import Judge
@@ -124,26 +124,33 @@ async def _copy(plan: ImportPlan, judge: Judge, rows: Sequence[int]) -> None:
 
 async def _update(plan: ImportPlan, judge: Judge, rows: list[int]) -> int:
     """How many were different."""
-    if not rows:
-        return 0
-    values = judge.checked.tuples(plan.given, _in_key_order(plan, judge, rows))
-    changed = await judge.target.update(plan.given, values, on_trial=plan.validate_only)
-    left = [row for place, row in enumerate(values) if place not in changed]
-    if left and len(await judge.target.same(plan.given, left)) < len(left):
-        raise Moved
-    return len(changed)
+    count = 0
+    for fields, group in _by_fields(plan, rows, judge.checked.absent).items():
+        values = judge.checked.tuples(fields, _in_key_order(plan, judge, group))
+        changed = await judge.target.update(fields, values, on_trial=plan.validate_only)
+        left = [row for place, row in enumerate(values) if place not in changed]
+        if left and len(await judge.target.same(fields, left)) < len(left):
+            raise Moved
+        count += len(changed)
+    return count
 
 
 def _groups(plan: ImportPlan, judge: Judge, rows: Sequence[int]) -> dict[tuple[str, ...], list[int]]:
     """Rows by the fields they have: what the table fills by itself must be left out where it is empty."""
     columns = judge.checked.columns
     filled = [name for name in plan.given if plan.resource.field(name).filled and None in columns[name]]
-    if not filled:
+    return _by_fields(plan, rows, {name: {index for index in rows if columns[name][index] is None} for name in filled})
+
+
+def _by_fields(
+    plan: ImportPlan, rows: Sequence[int], lacking: Mapping[str, Collection[int]]
+) -> dict[tuple[str, ...], list[int]]:
+    """Rows by the fields that are left when each is without those it lacks."""
+    if not lacking:
         return {plan.given: list(rows)} if rows else {}
     groups: dict[tuple[str, ...], list[int]] = defaultdict(list)
     for index in rows:
-        left_out = {name for name in filled if columns[name][index] is None}
-        groups[tuple(name for name in plan.given if name not in left_out)].append(index)
+        groups[tuple(name for name in plan.given if index not in lacking.get(name, ()))].append(index)
     return groups
 
 
