@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from tidemill.connectors.blobs import Blobs
+from tidemill.connectors.blobs import Blobs, Folder
 from tidemill.connectors.csv import CsvSource
 from tidemill.connectors.ndjson import NdjsonSource
 from tidemill.connectors.source import Sources
-from tidemill.domain.errors import InvalidInput
+from tidemill.domain.errors import InvalidInput, UnknownFile
 
 
 @pytest.fixture
 def blobs(tmp_path: Path) -> Blobs:
-    return Blobs(tmp_path / "deep" / "blobs")
+    return Folder(tmp_path / "deep" / "blobs")
 
 
 def test_what_is_put_is_got_back_with_its_size_and_hash(blobs: Blobs) -> None:
@@ -79,7 +79,7 @@ def test_a_blob_that_is_gone_is_an_error_and_may_be_removed_again(blobs: Blobs) 
     blob = blobs.put([b"x"])
     blobs.remove(blob.id)
     blobs.remove(blob.id)
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(UnknownFile):
         blobs.open(blob.id)
 
 

@@ -21,7 +21,7 @@ def test_without_an_environment_the_defaults_hold() -> None:
     settings = load_settings()
     assert settings.database_url is None
     assert (settings.batch_size, settings.flush_interval_ms, settings.flush_buffer) == (100, 5_000, 500)
-    assert settings.blobs == settings.home / "blobs"
+    assert settings.blobs == str(settings.home / "blobs")
 
 
 def test_the_environment_is_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import random
 import time
 from uuid import UUID, uuid4
 
-from tidemill.domain.errors import Interrupted, TidemillError
+from tidemill.domain.errors import Interrupted, StoreUnavailable, TidemillError
 from tidemill.domain.ports import Intake, Source
 from tidemill.engine.adapt.chunk import ChunkSize
 from tidemill.engine.context import Context
@@ -71,6 +71,8 @@ class Ingester(Service):
                 finished = await self._append_all(lease, lease_id, source)
         except Interrupted:
             finished = False
+        except StoreUnavailable:  # it goes on from its checkpoint when the store is back
+            raise
         except (TidemillError, OSError, UnicodeError) as error:
             finished = False
             if await still_ours():  # or whoever has it now finds out for himself

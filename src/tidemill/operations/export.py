@@ -8,9 +8,9 @@ from typing import Any, BinaryIO
 from uuid import UUID
 
 from tidemill.config import Settings
-from tidemill.connectors.blobs import Blobs
+from tidemill.connectors.blobs import Blobs, open_blobs
 from tidemill.domain.columns import Cell, Columns, Row, cells
-from tidemill.domain.errors import Conflict, UnknownJob
+from tidemill.domain.errors import Conflict, UnknownFile, UnknownJob
 from tidemill.domain.export import CONTENT_TYPES, KIND, ExportRequest, Format, file_id
 from tidemill.domain.job import Job
 from tidemill.domain.status import ItemStatus, JobStatus
@@ -82,7 +82,7 @@ async def export_results(
         ip_address=ip_address,
         idem_key=key,
     )
-    blobs = Blobs(settings.blobs)
+    blobs = open_blobs(settings.blobs)
     while True:
         export_id, is_new = await submit(db, spec, [encode(request.input())], built_in=True)
         if is_new or await _is_usable(db, blobs, export_id):
@@ -101,7 +101,7 @@ async def export_file(db: Database, blobs: Blobs, export: Job) -> ExportFile:
     made = item["result"]
     try:
         file = await asyncio.to_thread(blobs.open, made["file_id"])
-    except FileNotFoundError:
+    except UnknownFile:
         raise Conflict(f"the file of export {export.key} is gone; ask for the export again") from None
     return ExportFile(file, made["name"], made["size"], made["sha256"], CONTENT_TYPES[Format(made["format"])])
 

@@ -69,7 +69,7 @@ class Importing:
         source = {"blob": blob.id, "format": look.layout["format"], "layout": look.layout, "name": name}
         same = blob.sha256 + msgspec.json.encode(look.layout, order="deterministic")
         spec = replace(spec, kind=KIND, params=params, source=source, sparse=True, file_id=blob.id, idem_print=same)
-        return await self._submit(spec, lambda: self._blobs.remove(blob.id))
+        return await self._submit(spec, lambda: self._blobs.abandon(blob.id))
 
     async def submit_remote(
         self, spec: Submission, url: str, resource: Resource, request: ImportRequest, asked: dict[str, Any]
@@ -92,10 +92,10 @@ class Importing:
         try:
             job_id, is_new = await submit(self._db, spec, built_in=True)
         except (InvalidInput, KeyReused):
-            undo()
+            await asyncio.to_thread(undo)
             raise
         if not is_new:
-            undo()
+            await asyncio.to_thread(undo)
         return job_id, is_new
 
     def _look(self, blob_id: str, name: str, content_type: str, given: dict[str, Any], rows: int) -> Look:
