@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from obstore.exceptions import BaseError, PermissionDeniedError, UnauthenticatedError
 from obstore.store import AzureStore, GCSStore, S3Store
 
-from tidemill.domain.errors import StoreDenied, StoreUnavailable, UnknownFile
+from tidemill.domain.errors import StoreDenied, StoreUnavailable, TidemillError, UnknownFile
 from tidemill.domain.place import BucketPlace
 
 if TYPE_CHECKING:
@@ -66,26 +66,28 @@ def in_our_words(place: BucketPlace, name: str, *, writing: bool = False) -> Ite
     """What the client says has addresses, ids and dumps in it: of that, only codes are repeated."""
     try:
         yield
-    except FileNotFoundError as error:
-        if not writing and "NoSuchBucket" not in str(error):
-            raise UnknownFile(f"there is no stored file {name}") from None
-        raise StoreUnavailable(f"{place} cannot be written: there is no such bucket{_codes(error)}") from None
-    except (PermissionDeniedError, UnauthenticatedError) as error:
-        raise StoreDenied(f"{place} denies access{_codes(error)}") from None
     except (BaseError, OSError, ValueError) as error:
-        raise StoreUnavailable(f"{place} does not answer as it should{_codes(error)}") from None
+        raise _told(error, str(error), place, name, writing=writing) from None
 
 
-def _codes(error: Exception) -> str:
-    text = str(error)
-    found = [match[1] for match in (_STATUS.search(text), _CODE.search(text)) if match]
-    if not found:
-        found = ["it cannot be reached" if "error sending request" in text else _first_words(text)]
-    return f" ({', '.join(found)})"
+def _told(error: Exception, text: str, place: BucketPlace, name: str, *, writing: bool) -> TidemillError:
+    """The kind of an error is not always kept: a status in its text is as good."""
+    codes = [match[1] for match in (_STATUS.search(text), _CODE.search(text)) if match]
+    why = f" ({', '.join(codes) or _reason(text)})"
+    if isinstance(error, (PermissionDeniedError, UnauthenticatedError)) or {"401", "403"}.intersection(codes):
+        return StoreDenied(f"{place} denies access{why}")
+    if not isinstance(error, FileNotFoundError) and "404" not in codes:
+        return StoreUnavailable(f"{place} does not answer as it should{why}")
+    if writing or "NoSuchBucket" in codes:
+        return StoreUnavailable(f"{place} cannot be written: there is no such bucket{why}")
+    return UnknownFile(f"there is no stored file {name}")
 
 
-def _first_words(text: str) -> str:
-    for sign, words in (("timed out", "too slow"), ("timeout", "too slow"), ("redential", "no credentials were found")):
-        if sign in text:
-            return words
-    return "no answer"
+def _reason(text: str) -> str:
+    signs = {
+        "timed out": "it is too slow",
+        "error sending request": "it cannot be reached",
+        "redential": "no credentials were found",
+        "must be specified": "its settings in the environment are not complete",
+    }
+    return next((words for sign, words in signs.items() if sign in text), "no answer")

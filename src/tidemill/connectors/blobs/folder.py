@@ -109,8 +109,8 @@ class Folder(Blobs):
     def _place(self, source: Path, name: str, how: Callable[[Path, Path], object]) -> None:
         path = self.path(name)
         for left in reversed(range(TRIES)):
-            self._make(path.parent, name)
             try:
+                self._make(path.parent, name)
                 how(source, path)
                 break
             except FileNotFoundError:
