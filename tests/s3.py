@@ -84,7 +84,8 @@ class S3Server:
     def names(self, prefix: str = "") -> list[str]:
         """What a look into the bucket shows, without asking the server."""
         top = self.folder / prefix
-        return sorted(path.relative_to(top).as_posix() for path in top.rglob("*") if path.is_file())
+        paths = (path for path in top.rglob("*") if path.is_file() and not path.name.startswith(".rclone_temp_"))
+        return sorted(path.relative_to(top).as_posix() for path in paths)
 
     def _answers(self) -> bool:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1) as connection:

@@ -85,8 +85,9 @@ def _told(error: Exception, text: str, place: BucketPlace, name: str, *, writing
 
 def _reason(text: str) -> str:
     signs = {
+        "kind: Timeout": "it is too slow",
         "timed out": "it is too slow",
-        "error sending request": "it cannot be reached",
+        "error sending request": "it cannot be reached, or is too slow",
         "redential": "no credentials were found",
         "must be specified": "its settings in the environment are not complete",
     }
