@@ -13,11 +13,14 @@ import obstore
 import pytest
 
 from connectors import stores
+from connectors.conftest import Serve
 from connectors.stores import IMPATIENT, names
 from s3 import S3Server
 from tidemill.connectors.blobs import Blobs, Label, open_blobs
 from tidemill.connectors.blobs.bucket import Bucket
 from tidemill.connectors.blobs.reader import LARGEST, SMALLEST, RangeReader
+from tidemill.connectors.remote.download import Remote
+from tidemill.connectors.remote.limits import RemoteLimits
 from tidemill.domain.errors import InvalidInput, StoreDenied, StoreUnavailable, UnknownFile
 from tidemill.domain.place import BucketPlace, parse_place
 
@@ -172,6 +175,29 @@ def test_ranges_grow_while_a_file_is_read_on_and_are_small_after_a_jump() -> Non
     file.close()
     file.close()
     assert counted.asked.count((-1, -1)) == 1
+
+
+def test_a_file_of_another_machine_is_fetched_once_though_the_store_was_away(
+    mortal: S3Server, tmp_path: Path, serve: Serve
+) -> None:
+    blobs = stores.bucket(mortal, tmp_path, IMPATIENT)
+    server = serve(lambda request: request.give(b"a,b\n1,2\n"))
+    remote = Remote(blobs, RemoteLimits(1_000_000, allowed=[server.allowed]))
+    asked = iter([True, False])
+
+    def going_on() -> bool:  # the store goes when the file is on its way
+        if next(asked, False):
+            mortal.kill()
+        return True
+
+    with pytest.raises(StoreUnavailable):
+        remote.download(server.url(), "0" * 32, going_on=going_on)
+    mortal.start()
+    fetched = remote.download(server.url(), "0" * 32)
+    with blobs.open("0" * 32) as file:
+        assert file.read() == b"a,b\n1,2\n"
+    assert (fetched.blob.size, list(blobs.scratch.iterdir())) == (8, [])
+    assert len(server.requests) == 1, "what was here is not fetched again"
 
 
 def test_a_forked_process_is_told_so_instead_of_waiting_for_ever(s3: S3Server, tmp_path: Path) -> None:

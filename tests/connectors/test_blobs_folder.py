@@ -1,5 +1,6 @@
 """What only a folder promises: it ends at its root, and it keeps no empty folders."""
 
+import resource
 import threading
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pytest
 
 from connectors import stores
 from tidemill.connectors.blobs import Folder, open_blobs
-from tidemill.domain.errors import InvalidInput
+from tidemill.domain.errors import InvalidInput, StoreUnavailable
 
 
 @pytest.fixture
@@ -51,7 +52,7 @@ def test_a_file_and_a_folder_cannot_have_one_name(folder: Folder) -> None:
 
 def test_the_last_file_takes_its_folders_along_while_others_are_written(folder: Folder) -> None:
     def churn(name: str) -> None:
-        for _ in range(100):
+        for _ in range(40):
             folder.put([b"x"], f"a/b/c/{name}")
             folder.remove(f"a/b/c/{name}")
 
@@ -71,3 +72,22 @@ def test_its_files_have_addresses_but_no_links(folder: Folder) -> None:
 def test_a_process_has_one_store_for_a_place(tmp_path: Path) -> None:
     assert open_blobs(str(tmp_path)) is open_blobs(str(tmp_path))
     assert open_blobs(f"file://{tmp_path}").url("x") == f"file://{tmp_path}/x"
+
+
+def test_a_disk_that_is_full_is_told_of_and_nothing_stays(folder: Folder) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    folder.put([b"x"], "small")
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
+        with pytest.raises(StoreUnavailable, match="the folder of stored files cannot be written: File too large"):
+            folder.put([b"x" * 70_000] * 3, "large")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert [path.name for path in folder.scratch.iterdir()] == ["small"]
+
+
+def test_a_place_that_is_no_folder_is_told_of(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    for place in ("file", "file/below"):
+        with pytest.raises(StoreUnavailable, match="the folder of stored files cannot be written"):
+            Folder(tmp_path / place).put([b"x"])

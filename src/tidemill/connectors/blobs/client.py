@@ -55,6 +55,7 @@ def open_store(place: BucketPlace, limits: Limits) -> Store:
 def _is_plain_http(scheme: str) -> bool:
     names = {
         "s3": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"),
+        "gs": ("GOOGLE_BASE_URL",),
         "az": ("AZURE_ENDPOINT", "AZURE_STORAGE_ENDPOINT"),
     }
     said = (os.environ.get(name) for name in names.get(scheme, ()))

@@ -11,10 +11,11 @@ from uuid import uuid4
 
 from tidemill.connectors.blobs.base import Blob, Blobs, Writing
 from tidemill.connectors.blobs.stale import remove_stale
-from tidemill.domain.errors import InvalidInput, UnknownFile
+from tidemill.domain.errors import InvalidInput, StoreDenied, StoreUnavailable, UnknownFile
 from tidemill.domain.place import checked_name, is_name
 
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS)  # of some file systems
+_DENIED = (errno.EACCES, errno.EPERM, errno.EROFS)
 TRIES = 10  # at a folder that somebody removes, empty, at the same moment
 
 
@@ -121,17 +122,17 @@ class Folder(Blobs):
         sync_folder(path.parent)
 
     def _make(self, folder: Path, name: str) -> None:
-        """With the folders above it, each synced into the one above."""
+        """With the folders above it, each synced into the one above. It may be gone again at once: it is empty."""
         try:
             folder.mkdir()
         except FileNotFoundError:
             self._make(folder.parent, name)
-            folder.mkdir(exist_ok=True)
+            self._make(folder, name)
         except (FileExistsError, NotADirectoryError):
-            if folder.is_dir():
-                return
-            raise InvalidInput(f"{name!r} cannot be stored: a part of it is a file") from None
-        sync_folder(folder.parent)
+            if not folder.is_dir() and any(above.is_file() for above in (folder, *folder.parents)):
+                raise InvalidInput(f"{name!r} cannot be stored: a part of it is a file") from None
+        else:
+            sync_folder(folder.parent)
 
 
 class FolderWriting(Writing):
@@ -145,17 +146,20 @@ class FolderWriting(Writing):
         self._file: BinaryIO | None = None
 
     def _append(self, piece: bytes) -> None:
-        self._opened().write(piece)
+        with _in_our_words():
+            self._opened().write(piece)
 
     def _complete(self) -> None:
-        with self._opened() as file:
-            file.flush()
-            os.fsync(file.fileno())
-        self._folder.move(self._temporary, self._name)
+        with _in_our_words():
+            with self._opened() as file:
+                file.flush()
+                os.fsync(file.fileno())
+            self._folder.move(self._temporary, self._name)
 
     def _drop(self) -> None:
         if self._file is not None:
-            self._file.close()
+            with contextlib.suppress(OSError):  # of a full disk, which was told of already
+                self._file.close()
             if self._is_finished:
                 self._folder.remove(self._name)
             else:
@@ -174,6 +178,16 @@ def sync_folder(folder: Path) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+@contextlib.contextmanager
+def _in_our_words() -> Iterator[None]:
+    """Of a disk that is full, or not to be written."""
+    try:
+        yield
+    except OSError as error:
+        kind = StoreDenied if error.errno in _DENIED else StoreUnavailable
+        raise kind(f"the folder of stored files cannot be written: {error.strerror or error}") from error
 
 
 def _link_or_rename(source: Path, target: Path) -> None:
