@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from s3 import S3Server
 from support import Workers
 from tidemill import Mill
 from tidemill.config import Settings
@@ -16,7 +17,7 @@ from tidemill.store.database import Database
 def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """The developer's own settings must not decide a test."""
     for name in list(os.environ):
-        if name.startswith("TIDEMILL_") or name == "DATABASE_URL":
+        if name.startswith(("TIDEMILL_", "AWS_")) or name == "DATABASE_URL":
             monkeypatch.delenv(name)
 
 
@@ -54,3 +55,18 @@ def workers(settings: Settings, tmp_path: Path) -> Iterator[Workers]:
     started = Workers(settings, tmp_path)
     yield started
     started.end()
+
+
+@pytest.fixture(scope="session")
+def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """For everybody: whoever wants to kill one starts his own."""
+    with S3Server(tmp_path_factory.mktemp("s3") / "data") as server:
+        yield server
+
+
+@pytest.fixture
+def s3(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
+    """A server that runs, and its keys in the environment."""
+    for name, value in s3_server.env.items():
+        monkeypatch.setenv(name, value)
+    return s3_server

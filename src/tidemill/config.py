@@ -18,7 +18,8 @@ from pydantic import (
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from tidemill.domain.addresses import Allowed
-from tidemill.domain.errors import InvalidSettings
+from tidemill.domain.errors import InvalidInput, InvalidSettings
+from tidemill.domain.place import parse_place
 
 PREFIX = "TIDEMILL_"
 Positive = Annotated[int, Field(gt=0)]
@@ -44,6 +45,18 @@ def _allowed(text: str) -> str:
     return text
 
 
+def _text(value: object) -> object:
+    return str(value) if isinstance(value, Path) else value
+
+
+def _place(text: str) -> str:
+    try:
+        parse_place(text)
+    except InvalidInput as error:
+        raise ValueError(str(error)) from None
+    return text
+
+
 Parsed = (NoDecode, BeforeValidator(_parsed))  # by us, so that a mistake is told like every other
 
 
@@ -60,6 +73,14 @@ class Settings(BaseSettings):
     home: Path = Field(
         default_factory=lambda: Path(platformdirs.user_data_dir("tidemill")),
         description="Where the embedded database and files live",
+    )
+    blobs: Annotated[str, BeforeValidator(_text), AfterValidator(_place)] = Field(
+        default_factory=lambda data: str(data.get("home", Path()) / "blobs"),
+        description="Where stored files are: a folder, or s3://bucket/prefix, gs://bucket/prefix, az://container/prefix",
+    )
+    presigned_s: Annotated[int, Field(ge=0, le=7 * 86_400)] = Field(
+        0,
+        description="Downloads are redirected to the object store, by a link that is good for so long; 0: not",
     )
     config: Path | None = Field(
         None, description="The file that declares resources; without it, tidemill.toml in the working directory, if any"
@@ -153,10 +174,6 @@ class Settings(BaseSettings):
             raise ValueError("; ".join(wrong))
         return self
 
-    @property
-    def blobs(self) -> Path:
-        return self.home / "blobs"
-
 
 def load_settings(**overrides: object) -> Settings:
     """The settings of this process; InvalidSettings with every problem at once."""
@@ -172,10 +189,14 @@ def load_settings(**overrides: object) -> Settings:
             if () in wrong:
                 break
             # What is wrong is set aside, to see what else is: pairs are compared only when each value is good.
-            values |= {_field(location): Settings.model_fields[_field(location)].get_default() for location in wrong}
+            values |= {_field(location): _default(_field(location)) for location in wrong}
     if problems:
         raise InvalidSettings("cannot start with these settings:\n" + "\n".join(f"  - {line}" for line in problems))
     return settings
+
+
+def _default(name: str) -> object:
+    return Settings.model_fields[name].get_default(call_default_factory=True, validated_data={})
 
 
 def _field(location: tuple[int | str, ...]) -> str:

@@ -71,7 +71,7 @@ class Shop:
         return await rows(self.api.db, "SELECT email, name, age FROM shop.people ORDER BY email")
 
     def stored(self) -> set[str]:
-        folder = self.api.settings.blobs
+        folder = Path(self.api.settings.blobs)
         return {path.name for path in folder.iterdir()} if folder.is_dir() else set()
 
 

@@ -3,6 +3,7 @@
 import base64
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -209,7 +210,7 @@ async def test_the_name_of_a_file_is_only_shown(api: Api, ada: httpx2.AsyncClien
         made = [answer.json()["id"] for answer in answers]
         found = await rows(api.db, "SELECT source->>'name' FROM tidemill.job WHERE id = ANY(%s::uuid[])", made)
         assert found == [(kept,), (kept,)]
-    assert all(path.is_file() for path in api.settings.blobs.iterdir())
+    assert all(path.is_file() for path in Path(api.settings.blobs).iterdir())  # noqa: ASYNC240
 
 
 async def test_the_words_beside_a_file_are_looked_at_before_it(api: Api, ada: httpx2.AsyncClient) -> None:

@@ -25,7 +25,8 @@ GIF = b"GIF89a" + struct.pack("<HH", 3, 4) + b"\0" * 10
 
 
 def files(settings: Settings) -> list[str]:
-    return sorted(path.name for path in settings.blobs.iterdir()) if settings.blobs.exists() else []
+    folder = Path(settings.blobs)
+    return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
 
 
 async def nothing_left(api: Api) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from connectors.servers import Answer, Server
-from tidemill.connectors.blobs import Blobs
+from tidemill.connectors.blobs import Folder
 from tidemill.connectors.remote.download import Remote
 from tidemill.connectors.remote.limits import RemoteLimits
 from tidemill.domain.addresses import Allowed
@@ -18,8 +18,8 @@ Make = Callable[..., Remote]
 
 
 @pytest.fixture
-def blobs(tmp_path: Path) -> Blobs:
-    return Blobs(tmp_path / "blobs")
+def blobs(tmp_path: Path) -> Folder:
+    return Folder(tmp_path / "blobs")
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def serve() -> Iterator[Serve]:
 
 
 @pytest.fixture
-def remote(blobs: Blobs) -> Make:
+def remote(blobs: Folder) -> Make:
     """Downloads that may speak to these servers only, give up soon, and hold files of 1 MB at most."""
 
     def make(

@@ -12,7 +12,7 @@ import pytest
 
 from connectors.conftest import Make, Serve
 from connectors.servers import Request
-from tidemill.connectors.blobs import Blobs
+from tidemill.connectors.blobs import Folder
 from tidemill.connectors.remote.links import name_of
 from tidemill.domain.errors import InvalidInput, TidemillError, TooLarge, Unreachable
 
@@ -20,11 +20,11 @@ BLOB = "0123456789abcdef" * 2
 ROWS = b"".join(b"%d,row\n" % n for n in range(20_000))
 
 
-def files(blobs: Blobs) -> list[str]:
+def files(blobs: Folder) -> list[str]:
     return sorted(path.name for path in blobs.path(BLOB).parent.glob("*"))
 
 
-def test_a_file_is_stored_under_its_id_with_its_size_and_hash(blobs: Blobs, serve: Serve, remote: Make) -> None:
+def test_a_file_is_stored_under_its_id_with_its_size_and_hash(blobs: Folder, serve: Serve, remote: Make) -> None:
     headers = ('Content-Disposition: attachment; filename="../my rows.csv"', "Content-Type: text/csv", 'ETag: "v1"')
     server = serve(lambda request: request.give(ROWS, *headers))
     fetched = remote(server).download(server.url("/a/b?token=secret#part"), BLOB)
@@ -52,7 +52,7 @@ def test_the_server_is_told_what_it_needs_and_nothing_of_us(
     }
 
 
-def test_chunks_have_an_end_of_their_own(blobs: Blobs, serve: Serve, remote: Make) -> None:
+def test_chunks_have_an_end_of_their_own(blobs: Folder, serve: Serve, remote: Make) -> None:
     def answer(request: Request) -> None:
         request.answer("200 OK", "Transfer-Encoding: chunked", body=b"3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n")
 
@@ -67,7 +67,7 @@ def test_an_empty_file_is_a_file(serve: Serve, remote: Make, headers: list[str])
     assert remote(server).download(server.url(), BLOB).blob.size == 0
 
 
-def test_what_comes_before_the_answer_is_passed_over(blobs: Blobs, serve: Serve, remote: Make) -> None:
+def test_what_comes_before_the_answer_is_passed_over(blobs: Folder, serve: Serve, remote: Make) -> None:
     def answer(request: Request) -> None:
         request.answer("103 Early Hints", "Link: </x>")
         request.give(b"abc")
@@ -77,7 +77,7 @@ def test_what_comes_before_the_answer_is_passed_over(blobs: Blobs, serve: Serve,
     assert blobs.path(BLOB).read_bytes() == b"abc"
 
 
-def test_redirects_are_followed_three_times(blobs: Blobs, serve: Serve, remote: Make) -> None:
+def test_redirects_are_followed_three_times(blobs: Folder, serve: Serve, remote: Make) -> None:
     def answer(request: Request) -> None:
         left = int(request.path.removeprefix("/"))
         request.redirect(f"/{left - 1}") if left else request.give(b"here")
@@ -116,7 +116,7 @@ def test_redirects_are_followed_three_times(blobs: Blobs, serve: Serve, remote: 
     ],
 )
 def test_bad_answers_are_told_in_one_line_without_the_query(
-    blobs: Blobs, serve: Serve, remote: Make, answer: str, error: type[TidemillError], message: str
+    blobs: Folder, serve: Serve, remote: Make, answer: str, error: type[TidemillError], message: str
 ) -> None:
     def say(request: Request) -> None:
         head = f"HTTP/1.1 {answer}" if answer != "nonsense" else answer
@@ -134,7 +134,7 @@ def test_bad_answers_are_told_in_one_line_without_the_query(
     assert not blobs.has(BLOB)
 
 
-def test_a_file_that_is_refused_leaves_nothing_behind(blobs: Blobs, serve: Serve, remote: Make) -> None:
+def test_a_file_that_is_refused_leaves_nothing_behind(blobs: Folder, serve: Serve, remote: Make) -> None:
     def answer(request: Request) -> None:
         request.answer("200 OK", "Transfer-Encoding: chunked")
         while True:
@@ -148,7 +148,7 @@ def test_a_file_that_is_refused_leaves_nothing_behind(blobs: Blobs, serve: Serve
 
 @pytest.mark.parametrize("is_late", [False, True])
 def test_more_than_was_announced_is_refused_rather_than_cut(
-    blobs: Blobs, serve: Serve, remote: Make, is_late: bool
+    blobs: Folder, serve: Serve, remote: Make, is_late: bool
 ) -> None:
     def answer(request: Request) -> None:
         request.answer("200 OK", "Content-Length: 7", body=b"1,\xc3\xbcber")
@@ -171,14 +171,14 @@ def test_a_server_that_keeps_the_connection_open_is_believed(serve: Serve, remot
     assert remote(server).download(server.url(), BLOB).blob.size == 3
 
 
-def test_gzip_that_was_not_asked_for_is_kept_as_it_is(blobs: Blobs, serve: Serve, remote: Make) -> None:
+def test_gzip_that_was_not_asked_for_is_kept_as_it_is(blobs: Folder, serve: Serve, remote: Make) -> None:
     server = serve(lambda request: request.give(b"\x1f\x8b...", "Content-Encoding: gzip"))
     remote(server).download(server.url(), BLOB)
     assert blobs.path(BLOB).read_bytes() == b"\x1f\x8b..."
 
 
 @pytest.mark.parametrize("sent", [b"", b"HTTP/1.1 200 OK\r\nConte", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc"])
-def test_a_server_that_falls_silent_is_given_up(blobs: Blobs, serve: Serve, remote: Make, sent: bytes) -> None:
+def test_a_server_that_falls_silent_is_given_up(blobs: Folder, serve: Serve, remote: Make, sent: bytes) -> None:
     def answer(request: Request) -> None:
         request.send(sent)
         request.stall()
@@ -222,7 +222,7 @@ def test_answers_that_ask_for_patience_are_not_counted(serve: Serve, remote: Mak
     assert remote(server, tries=2).download(server.url(), BLOB).blob.size == 3
 
 
-def test_a_server_that_asks_for_patience_gets_it(blobs: Blobs, serve: Serve, remote: Make) -> None:
+def test_a_server_that_asks_for_patience_gets_it(blobs: Folder, serve: Serve, remote: Make) -> None:
     def answer(request: Request) -> None:
         if len(server.requests) > 1:
             request.give(b"abc")
@@ -245,7 +245,7 @@ def test_but_not_beyond_the_deadline(serve: Serve, remote: Make, header: str) ->
     assert len(server.requests) == 1
 
 
-def test_trouble_that_passes_is_waited_out(blobs: Blobs, serve: Serve, remote: Make) -> None:
+def test_trouble_that_passes_is_waited_out(blobs: Folder, serve: Serve, remote: Make) -> None:
     def answer(request: Request) -> None:
         if len(server.requests) == 1:
             request.answer("502 Bad Gateway", "Content-Length: 0")
@@ -266,7 +266,7 @@ def small_disk() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
-def test_a_full_disk_is_told_and_not_kept_full(blobs: Blobs, serve: Serve, remote: Make, small_disk: None) -> None:
+def test_a_full_disk_is_told_and_not_kept_full(blobs: Folder, serve: Serve, remote: Make, small_disk: None) -> None:
     server = serve(lambda request: request.give(ROWS))
     with pytest.raises(OSError, match="File too large"):
         remote(server).download(server.url(), BLOB)

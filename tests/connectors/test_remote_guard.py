@@ -13,7 +13,7 @@ import pytest
 
 from connectors.conftest import Make, Serve
 from connectors.servers import Request, Server
-from tidemill.connectors.blobs import Blobs
+from tidemill.connectors.blobs import Folder
 from tidemill.connectors.remote.links import checked
 from tidemill.domain.addresses import Allowed
 from tidemill.domain.errors import Interrupted, InvalidInput, Unreachable
@@ -75,7 +75,7 @@ def test_no_way_of_writing_the_loopback_leads_there(remote: Make, host: str) -> 
         "http://[::1/x",
     ],
 )
-def test_a_redirect_is_checked_like_a_url(blobs: Blobs, serve: Serve, remote: Make, location: str) -> None:
+def test_a_redirect_is_checked_like_a_url(blobs: Folder, serve: Serve, remote: Make, location: str) -> None:
     server = serve(lambda request: request.redirect(location))
     with pytest.raises(InvalidInput, match=r"not on the public internet|not one of the web's|redirects"):
         remote(server).download(server.url(), BLOB)
@@ -115,7 +115,7 @@ def test_the_connection_goes_to_the_checked_address_and_the_name_is_kept(serve: 
     assert server.requests[0].headers["host"] == f"files.example:{server.port}"
 
 
-def test_another_address_is_tried_when_one_does_not_answer(serve: Serve, remote: Make, blobs: Blobs) -> None:
+def test_another_address_is_tried_when_one_does_not_answer(serve: Serve, remote: Make, blobs: Folder) -> None:
     server, other = serve(lambda request: request.give(b"x")), serve(Request.stall)
     other.port = server.port  # nobody listens on this address
     allowed = Allowed.parse(f"127.0.0.2:{server.port}")
@@ -184,7 +184,7 @@ def secure(certificate: Path) -> Iterator[Server]:
 
 
 def test_the_certificate_is_asked_for_by_name_though_the_address_is_pinned(
-    blobs: Blobs, secure: Server, certificate: Path, remote: Make
+    blobs: Folder, secure: Server, certificate: Path, remote: Make
 ) -> None:
     trusting = ssl.create_default_context(cafile=str(certificate))
     here = remote(secure, resolve=lambda *_: ["127.0.0.1"], ssl_context=trusting)

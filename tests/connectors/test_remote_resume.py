@@ -12,7 +12,7 @@ import pytest
 
 from connectors.conftest import Make, Serve
 from connectors.servers import Request, ranged
-from tidemill.connectors.blobs import Blobs
+from tidemill.connectors.blobs import Folder
 from tidemill.connectors.remote.part import About, Part
 from tidemill.domain.errors import Interrupted, Unreachable
 
@@ -24,18 +24,18 @@ TAG = 'ETag: "v1"'
 DATED = ("Date: Fri, 02 Jan 1970 00:00:00 GMT", "Last-Modified: Thu, 01 Jan 1970 00:00:00 GMT")
 
 
-def left_behind(blobs: Blobs, data: bytes, about: About) -> None:
+def left_behind(blobs: Folder, data: bytes, about: About) -> None:
     """As by a process that was killed."""
     with Part(blobs, BLOB) as part:
         part.begin(about)
         part.append(data)
 
 
-def unfinished(blobs: Blobs) -> list[Path]:
+def unfinished(blobs: Folder) -> list[Path]:
     return list(blobs.path(BLOB).parent.glob("*.tmp"))
 
 
-def has_most_of_a_half(blobs: Blobs) -> bool:
+def has_most_of_a_half(blobs: Folder) -> bool:
     return any(path.stat().st_size > HALF // 2 for path in unfinished(blobs) if "part" in path.name)
 
 
@@ -50,7 +50,7 @@ def half_then_silence(request: Request) -> None:
 
 @pytest.mark.parametrize(("headers", "validator"), [((TAG,), '"v1"'), (DATED, DATED[1].partition(": ")[2])])
 def test_a_broken_connection_is_taken_up_again(
-    blobs: Blobs, serve: Serve, remote: Make, headers: tuple[str, ...], validator: str
+    blobs: Folder, serve: Serve, remote: Make, headers: tuple[str, ...], validator: str
 ) -> None:
     server = serve(ranged(ROWS, *headers, breaks_at=lambda nth: HALF if nth == 1 else None))
     fetched = remote(server).download(server.url(), BLOB)
@@ -61,7 +61,7 @@ def test_a_broken_connection_is_taken_up_again(
     assert unfinished(blobs) == []
 
 
-def test_tries_that_bring_something_are_not_counted(blobs: Blobs, serve: Serve, remote: Make) -> None:
+def test_tries_that_bring_something_are_not_counted(blobs: Folder, serve: Serve, remote: Make) -> None:
     server = serve(ranged(ROWS, TAG, breaks_at=lambda nth: 100_000 if nth < 5 else None))
     remote(server, tries=2).download(server.url(), BLOB)
     assert blobs.path(BLOB).read_bytes() == ROWS
@@ -80,7 +80,7 @@ def test_tries_that_bring_something_are_not_counted(blobs: Blobs, serve: Serve, 
     ],
 )
 def test_without_a_strong_validator_it_starts_over(
-    blobs: Blobs, serve: Serve, remote: Make, headers: tuple[str, ...]
+    blobs: Folder, serve: Serve, remote: Make, headers: tuple[str, ...]
 ) -> None:
     server = serve(ranged(ROWS, *headers, breaks_at=lambda nth: HALF if nth == 1 else None))
     remote(server).download(server.url(), BLOB)
@@ -88,7 +88,7 @@ def test_without_a_strong_validator_it_starts_over(
     assert "range" not in server.requests[1].headers
 
 
-def test_a_file_that_is_cut_short_every_time_is_never_taken_as_whole(blobs: Blobs, serve: Serve, remote: Make) -> None:
+def test_a_file_that_is_cut_short_every_time_is_never_taken_as_whole(blobs: Folder, serve: Serve, remote: Make) -> None:
     def answer(request: Request) -> None:
         request.answer("200 OK", f"Content-Length: {len(ROWS)}", body=ROWS[:HALF])
 
@@ -99,7 +99,7 @@ def test_a_file_that_is_cut_short_every_time_is_never_taken_as_whole(blobs: Blob
     assert len(server.requests) == 3
 
 
-def test_a_later_call_goes_on_with_what_an_earlier_one_left(blobs: Blobs, serve: Serve, remote: Make) -> None:
+def test_a_later_call_goes_on_with_what_an_earlier_one_left(blobs: Folder, serve: Serve, remote: Make) -> None:
     server = serve(ranged(ROWS, TAG, breaks_at={1: HALF, 2: 0}.get))
     with pytest.raises(Unreachable):
         remote(server, tries=2).download(server.url(), BLOB)
@@ -110,7 +110,7 @@ def test_a_later_call_goes_on_with_what_an_earlier_one_left(blobs: Blobs, serve:
     assert unfinished(blobs) == []
 
 
-def test_a_file_that_changed_meanwhile_starts_over(blobs: Blobs, serve: Serve, remote: Make) -> None:
+def test_a_file_that_changed_meanwhile_starts_over(blobs: Folder, serve: Serve, remote: Make) -> None:
     server = serve(lambda request: request.give(OTHER, 'ETag: "v2"'))
     left_behind(blobs, ROWS[:HALF], About(server.url(), '"v1"', len(ROWS)))
     remote(server).download(server.url(), BLOB)
@@ -132,7 +132,7 @@ def test_a_file_that_changed_meanwhile_starts_over(blobs: Blobs, serve: Serve, r
     ],
 )
 def test_a_rest_that_does_not_fit_is_not_put_behind_what_is_here(
-    blobs: Blobs, serve: Serve, remote: Make, status: str, headers: list[str]
+    blobs: Folder, serve: Serve, remote: Make, status: str, headers: list[str]
 ) -> None:
     def answer(request: Request) -> None:
         if request.first:
@@ -147,7 +147,7 @@ def test_a_rest_that_does_not_fit_is_not_put_behind_what_is_here(
     assert len(server.requests) == 2
 
 
-def test_a_server_that_gives_the_rest_in_parts_is_asked_for_each(blobs: Blobs, serve: Serve, remote: Make) -> None:
+def test_a_server_that_gives_the_rest_in_parts_is_asked_for_each(blobs: Folder, serve: Serve, remote: Make) -> None:
     def answer(request: Request) -> None:
         first = request.first
         piece = ROWS[first : first + 200_000]
@@ -161,7 +161,7 @@ def test_a_server_that_gives_the_rest_in_parts_is_asked_for_each(blobs: Blobs, s
     assert len(server.requests) == -(-(len(ROWS) - 10) // 200_000)
 
 
-def test_a_tag_of_one_place_is_not_shown_to_another(blobs: Blobs, serve: Serve, remote: Make) -> None:
+def test_a_tag_of_one_place_is_not_shown_to_another(blobs: Folder, serve: Serve, remote: Make) -> None:
     server = serve(lambda request: request.give(OTHER, TAG))
     left_behind(blobs, ROWS[:HALF], About(server.url("/elsewhere"), '"v1"', len(ROWS)))
     remote(server).download(server.url(), BLOB)
@@ -169,14 +169,14 @@ def test_a_tag_of_one_place_is_not_shown_to_another(blobs: Blobs, serve: Serve, 
     assert blobs.path(BLOB).read_bytes() == OTHER
 
 
-def test_what_was_whole_already_is_not_asked_for_again(blobs: Blobs, serve: Serve, remote: Make) -> None:
+def test_what_was_whole_already_is_not_asked_for_again(blobs: Folder, serve: Serve, remote: Make) -> None:
     server = serve(Request.stall)
     left_behind(blobs, ROWS, About(server.url(), '"v1"', len(ROWS)))
     assert remote(server).download(server.url(), BLOB).blob.sha256 == hashlib.sha256(ROWS).digest()
     assert server.requests == []
 
 
-def test_notes_that_cannot_be_read_are_no_reason_to_fail(blobs: Blobs, serve: Serve, remote: Make) -> None:
+def test_notes_that_cannot_be_read_are_no_reason_to_fail(blobs: Folder, serve: Serve, remote: Make) -> None:
     server = serve(ranged(ROWS, TAG))
     left_behind(blobs, b"?" * HALF, About(server.url(), '"v1"', len(ROWS)))
     next(path for path in unfinished(blobs) if "about" in path.name).write_bytes(b'{"url": ')
@@ -184,7 +184,7 @@ def test_notes_that_cannot_be_read_are_no_reason_to_fail(blobs: Blobs, serve: Se
     assert blobs.path(BLOB).read_bytes() == ROWS
 
 
-def test_whoever_is_to_stop_stops_soon_and_leaves_what_there_is(blobs: Blobs, serve: Serve, remote: Make) -> None:
+def test_whoever_is_to_stop_stops_soon_and_leaves_what_there_is(blobs: Folder, serve: Serve, remote: Make) -> None:
     server, started = serve(half_then_silence), time.monotonic()
     with pytest.raises(Interrupted):
         remote(server).download(server.url(), BLOB, going_on=lambda: not has_most_of_a_half(blobs))
@@ -195,18 +195,18 @@ def test_whoever_is_to_stop_stops_soon_and_leaves_what_there_is(blobs: Blobs, se
 
 
 def test_a_process_that_is_killed_leaves_a_part_that_the_next_one_goes_on_with(
-    blobs: Blobs, serve: Serve, remote: Make
+    blobs: Folder, serve: Serve, remote: Make
 ) -> None:
     server = serve(half_then_silence)
     script = """
         import sys
         from pathlib import Path
-        from tidemill.connectors.blobs import Blobs
+        from tidemill.connectors.blobs import Folder
         from tidemill.connectors.remote.download import Remote
         from tidemill.connectors.remote.limits import RemoteLimits
         from tidemill.domain.addresses import Allowed
         _, folder, url, blob, allowed = sys.argv
-        Remote(Blobs(Path(folder)), RemoteLimits(1_000_000, allowed=[Allowed.parse(allowed)])).download(url, blob)
+        Remote(Folder(Path(folder)), RemoteLimits(1_000_000, allowed=[Allowed.parse(allowed)])).download(url, blob)
     """
     folder = blobs.path(BLOB).parent
     argv = [sys.executable, "-c", textwrap.dedent(script), str(folder), server.url(), BLOB, f"127.0.0.1:{server.port}"]
@@ -224,7 +224,7 @@ def test_a_process_that_is_killed_leaves_a_part_that_the_next_one_goes_on_with(
 
 
 def test_somebody_who_still_writes_cannot_spoil_the_file_of_his_successor(
-    blobs: Blobs, serve: Serve, remote: Make
+    blobs: Folder, serve: Serve, remote: Make
 ) -> None:
     server = serve(ranged(ROWS, TAG))
     with Part(blobs, BLOB) as slow:
@@ -239,7 +239,7 @@ def test_somebody_who_still_writes_cannot_spoil_the_file_of_his_successor(
     assert unfinished(blobs) == []
 
 
-def test_a_file_that_is_there_is_not_replaced(blobs: Blobs, serve: Serve, remote: Make) -> None:
+def test_a_file_that_is_there_is_not_replaced(blobs: Folder, serve: Serve, remote: Make) -> None:
     server = serve(lambda request: request.give(OTHER))
     with blobs.write(BLOB) as writing:
         writing.write(ROWS)
@@ -249,7 +249,7 @@ def test_a_file_that_is_there_is_not_replaced(blobs: Blobs, serve: Serve, remote
     assert unfinished(blobs) == []
 
 
-def test_what_nobody_comes_back_for_is_removed_when_it_is_stale(blobs: Blobs) -> None:
+def test_what_nobody_comes_back_for_is_removed_when_it_is_stale(blobs: Folder) -> None:
     left_behind(blobs, ROWS[:HALF], About("http://h/x", '"v1"', len(ROWS)))
     assert blobs.remove_stale(3_600) == []
     for path in unfinished(blobs):

@@ -53,6 +53,7 @@ def shown(value: Any) -> str:
 def test_every_setting_is_there_with_its_default() -> None:
     ours = {PREFIX + name.upper(): shown(field.get_default()) for name, field in Settings.model_fields.items()}
     ours[f"{PREFIX}HOME"] = "the user's data directory"
+    ours[f"{PREFIX}BLOBS"] = "blobs under TIDEMILL_HOME"
     table = {name: default for name, default, *_ in rows("settings.md") if name.startswith(PREFIX)}
     assert table == ours
 

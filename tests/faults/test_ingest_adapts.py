@@ -10,7 +10,7 @@ from psycopg import errors
 from support import assert_sound, job_of
 from tidemill import Item, Mill
 from tidemill.config import Settings
-from tidemill.connectors.blobs import Blobs
+from tidemill.connectors.blobs import open_blobs
 from tidemill.store import ingest
 from tidemill.store.database import Connection, Database
 from tidemill.store.submit import Submission, run_async, submission
@@ -36,7 +36,7 @@ async def read_file(db: Database, settings: Settings, lines: list[bytes]) -> UUI
     async def run(item: Item) -> None:
         """Nothing."""
 
-    blob = Blobs(settings.blobs).put(line + b"\n" for line in lines)
+    blob = open_blobs(settings.blobs).put(line + b"\n" for line in lines)
     async with db.transaction() as conn:
         source = {"blob": blob.id, "format": "ndjson"}
         job_id = (await run_async(conn, submission(Submission("test", source=source), ())))[0]

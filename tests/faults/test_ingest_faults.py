@@ -11,7 +11,7 @@ import pytest
 from support import Workers, add_job, add_rows, assert_sound, closed, fates, job_of, rows, take
 from tidemill import Item, Mill
 from tidemill.config import Settings
-from tidemill.connectors.blobs import Blobs
+from tidemill.connectors.blobs import open_blobs
 from tidemill.domain.crash import Cause
 from tidemill.domain.job import Job
 from tidemill.domain.status import JobStatus
@@ -32,7 +32,7 @@ ECHO = """
 async def submit_file(
     db: Database, settings: Settings, pieces: Iterable[bytes], form: str = "ndjson", kind: str = "test"
 ) -> UUID:
-    return await submit_source(db, {"blob": Blobs(settings.blobs).put(pieces).id, "format": form}, kind)
+    return await submit_source(db, {"blob": open_blobs(settings.blobs).put(pieces).id, "format": form}, kind)
 
 
 async def submit_source(db: Database, source: dict[str, Any], kind: str = "test") -> UUID:

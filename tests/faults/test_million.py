@@ -4,7 +4,7 @@ import pytest
 
 from support import Workers, add_rows, assert_sound, closed, fates
 from tidemill.config import Settings
-from tidemill.connectors.blobs import Blobs
+from tidemill.connectors.blobs import open_blobs
 from tidemill.store.database import Database
 
 
@@ -12,7 +12,7 @@ from tidemill.store.database import Database
 async def test_every_row_of_a_large_file_is_done_once(
     n: int, workers: Workers, db: Database, settings: Settings
 ) -> None:
-    blob = Blobs(settings.blobs).put(b'{"n": %d}\n' % i for i in range(n))
+    blob = open_blobs(settings.blobs).put(b'{"n": %d}\n' % i for i in range(n))
     workers.app("""
         @mill.handler("test")
         async def run(item):

@@ -5,6 +5,7 @@ import gzip
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from uuid import UUID, uuid4
 
 import pytest
@@ -14,7 +15,7 @@ from support import assert_sound, eventually, job_of, rows
 from tidemill import Item, Mill
 from tidemill.app import make_context
 from tidemill.config import Settings
-from tidemill.connectors.blobs import Blobs
+from tidemill.connectors.blobs import open_blobs
 from tidemill.domain.status import JobStatus
 from tidemill.engine.context import Context
 from tidemill.engine.ingest import Ingester
@@ -66,10 +67,10 @@ async def reading(db: Database, mill: Mill) -> AsyncIterator[tuple[Context, "asy
     book = Logbook.create(1)
     context = make_context(db, mill.settings, mill.registry, worker="w1", book=book)
     tick = asyncio.create_task(Ingester(context, book.pages[0]).tick())
-    folder = mill.settings.blobs
+    folder = Path(mill.settings.blobs)
 
     async def has_begun() -> bool:
-        return any(path.stat().st_size for path in folder.glob("*.part.tmp"))
+        return any(path.stat().st_size for path in folder.glob("*.part.tmp"))  # noqa: ASYNC240
 
     await eventually(has_begun)
     yield context, tick
@@ -105,7 +106,7 @@ async def test_what_was_not_said_of_a_file_is_found_out_when_it_is_here(
 
 
 async def test_a_file_that_is_here_is_not_fetched_again(db: Database, mill: Mill, server: Server) -> None:
-    source = {"url": server.url(), "blob": Blobs(mill.settings.blobs).put([b'{"n": 1}\n']).id, "format": "ndjson"}
+    source = {"url": server.url(), "blob": open_blobs(mill.settings.blobs).put([b'{"n": 1}\n']).id, "format": "ndjson"}
     async with db.transaction() as conn:
         job_id = (await run_async(conn, submission(Submission("test", source=source), ())))[0]
     await drain(mill, db=db)

@@ -11,7 +11,7 @@ import pytest
 
 from support import Workers, add_job, assert_sound, closed, eventually, fates, job_of, rows
 from tidemill.config import Settings
-from tidemill.connectors.blobs import Blobs
+from tidemill.connectors.blobs import open_blobs
 from tidemill.store.database import Database
 from tidemill.store.submit import Submission, run_async, submission
 
@@ -116,7 +116,7 @@ async def test_a_zombie_that_wrote_in_the_flush_transaction_leaves_no_effect(
 
 async def test_a_zombie_reader_adds_no_rows(workers: Workers, db: Database, settings: Settings) -> None:
     n = 60_000
-    blob = Blobs(settings.blobs).put(b'{"n": %d}\n' % i for i in range(n))
+    blob = open_blobs(settings.blobs).put(b'{"n": %d}\n' % i for i in range(n))
     workers.app("""
         @mill.handler("test")
         async def run(item):

@@ -12,7 +12,7 @@ import pytest
 from support import assert_sound, job_of, rows
 from tidemill import Mill
 from tidemill.config import Settings
-from tidemill.connectors.blobs import Blobs
+from tidemill.connectors.blobs import open_blobs
 from tidemill.connectors.source import Sources
 from tidemill.domain.importing import ImportRequest
 from tidemill.domain.job import Job
@@ -42,11 +42,11 @@ class Scene:
         self, data: str | bytes, table: str, *, name: str = "rows.csv", resource: Resource | None = None, **asked: Any
     ) -> UUID:
         """An import of these bytes that nobody has begun."""
-        sources = Sources(Blobs(self.settings.blobs), max_row_bytes=self.settings.max_row_bytes)
-        importing = Importing(self.db, Blobs(self.settings.blobs), sources)
+        sources = Sources(open_blobs(self.settings.blobs), max_row_bytes=self.settings.max_row_bytes)
+        importing = Importing(self.db, open_blobs(self.settings.blobs), sources)
         policy = asked.pop("policy", {})
         found = resource or await Resources({}).find(self.db, table, any_table=True)
-        blob = Blobs(self.settings.blobs).put([data if isinstance(data, bytes) else data.encode()])
+        blob = open_blobs(self.settings.blobs).put([data if isinstance(data, bytes) else data.encode()])
         look = await importing.look(blob.id, name=name, given={})
         plan = await importing.plan(look, found, ImportRequest(**asked))
         job_id, _ = await importing.submit(Submission("", policy=policy), blob, look, plan, {}, name)

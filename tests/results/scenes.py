@@ -7,7 +7,7 @@ from uuid import UUID
 
 from support import job_of, rows
 from tidemill import Mill
-from tidemill.connectors.blobs import Blobs
+from tidemill.connectors.blobs import open_blobs
 from tidemill.operations.export import export_file, export_results
 from tidemill.store.database import Database
 from tidemill.testing import drain
@@ -28,7 +28,7 @@ async def export(db: Database, mill: Mill, job_id: UUID, format_: str = "csv", *
 
 
 async def fetch(db: Database, mill: Mill, export_id: UUID) -> Path:
-    found = await export_file(db, Blobs(mill.settings.blobs), await job_of(db, export_id))
+    found = await export_file(db, open_blobs(mill.settings.blobs), await job_of(db, export_id))
     path = mill.settings.home / found.name
     with found.file as source, path.open("wb") as target:
         shutil.copyfileobj(source, target)
@@ -37,7 +37,7 @@ async def fetch(db: Database, mill: Mill, export_id: UUID) -> Path:
 
 def stored_files(mill: Mill) -> list[str]:
     """Everything in the folder of stored files, whole or not."""
-    folder = mill.settings.blobs
+    folder = Path(mill.settings.blobs)
     return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
 
 

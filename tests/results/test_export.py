@@ -12,7 +12,7 @@ from results.scenes import ask, export, fetch, stored_files
 from results.values import read_csv, read_ndjson, read_xlsx
 from support import add_job, job_of, rows, settle, take, verdict
 from tidemill import Fail, Item, Mill
-from tidemill.connectors.blobs import Blobs
+from tidemill.connectors.blobs import open_blobs
 from tidemill.domain.errors import Conflict, InvalidInput, UnknownKind
 from tidemill.domain.export import KIND, ExportRequest, Format
 from tidemill.domain.status import ItemStatus
@@ -57,7 +57,7 @@ async def test_what_is_said_of_a_file_is_so(job_id: UUID, mill: Mill, db: Databa
     for format_, content_type in (("csv", "text/csv"), ("ndjson", "application/x-ndjson"), ("xlsx", "spreadsheetml")):
         path = await export(db, mill, job_id, format_)
         export_id, is_new = await ask(db, mill, job_id, format_)
-        found = await export_file(db, Blobs(mill.settings.blobs), await job_of(db, export_id))
+        found = await export_file(db, open_blobs(mill.settings.blobs), await job_of(db, export_id))
         found.file.close()
         assert not is_new
         assert path.name == found.name == f"{job.key}.{format_}"
@@ -113,7 +113,7 @@ async def test_an_export_that_failed_or_was_cancelled_or_lost_its_file_is_made_a
     second, is_new = await ask(db, mill, job_id)
     assert (is_new, second != first) == (True, True)
     await drain(mill, db=db)
-    Blobs(mill.settings.blobs).remove(second.hex)
+    open_blobs(mill.settings.blobs).remove(second.hex)
     with pytest.raises(Conflict, match="is gone; ask for the export again"):
         await fetch(db, mill, second)
     third, is_new = await ask(db, mill, job_id)

@@ -16,7 +16,7 @@ from results.scenes import ask, big_results, export, fetch, stored_files
 from results.values import read_csv
 from support import Workers, add_job, closed, eventually, fates, job_of, rows, settle, take
 from tidemill import Item, Mill
-from tidemill.connectors.blobs import Blobs, Writing
+from tidemill.connectors.blobs import Folder, Writing, open_blobs
 from tidemill.domain.export import ExportRequest, Format
 from tidemill.domain.outcome import Fail
 from tidemill.engine.janitor import Janitor
@@ -117,7 +117,7 @@ async def test_a_file_shows_one_moment_whatever_happens_while_it_is_written(
 
 async def test_a_cancelled_export_leaves_nothing(mill: Mill, db: Database, held: Held) -> None:
     _, item = await asked_directly(db, mill)
-    running = asyncio.create_task(Exporter(db, Blobs(mill.settings.blobs)).run(item))
+    running = asyncio.create_task(Exporter(db, open_blobs(mill.settings.blobs)).run(item))
     await held.reached()
     running.cancel()
     held.let_go()
@@ -137,7 +137,7 @@ async def test_a_cancellation_in_the_last_moment_leaves_nothing_either(
         return finish(writing)
 
     monkeypatch.setattr(Writing, "finish", cancelled_meanwhile)
-    running = asyncio.create_task(Exporter(db, Blobs(mill.settings.blobs)).run(item))
+    running = asyncio.create_task(Exporter(db, open_blobs(mill.settings.blobs)).run(item))
     with pytest.raises(asyncio.CancelledError):
         await running
     assert stored_files(mill) == []
@@ -183,7 +183,7 @@ async def test_somebody_who_comes_late_does_not_touch_the_file_that_is_there(
     mill: Mill, db: Database, held: Held
 ) -> None:
     export_id, item = await asked_directly(db, mill)
-    late = asyncio.create_task(Exporter(db, Blobs(mill.settings.blobs)).run(item))
+    late = asyncio.create_task(Exporter(db, open_blobs(mill.settings.blobs)).run(item))
     await held.reached()
     draining = asyncio.create_task(drain(mill, db=db))
     held.let_go()
@@ -197,7 +197,7 @@ async def test_somebody_who_comes_late_does_not_touch_the_file_that_is_there(
 
 
 async def test_files_go_with_their_export_and_no_sooner(mill: Mill, db: Database) -> None:
-    blobs = Blobs(mill.settings.blobs)
+    blobs = open_blobs(mill.settings.blobs)
     job_id = await settled_job(db)
     kept, _ = await ask(db, mill, job_id, "ndjson")
     gone, _ = await ask(db, mill, job_id, "csv")
@@ -216,11 +216,11 @@ async def test_files_of_purged_exports_go(mill: Mill, db: Database) -> None:
     [(export_id,)] = await rows(db, "SELECT id FROM tidemill.job WHERE kind = 'tidemill.export'")
     for week in await db.run(partitions.weeks):
         assert await db.run(partitions._condemn, week, -7 * 86_400.0) or week.lo > export_id
-    assert await Janitor(db, Blobs(mill.settings.blobs)).clean() == [export_id.hex]
+    assert await Janitor(db, open_blobs(mill.settings.blobs)).clean() == [export_id.hex]
 
 
 def test_a_half_that_nobody_writes_to_any_more_is_removed(tmp_path: Path) -> None:
-    blobs = Blobs(tmp_path)
+    blobs = Folder(tmp_path)
     fresh, stale = blobs.write(), blobs.write()
     for writing in (fresh, stale):
         writing.write(b"half")
@@ -231,7 +231,7 @@ def test_a_half_that_nobody_writes_to_any_more_is_removed(tmp_path: Path) -> Non
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([fresh._temporary.name, whole.id])
     for writing in (fresh, stale):
         writing.discard()
-    assert Blobs(tmp_path / "nowhere").remove_stale(3_600) == []
+    assert Folder(tmp_path / "nowhere").remove_stale(3_600) == []
 
 
 async def test_a_killed_export_is_made_again_whole_and_its_half_is_removed(
@@ -252,8 +252,8 @@ async def test_a_killed_export_is_made_again_whole_and_its_half_is_removed(
     lines = read_csv(await fetch(db, mill, export_id))
     assert [int(line[0]) for line in lines[1:]] == list(range(40_000))
     assert stored_files(mill) == sorted([half, export_id.hex])
-    os.utime(mill.settings.blobs / half, (0, 0))
-    await Janitor(db, Blobs(mill.settings.blobs)).tick()
+    os.utime(Path(mill.settings.blobs) / half, (0, 0))
+    await Janitor(db, open_blobs(mill.settings.blobs)).tick()
     assert stored_files(mill) == [export_id.hex]
 
 

@@ -8,7 +8,7 @@ from uuid import UUID
 from support import eventually, job_of
 from tidemill.app import Worker
 from tidemill.config import Settings
-from tidemill.connectors.blobs import Blobs
+from tidemill.connectors.blobs import open_blobs
 from tidemill.domain.errors import Busy
 from tidemill.domain.slice import Slice
 from tidemill.store.database import Database
@@ -28,7 +28,7 @@ NAP = """
 
 async def add_file(db: Database, settings: Settings, n: int, kind: str = "test") -> UUID:
     """A job whose items are the lines of a stored file."""
-    blob = Blobs(settings.blobs).put(b'{"n": %d}\n' % i for i in range(n))
+    blob = open_blobs(settings.blobs).put(b'{"n": %d}\n' % i for i in range(n))
     async with db.transaction() as conn:
         source = {"blob": blob.id, "format": "ndjson"}
         return (await run_async(conn, submission(Submission(kind, source=source), ())))[0]

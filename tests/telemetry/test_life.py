@@ -6,7 +6,7 @@ from support import FAILED, add_job, closed, settle, take, verdict
 from telemetry.hearing import Told
 from tidemill import Fail, Item, Mill, NotFound, Retry, Skip
 from tidemill.config import Settings
-from tidemill.connectors.blobs import Blobs
+from tidemill.connectors.blobs import open_blobs
 from tidemill.domain.errors import Conflict
 from tidemill.operations import control
 from tidemill.operations.reprocess import reprocess
@@ -115,7 +115,7 @@ async def test_a_file_that_was_read_has_a_summary(mill: Mill, db: Database, sett
     async def run(item: Item) -> None: ...
 
     lines = [b"rubbish\n" if n % 4 == 0 else b'{"n": 1}\n' for n in range(200)]
-    source = {"blob": Blobs(settings.blobs).put(lines).id, "format": "ndjson"}
+    source = {"blob": open_blobs(settings.blobs).put(lines).id, "format": "ndjson"}
     job_id, _ = await submit(db, Submission("test", source=source, request_id="abc-1"))
     await drain(mill, db=db)
     (read,) = told.of("ingest.completed")

@@ -9,7 +9,7 @@ from uuid import UUID
 from support import add_job, add_rows, closed, eventually, rows
 from telemetry.hearing import Logged
 from tidemill.config import Settings
-from tidemill.connectors.blobs import Blobs
+from tidemill.connectors.blobs import open_blobs
 from tidemill.store.database import Database
 
 TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
@@ -34,7 +34,7 @@ async def test_every_line_about_a_job_names_its_request_its_batch_and_its_worker
 ) -> None:
     logged.app(HANDLER)
     worker = logged.start(log_level="debug", slow_query_ms=1)
-    stored = Blobs(settings.blobs).put(b'{"n": %d}\n' % n for n in range(400))
+    stored = open_blobs(settings.blobs).put(b'{"n": %d}\n' % n for n in range(400))
     source = {"blob": stored.id, "format": "ndjson"}
     job_id = await add_rows(db, [], source=source, request_id="abc-1", traceparent=TRACE)
     other = await add_job(db, 5, request_id="xyz-2")

@@ -6,7 +6,8 @@ import pytest
 
 from support import add_rows
 from tidemill.config import Settings
-from tidemill.connectors.blobs import Blobs
+from tidemill.connectors.blobs import Blobs, open_blobs
+from tidemill.domain.errors import UnknownFile
 from tidemill.engine.janitor import Janitor
 from tidemill.operations import control
 from tidemill.store.database import Database
@@ -19,7 +20,7 @@ async def add_file_job(db: Database, blobs: Blobs) -> tuple[UUID, str]:
 
 
 async def test_the_file_of_a_deleted_job_goes_and_no_other(db: Database, settings: Settings) -> None:
-    blobs = Blobs(settings.blobs)
+    blobs = open_blobs(settings.blobs)
     _, needed = await add_file_job(db, blobs)
     job_id, file_id = await add_file_job(db, blobs)
     foreign = blobs.put([b"of a job in another database"])
@@ -29,5 +30,5 @@ async def test_the_file_of_a_deleted_job_goes_and_no_other(db: Database, setting
     assert await Janitor(db, blobs).clean() == []
     for kept in (needed, foreign.id):
         blobs.open(kept).close()
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(UnknownFile):
         blobs.open(file_id)

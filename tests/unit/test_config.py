@@ -21,7 +21,7 @@ def test_without_an_environment_the_defaults_hold() -> None:
     settings = load_settings()
     assert settings.database_url is None
     assert (settings.batch_size, settings.flush_interval_ms, settings.flush_buffer) == (100, 5_000, 500)
-    assert settings.blobs == settings.home / "blobs"
+    assert settings.blobs == str(settings.home / "blobs")
 
 
 def test_the_environment_is_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -62,6 +62,16 @@ def test_unknown_names_and_impossible_values_are_listed_in_one_message(monkeypat
     ]
     named = {line.split(":")[0].removeprefix("  - ") for line in lines[3:]}
     assert named == {"TIDEMILL_BATCH_SIZE", "TIDEMILL_POLL_MS", "TIDEMILL_SAFETY_FACTOR", "TIDEMILL_LOG_LEVEL"}
+
+
+def test_files_are_at_home_unless_another_place_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TIDEMILL_HOME", str(tmp_path))
+    assert load_settings().blobs == str(tmp_path / "blobs")
+    monkeypatch.setenv("TIDEMILL_BLOBS", "s3://bucket/prefix")
+    assert load_settings().blobs == "s3://bucket/prefix"
+    message = problems(monkeypatch, TIDEMILL_BLOBS="s3://key:secret@bucket", TIDEMILL_POLL_MS="-1")
+    assert "TIDEMILL_BLOBS: the address of a bucket is only its name and a prefix" in message
+    assert ("secret" in message, "TIDEMILL_POLL_MS" in message) == (False, True)
 
 
 PAIRS = [

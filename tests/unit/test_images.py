@@ -5,14 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from tidemill.connectors.blobs import Blobs
+from tidemill.connectors.blobs import Folder
 from tidemill.connectors.images import ImagesWriter, open_image
+from tidemill.domain.errors import UnknownFile
 
 
 def test_the_list_of_a_zip_is_read_once_however_many_of_its_images_are_opened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    blobs = Blobs(tmp_path)
+    blobs = Folder(tmp_path)
     with blobs.write() as writing:
         images = ImagesWriter(writing)
         for number in range(10):
@@ -34,5 +35,5 @@ def test_the_list_of_a_zip_is_read_once_however_many_of_its_images_are_opened(
 
 def test_an_image_of_a_file_that_is_gone_is_an_error_each_time(tmp_path: Path) -> None:
     for _ in range(2):
-        with pytest.raises(FileNotFoundError):
-            open_image(Blobs(tmp_path), {"blob": "0" * 32, "entry": 0})
+        with pytest.raises(UnknownFile):
+            open_image(Folder(tmp_path), {"blob": "0" * 32, "entry": 0})

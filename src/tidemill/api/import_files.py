@@ -19,7 +19,7 @@ from tidemill.connectors.blobs import Blob
 from tidemill.connectors.remote import links
 from tidemill.connectors.remote.download import Remote
 from tidemill.connectors.remote.limits import RemoteLimits
-from tidemill.domain.errors import InvalidInput, TooLarge, Unknown
+from tidemill.domain.errors import InvalidInput, TooLarge, Unknown, UnknownFile
 from tidemill.domain.identity import Principal
 from tidemill.store import imports
 
@@ -88,7 +88,7 @@ async def removed_on_error(here: Service, file: ImportFile | None) -> AsyncItera
         yield
     except BaseException:
         if file is not None:
-            here.blobs.remove(file.blob.id)
+            await asyncio.to_thread(here.blobs.abandon, file.blob.id)
         raise
 
 
@@ -100,7 +100,7 @@ async def _referred(here: Service, me: Principal, source: ImportSourceIn) -> Imp
             raise unknown
         try:
             return ImportFile(await asyncio.to_thread(here.blobs.link, source.file_id), "")
-        except FileNotFoundError:
+        except UnknownFile:
             raise unknown from None
     path = folders.find(here.settings.sources, source.name or "", source.path or "")
     if path.stat().st_size > here.settings.max_file_size_mb << 20:

@@ -61,6 +61,7 @@ EXAMPLES = {
     409: "job J20261115_000777 is completed: it cannot be resumed",
     413: "the body has more than 16777216 bytes",
     415: "text/plain is not taken here: send application/json",
+    416: "the file has 1048576 bytes",
     422: "#/kind: it is missing",
     429: "too many requests; wait a moment",
     502: "https://files.example.com/users.csv: the server does not answer",

@@ -28,7 +28,7 @@ from tidemill.api.routes import (
 from tidemill.api.state import Pool, Service
 from tidemill.app import make_importing, make_resources
 from tidemill.config import Settings
-from tidemill.connectors.blobs import Blobs
+from tidemill.connectors.blobs import open_blobs
 from tidemill.operations.resources import Resources
 from tidemill.store.database import Database
 from tidemill.telemetry.metrics import Meter
@@ -65,7 +65,7 @@ def create(
         redirect_slashes=False,
     )
     rate = RateLimit(rate=settings.rate_limit_per_s, burst=settings.rate_limit_burst)
-    blobs = Blobs(settings.blobs)
+    blobs = open_blobs(settings.blobs)
     importing = make_importing(db, settings)
     app.state.service = Service(
         db, settings, blobs, rate, resources or make_resources(settings), importing, pool, normalizers or {}

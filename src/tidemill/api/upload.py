@@ -60,11 +60,11 @@ class Receiver:
         self.media_type = ""
         self.name = ""
 
-    def __enter__(self) -> Self:
+    async def __aenter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.to_thread(self._stack.close)
 
     async def begin(self, name: str, media_type: str, said: str | None = None) -> None:
         """Another file begins: images may be many, anything else comes alone."""
@@ -115,7 +115,7 @@ async def receive(request: Request, blobs: Blobs, *, max_bytes: int, check: Chec
     """
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     _refuse_early(request, max_bytes)
-    with Receiver(blobs, max_bytes=max_bytes, any_type=any_type) as receiver:
+    async with Receiver(blobs, max_bytes=max_bytes, any_type=any_type) as receiver:
         if media_type == "multipart/form-data":
             fields = await _multipart(request, receiver, check, max_bytes + FIELDS_MAX)
         else:

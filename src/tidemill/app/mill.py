@@ -8,7 +8,7 @@ from uuid import UUID
 
 from tidemill.app.wiring import open_database
 from tidemill.config import Settings, load_settings
-from tidemill.connectors.blobs import Blobs
+from tidemill.connectors.blobs import open_blobs
 from tidemill.connectors.images import open_image
 from tidemill.domain.handler import Handler
 from tidemill.domain.job import Job
@@ -147,7 +147,7 @@ class Mill:
 
     def open_image(self, input_: dict[str, Any]) -> IO[bytes]:
         """The image that an item of an image job refers to."""
-        return open_image(Blobs(self.settings.blobs), input_)
+        return open_image(open_blobs(self.settings.blobs), input_)
 
     def _declare(self, make: Callable[..., Handler], kind: str, options: dict[str, Any]) -> Callable[[F], F]:
         for name in ("error", "not_found"):

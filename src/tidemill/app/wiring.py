@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from tidemill.config import Settings
-from tidemill.connectors.blobs import Blobs
+from tidemill.connectors.blobs import open_blobs
 from tidemill.connectors.source import Sources
 from tidemill.declared import load
 from tidemill.domain.declaration import declarations
@@ -57,7 +57,7 @@ def make_sources(settings: Settings) -> Sources:
 
         return Remote(blobs, RemoteLimits.of(settings)).download(url, blob_id, going_on=going_on)
 
-    blobs, unpacked = Blobs(settings.blobs), settings.max_unpacked_mb << 20
+    blobs, unpacked = open_blobs(settings.blobs), settings.max_unpacked_mb << 20
     return Sources(blobs, max_row_bytes=settings.max_row_bytes, max_unpacked_bytes=unpacked, fetch=fetch)
 
 
@@ -69,11 +69,11 @@ def make_resources(settings: Settings, registry: Registry | None = None) -> Reso
 
 
 def make_importing(db: Database, settings: Settings) -> Importing:
-    return Importing(db, Blobs(settings.blobs), make_sources(settings))
+    return Importing(db, open_blobs(settings.blobs), make_sources(settings))
 
 
 def make_context(db: Database, settings: Settings, registry: Registry, *, worker: str, book: Logbook) -> Context:
-    handlers = registry.beside(builtins(db, Blobs(settings.blobs), registry.normalizers))
+    handlers = registry.beside(builtins(db, open_blobs(settings.blobs), registry.normalizers))
     return Context(db, settings, handlers, make_sources(settings), worker, book)
 
 

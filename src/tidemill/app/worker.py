@@ -7,7 +7,8 @@ import socket
 from uuid import UUID, uuid4
 
 from tidemill.app.mill import Mill
-from tidemill.connectors.blobs import Blobs
+from tidemill.config import PREFIX
+from tidemill.connectors.blobs import open_blobs
 from tidemill.dispatch.postgres import Listener
 from tidemill.domain.slice import Slice
 from tidemill.engine.aftermath import Aftermath
@@ -39,10 +40,11 @@ class Worker:
         self.id = f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:6]}"
         self._db = db
         self._settings = settings
-        blobs = Blobs(settings.blobs)
+        blobs = open_blobs(settings.blobs)
         self._registry = mill.registry.beside(builtins(db, blobs, mill.registry.normalizers))
         self._info = {"processes": processes, "kinds": self._registry.kinds(), "on_demand": on_demand}
-        self._environment = os.environ | {"TIDEMILL_DATABASE_URL": db.url, "TIDEMILL_HOME": str(settings.home)}
+        ours = {"DATABASE_URL": db.url, "HOME": str(settings.home), "BLOBS": settings.blobs}
+        self._environment = os.environ | {PREFIX + name: value for name, value in ours.items()}
         self._measuring = contextlib.AsyncExitStack()
         seconds = settings.lock_floor_ms / 1000
         self._supervisor = Supervisor(

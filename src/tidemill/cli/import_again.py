@@ -12,7 +12,7 @@ from tidemill.cli.jobs import JobArgument
 from tidemill.cli.load import PLAIN
 from tidemill.cli.views import console
 from tidemill.config import load_settings
-from tidemill.connectors.blobs import Blobs
+from tidemill.connectors.blobs import open_blobs
 from tidemill.domain.identity import LOCAL_USER
 from tidemill.domain.importing import KIND
 from tidemill.domain.job import Job
@@ -42,7 +42,7 @@ def fix_command(
 
     async def action(db: Database) -> Job:
         found = await inspect.find_job(db, job)
-        blobs = Blobs(settings.blobs)
+        blobs = open_blobs(settings.blobs)
         blob = await asyncio.to_thread(blobs.put_file, file)
         sent = Mended(
             blob.id,
@@ -56,7 +56,7 @@ def fix_command(
         try:
             operation = await fix_rows(db, make_importing(db, settings), found, sent)
         finally:
-            blobs.remove(blob.id)
+            blobs.abandon(blob.id)
         console.print(f"{operation.items:,} rows run again", highlight=False)
         return found
 
@@ -70,7 +70,7 @@ def promote_command(job: JobArgument, errors_to: ErrorsTo = None, processes: Pro
 
     async def action(db: Database) -> Job:
         found = await inspect.find_job(db, job)
-        job_id, _ = await promote(db, Blobs(settings.blobs), found, Submission(KIND), by=LOCAL_USER)
+        job_id, _ = await promote(db, open_blobs(settings.blobs), found, Submission(KIND), by=LOCAL_USER)
         return await db.run(jobs.get, job_id)
 
     finish(settings, run_in(settings, action), errors_to=errors_to, processes=processes, app=app)

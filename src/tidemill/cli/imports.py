@@ -20,7 +20,7 @@ from tidemill.cli.load import PLAIN, load_mill
 from tidemill.cli.run import make_worker
 from tidemill.cli.views import console, detail, status_text
 from tidemill.config import Settings, load_settings
-from tidemill.connectors.blobs import Blobs
+from tidemill.connectors.blobs import open_blobs
 from tidemill.domain.errors import InvalidInput
 from tidemill.domain.importing import KIND, Duplicates, ImportRequest, Mode
 from tidemill.domain.job import Job
@@ -167,13 +167,13 @@ async def _submit(db: Database, settings: Settings, asked: Asked) -> UUID:
     if asked.is_remote:
         return (await importing.submit_remote(spec, asked.file, resource, asked.request, asked.words))[0]
     path = _existing(asked.file)
-    blobs = Blobs(settings.blobs)
+    blobs = open_blobs(settings.blobs)
     blob = await asyncio.to_thread(blobs.put_file, path)
     try:
         look = await importing.look(blob.id, name=path.name, given=asked.layout)
         plan = await importing.plan(look, resource, asked.request)
     except BaseException:
-        blobs.remove(blob.id)
+        blobs.abandon(blob.id)
         raise
     return (await importing.submit(spec, blob, look, plan, asked.words, path.name))[0]
 
@@ -187,12 +187,12 @@ async def _preview(db: Database, settings: Settings, asked: Asked) -> None:
         raise InvalidInput("a preview is of a file that is here")
     await migrate(db)
     importing, resource = make_importing(db, settings), await _resource(db, settings, asked)
-    blobs, path = Blobs(settings.blobs), _existing(asked.file)
+    blobs, path = open_blobs(settings.blobs), _existing(asked.file)
     blob = await asyncio.to_thread(blobs.put_file, path)
     try:
         look = await importing.look(blob.id, name=path.name, given=asked.layout, rows=SHOWN_ROWS)
     finally:
-        blobs.remove(blob.id)
+        blobs.abandon(blob.id)
     show_preview(look, resource, asked.request, load_mill(asked.app).registry.normalizers)
 
 

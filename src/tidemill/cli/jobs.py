@@ -12,7 +12,7 @@ from tidemill.app import run_in
 from tidemill.cli.load import load_mill
 from tidemill.cli.views import console, detail, item_line, jobs_table, progress_bar, summary
 from tidemill.config import load_settings
-from tidemill.connectors.blobs import Blobs
+from tidemill.connectors.blobs import open_blobs
 from tidemill.connectors.detect import PACKED, describe
 from tidemill.connectors.layout import FORMATS, KNOWN_FORMATS
 from tidemill.domain.errors import Conflict, InvalidInput
@@ -59,7 +59,7 @@ def submit_command(
         asked = Submission(kind, params=_json(params), policy=parse_policy(policy), priority=priority)
         spec = await submit.as_declared(db, asked)
         submit.check(spec)
-        blob = await asyncio.to_thread(Blobs(settings.blobs).put_file, file)
+        blob = await asyncio.to_thread(open_blobs(settings.blobs).put_file, file)
         source = reference | {"blob": blob.id, "name": file.name}
         job_id, _ = await submit.submit(db, replace(spec, source=source, file_id=blob.id))
         return await db.run(store.get, job_id)

@@ -10,12 +10,15 @@ TidemillError
 ├── Unknown             there is no such thing, or not for you
 │   ├── UnknownJob
 │   ├── UnknownItem
+│   ├── UnknownFile
 │   ├── UnknownResource
 │   └── UnknownUser
 ├── KeyReused           an idempotency key that stands for another submission
 ├── Conflict            the job is in a state that does not allow this
 ├── Busy                everybody is busy; try again soon
 ├── Unavailable         the database cannot be reached, or its schema is not ours
+│   ├── StoreUnavailable  the store of files does not answer; later it may
+│   └── StoreDenied     it does not let us: somebody has to look at the keys
 ├── Unreachable         another machine does not answer, or not in time
 ├── Interrupted         nobody wants it any more; what there is of it stays
 └── StaleLease          the lease was lost; nothing was written
@@ -73,6 +76,10 @@ class UnknownItem(Unknown):
     """No such item in that job."""
 
 
+class UnknownFile(Unknown):
+    """No stored file of that name."""
+
+
 class UnknownResource(Unknown):
     """No such resource, or none that this role may use."""
 
@@ -95,6 +102,14 @@ class Busy(TidemillError):
 
 class Unavailable(TidemillError):
     """The database cannot be reached, or its schema is not ours."""
+
+
+class StoreUnavailable(Unavailable):
+    """The store of files does not answer, not in time, or not as it should; later it may."""
+
+
+class StoreDenied(Unavailable):
+    """The store of files does not let us: the keys are wrong, or may not do this."""
 
 
 class Unreachable(TidemillError):

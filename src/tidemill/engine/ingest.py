@@ -5,7 +5,7 @@ import random
 import time
 from uuid import UUID, uuid4
 
-from tidemill.domain.errors import Interrupted, TidemillError
+from tidemill.domain.errors import Interrupted, StoreUnavailable, TidemillError
 from tidemill.domain.ports import Intake, Source
 from tidemill.engine.adapt.chunk import ChunkSize
 from tidemill.engine.context import Context
@@ -20,6 +20,7 @@ from tidemill.telemetry.events import bound, emit
 from tidemill.telemetry.summary import ingest_completed
 
 SEEN_AT_ONCE = 10_000
+STORE_AWAY_S = 2.0
 _jitter = random.Random().random  # noqa: S311  spreads tries, guards no secret
 
 
@@ -45,6 +46,10 @@ class Ingester(Service):
             if lease is not None:
                 with bound(**lease.facts):
                     await self._read(lease, lease_id)
+        except StoreUnavailable as error:
+            await context.db.run(store.release_for_the_dead, context.worker, lease_id, losses=0)
+            emit("store.unavailable", error=str(error))
+            return STORE_AWAY_S
         except Exception:
             await context.db.run(store.release_for_the_dead, context.worker, lease_id, losses=0)
             raise
@@ -71,6 +76,8 @@ class Ingester(Service):
                 finished = await self._append_all(lease, lease_id, source)
         except Interrupted:
             finished = False
+        except StoreUnavailable:  # it goes on from its checkpoint when the store is back
+            raise
         except (TidemillError, OSError, UnicodeError) as error:
             finished = False
             if await still_ours():  # or whoever has it now finds out for himself

@@ -3,6 +3,7 @@
 import asyncio
 
 from tidemill.connectors.blobs import Blobs
+from tidemill.domain.errors import StoreDenied, StoreUnavailable
 from tidemill.engine.service import Service
 from tidemill.store import files
 from tidemill.store.database import Database
@@ -13,7 +14,7 @@ UNFINISHED_S = 3_600.0  # nobody pauses for so long in mid-file
 
 
 class Janitor(Service):
-    """Looks after this machine's files; removes only what its own database condemned: others may share the folder."""
+    """Looks after the files this machine sees; removes only what its own database condemned: others may share them."""
 
     name = "janitor"
 
@@ -23,8 +24,11 @@ class Janitor(Service):
         self._blobs = blobs
 
     async def tick(self) -> float:
-        await self.clean()
-        await asyncio.to_thread(self._blobs.remove_stale, UNFINISHED_S)
+        try:
+            await self.clean()
+            await asyncio.to_thread(self._blobs.remove_stale, UNFINISHED_S)
+        except (StoreUnavailable, StoreDenied) as error:
+            emit("store.unavailable", error=str(error))
         return EVERY_S
 
     async def clean(self) -> list[str]:

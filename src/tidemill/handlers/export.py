@@ -3,8 +3,8 @@
 from contextlib import aclosing, suppress
 from typing import Any
 
-from tidemill.connectors.blobs import Blobs, Writing
-from tidemill.domain.export import KIND, ExportRequest, file_id
+from tidemill.connectors.blobs import Blobs, Label, Writing
+from tidemill.domain.export import CONTENT_TYPES, KIND, ExportRequest, file_id
 from tidemill.domain.handler import Handler
 from tidemill.domain.item import Item
 from tidemill.domain.outcome import Fail
@@ -51,11 +51,12 @@ class Exporter:
             survey = await results.survey(conn, request.job_id)
             if survey is None or survey.purged:
                 raise _gone(request)
+            name = request.file_name(survey.key)
+            writing.label = Label(name, CONTENT_TYPES[request.format])
             table = Table(writing, request, survey.columns, survey.standing)
             tables.append(table)
             await _copy(conn, survey, table, desk)
         await desk.do(table.close)
-        name = request.file_name(survey.key)
         return {"name": name, "format": request.format, "rows": table.rows, "cut_cells": table.cut_cells}
 
     async def _insist(self, request: ExportRequest, item: Item) -> None:

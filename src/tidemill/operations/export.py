@@ -3,14 +3,14 @@
 import asyncio
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, BinaryIO
 from uuid import UUID
 
 from tidemill.config import Settings
-from tidemill.connectors.blobs import Blobs
+from tidemill.connectors.blobs import Blobs, open_blobs
 from tidemill.domain.columns import Cell, Columns, Row, cells
-from tidemill.domain.errors import Conflict, UnknownJob
+from tidemill.domain.errors import Conflict, UnknownFile, UnknownJob
 from tidemill.domain.export import CONTENT_TYPES, KIND, ExportRequest, Format, file_id
 from tidemill.domain.job import Job
 from tidemill.domain.status import ItemStatus, JobStatus
@@ -25,14 +25,21 @@ PRIORITY = 10  # among the jobs of its owner: somebody waits for a file
 
 
 @dataclass(frozen=True, slots=True)
-class ExportFile:
-    """An export's file, open; whoever asked for it closes it."""
+class ExportFacts:
+    """What is known of an export's file."""
 
-    file: BinaryIO
+    file_id: str
     name: str
     size: int
     sha256: str
     content_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExportFile(ExportFacts):
+    """An export's file, open; whoever asked for it closes it."""
+
+    file: BinaryIO
 
 
 async def job_columns(db: Database, job_id: UUID) -> Columns:
@@ -83,7 +90,7 @@ async def export_results(
         ip_address=ip_address,
         idem_key=key,
     )
-    blobs = Blobs(settings.blobs)
+    blobs = open_blobs(settings.blobs)
     while True:
         export_id, is_new = await submit(db, spec, [encode(request.input())], built_in=True)
         if is_new or await _is_usable(db, blobs, export_id):
@@ -91,8 +98,8 @@ async def export_results(
         await db.run(results.release_key, export_id, key)
 
 
-async def export_file(db: Database, blobs: Blobs, export: Job) -> ExportFile:
-    """The file of an export; Conflict says why there is none."""
+async def export_facts(db: Database, export: Job) -> ExportFacts:
+    """Of an export that has made its file; Conflict says why there is none."""
     if export.kind != KIND:
         raise Conflict(f"job {export.key} is no export: it has no file")
     item = await db.run(inspect.get_item, export.id, 0)
@@ -100,11 +107,22 @@ async def export_file(db: Database, blobs: Blobs, export: Job) -> ExportFile:
         because = f": {item['error']['reason']}" if item["error"] else ""
         raise Conflict(f"export {export.key} is {export.status}{because}; it has no file")
     made = item["result"]
+    told = {name: made[name] for name in ("file_id", "name", "size", "sha256")}
+    return ExportFacts(**told, content_type=CONTENT_TYPES[Format(made["format"])])
+
+
+async def export_file(db: Database, blobs: Blobs, export: Job) -> ExportFile:
+    """The file of an export; Conflict says why there is none."""
+    facts = await export_facts(db, export)
     try:
-        file = await asyncio.to_thread(blobs.open, made["file_id"])
-    except FileNotFoundError:
-        raise Conflict(f"the file of export {export.key} is gone; ask for the export again") from None
-    return ExportFile(file, made["name"], made["size"], made["sha256"], CONTENT_TYPES[Format(made["format"])])
+        file = await asyncio.to_thread(blobs.open, facts.file_id)
+    except UnknownFile:
+        raise file_gone(export) from None
+    return ExportFile(**asdict(facts), file=file)
+
+
+def file_gone(export: Job) -> Conflict:
+    return Conflict(f"the file of export {export.key} is gone; ask for the export again")
 
 
 def _key(request: ExportRequest, state: dict[str, Any]) -> str:

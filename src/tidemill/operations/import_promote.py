@@ -8,7 +8,7 @@ from uuid import UUID
 import msgspec
 
 from tidemill.connectors.blobs import Blobs
-from tidemill.domain.errors import Conflict, Unavailable
+from tidemill.domain.errors import Conflict, Unavailable, UnknownFile
 from tidemill.domain.importing import KIND, ImportPlan
 from tidemill.domain.job import Job
 from tidemill.operations.imports import insist_on_rights
@@ -45,7 +45,7 @@ async def promote(db: Database, blobs: Blobs, job: Job, asked: Submission, *, by
     origin = (await db.run(imports.origins, [job.id]))[job.id]
     try:
         blob = await asyncio.to_thread(blobs.link, str(job.file_id))
-    except FileNotFoundError:
+    except UnknownFile:
         raise Conflict(f"the file of import {job.key} is gone") from None
     spec = replace(
         asked,
@@ -62,7 +62,7 @@ async def promote(db: Database, blobs: Blobs, job: Job, asked: Submission, *, by
     )
     job_id, is_new = await _submit(db, spec, job, by)
     if not is_new:
-        blobs.remove(blob.id)
+        await asyncio.to_thread(blobs.abandon, blob.id)
     return job_id, is_new
 
 

@@ -72,7 +72,7 @@ class Importing:
         params = {"asked": asked, "plan": msgspec.to_builtins(plan)}
         source = {"blob": blob.id, "format": look.layout["format"], "layout": look.layout, "name": name}
         spec = replace(_fingerprinted(spec, blob, look, asked), params=params, source=source)
-        return await self._submit(replace(spec, sparse=True, file_id=blob.id), lambda: self._blobs.remove(blob.id))
+        return await self._submit(replace(spec, sparse=True, file_id=blob.id), lambda: self._blobs.abandon(blob.id))
 
     async def submit_remote(
         self, spec: Submission, url: str, resource: Resource, request: ImportRequest, asked: dict[str, Any]
@@ -95,10 +95,10 @@ class Importing:
         try:
             job_id, is_new = await submit(self._db, spec, built_in=True)
         except (InvalidInput, KeyReused):
-            undo()
+            await asyncio.to_thread(undo)
             raise
         if not is_new:
-            undo()
+            await asyncio.to_thread(undo)
         return job_id, is_new
 
     def _look(self, blob_id: str, name: str, content_type: str, given: dict[str, Any], rows: int) -> Look:

@@ -37,6 +37,8 @@ worker.started       worker, processes, kinds                   a worker is at w
 worker.stopped       worker                                     a worker has stopped as it should
 queue.sampled        pending, processing, retry_wait, oldest_s  what is open was summed, for the metrics
 file.removed         files                                      stored files that nobody needs are gone
+file.abandoned       file, error                                one of nobody's stays: the store does not answer
+store.unavailable    error                                      files cannot be reached; what needs them is tried again
 loop.failed          loop, error                                a background loop survived an error
 database.retry       verb, attempt, error                       a transaction is run again
 database.latency     ms, transactions                           how long transactions took, about once a second

@@ -22,6 +22,8 @@ _LEVELS = {
     "loop.failed": logging.ERROR,
     "request.failed": logging.ERROR,
     "database.retry": logging.WARNING,
+    "file.abandoned": logging.WARNING,
+    "store.unavailable": logging.WARNING,
     "query.slow": logging.WARNING,
     "relay.lost": logging.WARNING,
     "listen.lost": logging.WARNING,

@@ -1,28 +1,30 @@
 """A job's rows as a file."""
 
-from collections.abc import Iterator
-from typing import Annotated, Any, BinaryIO
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request, Response
-from fastapi.responses import StreamingResponse
 
+from tidemill.api.files import send_file
 from tidemill.api.guard import Me, Permission, address_of, allow
 from tidemill.api.lookup import JobName, OwnJob, own_job
 from tidemill.api.schemas.jobs import ExportQuery, JobOut
 from tidemill.api.state import Db, Serving
 from tidemill.api.views import job_out
-from tidemill.domain.errors import UnknownJob
+from tidemill.domain.errors import UnknownFile, UnknownJob
 from tidemill.domain.export import CONTENT_TYPES, KIND
 from tidemill.domain.job import Job
 from tidemill.operations import export as operation
 from tidemill.store import jobs
 
 router = APIRouter(tags=["exports"])
-PIECE = 1 << 18
 _made: dict[int | str, dict[str, Any]] = {200: {"description": "The same file was asked for before", "model": JobOut}}
 _FILE = {"schema": {"type": "string", "format": "binary"}}
+_FILES = {name.partition(";")[0]: _FILE for name in CONTENT_TYPES.values()}
 _file: dict[int | str, dict[str, Any]] = {
-    200: {"description": "The file", "content": {name.partition(";")[0]: _FILE for name in CONTENT_TYPES.values()}}
+    200: {"description": "The file", "content": _FILES},
+    206: {"description": "The range that was asked for", "content": _FILES},
+    304: {"description": "The caller has it: If-None-Match is its ETag"},
+    307: {"description": "The file is at the object store, for a while", "content": {}},
 }
 
 
@@ -65,18 +67,11 @@ async def get_export(export: OwnExport) -> JobOut:
     return job_out(export)
 
 
-@router.get("/exports/{export}/download", response_class=Response, **allow(Permission.USER, 404, 409, also=_file))
-async def download_export(export: OwnExport, here: Serving) -> StreamingResponse:
-    """The file of a finished export."""
-    found = await operation.export_file(here.db, here.blobs, export)
-    headers = {
-        "Content-Length": str(found.size),
-        "Content-Disposition": f'attachment; filename="{found.name}"',
-        "ETag": f'"{found.sha256}"',
-    }
-    return StreamingResponse(_pieces(found.file), media_type=found.content_type, headers=headers)
-
-
-def _pieces(file: BinaryIO) -> Iterator[bytes]:
-    with file:
-        yield from iter(lambda: file.read(PIECE), b"")
+@router.get("/exports/{export}/download", response_class=Response, **allow(Permission.USER, 404, 409, 416, also=_file))
+async def download_export(export: OwnExport, request: Request, here: Serving) -> Response:
+    """The file of a finished export: all of it, or a range."""
+    facts = await operation.export_facts(here.db, export)
+    try:
+        return await send_file(request, here, facts)
+    except UnknownFile:
+        raise operation.file_gone(export) from None

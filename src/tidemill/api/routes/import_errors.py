@@ -1,5 +1,6 @@
 """Rows of an import that failed: in pages, as files, and back again when they are mended."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
@@ -88,7 +89,7 @@ async def fix_import(import_id: OwnImport, me: Me, request: Request, here: Servi
         )
         return operation_out(await fix_rows(here.db, here.importing, import_id, mended))
     finally:
-        here.blobs.remove(found.blob.id)
+        await asyncio.to_thread(here.blobs.abandon, found.blob.id)
 
 
 async def _streamed(pieces: AsyncIterator[bytes], job: Job, media_type: str, ending: str) -> StreamingResponse:

@@ -113,7 +113,7 @@ async def _from_file(request: Request, here: Service, base: Submission) -> tuple
         asked = _from_fields(uploaded.fields, place)
         spec = await _checked(here, replace(base, **_words(asked)))
     except BaseException:
-        here.blobs.remove(uploaded.blob.id)
+        await asyncio.to_thread(here.blobs.abandon, uploaded.blob.id)
         raise
     return await _submit_blob(here, spec, uploaded.blob, uploaded.format, uploaded.name)
 
@@ -128,10 +128,10 @@ async def _submit_blob(here: Service, spec: Submission, blob: Blob, format_: str
     try:
         job_id, is_new = await operation.submit(here.db, replace(spec, source=source, file_id=blob.id, idem_print=same))
     except (InvalidInput, KeyReused):
-        here.blobs.remove(blob.id)
+        await asyncio.to_thread(here.blobs.abandon, blob.id)
         raise
     if not is_new:
-        here.blobs.remove(blob.id)
+        await asyncio.to_thread(here.blobs.abandon, blob.id)
     return job_id, is_new
 
 

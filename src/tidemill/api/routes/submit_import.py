@@ -1,5 +1,6 @@
 """POST /imports: a file, or where it is; and a look at what would become of it."""
 
+import asyncio
 from dataclasses import replace
 from typing import Annotated, Any
 from uuid import UUID
@@ -69,7 +70,7 @@ async def preview_import(request: Request, me: Me, here: Serving) -> PreviewOut:
         found = await preview(here.importing, look, resource, request_of(asked), here.normalizers)
         return PreviewOut.model_validate(found)
     finally:
-        here.blobs.remove(file.blob.id)
+        await asyncio.to_thread(here.blobs.abandon, file.blob.id)
 
 
 def submission_of(request: Request, me: Principal) -> Submission:

@@ -12,7 +12,7 @@ from tidemill.cli.bench.mill import NOOP, STAMP, mill
 from tidemill.cli.bench.rows import Rows, inputs
 from tidemill.cli.bench.worker import BenchWorker
 from tidemill.config import Settings
-from tidemill.connectors.blobs import Blobs
+from tidemill.connectors.blobs import open_blobs
 from tidemill.domain.errors import TidemillError
 from tidemill.engine.ingest import Ingester
 from tidemill.engine.logbook import Logbook
@@ -35,7 +35,7 @@ class Engine:
         self.jobs: list[UUID] = []
         self._db = db
         self._settings = settings
-        self._blobs = Blobs(settings.blobs)
+        self._blobs = open_blobs(settings.blobs)
 
     def __enter__(self) -> Self:
         self._book = Logbook.create(1)

@@ -18,12 +18,13 @@ def place(settings: Settings) -> Iterator[Settings]:
     """Settings with a database to measure on, and a folder for files that is gone afterwards."""
     settings.home.mkdir(parents=True, exist_ok=True)
     home = Path(tempfile.mkdtemp(prefix="bench-", dir=settings.home))
+    folders = {"home": home, "blobs": str(home / "blobs")}
     try:
         if settings.database_url is not None:
-            yield settings.model_copy(update={"home": home})
+            yield settings.model_copy(update=folders)
             return
         with bench.own_server(settings.home) as url:
-            yield settings.model_copy(update={"home": home, "database_url": url})
+            yield settings.model_copy(update=folders | {"database_url": url})
     finally:
         shutil.rmtree(home, ignore_errors=True)
 

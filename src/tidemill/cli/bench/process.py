@@ -24,6 +24,7 @@ class BenchProcess:
         self._said = said
         url = str(settings.database_url)
         ours = {"DATABASE_URL": url, "TIDEMILL_DATABASE_URL": url, "TIDEMILL_HOME": str(settings.home)}
+        ours["TIDEMILL_BLOBS"] = settings.blobs
         self._env = os.environ | ours | environment
 
     async def __aenter__(self) -> Self:

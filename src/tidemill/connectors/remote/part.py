@@ -1,9 +1,7 @@
 """The part of a file that is here already. It survives its process, and is nobody's but its holder's."""
 
 import contextlib
-import errno
 import fcntl
-import hashlib
 import os
 from io import BufferedRandom
 from pathlib import Path
@@ -12,10 +10,9 @@ from uuid import uuid4
 
 import msgspec
 
-from tidemill.connectors.blobs import Blob, Blobs, sync_folder
+from tidemill.connectors.blobs import Blob, Blobs
 from tidemill.domain.errors import Interrupted
-
-_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS)  # of some file systems
+from tidemill.domain.place import checked_name
 
 
 class About(msgspec.Struct, frozen=True):
@@ -30,17 +27,19 @@ class About(msgspec.Struct, frozen=True):
 
 
 class Part:
-    """Two files beside the blobs, named after the blob and their holder; the janitor removes them when they are stale.
+    """Two files in the scratch folder, named after the blob and their holder; the janitor removes stale ones.
 
     Whoever comes later renames them, so that an earlier holder who is still there cannot finish any more. If he still
     writes, he keeps the file, without a name, and the later one starts anew.
     """
 
     def __init__(self, blobs: Blobs, blob_id: str) -> None:
-        self._final = blobs.path(blob_id)
-        self._path = self._final.with_name(f"{blob_id}.{uuid4().hex}.part.tmp")
+        self._blobs = blobs
+        self._blob_id = checked_name(blob_id)
+        self._flat = blob_id.replace("/", "~")
+        self._path = blobs.scratch / f"{self._flat}.{uuid4().hex}.part.tmp"
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = (None if self._final.exists() else self._inherited()) or self._made()
+        self._file = (None if blobs.has(blob_id) else self._inherited()) or self._made()
         self.size = os.fstat(self._file.fileno()).st_size
         self.about = self._read_about() if self.size else None
 
@@ -76,16 +75,11 @@ class Part:
         """Whole, durable and under its name. If another one was quicker, his stays: it may be in use."""
         self._file.flush()
         os.fsync(self._file.fileno())
-        self._file.seek(0)
-        blob = Blob(self._final.name, self.size, hashlib.file_digest(self._file, "sha256").digest())
         try:
-            _name(self._path, self._final)
-        except FileExistsError:
-            blob = _look_at(self._final)
+            blob = self._blobs.adopt(self._path, self._blob_id)
         except FileNotFoundError:
             raise Interrupted("another process took over the download") from None
         self.discard()
-        sync_folder(self._final.parent)
         return blob
 
     def discard(self) -> None:
@@ -94,7 +88,7 @@ class Part:
 
     def _inherited(self) -> BufferedRandom | None:
         """What somebody who is gone left behind."""
-        for left in self._path.parent.glob(f"{self._final.name}.*.part.tmp"):
+        for left in self._path.parent.glob(f"{self._flat}.*.part.tmp"):
             with contextlib.suppress(FileNotFoundError):
                 left.rename(self._path)
                 with contextlib.suppress(FileNotFoundError):
@@ -135,17 +129,3 @@ def _lock(file: BufferedRandom) -> bool:
     except OSError:
         return False
     return True
-
-
-def _name(path: Path, final: Path) -> None:
-    try:
-        final.hardlink_to(path)
-    except OSError as error:
-        if error.errno not in _NO_LINKS:
-            raise
-        path.rename(final)
-
-
-def _look_at(path: Path) -> Blob:
-    with path.open("rb") as file:
-        return Blob(path.name, os.fstat(file.fileno()).st_size, hashlib.file_digest(file, "sha256").digest())

@@ -16,7 +16,7 @@ from tidemill.cli.bench.imports.plan import Plan
 from tidemill.cli.bench.worker import BenchWorker
 from tidemill.cli.views import errors
 from tidemill.config import Settings
-from tidemill.connectors.blobs import Blobs
+from tidemill.connectors.blobs import open_blobs
 from tidemill.domain.errors import TidemillError
 from tidemill.domain.importing import KIND, ImportRequest
 from tidemill.domain.resource import Field, Resource
@@ -44,7 +44,7 @@ class Turns:
         self._settings = settings
         self._engine = engine
         self._bare = bare
-        self._blobs = Blobs(settings.blobs)
+        self._blobs = open_blobs(settings.blobs)
         self._importing = make_importing(db, settings)
 
     async def take(self) -> Samples:

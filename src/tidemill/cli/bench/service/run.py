@@ -12,7 +12,7 @@ from tidemill.cli.bench.service.report import report
 from tidemill.cli.bench.service.server import BenchServer
 from tidemill.cli.views import errors
 from tidemill.config import Settings, load_settings
-from tidemill.connectors.blobs import Blobs
+from tidemill.connectors.blobs import open_blobs
 from tidemill.domain.identity import Role
 from tidemill.engine.janitor import Janitor
 from tidemill.store import bench, bench_job, users, workers
@@ -36,7 +36,7 @@ async def _run(plan: Plan, settings: Settings, *, is_own: bool) -> dict[str, Any
             if not is_own:
                 await bench.clear(db, await db.run(bench.jobs_of, user.id))
                 await db.run(users.remove, user)
-                await Janitor(db, Blobs(settings.blobs)).clean()
+                await Janitor(db, open_blobs(settings.blobs)).clean()
 
 
 async def _measured(plan: Plan, settings: Settings, db: Database, user: User, *, is_own: bool) -> dict[str, Any]:
