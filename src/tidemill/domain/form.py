@@ -1,0 +1,72 @@
+"""The form of a file of rows: its format, its compression, and what stands in its columns."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal
+
+from tidemill.domain.errors import InvalidInput
+from tidemill.domain.resource import Type
+
+Feed = Literal["csv", "ndjson"]
+"""What an encoder is fed with: bytes as COPY delivers them, a header first if it is CSV."""
+
+
+class FileFormat(StrEnum):
+    CSV = "csv"
+    NDJSON = "ndjson"
+    JSON = "json"
+    XLSX = "xlsx"
+    PARQUET = "parquet"
+
+
+class Compression(StrEnum):
+    NONE = "none"
+    GZIP = "gzip"
+    ZSTD = "zstd"
+
+
+CONTENT_TYPES = {
+    FileFormat.CSV: "text/csv; charset=utf-8; header=present",
+    FileFormat.NDJSON: "application/x-ndjson",
+    FileFormat.JSON: "application/json",
+    FileFormat.XLSX: "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+    FileFormat.PARQUET: "application/vnd.apache.parquet",
+}
+COMPRESSED_TYPES = {Compression.GZIP: "application/gzip", Compression.ZSTD: "application/zstd"}
+ENDINGS = {Compression.NONE: "", Compression.GZIP: ".gz", Compression.ZSTD: ".zst"}
+PACKED = (FileFormat.XLSX, FileFormat.PARQUET)  # compressed by themselves
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """``type`` is that of a resource's field; of rows that say nothing about themselves it is text."""
+
+    name: str
+    type: Type = "text"
+    sql_type: str = "text"
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    format: FileFormat
+    columns: tuple[Column, ...]
+    compression: Compression = Compression.NONE
+    spreadsheet_safe: bool = False
+
+    def __post_init__(self) -> None:
+        if self.compression is not Compression.NONE and self.format in PACKED:
+            raise InvalidInput(f"{self.format} is compressed by itself: ask for it without {self.compression}")
+        if self.spreadsheet_safe and self.format not in (FileFormat.CSV, FileFormat.XLSX):
+            raise InvalidInput(f"spreadsheet_safe is for csv and xlsx, not for {self.format}")
+
+    @property
+    def feed(self) -> Feed:
+        return "ndjson" if self.format in (FileFormat.NDJSON, FileFormat.JSON) else "csv"
+
+    @property
+    def ending(self) -> str:
+        return f".{self.format}{ENDINGS[self.compression]}"
+
+    @property
+    def content_type(self) -> str:
+        return COMPRESSED_TYPES.get(self.compression, CONTENT_TYPES[self.format])
