@@ -1,7 +1,7 @@
 """Writing into a user's own table, in the flush transaction: set-based, and never a value in a statement's text."""
 
 import re
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -38,7 +38,11 @@ class Gone(Exception):
 
 
 class Moved(Exception):
-    """Others have deleted or changed rows since we looked."""
+    """Others have deleted or changed rows since we looked: these, by the number that the asker gave them."""
+
+    def __init__(self, rows: Collection[int] = ()) -> None:
+        super().__init__("others change these rows faster than they can be updated")
+        self.rows = rows
 
 
 class Refusal(Exception):
@@ -49,7 +53,6 @@ class Refusal(Exception):
         self.reason = str(self)
         self.code = _CODES.get(error.sqlstate or "", "refused")
         self.column = error.diag.column_name
-        self.may_be_seen = self.code in ("exists", "unknown_reference")  # by another look at the keys
         self.quotes = (error.sqlstate or "").startswith(_BAD_DATA)
         # In any language, it is the first number after the name of the table.
         line = re.search(rf"^COPY {re.escape(table)}\D*?(\d+)", error.diag.context or "", re.MULTILINE)
@@ -159,22 +162,22 @@ class Target:
         """Places of rows that the table has just so."""
         return await self._change("target/same", fields, rows, self._table)
 
-    async def copy(self, fields: Sequence[str], data: bytes, *, on_trial: bool) -> None:
-        """Rows in COPY's text form, into the table or into one that only looks like it."""
+    async def copy(self, fields: Sequence[str], data: bytes, *, on_trial: bool) -> int:
+        """Rows in COPY's text form, into the table or into one that only looks like it; how many it took."""
         columns = SQL(", ").join(Identifier(self._fields[name].column) for name in fields)
         self._copied = "tidemill_trial" if on_trial else self._table_name.name
         table = TRIAL if on_trial else Identifier(self._table_name.schema, self._table_name.name)
         if not fields:  # COPY cannot say so
-            await self._insert_defaults(table, data.count(b"\n"))
-            return
+            return await self._insert_defaults(table, data.count(b"\n"))
         statement = _template("target/copy").format(table=table, columns=columns)
-        async with self._conn.cursor() as cursor, cursor.copy(statement) as copy:
-            await copy.write(data)
+        async with self._conn.cursor() as cursor:
+            async with cursor.copy(statement) as copy:
+                await copy.write(data)
+            return cursor.rowcount
 
-    async def _insert_defaults(self, table: Identifier, count: int) -> None:
+    async def _insert_defaults(self, table: Identifier, count: int) -> int:
         statement = _template("target/insert_defaults").format(table=table)
-        for _ in range(count):
-            await self._conn.execute(statement)
+        return sum([(await self._conn.execute(statement)).rowcount for _ in range(count)])
 
     async def create_trials(self) -> None:
         table = Identifier(self._table_name.schema, self._table_name.name)

@@ -1,15 +1,17 @@
 """What only the database can say of rows: which keys are there already, which references lead nowhere."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from tidemill.domain.importing import Checked, ImportPlan
 from tidemill.domain.resource import Reference, Resource
 from tidemill.domain.values import Problem
 from tidemill.domain.values.problem import REDACTED, shown
-from tidemill.store.target import Refusal, Target
+from tidemill.store.target import Moved, Refusal, Target
 
 Row = tuple[str | None, ...]
 SERVER_JUDGES = ("other", "array")
+PASSED_OVER = "the table has not taken it: a trigger passed it over, or another row of the file has its key"
+MOVES = 2  # of a table under our feet, after which a row that stays as it is does so by its own will
 
 
 class Judge:
@@ -36,6 +38,7 @@ class Judge:
         self.landed: set[int] = set()  # rows that are written: no look finds fault with them
         self._good: tuple[int, list[int]] | None = None
         self._in_question: list[int] = []
+        self._moves = 0
 
     def good(self) -> list[int]:
         """Rows still to be written that nothing is wrong with, as far as is known."""
@@ -50,6 +53,27 @@ class Judge:
         async with self.target.looking():
             await self._look()
         self.expects_existing = True
+
+    async def look_after(self, moved: Moved) -> None:
+        """Look again. Rows that no update has reached though they are there: it was no other session, each time."""
+        await self.look()
+        self._moves += 1
+        if self._moves > MOVES:
+            self.refuse(self.existing.intersection(moved.rows))
+
+    async def absent(self, rows: Sequence[int]) -> list[int]:
+        """Those of these rows that have a key which the table has not."""
+        key = self._plan.resource.key
+        if not key or not set(self._plan.given).issuperset(key):
+            return []
+        keys = self.checked.tuples(key, rows)
+        there = await self.target.existing(key, keys)
+        return [index for place, index in enumerate(rows) if place not in there and None not in keys[place]]
+
+    def refuse(self, rows: Iterable[int]) -> None:
+        """Rows that were sent, and are not in the table."""
+        for index in rows:
+            self.checked.add(index, Problem(None, "refused", PASSED_OVER))
 
     async def _look(self) -> None:
         await self._look_at_types()
@@ -70,12 +94,15 @@ class Judge:
     async def _look_at_types(self) -> None:
         for name in self._plan.given:
             field = self._plan.resource.field(name)
-            if field.type in SERVER_JUDGES:
+            if field.type in SERVER_JUDGES or field.judged:
                 texts = self.checked.columns[name]
                 for index, reason in (await self.target.invalid(name, texts)).items():
+                    if any(problem.field == name for problem in self.checked.problems.get(index, ())):
+                        continue
                     said = f"not a value of type {field.sql_type}" if field.sensitive else shown(reason)
                     value = told(self._plan.resource, [name], [texts[index]])
-                    self.checked.add(index, Problem(name, "type", said or reason, value))
+                    code = "type" if field.type in SERVER_JUDGES else "check"
+                    self.checked.add(index, Problem(name, code, said or reason, value))
                     texts[index] = None
 
     async def _look_at_reference(self, reference: Reference) -> None:

@@ -23,12 +23,12 @@ async def land(plan: ImportPlan, judge: Judge) -> Effects:
     for _ in range(LOOKS):
         try:
             return await _write(plan, judge, judge.good())
-        except (Refusal, Moved) as error:
+        except Moved as moved:
+            await judge.look_after(moved)
+        except Refusal:
             known = len(judge.checked.problems)
-            if isinstance(error, Refusal) and not error.may_be_seen:
-                break
-            await judge.look()
-            if isinstance(error, Refusal) and len(judge.checked.problems) == known:
+            await judge.look()  # whatever it was: what a look can tell of other rows does not depend on it
+            if len(judge.checked.problems) == known:
                 break
     await judge.target.refuse_other_shape(plan.given)
     return await _Pieces(plan, judge).write()
@@ -58,8 +58,8 @@ class _Pieces:
                 await self._try(piece)
             except Refusal as refusal:
                 self._learn(piece, refusal)
-            except Moved:
-                await self._look_again()
+            except Moved as moved:
+                await self._look_again(moved)
         return self._effects
 
     async def _try(self, piece: list[int]) -> None:
@@ -93,11 +93,11 @@ class _Pieces:
             if refusal.place is not None:
                 self._size = max(PIECE_MIN, 2 * place)
 
-    async def _look_again(self) -> None:
+    async def _look_again(self, moved: Moved) -> None:
         self._looks += 1
         if self._looks > LOOKS:
-            raise Moved
-        await self._judge.look()
+            raise moved
+        await self._judge.look_after(moved)
         good = set(self._judge.good())
         self._taken = [index for index in self._taken if index in good]
         self._left = [index for index in self._left if index in good]
@@ -108,29 +108,36 @@ async def _write(plan: ImportPlan, judge: Judge, rows: Sequence[int], *, on_tria
     new = [index for index in rows if index not in judge.existing]
     there = [index for index in rows if index in judge.existing]
     async with judge.target.attempt(undo=on_trial):
-        await _copy(plan, judge, new)
+        passed_over = await _copy(plan, judge, new)
         changed = await _update(plan, judge, there)
-    return Counter(inserted=len(new), updated=changed, unchanged=len(there) - changed)
+    if not on_trial:
+        judge.refuse(passed_over)
+    return Counter(inserted=len(new) - len(passed_over), updated=changed, unchanged=len(there) - changed)
 
 
-async def _copy(plan: ImportPlan, judge: Judge, rows: Sequence[int]) -> None:
+async def _copy(plan: ImportPlan, judge: Judge, rows: Sequence[int]) -> list[int]:
+    """Which rows the table has not kept, though it refused none: where there is a key to look for them by."""
+    taken = 0
     for fields, group in _groups(plan, judge, rows).items():
         judge.written = _in_key_order(plan, judge, group)
         columns = [picked(judge.checked.columns[name], judge.written) for name in fields]
         data = lines(columns) if columns else b"\n" * len(group)
-        await judge.target.copy(fields, data, on_trial=plan.validate_only)
+        taken += await judge.target.copy(fields, data, on_trial=plan.validate_only)
     judge.written = []
+    return [] if taken == len(rows) else await judge.absent(rows)
 
 
 async def _update(plan: ImportPlan, judge: Judge, rows: list[int]) -> int:
     """How many were different."""
     if not rows:
         return 0
-    values = judge.checked.tuples(plan.given, _in_key_order(plan, judge, rows))
+    rows = _in_key_order(plan, judge, rows)
+    values = judge.checked.tuples(plan.given, rows)
     changed = await judge.target.update(plan.given, values, on_trial=plan.validate_only)
-    left = [row for place, row in enumerate(values) if place not in changed]
-    if left and len(await judge.target.same(plan.given, left)) < len(left):
-        raise Moved
+    left = [place for place in range(len(rows)) if place not in changed]
+    same = await judge.target.same(plan.given, [values[place] for place in left]) if left else set()
+    if len(same) < len(left):
+        raise Moved([rows[place] for at, place in enumerate(left) if at not in same])
     return len(changed)
 
 
