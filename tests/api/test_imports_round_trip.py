@@ -197,3 +197,23 @@ async def test_a_trial_writes_nothing_and_is_promoted_once_with_its_corrections(
     assert await shop.people() == [("ada@x.org", "Ada", 36), ("bob@x.org", "Bob", 41), ("di@x.org", "Di", None)]
     assert (await shop.ada.post(f"/v1/imports/{live['job_id']}/promote")).status_code == 409, "it is no trial"
     await assert_sound(shop.api.db)
+
+
+async def test_a_row_repeats_no_other_that_was_corrected_since(shop: Shop) -> None:
+    done = await shop.imported(b"email,name,age\nada@x.org,Ada,old\nada@x.org,Di,36\n")
+    assert done["errors"] == {"age.type": 1, "email.duplicate": 1}
+    assert (await send_back(shop, done["job_id"], b"email,age,_row\ncy@x.org,1,1\n")).status_code == 200
+    assert (await shop.worked(done["job_id"]))["errors"] == {"email.duplicate": 1}
+    assert (await shop.ada.post(f"/v1/imports/{done['job_id']}/reprocess", json={})).is_success
+    assert (await shop.worked(done["job_id"]))["status"] == "completed"
+    assert await shop.people() == [("ada@x.org", "Di", 36), ("cy@x.org", "Ada", 1)]
+
+
+async def test_of_rows_that_are_corrected_to_one_key_the_first_is_the_one(shop: Shop) -> None:
+    await shop.imported(b"email,name\nada@x.org,Old\n")
+    done = await shop.imported(b"email,name\nada,First\nada2,Second\n", mode="upsert")
+    mended = b"email,_row\nada@x.org,2\nada@x.org,1\n"
+    assert (await send_back(shop, done["job_id"], mended)).status_code == 200
+    worked = await shop.worked(done["job_id"])
+    assert (worked["errors"], worked["effects"]["updated"]) == ({"email.duplicate": 1}, 1)
+    assert await shop.people() == [("ada@x.org", "First", None)]

@@ -84,6 +84,7 @@ class Judge:
                 await self._look_at_reference(reference)
         if self._plan.mode == "upsert":
             rows, keys = self._asked(resource.key)
+            self._look_at_each_other(rows, keys)
             self.existing = {rows[place] for place in await self.target.existing(resource.key, keys)} if rows else set()
         if not self.expects_existing:  # what COPY will not meet is asked about now: errors depend on no batch before
             self._in_question = [index for index in self._in_question if index in self.checked.problems]
@@ -104,6 +105,14 @@ class Judge:
                     code = "type" if field.type in SERVER_JUDGES else "check"
                     self.checked.add(index, Problem(name, code, said or reason, value))
                     texts[index] = None
+
+    def _look_at_each_other(self, rows: Sequence[int], keys: Sequence[Row]) -> None:
+        """Rows that were corrected after their file was read may have the same key: the first is the one."""
+        first = dict(zip(reversed(keys), reversed(rows), strict=True))
+        if len(first) < len(rows):
+            for index, key in zip(rows, keys, strict=True):
+                if first[key] != index:
+                    self._tell(index, self._plan.resource.key, "duplicate", "another corrected row has the same", key)
 
     async def _look_at_reference(self, reference: Reference) -> None:
         rows, asked = self._asked(reference.fields)
