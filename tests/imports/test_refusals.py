@@ -139,3 +139,16 @@ async def test_a_domain_that_only_the_server_can_judge_costs_only_its_row(scene:
     ((row, status, error),) = await scene.outcomes(job)
     assert (row, status, error["code"], error["attempt"], error["retryable"]) == (2, "failed", "id.check", 1, False)
     assert await scene.rows("SELECT id, n FROM t ORDER BY id") == [("a", 1), ("b", 1)]
+
+
+async def test_a_key_that_cannot_even_be_asked_about_costs_only_its_row(scene: Scene) -> None:
+    await scene.table(
+        "CREATE FUNCTION is_plain(text) RETURNS bool LANGUAGE plpgsql IMMUTABLE AS"
+        " 'BEGIN IF $1 ~ ''x'' THEN RAISE ''not plain''; END IF; RETURN true; END'",
+        "CREATE DOMAIN plain AS text CHECK (is_plain(VALUE))",
+        "CREATE TABLE t (id plain PRIMARY KEY)",
+    )
+    job = await scene.run("id\na\nxx\nb\nc\n", "t", mode="upsert")
+    ((row, status, error),) = await scene.outcomes(job)
+    assert (row, status, error["code"], error["reason"]) == (2, "failed", "refused", "not plain")
+    assert (error["attempt"], await scene.count("t")) == (1, 3)

@@ -93,15 +93,17 @@ class Target:
 
     @asynccontextmanager
     async def looking(self) -> AsyncIterator[None]:
-        """Statements that ask. What they cannot read is no value of the type that a column had."""
+        """Statements that ask. What they cannot read is no value of the type that a column had, or a Refusal."""
         try:
             async with self._conn.transaction():
                 yield
         except psycopg.Error as error:
             self.raise_gone(error)
+            if is_transient(error):
+                raise
             if (error.sqlstate or "").startswith(_BAD_DATA):
                 await self.refuse_other_shape(self._fields)
-            raise
+            raise Refusal(error, "") from error
 
     async def refuse_other_shape(self, fields: Iterable[str]) -> None:
         """Gone if the table has other columns now than when the import was planned."""
