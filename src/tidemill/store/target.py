@@ -53,6 +53,7 @@ class Refusal(Exception):
         self.reason = str(self)
         self.code = _CODES.get(error.sqlstate or "", "refused")
         self.column = error.diag.column_name
+        self.may_be_seen = self.code in ("exists", "unknown_reference")  # by another look at the keys
         self.quotes = (error.sqlstate or "").startswith(_BAD_DATA)
         # In any language, it is the first number after the name of the table.
         line = re.search(rf"^COPY {re.escape(table)}\D*?(\d+)", error.diag.context or "", re.MULTILINE)

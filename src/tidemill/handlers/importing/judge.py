@@ -1,5 +1,6 @@
 """What only the database can say of rows: which keys are there already, which references lead nowhere."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from tidemill.domain.importing import Checked, ImportPlan
@@ -38,7 +39,7 @@ class Judge:
         self.landed: set[int] = set()  # rows that are written: no look finds fault with them
         self._good: tuple[int, list[int]] | None = None
         self._in_question: list[int] = []
-        self._moves = 0
+        self._moves: Counter[int] = Counter()
 
     def good(self) -> list[int]:
         """Rows still to be written that nothing is wrong with, as far as is known."""
@@ -57,9 +58,8 @@ class Judge:
     async def look_after(self, moved: Moved) -> None:
         """Look again. Rows that no update has reached though they are there: it was no other session, each time."""
         await self.look()
-        self._moves += 1
-        if self._moves > MOVES:
-            self.refuse(self.existing.intersection(moved.rows))
+        self._moves.update(self.existing.intersection(moved.rows))
+        self.refuse([index for index in moved.rows if self._moves[index] > MOVES])
 
     async def absent(self, rows: Sequence[int]) -> list[int]:
         """Those of these rows that have a key which the table has not."""
@@ -144,17 +144,18 @@ class Judge:
                 del found[index]
 
     async def _look_at_unique(self, fields: Sequence[str]) -> None:
-        """A row that is updated may keep what it has: only another row's value stands in its way."""
+        """In the way of an upsert is only what a row of another key has; its own may have come since we looked."""
         rows, asked = self._asked(fields)
-        new = [place for place, index in enumerate(rows) if index not in self.existing]
-        for place in await self.target.existing(fields, [asked[place] for place in new]) if new else ():
-            self._tell_exists(rows[new[place]], fields, asked[new[place]])
-        there = [index for index in rows if index in self.existing]
-        if there:
+        if not rows:
+            return
+        if self._plan.mode == "upsert":
             key = self._plan.resource.key
-            asked = self.checked.tuples([*key, *(name for name in fields if name not in key)], there)
-            for place in await self.target.taken(key, fields, asked):
-                self._tell_exists(there[place], fields, self.checked.tuples(fields, [there[place]])[0])
+            with_key = self.checked.tuples([*key, *(name for name in fields if name not in key)], rows)
+            taken = await self.target.taken(key, fields, with_key)
+        else:
+            taken = await self.target.existing(fields, asked)
+        for place in taken:
+            self._tell_exists(rows[place], fields, asked[place])
 
     def _asked(self, fields: Sequence[str]) -> tuple[list[int], list[tuple[str | None, ...]]]:
         """Rows in question that have a value in each of these fields, and the values."""

@@ -57,7 +57,10 @@ class _Pieces:
             try:
                 await self._try(piece)
             except Refusal as refusal:
-                self._learn(piece, refusal)
+                if refusal.may_be_seen and self._looks < LOOKS:
+                    await self._look_for_others()
+                else:
+                    self._learn(piece, refusal)
             except Moved as moved:
                 await self._look_again(moved)
         return self._effects
@@ -98,6 +101,20 @@ class _Pieces:
         if self._looks > LOOKS:
             raise moved
         await self._judge.look_after(moved)
+        self._leave_bad_ones()
+
+    async def _look_for_others(self) -> None:
+        """A key may have come or gone since we looked. A look that tells nothing new is one of few."""
+        before = self._known()
+        await self._judge.look()
+        self._leave_bad_ones()
+        self._looks += self._known() == before
+
+    def _known(self) -> tuple[int, set[int]]:
+        """How many rows are bad, and which of those to be written are there."""
+        return len(self._judge.checked.problems), self._judge.existing.intersection(self._taken + self._left)
+
+    def _leave_bad_ones(self) -> None:
         good = set(self._judge.good())
         self._taken = [index for index in self._taken if index in good]
         self._left = [index for index in self._left if index in good]
