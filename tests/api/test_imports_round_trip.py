@@ -7,13 +7,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
+from uuid import UUID
 
 import httpx2
 import pytest
 
-from api.importing import CSV_TYPE, MIXED, Shop, open_shop
+from api.importing import CSV_TYPE, GOOD, MIXED, Shop, open_shop
 from support import assert_sound, rows
 from tidemill import Mill
+from tidemill.store import fix, imports
+from tidemill.store.delete import delete
 from tidemill.store.lists import failures
 
 
@@ -217,3 +220,20 @@ async def test_of_rows_that_are_corrected_to_one_key_the_first_is_the_one(shop: 
     worked = await shop.worked(done["job_id"])
     assert (worked["errors"], worked["effects"]["updated"]) == ({"email.duplicate": 1}, 1)
     assert await shop.people() == [("ada@x.org", "First", None)]
+
+
+@pytest.mark.parametrize("verb", ["origins", "carry"])
+async def test_a_trial_that_is_deleted_while_it_is_promoted_is_not_there(shop: Shop, verb: str) -> None:
+    trial = await shop.imported(GOOD, validate_only=True)
+    module = {"origins": imports, "carry": fix}[verb]
+    real = getattr(module, verb)
+
+    async def late(*args: Any) -> Any:
+        await shop.api.db.run(delete, UUID(trial["job_id"]))
+        return await real(*args)
+
+    with patch.object(module, verb, late):
+        answer = await shop.ada.post(f"/v1/imports/{trial['job_id']}/promote")
+    assert answer.status_code == 404, answer.text
+    assert (await shop.ada.get("/v1/imports")).json()["imports"] == []
+    assert len(shop.stored()) == 1, "but for the file of the trial, which waits to be cleared away"

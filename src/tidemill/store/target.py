@@ -184,8 +184,9 @@ class Target:
 
     async def create_trials(self) -> None:
         table = Identifier(self._table_name.schema, self._table_name.name)
-        await self._conn.execute(_template("target/create_trial").format(table=table))
-        await self._conn.execute(_template("target/create_trial_there").format(table=table))
+        async with self.looking():
+            await self._conn.execute(_template("target/create_trial").format(table=table))
+            await self._conn.execute(_template("target/create_trial_there").format(table=table))
 
     def _others(self, fields: Sequence[str]) -> list[Field]:
         """What an update may change."""
