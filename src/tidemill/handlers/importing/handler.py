@@ -3,6 +3,7 @@
 from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 import msgspec
@@ -125,7 +126,7 @@ def _waiting(hope: Hope, judge: Judge, items: Sequence[Item], *, progress: bool)
 def _failure(problems: Sequence[Problem]) -> Fail:
     """The first problem is the failure's; all of them are told if there are more."""
     first = problems[0]
-    details = first.told()
+    details: dict[str, Any] = first.where()
     if len(problems) > 1:
         details["errors"] = [problem.told() for problem in problems[:ERRORS_MAX]]
     return Fail(first.reason, code=first.name, details=details)
