@@ -19,6 +19,8 @@ from tidemill.store.database import Database
 from tidemill.store.submit import Submission
 from tidemill.testing import drain
 
+COPYING = "FROM pg_stat_activity WHERE application_name = 'tidemill, export' AND datname = current_database()"
+
 
 @dataclass(frozen=True)
 class Scene:
@@ -71,8 +73,7 @@ class Scene:
 
     async def copying(self) -> list[int]:
         """The sessions that copy rows out."""
-        query = "SELECT pid FROM pg_stat_activity WHERE application_name = 'tidemill, export' AND datname = current_database()"
-        return [pid for (pid,) in await rows(self.db, query)]
+        return [pid for (pid,) in await rows(self.db, f"SELECT pid {COPYING}")]
 
     async def is_quiet(self) -> bool:
         return not await self.copying()

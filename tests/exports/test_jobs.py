@@ -10,11 +10,13 @@ import pytest
 from exports.scenes import Scene, lines
 from support import assert_sound, eventually, job_of, rows, shift_clock
 from tidemill.domain.errors import Conflict
+from tidemill.domain.item import Item
 from tidemill.domain.status import JobStatus
 from tidemill.engine.janitor import Janitor
 from tidemill.handlers import export_table
 from tidemill.operations import control
 from tidemill.operations.export import export_facts, export_file
+from tidemill.store.extract import copy_out
 from tidemill.telemetry.events import subscribe
 from tidemill.testing import drain
 
@@ -62,7 +64,7 @@ async def test_a_table_that_is_gone_or_another_one_fails_the_export_with_a_reaso
 async def test_a_cancelled_export_leaves_no_file(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(export_table, "LOOK_EVERY_S", 0.0)
     job_id = await scene.submit("people")
-    wanted, copy_out = asyncio.Event(), export_table.copy_out
+    wanted = asyncio.Event()
 
     async def slow(db: Any, query: str, feed: Any, sink: Any) -> int:
         async def late(chunk: bytes) -> None:
@@ -101,7 +103,7 @@ async def test_a_file_whose_maker_died_before_it_could_tell_goes_too(scene: Scen
     job_id = await scene.submit("people")
     exporter = export_table.TableExporter(scene.db, scene.blobs, ttl_hours=1)
     [(input_,)] = await rows(scene.db, "SELECT input FROM tidemill.item WHERE job_id = %s", job_id)
-    await exporter.run(export_table.Item(job_id, 0, input_))
+    await exporter.run(Item(job_id, 0, input_))
     await control.delete(scene.db, job_id)
     assert await Janitor(scene.db, scene.blobs).clean() == [job_id.hex]
 
@@ -109,7 +111,7 @@ async def test_a_file_whose_maker_died_before_it_could_tell_goes_too(scene: Scen
 async def test_the_file_has_the_rows_of_one_moment(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows that change while it is written are in it as they were, or as they have become: never some of each."""
     await scene.run("INSERT INTO people SELECT n, repeat('x', 900) FROM generate_series(1001, 8000) n")
-    copy_out, chunks = export_table.copy_out, 0
+    chunks = 0
 
     async def disturbed(db: Any, query: str, feed: Any, sink: Any) -> int:
         async def late(chunk: bytes) -> None:

@@ -13,7 +13,8 @@ async def test_names_types_and_columns_of_every_kind(scene: Scene) -> None:
         "CREATE TYPE \"My Shop\".\"Mood\" AS ENUM ('so, so', 'fine')",
         'CREATE TYPE "My Shop".point AS (x integer, "y z" text)',
         'CREATE TABLE "My Shop"."Order ""Lines""" (id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY, "Na""me" text,'
-        ' mood "My Shop"."Mood", place "My Shop".point, moods "My Shop"."Mood"[], twice integer GENERATED ALWAYS AS (n * 2) STORED,'
+        ' mood "My Shop"."Mood", place "My Shop".point, moods "My Shop"."Mood"[],'
+        " twice integer GENERATED ALWAYS AS (n * 2) STORED,"
         " n integer, loose json)",
         'INSERT INTO "My Shop"."Order ""Lines""" ("Na""me", mood, place, moods, n, loose)'
         " VALUES ('x', 'so, so', '(1,\"a, b\")', '{fine,\"so, so\"}', 21, E'{\"a\":\\n  1}')",

@@ -8,7 +8,7 @@ from contextlib import aclosing
 import psutil
 import pytest
 
-from exports.scenes import Scene
+from exports.scenes import COPYING, Scene
 from support import eventually, rows
 from tidemill.domain.errors import Conflict, TidemillError, Unavailable
 from tidemill.operations.exports import stream_export
@@ -55,8 +55,7 @@ async def test_a_slow_reader_makes_nothing_grow(scene: Scene) -> None:
     async with aclosing(await opened(scene)) as stream:
 
         async def is_waiting() -> bool:
-            query = "SELECT 1 FROM pg_stat_activity WHERE application_name = 'tidemill, export' AND wait_event = 'ClientWrite'"
-            return bool(await rows(scene.db, query))
+            return bool(await rows(scene.db, f"SELECT 1 {COPYING} AND wait_event = 'ClientWrite'"))
 
         await eventually(is_waiting)
         before = own.memory_info().rss

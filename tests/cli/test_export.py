@@ -1,0 +1,41 @@
+"""tidemill export: rows of a table into a file, whole or not at all."""
+
+import os
+from typing import TYPE_CHECKING
+
+from support import rows
+from tidemill.store.database import Database
+
+if TYPE_CHECKING:
+    from cli.conftest import Tidemill
+
+TABLE = "CREATE TABLE public.people (id int PRIMARY KEY, name text, role text)"
+ROWS = "INSERT INTO people VALUES (1, 'Ann', 'admin'), (2, 'Bob', 'author'), (3, '=Cy', 'editor')"
+
+
+async def test_rows_of_a_table_go_into_a_file(tidemill: "Tidemill", db: Database) -> None:
+    await rows(db, TABLE)
+    await rows(db, ROWS)
+    words = ("--where", "role[in]=admin,editor", "--fields", "name,id", "--order", "-id")
+    said = tidemill("export", "public.people", *words, "-o", "people.csv")
+    assert said.out == ""
+    assert "2 rows" in said.err
+    assert (tidemill.folder / "people.csv").read_text() == "name,id\n=Cy,3\nAnn,1\n"
+    tidemill("export", "people", "--where", "id=2", "-o", "people.jsonl")
+    assert (tidemill.folder / "people.jsonl").read_text() == '{"id":2,"name":"Bob","role":"author"}\n'
+    said = tidemill("export", "people", "--fields", "name", "--spreadsheet-safe", "-o", "-")
+    assert said.out == "name\nAnn\nBob\n'=Cy\n"
+    left = [name for name in os.listdir(tidemill.folder) if name.endswith(".tmp")]
+    assert left == []
+
+
+async def test_what_cannot_be_is_refused_and_an_older_file_stays(tidemill: "Tidemill", db: Database) -> None:
+    await rows(db, TABLE)
+    (tidemill.folder / "people.csv").write_text("before")
+    assert "give a --format" in tidemill.refuses("export", "people", "-o", "people")
+    assert "did you mean 'role'?" in tidemill.refuses("export", "people", "--where", "rloe=x", "-o", "people.csv")
+    assert "not a whole number" in tidemill.refuses("export", "people", "--where", "id[gt]=x", "-o", "people.csv")
+    assert "there is no table" in tidemill.refuses("export", "persons", "-o", "people.csv")
+    assert "is not for exports" in tidemill.refuses("export", "tidemill.job", "-o", "people.csv")
+    assert "cannot be written" in tidemill.refuses("export", "people", "-o", "no/such/folder/people.csv")
+    assert (tidemill.folder / "people.csv").read_text() == "before"
