@@ -1,6 +1,5 @@
 """tidemill export: rows of a table into a file, whole or not at all."""
 
-import os
 from typing import TYPE_CHECKING
 
 from support import rows
@@ -25,8 +24,7 @@ async def test_rows_of_a_table_go_into_a_file(tidemill: "Tidemill", db: Database
     assert (tidemill.folder / "people.jsonl").read_text() == '{"id":2,"name":"Bob","role":"author"}\n'
     said = tidemill("export", "people", "--fields", "name", "--spreadsheet-safe", "-o", "-")
     assert said.out == "name\nAnn\nBob\n'=Cy\n"
-    left = [name for name in os.listdir(tidemill.folder) if name.endswith(".tmp")]
-    assert left == []
+    assert list(tidemill.folder.glob(".*.tmp")) == []
 
 
 async def test_what_cannot_be_is_refused_and_an_older_file_stays(tidemill: "Tidemill", db: Database) -> None:
