@@ -1,7 +1,7 @@
 """COPY … TO STDOUT in chunks, on a connection of its own.
 
 psycopg hands COPY out row by row; asyncpg in chunks as they come from the socket, and reads on only when the sink has
-taken one: a slow reader slows the server down, and no memory grows. See docs/decisions/0014.
+taken one: a slow reader slows the server down, and no memory grows. See docs/decisions/0015.
 """
 
 import socket
