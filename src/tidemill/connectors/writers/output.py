@@ -17,4 +17,8 @@ class Output(Protocol):
 
 def defused(cells: Sequence[Cell]) -> list[Cell]:
     """Cells of which no text can be read as a formula by a spreadsheet."""
-    return ["'" + cell if isinstance(cell, str) and cell.startswith(_FORMULA) else cell for cell in cells]
+    return [defuse(cell) if isinstance(cell, str) else cell for cell in cells]
+
+
+def defuse(text: str) -> str:
+    return "'" + text if text.startswith(_FORMULA) else text

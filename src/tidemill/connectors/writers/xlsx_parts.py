@@ -1,6 +1,7 @@
 """The fixed parts of a workbook, and what text must look like in it."""
 
 import re
+from typing import Literal, NamedTuple
 
 _RELATIONS = "http://schemas.openxmlformats.org/package/2006/relationships"
 _TYPES = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
@@ -14,15 +15,25 @@ SHEET_HEAD = (
     '<pane ySplit="1" topLeftCell="A2" activePane="bottomLeft" state="frozen"/></sheetView></sheetViews><sheetData>'
 ).encode()
 SHEET_TAIL = b"</sheetData></worksheet>"
+HEADER_STYLE = 1
+STYLES = {"date": 2, "seconds": 3, "milliseconds": 4}
 _STYLES = (
-    f'<styleSheet xmlns="{_MAIN}"><fonts count="2"><font><sz val="11"/><name val="Calibri"/></font>'
+    f'<styleSheet xmlns="{_MAIN}"><numFmts count="3"><numFmt numFmtId="164" formatCode="yyyy\\-mm\\-dd"/>'
+    '<numFmt numFmtId="165" formatCode="yyyy\\-mm\\-dd\\ hh:mm:ss"/>'
+    '<numFmt numFmtId="166" formatCode="yyyy\\-mm\\-dd\\ hh:mm:ss.000"/></numFmts>'
+    '<fonts count="2"><font><sz val="11"/><name val="Calibri"/></font>'
     '<font><b/><sz val="11"/><name val="Calibri"/></font></fonts>'
     '<fills count="2"><fill><patternFill patternType="none"/></fill>'
     '<fill><patternFill patternType="gray125"/></fill></fills>'
     '<borders count="1"><border><left/><right/><top/><bottom/><diagonal/></border></borders>'
     '<cellStyleXfs count="1"><xf numFmtId="0" fontId="0" fillId="0" borderId="0"/></cellStyleXfs>'
-    '<cellXfs count="2"><xf numFmtId="0" fontId="0" fillId="0" borderId="0" xfId="0"/>'
-    '<xf numFmtId="0" fontId="1" fillId="0" borderId="0" xfId="0" applyFont="1"/></cellXfs>'
+    '<cellXfs count="5"><xf numFmtId="0" fontId="0" fillId="0" borderId="0" xfId="0"/>'
+    '<xf numFmtId="0" fontId="1" fillId="0" borderId="0" xfId="0" applyFont="1"/>'
+    + "".join(
+        f'<xf numFmtId="{number}" fontId="0" fillId="0" borderId="0" xfId="0" applyNumberFormat="1"/>'
+        for number in (164, 165, 166)
+    )
+    + "</cellXfs>"
     '<cellStyles count="1"><cellStyle name="Normal" xfId="0" builtinId="0"/></cellStyles></styleSheet>'
 )
 
@@ -36,13 +47,20 @@ def sheet_path(number: int) -> str:
     return f"xl/worksheets/sheet{number}.xml"
 
 
-def package(sheets: int) -> dict[str, str]:
+class Moment(NamedTuple):
+    """A day, or a time of a day, as a workbook counts them; and how it is shown."""
+
+    days: float
+    shown: Literal["date", "seconds", "milliseconds"]
+
+
+def package(sheets: int, name: str) -> dict[str, str]:
     """Every part but the sheets themselves, by its path."""
     numbers = range(1, sheets + 1)
     styles = sheets + 1
     overrides = {f"/{sheet_path(n)}": "worksheet" for n in numbers}
     overrides |= {"/xl/workbook.xml": "sheet.main", "/xl/styles.xml": "styles"}
-    listed = "".join(f'<sheet name="{_sheet_name(n)}" sheetId="{n}" r:id="rId{n}"/>' for n in numbers)
+    listed = "".join(f'<sheet name="{_sheet_name(name, n)}" sheetId="{n}" r:id="rId{n}"/>' for n in numbers)
     related = [(n, "worksheet", f"worksheets/sheet{n}.xml") for n in numbers] + [(styles, "styles", "styles.xml")]
     found = {
         "[Content_Types].xml": '<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types">'
@@ -90,8 +108,8 @@ def _escaped(match: re.Match[str]) -> str:
     return _ENTITIES.get(character) or f"_x{ord(character):04X}_"
 
 
-def _sheet_name(number: int) -> str:
-    return "Results" if number == 1 else f"Results {number}"
+def _sheet_name(name: str, number: int) -> str:
+    return name if number == 1 else f"{name} {number}"
 
 
 def _relationships(related: list[tuple[int, str, str]]) -> str:
