@@ -2,12 +2,12 @@
 
 import csv
 import io
-from collections.abc import Iterator
+from collections.abc import Iterable
 
-from tidemill.connectors.encoders.cells import Cell, to_cell
+from tidemill.connectors.encoders.cells import Cells
 from tidemill.connectors.encoders.records import Records
-from tidemill.connectors.writers.output import Output, defused
-from tidemill.connectors.writers.xlsx import Sheets
+from tidemill.connectors.writers.output import Output, defuse
+from tidemill.connectors.writers.xlsx_sheets import Sheets
 from tidemill.domain.errors import InvalidInput
 from tidemill.domain.form import Form
 
@@ -21,10 +21,10 @@ class XlsxEncoder:
     def __init__(self, form: Form, output: Output) -> None:
         csv.field_size_limit(max(LONGEST_FIELD, csv.field_size_limit()))
         names = [column.name for column in form.columns]
-        header = defused(names) if form.spreadsheet_safe else names
+        safe = form.spreadsheet_safe
         self._records = Records()
-        self._sheets = Sheets(output, header, SHEET)
-        self._to_cells = [to_cell(column, spreadsheet_safe=form.spreadsheet_safe) for column in form.columns]
+        self._sheets = Sheets(output, map(defuse, names) if safe else names, SHEET)
+        self._columns = [Cells(column, self._sheets.text, spreadsheet_safe=safe) for column in form.columns]
 
     @property
     def cut_cells(self) -> int:
@@ -39,10 +39,10 @@ class XlsxEncoder:
             self._sheets.write(self._rows(rest))
         self._sheets.close()
 
-    def _rows(self, records: bytes) -> Iterator[list[Cell]]:
+    def _rows(self, records: bytes) -> Iterable[tuple[str, ...]]:
         # Line feeds alone end a line here, as they do in COPY; other line ends stand in quotes.
-        for fields in csv.reader(io.StringIO(records.decode(), newline="\n"), strict=True):
-            row = fields or [""]  # the one column of a table can be NULL: an empty line
-            if len(row) != len(self._to_cells):
-                raise InvalidInput(f"a row has {len(row)} fields, and there are {len(self._to_cells)} columns")
-            yield [make(field) if field else None for make, field in zip(self._to_cells, row, strict=True)]
+        lines = io.StringIO(records.decode(), newline="\n")
+        rows = [fields or [""] for fields in csv.reader(lines, strict=True)]  # an only column that is NULL: no fields
+        if {*map(len, rows)} != {len(self._columns)}:
+            raise InvalidInput(f"the rows have not {len(self._columns)} fields each, as there are columns")
+        return zip(*(cells.of(values) for cells, values in zip(self._columns, zip(*rows, strict=True), strict=True)))

@@ -1,7 +1,7 @@
 """The fixed parts of a workbook, and what text must look like in it."""
 
 import re
-from typing import Literal, NamedTuple
+from typing import Literal
 
 _RELATIONS = "http://schemas.openxmlformats.org/package/2006/relationships"
 _TYPES = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
@@ -15,8 +15,6 @@ SHEET_HEAD = (
     '<pane ySplit="1" topLeftCell="A2" activePane="bottomLeft" state="frozen"/></sheetView></sheetViews><sheetData>'
 ).encode()
 SHEET_TAIL = b"</sheetData></worksheet>"
-HEADER_STYLE = 1
-STYLES = {"date": 2, "seconds": 3, "milliseconds": 4}
 _STYLES = (
     f'<styleSheet xmlns="{_MAIN}"><numFmts count="3"><numFmt numFmtId="164" formatCode="yyyy\\-mm\\-dd"/>'
     '<numFmt numFmtId="165" formatCode="yyyy\\-mm\\-dd\\ hh:mm:ss"/>'
@@ -40,18 +38,16 @@ _STYLES = (
 # What XML cannot hold is written as _xHHHH_; so is a carriage return, which XML readers turn into a line feed, and
 # text that looks like such an escape.
 _SPECIAL = re.compile("[&<>\x00-\x08\x0b-\x1f\ufffe\uffff]|_(?=x[0-9A-Fa-f]{4}_)")
+_MOST_PLAIN = 16_000  # characters that fit into a cell, whatever they are
+_SHOWN = {"date": 2, "seconds": 3, "milliseconds": 4}  # styles of moments
+_BOOLEANS = {flag: f' t="b"><v>{flag:d}</v></c>' for flag in (False, True)}
+EMPTY = "/>"  # a cell without a value
+ROW = "#"  # where the number of a row stands in its template
 _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 
 
 def sheet_path(number: int) -> str:
     return f"xl/worksheets/sheet{number}.xml"
-
-
-class Moment(NamedTuple):
-    """A day, or a time of a day, as a workbook counts them; and how it is shown."""
-
-    days: float
-    shown: Literal["date", "seconds", "milliseconds"]
 
 
 def package(sheets: int, name: str) -> dict[str, str]:
@@ -87,6 +83,52 @@ def letters(number: int) -> str:
         number, rest = divmod(number - 1, 26)
         name = chr(65 + rest) + name
     return name
+
+
+def row_template(columns: int) -> str:
+    """A row, with a gap for the rest of each cell behind its reference."""
+    return f'<row r="{ROW}">' + "".join(f'<c r="{letters(n)}{ROW}"%s' for n in range(columns)) + "</row>"
+
+
+def number(text: str) -> str:
+    """A cell of a number that is written like this."""
+    return f"><v>{text}</v></c>"
+
+
+def moment(days: float, shown: Literal["date", "seconds", "milliseconds"]) -> str:
+    """A cell of a day, or of a time of a day, as a workbook counts them."""
+    return f' s="{_SHOWN[shown]}"><v>{days!r}</v></c>'
+
+
+def boolean(flag: bool) -> str:
+    return _BOOLEANS[flag]
+
+
+def in_header(cell: str) -> str:
+    return ' s="1"' + cell
+
+
+def is_plain(text: str) -> bool:
+    """Whether a text can stand in a cell as it is. Some texts that could are not, for the sake of speed."""
+    return (
+        text.isprintable()
+        and "&" not in text
+        and "<" not in text
+        and ">" not in text
+        and "_x" not in text
+        and len(text) < _MOST_PLAIN
+        and not text.startswith(" ")
+        and not text.endswith(" ")
+    )
+
+
+def plain_text(text: str) -> str:
+    return f' t="inlineStr"><is><t>{text}</t></is></c>'
+
+
+def odd_text(text: str) -> str:
+    space = "" if text == text.strip() else ' xml:space="preserve"'
+    return f' t="inlineStr"><is><t{space}>{escape(text)}</t></is></c>'
 
 
 def escape(text: str) -> str:
