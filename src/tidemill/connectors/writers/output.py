@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from tidemill.domain.columns import Cell
-
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+from tidemill.domain.formula import defuse
 
 
 class Output(Protocol):
@@ -17,4 +16,4 @@ class Output(Protocol):
 
 def defused(cells: Sequence[Cell]) -> list[Cell]:
     """Cells of which no text can be read as a formula by a spreadsheet."""
-    return ["'" + cell if isinstance(cell, str) and cell.startswith(_FORMULA) else cell for cell in cells]
+    return [defuse(cell) if isinstance(cell, str) else cell for cell in cells]
