@@ -125,7 +125,9 @@ def _plain(value: Any, field: str, op: Any) -> str:
 def _typed(condition: Condition, resource: Resource) -> Filter:
     named, op = shown(condition.field), condition.op
     if condition.field not in resource.names:
-        raise InvalidInput(f"filter {named!r}: {resource.name} has no such field{like(condition.field, resource.names)}")
+        raise InvalidInput(
+            f"filter {named!r}: {resource.name} has no such field{like(condition.field, resource.names)}"
+        )
     if op not in OPERATORS:
         near = like(op, OPERATORS) or f"; there are {', '.join(OPERATORS)}"
         raise InvalidInput(f"filter {named!r}: there is no operator {shown(op)!r}{near}")

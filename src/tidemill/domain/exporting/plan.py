@@ -135,4 +135,3 @@ def by_ending(name: str) -> tuple[FileFormat | None, Compression]:
     ending = stem.rpartition(".")[2] if "." in stem else ""
     named = {"jsonl": FileFormat.NDJSON} | {str(one): one for one in FileFormat}
     return named.get(ending), compression
-

@@ -1,11 +1,10 @@
-"""From a plan to the query that COPY runs. COPY takes no parameters, so values are literals: made by the driver alone."""
+"""From a plan to the query that COPY runs. COPY takes no parameters: values are literals, made by the driver alone."""
 
 from collections.abc import Callable
 
 from psycopg.sql import SQL, Composable, Identifier, Literal
 
 from tidemill.domain.exporting import ExportPlan, Filter, Order
-from tidemill.domain.form import Feed
 from tidemill.domain.formula import FORMULA
 from tidemill.domain.resource import Field
 
@@ -71,7 +70,7 @@ def _condition(one: Filter) -> Composable:
             return SQL("{} IS DISTINCT FROM {}").format(column, values[0])
         case "like":
             return SQL("{}::text LIKE {}").format(column, Literal(one.values[0]))
-    return SQL("{} " + _COMPARED[one.op] + " {}").format(column, values[0])  # type: ignore[operator]
+    return SQL("{} " + _COMPARED[one.op] + " {}").format(column, values[0])
 
 
 def _value(one: Filter, text: str) -> Composable:
@@ -80,7 +79,7 @@ def _value(one: Filter, text: str) -> Composable:
     Composite types alone do not look around: theirs is said, in the catalog's own spelling.
     """
     if one.type == "other":
-        return SQL("{}::{}").format(Literal(text), SQL(one.sql_type))  # type: ignore[arg-type]
+        return SQL("{}::{}").format(Literal(text), SQL(one.sql_type))
     return Literal(text)
 
 
