@@ -142,6 +142,10 @@ class Settings(BaseSettings):
     remote_allow: Annotated[list[Annotated[str, AfterValidator(_allowed)]], *Parsed] = Field(
         [], description="Hosts and networks, each with a port or not, that files are fetched from though not public"
     )
+    export_ttl_hours: Annotated[int, Field(gt=0, le=100 * 366 * 24)] = Field(
+        168, description="The file of an export is kept for so long"
+    )
+    export_streams: Positive = Field(8, description="Exports that one service streams at the same time")
     pending_dashboard: bool = Field(True, description="Whether /v1/pending, across jobs, is there")
 
     slow_query_ms: Positive = Field(500, description="A transaction that takes longer is told of")

@@ -48,7 +48,9 @@ def copy_ndjson(rows: Iterable[dict[str, Any]]) -> bytes:
     return b"".join(json.dumps(row, ensure_ascii=False).encode() + b"\n" for row in rows)
 
 
-def form(format_: str, *columns: tuple[str, str] | tuple[str, str, str], compression: str = "none", **more: Any) -> Form:
+def form(
+    format_: str, *columns: tuple[str, str] | tuple[str, str, str], compression: str = "none", **more: Any
+) -> Form:
     made = tuple(Column(*column) for column in columns)  # type: ignore[arg-type]
     return Form(FileFormat(format_), made, Compression(compression), **more)
 

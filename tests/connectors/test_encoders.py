@@ -14,12 +14,18 @@ from tidemill.domain.form import Form
 
 TWO = (("a", "text"), ("b", "text"))
 FORMS = [
-    *(form(name, *TWO, compression=packed) for name in ("csv", "ndjson", "json") for packed in ("none", "gzip", "zstd")),
+    *(
+        form(name, *TWO, compression=packed)
+        for name in ("csv", "ndjson", "json")
+        for packed in ("none", "gzip", "zstd")
+    ),
     form("xlsx", *TWO),
     form("parquet", *TWO),
 ]
 NAMES = [each.ending for each in FORMS]
-text = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1, max_size=8) | st.sampled_from(TEXTS)
+text = st.text(
+    st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1, max_size=8
+) | st.sampled_from(TEXTS)
 
 
 def fed(form_: Form, rows: list[tuple[str | None, str | None]]) -> bytes:

@@ -20,7 +20,7 @@ Names are snake_case; requests also accept camelCase. Errors are problem documen
 TAGS = [
     {"name": "jobs", "description": "Submitting work, watching it, steering it"},
     {"name": "items", "description": "The rows of a job, one by one"},
-    {"name": "exports", "description": "A job's rows as a file"},
+    {"name": "exports", "description": "Rows of tables, streamed or as files; a job's rows as a file"},
     {"name": "imports", "description": "Files into tables, with an error for every row that does not fit"},
     {"name": "across jobs", "description": "What waits, and what failed, in all jobs"},
     {"name": "operations", "description": "Sending many items round again"},

@@ -4,7 +4,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from tidemill.api.schemas import across, batches, identity, imports, items, jobs, operations, service
+from tidemill.api.schemas import across, batches, exports, identity, imports, items, jobs, operations, service
 
 JOB = "019a8b7c-1d2e-7f00-8000-123456789abc"
 WORKER = "mill-1-4021-9f3c1a"
@@ -91,6 +91,31 @@ _ROW_ERROR = {"row": 7, "line": 8, "field": "email", "value": "ada", "code": "em
 _ROW_ERROR |= {"reason": "not an e-mail address", "retryable": False}
 _ROW = {"row": 7, "line": 8, "errors": [_ROW_ERROR], "input": {"E-Mail": "ada", "name": "Ada"}}
 _SOURCE = {"url": "https://files.example.com/users.csv.gz"}
+_EXPORT: dict[str, Any] = {
+    "job_id": JOB,
+    "key": "J20261115_000779",
+    "idempotency_key": "editors-2026-11-15",
+    "resource_type": "users",
+    "format": "csv",
+    "compression": "gzip",
+    "status": "completed",
+    "filters": {"role": {"in": ["admin", "editor"]}},
+    "fields": ["email", "name"],
+    "order": ["-created_at"],
+    "record_count": 1000,
+    "size": 18234,
+    "sha256": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+    "file_id": "019a8b7c1d2e7f008000123456789abc",
+    "file_path": "s3://exports/tidemill/019a8b7c1d2e7f008000123456789abc",
+    "download_url": f"/v1/exports/{JOB}/download",
+    "counts": dict.fromkeys(_COUNTS, 0) | {"total": 1, "done": 1},
+    "user_id": 3,
+    "created_at": SUBMITTED,
+    "started_at": SUBMITTED,
+    "completed_at": CHANGED,
+    "expires_at": "2026-11-22T09:00:41.250000Z",
+    "links": {"self": f"/v1/exports/{JOB}", "download": f"/v1/exports/{JOB}/download"},
+}
 _NEXT = "WyJzZXEiLCIxZDBmNjM0ZSIsN10"
 
 EXAMPLES: dict[type[BaseModel], dict[str, Any]] = {
@@ -157,6 +182,15 @@ EXAMPLES: dict[type[BaseModel], dict[str, Any]] = {
     imports.ImportDetail: _IMPORT | _IMPORT_DETAIL,
     imports.ImportPage: {"imports": [_IMPORT], "next_page": _NEXT},
     imports.RowPage: {"rows": [_ROW], "next_page": _NEXT},
+    exports.ExportIn: {
+        "resource": "users",
+        "fields": ["email", "name"],
+        "filters": {"role": {"in": ["admin", "editor"]}},
+        "order": ["-created_at"],
+        "compression": "gzip",
+    },
+    exports.ExportOut: _EXPORT,
+    exports.ExportPage: {"exports": [_EXPORT], "next_page": _NEXT},
     batches.BatchPage: {"batches": [_BATCH]},
     items.ItemError: _ERROR,
     items.ItemPage: {"columns": ["sku", "cents"], "items": [_DONE, _FAILED], "next_page": _NEXT},

@@ -76,6 +76,19 @@ async def writable(here: Service, me: Principal, name: str) -> Resource:
     raise UnknownResource(f"there is no resource {name!r}")
 
 
+async def readable(here: Service, me: Principal, name: str) -> Resource:
+    """What somebody may export. One that may be written but not read is there, and refused; others are not there.
+
+    An admin may name any table besides.
+    """
+    resource = await here.resources.find(here.db, name, any_table=me.is_admin, reads=True)
+    if may(me.role, resource, "read"):
+        return resource
+    if may(me.role, resource, "write"):
+        raise Refusal(403, f"you may write {name}, not read it")
+    raise UnknownResource(f"there is no resource {name!r}")
+
+
 async def own_scope(db: Database, me: Principal, user_id: str) -> int | None:
     """Whose work a list is about: ``me``; for admins also ``all`` (None), or somebody by name or id."""
     if user_id in ("me", me.name, str(me.user_id)):

@@ -135,8 +135,12 @@ def accepted(value: str | None, pattern: re.Pattern[str]) -> str | None:
 
 
 def snake_case(query: bytes) -> bytes:
-    """The documents' camelCase names as ours: pageSize is page_size."""
+    """The documents' camelCase names as ours: pageSize is page_size. A filter names a field, which is what it is."""
     if not _HUMP.search(query.decode("latin-1")):
         return query
     pairs = parse_qsl(query.decode("latin-1"), keep_blank_values=True)
-    return urlencode([(_HUMP.sub(lambda hump: f"_{hump[1].lower()}", name), value) for name, value in pairs]).encode()
+    return urlencode([(_snake(name), value) for name, value in pairs]).encode()
+
+
+def _snake(name: str) -> str:
+    return name if name.startswith("filter[") else _HUMP.sub(lambda hump: f"_{hump[1].lower()}", name)

@@ -12,6 +12,7 @@ from tidemill.api.rate import RateLimit
 from tidemill.api.routes import (
     across,
     events,
+    export_tables,
     exports,
     identity,
     import_errors,
@@ -35,7 +36,7 @@ from tidemill.telemetry.metrics import Meter
 
 ROUTERS = (
     *(system, identity, submit, jobs, items, kickoff, exports),
-    *(submit_import, imports, import_errors, across, operations, events),
+    *(export_tables, submit_import, imports, import_errors, across, operations, events),
 )
 
 

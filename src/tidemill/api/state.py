@@ -9,6 +9,7 @@ from fastapi import Depends, Request
 
 from tidemill.api.hub import Hub
 from tidemill.api.rate import RateLimit
+from tidemill.api.streams import Streams
 from tidemill.config import Settings
 from tidemill.connectors.blobs import Blobs
 from tidemill.domain.slice import Slice
@@ -40,10 +41,12 @@ class Service:
     session_limits: Limits = field(init=False)
     hub: Hub = field(init=False)
     pending_counts: PendingCounts = field(init=False)
+    streams: Streams = field(init=False)
 
     def __post_init__(self) -> None:
         self.hub = Hub(self.db)
         self.pending_counts = PendingCounts(self.db)
+        self.streams = Streams(self.settings.export_streams)
         self.session_limits = Limits(self.settings.session_idle_s, self.settings.session_max_s)
 
 

@@ -73,7 +73,8 @@ def make_importing(db: Database, settings: Settings) -> Importing:
 
 
 def make_context(db: Database, settings: Settings, registry: Registry, *, worker: str, book: Logbook) -> Context:
-    handlers = registry.beside(builtins(db, open_blobs(settings.blobs), registry.normalizers))
+    blobs, ttl = open_blobs(settings.blobs), settings.export_ttl_hours
+    handlers = registry.beside(builtins(db, blobs, registry.normalizers, export_ttl_hours=ttl))
     return Context(db, settings, handlers, make_sources(settings), worker, book)
 
 

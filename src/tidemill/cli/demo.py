@@ -3,15 +3,20 @@
 import hashlib
 import os
 from importlib import resources
+from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
 from tidemill.app import Mill, run_in
 from tidemill.cli.demo_files import make_files
+from tidemill.cli.exports import run_export
 from tidemill.cli.imports import Asked, run_import
 from tidemill.cli.views import console
-from tidemill.config import load_settings
+from tidemill.config import Settings, load_settings
+from tidemill.domain.exporting import TableExport, parse_condition
+from tidemill.domain.form import Compression
 from tidemill.domain.importing import ImportRequest
 from tidemill.domain.item import Item
 from tidemill.domain.outcome import NotFound, Retry
@@ -42,7 +47,7 @@ def demo(
     rows: Annotated[int, typer.Option(min=100, help="Of each file")] = 100_000,
     processes: Annotated[int, typer.Option("--processes", "-p", min=1, max=64)] = 2,
 ) -> None:
-    """Import three files with some bad rows into tables of the embedded PostgreSQL, and say what happened."""
+    """Import three files with some bad rows into tables of the embedded PostgreSQL, export some of them again, and say what happened."""
     os.environ.setdefault("TIDEMILL_LOG_LEVEL", "error")
     with resources.as_file(resources.files("tidemill.demo") / "tidemill.toml") as config:
         os.environ["TIDEMILL_CONFIG"] = str(config)
@@ -56,7 +61,18 @@ def demo(
             console.print(f"\n[bold]$ {command}[/]", highlight=False)
             asked = Asked(str(made), made.stem, ImportRequest(mode="upsert"), {}, {})
             run_import(settings, asked, errors_to=folder / f"{made.stem}-errors.csv", processes=processes)
+        _export(settings, folder)
     console.print("\nOnce more, nothing changes: run it again and see. `tidemill jobs` lists what was done.")
+
+
+def _export(settings: Settings, folder: Path) -> None:
+    """Some of what has come in goes out again."""
+    output = folder / "editors.csv.gz"
+    command = f"tidemill export users --where 'role[in]=admin,editor' --order email -o {output.name}"
+    console.print(f"\n[bold]$ {escape(command)}[/]", highlight=False)
+    conditions = (parse_condition("role[in]=admin,editor"),)
+    request = TableExport(resource="users", filters=conditions, order=("email",), compression=Compression.GZIP)
+    run_export(settings, request, str(output))
 
 
 async def _prepare(db: Database) -> None:

@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 from tidemill.connectors.unpack import guarded
 from tidemill.connectors.xlsx_dates import Shown, Styles
-from tidemill.connectors.xlsx_xml import Attributes, Part, parse, unescape, pieces_of
+from tidemill.connectors.xlsx_xml import Attributes, Part, parse, pieces_of, unescape
 from tidemill.connectors.zips import open_zip
 from tidemill.domain.errors import InvalidInput
 

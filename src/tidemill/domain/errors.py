@@ -3,6 +3,7 @@
 TidemillError
 ├── InvalidInput        an input row or a parameter that cannot be accepted
 │   ├── InvalidColumns  columns of a file that do not fit; each with its sentence
+│   ├── InvalidRequest  several things that are wrong with a request; each with its sentence
 │   └── InvalidRows     rows of a file that do not fit; each with its sentence
 ├── InvalidSettings     settings that stop the start; the message lists all of them
 ├── TooLarge            more than a limit allows; nothing of it is kept
@@ -37,6 +38,14 @@ class InvalidInput(TidemillError):
 
 class InvalidColumns(InvalidInput):
     """Columns of a file that do not fit what it is imported into; ``problems`` has a sentence for each."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = list(problems)
+
+
+class InvalidRequest(InvalidInput):
+    """Several things that are wrong with a request; ``problems`` has a sentence for each."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         super().__init__("; ".join(problems))

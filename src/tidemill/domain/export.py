@@ -1,4 +1,4 @@
-"""What an export is asked for: a job's rows as a file."""
+"""What an export is asked for: a job's rows as a file. Of tables, see ``exporting``."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -65,3 +65,8 @@ class ExportRequest:
 def file_id(export_job_id: UUID) -> str:
     """The stored file of an export has the export's own name: another attempt replaces it, nothing is left over."""
     return export_job_id.hex
+
+
+def is_of_table(value: dict[str, Any]) -> bool:
+    """Whether an export's item is about a table: what it asks for stands in its job's params."""
+    return "resource" in value

@@ -54,6 +54,10 @@ class Form:
     spreadsheet_safe: bool = False
 
     def __post_init__(self) -> None:
+        self.check()
+
+    def check(self) -> None:
+        """InvalidInput says what does not go together."""
         if self.compression is not Compression.NONE and self.format in PACKED:
             raise InvalidInput(f"{self.format} is compressed by itself: ask for it without {self.compression}")
         if self.spreadsheet_safe and self.format not in (FileFormat.CSV, FileFormat.XLSX):

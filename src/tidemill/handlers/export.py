@@ -1,35 +1,43 @@
-"""Built-in: the rows of a job as a file. One item is one export."""
+"""Built-in: rows as a file, those of a job or of a table. One item is one export; its input tells which."""
 
 from contextlib import aclosing, suppress
 from typing import Any
 
 from tidemill.connectors.blobs import Blobs, Label, Writing
-from tidemill.domain.export import CONTENT_TYPES, KIND, ExportRequest, file_id
+from tidemill.domain.export import CONTENT_TYPES, KIND, ExportRequest, file_id, is_of_table
 from tidemill.domain.handler import Handler
 from tidemill.domain.item import Item
-from tidemill.domain.outcome import Fail
+from tidemill.domain.outcome import Fail, Wait
 from tidemill.domain.retry import RetryPolicy
 from tidemill.handlers.desk import Desk
+from tidemill.handlers.export_table import TableExporter
 from tidemill.handlers.table import Table
-from tidemill.store import results
+from tidemill.store import exports, files, results
 from tidemill.store.database import Connection, Database
 from tidemill.store.results import Survey
 
+TTL_HOURS = 168
 COLUMNS = ("name", "format", "rows", "cut_cells", "size", "sha256", "file_id")
 
 
-def export_handler(db: Database, blobs: Blobs) -> Handler:
+def export_handler(db: Database, blobs: Blobs, *, ttl_hours: int = TTL_HOURS) -> Handler:
+    of_job = Exporter(db, blobs, ttl_hours=ttl_hours).run
+    of_table = TableExporter(db, blobs, ttl_hours=ttl_hours).run
+
+    async def run(item: Item) -> dict[str, Any]:
+        return await (of_table if is_of_table(item.input) else of_job)(item)
+
     retry = RetryPolicy(max_attempts=3)
-    call = Exporter(db, blobs).run
-    return Handler(KIND, call, "async", concurrency=2, timeout=None, retry=retry, columns=COLUMNS)
+    return Handler(KIND, run, "async", concurrency=2, timeout=None, retry=retry, columns=COLUMNS)
 
 
 class Exporter:
     """Reads in the event loop and writes in a thread, a packet apart: neither gets far ahead of the other."""
 
-    def __init__(self, db: Database, blobs: Blobs) -> None:
+    def __init__(self, db: Database, blobs: Blobs, *, ttl_hours: int = TTL_HOURS) -> None:
         self._db = db
         self._blobs = blobs
+        self._ttl_hours = ttl_hours
 
     async def run(self, item: Item) -> dict[str, Any]:
         """The file is whole, or there is none."""
@@ -39,12 +47,14 @@ class Exporter:
         try:
             made = await self._write(writing, desk, request, tables)
             await self._insist(request, item)
+            expires_at = await self._db.run(files.expire, file_id(item.job_id), self._ttl_hours)
             blob = await desk.do(writing.finish)
         except BaseException:
             await desk.clear(lambda: _abandon(writing, tables))
             raise
         desk.close()
-        return made | {"size": blob.size, "sha256": blob.sha256.hex(), "file_id": blob.id}
+        made |= {"size": blob.size, "sha256": blob.sha256.hex(), "file_id": blob.id}
+        return made | {"spreadsheet_safe": request.spreadsheet_safe, "expires_at": expires_at.isoformat()}
 
     async def _write(self, writing: Writing, desk: Desk, request: ExportRequest, tables: list[Table]) -> dict[str, Any]:
         async with results.snapshot(self._db) as conn:
@@ -62,6 +72,8 @@ class Exporter:
     async def _insist(self, request: ExportRequest, item: Item) -> None:
         """A file that nobody wants any more is not kept; nor is one that somebody else has made meanwhile."""
         if not await self._db.run(results.is_exportable, request.job_id, item.job_id):
+            if not await self._db.run(exports.is_wanted, item.job_id):
+                raise Wait("nobody wants this file any more", after=1.0, code="unwanted")
             raise _gone(request)
 
 

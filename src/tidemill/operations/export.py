@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from typing import Any, BinaryIO
 from uuid import UUID
 
@@ -11,7 +12,8 @@ from tidemill.config import Settings
 from tidemill.connectors.blobs import Blobs, open_blobs
 from tidemill.domain.columns import Cell, Columns, Row, cells
 from tidemill.domain.errors import Conflict, UnknownFile, UnknownJob
-from tidemill.domain.export import CONTENT_TYPES, KIND, ExportRequest, Format, file_id
+from tidemill.domain.export import KIND, ExportRequest, file_id
+from tidemill.domain.form import Compression, FileFormat, Form
 from tidemill.domain.job import Job
 from tidemill.domain.status import ItemStatus, JobStatus
 from tidemill.operations.submit import submit
@@ -107,8 +109,10 @@ async def export_facts(db: Database, export: Job) -> ExportFacts:
         because = f": {item['error']['reason']}" if item["error"] else ""
         raise Conflict(f"export {export.key} is {export.status}{because}; it has no file")
     made = item["result"]
+    if made.get("expires_at") and datetime.fromisoformat(made["expires_at"]) <= await db.run(jobs.clock):
+        raise Conflict(f"the file of export {export.key} has expired; ask for the export again")
     told = {name: made[name] for name in ("file_id", "name", "size", "sha256")}
-    return ExportFacts(**told, content_type=CONTENT_TYPES[Format(made["format"])])
+    return ExportFacts(**told, content_type=_content_type(made))
 
 
 async def export_file(db: Database, blobs: Blobs, export: Job) -> ExportFile:
@@ -123,6 +127,10 @@ async def export_file(db: Database, blobs: Blobs, export: Job) -> ExportFile:
 
 def file_gone(export: Job) -> Conflict:
     return Conflict(f"the file of export {export.key} is gone; ask for the export again")
+
+
+def _content_type(made: dict[str, Any]) -> str:
+    return Form(FileFormat(made["format"]), (), Compression(made.get("compression", "none"))).content_type
 
 
 def _key(request: ExportRequest, state: dict[str, Any]) -> str:

@@ -16,28 +16,32 @@ from tidemill.store.statements import sql
 
 Mode = Literal["insert", "upsert", "read"]
 _OTHERS = {"v": "a view", "m": "a materialized view", "f": "a foreign table", "S": "a sequence"}
+_READABLE = ("v", "m", "f")
 _PRIVILEGES = {"insert": ("INSERT",), "upsert": ("INSERT", "SELECT", "UPDATE"), "read": ("SELECT",)}
 
 
-async def find_table(conn: Connection, text: str) -> Table:
-    """The table that somebody means; InvalidInput with the nearest names if there is none, or why it cannot be."""
+async def find_table(conn: Connection, text: str, *, reads: bool = False) -> Table:
+    """The table that somebody means; InvalidInput with the nearest names if there is none, or why it cannot be.
+
+    Who only ``reads`` may mean a view or a foreign table as well.
+    """
     *schema, name = parts_of(text)
     for named in schema:
-        _refuse_forbidden(Table(named[0], name[0]))
+        _refuse_forbidden(Table(named[0], name[0]), reads=reads)
     found = await _rows(conn, "find", {"schemas": schema[0] if schema else None, "names": name})
     if not found:
         raise unknown(text, await _known(conn))
     table = Table(found[0]["schema"], found[0]["name"])
-    _refuse_forbidden(table)
-    other = _OTHERS.get(found[0]["kind"])
-    if other is not None:
-        raise InvalidInput(f"{table} is {other}: rows are written into tables")
+    _refuse_forbidden(table, reads=reads)
+    kind = found[0]["kind"]
+    if kind in _OTHERS and not (reads and kind in _READABLE):
+        raise InvalidInput(f"{table} is {_OTHERS[kind]}: rows are {'read from' if reads else 'written into'} tables")
     return table
 
 
-async def introspect(conn: Connection, table: Table) -> Resource:
+async def introspect(conn: Connection, table: Table, *, reads: bool = False) -> Resource:
     """The resource that a table is by itself. To be run in a transaction."""
-    _refuse_forbidden(table)
+    _refuse_forbidden(table, reads=reads)
     names = {"schema": table.schema, "name": table.name}
     async with _full_names(conn):
         facts = Facts(
@@ -49,7 +53,7 @@ async def introspect(conn: Connection, table: Table) -> Resource:
         )
     if not facts.columns:
         raise InvalidInput(f"there is no table {table}, or it has no columns")
-    return resource_of(table, facts)
+    return resource_of(table, facts, reads=reads)
 
 
 async def denied(conn: Connection, table: Table, columns: Iterable[str], mode: Mode) -> list[str]:
@@ -89,9 +93,10 @@ async def _known(conn: Connection) -> list[Table]:
     return [Table(**row) for row in await _rows(conn, "names", {"forbidden": list(FORBIDDEN)})]
 
 
-def _refuse_forbidden(table: Table) -> None:
+def _refuse_forbidden(table: Table, *, reads: bool = False) -> None:
     if table.is_forbidden:
-        raise InvalidInput(f"schema {table.schema} is not for imports: its tables are Tidemill's own or the server's")
+        what = "exports" if reads else "imports"
+        raise InvalidInput(f"schema {table.schema} is not for {what}: its tables are Tidemill's own or the server's")
 
 
 def _reference(row: dict[str, Any]) -> Reference:

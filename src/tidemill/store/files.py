@@ -1,6 +1,7 @@
 """Stored files that no job needs any more."""
 
 from collections.abc import Sequence
+from datetime import datetime
 
 from tidemill.store.database import Connection
 from tidemill.store.statements import sql
@@ -14,3 +15,11 @@ async def unneeded(conn: Connection) -> list[str]:
 async def forget(conn: Connection, files: Sequence[str]) -> None:
     """They are removed."""
     await conn.execute(sql("file/forget"), {"files": list(files)})
+
+
+async def expire(conn: Connection, file_id: str, hours: int) -> datetime:
+    """A file is not needed any more after so long; when that is."""
+    cursor = await conn.execute(sql("file/expire"), {"file_id": file_id, "hours": hours})
+    row = await cursor.fetchone()
+    assert row is not None  # noqa: S101  it returns what it wrote
+    return row[0]  # type: ignore[no-any-return]

@@ -3,6 +3,7 @@
 from dataclasses import asdict
 from uuid import UUID
 
+from tidemill.domain.exporting import ExportPlan
 from tidemill.domain.importing import KIND as IMPORT
 from tidemill.domain.job import Job
 from tidemill.telemetry.events import bound, emit
@@ -42,6 +43,19 @@ def _import_completed(job: Job, seconds: float) -> None:
         duration_ms=round(seconds * 1000),
         rows_per_sec=_rate(counts.settled, seconds),
         error_rate=_share(counts.failed, counts.settled - counts.cancelled),
+    )
+
+
+def export_completed(plan: ExportPlan, rows: int, seconds: float, job: UUID | None = None) -> None:
+    """Rows of a table are in a file, or on their way to somebody: then there is no job."""
+    emit(
+        "export.completed",
+        job=job,
+        resource_type=plan.resource,
+        format=str(plan.format),
+        total_records=rows,
+        duration_ms=round(seconds * 1000),
+        rows_per_sec=_rate(rows, seconds),
     )
 
 

@@ -1,28 +1,32 @@
-"""A job's rows as a file."""
+"""Files that were made: a job's rows, or a table's."""
 
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 
+from tidemill.api.export_views import export_now, exports_out
 from tidemill.api.files import send_file
 from tidemill.api.guard import Me, Permission, address_of, allow
 from tidemill.api.lookup import JobName, OwnJob, own_job
+from tidemill.api.schemas.exports import ExportOut
 from tidemill.api.schemas.jobs import ExportQuery, JobOut
 from tidemill.api.state import Db, Serving
 from tidemill.api.views import job_out
 from tidemill.domain.errors import UnknownFile, UnknownJob
-from tidemill.domain.export import CONTENT_TYPES, KIND
+from tidemill.domain.export import KIND
+from tidemill.domain.form import COMPRESSED_TYPES, CONTENT_TYPES
 from tidemill.domain.job import Job
+from tidemill.operations import control
 from tidemill.operations import export as operation
 from tidemill.store import jobs
 
 router = APIRouter(tags=["exports"])
 _made: dict[int | str, dict[str, Any]] = {200: {"description": "The same file was asked for before", "model": JobOut}}
 _FILE = {"schema": {"type": "string", "format": "binary"}}
-_FILES = {name.partition(";")[0]: _FILE for name in CONTENT_TYPES.values()}
+FILES = {name.partition(";")[0]: _FILE for name in (*CONTENT_TYPES.values(), *COMPRESSED_TYPES.values())}
 _file: dict[int | str, dict[str, Any]] = {
-    200: {"description": "The file", "content": _FILES},
-    206: {"description": "The range that was asked for", "content": _FILES},
+    200: {"description": "The file", "content": FILES},
+    206: {"description": "The range that was asked for", "content": FILES},
     304: {"description": "The caller has it: If-None-Match is its ETag"},
     307: {"description": "The file is at the object store, for a while", "content": {}},
 }
@@ -62,9 +66,16 @@ OwnExport = Annotated[Job, Depends(own_export)]
 
 
 @router.get("/exports/{export}", **allow(Permission.USER, 404))
-async def get_export(export: OwnExport) -> JobOut:
-    """How far an export is."""
-    return job_out(export)
+async def get_export(export: OwnExport, here: Serving) -> ExportOut:
+    """How far an export is, and what it made."""
+    return (await exports_out(here, [export]))[0]
+
+
+@router.post("/exports/{export}/cancel", **allow(Permission.USER, 404, 409))
+async def cancel_export(export: OwnExport, me: Me, here: Serving) -> ExportOut:
+    """Nothing of the file is kept; what is being written stops within a second or so."""
+    await control.cancel(here.db, export.id, by=me.user_id)
+    return await export_now(here, export.id)
 
 
 @router.get("/exports/{export}/download", response_class=Response, **allow(Permission.USER, 404, 409, 416, also=_file))

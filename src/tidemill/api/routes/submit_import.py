@@ -73,9 +73,10 @@ async def preview_import(request: Request, me: Me, here: Serving) -> PreviewOut:
         await asyncio.to_thread(here.blobs.abandon, file.blob.id)
 
 
-def submission_of(request: Request, me: Principal) -> Submission:
+def submission_of(request: Request, me: Principal, **more: Any) -> Submission:
     return Submission(
         kind="",
+        **more,
         owner_id=me.user_id,
         request_id=request.state.request_id,
         traceparent=request.state.traceparent,

@@ -13,7 +13,8 @@ __all__ = ["Encoder", "open_encoder"]
 class Encoder(Protocol):
     """Blocking. It is fed with what ``form.feed`` says, cut anywhere; closed, the output has the whole file.
 
-    ``cut_cells`` counts what the format has no room for.
+    ``cut_cells`` counts what the format has no room for. What is ``spreadsheet_safe`` comes so with the rows. One that
+    is not closed writes nothing more.
     """
 
     cut_cells: int

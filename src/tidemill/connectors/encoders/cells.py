@@ -5,7 +5,6 @@ import re
 from collections.abc import Callable, Iterable
 from datetime import UTC, date, datetime
 
-from tidemill.connectors.writers.output import defuse
 from tidemill.connectors.writers.xlsx_parts import EMPTY, boolean, moment, number
 from tidemill.domain.columns import LARGEST_EXACT
 from tidemill.domain.form import Column
@@ -19,7 +18,7 @@ EPOCH = date(1899, 12, 30).toordinal()
 FIRST_DAY = date(1900, 3, 1).toordinal()  # the format believes in a 29 February before it
 _DAY_MS = 86_400_000
 _FLOATS = ("real", "double precision")
-_FORMULAS = ("text", "other")  # nothing else can hold one
+_BOOLEANS = {"t": boolean(True), "true": boolean(True), "f": boolean(False), "false": boolean(False)}
 _WHOLE = re.compile(r"-?[1-9][0-9]*|0").fullmatch
 _DECIMAL = re.compile(r"-?([0-9]+)\.([0-9]+)").fullmatch
 
@@ -27,18 +26,15 @@ _DECIMAL = re.compile(r"-?([0-9]+)\.([0-9]+)").fullmatch
 class Cells:
     """Makes the cells of a column. An empty value is an empty cell."""
 
-    def __init__(self, column: Column, as_text: Callable[[str], str], *, spreadsheet_safe: bool) -> None:
+    def __init__(self, column: Column, as_text: Callable[[str], str]) -> None:
         self._make = _maker(column)
         self._as_text = as_text
-        self._safe = spreadsheet_safe and column.type in _FORMULAS
 
     def of(self, values: Iterable[str]) -> Iterable[str]:
         make, as_text = self._make, self._as_text
-        if make is not None:
-            return [(make(value) or as_text(value)) if value else EMPTY for value in values]
-        if self._safe:
-            values = map(defuse, values)
-        return [as_text(value) if value else EMPTY for value in values]
+        if make is None:
+            return [as_text(value) if value else EMPTY for value in values]
+        return [(make(value) or as_text(value)) if value else EMPTY for value in values]
 
 
 def _maker(column: Column) -> Make | None:
@@ -48,7 +44,7 @@ def _maker(column: Column) -> Make | None:
         case "number":
             return _float if column.sql_type in _FLOATS else _number
         case "boolean":
-            return {"t": boolean(True), "f": boolean(False)}.get
+            return _BOOLEANS.get
         case "date":
             return _date
         case "timestamp":

@@ -23,6 +23,7 @@ class ParquetEncoder:
     cut_cells = 0
 
     def __init__(self, form: Form, output: Output) -> None:
+        self._sink = _Sink(output)
         self._pa = pa = load_pyarrow()
         from pyarrow import csv, parquet  # noqa: PLC0415  an extra
 
@@ -36,9 +37,8 @@ class ParquetEncoder:
         self._schema = pa.schema(list(zip(names, types, strict=True)))
         self._options = self._make_options()
         self._writer = parquet.ParquetWriter(
-            pa.PythonFile(_Sink(output), mode="w"), self._schema, compression="zstd", use_dictionary=False
+            pa.PythonFile(self._sink, mode="w"), self._schema, compression="zstd", use_dictionary=False
         )
-        self._output = output
         self._block: list[bytes] = []
         self._block_bytes = self._group_bytes = 0
         self._group: list[Any] = []
@@ -56,7 +56,10 @@ class ParquetEncoder:
         self._end_block()
         self._end_group()
         self._writer.close()
-        self._output.flush()
+        self._sink.flush()
+
+    def __del__(self) -> None:
+        self._sink.is_deaf = True  # the library would write the end of a file that nobody wanted
 
     @property
     def _numbers(self) -> list[str]:
@@ -68,8 +71,8 @@ class ParquetEncoder:
         convert = csv.ConvertOptions(
             column_types=self._read,
             null_values=[""],
-            true_values=["t"],
-            false_values=["f"],
+            true_values=["t", "true"],
+            false_values=["f", "false"],
             strings_can_be_null=True,
             quoted_strings_can_be_null=False,
         )
@@ -124,12 +127,16 @@ class _Sink:
     closed = False
 
     def __init__(self, output: Output) -> None:
+        self.is_deaf = False
         self._output = output
 
     def write(self, piece: Any, /) -> int:
-        return self._output.write(bytes(piece))
+        return len(piece) if self.is_deaf else self._output.write(bytes(piece))
 
-    def flush(self) -> None: ...
+    def flush(self) -> None:
+        if not self.is_deaf:
+            self._output.flush()
+
     def close(self) -> None: ...
 
 

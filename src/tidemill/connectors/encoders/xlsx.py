@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from tidemill.connectors.encoders.cells import Cells
 from tidemill.connectors.encoders.records import Records
-from tidemill.connectors.writers.output import Output, defuse
+from tidemill.connectors.writers.output import Output
 from tidemill.connectors.writers.xlsx_sheets import Sheets
 from tidemill.domain.errors import InvalidInput
 from tidemill.domain.form import Form
@@ -21,10 +21,9 @@ class XlsxEncoder:
     def __init__(self, form: Form, output: Output) -> None:
         csv.field_size_limit(max(LONGEST_FIELD, csv.field_size_limit()))
         names = [column.name for column in form.columns]
-        safe = form.spreadsheet_safe
         self._records = Records()
-        self._sheets = Sheets(output, map(defuse, names) if safe else names, SHEET)
-        self._columns = [Cells(column, self._sheets.text, spreadsheet_safe=safe) for column in form.columns]
+        self._sheets = Sheets(output, names, SHEET)
+        self._columns = [Cells(column, self._sheets.text) for column in form.columns]
 
     @property
     def cut_cells(self) -> int:
@@ -45,4 +44,6 @@ class XlsxEncoder:
         rows = [fields or [""] for fields in csv.reader(lines, strict=True)]  # an only column that is NULL: no fields
         if {*map(len, rows)} != {len(self._columns)}:
             raise InvalidInput(f"the rows have not {len(self._columns)} fields each, as there are columns")
-        return zip(*(cells.of(values) for cells, values in zip(self._columns, zip(*rows, strict=True), strict=True)))
+        columns = zip(*rows, strict=True)
+        made = [cells.of(values) for cells, values in zip(self._columns, columns, strict=True)]
+        return zip(*made, strict=True)

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from tidemill.domain.columns import Cell
-
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+from tidemill.domain.formula import defuse
 
 
 class Output(Protocol):
@@ -18,7 +17,3 @@ class Output(Protocol):
 def defused(cells: Sequence[Cell]) -> list[Cell]:
     """Cells of which no text can be read as a formula by a spreadsheet."""
     return [defuse(cell) if isinstance(cell, str) else cell for cell in cells]
-
-
-def defuse(text: str) -> str:
-    return "'" + text if text.startswith(_FORMULA) else text

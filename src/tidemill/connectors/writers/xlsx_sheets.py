@@ -14,6 +14,11 @@ PIECE_ROWS = 1_000
 LEVEL = 3
 
 
+class _Zip(zipfile.ZipFile):
+    def __del__(self) -> None:
+        """Nothing: one that was not closed is half a workbook, and needs no end."""
+
+
 class Sheets:
     """Into an output that cannot seek. A sheet that is full is followed by another, with the same header.
 
@@ -25,7 +30,7 @@ class Sheets:
         self._name = name
         self._header = tuple(parts.in_header(self.text(each)) for each in header)
         self._template = parts.row_template(len(self._header))
-        self._zip = zipfile.ZipFile(output, "w", zipfile.ZIP_DEFLATED, compresslevel=LEVEL)  # type: ignore[call-overload]
+        self._zip = _Zip(output, "w", zipfile.ZIP_DEFLATED, compresslevel=LEVEL)  # type: ignore[call-overload]
         self._sheet: IO[bytes] | None = None
         self._sheets = self._row = self._bytes = 0
 

@@ -35,13 +35,18 @@ class Facts:
     is_rewritten: bool = False  # a trigger sees rows before NOT NULL and CHECK do
 
 
-def resource_of(table: Table, facts: Facts) -> Resource:
-    """Columns that cannot be written are no fields, and what names one of them is left to the server."""
+def resource_of(table: Table, facts: Facts, *, reads: bool = False) -> Resource:
+    """Columns that cannot be written are no fields, and what names one of them is left to the server.
+
+    For who only ``reads`` they are fields like the others.
+    """
     fields = {
         column.name: field_of(column, judged_after_triggers=facts.is_rewritten)
         for column in facts.columns
         if column.is_writable
     }
+    if reads:
+        fields = {one.name: fields.get(one.name) or replace(field_of(one), required=False) for one in facts.columns}
     for name, rule in _rules(facts):
         if name in fields:
             fields[name] = _tightened(fields[name], rule)

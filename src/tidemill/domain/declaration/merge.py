@@ -64,7 +64,7 @@ class _Merging:
                 self.problems += stricter.problems
             elif self._declared.columns is None or column in self._declared.columns:
                 fields.append(field)
-            elif field.required:
+            elif field.required and self._declared.write:  # what nobody writes may show as little as it likes
                 self._wrong("columns", f"{column} is left out, but a row cannot be without it")
         return tuple(fields)
 

@@ -7,7 +7,7 @@ WITH RECURSIVE step AS (
     JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
     JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
     LEFT JOIN pg_catalog.pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
-    WHERE n.nspname = %(schema)s AND c.relname = %(name)s AND c.relkind IN ('r', 'p')
+    WHERE n.nspname = %(schema)s AND c.relname = %(name)s AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
     UNION ALL
     SELECT s.attnum, s.depth + 1, t.typbasetype, CASE WHEN s.typmod >= 0 THEN s.typmod ELSE t.typtypmod END,
            s.domain_not_null OR t.typnotnull, coalesce(s.default_, pg_get_expr(t.typdefaultbin, 0))

@@ -5,4 +5,4 @@ SELECT file_id FROM tidemill.job WHERE id >= %(lo)s AND id < %(hi)s AND file_id 
 UNION ALL
 SELECT replace(id::text, '-', '') FROM tidemill.job
 WHERE id >= %(lo)s AND id < %(hi)s AND kind = 'tidemill.export'
-ON CONFLICT DO NOTHING
+ON CONFLICT (file_id) DO UPDATE SET at = least(unneeded_file.at, EXCLUDED.at)

@@ -1,4 +1,4 @@
 -- Whether an export's file is still wanted: both jobs are there, and nobody has finished it. Index: job_pkey, outcome_pkey.
 SELECT EXISTS (SELECT 1 FROM tidemill.job WHERE id = %(job_id)s AND purged_at IS NULL)
-   AND EXISTS (SELECT 1 FROM tidemill.job WHERE id = %(export_id)s)
+   AND EXISTS (SELECT 1 FROM tidemill.job WHERE id = %(export_id)s AND intent NOT IN ('cancel', 'fail'))
    AND NOT EXISTS (SELECT 1 FROM tidemill.outcome WHERE job_id = %(export_id)s AND seq = 0 AND status = 'done')

@@ -1,0 +1,56 @@
+"""Answers that are made while they are sent: a client that goes away ends the making."""
+
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing, contextmanager
+
+from fastapi.responses import StreamingResponse
+from starlette.types import Send
+
+from tidemill.domain.errors import Busy
+
+
+class Streams:
+    """How many are open; each of them holds a connection to the database."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._open = 0
+
+    @contextmanager
+    def one_more(self) -> Iterator[None]:
+        if self._open >= self._most:
+            raise Busy(f"{self._open} exports are being streamed already: try again in a moment, or submit it as a job")
+        self._open += 1
+        try:
+            yield
+        finally:
+            self._open -= 1
+
+
+class Streamed(StreamingResponse):
+    """Closes what it sends, however it ends: a generator that waits for a slow reader does not hear of it itself."""
+
+    def __init__(self, pieces: AsyncGenerator[bytes], headers: dict[str, str], media_type: str) -> None:
+        super().__init__(pieces, 200, headers, media_type)
+        self._pieces = pieces
+
+    async def stream_response(self, send: Send) -> None:
+        async with aclosing(self._pieces):
+            await super().stream_response(send)
+
+
+async def begun(pieces: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
+    """The same, once the first piece is there: what goes wrong before that can still be told properly."""
+    try:
+        first = await anext(pieces, b"")
+    except BaseException:
+        await pieces.aclose()
+        raise
+    return _with_first(first, pieces)
+
+
+async def _with_first(first: bytes, pieces: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
+    async with aclosing(pieces):
+        yield first
+        async for piece in pieces:
+            yield piece
