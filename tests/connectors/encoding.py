@@ -51,7 +51,7 @@ def copy_ndjson(rows: Iterable[dict[str, Any]]) -> bytes:
 def form(
     format_: str, *columns: tuple[str, str] | tuple[str, str, str], compression: str = "none", **more: Any
 ) -> Form:
-    made = tuple(Column(*column) for column in columns)  # type: ignore[arg-type]
+    made = tuple(Column(*column) for column in columns)
     return Form(FileFormat(format_), made, Compression(compression), **more)
 
 

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
@@ -28,7 +29,7 @@ text = st.text(
 ) | st.sampled_from(TEXTS)
 
 
-def fed(form_: Form, rows: list[tuple[str | None, str | None]]) -> bytes:
+def fed(form_: Form, rows: Sequence[tuple[str | None, str | None]]) -> bytes:
     if form_.feed == "csv":
         return copy_csv(("a", "b"), rows)
     return copy_ndjson({"a": a, "b": b} for a, b in rows)

@@ -1,26 +1,12 @@
 """Rows as COPY delivers them, into a file of some form, chunk by chunk."""
 
-from typing import Protocol
-
+from tidemill.connectors.encoders.encoder import Encoder
 from tidemill.connectors.encoders.packed import Packed, Packing
 from tidemill.connectors.encoders.plain import AsItIs, JsonArray
 from tidemill.connectors.writers.output import Output
 from tidemill.domain.form import Compression, FileFormat, Form
 
 __all__ = ["Encoder", "open_encoder"]
-
-
-class Encoder(Protocol):
-    """Blocking. It is fed with what ``form.feed`` says, cut anywhere; closed, the output has the whole file.
-
-    ``cut_cells`` counts what the format has no room for. What is ``spreadsheet_safe`` comes so with the rows. One that
-    is not closed writes nothing more.
-    """
-
-    cut_cells: int
-
-    def write(self, chunk: bytes, /) -> None: ...
-    def close(self) -> None: ...
 
 
 def open_encoder(form: Form, output: Output) -> Encoder:

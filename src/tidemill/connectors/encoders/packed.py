@@ -5,6 +5,7 @@ from typing import Protocol
 
 import zstandard
 
+from tidemill.connectors.encoders.encoder import Encoder
 from tidemill.connectors.writers.output import Output
 from tidemill.domain.form import Compression
 
@@ -16,13 +17,6 @@ _GZIP_WINDOW = 31  # the largest window, and a gzip header
 class _Packer(Protocol):
     def compress(self, data: bytes, /) -> bytes: ...
     def flush(self) -> bytes: ...
-
-
-class _Inner(Protocol):
-    cut_cells: int
-
-    def write(self, chunk: bytes, /) -> None: ...
-    def close(self) -> None: ...
 
 
 class Packing:
@@ -48,7 +42,7 @@ class Packing:
 class Packed:
     """An encoder whose output is packed."""
 
-    def __init__(self, inner: _Inner, packing: Packing) -> None:
+    def __init__(self, inner: Encoder, packing: Packing) -> None:
         self._inner = inner
         self._packing = packing
         self.write = inner.write
