@@ -93,16 +93,17 @@ class Turns:
 
     async def _file(self, name: str, format_: str) -> None:
         """From the request until the job is closed, and its file stored."""
+        started = time.monotonic()
         async with Client(self._server.place, self._key) as client:
-            started = time.monotonic()
             asked = (await client.post("/v1/exports", {"resource": TABLE, "format": format_})).value
-            job_id = UUID(asked["job_id"])
-            self._engine.jobs.append(job_id)
-            while not await self._db.run(bench.is_closed, job_id):
-                self._worker.look()
-                await asyncio.sleep(POLL_S)
-            self._note(name, time.monotonic() - started)
-            self._note("worker_rss_mb", self._worker.child_rss_mb)
+        job_id = UUID(asked["job_id"])
+        self._engine.jobs.append(job_id)
+        while not await self._db.run(bench.is_closed, job_id):
+            self._worker.look()
+            await asyncio.sleep(POLL_S)
+        self._note(name, time.monotonic() - started)
+        self._note("worker_rss_mb", self._worker.child_rss_mb)
+        async with Client(self._server.place, self._key) as client:
             made = (await client.get(f"/v1/exports/{job_id}")).value
         if (made["status"], made["record_count"]) != ("completed", self._plan.users):
             raise TidemillError(f"{format_}: {made['status']}, {made['failure_reason']}; {made['record_count']} rows")
