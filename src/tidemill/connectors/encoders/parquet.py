@@ -11,7 +11,7 @@ from tidemill.domain.errors import InvalidInput
 from tidemill.domain.form import Form
 
 BLOCK_BYTES = 256 << 10  # of CSV that are read at once
-GROUP_BYTES = 4 << 20  # of CSV that become a row group: 16 MB took 30 MB more of memory, for no smaller file
+GROUP_BYTES = 2 << 20  # of CSV that become a row group: 16 MB took 30 MB more of memory, for no smaller file
 _VALUE = re.compile(r"'(?P<value>.*)'", re.DOTALL)
 _COLUMN = re.compile(r"In CSV column #(?P<number>[0-9]+): (?P<reason>.*)", re.DOTALL)
 _MAX_SHOWN = 100
