@@ -11,7 +11,11 @@ from tidemill.store.database import Database
 
 
 def builtins(
-    db: Database, blobs: Blobs, normalizers: Mapping[str, Normalizer] | None = None, *, export_ttl_hours: int = TTL_HOURS
+    db: Database,
+    blobs: Blobs,
+    normalizers: Mapping[str, Normalizer] | None = None,
+    *,
+    export_ttl_hours: int = TTL_HOURS,
 ) -> list[Handler]:
     """The handlers that every worker has, whatever its mill declares."""
     return [export_handler(db, blobs, ttl_hours=export_ttl_hours), import_handler(normalizers or {})]
