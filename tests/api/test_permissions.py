@@ -36,6 +36,7 @@ BODIES: dict[tuple[str, str], dict[str, Any]] = {
     ("POST", "/v1/imports/preview"): {"params": {"resource": "people"}, "content": GOOD, "headers": CSV_TYPE},
     ("POST", "/v1/imports/{import_id}/fixes"): {"content": b"_row,age\n2,1\n", "headers": CSV_TYPE},
     ("POST", "/v1/imports/{import_id}/reprocess"): {"json": {}},
+    ("POST", "/v1/exports"): {"json": {"resource": "people"}},
     ("POST", "/v1/users"): {"json": {"name": "zoe"}},
     ("PATCH", "/v1/users/{name}"): {"json": {"role": "user"}},
     ("POST", "/v1/keys"): {"json": {}},

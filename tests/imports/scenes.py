@@ -47,7 +47,8 @@ class Scene:
         policy = asked.pop("policy", {})
         found = resource or await Resources({}).find(self.db, table, any_table=True)
         blob = open_blobs(self.settings.blobs).put([data if isinstance(data, bytes) else data.encode()])
-        look = await importing.look(blob.id, name=name, given={})
+        given = {"keep_empty": True} if asked.get("keep_empty") else {}
+        look = await importing.look(blob.id, name=name, given=given)
         plan = await importing.plan(look, found, ImportRequest(**asked))
         job_id, _ = await importing.submit(Submission("", policy=policy), blob, look, plan, {}, name)
         return job_id

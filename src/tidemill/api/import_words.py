@@ -49,6 +49,7 @@ def from_fields(model: type[M], fields: dict[str, str], place: str) -> M:
 def layout_of(asked: LayoutIn) -> dict[str, Any]:
     """What was said of the layout, in our own words."""
     said = {name: value for name in LAYOUT if (value := getattr(asked, name)) is not None}
+    said |= {"keep_empty": True} if getattr(asked, "keep_empty", False) else {}
     return checked(said)
 
 
@@ -59,6 +60,8 @@ def request_of(asked: ImportIn) -> ImportRequest:
         duplicates=asked.duplicates,
         mapping=asked.mapping,
         key=tuple(asked.key),
+        spreadsheet_safe=asked.spreadsheet_safe,
+        keep_empty=asked.keep_empty,
     )
 
 

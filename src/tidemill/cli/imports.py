@@ -82,6 +82,12 @@ def import_command(
     no_header: Annotated[bool, typer.Option("--no-header", help="It has none: columns are column_1, …")] = False,
     compression: Annotated[str | None, typer.Option(help="gzip, zstd, zip or none; found out if not said")] = None,
     sheet: Annotated[str | None, typer.Option(help="Of a workbook: its name or number")] = None,
+    spreadsheet_safe: Annotated[
+        bool, typer.Option("--spreadsheet-safe", help="It was exported so: take the apostrophes off")
+    ] = False,
+    keep_empty: Annotated[
+        bool, typer.Option("--keep-empty", help='Empty text ("" in a CSV) is a value, and not the same as nothing')
+    ] = False,
     policy: Annotated[str, typer.Option(help="continue, fail_fast, or tolerate:10 or tolerate:5%")] = "continue",
     preview: Annotated[
         bool, typer.Option("--preview", help="Show the first rows and what they mean; import none")
@@ -102,13 +108,15 @@ def import_command(
         "line_end": line_end,
         "sheet": sheet,
     }
-    layout |= {"compression": compression, "header": False if no_header else None}
+    layout |= {"compression": compression, "header": False if no_header else None, "keep_empty": keep_empty or None}
     request = ImportRequest(
         mode=cast("Mode", _one_of("--mode", mode, ("insert", "upsert"))),
         validate_only=validate_only,
         duplicates=cast("Duplicates", _one_of("--duplicates", duplicates, ("first", "last", "error"))),
         mapping=dict(_pair(text) for text in map_ or []),
         key=tuple(name.strip() for name in key.split(",") if name.strip()),
+        spreadsheet_safe=spreadsheet_safe,
+        keep_empty=keep_empty,
     )
     given = {name: value for name, value in layout.items() if value is not None}
     asked = Asked(file, into, request, given, parse_policy(policy), app)

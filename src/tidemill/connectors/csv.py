@@ -80,7 +80,7 @@ class CsvSource(BlockSource):
         if problem is not None:
             draft.add_bad(record.raw, line, problem, **self._bad_byte(record))
         elif record.fields:
-            draft.add(self._rows.encode_one(record.fields), line)
+            draft.add(self._rows.encode_one(record), line)
         self._lines.take(record.span)
 
     def _problem(self, record: Parsed) -> str | None:

@@ -1,6 +1,7 @@
 """Rows of separated values: many at once where each is one plain line, one by one where not."""
 
 import csv
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,10 @@ from tidemill.connectors.lines import Lines
 from tidemill.domain.errors import InvalidInput
 
 _UNFINISHED = "unexpected end of data"  # what the parser says of a quote that is still open
+_FIELD = (
+    r"(?:^|(?<={delimiter}))({quote}[^{quote}]*(?:{quote}{quote}[^{quote}]*)*{quote}|[^{delimiter}{quote}]*)"
+    r"(?={delimiter}|$)"
+)
 _encode = msgspec.json.Encoder().encode
 
 
@@ -27,7 +32,10 @@ class Parsed:
 class Dialect:
     """How fields are told apart. Without ``quote`` nothing quotes."""
 
-    def __init__(self, delimiter: str = ",", quote: str | None = '"') -> None:
+    def __init__(self, delimiter: str = ",", quote: str | None = '"', *, keep_empty: bool = False) -> None:
+        """``keep_empty``: a field with nothing in it is no value, and only one in quotes is empty text."""
+        self.keep_empty = keep_empty
+        self._quoted = re.compile(_FIELD.format(quote=re.escape(quote or "\0"), delimiter=re.escape(delimiter)))
         self.delimiter = delimiter.encode()
         self.quote = quote.encode() if quote else None
         quoting = csv.QUOTE_MINIMAL if quote else csv.QUOTE_NONE
@@ -35,6 +43,17 @@ class Dialect:
 
     def read(self, lines: Iterator[str] | list[str], *, strict: bool = True) -> Iterator[list[str]]:
         return csv.reader(lines, strict=strict, **self._options)
+
+    def told_apart(self, text: str, fields: list[str]) -> list[str | None]:
+        """The fields of a record, None for what has nothing in it, not even quotes."""
+        if not self.keep_empty or "" not in fields:
+            return list(fields)
+        if self.quote is None or 2 * self.quote.decode() not in text:
+            return [field or None for field in fields]
+        tokens = self._quoted.findall(text.rstrip("\r\n"))
+        if len(tokens) != len(fields):  # read with a kind eye
+            return [field or None for field in fields]
+        return [field or ("" if token else None) for field, token in zip(fields, tokens, strict=True)]
 
     def parse(self, lines: Lines) -> Parsed | None:
         """The next record, over as many lines as its quotes span; None at the end. Takes nothing."""
@@ -92,7 +111,7 @@ class Rows:
             data = b"\n".join(lines)
             if b"\r" in data or not all(lines):
                 return None
-        if len(data.translate(None, self._quoting)) == len(data):
+        if len(data.translate(None, self._quoting)) == len(data) and not self._dialect.keep_empty:
             return self._split(lines)
         return self._parse(text, is_plain=len(data.translate(None, self._escaped)) == len(data))
 
@@ -112,13 +131,17 @@ class Rows:
             return None
         if len(rows) != len(lines) or set(map(len, rows)) != {len(columns)}:
             return None
+        if self._dialect.keep_empty:
+            told = map(self._dialect.told_apart, lines, rows)
+            return [_encode(dict(zip(columns, row, strict=True))) for row in told]
         if is_plain:
             together = "\n".join(map(self._text_form, map(tuple, rows)))
             if together.count('"') == len(rows) * self._marks:  # no value has a quote in it
                 return together.encode().split(b"\n")
         return [_encode(dict(zip(columns, row, strict=True))) for row in rows]
 
-    def encode_one(self, fields: list[str]) -> bytes:
+    def encode_one(self, record: Parsed) -> bytes:
+        fields = self._dialect.told_apart(_text(record.raw), record.fields)
         return _encode(dict(zip(self._columns, fields, strict=True)))
 
 

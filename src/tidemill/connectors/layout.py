@@ -26,14 +26,14 @@ ENCODINGS = (
     *(f"iso8859-{number}" for number in (*range(2, 12), *range(13, 17))),
     *("koi8-r", "koi8-u", "shift_jis", "euc_jp", "gb18030", "gbk", "big5", "euc_kr"),
 )
-_TEXT = {"format", "compression", "encoding"}
+_TEXT = {"format", "compression", "encoding", "keep_empty"}
 OPTIONS = {
     "csv": _TEXT | {"delimiter", "quote", "header", "line_end"},
     "tsv": _TEXT | {"delimiter", "quote", "header", "line_end"},
     "ndjson": _TEXT,
     "json": _TEXT,
-    "xlsx": {"format", "sheet", "header"},
-    "parquet": {"format"},
+    "xlsx": {"format", "sheet", "header", "keep_empty"},
+    "parquet": {"format", "keep_empty"},
     "images": {"format"},
 }
 _CANONICAL = {codecs.lookup(name).name: name for name in ENCODINGS}
@@ -89,7 +89,7 @@ def _quote(name: str, value: Any) -> str:
     return value
 
 
-def _header(name: str, value: Any) -> bool:
+def _flag(name: str, value: Any) -> bool:
     found = _WORDS.get(str(value).lower())
     if found is None:
         raise InvalidInput(f"{name} {value!r} cannot be: it is true or false")
@@ -109,6 +109,7 @@ _CHECKS: dict[str, Any] = {
     "encoding": _encoding,
     "delimiter": _delimiter,
     "quote": _quote,
-    "header": _header,
+    "header": _flag,
+    "keep_empty": _flag,
     "sheet": _sheet,
 }

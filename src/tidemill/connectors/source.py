@@ -91,7 +91,8 @@ def open_file(
         return NdjsonSource(stream, checkpoint, max_row_bytes=max_row_bytes)
     if kind == "json":
         return JsonSource(stream, checkpoint, max_row_bytes=max_row_bytes)
-    dialect = Dialect(layout.get("delimiter") or ("\t" if kind == "tsv" else ","), layout.get("quote", '"'))
+    delimiter, keep = layout.get("delimiter") or ("\t" if kind == "tsv" else ","), layout.get("keep_empty", False)
+    dialect = Dialect(delimiter, layout.get("quote", '"'), keep_empty=keep)
     options = {"header": layout.get("header", True), "encoding": layout.get("encoding", "utf-8")}
     return CsvSource(stream, checkpoint, max_row_bytes=max_row_bytes, dialect=dialect, **options)
 

@@ -23,6 +23,8 @@ _WORDS: dict[str, dict[str, Any]] = {
     "duplicates": {"$ref": "#/components/schemas/DuplicatePolicy"},
     "mapping": {"type": "string", "description": "A JSON object: column of the file -> field"},
     "key": {"type": "string", "description": "Fields between commas, or a JSON list"},
+    "spreadsheet_safe": {"type": "boolean", "description": "The file was exported so"},
+    "keep_empty": {"type": "boolean", "description": "Empty text is kept, and is not the same as nothing"},
     "policy": {"type": "string", "description": "A JSON object, as PolicyIn"},
     "priority": {"type": "integer", "minimum": -100, "maximum": 100},
     **_LAYOUT,

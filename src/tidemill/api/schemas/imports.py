@@ -58,6 +58,12 @@ class ImportIn(LayoutIn):
     duplicates: DuplicatePolicy = Field("error", description="Which of several rows with one key is imported")
     mapping: dict[str, str] = Field({}, description="Column of the file -> field; an empty name leaves a column out")
     key: list[str] = Field([], max_length=32, description="Fields that identify a row, instead of the resource's")
+    spreadsheet_safe: bool = Field(
+        False, description="The file was exported so: apostrophes that keep text from being run are taken off"
+    )
+    keep_empty: bool = Field(
+        False, description='Empty text is kept: nothing is `null`, or in CSV a field without quotes; `""` is a text'
+    )
     policy: PolicyIn = PolicyIn()
     priority: int = Field(0, ge=-100, le=100)
 

@@ -45,13 +45,25 @@ def picked(column: Sequence[T], rows: Sequence[int]) -> Sequence[T]:
     return itemgetter(*rows)(column)  # type: ignore[no-any-return]
 
 
+def reader_of(plan: ImportPlan, name: str, normalizers: Mapping[str, Normalizer] | None = None) -> FieldReader:
+    """What reads a field's values as the plan says."""
+    field = plan.resource.field(name)
+    return FieldReader(
+        field,
+        normalizers,
+        restores=plan.spreadsheet_safe,
+        keeps_empty=plan.keep_empty,
+        documents=plan.documents,
+    )
+
+
 class Checker:
     """Checks rows against a plan."""
 
     def __init__(self, plan: ImportPlan, normalizers: Mapping[str, Normalizer] | None = None) -> None:
         resource = plan.resource
         self._sources = list(plan.in_order.items())
-        self._readers = {name: FieldReader(resource.field(name), normalizers) for _, name in self._sources}
+        self._readers = {name: reader_of(plan, name, normalizers) for _, name in self._sources}
         self._updates = plan.mode == "upsert"
         self._known = set(plan.mapping)
         given = set(plan.given)

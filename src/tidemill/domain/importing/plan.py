@@ -23,6 +23,8 @@ class ImportRequest:
     duplicates: Duplicates = "error"
     mapping: dict[str, str] = field(default_factory=dict)
     key: tuple[str, ...] = ()
+    spreadsheet_safe: bool = False  # the file was made so: the apostrophes that keep text from being run are taken off
+    keep_empty: bool = False  # empty text is a value: what is not there is null, or in CSV a field without quotes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +35,9 @@ class ImportPlan:
     duplicates: Duplicates = "error"
     mapping: dict[str, str] = field(default_factory=dict)  # column of the file -> field
     columns: tuple[str, ...] = ()  # of the file, in its order
+    spreadsheet_safe: bool = False
+    keep_empty: bool = False
+    documents: bool = False  # a text in a field of JSON is a document itself, and not how one is written
 
     @property
     def in_order(self) -> dict[str, str]:
@@ -80,6 +85,9 @@ def make_plan(
         duplicates=request.duplicates,
         mapping=found.mapping,
         columns=tuple(columns),
+        spreadsheet_safe=request.spreadsheet_safe,
+        keep_empty=request.keep_empty,
+        documents=request.keep_empty and named_by_rows,
     )
     check_plan(plan)
     return plan

@@ -6,6 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 from tidemill.domain.errors import InvalidInput
+from tidemill.domain.formula import restore
 from tidemill.domain.resource import Field
 from tidemill.domain.values.arrays import read_array
 from tidemill.domain.values.columns import Texts, join
@@ -27,7 +28,24 @@ _FREE = ("text", "other", *_STRUCTURED)  # types whose text may hold any charact
 class FieldReader:
     """Reads the values of one field, all rows of a batch at a time."""
 
-    def __init__(self, field: Field, normalizers: Mapping[str, Normalizer] | None = None) -> None:
+    def __init__(
+        self,
+        field: Field,
+        normalizers: Mapping[str, Normalizer] | None = None,
+        *,
+        restores: bool = False,
+        keeps_empty: bool = False,
+        documents: bool = False,
+    ) -> None:
+        """Reads as an import says.
+
+        ``restores``: texts were kept from being run by a spreadsheet. ``keeps_empty``: empty text is a value.
+        ``documents``: a text in a field of JSON is a document, and not how one is written.
+        """
+        self._documents = documents and field.type == "json"
+        is_text = field.type == "text" or field.sql_type.rpartition(".")[2] == "citext"
+        self._restores = restores and is_text
+        self._keeps_empty = keeps_empty and is_text and not field.enum
         self._field = field
         known = _BUILT_IN | dict(normalizers or {})
         missing = [name for name in field.normalize if name not in known]
@@ -65,17 +83,21 @@ class FieldReader:
     def _prepared(self, values: list[Any], problems: dict[int, list[Problem]]) -> Texts:
         """Texts, normalized, None where one is missing."""
         texts = self._texts(values, problems)
+        if self._restores:
+            texts = [text and restore(text) for text in texts]
         for normalize in self._normalize:
             texts = self._normalized(normalize, texts, values, problems)
         if self._field.type not in _FREE:
             texts = _stripped(texts)
-        if None in texts or "" in texts:
+        if None in texts or ("" in texts and not self._keeps_empty):
             texts = self._without_empty(texts, problems)
         if self._field.type in _FREE and not is_storable(join(texts)):
             texts = self._without_unstorable(texts, values, problems)
         return texts
 
     def _texts(self, values: list[Any], problems: dict[int, list[Problem]]) -> Texts:
+        if self._documents:
+            return [None if value is None else json.dumps(value, ensure_ascii=False) for value in values]
         if set(map(type, values)) <= {str}:
             return values
         keep = self._field.type in _STRUCTURED
@@ -107,7 +129,7 @@ class FieldReader:
 
     def _without_empty(self, texts: Texts, problems: dict[int, list[Problem]]) -> Texts:
         """Nothing, for an empty text: or what stands for it."""
-        field, given = self._field, [text or None for text in texts]
+        field, given = self._field, texts if self._keeps_empty else [text or None for text in texts]
         if field.default is not None:
             return [field.default if text is None else text for text in given]
         if field.required and not field.filled:

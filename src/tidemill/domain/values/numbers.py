@@ -14,6 +14,7 @@ _number = re.compile(_NUMBER).fullmatch
 _LONG = 1_000  # characters of a number: only then may it have more digits than any type takes
 _DIGITS_MAX, _SCALE_MAX = 131_072, 16_383  # of numeric, before and behind the point
 _REAL_MAX, _REAL_MIN = 3.4028235677973366e38, 7.006492321624085e-46  # from where on real has no nearest number
+_SPECIAL = {"nan": "NaN", "infinity": "Infinity", "-infinity": "-Infinity"}
 _exact = Context(prec=5_000)
 
 
@@ -39,6 +40,7 @@ def _whole(text: str) -> str | None:
 
 def read_number(field: Field, texts: Texts) -> Found:
     wrong = dict.fromkeys(mismatches(_NUMBER, texts), "not a number")
+    texts, wrong = mended(texts, wrong, lambda text: _special(field, text)) if wrong else (texts, wrong)
     if field.precision is not None:
         scale = field.scale or 0
         whole = field.precision - scale
@@ -57,8 +59,15 @@ def read_number(field: Field, texts: Texts) -> Found:
 
 def _refuse(texts: Texts, wrong: dict[int, str], is_out: Callable[[str], bool], says: str) -> None:
     for index, text in enumerate(texts):
-        if text is not None and index not in wrong and is_out(text):
+        if text is not None and index not in wrong and text not in _SPECIAL.values() and is_out(text):
             wrong[index] = says
+
+
+def _special(field: Field, text: str) -> str | None:
+    """NaN and infinity are numbers to PostgreSQL. Where there are bounds, nobody wants them."""
+    found = _SPECIAL.get(text.lower())
+    is_bounded = any(one is not None for one in (field.minimum, field.above, field.maximum, field.below))
+    return None if is_bounded or (field.precision is not None and found != "NaN") else found
 
 
 def is_too_long(text: str) -> bool:

@@ -65,6 +65,8 @@ def _rounded(field: Field) -> Callable[[str], str] | None:
 
 
 def _moment(text: str) -> datetime:
-    """One without a zone is UTC."""
+    """One without a zone is UTC. Nothing is beyond the ends."""
+    if text.endswith("infinity"):
+        return datetime.min.replace(tzinfo=UTC) if text.startswith("-") else datetime.max.replace(tzinfo=UTC)
     found = datetime.fromisoformat(text)
     return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)

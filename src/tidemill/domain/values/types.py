@@ -19,6 +19,7 @@ _DATE = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _TIME = r"[0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,6})?)?"
 _ZONE = r"(?:Z|[+-](?:0[0-9]|1[0-5])(?::?[0-5][0-9])?)"  # PostgreSQL has none 16 hours away
 _ZONE_MAX = timedelta(hours=16)
+ENDS = ("infinity", "-infinity")
 _MOMENT = rf"{_DATE}[T ]{_TIME}"
 _TRUE, _FALSE = ("true", "t", "yes", "y", "on", "1"), ("false", "f", "no", "n", "off", "0")
 _BOOLEANS = dict.fromkeys(_TRUE, "t") | dict.fromkeys(_FALSE, "f")
@@ -76,10 +77,15 @@ def _read_dates(
     found, wrong = list(texts), {}
     for index, text in enumerate(texts):
         if text is not None and (index in odd or not _all_parse(parse, [text])):
-            found[index] = mend(text, field.formats)
+            found[index] = _endless(field, text) or mend(text, field.formats)
             if found[index] is None:
                 wrong[index] = says if not field.formats else f"{says}, or {', '.join(field.formats)}"
     return found, wrong
+
+
+def _endless(field: Field, text: str) -> str | None:
+    """PostgreSQL's dates and times have two ends of their own."""
+    return text.lower() if field.type != "time" and text.lower() in ENDS else None
 
 
 def _all_parse(parse: Callable[[str], Any], texts: Texts) -> bool:

@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 
 from tidemill.domain.importing import ImportPlan, ImportRequest, make_plan
+from tidemill.domain.importing.check import reader_of
 from tidemill.domain.ports import Source
 from tidemill.domain.resource import Resource
-from tidemill.domain.values import FieldReader
 from tidemill.domain.values.field import Normalizer
 from tidemill.domain.values.same import same_texts
 from tidemill.handlers.importing.keys import Keys
@@ -25,7 +25,7 @@ class KeyIntake:
         names = sorted({name for fields in self._watched for name in fields})
         columns = {name: column for column, name in plan.mapping.items()}
         self._fields = {name: plan.resource.field(name) for name in names}
-        self._readers = {name: FieldReader(field, normalizers) for name, field in self._fields.items()}
+        self._readers = {name: reader_of(plan, name, normalizers) for name in self._fields}
         self._get = {name: attrgetter(f"f{at}") for at, name in enumerate(names)}
         rename = {f"f{at}": columns[name] for at, name in enumerate(names)}
         fields = [(attribute, Any, None) for attribute in rename]

@@ -21,6 +21,7 @@ from tidemill.store.statements import sql
 Sink = Callable[[bytes], Awaitable[None]]
 NAME = "tidemill, export"
 CONNECT_S = 15.0
+LOCK_MS = 10_000  # that a table may be locked by somebody who alters it
 _TLS = ("sslmode", "sslcert", "sslkey", "sslrootcert", "sslcrl", "ssl_min_protocol_version", "ssl_max_protocol_version")
 _KEEPALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
 # JSON text has no control characters: with these, nothing in it is ever quoted or escaped.
@@ -30,7 +31,7 @@ _FORMATS: dict[Feed, dict[str, Any]] = {
 }
 _GONE = ("42P01", "42703", "3F000", "42704")
 _ALTERED = ("42804", "42883", "42846", "42809", "55000", "0A000")
-_LOST = ("08", "53", "57", "25", "40", "55P03", "58", "XX")
+_LOST = ("08", "53", "57", "25", "40", "58", "XX")
 
 
 async def copy_out(db: Database, query: str, feed: Feed, sink: Sink) -> int:
@@ -63,6 +64,8 @@ def in_our_words(error: Exception) -> TidemillError:
         return InvalidInput(f"it may not be read: {said}")
     if state.startswith("22"):
         return InvalidInput(f"a value cannot be read: {said}")
+    if state == "55P03":
+        return Unavailable(f"somebody else has the table: {said}")
     if not state or state.startswith(_LOST):
         return Unavailable(f"the connection to the database was lost: {said}")
     return Conflict(f"the table cannot be read: {said}")
@@ -77,7 +80,7 @@ async def _connection(db: Database) -> AsyncIterator[Any]:
     try:
         _keep_alive(conn)
         await conn.execute("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-        await conn.execute(sql("extract/settings").decode())
+        await conn.fetch(sql("extract/settings").decode(), str(LOCK_MS))
         yield conn
         await conn.close(timeout=CONNECT_S)
     finally:

@@ -8,6 +8,8 @@ from tidemill.domain.exporting import ExportPlan, Filter, Order
 from tidemill.domain.formula import FORMULA
 from tidemill.domain.resource import Field
 
+# PostgreSQL writes -0, which most readers of JSON take for a whole number: its sign would be lost.
+_FLOAT = "CASE WHEN {0} = 0 THEN CASE WHEN {0}::text = '-0' THEN '-0.0' ELSE '0' END::json ELSE to_json({0}) END"
 _COMPARED = {"eq": "=", "lt": "<", "lte": "<=", "gt": ">", "gte": ">="}
 
 
@@ -53,6 +55,8 @@ def _json(field: Field) -> Composable:
     is_free = field.type == "json" and field.sql_type != "jsonb"
     if is_free or field.type == "other" or (field.type == "array" and field.element in ("json", "other")):
         return SQL("translate(to_json({})::text, {}, {})::json").format(column, Literal("\r\n"), Literal("  "))
+    if field.type == "number" and field.sql_type in ("real", "double precision"):
+        return SQL(_FLOAT).format(column)
     return column
 
 

@@ -1,0 +1,209 @@
+"""Exports over HTTP: streamed, as files, listed; who may have what."""
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from api.conftest import Api
+from api.importing import GOOD, Shop, open_shop
+from support import eventually, rows
+from tidemill import Mill
+from tidemill.domain.identity import Role
+
+Make = Callable[..., Awaitable[Api]]
+PEOPLE = "email,name,age\nada@x.org,Ada,36\nbob@x.org,Bob,41\n"
+WIDE = """
+CREATE TABLE shop.wide (id int PRIMARY KEY, text text);
+INSERT INTO shop.wide SELECT n, repeat(md5(n::text), 30) FROM generate_series(1, 15000) n;
+"""
+
+
+@pytest.fixture
+async def shop(make_api: Make, toy: Mill, tmp_path: Path) -> Shop:
+    shop = await open_shop(make_api, toy, tmp_path, export_streams=2)
+    await shop.imported(GOOD)
+    return shop
+
+
+async def get(shop: Shop, who: httpx2.AsyncClient | None = None, **params: Any) -> httpx2.Response:
+    said: httpx2.Response = await (who or shop.ada).get("/v1/exports", params={"resource": "people"} | params)
+    return said
+
+
+async def made(shop: Shop, **asked: Any) -> dict[str, Any]:
+    """An export that is asked for and worked to its end."""
+    answer = await shop.ada.post("/v1/exports", json={"resource": "people", "fields": ["email", "name", "age"]} | asked)
+    assert answer.status_code == 202, answer.text
+    await shop.work()
+    return dict((await shop.ada.get(answer.headers["location"])).json())
+
+
+async def test_rows_are_streamed_as_they_were_asked_for(shop: Shop) -> None:
+    answer = await get(shop, fields="email,name,age")
+    assert (answer.status_code, answer.text) == (200, PEOPLE)
+    assert answer.headers["content-type"].startswith("text/csv")
+    assert answer.headers["content-disposition"] == 'attachment; filename="people.csv"'
+    assert answer.headers["transfer-encoding"] == "chunked"
+    words = {"format": "ndjson", "fields": "name", "order": "-age", "filter[age][between]": "30,50"}
+    assert (await get(shop, **words)).text == '{"name":"Bob"}\n{"name":"Ada"}\n'
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ({"filter[age]": "old"}, "not a whole number"),
+        ({"filter[agee]": "1"}, "did you mean 'age'?"),
+        ({"filter[age][near]": "1"}, "there is no operator"),
+        ({"fields": "email,password"}, "no field 'password'"),
+        ({"order": "nothing"}, "order: people has no field"),
+        ({"format": "docx"}, "format"),
+        ({"colour": "red"}, "there is no parameter 'colour'"),
+        ({"page_size": "5"}, "is for the list of exports"),
+        ({"format": "parquet", "compression": "gzip"}, "compressed by itself"),
+        ({"format": "ndjson", "spreadsheet_safe": "true"}, "spreadsheet_safe is for csv and xlsx"),
+    ],
+)
+async def test_what_does_not_fit_is_refused_with_a_sentence(shop: Shop, words: dict[str, str], says: str) -> None:
+    answer = await get(shop, **words)
+    assert answer.status_code == 422
+    assert says in answer.text
+
+
+async def test_only_what_is_declared_and_granted_is_there(shop: Shop) -> None:
+    root = await shop.api.user("root", Role.ADMIN)
+    assert (await get(shop, resource="secrets")).status_code == 404
+    assert (await get(shop, resource="shop.people")).status_code == 404
+    assert (await get(shop, root, resource="shop.secrets")).text == "id,word\n"
+    for name in ("tidemill.job", "pg_catalog.pg_authid", "information_schema.tables"):
+        assert (await get(shop, resource=name)).status_code == 404
+        assert "is not for exports" in (await get(shop, root, resource=name)).json()["detail"]
+
+
+async def test_an_export_is_made_downloaded_and_listed(shop: Shop) -> None:
+    export = await made(shop, filters={"age": {"lt": 40}}, order=["-email"])
+    assert (export["status"], export["resource_type"], export["record_count"]) == ("completed", "people", 1)
+    assert export["filters"] == {"age": {"lt": ["40"]}}
+    assert export["file_path"].startswith("file:///")
+    answer = await shop.ada.get(export["download_url"], headers={"Range": "bytes=0-4"})
+    assert (answer.status_code, answer.text) == (206, "email")
+    assert answer.headers["content-disposition"] == f'attachment; filename="people-{export["key"]}.csv"'
+    assert (await shop.ada.get(export["download_url"])).text == "email,name,age\nada@x.org,Ada,36\n"
+    listed = (await shop.ada.get("/v1/exports", params={"page_size": 1})).json()
+    assert [one["job_id"] for one in listed["exports"]] == [export["job_id"]]
+    bob = await shop.api.user("bob")
+    assert (await bob.get("/v1/exports")).json()["exports"] == []
+    assert (await bob.get(f"/v1/exports/{export['job_id']}")).status_code == 404
+
+
+async def test_a_key_that_comes_again_makes_no_second_export(shop: Shop) -> None:
+    async def post(**asked: Any) -> httpx2.Response:
+        words = {"resource": "people"} | asked
+        said: httpx2.Response = await shop.ada.post("/v1/exports", json=words, headers={"Idempotency-Key": "monthly"})
+        return said
+
+    first = await post()
+    await rows(shop.api.db, "ALTER TABLE shop.people ADD COLUMN later text")
+    shop.api.app.state.service.resources.forget("people")
+    again = await post()
+    assert (first.status_code, again.status_code) == (202, 200)
+    assert first.json()["job_id"] == again.json()["job_id"]
+    assert again.json()["idempotency_key"] == "monthly"
+    assert (await post(format="ndjson")).status_code == 422
+
+
+async def test_a_file_that_was_exported_can_be_imported_by_its_id(shop: Shop) -> None:
+    export = await made(shop)
+    await rows(shop.api.db, "DELETE FROM shop.people")
+    words = {"resource": "people", "source": {"file_id": export["file_id"]}}
+    answer = await shop.ada.post("/v1/imports", json=words)
+    assert answer.status_code == 202, answer.text
+    await shop.work()
+    assert len(await shop.people()) == 2
+
+
+async def test_a_waiting_export_is_cancelled_and_has_no_file(shop: Shop) -> None:
+    answer = await shop.ada.post("/v1/exports", json={"resource": "people"})
+    cancelled = await shop.ada.post(f"{answer.headers['location']}/cancel")
+    assert cancelled.json()["status"] in ("cancelling", "cancelled")
+    await shop.work()
+    found = (await shop.ada.get(answer.headers["location"])).json()
+    assert (found["status"], found["download_url"]) == ("cancelled", None)
+    assert (await shop.ada.get(f"{answer.headers['location']}/download")).status_code == 409
+
+
+async def copying(shop: Shop) -> int:
+    query = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'tidemill, export' AND datname = current_database()"
+    return int((await rows(shop.api.db, query))[0][0])
+
+
+async def half_read(shop: Shop) -> socket.socket:
+    """A client that has read the head of a stream, and then no more."""
+    root = await shop.api.user("root", Role.ADMIN)
+    client = socket.create_connection(shop.api.address)
+    key = root.headers["authorization"]
+    client.sendall(f"GET /v1/exports?resource=shop.wide HTTP/1.1\r\nHost: x\r\nAuthorization: {key}\r\n\r\n".encode())
+    assert b"200 OK" in await asyncio.to_thread(client.recv, 1_000)
+    return client
+
+
+async def test_a_client_that_goes_away_frees_its_connection_within_a_second(shop: Shop) -> None:
+    await rows(shop.api.db, WIDE)
+    client = await half_read(shop)
+    assert await copying(shop) == 1
+    client.close()
+
+    async def is_free() -> bool:
+        return await copying(shop) == 0
+
+    await eventually(is_free, within=1)
+
+
+async def test_a_source_that_breaks_breaks_the_connection(shop: Shop) -> None:
+    await rows(shop.api.db, WIDE)
+    root = await shop.api.user("root", Role.ADMIN)
+    with pytest.raises(httpx2.RemoteProtocolError, match="incomplete chunked read"):
+        async with root.stream("GET", "/v1/exports", params={"resource": "shop.wide"}) as answer:
+            assert answer.status_code == 200
+            pieces = answer.aiter_raw()
+            await anext(pieces)
+            await rows(
+                shop.api.db,
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                " WHERE application_name = 'tidemill, export' AND datname = current_database()",
+            )
+            [piece async for piece in pieces]
+
+
+async def test_so_many_streams_at_a_time_and_the_next_is_asked_to_come_again(shop: Shop) -> None:
+    await rows(shop.api.db, WIDE)
+    clients = [await half_read(shop) for _ in range(2)]
+    busy = await get(shop)
+    assert busy.status_code == 503
+    assert busy.headers["retry-after"]
+    clients[0].close()
+
+    async def is_served() -> bool:
+        return (await get(shop)).status_code == 200
+
+    await eventually(is_served, within=5)
+    clients[1].close()
+
+
+async def test_columns_that_are_not_declared_are_not_there(make_api: Make, tmp_path: Path) -> None:
+    declared = tmp_path / "narrow.toml"
+    declared.write_text(
+        '[resources.names]\ntable = "public.members"\ncolumns = "declared"\nread = ["user"]\nwrite = []\n'
+        "[resources.names.fields.name]\n"
+    )
+    api = await make_api(config=declared)
+    await rows(api.db, "CREATE TABLE members (name text PRIMARY KEY, password text NOT NULL)")
+    await rows(api.db, "INSERT INTO members VALUES ('ada', 'secret')")
+    ada = await api.user("ada")
+    assert (await ada.get("/v1/exports?resource=names")).text == "name\nada\n"
+    for words in ("fields=password", "filter[password]=x", "order=password"):
+        assert (await ada.get(f"/v1/exports?resource=names&{words}")).status_code == 422

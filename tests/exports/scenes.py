@@ -1,0 +1,86 @@
+"""Shorthands of these tests."""
+
+import json
+from collections.abc import Iterable
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from support import job_of, rows
+from tidemill import Mill
+from tidemill.config import Settings
+from tidemill.connectors.blobs import Blobs, open_blobs
+from tidemill.domain.exporting import ExportPlan, TableExport, parse_condition
+from tidemill.domain.job import Job
+from tidemill.operations.exports import plan_export, stream_export, submit_export
+from tidemill.operations.resources import Resources
+from tidemill.store.database import Database
+from tidemill.store.submit import Submission
+from tidemill.testing import drain
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A database, a place for files, and exports into it."""
+
+    db: Database
+    settings: Settings
+    mill: Mill
+
+    @property
+    def blobs(self) -> Blobs:
+        return open_blobs(self.settings.blobs)
+
+    async def run(self, *statements: str) -> None:
+        for statement in statements:
+            await rows(self.db, statement)
+
+    async def plan(self, table: str, *where: str, **asked: Any) -> ExportPlan:
+        resource = await Resources({}).find(self.db, table, any_table=True, reads=True)
+        return await plan_export(self.db, resource, self.request(table, *where, **asked))
+
+    def request(self, table: str, *where: str, **asked: Any) -> TableExport:
+        return TableExport(resource=table, filters=tuple(map(parse_condition, where)), **asked)
+
+    async def stream(self, table: str, *where: str, **asked: Any) -> bytes:
+        """The whole file, as it would be streamed."""
+        async with aclosing(stream_export(self.db, await self.plan(table, *where, **asked))) as pieces:
+            return b"".join([piece async for piece in pieces])
+
+    async def objects(self, table: str, *where: str, **asked: Any) -> list[Any]:
+        return [json.loads(line) for line in (await self.stream(table, *where, format="ndjson", **asked)).splitlines()]
+
+    async def submit(self, table: str, *where: str, **asked: Any) -> UUID:
+        plan = await self.plan(table, *where, **asked)
+        job_id, _ = await submit_export(self.db, Submission(""), plan, self.request(table, *where, **asked))
+        return job_id
+
+    async def made(self, table: str, *where: str, **asked: Any) -> Job:
+        """An export, from the request to the end of its job."""
+        job_id = await self.submit(table, *where, **asked)
+        await drain(self.mill, db=self.db)
+        return await job_of(self.db, job_id)
+
+    async def result(self, job_id: UUID) -> dict[str, Any]:
+        [(result,)] = await rows(self.db, "SELECT result FROM tidemill.outcome WHERE job_id = %s", job_id)
+        return dict(result)
+
+    def stored(self) -> list[str]:
+        return sorted(self.blobs.list_names())
+
+    async def copying(self) -> list[int]:
+        """The sessions that copy rows out."""
+        query = "SELECT pid FROM pg_stat_activity WHERE application_name = 'tidemill, export' AND datname = current_database()"
+        return [pid for (pid,) in await rows(self.db, query)]
+
+    async def is_quiet(self) -> bool:
+        return not await self.copying()
+
+
+def lines(data: bytes) -> list[str]:
+    return data.decode().splitlines()
+
+
+def sorted_by(found: Iterable[dict[str, Any]], name: str) -> list[Any]:
+    return sorted(one[name] for one in found)

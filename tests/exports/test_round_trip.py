@@ -1,0 +1,79 @@
+"""What goes out comes in again as it was: the second file is the first one, byte for byte."""
+
+import pytest
+
+from exports.scenes import Scene
+from imports import scenes as imports
+from support import rows
+
+TABLE = """
+CREATE TYPE mood AS ENUM ('so so', 'it''s "good"');
+CREATE TABLE nasty (
+    id integer PRIMARY KEY, word text, short varchar(40), fixed char(6), amount numeric, price numeric(12, 3), ratio double precision,
+    small real, big bigint, day date, at timestamptz, local timestamp, hour time, yes boolean, mood mood, key uuid,
+    document jsonb, raw bytea, tags text[], numbers integer[], grid integer[][], net inet, span interval);
+CREATE TABLE again (LIKE nasty INCLUDING ALL);
+"""
+VALUES = r"""
+INSERT INTO nasty (id, word, short, amount, ratio, small, day, at, local, document, raw, tags) VALUES
+    (1, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL),
+    (2, '', '', 0, '-0', '-0', 'infinity', '-infinity', 'infinity', '{}', '', '{}'),
+    (3, 'a "quoted", word', E'two\nlines', 123456789012345678901234567890, 0.1, 1e-10, '0001-01-01',
+        '2026-11-15 12:00:00.000001+02', '2026-02-28 23:59:59.999999', E'{"a": "line\\nend \\"q\\" \\\\ é", "b": [1, 2.5, null, true, {"c": ""}]}',
+        '\x00ff0a', ARRAY['a,b', NULL, 'q"x', '', 'NULL', E'back\\slash', '{}', ' blank ']),
+    (4, E'\r\n', E'tab\there', -99999999999999999999, 1.7976931348623157e308, 3.4028235e38, '9999-12-31', 'epoch', 'epoch',
+        '[]', E'\\x5c', ARRAY[E'line\nend']),
+    (5, '''', '''''=1+1', 1e30, 'NaN', 'Infinity', '2024-02-29', '2026-06-30 00:00:00-11', '0001-01-01', '"text"', '\x22', '{NULL}'),
+    (6, '=1+1', '-1', 'NaN', '-Infinity', 'NaN', '-infinity', 'infinity', '-infinity', 'true', '\x2c', NULL),
+    (7, U&'\00E9\D83D\DE00\2028', '@sum', 7, 5e-324, 1e-45, NULL, NULL, NULL, '1', NULL, ARRAY['ü']),
+    (8, '  blanks  ', 'NULL', 1, 1e21, 1e7, NULL, NULL, NULL, '"\u00fc"', NULL, ARRAY['null']),
+    (9, '\N', '\.', 1, 0, 0, NULL, NULL, NULL, 'null', NULL, NULL),
+    (10, E'\t', '+', 2, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL);
+UPDATE nasty SET document = NULL WHERE id = 9;
+UPDATE nasty SET fixed = 'ab', price = -12.5, big = -9223372036854775808, hour = '23:59:59.5', yes = id = 3, mood = 'it''s "good"',
+    key = '0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0', numbers = '{1,NULL,3}', grid = '{{1,2},{3,4}}', net = '10.0.0.0/8', span = '1 mon -2 days 03:04:05'
+    WHERE id IN (3, 4);
+"""
+SPREADSHEET = {"spreadsheet_safe": True}
+
+
+@pytest.fixture
+async def scene(scene: Scene) -> Scene:
+    await scene.run(TABLE, VALUES)
+    return scene
+
+
+async def bring_in(scene: Scene, data: bytes, name: str, **options: bool) -> None:
+    importing = imports.Scene(scene.db, scene.settings, scene.mill)
+    job = await importing.run(data, "again", name=name, keep_empty=True, **options)
+    assert await importing.errors(job) == []
+    assert job.counts.done == 10
+
+
+@pytest.mark.parametrize(
+    ("format_", "options"), [("csv", {}), ("csv", SPREADSHEET), ("ndjson", {})], ids=["csv", "safe csv", "ndjson"]
+)
+async def test_export_import_export_gives_the_same_bytes(scene: Scene, format_: str, options: dict[str, bool]) -> None:
+    first = await scene.stream("nasty", format=format_, **options)
+    await bring_in(scene, first, f"nasty.{format_}", **options)
+    assert await scene.stream("again", format=format_, **options) == first
+    differing = await rows(
+        scene.db, "SELECT n.id FROM nasty n JOIN again a USING (id) WHERE n::text IS DISTINCT FROM a::text"
+    )
+    assert differing == []
+
+
+async def test_without_keeping_empty_text_it_is_nothing_and_the_rest_is_the_same(scene: Scene) -> None:
+    await rows(scene.db, "UPDATE nasty SET word = NULL, short = NULL WHERE id = 2")
+    first = await scene.stream("nasty")
+    importing = imports.Scene(scene.db, scene.settings, scene.mill)
+    assert (await importing.run(first, "again", name="nasty.csv")).counts.done == 10
+    assert await scene.stream("again") == first
+
+
+async def test_apostrophes_stand_before_what_a_spreadsheet_might_run_and_nowhere_else(scene: Scene) -> None:
+    found = (await scene.stream("nasty", fields=("id", "word", "short", "ratio"), **SPREADSHEET)).decode()
+    assert "5,','''=1+1,NaN" in found, "one more than it had"
+    assert "6,'=1+1,'-1,-Infinity" in found, "numbers stay numbers"
+    assert "7,é😀\u2028,'@sum," in found
+    assert "8,  blanks  ,NULL," in found

@@ -1,0 +1,104 @@
+"""Streams: slow readers, sources that break, and readers that go away."""
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+import psutil
+import pytest
+
+from exports.scenes import Scene
+from support import eventually, rows
+from tidemill.domain.errors import Conflict, TidemillError, Unavailable
+from tidemill.operations.exports import stream_export
+
+WIDE = "INSERT INTO wide SELECT n, repeat(md5(n::text), 30) FROM generate_series(1, 60000) n"  # 58 MB
+
+
+@pytest.fixture
+async def scene(scene: Scene) -> Scene:
+    await scene.run("CREATE TABLE wide (id int PRIMARY KEY, text text)", WIDE)
+    return scene
+
+
+async def opened(scene: Scene) -> AsyncGenerator[bytes]:
+    """A stream of which the first piece was read."""
+    stream = stream_export(scene.db, await scene.plan("wide"))
+    assert (await anext(stream)).startswith(b"id,text\n")
+    return stream
+
+
+async def test_a_reader_who_goes_away_ends_the_query_within_a_second(scene: Scene) -> None:
+    async with aclosing(await opened(scene)):
+        assert len(await scene.copying()) == 1
+    await eventually(scene.is_quiet, within=1)
+
+
+async def test_a_query_that_has_sent_nothing_yet_ends_too(scene: Scene) -> None:
+    await scene.run("CREATE VIEW slow AS SELECT id, pg_sleep(60)::text AS zzz FROM wide")
+    reading = asyncio.create_task(scene.stream("slow"))
+
+    async def is_asleep() -> bool:
+        return bool(await rows(scene.db, "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep'"))
+
+    await eventually(is_asleep)
+    reading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+    await eventually(scene.is_quiet, within=1)
+
+
+async def test_a_slow_reader_makes_nothing_grow(scene: Scene) -> None:
+    """The server waits, and so do we: what is on its way is a few chunks, whatever the table."""
+    own = psutil.Process(os.getpid())
+    async with aclosing(await opened(scene)) as stream:
+
+        async def is_waiting() -> bool:
+            query = "SELECT 1 FROM pg_stat_activity WHERE application_name = 'tidemill, export' AND wait_event = 'ClientWrite'"
+            return bool(await rows(scene.db, query))
+
+        await eventually(is_waiting)
+        before = own.memory_info().rss
+        for _ in range(3):
+            await anext(stream)
+            await eventually(is_waiting)
+        assert own.memory_info().rss - before < 8 << 20
+
+
+@pytest.mark.parametrize("ends", ["pg_terminate_backend", "pg_cancel_backend"])
+async def test_a_source_that_breaks_is_an_error_and_not_the_end(scene: Scene, ends: str) -> None:
+    stream = await opened(scene)
+    [pid] = await scene.copying()
+    await rows(scene.db, f"SELECT {ends}(%s)", pid)
+    with pytest.raises(Unavailable, match="connection to the database was lost"):
+        [piece async for piece in stream]
+    await eventually(scene.is_quiet, within=2)
+
+
+async def test_a_table_that_was_dropped_since_is_told_of(scene: Scene) -> None:
+    plan = await scene.plan("wide")
+    await scene.run("DROP TABLE wide")
+    with pytest.raises(Conflict, match="the table is not what it was"):
+        [piece async for piece in stream_export(scene.db, plan)]
+
+
+async def test_a_table_cannot_be_dropped_under_a_reader_and_stays_what_it_was(scene: Scene) -> None:
+    stream = await opened(scene)
+    dropping = asyncio.create_task(scene.run("DROP TABLE wide"))
+    try:
+        assert sum([piece.count(b"\n") async for piece in stream]) > 59_000
+    except TidemillError as error:  # pragma: no cover
+        pytest.fail(f"it broke: {error}")
+    await dropping
+
+
+async def test_a_table_that_somebody_holds_locked_is_not_waited_for_for_ever(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = await scene.plan("wide")
+    monkeypatch.setattr("tidemill.store.extract.copy.LOCK_MS", 50)
+    async with scene.db.transaction() as conn:
+        await conn.execute("LOCK TABLE wide")
+        with pytest.raises(Unavailable, match="lock timeout"):
+            [piece async for piece in stream_export(scene.db, plan)]
