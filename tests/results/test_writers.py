@@ -11,21 +11,12 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from connectors.encoding import Pieces
 from results.values import read_xlsx
 from tidemill.connectors.writers import open_writer, xlsx_sheets
 from tidemill.connectors.writers.xlsx_parts import cut, letters
 from tidemill.domain.columns import Columns
 from tidemill.domain.export import Format
-
-
-class Pieces(bytearray):
-    """An output that can only be written to."""
-
-    def write(self, piece: bytes, /) -> int:
-        self.extend(piece)
-        return len(piece)
-
-    def flush(self) -> None: ...
 
 
 def written(

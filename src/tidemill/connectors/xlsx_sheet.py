@@ -134,11 +134,3 @@ def column_number(letters: str) -> int:
     for letter in letters:
         number = 26 * number + ord(letter) - 64
     return number - 1
-
-
-def column_name(number: int) -> str:
-    name, number = "", number + 1
-    while number:
-        number, at = divmod(number - 1, 26)
-        name = chr(65 + at) + name
-    return name
