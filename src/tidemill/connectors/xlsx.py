@@ -7,8 +7,8 @@ import msgspec
 
 from tidemill.connectors.csv_rows import checked_header
 from tidemill.connectors.records import InputRecord, RecordSource
-from tidemill.connectors.xlsx_book import Book
 from tidemill.connectors.writers.xlsx_parts import letters
+from tidemill.connectors.xlsx_book import Book
 from tidemill.connectors.xlsx_sheet import Row, rows
 from tidemill.domain.errors import InvalidInput
 
