@@ -70,6 +70,10 @@ class Place:
         """An import that writes nothing."""
         return self._portal.call(self._trial, is_paused, is_done)
 
+    def export(self) -> str:
+        """One that waits."""
+        return self._portal.call(self._export)
+
     def user(self) -> str:
         return str(self._run(users.add, f"carl {next(self._numbers)}", Role.USER).name)
 
@@ -81,6 +85,10 @@ class Place:
 
     def _run(self, verb: Any, *args: Any) -> Any:
         return self._portal.call(self.api.db.run, verb, *args)
+
+    async def _export(self) -> str:
+        answer = await (await self.api.user("ada")).post("/v1/exports", json={"resource": "people"})
+        return str(answer.json()["job_id"])
 
     async def _trial(self, is_paused: bool, is_done: bool) -> str:
         ada = await self.api.user("ada")

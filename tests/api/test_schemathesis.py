@@ -85,6 +85,8 @@ class Sender:
                 _fit_import(case, lot)
         elif isinstance(case.body, dict) and _is_good(case, ParameterLocation.BODY):
             case.body = self._body(case.operation.path, case.body)
+        if case.operation.label == "GET /v1/exports" and _is_good(case, ParameterLocation.QUERY):
+            case.query = {"resource": "people", "format": ("csv", "ndjson")[lot % 2]} if lot % 3 else {"page_size": 5}
         if case.operation.label == "POST /v1/jobs" and _is_good(case, ParameterLocation.QUERY):
             known = {"kind": "echo", "params": "{}", "policy": "{}"}
             is_json = case.media_type == "application/json"
@@ -97,6 +99,8 @@ class Sender:
             return self._place.job(is_paused=verb == "resume")
         if name == "import_id" and verb in ("pause", "resume", "cancel", "fixes", "promote"):
             return self._place.trial(is_paused=verb == "resume", is_done=verb in ("fixes", "promote"))
+        if name == "export" and verb == "cancel":
+            return self._place.export()
         if name == "job" and method == "PATCH":
             return self._place.job(is_failed=True)
         if name == "name" and method != "GET":
@@ -110,6 +114,8 @@ class Sender:
         """What no schema can know: kinds, folders, secrets, and that two fields exclude each other."""
         if path == "/v1/session":
             return {"link": self._place.link()} if body.get("link") else {"key": self._place.api.keys["ada"]}
+        if path == "/v1/exports":
+            return body | {"resource": "people", "filters": {"age": {"gte": 1}}, "fields": ["email"], "order": []}
         if path != "/v1/jobs":
             return body
         fitting = body | {"kind": "echo"}

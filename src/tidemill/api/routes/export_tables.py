@@ -36,7 +36,7 @@ _FILTER: dict[str, Any] = {
     "schema": {"type": "object", "additionalProperties": {"type": "string"}},
     "example": {"role": "admin"},
 }
-_LISTED = "With a resource, its rows, as they come; without, a page of exports"
+_LISTED = "With a resource, its rows, as they come (of format json, a list of objects); without, a page of exports"
 _streamed: dict[int | str, dict[str, Any]] = {200: {"description": _LISTED, "content": dict(FILES)}}
 _list = allow(Permission.USER, 404, 409, also=_streamed)
 _list["openapi_extra"] |= {"parameters": [_FILTER]}

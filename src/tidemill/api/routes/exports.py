@@ -23,9 +23,10 @@ from tidemill.store import jobs
 router = APIRouter(tags=["exports"])
 _made: dict[int | str, dict[str, Any]] = {200: {"description": "The same file was asked for before", "model": JobOut}}
 _FILE = {"schema": {"type": "string", "format": "binary"}}
-FILES = {name.partition(";")[0]: _FILE for name in (*CONTENT_TYPES.values(), *COMPRESSED_TYPES.values())}
+_NAMES = [name.partition(";")[0] for name in (*CONTENT_TYPES.values(), *COMPRESSED_TYPES.values())]
+FILES = {name: _FILE for name in _NAMES if name != "application/json"}  # which is a page, to whoever reads the document
 _file: dict[int | str, dict[str, Any]] = {
-    200: {"description": "The file", "content": FILES},
+    200: {"description": "The file; of format json it is application/json", "content": FILES},
     206: {"description": "The range that was asked for", "content": FILES},
     304: {"description": "The caller has it: If-None-Match is its ETag"},
     307: {"description": "The file is at the object store, for a while", "content": {}},

@@ -51,8 +51,8 @@ class ExportsQuery(ListQuery):
     resource: Name | None = Field(None, description="Stream the rows of this one; without it, list your exports")
     format: TableFormat = Field("csv", description="Of a stream")
     compression: Packing = Field("none", description="Of a stream")
-    fields: Names = Field([], max_length=2_000, description=f"{_FIELDS}; between commas")
-    order: Names = Field([], max_length=100, description=f"{_ORDER}; between commas")
+    fields: Names = Field([], description=f"{_FIELDS}; between commas")
+    order: Names = Field([], description=f"{_ORDER}; between commas")
     spreadsheet_safe: bool = Field(False, description=_SAFE)
 
 

@@ -21,7 +21,7 @@ from tidemill.store.statements import sql
 Sink = Callable[[bytes], Awaitable[None]]
 NAME = "tidemill, export"
 CONNECT_S = 15.0
-PIECE = 128 << 10  # bytes
+CHUNK_BYTES = 256 << 10
 LOCK_MS = 10_000  # that a table may be locked by somebody who alters it
 _TLS = ("sslmode", "sslcert", "sslkey", "sslrootcert", "sslcrl", "ssl_min_protocol_version", "ssl_max_protocol_version")
 _KEEPALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
@@ -47,33 +47,36 @@ async def copy_out(db: Database, query: str, feed: Feed, sink: Sink) -> int:
     """
     try:
         async with _connection(db) as conn:
-            pieces = _Pieces(sink)
-            status = await conn.copy_from_query(query, output=pieces.add, **_FORMATS[feed])
-            await pieces.pour()
+            gathered = _Gathered(sink)
+            status = await conn.copy_from_query(query, output=gathered.add, **_FORMATS[feed])
+            await gathered.pour()
             await conn.execute("COMMIT")
     except (asyncpg.PostgresError, asyncpg.InterfaceError, psycopg.OperationalError, OSError) as error:
         raise in_our_words(error) from error
     return int(status.rpartition(" ")[2])
 
 
-class _Pieces:
-    """Chunks are as small as a read of the socket; whoever takes them, often in another thread, pays for each."""
+class _Gathered:
+    """Chunks of some size: a socket gives 20 kB at a time, and what is done with each costs as much as for 200.
+
+    The first one goes on at once: somebody may wait for it.
+    """
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
         self._chunks: list[bytes] = []
-        self._size = 0
+        self._size = CHUNK_BYTES
 
     async def add(self, chunk: bytes) -> None:
         self._chunks.append(chunk)
         self._size += len(chunk)
-        if self._size >= PIECE:
+        if self._size >= CHUNK_BYTES:
             await self.pour()
 
     async def pour(self) -> None:
-        piece, self._chunks, self._size = b"".join(self._chunks), [], 0
-        if piece:
-            await self._sink(piece)
+        chunks, self._chunks, self._size = self._chunks, [], 0
+        if chunks:
+            await self._sink(b"".join(chunks))
 
 
 def in_our_words(error: Exception) -> TidemillError:
