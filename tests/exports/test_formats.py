@@ -11,7 +11,8 @@ from support import rows
 TABLE = """
 CREATE TABLE odd (
     id integer PRIMARY KEY, word text, empty text, small smallint, big bigint, amount numeric, price numeric(12, 3),
-    ratio double precision, day date, at timestamptz, local timestamp, hour time, yes boolean, key uuid, document jsonb, raw bytea, tags text[]);
+    ratio double precision, day date, at timestamptz, local timestamp, hour time, yes boolean, key uuid, document jsonb,
+    raw bytea, tags text[]);
 CREATE TABLE again (LIKE odd INCLUDING ALL);
 """
 VALUES = r"""
@@ -20,8 +21,8 @@ INSERT INTO odd VALUES
     (2, E'a "quoted", word\r\n\x07', '', -7, -9223372036854775808, 1234567890.125, -1.250, 0.1, '2024-02-29',
      '2026-11-15 12:00:00.000001+02', '2026-02-28 23:59:59.5', '23:59:59', true, '0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0',
      '{"a": "line\nend \"q\""}', '\x00ff0a', ARRAY['a,b', NULL, 'q"x']),
-    (3, '007', '', 7, 9007199254740993, 1.5, 0, 1e300, '1899-12-31', '2026-11-15 12:00:00+02', 'epoch', '00:00', false, NULL,
-     '[]', '\x00', '{}');
+    (3, '007', '', 7, 9007199254740993, 1.5, 0, 1e300, '1899-12-31', '2026-11-15 12:00:00+02', 'epoch', '00:00', false,
+     NULL, '[]', '\x00', '{}');
 """
 LOST = {"xlsx": "empty"}  # a spreadsheet has no empty text
 
