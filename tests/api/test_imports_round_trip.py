@@ -7,14 +7,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
+from uuid import UUID
 
 import httpx2
 import pytest
 
-from api.importing import CSV_TYPE, MIXED, Shop, open_shop
+from api.importing import CSV_TYPE, GOOD, MIXED, Shop, open_shop
 from support import assert_sound, rows
 from tidemill import Mill
 from tidemill.operations import resources
+from tidemill.store import fix, imports
+from tidemill.store.delete import delete
 from tidemill.store.lists import failures
 
 
@@ -231,3 +234,40 @@ async def test_a_trial_writes_nothing_and_is_promoted_once_with_its_corrections(
     assert await shop.people() == [("ada@x.org", "Ada", 36), ("bob@x.org", "Bob", 41), ("di@x.org", "Di", None)]
     assert (await shop.ada.post(f"/v1/imports/{live['job_id']}/promote")).status_code == 409, "it is no trial"
     await assert_sound(shop.api.db)
+
+
+async def test_a_row_repeats_no_other_that_was_corrected_since(shop: Shop) -> None:
+    done = await shop.imported(b"email,name,age\nada@x.org,Ada,old\nada@x.org,Di,36\n")
+    assert done["errors"] == {"age.type": 1, "email.duplicate": 1}
+    assert (await send_back(shop, done["job_id"], b"email,age,_row\ncy@x.org,1,1\n")).status_code == 200
+    assert (await shop.worked(done["job_id"]))["errors"] == {"email.duplicate": 1}
+    assert (await shop.ada.post(f"/v1/imports/{done['job_id']}/reprocess", json={})).is_success
+    assert (await shop.worked(done["job_id"]))["status"] == "completed"
+    assert await shop.people() == [("ada@x.org", "Di", 36), ("cy@x.org", "Ada", 1)]
+
+
+async def test_of_rows_that_are_corrected_to_one_key_the_first_is_the_one(shop: Shop) -> None:
+    await shop.imported(b"email,name\nada@x.org,Old\n")
+    done = await shop.imported(b"email,name\nada,First\nada2,Second\n", mode="upsert")
+    mended = b"email,_row\nada@x.org,2\nada@x.org,1\n"
+    assert (await send_back(shop, done["job_id"], mended)).status_code == 200
+    worked = await shop.worked(done["job_id"])
+    assert (worked["errors"], worked["effects"]["updated"]) == ({"email.duplicate": 1}, 1)
+    assert await shop.people() == [("ada@x.org", "First", None)]
+
+
+@pytest.mark.parametrize("verb", ["origins", "carry"])
+async def test_a_trial_that_is_deleted_while_it_is_promoted_is_not_there(shop: Shop, verb: str) -> None:
+    trial = await shop.imported(GOOD, validate_only=True)
+    module = {"origins": imports, "carry": fix}[verb]
+    real = getattr(module, verb)
+
+    async def late(*args: Any) -> Any:
+        await shop.api.db.run(delete, UUID(trial["job_id"]))
+        return await real(*args)
+
+    with patch.object(module, verb, late):
+        answer = await shop.ada.post(f"/v1/imports/{trial['job_id']}/promote")
+    assert answer.status_code == 404, answer.text
+    assert (await shop.ada.get("/v1/imports")).json()["imports"] == []
+    assert len(shop.stored()) == 1, "but for the file of the trial, which waits to be cleared away"

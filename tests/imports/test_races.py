@@ -1,10 +1,12 @@
 """Others write between our look and our writing: a batch never fails whole, and no row is lost silently."""
 
 import random
+from typing import Any
 
 import pytest
 
 from imports.scenes import Scene, meanwhile, small_batches
+from tidemill.handlers.importing import land as landing
 
 TABLES = (
     "CREATE TABLE parent (id int PRIMARY KEY)",
@@ -104,3 +106,27 @@ async def test_a_trial_says_that_it_does_not_see_rows_of_other_batches(
         (3, True),
         (4, True),
     ]
+
+
+async def test_an_upsert_among_refusals_and_writers_never_finds_its_own_key_in_the_way(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await scene.table(
+        "CREATE TABLE t (id int PRIMARY KEY, n int, code int UNIQUE)",
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS"
+        " 'BEGIN IF NEW.n = 0 THEN RAISE ''no''; END IF; RETURN NEW; END'",
+        "CREATE TRIGGER refuse BEFORE INSERT OR UPDATE ON t FOR EACH ROW EXECUTE FUNCTION refuse()",
+    )
+    write, left = landing._write, [6, 7, 8]
+
+    async def beside_another(*args: Any, **options: Any) -> Any:
+        if left:
+            id_ = left.pop()
+            await scene.rows("INSERT INTO t VALUES (%s, 7, %s)", id_, id_)
+        return await write(*args, **options)
+
+    monkeypatch.setattr(landing, "_write", beside_another)
+    text = "id,n,code\n" + "".join(f"{i},{i != 5:d},{i}\n" for i in range(1, 13))
+    job = await scene.run(text, "t", mode="upsert")
+    assert await scene.errors(job) == [(5, "refused")]
+    assert (await scene.effects(job), left) == ((8, 3, 0), [])

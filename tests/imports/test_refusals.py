@@ -88,3 +88,67 @@ async def test_a_trigger_that_speaks_of_permission_speaks_of_its_row(scene: Scen
     )
     job = await scene.run("n\n1\n2\n3\n", "t")
     assert (job.status, await scene.errors(job)) == ("completed_with_errors", [(2, "refused")])
+
+
+@pytest.mark.parametrize("event", ["INSERT", "UPDATE"])
+async def test_rows_that_a_trigger_passes_over_in_silence_are_told(scene: Scene, event: str) -> None:
+    await scene.table("CREATE TABLE t (id int PRIMARY KEY, n int)")
+    if event == "UPDATE":
+        await scene.table("INSERT INTO t SELECT i, 0 FROM generate_series(1, 40) i")
+    await scene.table(
+        "CREATE FUNCTION pass_over() RETURNS trigger LANGUAGE plpgsql AS"
+        " 'BEGIN IF NEW.id > 30 THEN RETURN NULL; END IF; RETURN NEW; END'",
+        f"CREATE TRIGGER pass_over BEFORE {event} ON t FOR EACH ROW EXECUTE FUNCTION pass_over()",
+    )
+    job = await scene.run("id,n\n" + "".join(f"{i},5\n" for i in range(1, 41)), "t", mode="upsert")
+    assert await scene.errors(job) == [(row, "refused") for row in range(31, 41)]
+    assert await scene.effects(job) == ((30, 0, 0) if event == "INSERT" else (0, 30, 0))
+    assert await scene.rows("SELECT count(*) FROM t WHERE n = 5") == [(30,)]
+
+
+async def test_a_trigger_that_puts_rows_elsewhere_has_passed_over_none(scene: Scene) -> None:
+    await scene.table(
+        "CREATE TABLE t (id int PRIMARY KEY)",
+        "CREATE TABLE heir (PRIMARY KEY (id)) INHERITS (t)",
+        "CREATE FUNCTION bequeath() RETURNS trigger LANGUAGE plpgsql AS"
+        " 'BEGIN INSERT INTO heir VALUES (NEW.*); RETURN NULL; END'",
+        "CREATE TRIGGER bequeath BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION bequeath()",
+    )
+    job = await scene.run("id\n1\n2\n", "t")
+    assert (job.status, await scene.effects(job), await scene.count("heir")) == ("completed", (2, 0, 0), 2)
+
+
+async def test_what_is_told_of_a_key_that_is_there_depends_on_no_other_refusal(scene: Scene) -> None:
+    await scene.table(
+        "CREATE TABLE t (id int, on_day date, PRIMARY KEY (id, on_day)) PARTITION BY RANGE (on_day)",
+        "CREATE TABLE t_2020 PARTITION OF t FOR VALUES FROM ('2020-01-01') TO ('2021-01-01')",
+        "INSERT INTO t VALUES (1, '2020-02-02')",
+    )
+    job = await scene.run("id,on_day\n1,2020-02-02\n2,2020-02-02\n3,2023-03-03\n", "t")
+    assert await scene.errors(job) == [(1, "id, on_day.exists"), (3, "check")]
+
+
+async def test_a_domain_that_only_the_server_can_judge_costs_only_its_row(scene: Scene) -> None:
+    await scene.table(
+        "CREATE FUNCTION is_plain(text) RETURNS bool LANGUAGE sql IMMUTABLE AS 'SELECT $1 !~ ''x'''",
+        "CREATE DOMAIN plain AS text CHECK (is_plain(VALUE))",
+        "CREATE TABLE t (id plain PRIMARY KEY, n int)",
+        "INSERT INTO t VALUES ('a', 0)",
+    )
+    job = await scene.run("id,n\na,1\nxx,1\nb,1\n", "t", mode="upsert")
+    ((row, status, error),) = await scene.outcomes(job)
+    assert (row, status, error["code"], error["attempt"], error["retryable"]) == (2, "failed", "id.check", 1, False)
+    assert await scene.rows("SELECT id, n FROM t ORDER BY id") == [("a", 1), ("b", 1)]
+
+
+async def test_a_key_that_cannot_even_be_asked_about_costs_only_its_row(scene: Scene) -> None:
+    await scene.table(
+        "CREATE FUNCTION is_plain(text) RETURNS bool LANGUAGE plpgsql IMMUTABLE AS"
+        " 'BEGIN IF $1 ~ ''x'' THEN RAISE ''not plain''; END IF; RETURN true; END'",
+        "CREATE DOMAIN plain AS text CHECK (is_plain(VALUE))",
+        "CREATE TABLE t (id plain PRIMARY KEY)",
+    )
+    job = await scene.run("id\na\nxx\nb\nc\n", "t", mode="upsert")
+    ((row, status, error),) = await scene.outcomes(job)
+    assert (row, status, error["code"], error["reason"]) == (2, "failed", "refused", "not plain")
+    assert (error["attempt"], await scene.count("t")) == (1, 3)

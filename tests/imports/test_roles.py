@@ -65,3 +65,11 @@ async def test_a_right_that_is_missing_when_the_import_begins_fails_the_job(scen
     await reprocess(clerks.db, job_id, Choice(statuses=[ItemStatus.CANCELLED]))
     job = await clerks.finish(job_id)
     assert (job.status, await scene.count("t")) == ("completed", 100)
+
+
+async def test_a_trial_that_may_make_no_temporary_table_fails_and_says_why(scene: Scene, clerks: Scene) -> None:
+    ((name,),) = await scene.rows("SELECT current_database()")
+    await scene.table("GRANT SELECT ON t TO import_clerk", f"REVOKE TEMPORARY ON DATABASE {name} FROM PUBLIC")
+    job = await clerks.finish(await clerks.submit(FILE, "t", validate_only=True))
+    assert job.status == "failed"
+    assert "permission denied to create temporary tables" in str(job.failure_reason)

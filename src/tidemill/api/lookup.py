@@ -14,10 +14,8 @@ from tidemill.domain.identity import Principal
 from tidemill.domain.importing import KIND
 from tidemill.domain.job import Job
 from tidemill.domain.resource import Resource, may
-from tidemill.operations import inspect
 from tidemill.store import jobs, users
 from tidemill.store.database import Database
-from tidemill.store.lists.grid import Grid
 
 # No beginnings of ids here: they would tell of the jobs of others.
 _FULL = re.compile(r"[0-9a-fA-F]{8}-?([0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}|[Jj]\d{8}_\d{6,}")
@@ -26,31 +24,27 @@ JobName = Annotated[str, Path(max_length=64, description="A job's id or key", ex
 
 async def own_job_id(job: JobName, me: Me, db: Db) -> UUID:
     """Without a look at how far it is."""
-    return await db.run(jobs.find, _full(job), _owner(me))
+    return await db.run(jobs.find, full_name(job), scope_of(me))
 
 
 async def own_job(job: JobName, me: Me, db: Db) -> Job:
-    return await db.run(jobs.get_named, _full(job), _owner(me))
+    return await db.run(jobs.get_named, full_name(job), scope_of(me))
 
 
-async def own_grid(job: JobName, me: Me, db: Db) -> Grid:
-    """As far as its lists need it."""
-    return await inspect.grid(db, _full(job), _owner(me))
-
-
-def _full(name: str) -> str:
+def full_name(name: str) -> str:
+    """A whole id or key."""
     if not _FULL.fullmatch(name):
         raise UnknownJob(f"there is no job {name!r}")
     return name
 
 
-def _owner(me: Principal) -> int | None:
+def scope_of(me: Principal) -> int | None:
+    """Whose jobs somebody may see: their own, or everybody's (None)."""
     return None if me.is_admin else me.user_id
 
 
 OwnJobId = Annotated[UUID, Depends(own_job_id)]
 OwnJob = Annotated[Job, Depends(own_job)]
-OwnGrid = Annotated[Grid, Depends(own_grid)]
 
 
 async def own_import(import_id: JobName, me: Me, db: Db) -> Job:

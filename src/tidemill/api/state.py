@@ -9,6 +9,7 @@ from fastapi import Depends, Request
 
 from tidemill.api.hub import Hub
 from tidemill.api.rate import RateLimit
+from tidemill.api.shared import Shared
 from tidemill.api.streams import Streams
 from tidemill.config import Settings
 from tidemill.connectors.blobs import Blobs
@@ -40,6 +41,7 @@ class Service:
     normalizers: Mapping[str, Callable[[str], str]] = field(default_factory=dict)
     session_limits: Limits = field(init=False)
     hub: Hub = field(init=False)
+    shared: Shared[bytes] = field(default_factory=Shared)
     pending_counts: PendingCounts = field(init=False)
     streams: Streams = field(init=False)
 

@@ -57,6 +57,7 @@ class Field:
     scale: int | None = None
     element: Type | None = None  # of an array
     with_zone: bool = False  # of a timestamp
+    judged: bool = False  # its type is a domain with conditions of its own: the server is asked, as it is of ``other``
     normalize: tuple[str, ...] = ()  # what is done to its text before anything else, by name, in order
     formats: tuple[str, ...] = ()  # of dates and times, as strptime takes them; ISO 8601 is always understood
     sensitive: bool = False  # its values are not shown in errors

@@ -15,7 +15,7 @@ from tidemill.domain.outcome import Abort, Done, Exceptions, Fail, Outcome, Retr
 from tidemill.domain.throttle import is_throttle
 from tidemill.engine.context import Context
 from tidemill.engine.logbook import Page
-from tidemill.engine.process import outcome_of, translate, verdict_of
+from tidemill.engine.process import failures_of, outcome_of, translate, verdict_of
 from tidemill.store import flush as store
 from tidemill.store import jobs, leases
 from tidemill.store.database import Connection, is_contention, is_refused_data, is_timeout, is_transient
@@ -218,16 +218,12 @@ class BatchRun:
         self._said = max(retries, key=lambda retry: bool(retry.throttled), default=Done())
         each_ms = round((time.monotonic() - started) * 1000 / max(len(items), 1))
         said = iter(outcomes)
-        return [
-            verdict_of(
-                item,
-                next(said) if item.defect is None else from_defect(item.defect),
-                self._handler,
-                each_ms,
-                self._columns,
-                self._crew.spacing,
-            )
-            for item in items
+        ends = [(item, next(said) if item.defect is None else from_defect(item.defect)) for item in items]
+        failed = [(item, outcome) for item, outcome in ends if type(outcome) is Fail]
+        others = [(item, outcome) for item, outcome in ends if type(outcome) is not Fail]
+        return failures_of(failed, each_ms) + [
+            verdict_of(item, outcome, self._handler, each_ms, self._columns, self._crew.spacing)
+            for item, outcome in others
         ]
 
     def _without_plain(

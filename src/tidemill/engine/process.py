@@ -18,7 +18,7 @@ from tidemill.engine.columns import JobColumns
 from tidemill.engine.context import Context
 from tidemill.engine.flush import Flusher
 from tidemill.engine.logbook import Page
-from tidemill.store.json import encode
+from tidemill.store.json import encode, encode_lines
 
 YIELD_S = 0.02  # a handler that never waits must still let heartbeats and flushes through
 WATCH_S = 0.25
@@ -67,6 +67,19 @@ def _failed(item: Item, outcome: Fail, duration_ms: int) -> Verdict:
         told = failure(item, Fail(reason, code="invalid_result"))
         error = encode(told)
     return Verdict(item.seq, ItemStatus.FAILED, item.attempt, duration_ms, error=error, code=told["code"])
+
+
+def failures_of(failed: Sequence[tuple[Item, Fail]], duration_ms: int) -> list[Verdict]:
+    """The same for many, as a set-based handler has them."""
+    try:
+        told = [failure(item, outcome) for item, outcome in failed]
+        errors = encode_lines(told)
+    except Exception:  # noqa: BLE001  one of them is to blame: each by itself
+        return [_failed(item, outcome, duration_ms) for item, outcome in failed]
+    return [
+        Verdict(item.seq, ItemStatus.FAILED, item.attempt, duration_ms, None, None, error, one["code"])
+        for (item, _), one, error in zip(failed, told, errors, strict=True)
+    ]
 
 
 def _check_size(result: bytes | None, normalized: bytes | None) -> None:

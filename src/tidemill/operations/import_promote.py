@@ -8,7 +8,7 @@ from uuid import UUID
 import msgspec
 
 from tidemill.connectors.blobs import Blobs
-from tidemill.domain.errors import Conflict, Unavailable, UnknownFile
+from tidemill.domain.errors import Conflict, Unavailable, UnknownFile, UnknownJob
 from tidemill.domain.importing import KIND, ImportPlan
 from tidemill.domain.job import Job
 from tidemill.operations.imports import insist_on_rights
@@ -42,7 +42,9 @@ async def promote(db: Database, blobs: Blobs, job: Job, asked: Submission, *, by
     if job.purged_at is not None:
         raise Conflict(f"import {job.key} was purged: its file is gone")
     await insist_on_rights(db, plan)
-    origin = (await db.run(imports.origins, [job.id]))[job.id]
+    origin = (await db.run(imports.origins, [job.id])).get(job.id)
+    if origin is None:
+        raise UnknownJob(f"there is no job {job.id}")
     try:
         blob = await asyncio.to_thread(blobs.link, str(job.file_id))
     except UnknownFile:
@@ -60,7 +62,11 @@ async def promote(db: Database, blobs: Blobs, job: Job, asked: Submission, *, by
         idem_key=key,
         idem_print=job.id.bytes,
     )
-    job_id, is_new = await _submit(db, spec, job, by)
+    try:
+        job_id, is_new = await _submit(db, spec, job, by)
+    except (UnknownJob, Conflict):
+        await asyncio.to_thread(blobs.abandon, blob.id)
+        raise
     if not is_new:
         await asyncio.to_thread(blobs.abandon, blob.id)
     return job_id, is_new

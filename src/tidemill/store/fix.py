@@ -23,12 +23,7 @@ async def fix(conn: Connection, job_id: UUID, seq: int, value: bytes, *, by: int
     Under the lock of the outcome: who sends the item round again waits, and then runs it with this input; who did so
     before us has made it open, and it can be corrected no more.
     """
-    cursor = await conn.execute(sql("job/share"), {"job_id": job_id})
-    job = await cursor.fetchone()
-    if job is None:
-        raise UnknownJob(f"there is no job {job_id}")
-    if job[0] is not None:
-        raise Conflict("the job's rows were purged; they cannot be corrected")
+    await _share(conn, job_id)
     if await _lock(conn, job_id, seq) not in FIXABLE:
         status = (await look_up(conn, job_id, seq))["status"]
         raise Conflict(f"item {seq} is {status}: only failed and not_found items can be corrected")
@@ -63,9 +58,20 @@ async def newest(conn: Connection, job_id: UUID, lo: int, hi: int) -> dict[int, 
 
 
 async def carry(conn: Connection, from_job: UUID, to_job: UUID) -> int:
-    """Give a job that is made of the same file the corrections of another; how many."""
+    """Give a job that is made of the same file the corrections of another, which must still be there; how many."""
+    await _share(conn, from_job)
     cursor = await conn.execute(sql("item_fix/carry"), {"from_job": from_job, "to_job": to_job})
     return cursor.rowcount
+
+
+async def _share(conn: Connection, job_id: UUID) -> None:
+    """The job stays, with its rows, to the end of the transaction; UnknownJob or Conflict if they are gone."""
+    cursor = await conn.execute(sql("job/share"), {"job_id": job_id})
+    job = await cursor.fetchone()
+    if job is None:
+        raise UnknownJob(f"there is no job {job_id}")
+    if job[0] is not None:
+        raise Conflict("the job's rows were purged; they cannot be corrected")
 
 
 async def _lock(conn: Connection, job_id: UUID, seq: int) -> str | None:

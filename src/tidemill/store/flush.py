@@ -1,6 +1,5 @@
 """Writing what became of items, behind the fence."""
 
-from collections import Counter
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any
@@ -9,12 +8,11 @@ from psycopg.types.json import Jsonb
 
 from tidemill.domain.batch import Lease, retry_buckets
 from tidemill.domain.decide import Verdict
-from tidemill.domain.status import TERMINAL, ItemStatus
+from tidemill.domain.status import ItemStatus
+from tidemill.domain.tally import Tally
 from tidemill.store.database import Connection
 from tidemill.store.rows import outcome_lines
 from tidemill.store.statements import sql
-
-_TALLIES = ("done", "not_found", "skipped", "failed")
 
 
 class Flushed(StrEnum):
@@ -63,13 +61,17 @@ def _fence_key(lease: Lease) -> dict[str, Any]:
 
 
 def _deltas(verdicts: Sequence[Verdict], plain: int) -> dict[str, Any]:
-    counts = Counter(verdict.status.value for verdict in verdicts)
-    codes = Counter(v.code for v in verdicts if v.status is ItemStatus.FAILED and v.code)
-    terminal = sum(counts[status] for status in TERMINAL)
-    deltas: dict[str, Any] = {name: counts[name] for name in _TALLIES}
-    deltas["done"] += plain
-    deltas["retried"] = len(verdicts) - terminal
-    return deltas | {"settled": len(verdicts) + plain, "codes": Jsonb(codes) if codes else None}
+    tally = Tally.of(verdicts)
+    terminal = tally.done + tally.not_found + tally.skipped + tally.failed
+    return {
+        "done": tally.done + plain,
+        "not_found": tally.not_found,
+        "skipped": tally.skipped,
+        "failed": tally.failed,
+        "retried": len(verdicts) - terminal,
+        "settled": len(verdicts) + plain,
+        "codes": Jsonb(tally.codes) if tally.codes else None,
+    }
 
 
 async def why_refused(conn: Connection, lease: Lease) -> Flushed:

@@ -1,6 +1,7 @@
 """JSON on the hot path."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -10,6 +11,7 @@ from tidemill.domain.depth import MAX_DEPTH, is_too_deep
 _encoder = msgspec.json.Encoder()
 decode = msgspec.json.Decoder().decode
 NUL, NULL = b"\\u0000", b"null"
+SHORT = 2 * MAX_DEPTH  # bytes: of so few, nothing deeper can be made
 
 
 def encode(value: Any) -> bytes:
@@ -17,9 +19,17 @@ def encode(value: Any) -> bytes:
     data = _encoder.encode(value)
     if NUL in data or NULL in data:  # a NUL character, or a NaN that would turn into null
         _refuse(value)
-    if is_too_deep(data):
+    if len(data) > SHORT and is_too_deep(data):
         raise ValueError(f"nested more than {MAX_DEPTH} levels deep")
     return data
+
+
+def encode_lines(values: Sequence[Any]) -> list[bytes]:
+    """Many at once. Raises as ``encode`` does; for which of them, only one by one can tell."""
+    data = _encoder.encode_lines(values)
+    if NUL in data or NULL in data or b"[" in data or data.count(b"{") > len(values):
+        return [encode(value) for value in values]
+    return data.splitlines()
 
 
 def decode_input(text: str) -> Any:

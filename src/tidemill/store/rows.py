@@ -32,27 +32,31 @@ def block_lines(head: bytes, lo: int, block: Block, tail: bytes) -> bytes:
 
 def outcome_lines(head: bytes, owner_id: int, at: bytes, verdicts: list[Verdict]) -> bytes:
     """The rows of outcome/copy; ``head`` is the job id."""
-    lines = []
-    for v in verdicts:
-        result = NULL if v.result is None else _escape(v.result)
-        normalized = NULL if v.normalized is None else _escape(v.normalized)
-        error = NULL if v.error is None else _escape(v.error)
-        lines.append(
-            b"%s\t%d\t%d\t%s\t%d\t%s\t%s\t%s\t%s\t%d\n"
-            % (
-                head,
-                v.seq,
-                owner_id,
-                v.status.encode(),
-                v.attempts,
-                at,
-                result,
-                normalized,
-                error,
-                v.duration_ms,
-            )
+    line = b"%s\t%%d\t%d\t%%s\t%%d\t%s\t%%s\t%%s\t%%s\t%%d\n" % (head, owner_id, at)
+    return b"".join(
+        map(
+            line.__mod__,
+            zip(
+                [v.seq for v in verdicts],
+                [v.status.encode() for v in verdicts],
+                [v.attempts for v in verdicts],
+                _texts([v.result for v in verdicts]),
+                _texts([v.normalized for v in verdicts]),
+                _texts([v.error for v in verdicts]),
+                [v.duration_ms for v in verdicts],
+                strict=True,
+            ),
         )
-    return b"".join(lines)
+    )
+
+
+def _texts(values: Sequence[bytes | None]) -> list[bytes]:
+    """A column: what needs no escape is not looked at one by one."""
+    given = [value for value in values if value is not None]
+    if not given:
+        return [NULL] * len(values)
+    escape = _escape if _needs_escape(b"".join(given)) else bytes
+    return [NULL if value is None else escape(value) for value in values]
 
 
 def _needs_escape(data: bytes) -> bool:

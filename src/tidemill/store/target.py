@@ -1,7 +1,7 @@
 """Writing into a user's own table, in the flush transaction: set-based, and never a value in a statement's text."""
 
 import re
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -38,7 +38,11 @@ class Gone(Exception):
 
 
 class Moved(Exception):
-    """Others have deleted or changed rows since we looked."""
+    """Others have deleted or changed rows since we looked: these, by the number that the asker gave them."""
+
+    def __init__(self, rows: Collection[int] = ()) -> None:
+        super().__init__("others change these rows faster than they can be updated")
+        self.rows = rows
 
 
 class Refusal(Exception):
@@ -90,15 +94,17 @@ class Target:
 
     @asynccontextmanager
     async def looking(self) -> AsyncIterator[None]:
-        """Statements that ask. What they cannot read is no value of the type that a column had."""
+        """Statements that ask. What they cannot read is no value of the type that a column had, or a Refusal."""
         try:
             async with self._conn.transaction():
                 yield
         except psycopg.Error as error:
             self.raise_gone(error)
+            if is_transient(error):
+                raise
             if (error.sqlstate or "").startswith(_BAD_DATA):
                 await self.refuse_other_shape(self._fields)
-            raise
+            raise Refusal(error, "") from error
 
     async def refuse_other_shape(self, fields: Iterable[str]) -> None:
         """Gone if the table has other columns now than when the import was planned."""
@@ -159,27 +165,28 @@ class Target:
         """Places of rows that the table has just so."""
         return await self._change("target/same", fields, rows, self._table)
 
-    async def copy(self, fields: Sequence[str], data: bytes, *, on_trial: bool) -> None:
-        """Rows in COPY's text form, into the table or into one that only looks like it."""
+    async def copy(self, fields: Sequence[str], data: bytes, *, on_trial: bool) -> int:
+        """Rows in COPY's text form, into the table or into one that only looks like it; how many it took."""
         columns = SQL(", ").join(Identifier(self._fields[name].column) for name in fields)
         self._copied = "tidemill_trial" if on_trial else self._table_name.name
         table = TRIAL if on_trial else Identifier(self._table_name.schema, self._table_name.name)
         if not fields:  # COPY cannot say so
-            await self._insert_defaults(table, data.count(b"\n"))
-            return
+            return await self._insert_defaults(table, data.count(b"\n"))
         statement = _template("target/copy").format(table=table, columns=columns)
-        async with self._conn.cursor() as cursor, cursor.copy(statement) as copy:
-            await copy.write(data)
+        async with self._conn.cursor() as cursor:
+            async with cursor.copy(statement) as copy:
+                await copy.write(data)
+            return cursor.rowcount
 
-    async def _insert_defaults(self, table: Identifier, count: int) -> None:
+    async def _insert_defaults(self, table: Identifier, count: int) -> int:
         statement = _template("target/insert_defaults").format(table=table)
-        for _ in range(count):
-            await self._conn.execute(statement)
+        return sum([(await self._conn.execute(statement)).rowcount for _ in range(count)])
 
     async def create_trials(self) -> None:
         table = Identifier(self._table_name.schema, self._table_name.name)
-        await self._conn.execute(_template("target/create_trial").format(table=table))
-        await self._conn.execute(_template("target/create_trial_there").format(table=table))
+        async with self.looking():
+            await self._conn.execute(_template("target/create_trial").format(table=table))
+            await self._conn.execute(_template("target/create_trial_there").format(table=table))
 
     def _others(self, fields: Sequence[str]) -> list[Field]:
         """What an update may change."""

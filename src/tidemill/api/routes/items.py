@@ -5,23 +5,31 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query
 
 from tidemill.api import cursor
-from tidemill.api.answer import Answer
+from tidemill.api.answer import Answer, encode
 from tidemill.api.guard import Me, Permission, allow
-from tidemill.api.lookup import OwnGrid, OwnJobId
+from tidemill.api.lookup import JobName, OwnJobId, full_name, scope_of
 from tidemill.api.schemas.items import Fixed, FixIn, ItemDetail, ItemPage, ItemQuery
 from tidemill.api.state import Db, Serving
 from tidemill.operations import fix, inspect
+from tidemill.store.database import Database
 
 router = APIRouter(tags=["items"])
 Seq = Annotated[int, Path(ge=0, le=2**62, description="An item's place in its job, from 0")]
 
 
-@router.get("/jobs/{job}/items", response_model=ItemPage, **allow(Permission.USER, 404))  # noqa: FAST003  in OwnGrid
-async def list_items(grid: OwnGrid, query: Annotated[ItemQuery, Query()], db: Db) -> Answer:
+@router.get("/jobs/{job}/items", response_model=ItemPage, **allow(Permission.USER, 404))
+async def list_items(job: JobName, query: Annotated[ItemQuery, Query()], me: Me, here: Serving) -> Answer:
     """A page of a job's items. Open ones and failures come oldest change first, others in order of seq.
 
     A page in order of seq may be short, or even empty, and still have a next one: so much was looked at.
     """
+    name, owner = full_name(job), scope_of(me)
+    key = ("items", name, owner, query.model_dump_json())
+    return Answer(await here.shared.look(key, lambda: _page(here.db, name, owner, query)))
+
+
+async def _page(db: Database, name: str, owner_id: int | None, query: ItemQuery) -> bytes:
+    grid = await inspect.grid(db, name, owner_id)
     page = await inspect.list_items(
         db,
         grid,
@@ -31,7 +39,7 @@ async def list_items(grid: OwnGrid, query: Annotated[ItemQuery, Query()], db: Db
         seq=query.seq,
         codes=query.error_codes,
     )
-    return Answer({"columns": grid.columns.names, "items": page.items, **cursor.next_page(page.after)})
+    return encode({"columns": grid.columns.names, "items": page.items, **cursor.next_page(page.after)})
 
 
 @router.get("/jobs/{job}/items/{seq}", response_model_exclude_unset=True, **allow(Permission.USER, 404))

@@ -6,12 +6,12 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from tidemill.api import cursor
-from tidemill.api.answer import Answer
+from tidemill.api.answer import Answer, encode
 from tidemill.api.guard import Me, Permission, allow
-from tidemill.api.lookup import OwnJob, OwnJobId, own_scope
+from tidemill.api.lookup import JobName, OwnJob, OwnJobId, full_name, own_scope, scope_of
 from tidemill.api.schemas.batches import BatchOut, BatchPage
 from tidemill.api.schemas.jobs import ActivityOut, ActivityPage, JobDetail, JobOut, JobPage, JobQuery, PageQuery, Point
-from tidemill.api.state import Db
+from tidemill.api.state import Db, Serving
 from tidemill.api.views import job_detail, job_out, job_view
 from tidemill.domain.job import Job
 from tidemill.operations import control, inspect
@@ -22,11 +22,24 @@ router = APIRouter(tags=["jobs"])
 
 
 @router.get("/jobs", response_model=JobPage, **allow(Permission.USER, 404))
-async def list_jobs(query: Annotated[JobQuery, Query()], me: Me, db: Db) -> Answer:
+async def list_jobs(query: Annotated[JobQuery, Query()], me: Me, here: Serving) -> Answer:
     """Your jobs, the newest first."""
+    owner = await own_scope(here.db, me, query.user_id)
+    key = ("jobs", owner, query.model_dump_json())
+    return Answer(await here.shared.look(key, lambda: _page(here.db, owner, query)))
+
+
+@router.get("/jobs/{job}", response_model=JobDetail, **allow(Permission.USER, 404))
+async def get_job(job: JobName, me: Me, here: Serving) -> Answer:
+    """Its counts, which always add up; how quick it is, what failed and why, what the workers have settled on."""
+    name, owner = full_name(job), scope_of(me)
+    return Answer(await here.shared.look(("job", name, owner), lambda: _detail(here.db, name, owner)))
+
+
+async def _page(db: Database, owner_id: int | None, query: JobQuery) -> bytes:
     page = await inspect.list_jobs(
         db,
-        owner_id=await own_scope(db, me, query.user_id),
+        owner_id=owner_id,
         statuses=query.statuses,
         kind=query.kind or query.job_type,
         created_from=query.created_from,
@@ -35,13 +48,11 @@ async def list_jobs(query: Annotated[JobQuery, Query()], me: Me, db: Db) -> Answ
         limit=query.page_size,
         after=cursor.decode(query.after),
     )
-    return Answer({"jobs": [job_view(job) for job in page.items], **cursor.next_page(page.after)})
+    return encode({"jobs": [job_view(job) for job in page.items], **cursor.next_page(page.after)})
 
 
-@router.get("/jobs/{job}", response_model=JobDetail, **allow(Permission.USER, 404))
-async def get_job(job: OwnJob, db: Db) -> Answer:
-    """Its counts, which always add up; how quick it is, what failed and why, what the workers have settled on."""
-    return Answer(await job_detail(db, job))
+async def _detail(db: Database, name: str, owner_id: int | None) -> bytes:
+    return encode(await job_detail(db, await db.run(jobs.get_named, name, owner_id)))
 
 
 @router.get("/jobs/{job}/batches", response_model_exclude_unset=True, **allow(Permission.USER, 404))

@@ -27,12 +27,22 @@ def rules_of(expression: str, columns: Mapping[str, Column]) -> list[Rule]:
     return list(_conjunction(tree, columns))
 
 
+def is_decided(expression: str, columns: Mapping[str, Column]) -> bool:
+    """Whether the rules in an expression are all there is to it."""
+    try:
+        parts = _parts(parse(expression))
+    except Undecidable:
+        return False
+    return len(rules_of(expression, columns)) == len(parts)
+
+
+def _parts(node: Node) -> list[Node]:
+    return [leaf for part in node.parts for leaf in _parts(part)] if node.kind == "and" else [node]
+
+
 def _conjunction(node: Node, columns: Mapping[str, Column]) -> Iterator[Rule]:
     """Each part of an AND must hold: the ones we understand are rules whatever the others are."""
-    for part in node.parts if node.kind == "and" else (node,):
-        if part.kind == "and":
-            yield from _conjunction(part, columns)
-            continue
+    for part in _parts(node):
         try:
             yield _rule(part, columns)
         except Undecidable:

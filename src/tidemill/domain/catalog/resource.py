@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tidemill.domain.catalog.checks import rules_of
+from tidemill.domain.catalog.checks import is_decided, rules_of
 from tidemill.domain.catalog.column import Column, field_of
 from tidemill.domain.catalog.narrow import narrowed
 from tidemill.domain.resource import Field, Reference, Resource, Table
@@ -78,7 +78,10 @@ def _rules(facts: Facts) -> list[tuple[str, dict[str, Any]]]:
     found = []
     for check in facts.checks:
         if check.value_of is not None:
-            found += rules_of(check.expression, {"VALUE": columns[check.value_of]})
+            value = {"VALUE": columns[check.value_of]}
+            found += rules_of(check.expression, value)
+            if not is_decided(check.expression, value):
+                found.append((check.value_of, {"judged": True}))
         elif not facts.is_rewritten:
             found += rules_of(check.expression, columns)
     return found

@@ -22,12 +22,13 @@ class Problem:
         return self.code if self.field is None else f"{self.field}.{self.code}"
 
     def told(self) -> dict[str, Any]:
-        told: dict[str, Any] = {"code": self.name, "reason": self.reason}
-        if self.field is not None:
-            told["field"] = self.field
-        if self.value is not None:
-            told["value"] = self.value
-        return told
+        return {"code": self.name, "reason": self.reason, **self.where()}
+
+    def where(self) -> dict[str, Any]:
+        """The field and the value."""
+        if self.field is None:
+            return {} if self.value is None else {"value": self.value}
+        return {"field": self.field} if self.value is None else {"field": self.field, "value": self.value}
 
 
 def shown(value: Any) -> str | None:

@@ -1,8 +1,9 @@
 """The handler: check rows by themselves, then against the table, then write the good ones."""
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 import msgspec
@@ -22,7 +23,7 @@ from tidemill.handlers.importing.repeats import find_repeats
 from tidemill.handlers.importing.waiting import Hope
 from tidemill.store import imports, jobs
 from tidemill.store.database import Connection
-from tidemill.store.target import Gone, Target
+from tidemill.store.target import Gone, Refusal, Target
 
 BATCH_SIZE = 10_000  # rows a transaction: COPY, lookups and the fence cost little each
 PLANS_MAX = 100
@@ -59,6 +60,11 @@ class Importer:
             effects = await land(known.plan, judge)
         except Gone as gone:
             raise Abort(str(gone)) from gone
+        except Refusal as refusal:  # of a question: the row that it cannot be asked about is found by halves
+            if len(items) > 1:
+                raise
+            checked.add(0, judge.problem_of(refusal))
+            effects = Counter()
         known.expects_existing |= judge.found_existing
         await imports.note_effects(conn, job_id, effects)
         waiting = {} if hope is None else _waiting(hope, judge, items, progress=effects.total() > 0)
@@ -120,7 +126,7 @@ def _waiting(hope: Hope, judge: Judge, items: Sequence[Item], *, progress: bool)
 def _failure(problems: Sequence[Problem]) -> Fail:
     """The first problem is the failure's; all of them are told if there are more."""
     first = problems[0]
-    details = first.told()
+    details: dict[str, Any] = first.where()
     if len(problems) > 1:
         details["errors"] = [problem.told() for problem in problems[:ERRORS_MAX]]
     return Fail(first.reason, code=first.name, details=details)

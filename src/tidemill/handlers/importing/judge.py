@@ -1,15 +1,18 @@
 """What only the database can say of rows: which keys are there already, which references lead nowhere."""
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 
 from tidemill.domain.importing import Checked, ImportPlan
 from tidemill.domain.resource import Reference, Resource
 from tidemill.domain.values import Problem
 from tidemill.domain.values.problem import REDACTED, shown
-from tidemill.store.target import Refusal, Target
+from tidemill.store.target import Moved, Refusal, Target
 
 Row = tuple[str | None, ...]
 SERVER_JUDGES = ("other", "array")
+PASSED_OVER = "the table has not taken it: a trigger passed it over, or another row of the file has its key"
+MOVES = 2  # of a table under our feet, after which a row that stays as it is does so by its own will
 
 
 class Judge:
@@ -37,6 +40,7 @@ class Judge:
         self.landed: set[int] = set()  # rows that are written: no look finds fault with them
         self._good: tuple[int, list[int]] | None = None
         self._in_question: list[int] = []
+        self._moves: Counter[int] = Counter()
 
     def good(self) -> list[int]:
         """Rows still to be written that nothing is wrong with, as far as is known."""
@@ -52,6 +56,26 @@ class Judge:
             await self._look()
         self.expects_existing = True
 
+    async def look_after(self, moved: Moved) -> None:
+        """Look again. Rows that no update has reached though they are there: it was no other session, each time."""
+        await self.look()
+        self._moves.update(self.existing.intersection(moved.rows))
+        self.refuse([index for index in moved.rows if self._moves[index] > MOVES])
+
+    async def absent(self, rows: Sequence[int]) -> list[int]:
+        """Those of these rows that have a key which the table has not."""
+        key = self._plan.resource.key
+        if not key or not set(self._plan.given).issuperset(key):
+            return []
+        keys = self.checked.tuples(key, rows)
+        there = await self.target.existing(key, keys)
+        return [index for place, index in enumerate(rows) if place not in there and None not in keys[place]]
+
+    def refuse(self, rows: Iterable[int]) -> None:
+        """Rows that were sent, and are not in the table."""
+        for index in rows:
+            self.checked.add(index, Problem(None, "refused", PASSED_OVER))
+
     async def _look(self) -> None:
         await self._look_at_types()
         self._in_question = self.good()  # by every question: all that is wrong with a row is told
@@ -61,6 +85,7 @@ class Judge:
                 await self._look_at_reference(reference)
         if self._plan.mode == "upsert":
             rows, keys = self._asked(resource.key)
+            self._look_at_each_other(rows, keys)
             self.existing = {rows[place] for place in await self.target.existing(resource.key, keys)} if rows else set()
             self._look_at_absent()
         if not self.expects_existing:  # what COPY will not meet is asked about now: errors depend on no batch before
@@ -80,13 +105,24 @@ class Judge:
     async def _look_at_types(self) -> None:
         for name in self._plan.given:
             field = self._plan.resource.field(name)
-            if field.type in SERVER_JUDGES:
+            if field.type in SERVER_JUDGES or field.judged:
                 texts = self.checked.columns[name]
                 for index, reason in (await self.target.invalid(name, texts)).items():
+                    if any(problem.field == name for problem in self.checked.problems.get(index, ())):
+                        continue
                     said = f"not a value of type {field.sql_type}" if field.sensitive else shown(reason)
                     value = told(self._plan.resource, [name], [texts[index]])
-                    self.checked.add(index, Problem(name, "type", said or reason, value))
+                    code = "type" if field.type in SERVER_JUDGES else "check"
+                    self.checked.add(index, Problem(name, code, said or reason, value))
                     texts[index] = None
+
+    def _look_at_each_other(self, rows: Sequence[int], keys: Sequence[Row]) -> None:
+        """Rows that were corrected after their file was read may have the same key: the first is the one."""
+        first = dict(zip(reversed(keys), reversed(rows), strict=True))
+        if len(first) < len(rows):
+            for index, key in zip(rows, keys, strict=True):
+                if first[key] != index:
+                    self._tell(index, self._plan.resource.key, "duplicate", "another corrected row has the same", key)
 
     async def _look_at_reference(self, reference: Reference) -> None:
         rows, asked = self._asked(reference.fields)
@@ -122,17 +158,18 @@ class Judge:
                 del found[index]
 
     async def _look_at_unique(self, fields: Sequence[str]) -> None:
-        """A row that is updated may keep what it has: only another row's value stands in its way."""
+        """In the way of an upsert is only what a row of another key has; its own may have come since we looked."""
         rows, asked = self._asked(fields)
-        new = [place for place, index in enumerate(rows) if index not in self.existing]
-        for place in await self.target.existing(fields, [asked[place] for place in new]) if new else ():
-            self._tell_exists(rows[new[place]], fields, asked[new[place]])
-        there = [index for index in rows if index in self.existing]
-        if there:
+        if not rows:
+            return
+        if self._plan.mode == "upsert":
             key = self._plan.resource.key
-            asked = self.checked.tuples([*key, *(name for name in fields if name not in key)], there)
-            for place in await self.target.taken(key, fields, asked):
-                self._tell_exists(there[place], fields, self.checked.tuples(fields, [there[place]])[0])
+            with_key = self.checked.tuples([*key, *(name for name in fields if name not in key)], rows)
+            taken = await self.target.taken(key, fields, with_key)
+        else:
+            taken = await self.target.existing(fields, asked)
+        for place in taken:
+            self._tell_exists(rows[place], fields, asked[place])
 
     def _asked(self, fields: Sequence[str]) -> tuple[list[int], list[tuple[str | None, ...]]]:
         """Rows in question that have a value in each of these fields, and the values."""

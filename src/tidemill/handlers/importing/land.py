@@ -23,12 +23,12 @@ async def land(plan: ImportPlan, judge: Judge) -> Effects:
     for _ in range(LOOKS):
         try:
             return await _write(plan, judge, judge.good())
-        except (Refusal, Moved) as error:
+        except Moved as moved:
+            await judge.look_after(moved)
+        except Refusal:
             known = len(judge.checked.problems)
-            if isinstance(error, Refusal) and not error.may_be_seen:
-                break
-            await judge.look()
-            if isinstance(error, Refusal) and len(judge.checked.problems) == known:
+            await judge.look()  # whatever it was: what a look can tell of other rows does not depend on it
+            if len(judge.checked.problems) == known:
                 break
     await judge.target.refuse_other_shape(plan.given)
     return await _Pieces(plan, judge).write()
@@ -57,9 +57,12 @@ class _Pieces:
             try:
                 await self._try(piece)
             except Refusal as refusal:
-                self._learn(piece, refusal)
-            except Moved:
-                await self._look_again()
+                if refusal.may_be_seen and self._looks < LOOKS:
+                    await self._look_for_others()
+                else:
+                    self._learn(piece, refusal)
+            except Moved as moved:
+                await self._look_again(moved)
         return self._effects
 
     async def _try(self, piece: list[int]) -> None:
@@ -93,11 +96,25 @@ class _Pieces:
             if refusal.place is not None:
                 self._size = max(PIECE_MIN, 2 * place)
 
-    async def _look_again(self) -> None:
+    async def _look_again(self, moved: Moved) -> None:
         self._looks += 1
         if self._looks > LOOKS:
-            raise Moved
+            raise moved
+        await self._judge.look_after(moved)
+        self._leave_bad_ones()
+
+    async def _look_for_others(self) -> None:
+        """A key may have come or gone since we looked. A look that tells nothing new is one of few."""
+        before = self._known()
         await self._judge.look()
+        self._leave_bad_ones()
+        self._looks += self._known() == before
+
+    def _known(self) -> tuple[int, set[int]]:
+        """How many rows are bad, and which of those to be written are there."""
+        return len(self._judge.checked.problems), self._judge.existing.intersection(self._taken + self._left)
+
+    def _leave_bad_ones(self) -> None:
         good = set(self._judge.good())
         self._taken = [index for index in self._taken if index in good]
         self._left = [index for index in self._left if index in good]
@@ -108,29 +125,36 @@ async def _write(plan: ImportPlan, judge: Judge, rows: Sequence[int], *, on_tria
     new = [index for index in rows if index not in judge.existing]
     there = [index for index in rows if index in judge.existing]
     async with judge.target.attempt(undo=on_trial):
-        await _copy(plan, judge, new)
+        passed_over = await _copy(plan, judge, new)
         changed = await _update(plan, judge, there)
-    return Counter(inserted=len(new), updated=changed, unchanged=len(there) - changed)
+    if not on_trial:
+        judge.refuse(passed_over)
+    return Counter(inserted=len(new) - len(passed_over), updated=changed, unchanged=len(there) - changed)
 
 
-async def _copy(plan: ImportPlan, judge: Judge, rows: Sequence[int]) -> None:
+async def _copy(plan: ImportPlan, judge: Judge, rows: Sequence[int]) -> list[int]:
+    """Which rows the table has not kept, though it refused none: where there is a key to look for them by."""
+    taken = 0
     for fields, group in _groups(plan, judge, rows).items():
         judge.written = _in_key_order(plan, judge, group)
         columns = [picked(judge.checked.columns[name], judge.written) for name in fields]
         data = lines(columns) if columns else b"\n" * len(group)
-        await judge.target.copy(fields, data, on_trial=plan.validate_only)
+        taken += await judge.target.copy(fields, data, on_trial=plan.validate_only)
     judge.written = []
+    return [] if taken == len(rows) else await judge.absent(rows)
 
 
 async def _update(plan: ImportPlan, judge: Judge, rows: list[int]) -> int:
     """How many were different."""
     count = 0
     for fields, group in _by_fields(plan, rows, judge.checked.absent).items():
-        values = judge.checked.tuples(fields, _in_key_order(plan, judge, group))
+        ordered = _in_key_order(plan, judge, group)
+        values = judge.checked.tuples(fields, ordered)
         changed = await judge.target.update(fields, values, on_trial=plan.validate_only)
-        left = [row for place, row in enumerate(values) if place not in changed]
-        if left and len(await judge.target.same(fields, left)) < len(left):
-            raise Moved
+        left = [place for place in range(len(ordered)) if place not in changed]
+        same = await judge.target.same(fields, [values[place] for place in left]) if left else set()
+        if len(same) < len(left):
+            raise Moved([ordered[place] for at, place in enumerate(left) if at not in same])
         count += len(changed)
     return count
 

@@ -1,0 +1,103 @@
+"""Sharing looks: nobody's answer is older than their question, and few looks serve many."""
+
+import asyncio
+from itertools import count
+
+import pytest
+
+from tidemill.api.shared import Shared
+
+
+class Source:
+    """Answers with the number of the look, when it is let go."""
+
+    def __init__(self) -> None:
+        self.begun = 0
+        self.gates: list[asyncio.Event] = []
+
+    async def fetch(self) -> int:
+        gate, number = asyncio.Event(), self.begun
+        self.begun += 1
+        self.gates.append(gate)
+        await gate.wait()
+        return number
+
+
+async def settle() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+def ask(shared: Shared[int], source: Source, n: int = 1) -> list["asyncio.Task[int]"]:
+    return [asyncio.create_task(shared.look("key", source.fetch)) for _ in range(n)]
+
+
+async def test_who_asks_during_a_look_gets_the_next_one() -> None:
+    shared, source = Shared[int](), Source()
+    first = ask(shared, source)
+    await settle()
+    late = ask(shared, source, 100)
+    await settle()
+    assert source.begun == 1
+    source.gates[0].set()
+    await settle()
+    later = ask(shared, source, 3)
+    await settle()
+    assert source.begun == 2
+    source.gates[1].set()
+    await settle()
+    source.gates[2].set()
+    found = [await asyncio.gather(*tasks) for tasks in (first, late, later)]
+    assert found == [[0], [1] * 100, [2] * 3]
+
+
+async def test_nothing_is_kept_when_all_have_their_answer() -> None:
+    shared, numbers = Shared[int](), count()
+
+    async def fetch() -> int:
+        return next(numbers)
+
+    assert [await shared.look("key", fetch) for _ in range(3)] == [0, 1, 2]
+    assert (shared._under_way, shared._waiting) == ({}, {})
+
+
+async def test_a_failure_is_everybodys_and_the_next_look_is_a_new_one() -> None:
+    shared = Shared[int]()
+
+    async def fail() -> int:
+        await asyncio.sleep(0)
+        raise LookupError("gone")
+
+    found = await asyncio.gather(*(shared.look("key", fail) for _ in range(5)), return_exceptions=True)
+    assert {type(error) for error in found} == {LookupError}
+    source = Source()
+    [task] = ask(shared, source)
+    await settle()
+    source.gates[0].set()
+    assert await task == 0
+
+
+async def test_who_hangs_up_does_not_take_the_answer_from_the_others() -> None:
+    shared, source = Shared[int](), Source()
+    [impatient] = ask(shared, source)
+    await settle()
+    patient = ask(shared, source, 2)
+    await settle()
+    impatient.cancel()
+    await settle()
+    source.gates[0].set()
+    await settle()
+    source.gates[1].set()
+    assert await asyncio.gather(*patient) == [1, 1]
+    with pytest.raises(asyncio.CancelledError):
+        await impatient
+
+
+async def test_different_questions_do_not_wait_for_each_other() -> None:
+    shared, one, other = Shared[int](), Source(), Source()
+    tasks = [asyncio.create_task(shared.look(key, source.fetch)) for key, source in (("a", one), ("b", other))]
+    await settle()
+    assert (one.begun, other.begun) == (1, 1)
+    for source in (one, other):
+        source.gates[0].set()
+    assert await asyncio.gather(*tasks) == [0, 0]
