@@ -11,21 +11,12 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from connectors.encoding import Pieces
 from results.values import read_xlsx
-from tidemill.connectors.writers import open_writer, xlsx
+from tidemill.connectors.writers import open_writer, xlsx_sheets
 from tidemill.connectors.writers.xlsx_parts import cut, letters
 from tidemill.domain.columns import Columns
 from tidemill.domain.export import Format
-
-
-class Pieces(bytearray):
-    """An output that can only be written to."""
-
-    def write(self, piece: bytes, /) -> int:
-        self.extend(piece)
-        return len(piece)
-
-    def flush(self) -> None: ...
 
 
 def written(
@@ -100,7 +91,7 @@ def test_every_part_of_a_workbook_is_there_and_well_formed(tmp_path: Path) -> No
 
 
 def test_a_full_sheet_is_followed_by_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(xlsx, "MAX_ROWS", 4)
+    monkeypatch.setattr(xlsx_sheets, "MAX_ROWS", 4)
     path = tmp_path / "a.xlsx"
     path.write_bytes(written(Format.XLSX, [{"a": n} for n in range(7)], ["a"]))
     sheets = read_xlsx(path)
@@ -108,7 +99,7 @@ def test_a_full_sheet_is_followed_by_another(tmp_path: Path, monkeypatch: pytest
 
 
 def test_a_sheet_that_is_too_large_is_followed_by_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(xlsx, "SHEET_BYTES", 2_000)
+    monkeypatch.setattr(xlsx_sheets, "SHEET_BYTES", 2_000)
     path = tmp_path / "a.xlsx"
     path.write_bytes(written(Format.XLSX, [{"a": "x" * 900, "b": n} for n in range(8)]))
     sheets = read_xlsx(path)

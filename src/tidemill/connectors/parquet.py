@@ -13,6 +13,15 @@ _encode = msgspec.json.Encoder().encode
 _NUL = b"\\u0000"
 
 
+def load_pyarrow() -> Any:
+    """The library; InvalidInput when it is not there."""
+    try:
+        import pyarrow as pa  # noqa: PLC0415  an extra, and slow to import
+    except ImportError:
+        raise InvalidInput("Parquet files need an extra: pip install 'tidemill[parquet]'") from None
+    return pa
+
+
 class ParquetSource(BlockSource):
     """A checkpoint is the number of rows before the next one."""
 
@@ -23,11 +32,9 @@ class ParquetSource(BlockSource):
         self._file = file
         self._limit = max_row_bytes
         self._left: list[bytes | str] = []
-        try:
-            import pyarrow as pa  # noqa: PLC0415  an extra, and slow to import
-            from pyarrow import parquet  # noqa: PLC0415
-        except ImportError:
-            raise InvalidInput("Parquet files need an extra: pip install 'tidemill[parquet]'") from None
+        pa = load_pyarrow()
+        from pyarrow import parquet  # noqa: PLC0415
+
         self._errors = (pa.ArrowException, OSError, ValueError)
         try:
             self._parquet = parquet.ParquetFile(file, buffer_size=1 << 20, pre_buffer=False)

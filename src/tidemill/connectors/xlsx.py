@@ -7,8 +7,9 @@ import msgspec
 
 from tidemill.connectors.csv_rows import checked_header
 from tidemill.connectors.records import InputRecord, RecordSource
+from tidemill.connectors.writers.xlsx_parts import letters
 from tidemill.connectors.xlsx_book import Book
-from tidemill.connectors.xlsx_sheet import Row, column_name, rows
+from tidemill.connectors.xlsx_sheet import Row, rows
 from tidemill.domain.errors import InvalidInput
 
 _encode = msgspec.json.Encoder().encode
@@ -70,7 +71,7 @@ class XlsxSource(RecordSource):
         data = _encode(values)
         reason = None
         if (last := max(row.cells)) >= width:
-            reason = f"a cell in column {column_name(last)} where the header ends at {column_name(width - 1)}"
+            reason = f"a cell in column {letters(last)} where the header ends at {letters(width - 1)}"
         elif len(data) > self._limit:
             reason = f"longer than {self._limit} bytes"
         elif _NUL in data.replace(b"\\\\", b""):

@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 from tidemill.connectors.unpack import guarded
 from tidemill.connectors.xlsx_dates import Shown, Styles
-from tidemill.connectors.xlsx_xml import Attributes, Part, parse, pieces_of
+from tidemill.connectors.xlsx_xml import Attributes, Part, parse, pieces_of, unescape
 from tidemill.connectors.zips import open_zip
 from tidemill.domain.errors import InvalidInput
 
@@ -108,7 +108,7 @@ class Strings(Part):
         self._is_text = False
         self._depth -= name == "rPh"
         if name == "si":
-            data = "".join(self._kept).encode(errors="replace")
+            data = unescape("".join(self._kept)).encode(errors="replace")
             self._file.write(data)
             self._ends.append(self._ends[-1] + len(data))
             self._kept, self._size = [], 0

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from tidemill.connectors.xlsx_book import Book
 from tidemill.connectors.xlsx_dates import as_date
-from tidemill.connectors.xlsx_xml import Attributes, Part, parse
+from tidemill.connectors.xlsx_xml import Attributes, Part, parse, unescape
 from tidemill.domain.errors import InvalidInput
 
 ROWS_MAX, COLUMNS_MAX = 1_048_576, 16_384
@@ -110,7 +110,7 @@ class _Sheet(Part):
             return self._book.strings[int(text) if text.isascii() and text.isdecimal() else -1]
         if kind == "n":
             return self._number(text)
-        return text in ("1", "true") if kind == "b" else text
+        return text in ("1", "true") if kind == "b" else unescape(text)
 
     def _number(self, text: str) -> Value:
         """Whole numbers stay whole; those that a style shows as dates are dates."""
@@ -134,11 +134,3 @@ def column_number(letters: str) -> int:
     for letter in letters:
         number = 26 * number + ord(letter) - 64
     return number - 1
-
-
-def column_name(number: int) -> str:
-    name, number = "", number + 1
-    while number:
-        number, at = divmod(number - 1, 26)
-        name = chr(65 + at) + name
-    return name

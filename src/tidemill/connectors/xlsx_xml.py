@@ -1,5 +1,6 @@
 """XML parts of a workbook, parsed as they are unpacked. A document type is refused: no honest part has one."""
 
+import re
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -10,6 +11,19 @@ from tidemill.domain.errors import InvalidInput
 
 PIECE = 64 * 1024
 Attributes = dict[str, str]
+
+
+_ESCAPE = re.compile("_x([0-9A-Fa-f]{4})_")
+_NO_CHARACTERS = ("0000", "D8", "D9", "DA", "DB", "DC", "DD", "DE", "DF")  # NUL, and halves of a pair
+
+
+def unescape(text: str) -> str:
+    """Workbooks write what XML cannot hold as _x0007_. What no text can hold stays as it is written."""
+    return _ESCAPE.sub(_unescaped, text) if "_x" in text else text
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    return match[0] if match[1].upper().startswith(_NO_CHARACTERS) else chr(int(match[1], 16))
 
 
 class Part:

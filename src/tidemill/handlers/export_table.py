@@ -40,7 +40,7 @@ class TableExporter:
         writing.label = Label(name, plan.form.content_type)
         encoders: list[Encoder] = []
         try:
-            rows = await self._write(plan, item.job_id, writing, desk, encoders)
+            rows, cut_cells = await self._write(plan, item.job_id, writing, desk, encoders)
             blob, expires_at = await self._finish(item.job_id, writing, desk)
         except (Conflict, InvalidInput) as error:
             await desk.clear(lambda: _abandon(writing, encoders))
@@ -50,11 +50,11 @@ class TableExporter:
             raise
         desk.close()
         export_completed(plan, rows, time.monotonic() - started, job=item.job_id)
-        return _facts(plan, name, rows) | _stored(blob) | {"expires_at": expires_at}
+        return _facts(plan, name, rows) | {"cut_cells": cut_cells} | _stored(blob) | {"expires_at": expires_at}
 
     async def _write(
         self, plan: ExportPlan, job_id: UUID, writing: Writing, desk: Desk, encoders: list[Encoder]
-    ) -> int:
+    ) -> tuple[int, int]:
         encoder = await desk.do(open_encoder, plan.form, writing)
         encoders.append(encoder)
         looked = time.monotonic()
@@ -69,7 +69,7 @@ class TableExporter:
         rows = await copy_out(self._db, compiled(plan), plan.form.feed, sink)
         await desk.do(encoder.close)
         encoders.clear()
-        return rows
+        return rows, encoder.cut_cells
 
     async def _finish(self, job_id: UUID, writing: Writing, desk: Desk) -> tuple[Blob, str]:
         """When it expires is written first: should nobody live to tell of the file, it goes all the same."""

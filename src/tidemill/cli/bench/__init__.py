@@ -2,10 +2,13 @@
 
 import json
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 
+from tidemill.cli.bench.exports import plan as export_plan
+from tidemill.cli.bench.exports import report as export_report
+from tidemill.cli.bench.exports import run as export_run
 from tidemill.cli.bench.imports import plan as import_plan
 from tidemill.cli.bench.imports import report as import_report
 from tidemill.cli.bench.imports import run as import_run
@@ -18,6 +21,7 @@ from tidemill.cli.bench.service import run as service_run
 from tidemill.cli.bench.targets import show
 from tidemill.domain.errors import InvalidInput
 
+P = TypeVar("P")
 commands = typer.Typer(no_args_is_help=True)
 
 
@@ -53,10 +57,7 @@ def api(
 ) -> None:
     """Ask the service for pages of a big job, alone and in a crowd, and send it a large file."""
     said = {"items": items, "seconds": seconds, "upload_mb": upload_mb}
-    plan = replace(
-        service_plan.FULL if full else service_plan.Plan(),
-        **{name: value for name, value in said.items() if value is not None},  # type: ignore[arg-type]
-    )
+    plan = _planned(service_plan.FULL if full else service_plan.Plan(), said)
     result = service_run.run(plan)
     _print(result, service_report.warning(result["figures"]), as_json=as_json)
 
@@ -72,12 +73,29 @@ def import_command(
 ) -> None:
     """Import files into tables, in turns with bare COPY of their good rows."""
     said = {"users": users, "articles": articles, "pairs": pairs, "rounds": rounds}
-    plan = replace(
-        import_plan.FULL if full else import_plan.Plan(),
-        **{name: value for name, value in said.items() if value is not None},
-    )
+    plan = _planned(import_plan.FULL if full else import_plan.Plan(), said)
     result = import_run.run(plan)
     _print(result, import_report.warning(result["figures"]), as_json=as_json)
+
+
+@commands.command("export")
+def export_command(
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of a table")] = False,
+    users: Annotated[int | None, typer.Option(min=1_000, help="Rows of every file; 1,000,000 if not said")] = None,
+    book_rows: Annotated[int | None, typer.Option(min=1_000, help="Rows of a workbook; 200,000")] = None,
+    rounds: Annotated[int | None, typer.Option(min=1, help="Turns; medians are shown")] = None,
+    full: Annotated[bool, typer.Option("--full", help="10,000,000 users")] = False,
+) -> None:
+    """Export a table as streams and as files, in turns with psql's COPY of the same query."""
+    said = {"users": users, "book_rows": book_rows, "rounds": rounds}
+    plan = _planned(export_plan.FULL if full else export_plan.Plan(), said)
+    result = export_run.run(plan)
+    _print(result, export_report.warning(result["figures"]), as_json=as_json)
+
+
+def _planned(plan: P, said: dict[str, Any]) -> P:
+    """With what was said instead of what is usual."""
+    return replace(plan, **{name: value for name, value in said.items() if value is not None})  # type: ignore[type-var]
 
 
 def _print(result: dict[str, Any], warning: str | None, *, as_json: bool) -> None:

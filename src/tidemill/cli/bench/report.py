@@ -4,17 +4,16 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tidemill.cli.bench.conditions import machine, versions
+from tidemill.cli.bench.figures import not_quiet, result, spread
 from tidemill.cli.bench.plan import Plan
 from tidemill.cli.bench.targets import rounded
 from tidemill.config import Settings
 
 PEAKS = ("rss_mb", "rss_parent_mb")  # of these the greatest counts, of all others the median
-STEADY = 0.2  # bare turns all do the same work: if they differ by more, something else used the machine
 
 
 def report(
-    plan: Plan, samples: Mapping[str, Sequence[float]], server: dict[str, str], settings: Settings, *, is_own: bool
+    plan: Plan, samples: Mapping[str, Sequence[float]], server: dict[str, str], settings: Settings, is_own: bool
 ) -> dict[str, Any]:
     """The object that ``--json`` prints."""
     found = figures(samples)
@@ -27,9 +26,8 @@ def report(
         "ingest_path": ingest_path(found),
     }
     names = ("claim_max", "worker_lanes", "batch_size", "flush_buffer", "ingest_max_rows", "ingest_max_batch_bytes")
-    used |= machine(is_own=is_own) | {name: getattr(settings, name) for name in names}
-    made = ratios(found, plan.cost_ratio)
-    return {"ratios": made, "figures": found, "versions": versions(server), "settings": used | server}
+    used |= {name: getattr(settings, name) for name in names}
+    return result(ratios(found, plan.cost_ratio), found, used, server, is_own)
 
 
 def figures(samples: Mapping[str, Sequence[float]]) -> dict[str, float]:
@@ -42,17 +40,11 @@ def figures(samples: Mapping[str, Sequence[float]]) -> dict[str, float]:
             found[f"{stem}_p95_ms"] = sorted(values)[int(0.95 * (len(values) - 1))]
         else:
             found[name] = max(values) if name.startswith(PEAKS) else statistics.median(values)
-    found["bare_spread"] = spread(samples)
+    found["bare_spread"] = max(spread(samples["bare_copy_per_s"]), spread(samples["bare_process_per_s"]))
     for suffix in ("", "_large"):
         found["cost_us_per_item" + suffix] = cost_us(found, suffix)
     found["rss_growth_mb"] = found["rss_mb_large"] - found["rss_mb"]
     return {name: rounded(value) for name, value in sorted(found.items())}
-
-
-def spread(samples: Mapping[str, Sequence[float]]) -> float:
-    """How far bare turns of the same work lie apart, as a part of their median; the worse of the two steps."""
-    steps = (samples["bare_copy_per_s"], samples["bare_process_per_s"])
-    return max((max(values) - min(values)) / statistics.median(values) for values in steps)
 
 
 def cost_us(found: Mapping[str, float], suffix: str) -> float:
@@ -81,7 +73,4 @@ def ratios(found: Mapping[str, float], cost_ratio: str) -> dict[str, float]:
 
 
 def warning(found: Mapping[str, float]) -> str | None:
-    """What to know before trusting the ratios."""
-    if found["bare_spread"] <= STEADY:
-        return None
-    return "The machine was not quiet: the bare turns differ too much to trust these ratios."
+    return not_quiet(found["bare_spread"])

@@ -1,32 +1,22 @@
-"""One run, and nothing left of it."""
+"""One run of the engine's benchmark."""
 
-import asyncio
 from typing import Any
 
 from tidemill.cli.bench.engine import Engine
-from tidemill.cli.bench.place import opened, place
+from tidemill.cli.bench.measured import Samples, measured
 from tidemill.cli.bench.plan import Plan
 from tidemill.cli.bench.report import report
 from tidemill.cli.bench.turns import Turns
-from tidemill.config import Settings, load_settings
-from tidemill.store import bench
+from tidemill.config import Settings
 from tidemill.store.bench import Bare
+from tidemill.store.database import Database
 
 
 def run(plan: Plan) -> dict[str, Any]:
     """Measure the engine."""
-    settings = load_settings()
-    with place(settings) as ours:
-        return asyncio.run(_run(plan, ours, is_own=settings.database_url is None))
 
+    async def take(db: Database, settings: Settings, engine: Engine) -> Samples:
+        with Bare(db.url) as bare:
+            return await Turns(plan, db, engine, bare, settings.home).take()
 
-async def _run(plan: Plan, settings: Settings, *, is_own: bool) -> dict[str, Any]:
-    async with opened(settings, is_own=is_own) as db:
-        engine = Engine(db, settings)
-        try:
-            with engine, Bare(db.url) as bare:
-                samples = await Turns(plan, db, engine, bare, settings.home).take()
-            return report(plan, samples, await db.run(bench.server), settings, is_own=is_own)
-        finally:
-            if not is_own:
-                await bench.clear(db, engine.jobs)
+    return measured(take, lambda *found: report(plan, *found))

@@ -6,7 +6,15 @@ from rich.table import Table
 
 from tidemill.cli.views import console
 
-AT_LEAST = {"ingest_vs_copy": 0.5, "process_vs_bare": 0.5}
+ENGINE_AT_LEAST = {"ingest_vs_copy": 0.5, "process_vs_bare": 0.5}
+EXPORT_AT_LEAST = {
+    "csv_stream_vs_copy": 0.8,
+    "csv_file_vs_copy": 0.8,
+    "ndjson_vs_copy": 0.9,
+    "parquet_vs_copy": 0.3,
+    "xlsx_vs_xlsxwriter": 3,
+}
+AT_LEAST = ENGINE_AT_LEAST | EXPORT_AT_LEAST
 ENGINE_AT_MOST = {
     "cost_1m_vs_100k": 1.2,
     "cost_large_vs_small": 1.2,

@@ -1,34 +1,33 @@
 """Rows as COPY delivers them, into a file of some form, chunk by chunk."""
 
-from typing import Protocol
-
+from tidemill.connectors.encoders.encoder import Encoder
+from tidemill.connectors.encoders.packed import Packed, Packing
+from tidemill.connectors.encoders.plain import AsItIs, JsonArray
 from tidemill.connectors.writers.output import Output
 from tidemill.domain.form import Compression, FileFormat, Form
 
 __all__ = ["Encoder", "open_encoder"]
 
 
-class Encoder(Protocol):
-    """Blocking. It is fed with what ``form.feed`` says, cut anywhere; closed, the output has the whole file."""
-
-    def write(self, chunk: bytes, /) -> None: ...
-    def close(self) -> None: ...
-
-
-class AsItIs:
-    """What comes is what goes."""
-
-    def __init__(self, output: Output) -> None:
-        self._output = output
-
-    def write(self, chunk: bytes, /) -> None:
-        self._output.write(chunk)
-
-    def close(self) -> None:
-        self._output.flush()
-
-
 def open_encoder(form: Form, output: Output) -> Encoder:
-    if form.compression is Compression.NONE and form.format in (FileFormat.CSV, FileFormat.NDJSON):
-        return AsItIs(output)
-    raise NotImplementedError
+    """InvalidInput if the format needs an extra that is not installed."""
+    if form.compression is Compression.NONE:
+        return _encoder(form, output)
+    packing = Packing(output, form.compression)
+    return Packed(_encoder(form, packing), packing)
+
+
+def _encoder(form: Form, output: Output) -> Encoder:
+    match form.format:
+        case FileFormat.CSV | FileFormat.NDJSON:
+            return AsItIs(output)
+        case FileFormat.JSON:
+            return JsonArray(output)
+        case FileFormat.XLSX:
+            from tidemill.connectors.encoders.xlsx import XlsxEncoder  # noqa: PLC0415  a zip that others do not need
+
+            return XlsxEncoder(form, output)
+        case FileFormat.PARQUET:
+            from tidemill.connectors.encoders.parquet import ParquetEncoder  # noqa: PLC0415  an extra
+
+            return ParquetEncoder(form, output)

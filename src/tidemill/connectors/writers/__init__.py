@@ -16,8 +16,8 @@ __all__ = ["Output", "Writer", "open_writer"]
 class Writer(Protocol):
     """Blocking. ``cut_cells`` counts what the format has no room for."""
 
-    cut_cells: int
-
+    @property
+    def cut_cells(self) -> int: ...
     def write(self, rows: Iterable[Row]) -> None: ...
     def close(self) -> None: ...
 

@@ -1,18 +1,15 @@
 """From samples to ratios."""
 
-import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tidemill.cli.bench.conditions import machine, versions
+from tidemill.cli.bench.figures import medians, not_quiet, result, spread
 from tidemill.cli.bench.imports.plan import Plan
-from tidemill.cli.bench.targets import rounded
-
-STEADY = 0.2
+from tidemill.config import Settings
 
 
 def report(
-    plan: Plan, samples: Mapping[str, Sequence[float]], server: dict[str, str], *, is_own: bool
+    plan: Plan, samples: Mapping[str, Sequence[float]], server: dict[str, str], _: Settings, is_own: bool
 ) -> dict[str, Any]:
     """The object that ``--json`` prints."""
     found = figures(samples)
@@ -26,26 +23,14 @@ def report(
         "import_rows_per_s": plan.users / found["import_s"],
         "ndjson_import_rows_per_s": plan.articles / found["ndjson_import_s"],
     }
-    used = {name: getattr(plan, name) for name in Plan.__slots__} | machine(is_own=is_own)
-    return {
-        "ratios": {name: round(value, 3) for name, value in ratios.items()},
-        "figures": {name: rounded(value) for name, value in sorted(found.items())},
-        "versions": versions(server),
-        "settings": used | server,
-    }
+    return result(ratios, found, {name: getattr(plan, name) for name in Plan.__slots__}, server, is_own)
 
 
 def figures(samples: Mapping[str, Sequence[float]]) -> dict[str, float]:
     """The median of each, but of memory and of first rows the greatest."""
-    found = {
-        name: max(values) if name == "import_rss_mb" or name.endswith("first_row_s") else statistics.median(values)
-        for name, values in samples.items()
-    }
-    copies = samples["copy_s"]
-    return found | {"copy_spread": (max(copies) - min(copies)) / statistics.median(copies)}
+    peaks = {name for name in samples if name == "import_rss_mb" or name.endswith("first_row_s")}
+    return medians(samples, peaks) | {"copy_spread": spread(samples["copy_s"])}
 
 
 def warning(found: Mapping[str, float]) -> str | None:
-    if found["copy_spread"] <= STEADY:
-        return None
-    return "The machine was not quiet: the bare turns differ too much to trust these ratios."
+    return not_quiet(found["copy_spread"])

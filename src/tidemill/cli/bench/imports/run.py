@@ -1,32 +1,22 @@
-"""One run, and nothing left of it."""
+"""One run of the benchmark of imports."""
 
-import asyncio
 from typing import Any
 
 from tidemill.cli.bench.engine import Engine
 from tidemill.cli.bench.imports.plan import Plan
 from tidemill.cli.bench.imports.report import report
 from tidemill.cli.bench.imports.turns import Turns
-from tidemill.cli.bench.place import opened, place
-from tidemill.config import Settings, load_settings
-from tidemill.store import bench
+from tidemill.cli.bench.measured import Samples, measured
+from tidemill.config import Settings
 from tidemill.store.bench_import import BareTable
+from tidemill.store.database import Database
 
 
 def run(plan: Plan) -> dict[str, Any]:
     """Measure imports."""
-    settings = load_settings()
-    with place(settings) as ours:
-        return asyncio.run(_run(plan, ours, is_own=settings.database_url is None))
 
+    async def take(db: Database, settings: Settings, engine: Engine) -> Samples:
+        with BareTable(db.url) as bare:
+            return await Turns(plan, db, settings, engine, bare).take()
 
-async def _run(plan: Plan, settings: Settings, *, is_own: bool) -> dict[str, Any]:
-    async with opened(settings, is_own=is_own) as db:
-        engine = Engine(db, settings)
-        try:
-            with engine, BareTable(db.url) as bare:
-                samples = await Turns(plan, db, settings, engine, bare).take()
-            return report(plan, samples, await db.run(bench.server), is_own=is_own)
-        finally:
-            if not is_own:
-                await bench.clear(db, engine.jobs)
+    return measured(take, lambda *found: report(plan, *found))

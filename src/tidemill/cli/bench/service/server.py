@@ -19,10 +19,10 @@ _ADDRESS = re.compile(rb"listening at http://(\S+):(\d+)")
 class BenchServer(BenchProcess):
     """Started and stopped; ``place`` is where it listens. It logs as it always does, into a file."""
 
-    def __init__(self, settings: Settings, log: Path, *, max_file_size_mb: int) -> None:
+    def __init__(self, settings: Settings, log: Path, *, max_file_size_mb: int | None = None) -> None:
         self._log = log
         self._file = log.open("wb")
-        environment = {"TIDEMILL_MAX_FILE_SIZE_MB": str(max_file_size_mb)}
+        environment = {"TIDEMILL_MAX_FILE_SIZE_MB": str(max_file_size_mb or settings.max_file_size_mb)}
         super().__init__(settings, "serve", "--host", "127.0.0.1", "--port", "0", said=self._file, **environment)
 
     async def __aenter__(self) -> Self:

@@ -1,0 +1,1 @@
+"""Measuring exports against psql's COPY."""

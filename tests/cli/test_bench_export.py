@@ -1,0 +1,110 @@
+"""The benchmark of exports: its arithmetic, its parts, and what it leaves behind; never its speed."""
+
+import asyncio
+import json
+import os
+import socket
+import threading
+from pathlib import Path
+
+import openpyxl
+import pytest
+
+from support import rows
+from tidemill.cli.bench import targets
+from tidemill.cli.bench.exports import books, report
+from tidemill.cli.bench.exports.plan import FULL, Plan
+from tidemill.cli.bench.exports.run import run
+from tidemill.cli.bench.exports.stream import drain
+from tidemill.domain.errors import TidemillError
+from tidemill.domain.form import Column, FileFormat, Form
+from tidemill.store.database import Database
+
+SAMPLES = {
+    "copy_to_reader_s": [1.0, 3.0, 2.0],
+    "csv_stream_s": [4.0],
+    "copy_to_file_s": [2.0],
+    "csv_file_s": [2.0],
+    "parquet_s": [8.0],
+    "ndjson_copy_s": [5.0],
+    "ndjson_stream_s": [10.0],
+    "xlsx_s": [1.0],
+    "xlsxwriter_s": [7.0],
+    "service_rss_mb": [60.0, 90.0],
+    "worker_rss_mb": [80.0],
+}
+
+
+def test_ratios_are_parts_of_the_speed_of_copy() -> None:
+    found = report.figures(Plan(users=100, book_rows=7), SAMPLES)
+    assert report.ratios(found) == {
+        "csv_stream_vs_copy": 0.5,
+        "csv_file_vs_copy": 1,
+        "ndjson_vs_copy": 0.5,
+        "parquet_vs_copy": 0.25,
+        "xlsx_vs_xlsxwriter": 7,
+    }
+    assert found["csv_stream_per_s"] == 25
+    assert found["xlsxwriter_per_s"] == 1
+    assert found["rss_mb"] == 90
+    assert found["copy_spread"] == 1
+
+
+def test_without_xlsxwriter_the_line_is_left_out() -> None:
+    samples = {name: values for name, values in SAMPLES.items() if name != "xlsxwriter_s"}
+    assert "xlsx_vs_xlsxwriter" not in report.ratios(report.figures(Plan(), samples))
+
+
+def test_full_size_is_that_of_the_promise() -> None:
+    assert FULL.users == 10_000_000
+
+
+def test_workbooks_that_are_compared_have_the_same_cells(tmp_path: Path) -> None:
+    types = (("id", "uuid"), ("active", "boolean"), ("at", "timestamp"))
+    form = Form(FileFormat.XLSX, tuple(Column(name, type_) for name, type_ in types))  # type: ignore[arg-type]
+    whole, some, made = tmp_path / "whole", tmp_path / "some", tmp_path / "made.xlsx"
+    whole.write_text("id,active,at\n" + "007,true,2024-01-01 12:00:00+00\n" * 5)
+    books.first_rows(whole, some, 3)
+    found = []
+    for make in (books.ours, books.theirs):
+        make(form, some, made)
+        found.append(list(openpyxl.load_workbook(made).worksheets[0].iter_rows(values_only=True)))
+    assert found[0] == found[1]
+    assert len(found[0]) == 4
+
+
+@pytest.mark.parametrize(("end", "is_whole"), [(b"0\r\n\r\n", True), (b"", False)])
+def test_a_stream_that_breaks_off_is_no_sample(end: bytes, is_whole: bool) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(1_000)
+                connection.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\na\n1\r\n" + end)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        if is_whole:
+            assert drain(server.getsockname(), "/", "key") > 0
+        else:
+            with pytest.raises(TidemillError, match="broke off"):
+                drain(server.getsockname(), "/", "key")
+        thread.join()
+
+
+async def test_a_run_measures_everything_and_leaves_nothing_behind(
+    db: Database, tidemill_database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DATABASE_URL", tidemill_database)
+    monkeypatch.setenv("TIDEMILL_HOME", str(tmp_path))
+    result = await asyncio.to_thread(run, Plan(users=2_000, book_rows=1_000, rounds=1))
+    assert targets.EXPORT_AT_LEAST.keys() <= result["ratios"].keys()
+    assert all(value > 0 for value in result["ratios"].values())
+    assert result["figures"]["rss_mb"] > 10
+    assert tidemill_database not in json.dumps(result)
+    for table in ("job", "batch", "item", "outcome", "ingest", "job_tally", "api_key"):
+        assert await rows(db, f"SELECT count(*) FROM tidemill.{table}") == [(0,)], table
+    assert await rows(db, "SELECT name FROM tidemill.app_user") == [("local",)]
+    assert await rows(db, "SELECT to_regnamespace('tidemill_bench')") == [(None,)]
+    assert os.listdir(tmp_path) == []  # noqa: PTH208  an async test must not block on paths

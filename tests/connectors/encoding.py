@@ -1,0 +1,87 @@
+"""Encoders in tests: rows as COPY writes them, and files read back by our own sources."""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from connectors.reading import told
+from tidemill.connectors.encoders import Encoder, open_encoder
+from tidemill.domain.form import Column, Compression, FileFormat, Form
+
+TEXTS = (
+    'she said "hi", twice: ""',
+    "one\ntwo\r\nthree\rfour",
+    "a,b;c\td|e",
+    "  both sides  ",
+    "=1+1",
+    "007",
+    "12345678901234567890",
+    "true",
+    "\\.",
+    '"',
+    '",\n"',
+    "žluťoučký 日本語 \u202e\ufeff\u2028\x85",
+    "👩‍👩‍👧",
+    "bell\x07 escape\x1b end\x1f",
+    "_x0041_",
+    "<b>&amp;</b> ]]>",
+)
+
+
+class Pieces(bytearray):
+    """An output that can only be written to."""
+
+    def write(self, piece: bytes, /) -> int:
+        self.extend(piece)
+        return len(piece)
+
+    def flush(self) -> None: ...
+
+
+def copy_csv(header: Sequence[str], rows: Iterable[Sequence[str | None]]) -> bytes:
+    """What COPY … (FORMAT csv, HEADER) writes."""
+    lines = [header, *rows]
+    return "".join(",".join(map(_field, line)) + "\n" for line in lines).encode()
+
+
+def copy_ndjson(rows: Iterable[dict[str, Any]]) -> bytes:
+    return b"".join(json.dumps(row, ensure_ascii=False).encode() + b"\n" for row in rows)
+
+
+def form(
+    format_: str, *columns: tuple[str, str] | tuple[str, str, str], compression: str = "none", **more: Any
+) -> Form:
+    made = tuple(Column(*column) for column in columns)
+    return Form(FileFormat(format_), made, Compression(compression), **more)
+
+
+def encoded(form: Form, fed: bytes, size: int = 7) -> bytes:
+    return bytes(made(form, fed, size)[0])
+
+
+def made(form: Form, fed: bytes, size: int = 1 << 16) -> tuple[Pieces, Encoder]:
+    output = Pieces()
+    encoder = open_encoder(form, output)
+    for chunk in cut(fed, size):
+        encoder.write(chunk)
+    encoder.close()
+    return output, encoder
+
+
+def cut(fed: bytes, size: int) -> Iterator[bytes]:
+    return (fed[at : at + size] for at in range(0, len(fed), size))
+
+
+def read(form: Form, data: bytes) -> list[Any]:
+    """By our own sources."""
+    layout = {"format": str(form.format), "compression": str(form.compression)}
+    found, error = told(data, layout)
+    assert error is None
+    return found
+
+
+def _field(text: str | None) -> str:
+    if text is None:
+        return ""
+    odd = text in ("", "\\.") or any(mark in text for mark in ',"\r\n')
+    return '"' + text.replace('"', '""') + '"' if odd else text
