@@ -1,0 +1,41 @@
+"""What the file of an input is called: by its values, and never as that of another input, wherever files lie."""
+
+import re
+from collections.abc import Mapping
+from datetime import datetime
+
+from tidemill.domain.distribution.fields import Input, Plain
+
+STEM_MAX = 120
+DIGEST = 10  # hex digits
+# Small letters are not among them: ABC and abc are one file on some disks.
+_PLAIN = re.compile(r"[A-Z0-9-][A-Z0-9.-]*(_[A-Z0-9.-]+)*")
+_LIKE_DIGEST = re.compile(rf"-[0-9A-F]{{{DIGEST}}}$")
+_UNSAFE = re.compile(r"[^A-Za-z0-9.-]")
+FOLDER = "exports"
+
+
+def file_name(given: Input, ending: str) -> str:
+    """``ABC_20240202_CLS.csv``. Where that does not say it all, a part of the input's hash does."""
+    parts = [_word(value) for value in given.values.values()]
+    stem = "_".join(parts)
+    is_told = _PLAIN.fullmatch(stem) and not any("_" in part for part in parts) and not _LIKE_DIGEST.search(stem)
+    if is_told and len(stem) <= STEM_MAX and _has_all(given.values):
+        return stem + ending
+    safe = "_".join(_UNSAFE.sub("_", part) for part in parts)[:STEM_MAX].lstrip(".")
+    return f"{safe or 'input'}-{given.key[:DIGEST]}{ending}"
+
+
+def folder_of(job_key: str, created_at: datetime) -> str:
+    """By the day on which the job was made; ``created_at`` is in UTC."""
+    return f"{FOLDER}/{created_at:%Y/%m/%d}/{job_key}"
+
+
+def _word(value: Plain) -> str:
+    if isinstance(value, bool):
+        return "TRUE" if value else "FALSE"
+    return "" if value is None else str(value)
+
+
+def _has_all(values: Mapping[str, Plain]) -> bool:
+    return all(value is not None for value in values.values())
