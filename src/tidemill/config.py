@@ -142,6 +142,18 @@ class Settings(BaseSettings):
     remote_allow: Annotated[list[Annotated[str, AfterValidator(_allowed)]], *Parsed] = Field(
         [], description="Hosts and networks, each with a port or not, that files are fetched from though not public"
     )
+    reuse_enabled: bool = Field(True, description="Whether distributions use files again that were made before")
+    reuse_days: Annotated[int, Field(ge=0, le=36_500)] = Field(
+        7, description="Files of inputs whose date is younger than so many days are made anew"
+    )
+    distribution_max_attempts: Annotated[int, Field(gt=0, le=1_000)] = Field(
+        5, description="Attempts at an input of a distribution that fails"
+    )
+    distribution_backoff_ms: Milliseconds = Field(
+        1_000, description="Before its second attempt; doubled from there, with jitter"
+    )
+    distribution_timeout_s: Positive = Field(300, description="How long a file may take")
+    max_distribution_inputs: Positive = Field(100_000, description="Inputs of a distribution, at most")
     pending_dashboard: bool = Field(True, description="Whether /v1/pending, across jobs, is there")
 
     slow_query_ms: Positive = Field(500, description="A transaction that takes longer is told of")

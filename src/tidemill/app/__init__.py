@@ -3,6 +3,7 @@
 from tidemill.app.mill import Mill
 from tidemill.app.wiring import (
     make_context,
+    make_datasets,
     make_importing,
     make_resources,
     make_sources,
@@ -15,6 +16,7 @@ __all__ = [
     "Mill",
     "Worker",
     "make_context",
+    "make_datasets",
     "make_importing",
     "make_resources",
     "make_sources",

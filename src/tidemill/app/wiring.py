@@ -8,12 +8,15 @@ from typing import Any, TypeVar
 from tidemill.config import Settings
 from tidemill.connectors.blobs import open_blobs
 from tidemill.connectors.source import Sources
-from tidemill.declared import load
+from tidemill.declared import load, load_datasets
 from tidemill.domain.declaration import declarations
+from tidemill.domain.distribution import Dataset, datasets
+from tidemill.domain.handler import Handler
 from tidemill.domain.resource import NORMALIZERS
 from tidemill.engine.context import Context
 from tidemill.engine.logbook import Logbook
 from tidemill.handlers import builtins
+from tidemill.handlers.distribution import DistributionOptions
 from tidemill.handlers.registry import Registry
 from tidemill.operations.imports import Importing
 from tidemill.operations.resources import Resources
@@ -72,8 +75,26 @@ def make_importing(db: Database, settings: Settings) -> Importing:
     return Importing(db, open_blobs(settings.blobs), make_sources(settings))
 
 
+def make_datasets(settings: Settings, registry: Registry | None = None) -> dict[str, Dataset]:
+    """What is declared in the file of the settings, and in a mill; InvalidSettings with every mistake."""
+    registry = registry or Registry()
+    return load_datasets(settings.config) | datasets({"datasets": registry.datasets}, registry.producers)
+
+
+def make_builtins(db: Database, settings: Settings, registry: Registry) -> list[Handler]:
+    """The handlers that every worker has, as its mill and its settings want them."""
+    options = DistributionOptions(
+        max_attempts=settings.distribution_max_attempts,
+        backoff=settings.distribution_backoff_ms / 1000,
+        seconds=settings.distribution_timeout_s,
+        queries=max(1, settings.db_max_conns // 2),
+    )
+    declared = make_datasets(settings, registry)
+    return builtins(db, open_blobs(settings.blobs), registry.normalizers, declared, options)
+
+
 def make_context(db: Database, settings: Settings, registry: Registry, *, worker: str, book: Logbook) -> Context:
-    handlers = registry.beside(builtins(db, open_blobs(settings.blobs), registry.normalizers))
+    handlers = registry.beside(make_builtins(db, settings, registry))
     return Context(db, settings, handlers, make_sources(settings), worker, book)
 
 

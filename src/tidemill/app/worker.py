@@ -7,6 +7,7 @@ import socket
 from uuid import UUID, uuid4
 
 from tidemill.app.mill import Mill
+from tidemill.app.wiring import make_builtins
 from tidemill.config import PREFIX
 from tidemill.connectors.blobs import open_blobs
 from tidemill.dispatch.postgres import Listener
@@ -20,7 +21,6 @@ from tidemill.engine.lease import Heartbeat
 from tidemill.engine.slices import slice_grace
 from tidemill.engine.supervise import Supervisor
 from tidemill.engine.sweep import Maintenance
-from tidemill.handlers import builtins
 from tidemill.store import maintain, workers
 from tidemill.store.database import Database
 from tidemill.telemetry.events import bound, emit
@@ -41,7 +41,7 @@ class Worker:
         self._db = db
         self._settings = settings
         blobs = open_blobs(settings.blobs)
-        self._registry = mill.registry.beside(builtins(db, blobs, mill.registry.normalizers))
+        self._registry = mill.registry.beside(make_builtins(db, settings, mill.registry))
         self._info = {"processes": processes, "kinds": self._registry.kinds(), "on_demand": on_demand}
         ours = {"DATABASE_URL": db.url, "HOME": str(settings.home), "BLOBS": settings.blobs}
         self._environment = os.environ | {PREFIX + name: value for name, value in ours.items()}

@@ -3,13 +3,25 @@
 from collections.abc import Mapping
 
 from tidemill.connectors.blobs import Blobs
+from tidemill.domain.distribution import Dataset
 from tidemill.domain.handler import Handler
 from tidemill.domain.values.field import Normalizer
+from tidemill.handlers.distribution import DistributionOptions, distribution_handler
 from tidemill.handlers.export import export_handler
 from tidemill.handlers.importing import import_handler
 from tidemill.store.database import Database
 
 
-def builtins(db: Database, blobs: Blobs, normalizers: Mapping[str, Normalizer] | None = None) -> list[Handler]:
+def builtins(
+    db: Database,
+    blobs: Blobs,
+    normalizers: Mapping[str, Normalizer] | None = None,
+    datasets: Mapping[str, Dataset] | None = None,
+    options: DistributionOptions | None = None,
+) -> list[Handler]:
     """The handlers that every worker has, whatever its mill declares."""
-    return [export_handler(db, blobs), import_handler(normalizers or {})]
+    return [
+        export_handler(db, blobs),
+        import_handler(normalizers or {}),
+        distribution_handler(db, blobs, datasets or {}, options or DistributionOptions()),
+    ]

@@ -33,7 +33,10 @@ class Dataset:
         return [field.name for field in self.fields]
 
     def form(
-        self, format_: FileFormat | None = None, compression: Compression | None = None, columns: tuple[Column, ...] = ()
+        self,
+        format_: FileFormat | None = None,
+        compression: Compression | None = None,
+        columns: tuple[Column, ...] = (),
     ) -> Form:
         """As it is declared, or as somebody wants it; InvalidInput if the two do not go together."""
         if compression is None:

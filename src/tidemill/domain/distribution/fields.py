@@ -3,7 +3,7 @@
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Any, Literal, get_args
@@ -133,7 +133,7 @@ def _integer(value: Any) -> int:
     if isinstance(value, str) and _INTEGER.fullmatch(value):
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int):
-        raise ValueError("a whole number is wanted")
+        raise ValueError("a whole number is wanted")  # noqa: TRY004  as above
     if not -_BIGINT <= value < _BIGINT:
         raise ValueError("a number of at most 64 bits is wanted")
     return value
@@ -162,4 +162,10 @@ def _day(value: Any) -> int:
     return value
 
 
-_READERS = {"text": _text, "integer": _integer, "boolean": _boolean, "date": _day, "yyyymmdd": _day}
+_READERS: dict[FieldType, Callable[[Any], Plain]] = {
+    "text": _text,
+    "integer": _integer,
+    "boolean": _boolean,
+    "date": _day,
+    "yyyymmdd": _day,
+}

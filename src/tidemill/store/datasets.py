@@ -1,0 +1,71 @@
+"""Rows of declared queries, as COPY delivers them. Values are bound; the query is what somebody declared."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import psycopg
+
+from tidemill.domain.catalog.column import type_named
+from tidemill.domain.form import Column, Feed
+from tidemill.domain.outcome import Fail, Retry
+from tidemill.store.database import Connection, Database, is_timeout, is_transient
+from tidemill.store.statements import sql
+
+PIECE = 128 << 10
+Take = Callable[[bytes], Awaitable[None]]
+
+
+async def copy_rows(
+    db: Database, query: str, values: Mapping[str, Any], feed: Feed, take: Take, *, seconds: float
+) -> int:
+    """Give what the query finds to ``take``, piece by piece; how many rows it was.
+
+    Raises:
+        Fail: The query cannot be run, and no retry will mend it.
+        Retry: The database has trouble, or the query takes too long.
+    """
+    async with _opened(db, seconds) as conn, conn.cursor() as cursor:
+        waiting: list[bytes] = []
+        size = 0
+        async with cursor.copy(_statement(conn, f"dataset/copy_{feed}", query, values)) as copy:
+            while row := await copy.read():
+                waiting.append(bytes(row))
+                size += len(row)
+                if size >= PIECE:
+                    await take(b"".join(waiting))
+                    waiting, size = [], 0
+        if waiting:
+            await take(b"".join(waiting))
+        return cursor.rowcount
+
+
+async def columns_of(db: Database, query: str, values: Mapping[str, Any], *, seconds: float) -> tuple[Column, ...]:
+    """What the query's columns are, for files that say it too."""
+    async with _opened(db, seconds) as conn:
+        cursor = await conn.execute(_statement(conn, "dataset/describe", query, values), prepare=False)
+        found = cursor.description or []
+        cursor = await conn.execute(sql("dataset/types"), {"oids": [column.type_code for column in found]})
+        types = {oid: (type_named(base), written) for oid, written, base in await cursor.fetchall()}
+    return tuple(Column(column.name, *types[column.type_code]) for column in found)
+
+
+@asynccontextmanager
+async def _opened(db: Database, seconds: float) -> AsyncIterator[Connection]:
+    """A transaction that writes nothing; the errors of the query become what they mean for the item."""
+    try:
+        async with db.transaction(read_only=True, seconds=seconds) as conn:
+            yield conn
+    except psycopg.Error as error:
+        if is_timeout(error):
+            raise Retry(f"the query of the dataset took longer than {seconds:g} s", code="query_timeout") from error
+        if is_transient(error):
+            raise Retry("the database has trouble", code="database") from error
+        said = error.diag.message_primary or str(error)
+        raise Fail(f"the query of the dataset cannot be run: {said}", code="query", retryable=True) from error
+
+
+def _statement(conn: Connection, name: str, query: str, values: Mapping[str, Any]) -> bytes:
+    """COPY takes no parameters, so the client writes the values, each quoted by the driver."""
+    bound = psycopg.AsyncClientCursor(conn).mogrify(query, values)
+    return sql(name).replace(b"{query}", bound.encode(conn.info.encoding))
