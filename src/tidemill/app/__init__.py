@@ -4,6 +4,7 @@ from tidemill.app.mill import Mill
 from tidemill.app.wiring import (
     make_context,
     make_datasets,
+    make_distributions,
     make_importing,
     make_resources,
     make_sources,
@@ -17,6 +18,7 @@ __all__ = [
     "Worker",
     "make_context",
     "make_datasets",
+    "make_distributions",
     "make_importing",
     "make_resources",
     "make_sources",

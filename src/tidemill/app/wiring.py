@@ -1,7 +1,7 @@
 """Parts from settings."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
@@ -10,7 +10,7 @@ from tidemill.connectors.blobs import open_blobs
 from tidemill.connectors.source import Sources
 from tidemill.declared import load, load_datasets
 from tidemill.domain.declaration import declarations
-from tidemill.domain.distribution import Dataset, datasets
+from tidemill.domain.distribution import Dataset, Reuse, datasets
 from tidemill.domain.handler import Handler
 from tidemill.domain.resource import NORMALIZERS
 from tidemill.engine.context import Context
@@ -18,6 +18,7 @@ from tidemill.engine.logbook import Logbook
 from tidemill.handlers import builtins
 from tidemill.handlers.distribution import DistributionOptions
 from tidemill.handlers.registry import Registry
+from tidemill.operations.distributions import Distributions
 from tidemill.operations.imports import Importing
 from tidemill.operations.resources import Resources
 from tidemill.store import embedded
@@ -79,6 +80,11 @@ def make_datasets(settings: Settings, registry: Registry | None = None) -> dict[
     """What is declared in the file of the settings, and in a mill; InvalidSettings with every mistake."""
     registry = registry or Registry()
     return load_datasets(settings.config) | datasets({"datasets": registry.datasets}, registry.producers)
+
+
+def make_distributions(settings: Settings, declared: Mapping[str, Dataset]) -> Distributions:
+    reuse = Reuse(settings.reuse_enabled, settings.reuse_days)
+    return Distributions(declared, reuse=reuse, max_inputs=settings.max_distribution_inputs)
 
 
 def make_builtins(db: Database, settings: Settings, registry: Registry) -> list[Handler]:

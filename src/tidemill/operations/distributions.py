@@ -1,5 +1,6 @@
 """Distributions: a job of inputs that are known to fit their dataset, and what has become of them."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -67,7 +68,7 @@ class Distributions:
         """The job, and whether it is new. InvalidInputs with what is wrong: then nothing was made."""
         dataset = self.find(wanted.dataset, role)
         form = _form(dataset, wanted)
-        inputs = self._read(dataset, wanted.inputs, form)
+        inputs = await asyncio.to_thread(self._read, dataset, wanted.inputs, form)  # 100,000 take a second or two
         reuse = Reuse(
             enabled=self._reuse.enabled if wanted.reuse_enabled is None else wanted.reuse_enabled,
             days=self._reuse.days if wanted.reuse_days is None else wanted.reuse_days,

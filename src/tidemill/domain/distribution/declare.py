@@ -14,6 +14,8 @@ from tidemill.domain.form import Compression, FileFormat
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}").fullmatch
 _FIELD_NAME = re.compile(r"[a-z][a-z0-9_]{0,62}").fullmatch
+# What is said of an input beside its fields.
+_TAKEN = ("status", "attempts", "path", "rows", "size", "sha256", "reused", "error")
 _PARAMETER = re.compile(r"%(?:%|\((\w+)\)s|(.?))", re.DOTALL)
 _DATASET: dict[str, values.Reader] = {
     "query": values.text,
@@ -80,6 +82,8 @@ class _Reader(Reading):
             place = f"{path}.{name}"
             if not _FIELD_NAME(name):
                 self.wrong(place, "a field is lower-case letters, digits and _, and begins with a letter")
+            if name in _TAKEN:
+                self.wrong(place, "this name is taken: it is told of every input")
             if camel(name) in spelled:
                 self.wrong(place, "another field has the same name in camelCase")
             spelled.add(camel(name))
