@@ -59,9 +59,14 @@ class Scene:
 
     async def submit(self, *inputs: Any, dataset: str = "prices", policy: Any = None, **wanted: Any) -> UUID:
         """A distribution that nobody has begun."""
+        return await self.submit_these(inputs or [given()], dataset, policy, **wanted)
+
+    async def submit_these(
+        self, inputs: Sequence[Any], dataset: str = "prices", policy: Any = None, **wanted: Any
+    ) -> UUID:
         door = Distributions(self.datasets, reuse=Reuse(), max_inputs=self.settings.max_distribution_inputs)
         spec = Submission(KIND, policy=policy or {}, batch_size=self.settings.claim_max)
-        return (await door.submit(self.db, spec, Wanted(dataset, inputs or [given()], **wanted), Role.USER))[0]
+        return (await door.submit(self.db, spec, Wanted(dataset, inputs, **wanted), Role.USER))[0]
 
     async def run(self, *inputs: Any, **wanted: Any) -> list[dict[str, Any]]:
         """What became of the inputs of a distribution, from its submission to the end of its job."""
@@ -77,6 +82,9 @@ class Scene:
 
     async def job(self, job_id: UUID) -> Job:
         return await job_of(self.db, job_id)
+
+    async def job_count(self) -> int:
+        return int((await rows(self.db, "SELECT count(*) FROM tidemill.job"))[0][0])
 
     async def files(self, job_id: UUID) -> Files:
         return (await self.db.run(artifacts.files_of, [job_id])).get(job_id, Files())
