@@ -87,7 +87,8 @@ async def test_worker_and_store_are_killed_in_the_middle_and_everything_is_whole
             await eventually(lambda: settled(db, job_id, inputs // 5))
             os.kill(workers.children(worker)[0], signal.SIGKILL)
             server.kill()
-            await eventually(lambda: waiting(db, job_id))
+            if inputs > 100:  # the store's client tries for ten seconds before it gives up
+                await eventually(lambda: waiting(db, job_id))
             os.killpg(worker.pid, signal.SIGKILL)
             server.start()
             workers.start()
@@ -107,7 +108,7 @@ async def test_worker_and_store_are_killed_in_the_middle_and_everything_is_whole
 
 ROWS = "SELECT 'K' || k AS index_key, 20240202 AS effective_date, 'CLS' AS asofindicator, n::text AS member, n AS price"
 ROWS += " FROM generate_series(0, 999) k, generate_series(1, 20) n"
-SLOW = QUERY.replace("ORDER BY", "AND pg_sleep(0.002) IS NOT NULL ORDER BY")
+SLOW = QUERY.replace("FROM public.prices", "FROM (SELECT pg_sleep(0.05)) AS nap, public.prices")
 
 
 def use(scene: Scene, place: str, **settings: object) -> None:
