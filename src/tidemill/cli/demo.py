@@ -9,12 +9,15 @@ import typer
 
 from tidemill.app import Mill, run_in
 from tidemill.cli.demo_files import make_files
+from tidemill.cli.distributions import read_inputs, run_distribution
 from tidemill.cli.imports import Asked, run_import
+from tidemill.cli.load import PLAIN
 from tidemill.cli.views import console
 from tidemill.config import load_settings
 from tidemill.domain.importing import ImportRequest
 from tidemill.domain.item import Item
 from tidemill.domain.outcome import NotFound, Retry
+from tidemill.operations.distributions import Wanted
 from tidemill.store.database import Database
 from tidemill.store.demo import create_tables
 from tidemill.store.migrate import migrate
@@ -22,6 +25,7 @@ from tidemill.store.migrate import migrate
 commands = typer.Typer()
 mill = Mill()
 
+INPUTS = "index_key,effective_date,asofindicator\nABC,2024-02-02,CLS\nDEF,20240201,ADJCLS\nGHI,20240131,CLS\n"
 NOT_THERE, FLAKY, BROKEN = 9_973, 5_003, 33_331
 
 
@@ -42,7 +46,7 @@ def demo(
     rows: Annotated[int, typer.Option(min=100, help="Of each file")] = 100_000,
     processes: Annotated[int, typer.Option("--processes", "-p", min=1, max=64)] = 2,
 ) -> None:
-    """Import three files with some bad rows into tables of the embedded PostgreSQL, and say what happened."""
+    """Import three files with some bad rows into tables of the embedded PostgreSQL, and say what happened; then make files of one."""
     os.environ.setdefault("TIDEMILL_LOG_LEVEL", "error")
     with resources.as_file(resources.files("tidemill.demo") / "tidemill.toml") as config:
         os.environ["TIDEMILL_CONFIG"] = str(config)
@@ -56,6 +60,11 @@ def demo(
             console.print(f"\n[bold]$ {command}[/]", highlight=False)
             asked = Asked(str(made), made.stem, ImportRequest(mode="upsert"), {}, {})
             run_import(settings, asked, errors_to=folder / f"{made.stem}-errors.csv", processes=processes)
+        inputs = folder / "inputs.csv"
+        inputs.write_text(INPUTS)
+        console.print(f"\n[bold]$ tidemill distribute prices {inputs.name}[/]", highlight=False)
+        wanted = Wanted("prices", read_inputs(str(inputs)))
+        run_distribution(settings, wanted, {}, processes=processes, app=PLAIN, paths_to=None)
     console.print("\nOnce more, nothing changes: run it again and see. `tidemill jobs` lists what was done.")
 
 

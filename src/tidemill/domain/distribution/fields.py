@@ -3,9 +3,10 @@
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date
+from functools import lru_cache
 from typing import Any, Literal, get_args
 
 from tidemill.domain.declaration.suggest import did_you_mean
@@ -14,10 +15,13 @@ from tidemill.domain.errors import InvalidInput
 FieldType = Literal["text", "integer", "boolean", "date", "yyyymmdd"]
 FIELD_TYPES: tuple[str, ...] = get_args(FieldType)
 TEXT_MAX = 1_000
+TOLD = 3  # faults in a sentence
 _INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,18})")
 _DIGITS = re.compile(r"[0-9]{8}")
 _DASHES = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _BIGINT = 2**63
+
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 Plain = str | int | bool | None
 Faults = list[tuple[tuple[int | str, ...], str]]
@@ -28,7 +32,8 @@ class InvalidInputs(InvalidInput):
     """Inputs that cannot be taken; ``faults`` says where and why, of the first hundred or so."""
 
     def __init__(self, faults: Faults) -> None:
-        super().__init__("; ".join(reason for _, reason in faults[:3]) + ("; …" if len(faults) > 3 else ""))  # noqa: PLR2004
+        told = [f"{'/'.join(map(str, path))}: {reason}" if path else reason for path, reason in faults[:TOLD]]
+        super().__init__("; ".join(told) + ("; …" if len(faults) > TOLD else ""))
         self.faults = faults
 
 
@@ -57,27 +62,24 @@ class InputField:
         return day_of(value) if self.type == "date" and isinstance(value, int) else value
 
 
-@dataclass(frozen=True, slots=True)
 class Input:
     """One input of a dataset: the declared fields, all of them, in their order."""
 
-    values: Mapping[str, Plain]
+    __slots__ = ("text", "values")
 
-    @property
-    def text(self) -> str:
-        return json.dumps(self.values, ensure_ascii=False, separators=(",", ":"))
+    def __init__(self, values: Mapping[str, Plain]) -> None:
+        self.values = values
+        self.text = _encode(values)
 
     @property
     def key(self) -> str:
-        """What files are found again by. Fields by their names: the order in which they are declared may change."""
-        return hashlib.sha256(
-            json.dumps(self.values, ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode()
-        ).hexdigest()
+        """What files are found again by."""
+        return hashlib.sha256(self.text.encode()).hexdigest()
 
     @classmethod
-    def read(cls, fields: Sequence[InputField], given: Any) -> "Input":
+    def read(cls, fields: tuple[InputField, ...], given: Any) -> "Input":
         """InvalidInputs with everything that is wrong with it."""
-        if not isinstance(given, Mapping):
+        if not isinstance(given, dict):
             raise InvalidInputs([((), "an object with the fields of the dataset is wanted")])
         spelled, faults = spellings(fields), Faults()
         said: dict[str, Any] = {}
@@ -100,7 +102,8 @@ class Input:
         return cls(found)
 
 
-def spellings(fields: Sequence[InputField]) -> dict[str, str]:
+@lru_cache(256)
+def spellings(fields: tuple[InputField, ...]) -> dict[str, str]:
     """index_key, and indexKey too."""
     return {camel(field.name): field.name for field in fields} | {field.name: field.name for field in fields}
 

@@ -1,7 +1,6 @@
 """What the file of an input is called: by its values, and never as that of another input, wherever files lie."""
 
 import re
-from collections.abc import Mapping
 from datetime import datetime
 
 from tidemill.domain.distribution.fields import Input, Plain
@@ -19,8 +18,8 @@ def file_name(given: Input, ending: str) -> str:
     """``ABC_20240202_CLS.csv``. Where that does not say it all, a part of the input's hash does."""
     parts = [_word(value) for value in given.values.values()]
     stem = "_".join(parts)
-    is_told = _PLAIN.fullmatch(stem) and not any("_" in part for part in parts) and not _LIKE_DIGEST.search(stem)
-    if is_told and len(stem) <= STEM_MAX and _has_all(given.values):
+    is_plain = len(stem) <= STEM_MAX and stem.count("_") == len(parts) - 1 and _PLAIN.fullmatch(stem)
+    if is_plain and not _LIKE_DIGEST.search(stem):
         return stem + ending
     safe = "_".join(_UNSAFE.sub("_", part) for part in parts)[:STEM_MAX].lstrip(".")
     return f"{safe or 'input'}-{given.key[:DIGEST]}{ending}"
@@ -35,7 +34,3 @@ def _word(value: Plain) -> str:
     if isinstance(value, bool):
         return "TRUE" if value else "FALSE"
     return "" if value is None else str(value)
-
-
-def _has_all(values: Mapping[str, Plain]) -> bool:
-    return all(value is not None for value in values.values())
