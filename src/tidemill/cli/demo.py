@@ -46,7 +46,7 @@ def demo(
     rows: Annotated[int, typer.Option(min=100, help="Of each file")] = 100_000,
     processes: Annotated[int, typer.Option("--processes", "-p", min=1, max=64)] = 2,
 ) -> None:
-    """Import three files with some bad rows into tables of the embedded PostgreSQL, and say what happened; then make files of one."""
+    """Import three files with some bad rows into tables of the embedded PostgreSQL, then make files of another one."""
     os.environ.setdefault("TIDEMILL_LOG_LEVEL", "error")
     with resources.as_file(resources.files("tidemill.demo") / "tidemill.toml") as config:
         os.environ["TIDEMILL_CONFIG"] = str(config)

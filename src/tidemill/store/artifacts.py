@@ -6,6 +6,8 @@ from datetime import date, datetime
 from typing import Any
 from uuid import UUID
 
+import msgspec
+
 from tidemill.domain.batch import Lease
 from tidemill.domain.decide import Verdict
 from tidemill.domain.distribution import Artifact
@@ -14,6 +16,15 @@ from tidemill.store.statements import sql
 
 ArtifactKey = tuple[str, str]
 """A dataset, and the key of one of its inputs."""
+
+
+class _Result(msgspec.Struct):
+    """As much of an item's result as is looked at here."""
+
+    reused: bool = True
+
+
+_decode = msgspec.json.Decoder(_Result).decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +37,16 @@ class Found:
 
 async def note(conn: Connection, lease: Lease, done: Sequence[Verdict]) -> None:
     """In the transaction of the flush that settles them. What was used again stays as it is."""
-    told = [(verdict.seq, verdict.result.decode()) for verdict in done if verdict.result is not None]
+    told = [(verdict.seq, verdict.result) for verdict in done if verdict.result is not None]
+    made = [(seq, result) for seq, result in told if not _decode(result).reused]
+    if made:
+        # As one text: an array would have every quotation mark of it escaped, which is most of the work.
+        results = b"[" + b",".join(result for _, result in made) + b"]"
+        params: dict[str, Any] = {"seqs": [seq for seq, _ in made], "results": results.decode()}
+        await conn.execute(sql("artifact/note"), {"job_id": lease.job_id} | params)
     if told:
-        seqs, results = [list(column) for column in zip(*told, strict=True)]
-        params: dict[str, Any] = {"job_id": lease.job_id, "seqs": seqs, "results": results}
-        await conn.execute(sql("artifact/note"), params)
-        await conn.execute(sql("delivery/add"), params)
+        counts = {"generated": len(made), "reused": len(told) - len(made)}
+        await conn.execute(sql("delivery/add"), {"job_id": lease.job_id} | counts)
 
 
 async def take_back(conn: Connection, job_id: UUID, seqs: Sequence[int]) -> None:

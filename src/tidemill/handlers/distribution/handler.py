@@ -94,6 +94,8 @@ class Distributor:
             raise Retry(str(error), code="store_unavailable") from error
         except StoreDenied as error:
             raise Fail(str(error), code="store_denied", retryable=True) from error
+        except InvalidInput as error:  # a format that this worker cannot write
+            raise Fail(str(error), code="invalid", retryable=True) from error
 
     async def _reusable(self, order: _Order, given: Input, key: str) -> dict[str, Any] | None:
         """The file that was made before, if it will do."""

@@ -1,5 +1,2 @@
 -- How many files a flush tells of; in its transaction.
-INSERT INTO tidemill.delivery (job_id, generated, reused)
-SELECT %(job_id)s, count(*) FILTER (WHERE NOT (result->>'reused')::boolean),
-    count(*) FILTER (WHERE (result->>'reused')::boolean)
-FROM unnest(%(results)s::jsonb[]) AS given(result)
+INSERT INTO tidemill.delivery (job_id, generated, reused) VALUES (%(job_id)s, %(generated)s, %(reused)s)
