@@ -116,6 +116,9 @@ class Settings(BaseSettings):
         500, description="Outcomes that may wait, or twice a flush if that is more; handlers pause beyond it"
     )
     poll_ms: Positive = Field(1_000, description="How often an idle worker looks, when nothing wakes it")
+    finalizer_interval_ms: Annotated[int, Field(ge=50, le=5_000)] = Field(
+        1_000, description="How often leases that ran out are taken back, and drained jobs closed"
+    )
     stop_grace_ms: Milliseconds = Field(20_000, description="How long a stopping worker lets items finish")
     child_memory_mb: Positive = Field(2_048, description="Memory a child process may use")
     cpu_high_percent: Positive = Field(300, description="Load per core beyond which claims shrink; 100 is a busy core")

@@ -60,7 +60,8 @@ class Worker:
         )
         in_hand, state = self._supervisor.lease_ids, self._supervisor.state
         heartbeat = Heartbeat(db, self.id, seconds=seconds, in_hand=in_hand, info=lambda: self._info | state())
-        self._services = [self._supervisor, heartbeat, Maintenance(db, self.id), Janitor(db, blobs), Bulk(db)]
+        maintenance = Maintenance(db, self.id, every_s=settings.finalizer_interval_ms / 1000)
+        self._services = [self._supervisor, heartbeat, maintenance, Janitor(db, blobs), Bulk(db)]
         self._kickoff = Kickoff(db, self._registry, self._supervisor, grace=slice_grace(settings.stop_grace_ms))
         self._listener = Listener(db.url, self._supervisor.wake_children)
         self._tasks: list[asyncio.Task[None]] = []
