@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 
 from tidemill.api import cursor
-from tidemill.api.answer import Answer
+from tidemill.api.answer import Answer, encode
 from tidemill.api.distribution_views import content_out, dataset_out, distribution_out, distributions_out
 from tidemill.api.guard import Me, Permission, allow
 from tidemill.api.idempotency import parse_key
@@ -82,7 +82,8 @@ async def list_distributions(query: Annotated[ListQuery, Query()], me: Me, db: D
         limit=query.page_size,
         after=cursor.decode(query.after),
     )
-    return Answer({"distributions": await distributions_out(db, page.items), **cursor.next_page(page.after)})
+    told = {"distributions": await distributions_out(db, page.items), **cursor.next_page(page.after)}
+    return Answer(encode(told))
 
 
 @router.get("/distributions/{distribution_id}", response_model=DistributionDetail, **allow(Permission.USER, 404))
@@ -90,7 +91,7 @@ async def get_distribution(distribution_id: OwnDistribution, query: Annotated[Co
     """How far it is, and where the files of its inputs are: a page of them, in the order they came in."""
     page = await content(db, distribution_id.id, limit=query.page_size, after=cursor.decode(query.after))
     told = {"data_content": [content_out(one) for one in page.items], **cursor.next_page(page.after)}
-    return Answer(await distribution_out(db, distribution_id) | told)
+    return Answer(encode(await distribution_out(db, distribution_id) | told))
 
 
 @router.post("/distributions/{distribution_id}/cancel", **allow(Permission.USER, 404, 409))
