@@ -78,7 +78,7 @@ async def test_worker_and_store_are_killed_in_the_middle_and_everything_is_whole
         for name, value in server.env.items():
             monkeypatch.setenv(name, value)
         scene = Scene(db, settings)
-        use(scene, server.place("mill"), distribution_max_attempts=50, distribution_backoff_ms=100)
+        use(scene, server.place("mill"), distribution_max_attempts=50, distribution_backoff_ms=100, lock_cap_ms=2_500)
         workers = Workers(scene.settings, tmp_path)
         workers.app(f"mill.dataset('prices', **{PRICES | {'query': SLOW}!r})")
         try:
