@@ -9,23 +9,22 @@ import psycopg
 from tidemill.domain.catalog.column import type_named
 from tidemill.domain.form import Column, Feed
 from tidemill.domain.outcome import Fail, Retry
-from tidemill.store.database import Connection, Database, is_timeout, is_transient
+from tidemill.store.database import Connection, is_timeout, is_transient
+from tidemill.store.readers import Readers
 from tidemill.store.statements import sql
 
 PIECE = 128 << 10
 Take = Callable[[bytes], Awaitable[None]]
 
 
-async def copy_rows(
-    db: Database, query: str, values: Mapping[str, Any], feed: Feed, take: Take, *, seconds: float
-) -> int:
+async def copy_rows(readers: Readers, query: str, values: Mapping[str, Any], feed: Feed, take: Take) -> int:
     """Give what the query finds to ``take``, piece by piece; how many rows it was.
 
     Raises:
         Fail: The query cannot be run, and no retry will mend it.
         Retry: The database has trouble, or the query takes too long.
     """
-    async with _opened(db, seconds) as conn, conn.cursor() as cursor:
+    async with _opened(readers) as conn, conn.cursor() as cursor:
         last = b""
         async with cursor.copy(_statement(conn, f"dataset/copy_{feed}", query, values)) as copy:
             while piece := await conn.wait(_read_piece(copy)):
@@ -51,9 +50,9 @@ def _read_piece(copy: psycopg.AsyncCopy) -> Generator[Any, Any, bytes]:
     return b"".join(rows)
 
 
-async def columns_of(db: Database, query: str, values: Mapping[str, Any], *, seconds: float) -> tuple[Column, ...]:
+async def columns_of(readers: Readers, query: str, values: Mapping[str, Any]) -> tuple[Column, ...]:
     """What the query's columns are, for files that say it too."""
-    async with _opened(db, seconds) as conn:
+    async with _opened(readers) as conn:
         cursor = await conn.execute(_statement(conn, "dataset/describe", query, values), prepare=False)
         found = cursor.description or []
         cursor = await conn.execute(sql("dataset/types"), {"oids": [column.type_code for column in found]})
@@ -62,14 +61,16 @@ async def columns_of(db: Database, query: str, values: Mapping[str, Any], *, sec
 
 
 @asynccontextmanager
-async def _opened(db: Database, seconds: float) -> AsyncIterator[Connection]:
+async def _opened(readers: Readers) -> AsyncIterator[Connection]:
     """A transaction that writes nothing; the errors of the query become what they mean for the item."""
     try:
-        async with db.transaction(read_only=True, seconds=seconds) as conn:
+        async with readers.reader() as conn:
             yield conn
     except psycopg.Error as error:
         if is_timeout(error):
-            raise Retry(f"the query of the dataset took longer than {seconds:g} s", code="query_timeout") from error
+            raise Retry(
+                f"the query of the dataset took longer than {readers.seconds:g} s", code="query_timeout"
+            ) from error
         if is_transient(error):
             raise Retry("the database has trouble", code="database") from error
         said = error.diag.message_primary or str(error)

@@ -1,6 +1,5 @@
 """Who makes the rows of a file: a query, or a function of the mill."""
 
-import asyncio
 import inspect
 from collections.abc import AsyncIterable, Iterable
 from dataclasses import replace
@@ -14,6 +13,7 @@ from tidemill.handlers.distribution.outgoing import Outgoing
 from tidemill.handlers.distribution.rows import Rows
 from tidemill.store import datasets
 from tidemill.store.database import Database
+from tidemill.store.readers import Readers
 
 PIECE = 128 << 10
 
@@ -22,9 +22,7 @@ class Producer:
     """No more queries at a time than there are connections to spare: outcomes have to be written beside them."""
 
     def __init__(self, db: Database, *, at_once: int, seconds: float) -> None:
-        self._db = db
-        self._seconds = seconds
-        self._turn = asyncio.Semaphore(at_once)
+        self._readers = Readers(db, at_once=at_once, seconds=seconds)
         self._columns: dict[str, tuple[Column, ...]] = {}  # by query
 
     async def produce(self, dataset: Dataset, given: Input, out: Outgoing) -> tuple[Blob, int]:
@@ -44,14 +42,13 @@ class Producer:
         return await out.run(lambda: _drain(function(values), made, out)), made.count
 
     async def _query(self, query: str, values: dict[str, Any], out: Outgoing) -> int:
-        async with self._turn:
-            if out.form.format in PACKED:
-                out.form = replace(out.form, columns=await self._described(query, values))
-            return await datasets.copy_rows(self._db, query, values, out.form.feed, out.take, seconds=self._seconds)
+        if out.form.format in PACKED:
+            out.form = replace(out.form, columns=await self._described(query, values))
+        return await datasets.copy_rows(self._readers, query, values, out.form.feed, out.take)
 
     async def _described(self, query: str, values: dict[str, Any]) -> tuple[Column, ...]:
         if query not in self._columns:
-            self._columns[query] = await datasets.columns_of(self._db, query, values, seconds=self._seconds)
+            self._columns[query] = await datasets.columns_of(self._readers, query, values)
         return self._columns[query]
 
 
