@@ -55,3 +55,16 @@ async def test_values_are_bound_whatever_is_in_them(scene: Scene) -> None:
     made = await scene.run(given("'; DROP TABLE public.prices; --"), given('%(x)s"\\'), given("{query}"))
     assert statuses(made) == ["done"] * 3
     assert await rows(scene.db, "SELECT count(*) FROM public.prices") == [(9,)]
+
+
+async def test_an_input_whose_query_fails_takes_none_of_its_neighbours_along(scene: Scene) -> None:
+    """Short queries share a transaction, which an error ends."""
+    scene.mill.dataset("parts", query="SELECT 100 / %(n)s AS part", fields={"n": "integer"}, read=["user"])
+    inputs = [{"n": n} for n in range(50)]
+    made = await scene.run(*inputs, dataset="parts", policy={"mode": "continue"})
+    assert [one["input"]["n"] for one in made if one["status"] != "done"] == [0]
+    assert len(scene.stored()) == len(inputs) - 1
+    assert await rows(scene.db, OPEN) == [(0,)]
+
+
+OPEN = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state LIKE 'idle in transaction%%'"

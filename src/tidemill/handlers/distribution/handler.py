@@ -1,6 +1,6 @@
 """One input, one file: looked for first, if that is wanted, and made if it is not there."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -31,7 +31,7 @@ from tidemill.handlers.distribution.presence import Presence
 from tidemill.handlers.distribution.produce import Producer
 from tidemill.handlers.distribution.together import Together
 from tidemill.store import artifacts
-from tidemill.store.artifacts import ArtifactKey, Found
+from tidemill.store.artifacts import ArtifactKey, Found, Order
 from tidemill.store.database import Database
 from tidemill.telemetry.events import emit
 
@@ -77,6 +77,7 @@ class Distributor:
         self._orders: dict[UUID, _Order] = {}
         self._threads = ThreadPoolExecutor(THREADS, "distribute")
         self._registry: Together[ArtifactKey, Found] = Together(lambda keys: db.run(artifacts.find, keys))
+        self._jobs: Together[UUID, Order | None] = Together(self._find_orders)
         self._presence = Presence(blobs, self._threads)
         self._producer = Producer(db, at_once=options.queries, seconds=options.seconds)
 
@@ -136,8 +137,12 @@ class Distributor:
         made = Artifact(self._blobs.url(name), rows, blob.size, blob.sha256.hex(), order.form.ending.lstrip("."))
         return _result(made, reused=False)
 
+    async def _find_orders(self, job_ids: Sequence[UUID]) -> list[Order | None]:
+        """Once for all items of a job, which begin together."""
+        return [await self._db.run(artifacts.find_order, job_id) for job_id in job_ids]
+
     async def _order(self, job_id: UUID) -> _Order:
-        found = await self._db.run(artifacts.find_order, job_id)
+        found = await self._jobs.ask(job_id)
         if found is None:
             raise Fail("the job is gone", code="job_gone")
         request = DistributionRequest.of(found.params)
