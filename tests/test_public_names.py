@@ -30,6 +30,7 @@ def test_the_doors_of_a_mill_are_these() -> None:
     doors = {name for name in vars(tidemill.Mill) if not name.startswith("_")}
     assert doors == {
         "batch_handler",
+        "dataset",
         "handler",
         "job",
         "job_async",

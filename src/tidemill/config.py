@@ -116,6 +116,9 @@ class Settings(BaseSettings):
         500, description="Outcomes that may wait, or twice a flush if that is more; handlers pause beyond it"
     )
     poll_ms: Positive = Field(1_000, description="How often an idle worker looks, when nothing wakes it")
+    finalizer_interval_ms: Annotated[int, Field(ge=50, le=5_000)] = Field(
+        1_000, description="How often leases that ran out are taken back, and drained jobs closed"
+    )
     stop_grace_ms: Milliseconds = Field(20_000, description="How long a stopping worker lets items finish")
     child_memory_mb: Positive = Field(2_048, description="Memory a child process may use")
     cpu_high_percent: Positive = Field(300, description="Load per core beyond which claims shrink; 100 is a busy core")
@@ -146,6 +149,18 @@ class Settings(BaseSettings):
         168, description="The file of an export is kept for so long"
     )
     export_streams: Positive = Field(8, description="Exports that one service streams at the same time")
+    reuse_enabled: bool = Field(True, description="Whether distributions use files again that were made before")
+    reuse_days: Annotated[int, Field(ge=0, le=36_500)] = Field(
+        7, description="Files of inputs whose date is younger than so many days are made anew"
+    )
+    distribution_max_attempts: Annotated[int, Field(gt=0, le=1_000)] = Field(
+        5, description="Attempts at an input of a distribution that fails"
+    )
+    distribution_backoff_ms: Milliseconds = Field(
+        1_000, description="Before its second attempt; doubled from there, with jitter"
+    )
+    distribution_timeout_s: Positive = Field(300, description="How long a file may take")
+    max_distribution_inputs: Positive = Field(100_000, description="Inputs of a distribution, at most")
     pending_dashboard: bool = Field(True, description="Whether /v1/pending, across jobs, is there")
 
     slow_query_ms: Positive = Field(500, description="A transaction that takes longer is told of")

@@ -24,6 +24,7 @@ from tidemill.testing import drain
 
 INPUTS: list[Any] = [{"fail": "x"}, {"sku": "A-1", "title": "a"}, 7, None]
 CSV = "sku,name\n1,one\n2,two\n"
+LETTERS = {"dataset": "letters", "inputs": [{"first_name": "Ada", "sent_on": 20240202}]}
 UNLIMITED = {"rate_limit_per_s": 10**6, "rate_limit_burst": 10**6}
 
 
@@ -35,6 +36,7 @@ class Things:
     export: list[str]
     operation_id: list[str]
     import_id: list[str]
+    distribution_id: list[str]
     name: list[str] = field(default_factory=lambda: ["ada", "grete"])
     seq: list[int] = field(default_factory=lambda: list(range(len(INPUTS))))
 
@@ -74,6 +76,9 @@ class Place:
         """One that waits."""
         return self._portal.call(self._export)
 
+    def distribution(self) -> str:
+        return self._portal.call(self._distribution)
+
     def user(self) -> str:
         return str(self._run(users.add, f"carl {next(self._numbers)}", Role.USER).name)
 
@@ -100,6 +105,10 @@ class Place:
         if is_done:
             await drain(Mill(self.api.settings), db=self.api.db)
         return job_id
+
+    async def _distribution(self) -> str:
+        ada = await self.api.user("ada")
+        return str((await ada.post("/v1/distributions", json=LETTERS)).json()["job_id"])
 
     async def _job(self, is_paused: bool, is_failed: bool) -> str:
         job_id = await add_job(self.api.db, 4, "echo", owner_id=self.api.ids["ada"])
@@ -162,5 +171,8 @@ async def _fill(api: Api, mill: Mill) -> Things:
     imports = [await made(f"/v1/imports?resource=people&mode=upsert{more}", **csv) for more in ("", "&validate_only=1")]
     await drain(mill, db=api.db)
     imports.append(await made("/v1/imports?resource=people", **csv))
+    distributions = [await made("/v1/distributions", json=LETTERS)]
+    await drain(mill, db=api.db)
+    distributions.append(await made("/v1/distributions", json=LETTERS | {"reuse": {"enabled": False}}))
     jobs_ = [*finished, waiting, paused, cancelled, upload]
-    return Things(job=jobs_, export=exports, operation_id=[operation], import_id=imports)
+    return Things(job=jobs_, export=exports, operation_id=[operation], import_id=imports, distribution_id=distributions)

@@ -32,6 +32,14 @@ read = ["user", "admin"]
 write = ["admin"]
 [resources.secrets]
 table = "shop.secrets"
+[datasets.letters]
+query = "SELECT email, name, age FROM shop.people WHERE name = %(first_name)s ORDER BY email"
+fields = { first_name = "text", sent_on = "date", edition = { type = "integer", required = false } }
+date_field = "sent_on"
+read = ["user"]
+[datasets.hidden]
+query = "SELECT * FROM shop.secrets"
+fields = { word = "text" }
 """
 CSV_TYPE = {"content-type": "text/csv"}
 GOOD = b"email,name,age\nada@x.org,Ada,36\nbob@x.org,Bob,41\n"

@@ -37,10 +37,14 @@ BODIES: dict[tuple[str, str], dict[str, Any]] = {
     ("POST", "/v1/imports/{import_id}/fixes"): {"content": b"_row,age\n2,1\n", "headers": CSV_TYPE},
     ("POST", "/v1/imports/{import_id}/reprocess"): {"json": {}},
     ("POST", "/v1/exports"): {"json": {"resource": "people"}},
+    ("POST", "/v1/distributions"): {
+        "json": {"dataset": "letters", "inputs": [{"first_name": "Ada", "sent_on": 20240202}]}
+    },
     ("POST", "/v1/users"): {"json": {"name": "zoe"}},
     ("PATCH", "/v1/users/{name}"): {"json": {"role": "user"}},
     ("POST", "/v1/keys"): {"json": {}},
 }
+SOMEBODYS = ("{job}", "{operation_id}", "{prefix}", "{export}", "{import_id}", "{distribution_id}")
 # What a request may answer with when it was let in: it was understood, whatever the state of things.
 LET_IN = {200, 201, 202, 204, 303, 409}
 
@@ -64,6 +68,9 @@ class Scene:
             values["{export}"] = answer.json()["id"]
         if "{import_id}" in path:
             values["{import_id}"] = await self.failed_import()
+        if "{distribution_id}" in path:
+            _, asked = next(one for one in BODIES.items() if one[0][1] == "/v1/distributions")
+            values["{distribution_id}"] = (await self.ada.post("/v1/distributions", **asked)).json()["job_id"]
         if "{operation_id}" in path:
             answer = await self.ada.post(f"/v1/jobs/{await self.failed_job()}/reprocess", json={})
             values["{operation_id}"] = answer.json()["id"]
@@ -135,7 +142,7 @@ async def test_an_operation_lets_in_whom_it_says(
         assert await go(bob) == 403
     else:
         assert await go(ada) in LET_IN
-        is_somebodys = any(name in path for name in ("{job}", "{operation_id}", "{prefix}", "{export}", "{import_id}"))
+        is_somebodys = any(name in path for name in SOMEBODYS)
         assert await go(bob) == 404 if is_somebodys else await go(bob) in LET_IN
     assert await go(root) in LET_IN
 

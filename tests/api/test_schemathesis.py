@@ -14,7 +14,7 @@ from schemathesis.core.parameters import ParameterLocation
 from schemathesis.generation.hypothesis.builder import HypothesisTestConfig, HypothesisTestMode, create_test
 from schemathesis.specs.openapi.checks import ignored_auth
 
-from api.furnished import Place, furnished
+from api.furnished import LETTERS, Place, furnished
 from api.importing import MIXED
 from api.test_document import DOCUMENT
 from tidemill.store.throwaway import ThrowawayServer
@@ -101,6 +101,8 @@ class Sender:
             return self._place.trial(is_paused=verb == "resume", is_done=verb in ("fixes", "promote"))
         if name == "export" and verb == "cancel":
             return self._place.export()
+        if name == "distribution_id" and verb == "cancel":
+            return self._place.distribution()
         if name == "job" and method == "PATCH":
             return self._place.job(is_failed=True)
         if name == "name" and method != "GET":
@@ -116,6 +118,8 @@ class Sender:
             return {"link": self._place.link()} if body.get("link") else {"key": self._place.api.keys["ada"]}
         if path == "/v1/exports":
             return body | {"resource": "people", "filters": {"age": {"gte": 1}}, "fields": ["email"], "order": []}
+        if path == "/v1/distributions":
+            return body | LETTERS | {"compression": None}
         if path != "/v1/jobs":
             return body
         fitting = body | {"kind": "echo"}

@@ -15,7 +15,7 @@ SLOWEST = 1_000  # bytes a second, on average, once IDLE_S are over
 LINGER_S = 2.0
 LINGER_BYTES = 16 << 20
 SMALL = 1 << 20  # of requests that carry no rows; most of these are read before it is known who sends them
-_ITEM = re.compile(r"/v1/jobs/[^/]+/items/[^/]+")
+_LARGE = re.compile(r"/v1/jobs/[^/]+/items/[^/]+|/v1/distributions")
 _FILES = re.compile(r"/v1/(jobs|imports|imports/preview|imports/[^/]+/fixes)")
 
 
@@ -85,4 +85,4 @@ def is_words(scope: Scope) -> bool:
 def _most(scope: Scope, max_json_bytes: int) -> int | None:
     if scope["method"] == "POST" and _FILES.fullmatch(scope["path"]):
         return max_json_bytes if is_words(scope) else None
-    return max_json_bytes if _ITEM.fullmatch(scope["path"]) else min(SMALL, max_json_bytes)
+    return max_json_bytes if _LARGE.fullmatch(scope["path"]) else min(SMALL, max_json_bytes)

@@ -22,6 +22,7 @@ TAGS = [
     {"name": "items", "description": "The rows of a job, one by one"},
     {"name": "exports", "description": "Rows of tables, streamed or as files; a job's rows as a file"},
     {"name": "imports", "description": "Files into tables, with an error for every row that does not fit"},
+    {"name": "distributions", "description": "A file for each of many inputs, made or used again"},
     {"name": "across jobs", "description": "What waits, and what failed, in all jobs"},
     {"name": "operations", "description": "Sending many items round again"},
     {"name": "events", "description": "What changes, as it changes"},

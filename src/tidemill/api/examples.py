@@ -4,7 +4,18 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from tidemill.api.schemas import across, batches, exports, identity, imports, items, jobs, operations, service
+from tidemill.api.schemas import (
+    across,
+    batches,
+    distributions,
+    exports,
+    identity,
+    imports,
+    items,
+    jobs,
+    operations,
+    service,
+)
 
 JOB = "019a8b7c-1d2e-7f00-8000-123456789abc"
 WORKER = "mill-1-4021-9f3c1a"
@@ -116,6 +127,30 @@ _EXPORT: dict[str, Any] = {
     "expires_at": "2026-11-22T09:00:41.250000Z",
     "links": {"self": f"/v1/exports/{JOB}", "download": f"/v1/exports/{JOB}/download"},
 }
+_INPUT = {"index_key": "ABC", "effective_date": 20240202, "asofindicator": "CLS"}
+_DISTRIBUTION: dict[str, Any] = {"job_id": JOB, "key": "J20261115_000779", "dataset": "prices", "status": "completed"}
+_DISTRIBUTION |= dict.fromkeys(_COUNTS, 0) | {"total": 2, "done": 2, "files_generated": 1, "files_reused": 1}
+_DISTRIBUTION |= {"reuse": {"enabled": True, "days": 7}, "format": "csv", "compression": "none"}
+_DISTRIBUTION |= {"policy": {"mode": "fail_fast"}, "user_id": 3, "created_at": SUBMITTED, "completed_at": CHANGED}
+_DISTRIBUTION |= {"links": {"self": f"/v1/distributions/{JOB}", "redrive": f"/v1/distributions/{JOB}/redrive"}}
+_FILES = "s3://bucket/exports/2026/11/15/J20261115_000779"
+_CONTENT = _INPUT | {"status": "done", "attempts": 1, "path": f"{_FILES}/ABC_20240202_CLS.csv", "rows": 500}
+_CONTENT |= {
+    "size": 20110,
+    "sha256": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+    "reused": False,
+}
+_DATASET = {
+    "name": "prices",
+    "fields": [
+        {"name": "index_key", "type": "text", "required": True},
+        {"name": "effective_date", "type": "yyyymmdd", "required": True},
+        {"name": "asofindicator", "type": "text", "required": True},
+    ],
+    "date_field": "effective_date",
+    "format": "csv",
+    "compression": "none",
+}
 _NEXT = "WyJzZXEiLCIxZDBmNjM0ZSIsN10"
 
 EXAMPLES: dict[type[BaseModel], dict[str, Any]] = {
@@ -135,6 +170,7 @@ EXAMPLES: dict[type[BaseModel], dict[str, Any]] = {
         "rate_limit_per_s": 100,
         "rate_limit_burst": 200,
         "max_concurrent_jobs": 5,
+        "max_distribution_inputs": 100_000,
         "sources": ["inbox"],
         "pending_dashboard": True,
     },
@@ -191,6 +227,11 @@ EXAMPLES: dict[type[BaseModel], dict[str, Any]] = {
     },
     exports.ExportOut: _EXPORT,
     exports.ExportPage: {"exports": [_EXPORT], "next_page": _NEXT},
+    distributions.DatasetList: {"datasets": [_DATASET]},
+    distributions.DistributionIn: {"dataset": "prices", "inputs": [_INPUT], "reuse": {"enabled": True, "days": 7}},
+    distributions.DistributionOut: _DISTRIBUTION,
+    distributions.DistributionDetail: _DISTRIBUTION | {"data_content": [_CONTENT]},
+    distributions.DistributionPage: {"distributions": [_DISTRIBUTION], "next_page": _NEXT},
     batches.BatchPage: {"batches": [_BATCH]},
     items.ItemError: _ERROR,
     items.ItemPage: {"columns": ["sku", "cents"], "items": [_DONE, _FAILED], "next_page": _NEXT},

@@ -9,6 +9,7 @@ from fastapi import Depends, Path
 from tidemill.api.guard import Me
 from tidemill.api.problems import Refusal
 from tidemill.api.state import Db, Service
+from tidemill.domain.distribution import KIND as DISTRIBUTE
 from tidemill.domain.errors import UnknownJob, UnknownResource
 from tidemill.domain.identity import Principal
 from tidemill.domain.importing import KIND
@@ -55,6 +56,16 @@ async def own_import(import_id: JobName, me: Me, db: Db) -> Job:
 
 
 OwnImport = Annotated[Job, Depends(own_import)]
+
+
+async def own_distribution(distribution_id: JobName, me: Me, db: Db) -> Job:
+    found = await own_job(distribution_id, me, db)
+    if found.kind != DISTRIBUTE:
+        raise UnknownJob(f"there is no distribution {distribution_id!r}")
+    return found
+
+
+OwnDistribution = Annotated[Job, Depends(own_distribution)]
 
 
 async def writable(here: Service, me: Principal, name: str) -> Resource:

@@ -132,8 +132,9 @@ async def _of_ours(request: Request, error: Exception) -> JSONResponse:
         raise error
     status = status_of(error)
     headers = {"Retry-After": "1"} if status == HTTPStatus.SERVICE_UNAVAILABLE else None
-    told = getattr(error, "problems", ())
-    faults = [Fault(pointer="#", detail=problem) for problem in told[:ERRORS_MAX]] or None
+    told = [Fault(pointer="#", detail=problem) for problem in getattr(error, "problems", ())[:ERRORS_MAX]]
+    told += [Fault(pointer=pointer(*path), detail=reason) for path, reason in getattr(error, "faults", ())[:ERRORS_MAX]]
+    faults = told or None
     return answer(_id(request), status, str(error)[:DETAIL_MAX], headers, faults)
 
 
@@ -175,6 +176,11 @@ def _is_malformed(error: RequestValidationError) -> bool:
     return any(detail["type"] == "json_invalid" for detail in error.errors())
 
 
+def pointer(*path: int | str) -> str:
+    """A place in a body, as a JSON pointer."""
+    return "/".join(["#", *(str(step).replace("~", "~0").replace("/", "~1")[:VALUE_MAX] for step in path)])
+
+
 def fault_of(detail: dict[str, Any]) -> Fault:
     """A pydantic error: a pointer into the body, or the name of a parameter."""
     place, *path = detail["loc"] or ("body",)
@@ -185,7 +191,6 @@ def fault_of(detail: dict[str, Any]) -> Fault:
     if place == "body":
         if detail["type"] == "missing" and not path:
             message = "the body is missing"
-        steps = "/".join(str(step).replace("~", "~0").replace("/", "~1") for step in path)
-        return Fault(pointer=f"#/{steps}" if steps else "#", detail=message)
+        return Fault(pointer=pointer(*path), detail=message)
     name = ".".join(str(step) for step in path)[:VALUE_MAX]
     return Fault(parameter=name, detail=f"{name}: {message}")

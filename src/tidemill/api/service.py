@@ -11,6 +11,7 @@ from tidemill.api.middleware import Entrance
 from tidemill.api.rate import RateLimit
 from tidemill.api.routes import (
     across,
+    distributions,
     events,
     export_tables,
     exports,
@@ -27,16 +28,17 @@ from tidemill.api.routes import (
     system,
 )
 from tidemill.api.state import Pool, Service
-from tidemill.app import make_importing, make_resources
+from tidemill.app import make_datasets, make_distributions, make_importing, make_resources
 from tidemill.config import Settings
 from tidemill.connectors.blobs import open_blobs
+from tidemill.domain.distribution import Dataset
 from tidemill.operations.resources import Resources
 from tidemill.store.database import Database
 from tidemill.telemetry.metrics import Meter
 
 ROUTERS = (
     *(system, identity, submit, jobs, items, kickoff, exports),
-    *(export_tables, submit_import, imports, import_errors, across, operations, events),
+    *(export_tables, submit_import, imports, import_errors, distributions, across, operations, events),
 )
 
 
@@ -48,11 +50,12 @@ def create(
     meter: Meter | None = None,
     resources: Resources | None = None,
     normalizers: Mapping[str, Callable[[str], str]] | None = None,
+    datasets: Mapping[str, Dataset] | None = None,
 ) -> FastAPI:
     """The service. ``pool`` is where kickoffs run, ``meter`` what /metrics shows; each may be missing.
 
     ``resources`` are what may be imported into; without them, what the settings' file declares. ``normalizers`` are
-    what their fields may name beside the built-in ones.
+    what their fields may name beside the built-in ones. ``datasets`` are what may be distributed; likewise.
     """
     app = FastAPI(
         title="Tidemill",
@@ -68,9 +71,9 @@ def create(
     rate = RateLimit(rate=settings.rate_limit_per_s, burst=settings.rate_limit_burst)
     blobs = open_blobs(settings.blobs)
     importing = make_importing(db, settings)
-    app.state.service = Service(
-        db, settings, blobs, rate, resources or make_resources(settings), importing, pool, normalizers or {}
-    )
+    distributing = make_distributions(settings, make_datasets(settings) if datasets is None else datasets)
+    declared = resources or make_resources(settings)
+    app.state.service = Service(db, settings, blobs, rate, declared, importing, distributing, pool, normalizers or {})
     problems.install(app)
     for module in ROUTERS:
         guard.include(app, module.router, "/v1")

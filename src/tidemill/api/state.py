@@ -14,6 +14,7 @@ from tidemill.api.streams import Streams
 from tidemill.config import Settings
 from tidemill.connectors.blobs import Blobs
 from tidemill.domain.slice import Slice
+from tidemill.operations.distributions import Distributions
 from tidemill.operations.imports import Importing
 from tidemill.operations.pending_counts import PendingCounts
 from tidemill.operations.resources import Resources
@@ -37,6 +38,7 @@ class Service:
     rate: RateLimit
     resources: Resources
     importing: Importing
+    distributions: Distributions
     pool: Pool | None = None
     normalizers: Mapping[str, Callable[[str], str]] = field(default_factory=dict)
     session_limits: Limits = field(init=False)

@@ -3,6 +3,8 @@
 from tidemill.app.mill import Mill
 from tidemill.app.wiring import (
     make_context,
+    make_datasets,
+    make_distributions,
     make_importing,
     make_resources,
     make_sources,
@@ -15,6 +17,8 @@ __all__ = [
     "Mill",
     "Worker",
     "make_context",
+    "make_datasets",
+    "make_distributions",
     "make_importing",
     "make_resources",
     "make_sources",

@@ -100,6 +100,21 @@ class Mill:
         """
         self.registry.declared[name] = declaration
 
+    def dataset(self, name: str, **declaration: Any) -> Callable[[F], F]:
+        """Declare a dataset of distributions, in the words of a ``tidemill.toml``: ``fields``, ``date_field``, ….
+
+        The function makes the rows of an input's file. It is given the input as a dict, and returns or yields dicts, or
+        tuples if ``columns`` are declared; it may be async. With a ``query``, no function is needed. Mistakes are told
+        when the service or a worker starts, all at once.
+        """
+        self.registry.datasets[name] = declaration
+
+        def declare(function: F) -> F:
+            self.registry.producers[name] = function
+            return function
+
+        return declare
+
     def normalizer(self, name: str) -> Callable[[Callable[[str], str]], Callable[[str], str]]:
         """Declare what fields of resources may name beside ``trim``, ``collapse``, ``lower`` and ``upper``.
 

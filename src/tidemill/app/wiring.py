@@ -1,20 +1,24 @@
 """Parts from settings."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from tidemill.config import Settings
 from tidemill.connectors.blobs import open_blobs
 from tidemill.connectors.source import Sources
-from tidemill.declared import load
+from tidemill.declared import load, load_datasets
 from tidemill.domain.declaration import declarations
+from tidemill.domain.distribution import Dataset, Reuse, datasets
+from tidemill.domain.handler import Handler
 from tidemill.domain.resource import NORMALIZERS
 from tidemill.engine.context import Context
 from tidemill.engine.logbook import Logbook
 from tidemill.handlers import builtins
+from tidemill.handlers.distribution import DistributionOptions
 from tidemill.handlers.registry import Registry
+from tidemill.operations.distributions import Distributions
 from tidemill.operations.imports import Importing
 from tidemill.operations.resources import Resources
 from tidemill.store import embedded
@@ -72,9 +76,32 @@ def make_importing(db: Database, settings: Settings) -> Importing:
     return Importing(db, open_blobs(settings.blobs), make_sources(settings))
 
 
-def make_context(db: Database, settings: Settings, registry: Registry, *, worker: str, book: Logbook) -> Context:
+def make_datasets(settings: Settings, registry: Registry | None = None) -> dict[str, Dataset]:
+    """What is declared in the file of the settings, and in a mill; InvalidSettings with every mistake."""
+    registry = registry or Registry()
+    return load_datasets(settings.config) | datasets({"datasets": registry.datasets}, registry.producers)
+
+
+def make_distributions(settings: Settings, declared: Mapping[str, Dataset]) -> Distributions:
+    reuse = Reuse(settings.reuse_enabled, settings.reuse_days)
+    return Distributions(declared, reuse=reuse, max_inputs=settings.max_distribution_inputs)
+
+
+def make_builtins(db: Database, settings: Settings, registry: Registry) -> list[Handler]:
+    """The handlers that every worker has, as its mill and its settings want them."""
+    options = DistributionOptions(
+        max_attempts=settings.distribution_max_attempts,
+        backoff=settings.distribution_backoff_ms / 1000,
+        seconds=settings.distribution_timeout_s,
+        queries=max(1, settings.db_max_conns // 2),
+    )
+    declared = make_datasets(settings, registry)
     blobs, ttl = open_blobs(settings.blobs), settings.export_ttl_hours
-    handlers = registry.beside(builtins(db, blobs, registry.normalizers, export_ttl_hours=ttl))
+    return builtins(db, blobs, registry.normalizers, declared, options, export_ttl_hours=ttl)
+
+
+def make_context(db: Database, settings: Settings, registry: Registry, *, worker: str, book: Logbook) -> Context:
+    handlers = registry.beside(make_builtins(db, settings, registry))
     return Context(db, settings, handlers, make_sources(settings), worker, book)
 
 

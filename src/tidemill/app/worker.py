@@ -7,6 +7,7 @@ import socket
 from uuid import UUID, uuid4
 
 from tidemill.app.mill import Mill
+from tidemill.app.wiring import make_builtins
 from tidemill.config import PREFIX
 from tidemill.connectors.blobs import open_blobs
 from tidemill.dispatch.postgres import Listener
@@ -20,7 +21,6 @@ from tidemill.engine.lease import Heartbeat
 from tidemill.engine.slices import slice_grace
 from tidemill.engine.supervise import Supervisor
 from tidemill.engine.sweep import Maintenance
-from tidemill.handlers import builtins
 from tidemill.store import maintain, workers
 from tidemill.store.database import Database
 from tidemill.telemetry.events import bound, emit
@@ -41,7 +41,7 @@ class Worker:
         self._db = db
         self._settings = settings
         blobs = open_blobs(settings.blobs)
-        self._registry = mill.registry.beside(builtins(db, blobs, mill.registry.normalizers))
+        self._registry = mill.registry.beside(make_builtins(db, settings, mill.registry))
         self._info = {"processes": processes, "kinds": self._registry.kinds(), "on_demand": on_demand}
         ours = {"DATABASE_URL": db.url, "HOME": str(settings.home), "BLOBS": settings.blobs}
         self._environment = os.environ | {PREFIX + name: value for name, value in ours.items()}
@@ -60,7 +60,8 @@ class Worker:
         )
         in_hand, state = self._supervisor.lease_ids, self._supervisor.state
         heartbeat = Heartbeat(db, self.id, seconds=seconds, in_hand=in_hand, info=lambda: self._info | state())
-        self._services = [self._supervisor, heartbeat, Maintenance(db, self.id), Janitor(db, blobs), Bulk(db)]
+        maintenance = Maintenance(db, self.id, every_s=settings.finalizer_interval_ms / 1000)
+        self._services = [self._supervisor, heartbeat, maintenance, Janitor(db, blobs), Bulk(db)]
         self._kickoff = Kickoff(db, self._registry, self._supervisor, grace=slice_grace(settings.stop_grace_ms))
         self._listener = Listener(db.url, self._supervisor.wake_children)
         self._tasks: list[asyncio.Task[None]] = []

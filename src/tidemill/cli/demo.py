@@ -11,14 +11,17 @@ from rich.markup import escape
 
 from tidemill.app import Mill, run_in
 from tidemill.cli.demo_files import make_files
+from tidemill.cli.distributions import read_inputs, run_distribution
 from tidemill.cli.exports import run_export
 from tidemill.cli.imports import Asked, run_import
+from tidemill.cli.load import PLAIN
 from tidemill.cli.views import console
 from tidemill.config import Settings, load_settings
 from tidemill.domain.exporting import TableExport, parse_condition
 from tidemill.domain.importing import ImportRequest
 from tidemill.domain.item import Item
 from tidemill.domain.outcome import NotFound, Retry
+from tidemill.operations.distributions import Wanted
 from tidemill.store.database import Database
 from tidemill.store.demo import create_tables
 from tidemill.store.migrate import migrate
@@ -26,6 +29,7 @@ from tidemill.store.migrate import migrate
 commands = typer.Typer()
 mill = Mill()
 
+INPUTS = "index_key,effective_date,asofindicator\nABC,2024-02-02,CLS\nDEF,20240201,ADJCLS\nGHI,20240131,CLS\n"
 NOT_THERE, FLAKY, BROKEN = 9_973, 5_003, 33_331
 
 
@@ -46,7 +50,7 @@ def demo(
     rows: Annotated[int, typer.Option(min=100, help="Of each file")] = 100_000,
     processes: Annotated[int, typer.Option("--processes", "-p", min=1, max=64)] = 2,
 ) -> None:
-    """Import three files with some bad rows into tables of the embedded PostgreSQL; export some rows again."""
+    """Import three files with some bad rows into tables of the embedded PostgreSQL; export rows, distribute files."""
     os.environ.setdefault("TIDEMILL_LOG_LEVEL", "error")
     with resources.as_file(resources.files("tidemill.demo") / "tidemill.toml") as config:
         os.environ["TIDEMILL_CONFIG"] = str(config)
@@ -61,6 +65,7 @@ def demo(
             asked = Asked(str(made), made.stem, ImportRequest(mode="upsert"), {}, {})
             run_import(settings, asked, errors_to=folder / f"{made.stem}-errors.csv", processes=processes)
         _export(settings, folder)
+        _distribute(settings, folder, processes)
     console.print("\nOnce more, nothing changes: run it again and see. `tidemill jobs` lists what was done.")
 
 
@@ -72,6 +77,15 @@ def _export(settings: Settings, folder: Path) -> None:
     conditions = (parse_condition("role[in]=admin,editor"),)
     request = TableExport(resource="users", filters=conditions, order=("email",))
     run_export(settings, request, str(output))
+
+
+def _distribute(settings: Settings, folder: Path, processes: int) -> None:
+    """A file for each of some inputs."""
+    inputs = folder / "inputs.csv"
+    inputs.write_text(INPUTS)
+    console.print(f"\n[bold]$ tidemill distribute prices {inputs.name}[/]", highlight=False)
+    wanted = Wanted("prices", read_inputs(str(inputs)))
+    run_distribution(settings, wanted, {}, processes=processes, app=PLAIN, paths_to=None)
 
 
 async def _prepare(db: Database) -> None:

@@ -157,7 +157,7 @@ async def _follow(db: Database, job_id: UUID, errors_to: Path | None, processes:
     """To its end; by workers that are there, or else by our own."""
     job = await db.run(jobs.get, job_id)
     try:
-        async with _worker(db, app, processes):
+        async with working(db, KIND, app, processes):
             job = await show_progress(db, job)
     except asyncio.CancelledError:
         reference = "" if app == PLAIN else f" {app}"
@@ -205,9 +205,9 @@ async def _preview(db: Database, settings: Settings, asked: Asked) -> None:
 
 
 @asynccontextmanager
-async def _worker(db: Database, app: str, processes: int) -> AsyncIterator[None]:
+async def working(db: Database, kind: str, app: str, processes: int) -> AsyncIterator[None]:
     """Somebody to do the work: those who are there, or else ourselves."""
-    if KIND in await db.run(workers.live_kinds):
+    if kind in await db.run(workers.live_kinds):
         yield
         return
     worker = make_worker(db, load_mill(app), app, processes)

@@ -16,7 +16,7 @@ from fastapi import FastAPI
 from tidemill.api.protocol import Protocol
 from tidemill.api.service import create
 from tidemill.api.state import Service
-from tidemill.app import Mill, Worker, make_resources, open_database
+from tidemill.app import Mill, Worker, make_datasets, make_resources, open_database
 from tidemill.cli.garbage import collect_less
 from tidemill.config import Settings
 from tidemill.domain.errors import InvalidSettings
@@ -101,8 +101,10 @@ async def service(
     with metered(settings) as meter:
         async with open_database(settings, patience=PATIENCE_S) as db:
             normalizers = {} if mill is None else mill.registry.normalizers
-            resources = make_resources(settings, None if mill is None else mill.registry)
-            app = create(db, settings, pool=pool, meter=meter, resources=resources, normalizers=normalizers)
+            registry = None if mill is None else mill.registry
+            declared: dict[str, Any] = {"resources": make_resources(settings, registry)}
+            declared["datasets"] = make_datasets(settings, registry)
+            app = create(db, settings, pool=pool, meter=meter, normalizers=normalizers, **declared)
             await check_resources(app.state.service)
             server, loops = Server(app), [Bulk(db), QueueWatch(db)]
             work = [server.serve(sockets=[listening]), *(loop.run() for loop in loops)]

@@ -1,4 +1,4 @@
--- Three tables to import into: people write articles, and comment on them. Every rule that a server should hold whoever
+-- Three tables to import into, and one to make files of: people write articles, and comment on them. Every rule that a server should hold whoever
 -- writes is here; those of one product's taste are in tidemill.toml.
 CREATE SCHEMA IF NOT EXISTS demo;
 
@@ -33,3 +33,19 @@ CREATE TABLE IF NOT EXISTS demo.comments (
     user_id    uuid NOT NULL REFERENCES demo.users,
     created_at timestamptz NOT NULL DEFAULT now()
 );
+
+-- And one to distribute files of: what the members of an index were worth, as of when.
+CREATE TABLE IF NOT EXISTS demo.prices (
+    index_key      text NOT NULL,
+    effective_date integer NOT NULL,
+    asofindicator  text NOT NULL,
+    member         text NOT NULL,
+    price          numeric(12, 4) NOT NULL,
+    PRIMARY KEY (index_key, effective_date, asofindicator, member)
+);
+INSERT INTO demo.prices
+SELECT index_key, to_char(day, 'YYYYMMDD')::integer, asof, 'M' || lpad(member::text, 4, '0'),
+    round(100 + 50 * sin(member + extract(doy FROM day)::integer)::numeric, 4)
+FROM unnest(ARRAY['ABC', 'DEF', 'GHI']) index_key, unnest(ARRAY['CLS', 'ADJCLS']) asof,
+    generate_series(date '2024-01-29', date '2024-02-02', interval '1 day') day, generate_series(1, 100) member
+ON CONFLICT DO NOTHING;

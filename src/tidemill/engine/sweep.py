@@ -24,8 +24,9 @@ class Maintenance(Service):
 
     name = "maintenance"
 
-    def __init__(self, db: Database, worker: str) -> None:
+    def __init__(self, db: Database, worker: str, *, every_s: float = EVERY_S) -> None:
         super().__init__()
+        self._every_s = every_s
         self._db = db
         self._worker = worker
         self._folded_at = self._housekept_at = float("-inf")
@@ -33,7 +34,7 @@ class Maintenance(Service):
 
     async def tick(self) -> float:
         if not await self._db.run(maintain.take_duty, self.name, self._worker, DUTY_S):
-            return EVERY_S
+            return self._every_s
         await self.sweep()
         await self.close_jobs()
         now = time.monotonic()
@@ -47,7 +48,7 @@ class Maintenance(Service):
             await self._db.run(workers.forget_silent)
             await self._db.run(sessions.forget_expired)
             self._housekept_at = now
-        return 0 if await self.remove_deleted() else EVERY_S
+        return 0 if await self.remove_deleted() else self._every_s
 
     async def sweep(self) -> int:
         """Take back leases that ran out."""

@@ -3,8 +3,10 @@
 from collections.abc import Mapping
 
 from tidemill.connectors.blobs import Blobs
+from tidemill.domain.distribution import Dataset
 from tidemill.domain.handler import Handler
 from tidemill.domain.values.field import Normalizer
+from tidemill.handlers.distribution import DistributionOptions, distribution_handler
 from tidemill.handlers.export import TTL_HOURS, export_handler
 from tidemill.handlers.importing import import_handler
 from tidemill.store.database import Database
@@ -14,8 +16,14 @@ def builtins(
     db: Database,
     blobs: Blobs,
     normalizers: Mapping[str, Normalizer] | None = None,
+    datasets: Mapping[str, Dataset] | None = None,
+    options: DistributionOptions | None = None,
     *,
     export_ttl_hours: int = TTL_HOURS,
 ) -> list[Handler]:
     """The handlers that every worker has, whatever its mill declares."""
-    return [export_handler(db, blobs, ttl_hours=export_ttl_hours), import_handler(normalizers or {})]
+    return [
+        export_handler(db, blobs, ttl_hours=export_ttl_hours),
+        import_handler(normalizers or {}),
+        distribution_handler(db, blobs, datasets or {}, options or DistributionOptions()),
+    ]

@@ -22,6 +22,8 @@ class Registry:
     def __init__(self, own: Iterable[Handler] = ()) -> None:
         self.normalizers: dict[str, Callable[[str], str]] = {}
         self.declared: dict[str, dict[str, Any]] = {}  # resources
+        self.datasets: dict[str, dict[str, Any]] = {}
+        self.producers: dict[str, Callable[..., Any]] = {}  # of datasets
         self._handlers = {handler.kind: handler for handler in own}
 
     def beside(self, own: Iterable[Handler]) -> "Registry":

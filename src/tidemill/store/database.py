@@ -137,7 +137,13 @@ class Database:
 
     @asynccontextmanager
     async def transaction(
-        self, *, bounded: bool = True, durable: bool = True, snapshot: bool = False, seconds: float | None = None
+        self,
+        *,
+        bounded: bool = True,
+        durable: bool = True,
+        snapshot: bool = False,
+        read_only: bool = False,
+        seconds: float | None = None,
     ) -> AsyncIterator[Connection]:
         """One transaction, bounded in time: a worker that is stopped in it must not hold its batch for ever.
 
@@ -145,6 +151,7 @@ class Database:
         """
         async with self._taken() as conn:
             begin = b"BEGIN ISOLATION LEVEL REPEATABLE READ" if snapshot else b"BEGIN"
+            begin += b" READ ONLY" if read_only else b""
             try:
                 await conn.execute(begin + self._bounds(conn, bounded, durable, seconds), prepare=False)
                 yield conn

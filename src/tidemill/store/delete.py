@@ -20,7 +20,7 @@ async def delete(conn: Connection, job_id: UUID) -> None:
     # A flush that we waited for may have added a list after our statement looked: look again until none is left.
     while (await conn.execute(sql("batch/remove"), job)).rowcount:
         pass
-    for table in ("item_fix", "activity", "sample", "repeat", "effect"):
+    for table in ("item_fix", "activity", "sample", "repeat", "effect", "delivery"):
         await conn.execute(sql(f"{table}/remove"), job)
     await conn.execute(sql("file/condemn_one"), job)
     await conn.execute(sql("deleted_job/add"), job)

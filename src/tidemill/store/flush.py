@@ -1,6 +1,6 @@
 """Writing what became of items, behind the fence."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -8,11 +8,16 @@ from psycopg.types.json import Jsonb
 
 from tidemill.domain.batch import Lease, retry_buckets
 from tidemill.domain.decide import Verdict
+from tidemill.domain.distribution import KIND as DISTRIBUTE
 from tidemill.domain.status import ItemStatus
 from tidemill.domain.tally import Tally
+from tidemill.store import artifacts
 from tidemill.store.database import Connection
 from tidemill.store.rows import outcome_lines
 from tidemill.store.statements import sql
+
+# What else is written of the done items of a kind: whoever flushes them, the parent of a dead child too.
+_BESIDE: dict[str, Callable[[Connection, Lease, Sequence[Verdict]], Awaitable[None]]] = {DISTRIBUTE: artifacts.note}
 
 
 class Flushed(StrEnum):
@@ -30,7 +35,7 @@ async def hold(conn: Connection, lease: Lease) -> bool:
 async def flush(
     conn: Connection, lease: Lease, verdicts: Sequence[Verdict], *, seconds: float, plain: int = 0
 ) -> Flushed:
-    """Settle items of a leased batch: fence and counts first, then outcomes, then retry lists.
+    """Settle items of a leased batch: fence and counts first, then outcomes and what goes with them, then retry lists.
 
     ``plain`` is how many more are done without a trace, of a sparse kind.
     """
@@ -46,6 +51,8 @@ async def flush(
     if stored:
         write = _upsert if lease.is_list else _copy
         await write(conn, lease, row[0], stored)
+    if lease.kind in _BESIDE:
+        await _BESIDE[lease.kind](conn, lease, [verdict for verdict in ordered if _is_plain(verdict)])
     waits = [(verdict.seq, verdict.delay) for verdict in ordered if verdict.delay is not None]
     for delay, seqs in retry_buckets(waits):
         await conn.execute(sql("batch/add_retry_list"), _list(lease, seqs, delay))

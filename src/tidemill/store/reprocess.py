@@ -10,8 +10,10 @@ from uuid import UUID
 from psycopg.types.json import Jsonb
 
 from tidemill.domain.batch import LIST_MAX
+from tidemill.domain.distribution import KIND as DISTRIBUTE
 from tidemill.domain.errors import Conflict
 from tidemill.domain.status import ItemStatus
+from tidemill.store import artifacts
 from tidemill.store.database import Connection
 from tidemill.store.jobs import get, lock
 from tidemill.store.statements import sql
@@ -115,6 +117,8 @@ async def _send_round(conn: Connection, job: dict[str, Any], taken: list[tuple[A
     deltas["codes"] = Jsonb({code: -n for code, n in codes.items()})
     await conn.execute(sql("tally/adjust"), {"job_id": job_id} | deltas)
     seqs = sorted(seq for seq, _, _ in taken)
+    if was[ItemStatus.DONE] and job["kind"] == DISTRIBUTE:
+        await artifacts.take_back(conn, job_id, [seq for seq, status, _ in taken if status == ItemStatus.DONE])
     place = {
         "job_id": job_id,
         "owner_id": job["owner_id"],

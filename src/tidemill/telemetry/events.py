@@ -39,6 +39,7 @@ worker.stopped       worker                                     a worker has sto
 queue.sampled        pending, processing, retry_wait, oldest_s  what is open was summed, for the metrics
 file.removed         files                                      stored files that nobody needs are gone
 file.abandoned       file, error                                one of nobody's stays: the store does not answer
+artifact.gone        dataset, path                              a file that was to be used again is not there any more
 store.unavailable    error                                      files cannot be reached; what needs them is tried again
 loop.failed          loop, error                                a background loop survived an error
 database.retry       verb, attempt, error                       a transaction is run again

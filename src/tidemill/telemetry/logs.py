@@ -24,6 +24,7 @@ _LEVELS = {
     "database.retry": logging.WARNING,
     "file.abandoned": logging.WARNING,
     "store.unavailable": logging.WARNING,
+    "artifact.gone": logging.WARNING,
     "query.slow": logging.WARNING,
     "relay.lost": logging.WARNING,
     "listen.lost": logging.WARNING,

@@ -34,7 +34,7 @@ async def reprocess_job(
     seqs = None if asked.item_ids is None else [seq_of(text, job.id) for text in asked.item_ids]
     choice = Choice(asked.statuses, seqs, asked.error_codes, asked.reset_attempts)
     who = {"user_id": me.user_id, "request_id": request.state.request_id}
-    return _answer(response, await operation.reprocess(db, job.id, choice, within=WITHIN_S, **who))
+    return answer(response, await operation.reprocess(db, job.id, choice, within=WITHIN_S, **who))
 
 
 @router.post("/dead-letters/redrive", **allow(Permission.USER, 404, 409, also=_going_on))
@@ -54,7 +54,7 @@ async def redrive_dead_letters(asked: RedriveIn, me: Me, request: Request, respo
         request_id=request.state.request_id,
         within=WITHIN_S,
     )
-    return _answer(response, found)
+    return answer(response, found)
 
 
 @router.get("/operations", response_model_exclude_unset=True, **allow(Permission.USER, 404))
@@ -109,7 +109,7 @@ def _text(moment: datetime | None) -> str | None:
     return None if moment is None else moment.isoformat()
 
 
-def _answer(response: Response, found: Operation) -> OperationOut:
+def answer(response: Response, found: Operation) -> OperationOut:
     if found.state == "running":
         response.status_code = 202
         response.headers["Retry-After"] = "1"

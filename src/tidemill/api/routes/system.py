@@ -49,6 +49,7 @@ async def get_limits(here: Serving) -> Limits:
         rate_limit_per_s=settings.rate_limit_per_s,
         rate_limit_burst=settings.rate_limit_burst,
         max_concurrent_jobs=settings.max_concurrent_jobs,
+        max_distribution_inputs=settings.max_distribution_inputs,
         sources=sorted(settings.sources),
         pending_dashboard=settings.pending_dashboard,
     )

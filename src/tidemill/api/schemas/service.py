@@ -38,6 +38,7 @@ class Limits(BaseModel):
     rate_limit_per_s: int
     rate_limit_burst: int
     max_concurrent_jobs: int = Field(description="Jobs of one user that turn at the same time; others wait")
+    max_distribution_inputs: int
     sources: list[str] = Field(description="Names that a submission's source may have")
     pending_dashboard: bool
 

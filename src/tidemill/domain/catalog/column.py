@@ -78,6 +78,11 @@ def field_of(column: Column, *, judged_after_triggers: bool = False) -> Field:
     return replace(field, required=strict and field.default is None and not field.filled)
 
 
+def type_named(base: str) -> Type:
+    """Of a type by its name in pg_catalog; an array's begins with an underscore."""
+    return "array" if base.startswith("_") else _TYPES.get(base, "other")
+
+
 def type_of(column: Column) -> Type:
     if column.labels:
         return "text"

@@ -7,7 +7,7 @@ from typing import Any
 from tidemill.domain.declaration import values
 from tidemill.domain.declaration.formats import FORMATS
 from tidemill.domain.declaration.model import Declaration, DeclaredField
-from tidemill.domain.declaration.suggest import did_you_mean
+from tidemill.domain.declaration.reading import SECTIONS, Reading
 from tidemill.domain.errors import InvalidSettings
 from tidemill.domain.resource import NORMALIZERS, Condition, Reference
 
@@ -56,27 +56,27 @@ def declarations(document: Mapping[str, Any], normalizers: Collection[str] = NOR
     return {one.name: one for one in found}
 
 
-class _Reader:
+class _Reader(Reading):
     def __init__(self, normalizers: Collection[str]) -> None:
-        self.problems: list[str] = []
+        super().__init__()
         self._field = _FIELD | {"normalize": values.several(values.one_of(list(normalizers)))}
 
     def document(self, given: Mapping[str, Any]) -> Iterator[Declaration]:
-        self._refuse_unknown("", given, ["resources"])
-        for name, inner in self._tables("resources", given.get("resources", {})):
+        self.refuse_unknown("", given, SECTIONS)
+        for name, inner in self.tables("resources", given.get("resources", {})):
             if not _NAME(name):
-                self._wrong(
+                self.wrong(
                     f"resources.{name}", "a name is lower-case letters, digits, - and _, and begins with a letter"
                 )
             yield self._resource(name, inner)
 
     def _resource(self, name: str, given: Mapping[str, Any]) -> Declaration:
         path = f"resources.{name}"
-        said = self._read(path, given, _RESOURCE, others=("fields", "references", "conditions"))
+        said = self.read(path, given, _RESOURCE, others=("fields", "references", "conditions"))
         if "table" not in given:
-            self._wrong(f"{path}.table", "it is missing: the table that rows are written into")
+            self.wrong(f"{path}.table", "it is missing: the table that rows are written into")
         fields, references = [], []
-        for field, inner in self._tables(f"{path}.fields", given.get("fields", {})):
+        for field, inner in self.tables(f"{path}.fields", given.get("fields", {})):
             rules = self._rules(f"{path}.fields.{field}", inner)
             if "references" in rules:
                 table, column = rules.pop("references")
@@ -91,12 +91,12 @@ class _Reader:
         )
 
     def _rules(self, path: str, given: Mapping[str, Any]) -> dict[str, Any]:
-        rules = self._read(path, given, self._field)
+        rules = self.read(path, given, self._field)
         for one, other in _PAIRS:
             if rules.get(one) and other in rules:
-                self._wrong(f"{path}.{other}", f"there is {one} already")
+                self.wrong(f"{path}.{other}", f"there is {one} already")
         if "pattern_says" in rules and "pattern" not in rules:
-            self._wrong(f"{path}.pattern_says", "there is no pattern")
+            self.wrong(f"{path}.pattern_says", "there is no pattern")
         if "format" in rules:
             rules["pattern"], rules["pattern_says"] = FORMATS[rules.pop("format")]
         if "date_formats" in rules:
@@ -104,58 +104,11 @@ class _Reader:
         return rules
 
     def _references(self, path: str, given: Any) -> Iterator[Reference]:
-        for place, said in self._listed(path, given, _REFERENCE):
+        for place, said in self.listed(path, given, _REFERENCE):
             if len(said["fields"]) != len(said["columns"]):
-                self._wrong(place, "as many columns as fields are wanted")
+                self.wrong(place, "as many columns as fields are wanted")
             yield Reference(said["fields"], said["table"], said["columns"])
 
     def _conditions(self, path: str, given: Any) -> Iterator[Condition]:
-        for _, said in self._listed(path, given, _CONDITION):
+        for _, said in self.listed(path, given, _CONDITION):
             yield Condition(said["field"], said["values"], said["needs"])
-
-    def _listed(self, path: str, given: Any, readers: dict[str, values.Reader]) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Those of a list of tables that say all there is to say."""
-        if not isinstance(given, list | tuple):
-            self._wrong(path, f"a list of tables is wanted: [[{path}]]")
-            return
-        for number, inner in enumerate(given):
-            place = f"{path}[{number}]"
-            if not isinstance(inner, Mapping):
-                self._wrong(place, "a table is wanted")
-                continue
-            said = self._read(place, inner, readers)
-            for missing in readers.keys() - inner.keys():
-                self._wrong(f"{place}.{missing}", "it is missing")
-            if said.keys() == readers.keys():
-                yield place, said
-
-    def _tables(self, path: str, given: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        if not isinstance(given, Mapping):
-            self._wrong(path, "a table of tables is wanted")
-            return
-        for name, inner in given.items():
-            if isinstance(inner, Mapping):
-                yield name, inner
-            else:
-                self._wrong(f"{path}.{name}", f"a table is wanted: [{path}.{name}]")
-
-    def _read(
-        self, path: str, given: Mapping[str, Any], readers: dict[str, values.Reader], others: tuple[str, ...] = ()
-    ) -> dict[str, Any]:
-        self._refuse_unknown(path, given, [*readers, *others])
-        found = {}
-        for key, value in given.items():
-            if key in readers:
-                try:
-                    found[key] = readers[key](value)
-                except ValueError as error:
-                    self._wrong(f"{path}.{key}", str(error))
-        return found
-
-    def _refuse_unknown(self, path: str, given: Mapping[str, Any], known: list[str]) -> None:
-        for key in given:
-            if key not in known:
-                self._wrong(f"{path}.{key}".removeprefix("."), f"unknown key{did_you_mean(key, known)}")
-
-    def _wrong(self, path: str, said: str) -> None:
-        self.problems.append(f"{path}: {said}")

@@ -1,0 +1,76 @@
+"""Whether files are still there. Many of one folder are looked for at once, and the look is good for a moment."""
+
+import asyncio
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
+
+from tidemill.connectors.blobs import Blobs
+from tidemill.handlers.distribution.together import Together
+
+T = TypeVar("T")
+WORTH_A_LISTING = 8  # files of one folder that are asked for together
+FRESH_S = 5.0
+KEPT = 16  # listings
+
+
+@dataclass(frozen=True, slots=True)
+class _Listing:
+    names: frozenset[str]
+    good_until: float
+
+
+class Presence:
+    """A file that is gone since the last look may be said to be there, for seconds; never the reverse."""
+
+    def __init__(self, blobs: Blobs, threads: Executor) -> None:
+        self._blobs = blobs
+        self._threads = threads
+        self._listings: dict[str, _Listing] = {}
+        self._together: Together[str, bool] = Together(self._look)
+
+    async def has(self, name: str) -> bool:
+        listing = self._fresh(_folder(name))
+        return (listing is not None and name in listing.names) or await self._together.ask(name)
+
+    async def _look(self, names: Sequence[str]) -> list[bool]:
+        by_folder: dict[str, list[str]] = defaultdict(list)
+        for name in names:
+            by_folder[_folder(name)].append(name)
+        found = await asyncio.gather(*(self._in_folder(folder, asked) for folder, asked in by_folder.items()))
+        here = set[str]().union(*found)
+        return [name in here for name in names]
+
+    async def _in_folder(self, folder: str, names: list[str]) -> set[str]:
+        if len(names) >= WORTH_A_LISTING and self._fresh(folder) is None:
+            started = time.monotonic()
+            listed = await self._do(lambda: frozenset(self._blobs.list_names(folder)))
+            now = time.monotonic()
+            self._keep(folder, _Listing(listed, now + max(FRESH_S, 2 * (now - started))))
+        listing = self._fresh(folder)
+        known = listing.names if listing is not None else frozenset()
+        # What a listing does not have may be younger than it.
+        others = [name for name in names if name not in known]
+        answers = await asyncio.gather(*(self._do(partial(self._blobs.has, name)) for name in others))
+        return {*known.intersection(names)} | {name for name, is_here in zip(others, answers, strict=True) if is_here}
+
+    def _fresh(self, folder: str) -> _Listing | None:
+        listing = self._listings.get(folder)
+        return listing if listing is not None and time.monotonic() < listing.good_until else None
+
+    def _keep(self, folder: str, listing: _Listing) -> None:
+        self._listings.pop(folder, None)
+        self._listings[folder] = listing
+        while len(self._listings) > KEPT:
+            del self._listings[next(iter(self._listings))]
+
+    async def _do(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+
+def _folder(name: str) -> str:
+    return name.rpartition("/")[0]

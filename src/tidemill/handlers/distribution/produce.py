@@ -1,0 +1,94 @@
+"""Who makes the rows of a file: a query, or a function of the mill."""
+
+import inspect
+from collections.abc import AsyncIterable, Iterable
+from dataclasses import replace
+from typing import Any
+
+from tidemill.connectors.blobs import Blob
+from tidemill.domain.distribution import Dataset, Input
+from tidemill.domain.form import PACKED, Column
+from tidemill.domain.outcome import Fail
+from tidemill.handlers.distribution.outgoing import Outgoing
+from tidemill.handlers.distribution.rows import Rows
+from tidemill.store import datasets
+from tidemill.store.database import Database
+from tidemill.store.readers import Readers
+
+PIECE = 128 << 10
+
+
+class Producer:
+    """No more queries at a time than there are connections to spare: outcomes have to be written beside them."""
+
+    def __init__(self, db: Database, *, at_once: int, seconds: float) -> None:
+        self._readers = Readers(db, at_once=at_once, seconds=seconds)
+        self._columns: dict[str, tuple[Column, ...]] = {}  # by query
+
+    async def produce(self, dataset: Dataset, given: Input, out: Outgoing) -> tuple[Blob, int]:
+        """The whole file, and how many rows it has."""
+        values = {field.name: field.bound(given.values[field.name]) for field in dataset.fields}
+        if dataset.query is not None:
+            rows = await self._query(dataset.query, values, out)
+            return await out.finish(), rows
+        function = dataset.producer
+        if function is None:
+            raise Fail(f"nothing makes the rows of {dataset.name}", code="unknown_dataset", retryable=True)
+        made = Rows(out.form.feed, dataset.columns)
+        if inspect.isasyncgenfunction(function) or inspect.iscoroutinefunction(function):
+            found = function(values)
+            return await _walk(found if hasattr(found, "__aiter__") else await found, made, out), made.count
+        # All of it in one thread: a generator that blocks must not block its neighbours.
+        return await out.run(lambda: _drain(function(values), made, out)), made.count
+
+    async def _query(self, query: str, values: dict[str, Any], out: Outgoing) -> int:
+        if out.form.format in PACKED:
+            out.form = replace(out.form, columns=await self._described(query, values))
+        return await datasets.copy_rows(self._readers, query, values, out.form.feed, out.take)
+
+    async def _described(self, query: str, values: dict[str, Any]) -> tuple[Column, ...]:
+        if query not in self._columns:
+            self._columns[query] = await datasets.columns_of(self._readers, query, values)
+        return self._columns[query]
+
+
+async def _walk(found: AsyncIterable[Any] | Iterable[Any], made: Rows, out: Outgoing) -> Blob:
+    waiting = bytearray()
+    async for row in _each(found):
+        waiting += made.add(row)
+        if len(waiting) >= PIECE:
+            _name_columns(made, out)
+            await out.take(bytes(waiting))
+            waiting.clear()
+    waiting += made.begin()
+    _name_columns(made, out)
+    await out.take(bytes(waiting))
+    return await out.finish()
+
+
+async def _each(found: AsyncIterable[Any] | Iterable[Any]) -> AsyncIterable[Any]:
+    if isinstance(found, AsyncIterable):
+        async for row in found:
+            yield row
+    else:
+        for row in found:
+            yield row
+
+
+def _drain(found: Iterable[Any], made: Rows, out: Outgoing) -> Blob:
+    waiting = bytearray()
+    for row in found:
+        waiting += made.add(row)
+        if len(waiting) >= PIECE:
+            _name_columns(made, out)
+            out.put(bytes(waiting))
+            waiting.clear()
+    waiting += made.begin()
+    _name_columns(made, out)
+    out.put(bytes(waiting))
+    return out.end()
+
+
+def _name_columns(made: Rows, out: Outgoing) -> None:
+    if not out.form.columns:
+        out.form = replace(out.form, columns=made.columns)

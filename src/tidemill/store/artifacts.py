@@ -1,0 +1,93 @@
+"""Files of distributions: the newest of each input, and how many a job has made or used again."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from tidemill.domain.batch import Lease
+from tidemill.domain.decide import Verdict
+from tidemill.domain.distribution import Artifact
+from tidemill.store.database import Connection, one_statement
+from tidemill.store.statements import sql
+
+ArtifactKey = tuple[str, str]
+"""A dataset, and the key of one of its inputs."""
+
+
+class _Result(msgspec.Struct):
+    """As much of an item's result as is looked at here."""
+
+    reused: bool = True
+
+
+_decode = msgspec.json.Decoder(_Result).decode
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What the registry has of an input, and what day it is by the database's clock, in UTC."""
+
+    artifact: Artifact | None
+    today: date
+
+
+async def note(conn: Connection, lease: Lease, done: Sequence[Verdict]) -> None:
+    """In the transaction of the flush that settles them. What was used again stays as it is."""
+    told = [(verdict.seq, verdict.result) for verdict in done if verdict.result is not None]
+    made = [(seq, result) for seq, result in told if not _decode(result).reused]
+    if made:
+        # As one text: an array would have every quotation mark of it escaped, which is most of the work.
+        results = b"[" + b",".join(result for _, result in made) + b"]"
+        params: dict[str, Any] = {"seqs": [seq for seq, _ in made], "results": results.decode()}
+        await conn.execute(sql("artifact/note"), {"job_id": lease.job_id} | params)
+    if told:
+        counts = {"generated": len(made), "reused": len(told) - len(made)}
+        await conn.execute(sql("delivery/add"), {"job_id": lease.job_id} | counts)
+
+
+async def take_back(conn: Connection, job_id: UUID, seqs: Sequence[int]) -> None:
+    """These items go round again: until they are back they have no file."""
+    await conn.execute(sql("delivery/take_back"), {"job_id": job_id, "seqs": list(seqs)})
+
+
+@one_statement
+async def find(conn: Connection, asked: Sequence[ArtifactKey]) -> list[Found]:
+    """In the order in which they are asked for."""
+    datasets, keys = [list(column) for column in zip(*asked, strict=True)]
+    cursor = await conn.execute(sql("artifact/find"), {"datasets": datasets, "keys": keys})
+    found = sorted(await cursor.fetchall())
+    return [Found(None if row[0] is None else Artifact(*row), today) for _, today, *row in found]
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """Of a distribution: how many are new, and how many were there before."""
+
+    generated: int = 0
+    reused: int = 0
+
+
+@one_statement
+async def files_of(conn: Connection, job_ids: Sequence[UUID]) -> dict[UUID, Files]:
+    cursor = await conn.execute(sql("delivery/sum"), {"ids": list(job_ids)})
+    return {job_id: Files(generated, reused) for job_id, generated, reused in await cursor.fetchall()}
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What the files of a job need to know of it; ``created_at`` is in UTC."""
+
+    key: str
+    created_at: datetime
+    params: dict[str, Any]
+
+
+@one_statement
+async def find_order(conn: Connection, job_id: UUID) -> Order | None:
+    cursor = await conn.execute(sql("job/order"), {"job_id": job_id})
+    row = await cursor.fetchone()
+    return None if row is None else Order(*row)

@@ -1,0 +1,48 @@
+"""tidemill distribute: a file for each input, from a terminal."""
+
+import json
+from typing import TYPE_CHECKING
+
+from support import rows
+from tidemill.store.database import Database
+
+if TYPE_CHECKING:
+    from cli.conftest import Tidemill
+
+DECLARED = """
+[datasets.prices]
+query = "SELECT member FROM public.prices WHERE index_key = %(index_key)s AND day = %(day)s ORDER BY 1"
+fields = { index_key = "text", day = "date" }
+date_field = "day"
+"""
+TABLE = "CREATE TABLE public.prices AS SELECT 'ABC' AS index_key, date '2024-02-02' AS day, 'M' || n AS member"
+
+
+async def test_inputs_of_a_file_become_files_and_the_second_time_they_are_used_again(
+    tidemill: "Tidemill", db: Database
+) -> None:
+    await rows(db, f"{TABLE} FROM generate_series(1, 3) n")
+    tidemill.file("tidemill.toml", DECLARED)
+    inputs = tidemill.file("inputs.csv", "index_key,day\nABC,2024-02-02\nDEF,20240202\n")
+    said = tidemill("distribute", "prices", inputs, "--paths", "paths.ndjson").out
+    assert "completed" in said
+    assert "2 files generated · 0 reused" in said
+    assert "ABC_20240202.csv" in said
+    told = [json.loads(line) for line in (tidemill.folder / "paths.ndjson").read_text().splitlines()]
+    assert [(one["input"]["index_key"], one["rows"]) for one in told] == [("ABC", 3), ("DEF", 0)]
+    lines = '{"indexKey": "ABC", "day": 20240202}\n{"index_key": "GHI", "day": 20240202}\n'
+    said = tidemill("distribute", "prices", "-", answer=lines).out
+    assert "1 files generated · 1 reused" in said
+
+
+async def test_mistakes_are_told_with_their_place_and_a_failure_is_an_exit_code(
+    tidemill: "Tidemill", db: Database
+) -> None:
+    tidemill.file("tidemill.toml", DECLARED)
+    inputs = tidemill.file("inputs.csv", "index_key,day\nABC,2024-02-30\n")
+    assert "inputs/0/day: there is no such day as 20240230" in tidemill("distribute", "prices", inputs, code=2).err
+    assert "did you mean prices" in tidemill("distribute", "price", inputs, code=2).err
+    inputs = tidemill.file("inputs.csv", "index_key,day\nABC,2024-02-02,x\n")
+    assert "more values than its header" in tidemill("distribute", "prices", inputs, code=2).err
+    inputs = tidemill.file("inputs.csv", "index_key,day\nABC,2024-02-02\n")
+    assert 'relation "public.prices" does not exist' in tidemill("distribute", "prices", inputs, code=1).out

@@ -1,0 +1,119 @@
+"""Shorthands of these tests."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from support import assert_sound, job_of, rows
+from tidemill import Mill
+from tidemill.app import make_datasets
+from tidemill.config import Settings
+from tidemill.connectors.blobs import open_blobs
+from tidemill.domain.distribution import KIND, Dataset, Reuse
+from tidemill.domain.identity import Role
+from tidemill.domain.job import Job
+from tidemill.operations.distributions import Distributions, Wanted, content
+from tidemill.store import artifacts
+from tidemill.store.artifacts import Files
+from tidemill.store.database import Database
+from tidemill.store.submit import Submission
+from tidemill.testing import drain
+
+TABLE = """
+CREATE TABLE public.prices (index_key text, effective_date integer, asofindicator text, member text, price numeric);
+CREATE INDEX ON public.prices (index_key, effective_date);
+INSERT INTO public.prices SELECT k, 20240202, 'CLS', 'member ' || n, n * 1.5
+FROM (VALUES ('ABC'), ('DEF'), ('abc')) AS t(k), generate_series(1, 3) AS n;
+"""
+FIELDS = {"index_key": "text", "effective_date": "yyyymmdd", "asofindicator": "text"}
+QUERY = """
+SELECT member, price FROM public.prices WHERE index_key = %(index_key)s AND effective_date = %(effective_date)s
+AND asofindicator = %(asofindicator)s ORDER BY member
+"""
+PRICES = {"query": QUERY, "fields": FIELDS, "date_field": "effective_date", "read": ["user"]}
+ABC = b"member,price\nmember 1,1.5\nmember 2,3.0\nmember 3,4.5\n"
+
+
+def given(key: str = "ABC", day: Any = 20240202, kind: str = "CLS") -> dict[str, Any]:
+    return {"index_key": key, "effective_date": day, "asofindicator": kind}
+
+
+@dataclass
+class Scene:
+    """A database, a place for files, datasets, and distributions of them."""
+
+    db: Database
+    settings: Settings
+    mill: Mill = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.mill = Mill(self.settings)
+        self.mill.dataset("prices", **PRICES)
+
+    @property
+    def datasets(self) -> dict[str, Dataset]:
+        return make_datasets(self.settings, self.mill.registry)
+
+    async def submit(self, *inputs: Any, dataset: str = "prices", policy: Any = None, **wanted: Any) -> UUID:
+        """A distribution that nobody has begun."""
+        return await self.submit_these(inputs or [given()], dataset, policy, **wanted)
+
+    async def submit_these(
+        self, inputs: Sequence[Any], dataset: str = "prices", policy: Any = None, **wanted: Any
+    ) -> UUID:
+        door = Distributions(self.datasets, reuse=Reuse(), max_inputs=self.settings.max_distribution_inputs)
+        spec = Submission(KIND, policy=policy or {}, batch_size=self.settings.claim_max)
+        return (await door.submit(self.db, spec, Wanted(dataset, inputs, **wanted), Role.USER))[0]
+
+    async def run(self, *inputs: Any, **wanted: Any) -> list[dict[str, Any]]:
+        """What became of the inputs of a distribution, from its submission to the end of its job."""
+        return await self.finish(await self.submit(*inputs, **wanted))
+
+    async def finish(self, job_id: UUID) -> list[dict[str, Any]]:
+        await drain(self.mill, db=self.db)
+        await assert_sound(self.db, job_id)
+        return await self.content(job_id)
+
+    async def content(self, job_id: UUID) -> list[dict[str, Any]]:
+        return (await content(self.db, job_id, limit=1000)).items
+
+    async def job(self, job_id: UUID) -> Job:
+        return await job_of(self.db, job_id)
+
+    async def job_count(self) -> int:
+        return int((await rows(self.db, "SELECT count(*) FROM tidemill.job"))[0][0])
+
+    async def files(self, job_id: UUID) -> Files:
+        return (await self.db.run(artifacts.files_of, [job_id])).get(job_id, Files())
+
+    async def artifacts(self) -> list[tuple[Any, ...]]:
+        return await rows(self.db, "SELECT dataset, path, sha256, size FROM tidemill.artifact ORDER BY path")
+
+    def name(self, path: str) -> str:
+        return path.removeprefix(open_blobs(self.settings.blobs).url("x")[:-1])
+
+    def read(self, path: str) -> bytes:
+        with open_blobs(self.settings.blobs).open(self.name(path)) as file:
+            return file.read()
+
+    def remove(self, path: str) -> None:
+        open_blobs(self.settings.blobs).remove(self.name(path))
+
+    def stored(self) -> list[str]:
+        return sorted(open_blobs(self.settings.blobs).list_names())
+
+    def leftovers(self) -> list[Path]:
+        return list(open_blobs(self.settings.blobs).scratch.glob("*.tmp"))
+
+    async def assert_whole(self) -> None:
+        """Every file that the registry knows is there, and is what it says."""
+        for _, path, sha256, size in await self.artifacts():
+            data = self.read(path)
+            assert (hashlib.sha256(data).hexdigest(), len(data)) == (sha256, size), path
+
+
+def statuses(content: Sequence[dict[str, Any]]) -> list[str]:
+    return [one["status"] for one in content]

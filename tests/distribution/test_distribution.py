@@ -1,0 +1,70 @@
+"""One input, one file: what it is called, what is in it, who made it."""
+
+from distribution.scenes import ABC, PRICES, Scene, given, statuses
+from support import rows
+from tidemill.domain.form import FileFormat
+
+
+async def test_an_input_becomes_a_file_under_the_day_and_the_key_of_its_job(scene: Scene) -> None:
+    job_id = await scene.submit(given("ABC"), given("DEF", "2024-02-02"))
+    first, second = await scene.finish(job_id)
+    job = await scene.job(job_id)
+    assert job.created_at is not None
+    folder = f"exports/{job.created_at:%Y/%m/%d}/{job.key}"
+    assert scene.name(first["path"]) == f"{folder}/ABC_20240202_CLS.csv"
+    assert scene.name(second["path"]) == f"{folder}/DEF_20240202_CLS.csv"
+    assert scene.read(first["path"]) == ABC
+    assert (first["rows"], first["size"], first["reused"]) == (3, len(ABC), False)
+    assert job.status == "completed"
+    assert (await scene.files(job_id)).generated == 2
+    await scene.assert_whole()
+
+
+async def test_no_rows_are_a_file_with_only_its_header(scene: Scene) -> None:
+    (made,) = await scene.run(given("NONE"))
+    assert scene.read(made["path"]) == b"member,price\n"
+    assert made["rows"] == 0
+
+
+async def test_lines_of_json_keep_what_is_special_in_a_text(scene: Scene) -> None:
+    await rows(scene.db, r"INSERT INTO public.prices VALUES ('X', 20240202, 'CLS', E'a\\b\"c\n\x01,\x02', 1)")
+    (made,) = await scene.run(given("X"), format=FileFormat.NDJSON)
+    assert made["path"].endswith("X_20240202_CLS.ndjson")
+    assert scene.read(made["path"]) == b'{"member":"a\\\\b\\"c\\n\\u0001,\\u0002","price":1}\n'
+
+
+async def test_a_query_that_cannot_be_run_fails_its_inputs_with_the_reason(scene: Scene) -> None:
+    scene.mill.dataset("gone", **PRICES | {"query": "SELECT * FROM public.nowhere WHERE %(index_key)s <> ''"})
+    job_id = await scene.submit(dataset="gone")
+    (failed,) = await scene.finish(job_id)
+    assert failed["status"] == "failed"
+    assert failed["error"]["code"] == "query"
+    assert 'relation "public.nowhere" does not exist' in failed["error"]["reason"]
+    assert (await scene.job(job_id)).status == "failed"
+    assert scene.stored() == []
+
+
+async def test_a_query_cannot_write(scene: Scene) -> None:
+    query = "INSERT INTO public.prices (index_key) VALUES (%(index_key)s) RETURNING index_key"
+    scene.mill.dataset("sly", **PRICES | {"query": query})
+    (failed,) = await scene.run(dataset="sly")
+    assert "read-only transaction" in failed["error"]["reason"]
+
+
+async def test_values_are_bound_whatever_is_in_them(scene: Scene) -> None:
+    made = await scene.run(given("'; DROP TABLE public.prices; --"), given('%(x)s"\\'), given("{query}"))
+    assert statuses(made) == ["done"] * 3
+    assert await rows(scene.db, "SELECT count(*) FROM public.prices") == [(9,)]
+
+
+async def test_an_input_whose_query_fails_takes_none_of_its_neighbours_along(scene: Scene) -> None:
+    """Short queries share a transaction, which an error ends."""
+    scene.mill.dataset("parts", query="SELECT 100 / %(n)s AS part", fields={"n": "integer"}, read=["user"])
+    inputs = [{"n": n} for n in range(50)]
+    made = await scene.run(*inputs, dataset="parts", policy={"mode": "continue"})
+    assert [one["input"]["n"] for one in made if one["status"] != "done"] == [0]
+    assert len(scene.stored()) == len(inputs) - 1
+    assert await rows(scene.db, OPEN) == [(0,)]
+
+
+OPEN = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state LIKE 'idle in transaction%%'"

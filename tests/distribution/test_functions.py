@@ -1,0 +1,142 @@
+"""Datasets whose rows a function of the mill makes."""
+
+import time
+from collections.abc import AsyncIterator, Iterator
+from datetime import date
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from distribution.scenes import Scene, statuses
+from tidemill import NotFound
+from tidemill.app import make_datasets
+from tidemill.domain.errors import InvalidSettings
+from tidemill.domain.form import FileFormat
+
+FIELDS = {"to": "text", "on": {"type": "date", "required": False}}
+TO_ADA = {"to": "ADA", "on": "2024-02-02"}
+
+
+async def made_by(scene: Scene, function: Any, *inputs: Any, **more: Any) -> list[dict[str, Any]]:
+    wanted = {"format": more.pop("file_format", None), "policy": more.pop("policy", None)}
+    scene.mill.dataset("letters", fields=FIELDS, read=["user"], **more)(function)
+    return await scene.run(*(inputs or [TO_ADA]), dataset="letters", **wanted)
+
+
+async def test_a_generator_of_dicts(scene: Scene) -> None:
+    def letters(given: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        yield {"to": given["to"], "on": given["on"], "text": 'a "b", c', "cents": Decimal("1.50"), "paid": True}
+        yield {"to": given["to"], "text": "", "cents": None}
+
+    (made,) = await made_by(scene, letters)
+    assert scene.read(made["path"]) == (b'to,on,text,cents,paid\nADA,2024-02-02,"a ""b"", c",1.50,true\nADA,,"",,\n')
+    assert made["rows"] == 2
+
+
+async def test_an_async_generator_of_tuples_with_declared_columns(scene: Scene) -> None:
+    async def letters(given: dict[str, Any]) -> AsyncIterator[tuple[Any, ...]]:
+        assert given == {"to": "ADA", "on": date(2024, 2, 2)}
+        for n in range(2):
+            yield n, {"n": [n]}
+
+    (made,) = await made_by(scene, letters, columns=["n", "more"])
+    assert scene.read(made["path"]) == b'n,more\n0,"{""n"":[0]}"\n1,"{""n"":[1]}"\n'
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_a_function_that_returns_rows(scene: Scene, is_async: bool) -> None:
+    def letters(given: dict[str, Any]) -> list[dict[str, Any]]:
+        return [{"to": given["to"]}]
+
+    async def letters_async(given: dict[str, Any]) -> list[dict[str, Any]]:
+        return letters(given)
+
+    (made,) = await made_by(scene, letters_async if is_async else letters, file_format=FileFormat.NDJSON)
+    assert scene.read(made["path"]) == b'{"to":"ADA"}\n'
+
+
+async def test_no_rows_are_the_declared_header_alone(scene: Scene) -> None:
+    (made,) = await made_by(scene, lambda _: [], columns=["a", "b"])
+    assert scene.read(made["path"]) == b"a,b\n"
+
+
+async def test_a_large_file_comes_in_pieces(scene: Scene) -> None:
+    async def letters(given: dict[str, Any]) -> AsyncIterator[tuple[str]]:
+        for _ in range(500):
+            yield ("x" * 999,)
+
+    (made,) = await made_by(scene, letters, columns=["x"])
+    assert made["size"] == 2 + 500 * 1000
+    await scene.assert_whole()
+
+
+@pytest.mark.parametrize(
+    ("second", "reason"),
+    [
+        ({"b": 1}, "row 2 of the dataset's function has a column 'b'"),
+        ((1, 2), "has 2 values; there are 1 columns"),
+        ("text", "is str: a dict or a tuple is wanted"),
+    ],
+)
+async def test_rows_that_do_not_fit_each_other_fail_the_input_and_leave_no_file(
+    scene: Scene, second: Any, reason: str
+) -> None:
+    (failed,) = await made_by(scene, lambda _: [{"a": 1}, second])
+    assert failed["status"] == "failed"
+    assert reason in failed["error"]["reason"]
+    assert scene.stored() == []
+    assert scene.leftovers() == []
+
+
+async def test_a_function_may_say_what_became_of_an_input(scene: Scene) -> None:
+    def letters(given: dict[str, Any]) -> list[dict[str, Any]]:
+        if given["to"] == "NOBODY":
+            raise NotFound("no such person")
+        if given["to"] == "BAD":
+            raise ValueError("out of ink")
+        return [given]
+
+    inputs = [{"to": name} for name in ("ADA", "NOBODY", "BAD")]
+    made = await made_by(scene, letters, *inputs, policy={"mode": "continue"})
+    assert statuses(made) == ["done", "not_found", "failed"]
+    assert "out of ink" in made[2]["error"]["reason"]
+
+
+async def test_a_function_that_blocks_does_not_block_its_neighbours(scene: Scene) -> None:
+    def letters(given: dict[str, Any]) -> list[dict[str, Any]]:
+        time.sleep(0.2)  # that is what it does
+        return [given]
+
+    started = time.monotonic()
+    await made_by(scene, letters, *({"to": f"P{n}"} for n in range(16)))
+    assert time.monotonic() - started < 2.5
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        ({"fields": {"a": "text"}}, "datasets.x.query: it is missing"),
+        ({"query": "SELECT 1"}, "datasets.x.fields: at least one is needed"),
+        ({"query": "SELECT %(b)s", "fields": {"bb": "text"}}, "there is no field 'b'; did you mean bb?"),
+        ({"query": "SELECT %s", "fields": {"a": "text"}}, "%s is not a parameter"),
+        ({"query": "SELECT 5 % 2", "fields": {"a": "text"}}, "%% for a percent sign"),
+        ({"query": "SELECT 1", "fields": {"a": "texts"}}, "datasets.x.fields.a.type: 'texts' is none of"),
+        ({"query": "SELECT 1", "fields": {"A": "text"}}, "datasets.x.fields.A"),
+        ({"query": "SELECT 1", "fields": {"status": "text"}}, "this name is taken"),
+        ({"query": "SELECT 1", "fields": {"a": "text"}, "date_field": "a"}, "'a' is no field that is a date"),
+        ({"query": "SELECT 1", "fields": {"a": "text"}, "formt": "csv"}, "unknown key; did you mean format?"),
+        ({"query": "SELECT 1", "fields": {"a": "text"}, "format": "pdf"}, "'pdf' is none of"),
+        (
+            {"query": "SELECT 1", "fields": {"a": "text"}, "format": "xlsx", "compression": "gzip"},
+            "compressed by itself",
+        ),
+        ({"query": "SELECT 1", "fields": {"a": "text"}, "columns": ["a"]}, "the query names them"),
+        ({"query": "SELECT 1", "fields": {"a": "text"}, "read": ["king"]}, "'king' is none of user, admin"),
+    ],
+)
+def test_a_declaration_that_cannot_be_is_told_at_the_start(scene: Scene, words: dict[str, Any], problem: str) -> None:
+    scene.mill.dataset("x", **words)
+    with pytest.raises(InvalidSettings) as refused:
+        make_datasets(scene.settings, scene.mill.registry)
+    assert problem in str(refused.value)

@@ -1,0 +1,50 @@
+"""Transactions that are handed on: nobody is left in one."""
+
+import asyncio
+
+import pytest
+
+from support import eventually, rows
+from tidemill.store.database import Database
+from tidemill.store.readers import Readers
+
+OPEN = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state LIKE 'idle in transaction%%'"
+
+
+async def test_a_transaction_is_handed_on_while_somebody_waits_and_ended_when_nobody_does(db: Database) -> None:
+    readers, seen = Readers(db, at_once=1, seconds=5), []
+
+    async def look() -> None:
+        async with readers.reader() as conn:
+            cursor = await conn.execute(b"SELECT pg_backend_pid(), xact_start::text FROM pg_stat_activity"
+                                        b" WHERE pid = pg_backend_pid()")  # fmt: skip
+            seen.append(await cursor.fetchone())
+
+    await asyncio.gather(*(look() for _ in range(5)))
+    assert len(seen) == 5
+    assert len(set(seen)) == 1
+    assert await rows(db, OPEN) == [(0,)]
+
+
+async def test_one_that_was_left_for_somebody_who_is_gone_is_ended(db: Database) -> None:
+    readers = Readers(db, at_once=1, seconds=5)
+    begun = asyncio.Event()
+
+    async def hold() -> None:
+        async with readers.reader():
+            begun.set()
+            await asyncio.sleep(0)
+
+    async def wait() -> None:
+        async with readers.reader():
+            pytest.fail("it was cancelled")
+
+    holder, waiter = asyncio.create_task(hold()), asyncio.create_task(wait())
+    await begun.wait()
+    holder.add_done_callback(lambda _: waiter.cancel())
+    await asyncio.gather(holder, waiter, return_exceptions=True)
+
+    async def none_is_open() -> bool:
+        return await rows(db, OPEN) == [(0,)]
+
+    await eventually(none_is_open)
