@@ -26,23 +26,25 @@ async def test_a_transaction_is_handed_on_while_somebody_waits_and_ended_when_no
     assert await rows(db, OPEN) == [(0,)]
 
 
-async def test_one_that_was_left_for_somebody_who_is_gone_is_ended(db: Database) -> None:
+async def test_one_that_was_left_for_somebody_who_is_gone_is_ended(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
     readers = Readers(db, at_once=1, seconds=5)
-    begun = asyncio.Event()
+    release = readers._turn.release
 
-    async def hold() -> None:
+    async def read() -> None:
         async with readers.reader():
-            begun.set()
-            await asyncio.sleep(0)
+            pass
 
-    async def wait() -> None:
-        async with readers.reader():
-            pytest.fail("it was cancelled")
+    holder, waiter = asyncio.create_task(read()), asyncio.create_task(read())
 
-    holder, waiter = asyncio.create_task(hold()), asyncio.create_task(wait())
-    await begun.wait()
-    holder.add_done_callback(lambda _: waiter.cancel())
-    await asyncio.gather(holder, waiter, return_exceptions=True)
+    def release_and_cancel() -> None:
+        release()
+        waiter.cancel()
+
+    monkeypatch.setattr(readers._turn, "release", release_and_cancel)
+    await asyncio.wait([holder, waiter])
+    assert waiter.cancelled()
 
     async def none_is_open() -> bool:
         return await rows(db, OPEN) == [(0,)]
