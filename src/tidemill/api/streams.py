@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, contextmanager
 
 from fastapi.responses import StreamingResponse
-from starlette.types import Send
+from starlette.types import Receive, Scope, Send
 
 from tidemill.domain.errors import Busy
 
@@ -34,9 +34,9 @@ class Streamed(StreamingResponse):
         super().__init__(pieces, 200, headers, media_type)
         self._pieces = pieces
 
-    async def stream_response(self, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async with aclosing(self._pieces):
-            await super().stream_response(send)
+            await super().__call__(scope, receive, send)
 
 
 async def begun(pieces: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:

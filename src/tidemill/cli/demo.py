@@ -73,7 +73,7 @@ def _export(settings: Settings, folder: Path) -> None:
     """Some of what has come in goes out again."""
     output = folder / "editors.csv"
     command = f"tidemill export users --where 'role[in]=admin,editor' --order email -o {output.name}"
-    console.print(f"\n[bold]$ {escape(command)}[/]", highlight=False)
+    console.print(f"\n[bold]$ {escape(command)}[/]", highlight=False, soft_wrap=True)
     conditions = (parse_condition("role[in]=admin,editor"),)
     request = TableExport(resource="users", filters=conditions, order=("email",))
     run_export(settings, request, str(output))
