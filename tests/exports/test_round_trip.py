@@ -26,7 +26,7 @@ INSERT INTO nasty (id, word, short, amount, ratio, small, day, at, local, docume
         '[]', E'\\x5c', ARRAY[E'line\nend']),
     (5, '''', '''''=1+1', 1e30, 'NaN', 'Infinity', '2024-02-29', '2026-06-30 00:00:00-11', '0001-01-01', '"text"', '\x22', '{NULL}'),
     (6, '=1+1', '-1', 'NaN', '-Infinity', 'NaN', '-infinity', 'infinity', '-infinity', 'true', '\x2c', NULL),
-    (7, U&'\00E9\D83D\DE00\2028', '@sum', 7, 5e-324, 1e-45, NULL, NULL, NULL, '1', NULL, ARRAY['ü']),
+    (7, U&'\00E9\D83D\DE00\2028', '@sum', 0.12345678901234567890123456789, 5e-324, 1e-45, NULL, NULL, NULL, '{"much": 12345678901234567890.123456789}', NULL, ARRAY['ü']),
     (8, '  blanks  ', 'NULL', 1, 1e21, 1e7, NULL, NULL, NULL, '"\u00fc"', NULL, ARRAY['null']),
     (9, '\N', '\.', 1, 0, 0, NULL, NULL, NULL, 'null', NULL, NULL),
     (10, E'\t', '+', 2, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL);

@@ -25,6 +25,7 @@ class Handler:
     permanent: tuple[type[BaseException], ...] = ()
     sparse: bool = False
     in_transaction: bool = False
+    exact: bool = False  # fractions of inputs come as Decimal, with all their digits
     limiter: str | None = None
     columns: tuple[str, ...] = ()
     batch_size: int | None = None  # items of a batch; without it, what the settings say

@@ -56,7 +56,8 @@ class Lane(Service):
         handler = self._context.handlers.get(lease.kind)
         self._page.set_timeout(handler.timeout)
         async with self._context.gate.passing(alone=lease.isolated):
-            items = await self._context.db.run(store.read_whole if handler.is_batch else store.read, lease)
+            read = store.read_whole if handler.is_batch else store.read
+            items = await self._context.db.run(read, lease, exact=handler.exact)
             turn = self._turn_batch if handler.is_batch else self._turn_items
             failed = await turn(lease, handler, items)
         await finalize.after_batch(self._context.db, lease.job_id, failed=failed)

@@ -106,7 +106,7 @@ class _Fixing:
             line = line_of(self._row, None if block.lines is None else block.lines[index], first_line)
             if index in block.defects:
                 self._problems.add(f"line {line}: {block.defects[index]['reason']}")
-            elif (found := self._matcher.match(decode_input(text.decode()), line)) is not None:
+            elif (found := self._matcher.match(decode_input(text.decode(), exact=True), line)) is not None:
                 yield found
 
     async def _take(self, locked: dict[str, Any], mended: dict[int, dict[str, Any]]) -> int:
@@ -123,7 +123,7 @@ class _Fixing:
 
     def _encoded(self, seq: int, fields: dict[str, Any]) -> bytes | None:
         try:
-            data = encode(fields)
+            data = encode(fields, exact=True)
         except (TypeError, ValueError, RecursionError) as error:
             self._problems.add(f"row {seq + 1} cannot be stored: {error}")
             return None

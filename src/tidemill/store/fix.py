@@ -47,7 +47,7 @@ async def fix_failed(conn: Connection, job: dict[str, Any], inputs: Mapping[int,
 async def current(conn: Connection, job_id: UUID, seqs: Sequence[int]) -> dict[int, Any]:
     """What some items hold now."""
     cursor = await conn.execute(sql("item/current"), {"job_id": job_id, "seqs": sorted(seqs)})
-    return {seq: decode_input(text) for seq, text in await cursor.fetchall()}
+    return {seq: decode_input(text, exact=True) for seq, text in await cursor.fetchall()}
 
 
 async def newest(conn: Connection, job_id: UUID, lo: int, hi: int) -> dict[int, bytes]:

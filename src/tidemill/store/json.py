@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -9,14 +10,19 @@ import msgspec
 from tidemill.domain.depth import MAX_DEPTH, is_too_deep
 
 _encoder = msgspec.json.Encoder()
+_exact_encoder = msgspec.json.Encoder(decimal_format="number")
 decode = msgspec.json.Decoder().decode
+decode_exactly = msgspec.json.Decoder(float_hook=Decimal).decode  # fractions with all their digits
 NUL, NULL = b"\\u0000", b"null"
 SHORT = 2 * MAX_DEPTH  # bytes: of so few, nothing deeper can be made
 
 
-def encode(value: Any) -> bytes:
-    """Encode, with dates and ids in their text form. TypeError or ValueError for what cannot be stored."""
-    data = _encoder.encode(value)
+def encode(value: Any, *, exact: bool = False) -> bytes:
+    """Encode, with dates and ids in their text form. TypeError or ValueError for what cannot be stored.
+
+    A Decimal is text, too; ``exact``, where it stands for a fraction of decoded JSON, it is that number again.
+    """
+    data = (_exact_encoder if exact else _encoder).encode(value)
     if NUL in data or NULL in data:  # a NUL character, or a NaN that would turn into null
         _refuse(value)
     if len(data) > SHORT and is_too_deep(data):
@@ -32,10 +38,10 @@ def encode_lines(values: Sequence[Any]) -> list[bytes]:
     return data.splitlines()
 
 
-def decode_input(text: str) -> Any:
+def decode_input(text: str, *, exact: bool = False) -> Any:
     """An input for people to look at. What nobody can read (half a pair of surrogates) is shown as it is written."""
     try:
-        return decode(text)
+        return decode_exactly(text) if exact else decode(text)
     except msgspec.DecodeError:
         return text
 

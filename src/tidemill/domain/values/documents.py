@@ -2,14 +2,31 @@
 
 import json
 import re
+from decimal import Decimal
 from typing import Any
+from uuid import uuid4
 
 from tidemill.domain.resource import Field
 from tidemill.domain.values.columns import Found, Texts
 from tidemill.domain.values.numbers import is_too_long
 
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+_MARK = uuid4().hex  # nobody can know it, so no text of a file has it
+_MARKED = re.compile(f'"{_MARK}([^"]+)"')
 _EXPONENT_LONG = 5  # characters of an exponent: only then may a number be out of range
+
+
+def as_json(value: Any) -> str:
+    """A decoded value as JSON again, its fractions with all the digits that they came with."""
+    text = json.dumps(value, ensure_ascii=False, default=_marked)
+    return _MARKED.sub(r"\1", text) if _MARK in text else text
+
+
+def _marked(value: Any) -> str:
+    """The encoder has no word for a number of many digits: it is written as text, and its quotes are taken away."""
+    if not isinstance(value, Decimal):
+        raise TypeError(f"{type(value).__name__} is not JSON")
+    return f"{_MARK}{value}"
 
 
 def read_json(field: Field, texts: Texts) -> Found:

@@ -1,6 +1,5 @@
 """One field's reader: normalize, see what is missing, read the type, check the rules."""
 
-import json
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any
@@ -10,6 +9,7 @@ from tidemill.domain.formula import restore
 from tidemill.domain.resource import Field
 from tidemill.domain.values.arrays import read_array
 from tidemill.domain.values.columns import Texts, join
+from tidemill.domain.values.documents import as_json
 from tidemill.domain.values.problem import REDACTED, Problem, is_storable, shown
 from tidemill.domain.values.rules import rules_of
 from tidemill.domain.values.types import READERS
@@ -22,6 +22,7 @@ _BUILT_IN: dict[str, Normalizer] = {
     "upper": str.upper,
 }
 _STRUCTURED = ("json", "array")
+WIDEST = 400  # digits that a number is written out with; beyond it, with an exponent
 _FREE = ("text", "other", *_STRUCTURED)  # types whose text may hold any character
 
 
@@ -97,14 +98,14 @@ class FieldReader:
 
     def _texts(self, values: list[Any], problems: dict[int, list[Problem]]) -> Texts:
         if self._documents:
-            return [None if value is None else json.dumps(value, ensure_ascii=False) for value in values]
+            return [None if value is None else as_json(value) for value in values]
         if set(map(type, values)) <= {str}:
             return values
         keep = self._field.type in _STRUCTURED
         texts: Texts = []
         for index, value in enumerate(values):
             if isinstance(value, dict | list) and not keep:
-                self._add(problems, index, "type", "a single value is wanted here", json.dumps(value))
+                self._add(problems, index, "type", "a single value is wanted here", as_json(value))
                 texts.append(None)
             else:
                 texts.append(_text(value, self._field.type))
@@ -171,7 +172,10 @@ def _text(value: Any, type_: str) -> str | None:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
-        return format(Decimal(repr(value)), "f") if type_ in ("integer", "text") else repr(value)
+        value = Decimal(repr(value))
+    if isinstance(value, Decimal):
+        is_plain = type_ in ("integer", "text") and abs(value.adjusted()) < WIDEST
+        return format(value, "f") if is_plain else str(value)
     if isinstance(value, int):
         return str(value)
-    return json.dumps(value, ensure_ascii=False)
+    return as_json(value)

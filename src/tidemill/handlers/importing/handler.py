@@ -99,6 +99,7 @@ def import_handler(normalizers: Mapping[str, Normalizer]) -> Handler:
         retry=retry,
         sparse=True,
         in_transaction=True,
+        exact=True,
         batch_size=BATCH_SIZE,
         intake=lambda params, source: make_intake(params, source, normalizers),
     )

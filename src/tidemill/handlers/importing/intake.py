@@ -1,6 +1,7 @@
 """Looking for keys that repeat, while the file is read: that is the only place where rows come in order."""
 
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from operator import attrgetter
 from typing import Any
 
@@ -30,8 +31,8 @@ class KeyIntake:
         rename = {f"f{at}": columns[name] for at, name in enumerate(names)}
         fields = [(attribute, Any, None) for attribute in rename]
         self._row = msgspec.defstruct("Row", fields, rename=rename, gc=False)
-        self._decode_all = msgspec.json.Decoder(list[self._row]).decode  # type: ignore[name-defined]
-        self._decode = msgspec.json.Decoder(self._row).decode
+        self._decode_all = msgspec.json.Decoder(list[self._row], float_hook=Decimal).decode  # type: ignore[name-defined]
+        self._decode = msgspec.json.Decoder(self._row, float_hook=Decimal).decode
         key = plan.resource.key
         self._keys = [Keys(latest=plan.duplicates == "last" and fields == key) for fields in self._watched]
 
