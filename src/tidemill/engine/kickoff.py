@@ -10,10 +10,9 @@ from tidemill.domain.slice import Slice
 from tidemill.engine.finalize import after_batch
 from tidemill.engine.hand import OVERDUE_S, Hand
 from tidemill.engine.supervise import GIVE_UP_S, Supervisor
-from tidemill.store import jobs
 from tidemill.store.about import about
 from tidemill.store.database import Database
-from tidemill.store.jobs import Outlook
+from tidemill.store.outlook import Outlook, outlook
 from tidemill.telemetry.events import emit
 
 FREE_WITHIN_S = 2.0
@@ -86,6 +85,6 @@ class Kickoff:
         try:
             async with asyncio.timeout(ANSWER_S):
                 await after_batch(self._db, job_id, failed=0)  # a source without a record has no batch to close it
-                return await self._db.run(jobs.outlook, job_id)
+                return await self._db.run(outlook, job_id)
         except TimeoutError as error:
             raise Unavailable("the database does not answer") from error

@@ -1,12 +1,12 @@
 """Jobs as a whole: looking at them, and what is wanted of them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from psycopg.rows import class_row, dict_row
+from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
 from tidemill.domain.errors import Conflict, UnknownJob
@@ -70,25 +70,6 @@ async def get_named(conn: Connection, name: str, owner_id: int | None = None) ->
     if row is None or owner_id not in (None, row["owner_id"]):
         raise UnknownJob(f"there is no job {name!r}")
     return _job(row)
-
-
-@dataclass(frozen=True, slots=True)
-class Outlook:
-    """What is left of a job. ``next_due_at`` is None when nothing waits, or the job is not to run."""
-
-    is_open: bool
-    next_due_at: datetime | None
-    due_in: float | None
-
-
-@one_statement
-async def outlook(conn: Connection, job_id: UUID) -> Outlook:
-    async with conn.cursor(row_factory=class_row(Outlook)) as cursor:
-        await cursor.execute(sql("job/outlook"), {"job_id": job_id})
-        row = await cursor.fetchone()
-    if row is None:
-        raise UnknownJob(f"there is no job {job_id}")
-    return row
 
 
 @one_statement
