@@ -6,15 +6,20 @@ from uuid import UUID
 
 from fastapi import Depends, Path
 
+from tidemill.api import cursor
 from tidemill.api.guard import Me
 from tidemill.api.problems import Refusal
+from tidemill.api.schemas.jobs import ListQuery
 from tidemill.api.state import Db, Service
 from tidemill.domain.distribution import KIND as DISTRIBUTE
 from tidemill.domain.errors import UnknownJob, UnknownResource
+from tidemill.domain.export import KIND as EXPORT
 from tidemill.domain.identity import Principal
-from tidemill.domain.importing import KIND
+from tidemill.domain.importing import KIND as IMPORT
 from tidemill.domain.job import Job
+from tidemill.domain.page import Page
 from tidemill.domain.resource import Resource, may
+from tidemill.operations import inspect
 from tidemill.store import jobs, users
 from tidemill.store.database import Database
 
@@ -49,23 +54,42 @@ OwnJob = Annotated[Job, Depends(own_job)]
 
 
 async def own_import(import_id: JobName, me: Me, db: Db) -> Job:
-    found = await own_job(import_id, me, db)
-    if found.kind != KIND:
-        raise UnknownJob(f"there is no import {import_id!r}")
+    return _of_kind(IMPORT, await own_job(import_id, me, db), import_id)
+
+
+async def own_export(export: JobName, me: Me, db: Db) -> Job:
+    return _of_kind(EXPORT, await own_job(export, me, db), export)
+
+
+async def own_distribution(distribution_id: JobName, me: Me, db: Db) -> Job:
+    return _of_kind(DISTRIBUTE, await own_job(distribution_id, me, db), distribution_id)
+
+
+def _of_kind(kind: str, found: Job, name: str) -> Job:
+    if found.kind != kind:
+        raise UnknownJob(f"there is no {_WORDS[kind]} {name!r}")
     return found
 
 
 OwnImport = Annotated[Job, Depends(own_import)]
-
-
-async def own_distribution(distribution_id: JobName, me: Me, db: Db) -> Job:
-    found = await own_job(distribution_id, me, db)
-    if found.kind != DISTRIBUTE:
-        raise UnknownJob(f"there is no distribution {distribution_id!r}")
-    return found
-
-
+OwnExport = Annotated[Job, Depends(own_export)]
 OwnDistribution = Annotated[Job, Depends(own_distribution)]
+_WORDS = {IMPORT: "import", EXPORT: "export", DISTRIBUTE: "distribution"}
+
+
+async def list_own(db: Database, owner_id: int | None, query: ListQuery, kind: str | None) -> Page[Job]:
+    """A page of the jobs that a query asks for, of one kind or of all."""
+    return await inspect.list_jobs(
+        db,
+        owner_id=owner_id,
+        statuses=query.statuses,
+        kind=kind,
+        created_from=query.created_from,
+        created_to=query.created_to,
+        q=query.q,
+        limit=query.page_size,
+        after=cursor.decode(query.after),
+    )
 
 
 async def writable(here: Service, me: Principal, name: str) -> Resource:

@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Any, Self
 from uuid import UUID
 
+from tidemill.domain import form
 from tidemill.domain.errors import InvalidInput
 from tidemill.domain.handler import OWN_KINDS
 from tidemill.domain.status import ItemStatus, parse_item_status
@@ -19,11 +20,7 @@ class Format(StrEnum):
     NDJSON = "ndjson"
 
 
-CONTENT_TYPES = {
-    Format.CSV: "text/csv; charset=utf-8; header=present",
-    Format.XLSX: "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
-    Format.NDJSON: "application/x-ndjson",
-}
+CONTENT_TYPES = {format_: form.CONTENT_TYPES[form.FileFormat(format_)] for format_ in Format}
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from tidemill.api.answer import Answer, encode
 from tidemill.api.distribution_views import content_out, dataset_out, distribution_out, distributions_out
 from tidemill.api.guard import Me, Permission, allow
 from tidemill.api.idempotency import parse_key
-from tidemill.api.lookup import OwnDistribution, own_scope
+from tidemill.api.lookup import OwnDistribution, list_own, own_scope
 from tidemill.api.routes import operations
 from tidemill.api.routes.submit_import import Key, submission_of
 from tidemill.api.schemas.distributions import (
@@ -27,7 +27,7 @@ from tidemill.api.state import Db, Serving
 from tidemill.domain.distribution import KIND
 from tidemill.domain.errors import KeyReused
 from tidemill.domain.form import Compression, FileFormat
-from tidemill.operations import control, inspect
+from tidemill.operations import control
 from tidemill.operations.distributions import Wanted, content
 from tidemill.operations.reprocess import redrive
 from tidemill.store import jobs
@@ -71,17 +71,7 @@ async def submit_distribution(
 @router.get("/distributions", response_model=DistributionPage, **allow(Permission.USER, 404))
 async def list_distributions(query: Annotated[ListQuery, Query()], me: Me, db: Db) -> Answer:
     """Your distributions, the newest first."""
-    page = await inspect.list_jobs(
-        db,
-        owner_id=await own_scope(db, me, query.user_id),
-        statuses=query.statuses,
-        kind=KIND,
-        created_from=query.created_from,
-        created_to=query.created_to,
-        q=query.q,
-        limit=query.page_size,
-        after=cursor.decode(query.after),
-    )
+    page = await list_own(db, await own_scope(db, me, query.user_id), query, KIND)
     told = {"distributions": await distributions_out(db, page.items), **cursor.next_page(page.after)}
     return Answer(encode(told))
 

@@ -10,7 +10,7 @@ from tidemill.api import cursor
 from tidemill.api.export_views import ROUTE, export_now, exports_out
 from tidemill.api.guard import Me, Permission, allow
 from tidemill.api.idempotency import parse_key
-from tidemill.api.lookup import own_scope, readable
+from tidemill.api.lookup import list_own, own_scope, readable
 from tidemill.api.routes.exports import FILES
 from tidemill.api.routes.submit_import import Key, submission_of
 from tidemill.api.schemas.exports import ExportIn, ExportOut, ExportPage, ExportsQuery
@@ -20,7 +20,6 @@ from tidemill.domain.errors import InvalidRequest, KeyReused
 from tidemill.domain.export import KIND
 from tidemill.domain.exporting import ExportPlan, TableExport, from_object, from_query
 from tidemill.domain.identity import Principal
-from tidemill.operations import inspect
 from tidemill.operations.exports import plan_export, stream_export, submit_export
 
 router = APIRouter(tags=["exports"])
@@ -54,17 +53,7 @@ async def list_exports(
     if query.resource is not None:
         return await _stream(query, me, request, here)
     _refuse(query, [*OF_STREAMS], "without a resource, exports are listed: {} is not for that")
-    page = await inspect.list_jobs(
-        here.db,
-        owner_id=await own_scope(here.db, me, query.user_id),
-        statuses=query.statuses,
-        kind=KIND,
-        created_from=query.created_from,
-        created_to=query.created_to,
-        q=query.q,
-        limit=query.page_size,
-        after=cursor.decode(query.after),
-    )
+    page = await list_own(here.db, await own_scope(here.db, me, query.user_id), query, KIND)
     return ExportPage(exports=await exports_out(here, page.items), **cursor.next_page(page.after))
 
 

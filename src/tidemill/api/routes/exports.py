@@ -2,20 +2,18 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 
 from tidemill.api.export_views import export_now, exports_out
 from tidemill.api.files import send_file
 from tidemill.api.guard import Me, Permission, address_of, allow
-from tidemill.api.lookup import JobName, OwnJob, own_job
+from tidemill.api.lookup import OwnExport, OwnJob
 from tidemill.api.schemas.exports import ExportOut
 from tidemill.api.schemas.jobs import ExportQuery, JobOut
-from tidemill.api.state import Db, Serving
+from tidemill.api.state import Serving
 from tidemill.api.views import job_out
-from tidemill.domain.errors import UnknownFile, UnknownJob
-from tidemill.domain.export import KIND
+from tidemill.domain.errors import UnknownFile
 from tidemill.domain.form import COMPRESSED_TYPES, CONTENT_TYPES
-from tidemill.domain.job import Job
 from tidemill.operations import control
 from tidemill.operations import export as operation
 from tidemill.store import jobs
@@ -54,16 +52,6 @@ async def export_job(
     response.headers["Location"] = f"/v1/exports/{export_id}"
     response.headers["Retry-After"] = "1"
     return job_out(await here.db.run(jobs.get, export_id))
-
-
-async def own_export(export: JobName, me: Me, db: Db) -> Job:
-    found = await own_job(export, me, db)
-    if found.kind != KIND:
-        raise UnknownJob(f"there is no export {export!r}")
-    return found
-
-
-OwnExport = Annotated[Job, Depends(own_export)]
 
 
 @router.get("/exports/{export}", **allow(Permission.USER, 404))

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Query, Request, Response
 from tidemill.api import cursor
 from tidemill.api.guard import Me, Permission, allow
 from tidemill.api.import_views import import_detail, import_now, imports_out
-from tidemill.api.lookup import OwnImport, own_scope, writable
+from tidemill.api.lookup import OwnImport, list_own, own_scope, writable
 from tidemill.api.routes import operations
 from tidemill.api.routes.submit_import import accepted, submission_of
 from tidemill.api.schemas.imports import ImportDetail, ImportOut, ImportPage
@@ -15,7 +15,7 @@ from tidemill.api.schemas.jobs import ListQuery
 from tidemill.api.schemas.operations import OperationOut, ReprocessIn
 from tidemill.api.state import Db, Serving
 from tidemill.domain.importing import KIND
-from tidemill.operations import control, inspect
+from tidemill.operations import control
 from tidemill.operations.import_promote import plan_of, promote
 
 router = APIRouter(tags=["imports"])
@@ -26,17 +26,7 @@ _before: dict[int | str, dict[str, Any]] = {200: {"description": "It was promote
 @router.get("/imports", response_model_exclude_unset=True, **allow(Permission.USER, 404))
 async def list_imports(query: Annotated[ListQuery, Query()], me: Me, db: Db) -> ImportPage:
     """Your imports, the newest first."""
-    page = await inspect.list_jobs(
-        db,
-        owner_id=await own_scope(db, me, query.user_id),
-        statuses=query.statuses,
-        kind=KIND,
-        created_from=query.created_from,
-        created_to=query.created_to,
-        q=query.q,
-        limit=query.page_size,
-        after=cursor.decode(query.after),
-    )
+    page = await list_own(db, await own_scope(db, me, query.user_id), query, KIND)
     return ImportPage(imports=await imports_out(db, page.items), **cursor.next_page(page.after))
 
 

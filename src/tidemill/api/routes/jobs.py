@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query
 from tidemill.api import cursor
 from tidemill.api.answer import Answer, encode
 from tidemill.api.guard import Me, Permission, allow
-from tidemill.api.lookup import JobName, OwnJob, OwnJobId, full_name, own_scope, scope_of
+from tidemill.api.lookup import JobName, OwnJob, OwnJobId, full_name, list_own, own_scope, scope_of
 from tidemill.api.schemas.batches import BatchOut, BatchPage
 from tidemill.api.schemas.jobs import ActivityOut, ActivityPage, JobDetail, JobOut, JobPage, JobQuery, PageQuery, Point
 from tidemill.api.state import Db, Serving
@@ -37,17 +37,7 @@ async def get_job(job: JobName, me: Me, here: Serving) -> Answer:
 
 
 async def _page(db: Database, owner_id: int | None, query: JobQuery) -> bytes:
-    page = await inspect.list_jobs(
-        db,
-        owner_id=owner_id,
-        statuses=query.statuses,
-        kind=query.kind or query.job_type,
-        created_from=query.created_from,
-        created_to=query.created_to,
-        q=query.q,
-        limit=query.page_size,
-        after=cursor.decode(query.after),
-    )
+    page = await list_own(db, owner_id, query, query.kind or query.job_type)
     return encode({"jobs": [job_view(job) for job in page.items], **cursor.next_page(page.after)})
 
 
