@@ -203,3 +203,25 @@ async def test_columns_that_are_not_declared_are_not_there(make_api: Make, tmp_p
     assert (await ada.get("/v1/exports?resource=names")).text == "name\nada\n"
     for words in ("fields=password", "filter[password]=x", "order=password"):
         assert (await ada.get(f"/v1/exports?resource=names&{words}")).status_code == 422
+
+
+async def test_an_export_cannot_be_corrected_into_one_of_another_job(shop: Shop) -> None:
+    bob = await shop.api.user("bob")
+    theirs = (await shop.post(b"email,name,age\nbad,Secret,1\n", bob)).json()["job_id"]
+    mine = (await shop.ada.post("/v1/exports", json={"resource": "people"})).json()["job_id"]
+    await rows(shop.api.db, "ALTER TABLE shop.people RENAME COLUMN name TO called")
+    await shop.work()
+    other = {"job_id": theirs, "format": "csv", "statuses": [], "spreadsheet_safe": False}
+    answer = await shop.ada.patch(f"/v1/jobs/{mine}/items/0", json={"input": other})
+    assert answer.status_code == 409
+    assert "ask for another one" in answer.text
+    await shop.ada.post(f"/v1/jobs/{mine}/reprocess", json={})
+    await shop.work()
+    assert "Secret" not in (await shop.ada.get(f"/v1/exports/{mine}/download")).text
+
+
+@pytest.mark.parametrize("field", ["name", "nothing"])
+async def test_a_filter_that_says_nothing_is_refused(shop: Shop, field: str) -> None:
+    answer = await shop.ada.post("/v1/exports", json={"resource": "people", "filters": {field: {}}})
+    assert answer.status_code == 422
+    assert "it says nothing" in answer.text

@@ -68,3 +68,10 @@ async def test_an_input_whose_query_fails_takes_none_of_its_neighbours_along(sce
 
 
 OPEN = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state LIKE 'idle in transaction%%'"
+
+
+async def test_a_column_may_have_the_name_that_the_row_has_in_our_query(scene: Scene) -> None:
+    query = "SELECT 1 AS found, %(word)s AS word"
+    scene.mill.dataset("odd", query=query, fields={"word": "text"}, read=["user"], format="ndjson")
+    [one] = await scene.run({"word": "x"}, dataset="odd")
+    assert scene.read(one["path"]) == b'{"found":1,"word":"x"}\n'

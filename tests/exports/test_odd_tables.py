@@ -94,3 +94,12 @@ async def test_what_the_role_may_not_read_is_told_before_anything_is_made(scene:
         await scene.run(f"SET ROLE NONE; ALTER DATABASE {name} RESET role")
         await scene.db._pool.drain()
         await scene.run("DROP OWNED BY reader_of_some", "DROP ROLE reader_of_some")
+
+
+async def test_a_column_may_have_the_name_that_the_row_has_in_our_query(scene: Scene) -> None:
+    await scene.run(
+        "CREATE TYPE pair AS (a int, b int)",
+        "CREATE TABLE odd (id int PRIMARY KEY, t pair)",
+        "INSERT INTO odd VALUES (1, '(2,3)')",
+    )
+    assert await scene.objects("odd") == [{"id": 1, "t": {"a": 2, "b": 3}}]

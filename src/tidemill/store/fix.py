@@ -5,6 +5,7 @@ from typing import Any
 from uuid import UUID
 
 from tidemill.domain.errors import Conflict, UnknownJob
+from tidemill.domain.export import KIND as EXPORT
 from tidemill.domain.page import MAX_NUMBER
 from tidemill.domain.status import ItemStatus
 from tidemill.store import activity
@@ -21,9 +22,11 @@ async def fix(conn: Connection, job_id: UUID, seq: int, value: bytes, *, by: int
     """Append a revision of an item's input; its number.
 
     Under the lock of the outcome: who sends the item round again waits, and then runs it with this input; who did so
-    before us has made it open, and it can be corrected no more.
+    before us has made it open, and it can be corrected no more. What an export is asked for was checked when it was:
+    whose rows they are, and who may read them.
     """
-    await _share(conn, job_id)
+    if await _share(conn, job_id) == EXPORT:
+        raise Conflict("what an export is asked for cannot be corrected: ask for another one")
     if await _lock(conn, job_id, seq) not in FIXABLE:
         status = (await look_up(conn, job_id, seq))["status"]
         raise Conflict(f"item {seq} is {status}: only failed and not_found items can be corrected")
@@ -64,14 +67,15 @@ async def carry(conn: Connection, from_job: UUID, to_job: UUID) -> int:
     return cursor.rowcount
 
 
-async def _share(conn: Connection, job_id: UUID) -> None:
-    """The job stays, with its rows, to the end of the transaction; UnknownJob or Conflict if they are gone."""
+async def _share(conn: Connection, job_id: UUID) -> str:
+    """The job stays, with its rows, to the end of the transaction: its kind; UnknownJob or Conflict if they are gone."""
     cursor = await conn.execute(sql("job/share"), {"job_id": job_id})
     job = await cursor.fetchone()
     if job is None:
         raise UnknownJob(f"there is no job {job_id}")
     if job[0] is not None:
         raise Conflict("the job's rows were purged; they cannot be corrected")
+    return str(job[1])
 
 
 async def _lock(conn: Connection, job_id: UUID, seq: int) -> str | None:

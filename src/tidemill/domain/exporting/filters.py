@@ -69,6 +69,8 @@ def from_object(filters: Mapping[str, Any]) -> list[Condition]:
     """From ``{"role": {"in": ["admin", "editor"]}, "age": {"gte": 18}}``; ``{"role": "admin"}`` is ``eq``."""
     found = []
     for field, said in filters.items():
+        if said == {}:
+            raise InvalidInput(f"filter {shown(field)!r}: it says nothing; write {{operator: value}}, or a value")
         for op, value in (said if isinstance(said, Mapping) else {"eq": said}).items():
             values = value if isinstance(value, Sequence) and not isinstance(value, str) else [value]
             if any(isinstance(one, Mapping | list) for one in values):

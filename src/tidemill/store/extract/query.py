@@ -14,7 +14,7 @@ _COMPARED = {"eq": "=", "lt": "<", "lte": "<=", "gt": ">", "gte": ">="}
 
 
 def compiled(plan: ExportPlan) -> str:
-    """The query whose rows are the file's. Of NDJSON, a row is one column: its object."""
+    """The query whose rows are the file's. Of NDJSON, a row is one column: its object; ``t`` alone may be a column."""
     feed = plan.form.feed
     expression = _csv(plan) if feed == "csv" else _json
     named = [SQL("{} AS {}").format(expression(field), Identifier(field.name)) for field in plan.fields]
@@ -24,7 +24,7 @@ def compiled(plan: ExportPlan) -> str:
     if plan.order:
         query += SQL(" ORDER BY ") + SQL(", ").join(map(_order, plan.order))
     if feed == "ndjson":
-        query = SQL("SELECT row_to_json(t) FROM ({}) AS t").format(query)
+        query = SQL("SELECT row_to_json(t.*) FROM ({}) AS t").format(query)
     return query.as_string()
 
 
