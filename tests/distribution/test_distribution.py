@@ -75,3 +75,16 @@ async def test_a_column_may_have_the_name_that_the_row_has_in_our_query(scene: S
     scene.mill.dataset("odd", query=query, fields={"word": "text"}, read=["user"], format="ndjson")
     [one] = await scene.run({"word": "x"}, dataset="odd")
     assert scene.read(one["path"]) == b'{"found":1,"word":"x"}\n'
+
+
+async def test_values_look_the_same_whatever_the_settings_of_the_database_are(scene: Scene) -> None:
+    name = (await rows(scene.db, "SELECT current_database()"))[0][0]
+    for said in ("timezone = 'Asia/Tokyo'", "bytea_output = 'escape'", "extra_float_digits = -4"):
+        await rows(scene.db, f"ALTER DATABASE {name} SET {said}")
+    await scene.db._pool.drain()
+    query = (
+        "SELECT '2026-11-15 12:00+00'::timestamptz AS at, 1e0::float8 / 3 AS third, '\\xff'::bytea AS bytes, %(a)s AS a"
+    )
+    scene.mill.dataset("odd", query=query, fields={"a": "text"}, read=["user"])
+    [one] = await scene.run({"a": "x"}, dataset="odd")
+    assert scene.read(one["path"]) == b"at,third,bytes,a\n2026-11-15 12:00:00+00,0.3333333333333333,\\xff,x\n"

@@ -115,6 +115,8 @@ async def test_files_with_hostile_keys_are_all_there(scene: Scene) -> None:
         ([given("A\x00")], ("inputs", 0, "index_key"), "NUL"),
         ([given("\ud800")], ("inputs", 0, "index_key"), "half a character"),
         ([given("X" * 1001)], ("inputs", 0, "index_key"), "1 to 1000"),
+        ([given() | {"\ud800": 1}], ("inputs", 0, "?"), "no such field"),
+        ([given() | {"x" * 300: 1}], ("inputs", 0, "x" * 200), "no such field"),
         ([given(7)], ("inputs", 0, "index_key"), "a text is wanted"),  # type: ignore[arg-type]
         (["ABC"], ("inputs", 0), "an object"),
     ],
@@ -144,4 +146,10 @@ async def test_more_inputs_than_are_allowed_are_refused(scene: Scene) -> None:
 async def test_all_mistakes_are_told_at_once_up_to_a_hundred(scene: Scene) -> None:
     with pytest.raises(InvalidInputs) as refused:
         await scene.submit_these([given("A", "x") | {"kind": 1}] * 80)
+    assert len(refused.value.faults) == 100
+
+
+def test_not_more_fields_are_looked_at_than_are_told_of() -> None:
+    with pytest.raises(InvalidInputs) as refused:
+        Input.read(FIELDS, given() | {f"index_key{n}": 1 for n in range(1_000)})
     assert len(refused.value.faults) == 100

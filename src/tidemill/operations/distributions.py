@@ -18,6 +18,7 @@ from tidemill.domain.distribution import (
     Reuse,
     file_name,
 )
+from tidemill.domain.distribution.fields import FAULTS_MAX
 from tidemill.domain.errors import InvalidInput
 from tidemill.domain.form import Compression, FileFormat, Form
 from tidemill.domain.identity import Role
@@ -29,7 +30,6 @@ from tidemill.store import results
 from tidemill.store.database import Database
 from tidemill.store.submit import Submission
 
-FAULTS_MAX = 100
 FAIL_FAST = {"mode": "fail_fast"}
 
 

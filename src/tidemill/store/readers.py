@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 from tidemill.store.database import Connection, Database
+from tidemill.store.statements import sql
 
 LONGEST_S = 2.0  # that a transaction is handed on; a query in it may take longer
 
@@ -61,6 +62,11 @@ class Readers:
     async def _open(self) -> _Reader:
         stack = AsyncExitStack()
         conn = await stack.enter_async_context(self._db.transaction(read_only=True, seconds=self.seconds))
+        try:
+            await conn.execute(sql("dataset/settings"))
+        except BaseException as error:
+            await stack.__aexit__(type(error), error, error.__traceback__)
+            raise
         return _Reader(conn, stack, time.monotonic())
 
     def _end_free(self) -> None:

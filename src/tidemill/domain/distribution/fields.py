@@ -16,6 +16,8 @@ FieldType = Literal["text", "integer", "boolean", "date", "yyyymmdd"]
 FIELD_TYPES: tuple[str, ...] = get_args(FieldType)
 TEXT_MAX = 1_000
 TOLD = 3  # faults in a sentence
+FAULTS_MAX = 100  # in an answer
+NAME_TOLD = 200  # characters of a name that nobody knows
 _INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,18})")
 _DIGITS = re.compile(r"[0-9]{8}")
 _DASHES = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
@@ -86,7 +88,10 @@ class Input:
         for name, value in given.items():
             field = spelled.get(name)
             if field is None:
-                faults.append(((name,), f"there is no such field{did_you_mean(name, [one.name for one in fields])}"))
+                near = did_you_mean(name[:NAME_TOLD], [one.name for one in fields])
+                faults.append(((_told(name),), f"there is no such field{near}"))
+                if len(faults) == FAULTS_MAX:
+                    break
             elif field in said:
                 faults.append(((name,), f"{field} is there twice, in two spellings"))
             else:
@@ -111,6 +116,11 @@ def spellings(fields: tuple[InputField, ...]) -> dict[str, str]:
 def camel(name: str) -> str:
     head, *tail = name.split("_")
     return head + "".join(word.capitalize() for word in tail)
+
+
+def _told(name: str) -> str:
+    """A name as somebody sent it, cut, and without halves of characters."""
+    return name[:NAME_TOLD].encode(errors="replace").decode()
 
 
 def day_of(number: int) -> date:
