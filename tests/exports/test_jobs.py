@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -12,6 +13,7 @@ from support import assert_sound, eventually, job_of, rows, shift_clock
 from tidemill.domain.errors import Conflict
 from tidemill.domain.item import Item
 from tidemill.domain.status import JobStatus
+from tidemill.engine import janitor
 from tidemill.engine.janitor import Janitor
 from tidemill.handlers import export_table
 from tidemill.operations import control
@@ -90,12 +92,12 @@ async def test_a_file_expires_and_the_janitor_removes_it(scene: Scene) -> None:
     expires_at = datetime.fromisoformat((await scene.result(job.id))["expires_at"])
     assert job.created_at is not None
     assert 167 < (expires_at - job.created_at).total_seconds() / 3600 < 169
-    janitor = Janitor(scene.db, scene.blobs)
-    assert await janitor.clean() == []
+    cleaner = Janitor(scene.db, scene.blobs)
+    assert await cleaner.clean() == []
     await shift_clock(scene.db, "8 days")
     with pytest.raises(Conflict, match="has expired"):
         await export_facts(scene.db, job)
-    assert await janitor.clean() == [job.id.hex]
+    assert await cleaner.clean() == [job.id.hex]
     assert scene.stored() == []
 
 
@@ -130,3 +132,35 @@ async def test_the_file_has_the_rows_of_one_moment(scene: Scene, monkeypatch: py
         data = file.read()
     assert data.count(b"\n") == 8001
     assert b"later" not in data
+
+
+async def test_an_export_that_is_cancelled_when_its_file_is_complete_has_none_either(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job_id = await scene.submit("people")
+    insist = export_table.TableExporter._insist
+
+    async def cancelled_after(exporter: export_table.TableExporter, export_id: UUID) -> None:
+        await insist(exporter, export_id)
+        await control.cancel(scene.db, job_id)
+
+    monkeypatch.setattr(export_table.TableExporter, "_insist", cancelled_after)
+    await drain(scene.mill, db=scene.db)
+    job = await job_of(scene.db, job_id)
+    assert (job.status, job.counts.done) == (JobStatus.CANCELLED, 1)
+    with pytest.raises(Conflict, match="is cancelled; it has no file"):
+        await export_facts(scene.db, job)
+    assert await Janitor(scene.db, scene.blobs).clean() == [job_id.hex]
+
+
+async def test_files_that_are_nowhere_do_not_hide_others_from_the_janitor(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = await scene.made("people")
+    monkeypatch.setattr(janitor, "AT_ONCE", 2)
+    await scene.run(
+        "INSERT INTO tidemill.unneeded_file (file_id, at)"
+        " SELECT lpad(n::text, 32, '0'), tidemill.now() - interval '1 day' FROM generate_series(1, 5) n"
+    )
+    await control.delete(scene.db, job.id)
+    assert await Janitor(scene.db, scene.blobs).clean() == [job.id.hex]

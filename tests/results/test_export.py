@@ -10,7 +10,7 @@ import pytest
 
 from results.scenes import ask, export, fetch, stored_files
 from results.values import read_csv, read_ndjson, read_xlsx
-from support import add_job, job_of, rows, settle, take, verdict
+from support import add_job, job_of, rows, settle, shift_clock, take, verdict
 from tidemill import Fail, Item, Mill
 from tidemill.connectors.blobs import open_blobs
 from tidemill.domain.errors import Conflict, InvalidInput, UnknownKind
@@ -124,6 +124,9 @@ async def test_an_export_that_failed_or_was_cancelled_or_lost_its_file_is_made_a
     assert (is_new, fourth != third) == (True, True)
     await drain(mill, db=db)
     assert len(read_csv(await fetch(db, mill, fourth))) == 11
+    await shift_clock(db, "8 days")
+    fifth, is_new = await ask(db, mill, job_id)
+    assert (is_new, fifth != fourth) == (True, True), "it has expired, though nobody has removed it yet"
 
 
 async def test_a_file_that_is_not_ready_is_a_conflict_that_says_why(job_id: UUID, mill: Mill, db: Database) -> None:

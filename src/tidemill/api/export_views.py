@@ -10,6 +10,7 @@ from tidemill.api.schemas.exports import ExportOut
 from tidemill.api.schemas.jobs import Counts
 from tidemill.api.state import Service
 from tidemill.domain.job import Job
+from tidemill.domain.status import JobStatus
 from tidemill.store import exports, jobs
 from tidemill.store.exports import Made
 
@@ -30,7 +31,7 @@ async def export_now(here: Service, job_id: UUID) -> ExportOut:
 def _out(here: Service, job: Job, made: Made | None) -> ExportOut:
     link = f"/v1/exports/{job.id}"
     asked, result, error = _asked(job, made), (made.result if made else None) or {}, made.error if made else None
-    is_there = bool(job.is_closed and result)
+    is_there = bool(job.is_closed and result) and job.status is not JobStatus.CANCELLED
     return ExportOut(
         job_id=job.id,
         key=job.key,

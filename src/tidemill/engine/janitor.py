@@ -10,6 +10,7 @@ from tidemill.store.database import Database
 from tidemill.telemetry.events import emit
 
 EVERY_S = 300.0
+AT_ONCE = 1_000  # files of a look
 UNFINISHED_S = 3_600.0  # nobody pauses for so long in mid-file
 
 
@@ -33,9 +34,13 @@ class Janitor(Service):
 
     async def clean(self) -> list[str]:
         """Remove what is not needed and is on this machine; which."""
-        condemned = await self._db.run(files.unneeded)
-        removed = await asyncio.to_thread(self._blobs.remove_all, condemned)
-        await self._db.run(files.forget, removed)
+        removed: list[str] = []
+        after = ""
+        while condemned := await self._db.run(files.unneeded, after, AT_ONCE):
+            here = await asyncio.to_thread(self._blobs.remove_all, condemned)
+            await self._db.run(files.forget, here)
+            removed += here
+            after = condemned[-1]
         if removed:
             emit("file.removed", files=len(removed))
         return removed

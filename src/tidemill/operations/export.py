@@ -12,7 +12,7 @@ from tidemill.config import Settings
 from tidemill.connectors.blobs import Blobs, open_blobs
 from tidemill.domain.columns import Cell, Columns, Row, cells
 from tidemill.domain.errors import Conflict, UnknownFile, UnknownJob
-from tidemill.domain.export import KIND, ExportRequest, file_id
+from tidemill.domain.export import KIND, ExportRequest
 from tidemill.domain.form import Compression, FileFormat, Form
 from tidemill.domain.job import Job
 from tidemill.domain.status import ItemStatus, JobStatus
@@ -23,6 +23,7 @@ from tidemill.store.json import encode
 from tidemill.store.lists.grid import find_grid
 from tidemill.store.submit import Submission
 
+_UNWANTED = (JobStatus.CANCELLING, JobStatus.CANCELLED)
 PRIORITY = 10  # among the jobs of its owner: somebody waits for a file
 
 
@@ -105,7 +106,7 @@ async def export_facts(db: Database, export: Job) -> ExportFacts:
     if export.kind != KIND:
         raise Conflict(f"job {export.key} is no export: it has no file")
     item = await db.run(inspect.get_item, export.id, 0)
-    if item["status"] != ItemStatus.DONE:
+    if item["status"] != ItemStatus.DONE or export.status in _UNWANTED:
         because = f": {item['error']['reason']}" if item["error"] else ""
         raise Conflict(f"export {export.key} is {export.status}{because}; it has no file")
     made = item["result"]
@@ -144,4 +145,8 @@ async def _is_usable(db: Database, blobs: Blobs, export_id: UUID) -> bool:
         return False
     if not export.is_closed:
         return export.status is not JobStatus.CANCELLING
-    return export.counts.done == 1 and await asyncio.to_thread(blobs.has, file_id(export_id))
+    try:
+        facts = await export_facts(db, export)
+    except Conflict:  # it failed, was cancelled, or has expired
+        return False
+    return await asyncio.to_thread(blobs.has, facts.file_id)

@@ -7,8 +7,9 @@ from tidemill.store.database import Connection
 from tidemill.store.statements import sql
 
 
-async def unneeded(conn: Connection) -> list[str]:
-    cursor = await conn.execute(sql("file/list_unneeded"))
+async def unneeded(conn: Connection, after: str, limit: int) -> list[str]:
+    """A page of them, in order of their names."""
+    cursor = await conn.execute(sql("file/list_unneeded"), {"after": after, "limit": limit})
     return [row[0] for row in await cursor.fetchall()]
 
 

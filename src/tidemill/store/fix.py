@@ -68,7 +68,7 @@ async def carry(conn: Connection, from_job: UUID, to_job: UUID) -> int:
 
 
 async def _share(conn: Connection, job_id: UUID) -> str:
-    """The job stays, with its rows, to the end of the transaction: its kind; UnknownJob or Conflict if they are gone."""
+    """The job stays, with its rows, to the end of the transaction; its kind. UnknownJob or Conflict if it is gone."""
     cursor = await conn.execute(sql("job/share"), {"job_id": job_id})
     job = await cursor.fetchone()
     if job is None:

@@ -10,6 +10,7 @@ from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
 from tidemill.domain.errors import Conflict, UnknownJob
+from tidemill.domain.export import KIND as EXPORT
 from tidemill.domain.identity import LOCAL_USER
 from tidemill.domain.job import Counts, Job
 from tidemill.domain.policy import FailurePolicy
@@ -217,6 +218,8 @@ async def close(conn: Connection, job_id: UUID) -> Job | None:
     assert row is not None  # noqa: S101  we hold its lock
     counts = drained.counts
     await conn.execute(sql("sample/add_last"), {"job_id": job_id, "settled": counts.settled, "failed": counts.failed})
+    if closed_as is JobStatus.CANCELLED and drained.kind == EXPORT:  # its file may have been complete a moment before
+        await conn.execute(sql("file/condemn_one"), {"job_id": job_id})
     return replace(drained, status=closed_as, closed_at=row[0])
 
 
