@@ -14,6 +14,7 @@ from api.importing import GOOD, Shop, open_shop
 from exports.scenes import COPYING
 from support import eventually, rows
 from tidemill import Mill
+from tidemill.api import streams
 from tidemill.domain.identity import Role
 
 Make = Callable[..., Awaitable[Api]]
@@ -161,6 +162,24 @@ async def test_a_client_that_goes_away_frees_its_connection_within_a_second(shop
         return await copying(shop) == 0
 
     await eventually(is_free, within=1)
+
+
+async def test_a_client_that_reads_nothing_is_cut_off(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "STALLED_S", 0.5)
+    await rows(shop.api.db, WIDE)
+    clients = [await half_read(shop) for _ in range(2)]
+
+    async def is_served() -> bool:
+        return await copying(shop) == 0 and (await get(shop)).status_code == 200
+
+    await eventually(is_served, within=5)
+    for client in clients:
+        assert not (await asyncio.to_thread(rest_of, client)).endswith(b"\r\n0\r\n\r\n"), "not as if it were whole"
+
+
+def rest_of(client: socket.socket) -> bytes:
+    with client, client.makefile("rb") as file:
+        return file.read()
 
 
 async def test_a_source_that_breaks_breaks_the_connection(shop: Shop) -> None:

@@ -1,12 +1,17 @@
 """Answers that are made while they are sent: a client that goes away ends the making."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, contextmanager
 
 from fastapi.responses import StreamingResponse
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from tidemill.domain.errors import Busy
+
+STALLED_S = (
+    300.0  # that a piece waits for a client who does not read: as long, rows cannot be vacuumed, nor others served
+)
 
 
 class Streams:
@@ -35,8 +40,12 @@ class Streamed(StreamingResponse):
         self._pieces = pieces
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def patient(message: Message) -> None:
+            async with asyncio.timeout(STALLED_S):
+                await send(message)
+
         async with aclosing(self._pieces):
-            await super().__call__(scope, receive, send)
+            await super().__call__(scope, receive, patient)
 
 
 async def begun(pieces: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
