@@ -142,12 +142,18 @@ async def copying(shop: Shop) -> int:
     return int((await rows(shop.api.db, f"SELECT count(*) {COPYING}"))[0][0])
 
 
+async def asking(shop: Shop, resource: str) -> socket.socket:
+    """A client that has asked for a stream, and waits."""
+    key = (await shop.api.user("root", Role.ADMIN)).headers["authorization"]
+    client = socket.create_connection(shop.api.address)
+    head = f"GET /v1/exports?resource={resource} HTTP/1.1\r\nHost: x\r\nAuthorization: {key}\r\n\r\n"
+    client.sendall(head.encode())
+    return client
+
+
 async def half_read(shop: Shop) -> socket.socket:
     """A client that has read the head of a stream, and then no more."""
-    root = await shop.api.user("root", Role.ADMIN)
-    client = socket.create_connection(shop.api.address)
-    key = root.headers["authorization"]
-    client.sendall(f"GET /v1/exports?resource=shop.wide HTTP/1.1\r\nHost: x\r\nAuthorization: {key}\r\n\r\n".encode())
+    client = await asking(shop, "shop.wide")
     assert b"200 OK" in await asyncio.to_thread(client.recv, 1_000)
     return client
 
@@ -162,6 +168,18 @@ async def test_a_client_that_goes_away_frees_its_connection_within_a_second(shop
         return await copying(shop) == 0
 
     await eventually(is_free, within=1)
+
+
+async def test_a_client_that_goes_away_before_the_first_row_ends_the_query_too(shop: Shop) -> None:
+    await rows(shop.api.db, "CREATE VIEW shop.slow AS SELECT pg_sleep(60)::text AS slept")
+
+    async def are_copying(count: int) -> bool:
+        return await copying(shop) == count
+
+    client = await asking(shop, "shop.slow")
+    await eventually(lambda: are_copying(1))
+    client.close()
+    await eventually(lambda: are_copying(0), within=1)
 
 
 async def test_a_client_that_reads_nothing_is_cut_off(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from tidemill.api import cursor
 from tidemill.api.export_views import ROUTE, export_now, exports_out
 from tidemill.api.guard import Me, Permission, allow
 from tidemill.api.idempotency import parse_key
+from tidemill.api.leaving import while_there
 from tidemill.api.lookup import list_own, own_scope, readable
 from tidemill.api.routes.exports import FILES
 from tidemill.api.routes.submit_import import Key, submission_of
@@ -90,7 +91,8 @@ async def _stream(query: ExportsQuery, me: Principal, request: Request, here: Se
     )
     plan = await _plan(here, me, wanted)
     headers = {"Content-Disposition": f'attachment; filename="{plan.file_name()}"'}
-    return Streamed(await begun(_pieces(here, plan)), headers, plan.form.content_type)
+    pieces = await while_there(request, begun(_pieces(here, plan)))
+    return Streamed(pieces, headers, plan.form.content_type)
 
 
 async def _pieces(here: Service, plan: ExportPlan) -> AsyncGenerator[bytes]:

@@ -1,21 +1,17 @@
 """Processing for the length of a request."""
 
-import asyncio
-import contextlib
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
 from pydantic import Field
 
 from tidemill.api.guard import Permission, allow
+from tidemill.api.leaving import while_there
 from tidemill.api.lookup import OwnJob
-from tidemill.api.problems import Refusal
 from tidemill.api.schemas.base import Query as Parameters
 from tidemill.api.schemas.jobs import SliceOut
-from tidemill.api.state import Pool, Serving
+from tidemill.api.state import Serving
 from tidemill.domain.errors import Conflict, UnknownKind
-from tidemill.domain.job import Job
-from tidemill.domain.slice import Slice
 from tidemill.domain.status import JobStatus
 
 router = APIRouter(tags=["jobs"])
@@ -39,27 +35,8 @@ async def kickoff_job(
         raise Conflict("this service has no handlers: start it with `tidemill serve MODULE:NAME`")
     if job.status not in RUNNABLE:
         raise Conflict(f"job {job.key} is {job.status}: there is nothing to work on")
-    found = await _while_there(request, here.pool, job, query.duration_ms / 1000)
-    return SliceOut.model_validate(found, from_attributes=True)
-
-
-async def _while_there(request: Request, pool: Pool, job: Job, seconds: float) -> Slice:
-    work = asyncio.create_task(pool.kickoff(job.id, job.kind, seconds))
-    gone = asyncio.create_task(_gone(request))
     try:
-        await asyncio.wait((work, gone), return_when=asyncio.FIRST_COMPLETED)
-        if not work.done():
-            raise Refusal(408, "the client has gone")
-        return work.result()
+        found = await while_there(request, here.pool.kickoff(job.id, job.kind, query.duration_ms / 1000))
     except UnknownKind as error:
         raise Conflict(str(error)) from error
-    finally:
-        for task in (work, gone):
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError, Exception):
-                await task
-
-
-async def _gone(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
+    return SliceOut.model_validate(found, from_attributes=True)
