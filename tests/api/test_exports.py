@@ -15,6 +15,7 @@ from exports.scenes import COPYING
 from support import eventually, rows
 from tidemill import Mill
 from tidemill.api import streams
+from tidemill.connectors.blobs import open_blobs
 from tidemill.domain.identity import Role
 
 Make = Callable[..., Awaitable[Api]]
@@ -262,3 +263,9 @@ async def test_a_filter_that_says_nothing_is_refused(shop: Shop, field: str) -> 
     answer = await shop.ada.post("/v1/exports", json={"resource": "people", "filters": {field: {}}})
     assert answer.status_code == 422
     assert "it says nothing" in answer.text
+
+
+async def test_a_file_that_somebody_has_replaced_is_not_sent_cut_to_its_old_length(shop: Shop) -> None:
+    export = await made(shop)
+    open_blobs(shop.api.settings.blobs).put([b"x" * (export["size"] + 1)], export["file_id"])
+    assert (await shop.ada.get(export["download_url"])).status_code == 409

@@ -1,6 +1,7 @@
 """Stored files as answers: whole, in ranges, or as a link to the object store."""
 
 import asyncio
+import os
 from collections.abc import Iterator
 from typing import BinaryIO, Protocol
 
@@ -39,7 +40,7 @@ async def send_file(request: Request, here: Service, facts: Facts) -> Response:
         return RedirectResponse(link, 307, {"Cache-Control": "no-store"})
     part = _part(request, facts.size, etag)
     wanted = part or ByteRange(0, facts.size)
-    file = await asyncio.to_thread(here.blobs.open, facts.file_id)
+    file = await asyncio.to_thread(_opened, here, facts)
     headers = {
         "Accept-Ranges": "bytes",
         "Content-Length": str(wanted.length),
@@ -59,6 +60,15 @@ def _link(here: Service, facts: Facts) -> str | None:
     if link is not None and not here.blobs.has(facts.file_id):
         raise UnknownFile(f"there is no stored file {facts.file_id}")
     return link
+
+
+def _opened(here: Service, facts: Facts) -> BinaryIO:
+    """One that was replaced since, by somebody who came late, must not be sent cut to the length of the other."""
+    file = here.blobs.open(facts.file_id)
+    if file.seek(0, os.SEEK_END) != facts.size:
+        file.close()
+        raise UnknownFile(f"the stored file {facts.file_id} is another one")
+    return file
 
 
 def _part(request: Request, size: int, etag: str) -> ByteRange | None:
