@@ -16,6 +16,7 @@ from tidemill.cli.bench.exports import books, report
 from tidemill.cli.bench.exports.plan import FULL, Plan
 from tidemill.cli.bench.exports.run import run
 from tidemill.cli.bench.exports.stream import drain
+from tidemill.config import load_settings
 from tidemill.domain.errors import TidemillError
 from tidemill.domain.form import Column, FileFormat, Form
 from tidemill.store.database import Database
@@ -30,22 +31,27 @@ SAMPLES = {
     "ndjson_stream_s": [10.0],
     "xlsx_s": [1.0],
     "xlsxwriter_s": [7.0],
+    "files_s": [4.0],
+    "obstore_s": [1.0, 3.0],
+    "reused_s": [0.5],
     "service_rss_mb": [60.0, 90.0],
     "worker_rss_mb": [80.0],
 }
 
 
 def test_ratios_are_parts_of_the_speed_of_copy() -> None:
-    found = report.figures(Plan(users=100, book_rows=7), SAMPLES)
+    found = report.figures(Plan(users=100, book_rows=7, inputs=10), SAMPLES)
     assert report.ratios(found) == {
         "csv_stream_vs_copy": 0.5,
         "csv_file_vs_copy": 1,
         "ndjson_vs_copy": 0.5,
         "parquet_vs_copy": 0.25,
         "xlsx_vs_xlsxwriter": 7,
+        "files_vs_obstore": 0.5,
     }
     assert found["csv_stream_per_s"] == 25
     assert found["xlsxwriter_per_s"] == 1
+    assert found["reused_per_s"] == 20
     assert found["rss_mb"] == 90
     assert found["copy_spread"] == 1
 
@@ -53,6 +59,14 @@ def test_ratios_are_parts_of_the_speed_of_copy() -> None:
 def test_without_xlsxwriter_the_line_is_left_out() -> None:
     samples = {name: values for name, values in SAMPLES.items() if name != "xlsxwriter_s"}
     assert "xlsx_vs_xlsxwriter" not in report.ratios(report.figures(Plan(), samples))
+
+
+def test_without_rclone_the_lines_are_left_out_with_a_reason() -> None:
+    samples = {name: values for name, values in SAMPLES.items() if name not in ("files_s", "obstore_s", "reused_s")}
+    told = report.report(Plan(), samples, {"server_version": "18"}, load_settings(), True)
+    assert "files_vs_obstore" not in told["ratios"]
+    assert "reused_per_s" not in told["figures"]
+    assert told["settings"]["files_vs_obstore"] == "not measured: rclone is not installed"
 
 
 def test_full_size_is_that_of_the_promise() -> None:
@@ -98,12 +112,12 @@ async def test_a_run_measures_everything_and_leaves_nothing_behind(
 ) -> None:
     monkeypatch.setenv("DATABASE_URL", tidemill_database)
     monkeypatch.setenv("TIDEMILL_HOME", str(tmp_path))
-    result = await asyncio.to_thread(run, Plan(users=2_000, book_rows=1_000, rounds=1))
-    assert targets.EXPORT_AT_LEAST.keys() <= result["ratios"].keys()
+    result = await asyncio.to_thread(run, Plan(users=2_000, book_rows=1_000, inputs=20, rounds=1))
+    assert targets.EXPORT_AT_LEAST.keys() <= result["ratios"].keys() | result["figures"].keys()
     assert all(value > 0 for value in result["ratios"].values())
     assert result["figures"]["rss_mb"] > 10
     assert tidemill_database not in json.dumps(result)
-    for table in ("job", "batch", "item", "outcome", "ingest", "job_tally", "api_key"):
+    for table in ("job", "batch", "item", "outcome", "ingest", "job_tally", "api_key", "artifact", "delivery"):
         assert await rows(db, f"SELECT count(*) FROM tidemill.{table}") == [(0,)], table
     assert await rows(db, "SELECT name FROM tidemill.app_user") == [("local",)]
     assert await rows(db, "SELECT to_regnamespace('tidemill_bench')") == [(None,)]

@@ -1,5 +1,7 @@
 """One input, one file: what it is called, what is in it, who made it."""
 
+import pytest
+
 from distribution.scenes import ABC, PRICES, Scene, given, statuses
 from support import rows
 from tidemill.domain.form import FileFormat
@@ -44,11 +46,18 @@ async def test_a_query_that_cannot_be_run_fails_its_inputs_with_the_reason(scene
     assert scene.stored() == []
 
 
-async def test_a_query_cannot_write(scene: Scene) -> None:
-    query = "INSERT INTO public.prices (index_key) VALUES (%(index_key)s) RETURNING index_key"
+@pytest.mark.parametrize(
+    ("query", "reason"),
+    [
+        ("SELECT nextval('public.numbers') WHERE %(index_key)s = 'ABC'", "read-only transaction"),
+        ("INSERT INTO public.prices (index_key) VALUES (%(index_key)s) RETURNING index_key", "syntax error"),
+    ],
+)
+async def test_a_query_cannot_write(scene: Scene, query: str, reason: str) -> None:
+    await rows(scene.db, "CREATE SEQUENCE public.numbers")
     scene.mill.dataset("sly", **PRICES | {"query": query})
     (failed,) = await scene.run(dataset="sly")
-    assert "read-only transaction" in failed["error"]["reason"]
+    assert reason in failed["error"]["reason"]
 
 
 async def test_values_are_bound_whatever_is_in_them(scene: Scene) -> None:

@@ -50,3 +50,24 @@ async def test_one_that_was_left_for_somebody_who_is_gone_is_ended(
         return await rows(db, OPEN) == [(0,)]
 
     await eventually(none_is_open)
+
+
+async def test_two_that_end_together_leave_one_transaction_to_the_one_who_waits(db: Database) -> None:
+    readers, both, go = Readers(db, at_once=2, seconds=5), asyncio.Barrier(3), asyncio.Event()
+
+    async def hold() -> None:
+        async with readers.reader():
+            await both.wait()
+            await go.wait()
+
+    async def look() -> None:
+        async with readers.reader():
+            pass
+
+    holding = [asyncio.create_task(hold()) for _ in range(2)]
+    await both.wait()
+    looking = asyncio.create_task(look())
+    await asyncio.sleep(0)  # it waits
+    go.set()
+    await asyncio.gather(*holding, looking)
+    assert await rows(db, OPEN) == [(0,)]

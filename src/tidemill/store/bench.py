@@ -110,12 +110,12 @@ async def server(conn: Connection) -> dict[str, str]:
 
 
 async def clear(db: Database, jobs: Iterable[UUID]) -> None:
-    """Remove these jobs with all their rows, the bare tables and the benchmark's kinds."""
+    """Remove these jobs with all their rows, the bare tables, the benchmark's kinds and what is known of its files."""
     for job_id in jobs:
         await db.run(delete.delete, job_id)
         while await db.run(delete.remove_rows, job_id):
             pass
-    for name in ("drop", "forget_kinds"):
+    for name in ("drop", "forget_kinds", "forget_artifacts"):
         async with db.transaction() as conn:
             await conn.execute(sql(f"bench/{name}"))
 

@@ -2,14 +2,17 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping
 from contextlib import asynccontextmanager
+from functools import lru_cache
 from typing import Any
 
 import psycopg
+from psycopg.sql import SQL, Identifier
 
 from tidemill.domain.catalog.column import type_named
-from tidemill.domain.form import Column, Feed
+from tidemill.domain.form import Column, Feed, Form
 from tidemill.domain.outcome import Fail, Retry
 from tidemill.store.database import Connection, is_timeout, is_transient
+from tidemill.store.extract.cells import in_csv, in_json
 from tidemill.store.readers import Readers
 from tidemill.store.statements import sql
 
@@ -17,8 +20,8 @@ PIECE = 128 << 10
 Take = Callable[[bytes], Awaitable[None]]
 
 
-async def copy_rows(readers: Readers, query: str, values: Mapping[str, Any], feed: Feed, take: Take) -> int:
-    """Give what the query finds to ``take``, piece by piece; how many rows it was.
+async def copy_rows(readers: Readers, query: str, values: Mapping[str, Any], form: Form, take: Take) -> int:
+    """Give what the query finds to ``take``, piece by piece; how many rows it was. The form has its columns.
 
     Raises:
         Fail: The query cannot be run, and no retry will mend it.
@@ -26,7 +29,7 @@ async def copy_rows(readers: Readers, query: str, values: Mapping[str, Any], fee
     """
     async with _opened(readers) as conn, conn.cursor() as cursor:
         last = b""
-        async with cursor.copy(_statement(conn, f"dataset/copy_{feed}", query, values)) as copy:
+        async with cursor.copy(_statement(conn, f"dataset/copy_{form.feed}", query, values, form)) as copy:
             while piece := await conn.wait(_read_piece(copy)):
                 if last:
                     await take(last)
@@ -77,7 +80,29 @@ async def _opened(readers: Readers) -> AsyncIterator[Connection]:
         raise Fail(f"the query of the dataset cannot be run: {said}", code="query", retryable=True) from error
 
 
-def _statement(conn: Connection, name: str, query: str, values: Mapping[str, Any]) -> bytes:
+def _statement(conn: Connection, name: str, query: str, values: Mapping[str, Any], form: Form | None = None) -> bytes:
     """COPY takes no parameters, so the client writes the values, each quoted by the driver."""
     bound = psycopg.AsyncClientCursor(conn).mogrify(query, values)
+    if form is not None:
+        bound = _written(bound, form)
     return sql(name).replace(b"{query}", bound.encode(conn.info.encoding))
+
+
+def _written(bound: str, form: Form) -> str:
+    head, tail = _around(form.columns, form.feed)
+    return f"{head}{bound}{tail}"
+
+
+@lru_cache
+def _around(columns: tuple[Column, ...], feed: Feed) -> tuple[str, str]:
+    """What a query needs around it for its columns to be written as those of a table. Two may have the same name."""
+    numbered = [Identifier(f"c{number}") for number in range(len(columns))]
+    expression = in_csv if feed == "csv" else in_json
+    written = [expression(c, one.type, one.sql_type) for c, one in zip(numbered, columns, strict=True)]
+    if written == numbered:
+        return "", ""
+    named = [SQL("{} AS {}").format(c, Identifier(one.name)) for c, one in zip(written, columns, strict=True)]
+    return (
+        SQL("SELECT {} FROM (").format(SQL(", ").join(named)).as_string(),
+        SQL("\n) AS found({})").format(SQL(", ").join(numbered)).as_string(),
+    )

@@ -41,7 +41,7 @@ class Readers:
             except BaseException as error:
                 await reader.stack.__aexit__(type(error), error, error.__traceback__)
                 raise
-            if self._waiting and time.monotonic() - reader.began < LONGEST_S:
+            if self._waiting > len(self._free) and time.monotonic() - reader.began < LONGEST_S:
                 self._free.append(reader)
             else:
                 await reader.stack.aclose()
@@ -53,8 +53,7 @@ class Readers:
         try:
             await self._turn.acquire()
         except BaseException:  # one may have been left for us
-            if self._waiting == 1:
-                self._end_free()
+            self._end_free(but=self._waiting - 1)
             raise
         finally:
             self._waiting -= 1
@@ -69,8 +68,8 @@ class Readers:
             raise
         return _Reader(conn, stack, time.monotonic())
 
-    def _end_free(self) -> None:
-        while self._free:
+    def _end_free(self, *, but: int) -> None:
+        while len(self._free) > but:
             task = asyncio.create_task(self._free.pop().stack.aclose())
             self._ending.add(task)
             task.add_done_callback(self._ending.discard)

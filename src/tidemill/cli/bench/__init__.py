@@ -83,11 +83,12 @@ def export_command(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of a table")] = False,
     users: Annotated[int | None, typer.Option(min=1_000, help="Rows of every file; 1,000,000 if not said")] = None,
     book_rows: Annotated[int | None, typer.Option(min=1_000, help="Rows of a workbook; 200,000")] = None,
+    inputs: Annotated[int | None, typer.Option(min=1, help="Files to an object store; 10,000")] = None,
     rounds: Annotated[int | None, typer.Option(min=1, help="Turns; medians are shown")] = None,
     full: Annotated[bool, typer.Option("--full", help="10,000,000 users")] = False,
 ) -> None:
-    """Export a table as streams and as files, in turns with psql's COPY of the same query."""
-    said = {"users": users, "book_rows": book_rows, "rounds": rounds}
+    """Export a table as streams and as files, in turns with psql's COPY of the same query; and many small files."""
+    said = {"users": users, "book_rows": book_rows, "inputs": inputs, "rounds": rounds}
     plan = _planned(export_plan.FULL if full else export_plan.Plan(), said)
     result = export_run.run(plan)
     _print(result, export_report.warning(result["figures"]), as_json=as_json)

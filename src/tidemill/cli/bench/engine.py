@@ -2,13 +2,14 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Self
 from uuid import UUID
 
 from tidemill.app import make_context
 from tidemill.cli.bench.mill import NOOP, STAMP, mill
+from tidemill.cli.bench.process import NOTHING
 from tidemill.cli.bench.rows import Rows, inputs
 from tidemill.cli.bench.worker import BenchWorker
 from tidemill.config import Settings
@@ -31,10 +32,11 @@ IDLE_S = 0.05  # between two starts, for everybody to fall asleep again
 class Engine:
     """Makes jobs in a database and has them processed by workers that it starts. ``jobs`` are those it made."""
 
-    def __init__(self, db: Database, settings: Settings) -> None:
+    def __init__(self, db: Database, settings: Settings, environment: Mapping[str, str] = NOTHING) -> None:
         self.jobs: list[UUID] = []
         self._db = db
         self._settings = settings
+        self._environment = environment  # of workers
         self._blobs = open_blobs(settings.blobs)
 
     def __enter__(self) -> Self:
@@ -71,7 +73,7 @@ class Engine:
     @asynccontextmanager
     async def worker(self, processes: int) -> AsyncIterator[BenchWorker]:
         """A worker that is ready: every child has run items and is idle again."""
-        async with BenchWorker(self._settings, processes) as worker:
+        async with BenchWorker(self._settings, processes, self._environment) as worker:
             seen: set[int] = set()
             while len(seen) < processes:
                 job_id = await self._submit(STAMP, range(WARM_UP))

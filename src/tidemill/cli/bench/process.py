@@ -4,6 +4,8 @@ import asyncio
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import IO, Self
 
 import psutil
@@ -14,6 +16,7 @@ from tidemill.domain.errors import TidemillError
 MAIN = "from tidemill.cli.main import main; main()"
 STOP_S = 30.0
 MB = 1024 * 1024
+NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 class BenchProcess:
@@ -25,6 +28,8 @@ class BenchProcess:
         url = str(settings.database_url)
         ours = {"DATABASE_URL": url, "TIDEMILL_DATABASE_URL": url, "TIDEMILL_HOME": str(settings.home)}
         ours["TIDEMILL_BLOBS"] = settings.blobs
+        if settings.config is not None:
+            ours["TIDEMILL_CONFIG"] = str(settings.config)
         self._env = os.environ | ours | environment
 
     async def __aenter__(self) -> Self:

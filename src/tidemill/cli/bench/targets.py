@@ -13,6 +13,8 @@ EXPORT_AT_LEAST = {
     "ndjson_vs_copy": 0.9,
     "parquet_vs_copy": 0.3,
     "xlsx_vs_xlsxwriter": 3,
+    "files_vs_obstore": 0.5,
+    "reused_per_s": 5_000,
 }
 AT_LEAST = ENGINE_AT_LEAST | EXPORT_AT_LEAST
 ENGINE_AT_MOST = {

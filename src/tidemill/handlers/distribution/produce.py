@@ -1,13 +1,15 @@
 """Who makes the rows of a file: a query, or a function of the mill."""
 
+import asyncio
 import inspect
+import time
 from collections.abc import AsyncIterable, Iterable
 from dataclasses import replace
 from typing import Any
 
 from tidemill.connectors.blobs import Blob
 from tidemill.domain.distribution import Dataset, Input
-from tidemill.domain.form import PACKED, Column
+from tidemill.domain.form import Column
 from tidemill.domain.outcome import Fail
 from tidemill.handlers.distribution.outgoing import Outgoing
 from tidemill.handlers.distribution.rows import Rows
@@ -16,6 +18,7 @@ from tidemill.store.database import Database
 from tidemill.store.readers import Readers
 
 PIECE = 128 << 10
+FRESH_S = 5.0
 
 
 class Producer:
@@ -23,7 +26,8 @@ class Producer:
 
     def __init__(self, db: Database, *, at_once: int, seconds: float) -> None:
         self._readers = Readers(db, at_once=at_once, seconds=seconds)
-        self._columns: dict[str, tuple[Column, ...]] = {}  # by query
+        self._columns: dict[str, tuple[tuple[Column, ...], float]] = {}  # by query, and until when they are believed
+        self._describing = asyncio.Lock()
 
     async def produce(self, dataset: Dataset, given: Input, out: Outgoing) -> tuple[Blob, int]:
         """The whole file, and how many rows it has."""
@@ -42,14 +46,21 @@ class Producer:
         return await out.run(lambda: _drain(function(values), made, out)), made.count
 
     async def _query(self, query: str, values: dict[str, Any], out: Outgoing) -> int:
-        if out.form.format in PACKED:
-            out.form = replace(out.form, columns=await self._described(query, values))
-        return await datasets.copy_rows(self._readers, query, values, out.form.feed, out.take)
+        out.form = replace(out.form, columns=await self._described(query, values))
+        try:
+            return await datasets.copy_rows(self._readers, query, values, out.form, out.take)
+        except Fail:  # its tables may have been altered
+            self._columns.pop(query, None)
+            raise
 
     async def _described(self, query: str, values: dict[str, Any]) -> tuple[Column, ...]:
-        if query not in self._columns:
-            self._columns[query] = await datasets.columns_of(self._readers, query, values)
-        return self._columns[query]
+        """Once for all who begin together, and again after a while: tables are altered."""
+        async with self._describing:
+            columns, good_until = self._columns.get(query, ((), 0.0))
+            if time.monotonic() >= good_until:
+                columns = await datasets.columns_of(self._readers, query, values)
+                self._columns[query] = columns, time.monotonic() + FRESH_S
+        return columns
 
 
 async def _walk(found: AsyncIterable[Any] | Iterable[Any], made: Rows, out: Outgoing) -> Blob:

@@ -7,16 +7,18 @@ from tidemill.cli.bench.exports.plan import Plan
 from tidemill.cli.bench.figures import medians, not_quiet, result, spread
 from tidemill.config import Settings
 
-PEAKS = ("rss_mb", "service_rss_mb", "worker_rss_mb")
+PEAKS = ("rss_mb", "service_rss_mb", "worker_rss_mb", "distribution_rss_mb")
 RATIOS = {
     "csv_stream_vs_copy": ("copy_to_reader_s", "csv_stream_s"),
     "csv_file_vs_copy": ("copy_to_file_s", "csv_file_s"),
     "ndjson_vs_copy": ("ndjson_copy_s", "ndjson_stream_s"),
     "parquet_vs_copy": ("copy_to_file_s", "parquet_s"),
     "xlsx_vs_xlsxwriter": ("xlsxwriter_s", "xlsx_s"),
+    "files_vs_obstore": ("obstore_s", "files_s"),
 }
 RATES = ("copy_to_reader", "copy_to_file", "csv_stream", "csv_file", "ndjson_copy", "ndjson_stream", "parquet")
 BOOK_RATES = ("xlsx", "xlsxwriter")
+FILE_RATES = ("files", "obstore", "reused")
 
 
 def report(
@@ -27,6 +29,8 @@ def report(
     used: dict[str, Any] = {name: getattr(plan, name) for name in Plan.__slots__}
     if "xlsxwriter_s" not in samples:
         used["xlsx_vs_xlsxwriter"] = "not measured: XlsxWriter is not installed"
+    if "files_s" not in samples:
+        used["files_vs_obstore"] = used["reused_per_s"] = "not measured: rclone is not installed"
     return result(ratios(found), found, used, server, is_own)
 
 
@@ -39,7 +43,7 @@ def figures(plan: Plan, samples: Mapping[str, Sequence[float]]) -> dict[str, flo
     found = medians(samples, PEAKS)
     found["rss_mb"] = max(found["service_rss_mb"], found["worker_rss_mb"])
     found["copy_spread"] = spread(samples["copy_to_reader_s"])
-    for names, rows in ((RATES, plan.users), (BOOK_RATES, plan.book_rows)):
+    for names, rows in ((RATES, plan.users), (BOOK_RATES, plan.book_rows), (FILE_RATES, plan.inputs)):
         found |= {f"{name}_per_s": rows / found[f"{name}_s"] for name in names if f"{name}_s" in found}
     return found
 

@@ -4,10 +4,12 @@ from typing import Any
 from uuid import uuid4
 
 from tidemill.cli.bench.engine import Engine
+from tidemill.cli.bench.exports.deliveries import deliver
 from tidemill.cli.bench.exports.plan import Plan
 from tidemill.cli.bench.exports.report import report
 from tidemill.cli.bench.exports.turns import Turns
 from tidemill.cli.bench.measured import Samples, measured
+from tidemill.cli.bench.s3 import has_rclone
 from tidemill.cli.bench.service.server import BenchServer
 from tidemill.cli.views import errors
 from tidemill.config import Settings
@@ -27,7 +29,10 @@ def run(plan: Plan) -> dict[str, Any]:
             with errors.status(f"making {plan.users:,} users"):
                 bare = await BareCopy.make(db, plan.users)
             async with BenchServer(settings, settings.home / "serve.log") as server, engine.worker(1) as worker:
-                return await Turns(plan, db, engine, bare, server, worker, key, settings.home).take()
+                samples = await Turns(plan, db, engine, bare, server, worker, key, settings.home).take()
+            if has_rclone():
+                samples |= await deliver(plan, db, settings, engine.jobs, key)
+            return samples
         finally:
             await db.run(users.remove, user)
 

@@ -3,10 +3,11 @@
 import asyncio
 import re
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
-from tidemill.cli.bench.process import BenchProcess, cpu_seconds, rss_mb
+from tidemill.cli.bench.process import NOTHING, BenchProcess, cpu_seconds, rss_mb
 from tidemill.config import Settings
 from tidemill.domain.errors import TidemillError
 
@@ -19,11 +20,19 @@ _ADDRESS = re.compile(rb"listening at http://(\S+):(\d+)")
 class BenchServer(BenchProcess):
     """Started and stopped; ``place`` is where it listens. It logs as it always does, into a file."""
 
-    def __init__(self, settings: Settings, log: Path, *, max_file_size_mb: int | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        log: Path,
+        *,
+        max_file_size_mb: int | None = None,
+        environment: Mapping[str, str] = NOTHING,
+    ) -> None:
         self._log = log
         self._file = log.open("wb")
-        environment = {"TIDEMILL_MAX_FILE_SIZE_MB": str(max_file_size_mb or settings.max_file_size_mb)}
-        super().__init__(settings, "serve", "--host", "127.0.0.1", "--port", "0", said=self._file, **environment)
+        super().__init__(settings, "serve", "--host", "127.0.0.1", "--port", "0", said=self._file)
+        self._env |= {"TIDEMILL_MAX_FILE_SIZE_MB": str(max_file_size_mb or settings.max_file_size_mb)}
+        self._env |= environment
 
     async def __aenter__(self) -> Self:
         with self._file:

@@ -1,0 +1,2 @@
+-- No turn pays for what loading left undone.
+VACUUM (ANALYZE) tidemill_bench.lines
