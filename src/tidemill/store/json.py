@@ -33,9 +33,10 @@ def encode(value: Any, *, exact: bool = False) -> bytes:
 def encode_lines(values: Sequence[Any]) -> list[bytes]:
     """Many at once. Raises as ``encode`` does; for which of them, only one by one can tell."""
     data = _encoder.encode_lines(values)
-    if NUL in data or NULL in data or b"[" in data or data.count(b"{") > len(values):
+    lines = data.splitlines()
+    if NUL in data or NULL in data or max(map(len, lines), default=0) > SHORT:
         return [encode(value) for value in values]
-    return data.splitlines()
+    return lines
 
 
 def decode_input(text: str, *, exact: bool = False) -> Any:
