@@ -37,3 +37,7 @@ async def test_what_cannot_be_is_refused_and_an_older_file_stays(tidemill: "Tide
     assert "is not for exports" in tidemill.refuses("export", "tidemill.job", "-o", "people.csv")
     assert "cannot be written" in tidemill.refuses("export", "people", "-o", "no/such/folder/people.csv")
     assert (tidemill.folder / "people.csv").read_text() == "before"
+
+
+def test_the_help_shows_how_a_condition_is_written(tidemill: "Tidemill") -> None:
+    assert "role[in]=admin,editor" in tidemill("export", "--help").out

@@ -34,7 +34,7 @@ def export_command(
     output: Annotated[str, typer.Option("--output", "-o", help="The file to write; - for standard output")],
     where: Annotated[
         list[str] | None,
-        typer.Option(help="FIELD=VALUE or FIELD[OPERATOR]=VALUE, as in 'role[in]=admin,editor'; all must hold"),
+        typer.Option(help="FIELD=VALUE or FIELD[OPERATOR]=VALUE, as in 'role\\[in]=admin,editor'; all must hold"),
     ] = None,
     fields: Annotated[str, typer.Option(help="Between commas, in the order of the file; all if not said")] = "",
     order: Annotated[str, typer.Option(help="Fields between commas; -FIELD is the other way round")] = "",
