@@ -9,6 +9,7 @@ from machine.world import World
 from support import add_job, rows
 from tidemill.domain.batch import Lease, Piece
 from tidemill.domain.decide import Verdict
+from tidemill.domain.status import Intent
 from tidemill.store import claim as claims
 from tidemill.store import items, leases, testing
 from tidemill.store.flush import Flushed, flush
@@ -147,7 +148,8 @@ class BatchVerbs:
             hand.expired = False
 
     async def make_due(self) -> None:
+        """Of the jobs that are to run: others wait as long as they were told to, should they be opened again."""
         await self.db.run(testing.make_due)
         for job in self.model.jobs.values():
-            for item in job.items:
+            for item in job.items if job.intent is Intent.RUN else ():
                 item.due = True

@@ -59,7 +59,7 @@ def test_the_machine_is_looked_at_once_a_second(usual: Settings, monkeypatch: py
 def test_a_child_near_its_own_limit_takes_less(usual: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(strain, "load_per_core", lambda: 0.1)
     monkeypatch.setattr(strain, "of_machine", lambda: 0.1)
-    roomy, tight = Machine(usual), Machine(usual.model_copy(update={"child_memory_mb": 1}))
+    roomy, tight = (Machine(usual.model_copy(update={"child_memory_mb": mb})) for mb in (1_000_000, 1))
     assert roomy.strain().room == 1
     assert tight.strain().room == LEAST
     assert tight.strain().memory > 1
