@@ -25,10 +25,10 @@ check: $(READY) ## ruff, mypy strict, import-linter
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: check ## check, then the tests (about a quarter of an hour on 2 cores)
+test: check ## check, then the tests
 	$(BIN)/pytest -n 2 --dist worksteal -m "not full"
 
-coverage: $(READY) ## the same tests, and how much of the code they reach (half as long again)
+coverage: $(READY) ## the same tests, and how much of the code they reach
 	@rm -f .coverage .coverage.*
 	$(BIN)/pytest -n 2 --dist worksteal -m "not full" --cov --cov-report=
 	@$(BIN)/coverage report --fail-under=85

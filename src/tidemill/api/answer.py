@@ -1,7 +1,7 @@
 """Answers to what is asked most: written from rows as they are.
 
-Their shapes are declared like those of all others, and the tests hold them to it; checking each value of every row
-again on its way out would cost more than to look it up.
+Their shapes are declared like those of all others, and the tests hold them to it: no model is made of a row on
+its way out.
 """
 
 import msgspec

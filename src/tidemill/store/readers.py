@@ -1,4 +1,4 @@
-"""Transactions that only read, each for several short queries: to begin and end one costs as much as they do."""
+"""Transactions that only read, each for several short queries: to begin and end one are two trips more."""
 
 import asyncio
 import time
