@@ -108,7 +108,7 @@ async def _submit_import(request: Request, here: Service, me: Principal, base: S
         look = await _look(here, asked, file)
         found = await here.importing.find(spec, file.blob, look, words_of(asked))
         if found is not None:
-            here.blobs.remove(file.blob.id)
+            await asyncio.to_thread(here.blobs.abandon, file.blob.id)
             return found, False
         plan = await here.importing.plan(look, resource, request_of(asked))
     # From here on the file is the job's, or removed with the refusal.
