@@ -16,7 +16,7 @@ from tidemill.domain.status import ItemStatus, JobStatus
 from tidemill.store import activity, jobs, results
 from tidemill.store import inspect as store
 from tidemill.store.database import Database
-from tidemill.store.lists import batches, dead_letters, items, open_items, pending, sequence
+from tidemill.store.lists import batches, dead_letters, items, open_items, pending
 from tidemill.store.lists import jobs as job_lists
 from tidemill.store.lists.grid import Grid, find_grid
 from tidemill.telemetry.events import emit
@@ -82,9 +82,8 @@ async def list_items(
     check_limit(limit)
     check_text("an error code", *(codes or ()))
     asked = items.Asked(statuses, after, seq, codes)
-    verb = items.list_by_seq if asked.walk is sequence.WALK else items.list_by_time
     found = job if isinstance(job, Grid) else await grid(db, job)
-    return await _listed("items", db.run(verb, found, asked, limit=limit))
+    return await _listed("items", items.list_items(db, found, asked, limit=limit))
 
 
 async def walk_items(

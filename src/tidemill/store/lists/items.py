@@ -7,7 +7,7 @@ from uuid import UUID
 from tidemill.domain.errors import InvalidInput
 from tidemill.domain.page import MAX_NUMBER, Page, Walk, mark_of, walk_of
 from tidemill.domain.status import ItemStatus
-from tidemill.store.database import Connection, one_snapshot, one_statement
+from tidemill.store.database import Connection, Database, one_snapshot, one_statement
 from tidemill.store.lists import exceptions, open_items, sequence
 from tidemill.store.lists.exceptions import EXCEPTIONS
 from tidemill.store.lists.fetch import Row
@@ -62,6 +62,15 @@ class Asked:
         return walks
 
 
+async def list_items(db: Database, grid: Grid, asked: Asked, *, limit: int) -> Page[Row]:
+    """A page of what is asked for, with no more trips to the server than it takes."""
+    if asked.walk is sequence.WALK:
+        return await db.run(list_by_seq, grid, asked, limit=limit)
+    if asked.walk is exceptions.WALK and ItemStatus.CANCELLED not in asked.statuses:
+        return await db.run(list_exceptions, grid, asked, limit=limit)
+    return await db.run(list_by_ranges, grid, asked, limit=limit)
+
+
 @one_statement  # nearly always; and where it takes some more, each tells of other items
 async def list_by_seq(conn: Connection, grid: Grid, asked: Asked, *, limit: int) -> Page[Row]:
     """In order of seq."""
@@ -71,18 +80,25 @@ async def list_by_seq(conn: Connection, grid: Grid, asked: Asked, *, limit: int)
     )
 
 
+@one_statement
+async def list_exceptions(conn: Connection, grid: Grid, asked: Asked, *, limit: int) -> Page[Row]:
+    """Those that have an outcome, in order of what happened to them."""
+    mark, after = asked.mark(grid.id), asked.after
+    if asked.codes is not None:
+        return await exceptions.list_codes(conn, grid.id, asked.codes, mark, limit=limit, after=after)
+    return await exceptions.list_exceptions(conn, grid.id, asked.statuses, mark, limit=limit, after=after)
+
+
 @one_snapshot
-async def list_by_time(conn: Connection, grid: Grid, asked: Asked, *, limit: int) -> Page[Row]:
-    """In order of what happened to them."""
-    walk, after = asked.walk, asked.after
-    if walk is open_items.WALK:
+async def list_by_ranges(conn: Connection, grid: Grid, asked: Asked, *, limit: int) -> Page[Row]:
+    """Those that batches tell of, in order of what happened to them."""
+    after = asked.after
+    if asked.walk is open_items.WALK:
         page = await open_items.list_open(conn, open_items.Asked(asked.statuses, grid.id), limit=limit, after=after)
         for item in page.items:
             del item["is_due"], item["batch_id"], item["job_id"]
         return page
     mark = asked.mark(grid.id)
-    if walk is exceptions.CANCELLED:
+    if asked.walk is exceptions.CANCELLED:
         return await exceptions.list_cancelled(conn, grid.id, mark, limit=limit, after=after)
-    if asked.codes is not None:
-        return await exceptions.list_codes(conn, grid.id, asked.codes, mark, limit=limit, after=after)
     return await exceptions.list_exceptions(conn, grid.id, asked.statuses, mark, limit=limit, after=after)

@@ -48,13 +48,18 @@ async def list_open(conn: Connection, asked: Asked, *, limit: int, after: object
     found = await _pick(conn, asked, since, begun, limit)
     openable = [Picked(row["id"], row["items"], row["width"]) for row in found if not row["is_end"]]
     n = enough(openable, limit + 1, begun=begun, budget=ITEM_BUDGET)
-    params = {"batches": [batch.id for batch in openable[:n]], "batch": begun, "seq": seq, "limit": limit + 1}
-    items = await rows(conn, "item/list_open", params) if n else []
+    items = await _items(conn, found[:n], {"batch": begun, "seq": seq, "limit": limit + 1}) if n else []
     if len(items) > limit:
         last = items[limit - 1]
         return Page(items[:limit], WALK.place(asked.mark, last["updated_at"], last["batch_id"], last["seq"]))
     rest = found[n:]
     return Page(items, WALK.place(asked.mark, rest[0]["since"], rest[0]["id"], -1) if rest else None)
+
+
+async def _items(conn: Connection, batches: Sequence[Row], place: dict[str, Any]) -> list[Row]:
+    jobs = [batch["job_id"] for batch in batches]
+    asked = {"batches": [batch["id"] for batch in batches], "first_job": min(jobs), "last_job": max(jobs)}
+    return await rows(conn, "item/list_open", asked | place)
 
 
 async def _pick(conn: Connection, asked: Asked, since: Any, begun: int, limit: int) -> list[Row]:

@@ -1,8 +1,8 @@
 -- Open batches, everybody's, from a place on, oldest change first. At most `budget` of them are looked at, however few
 -- match; the one behind the last of these comes too, as the end. Index: batch_open_all.
-SELECT id, since, items, width, n > %(budget)s AS is_end FROM (
+SELECT id, job_id, since, items, width, n > %(budget)s AS is_end FROM (
     SELECT *, row_number() OVER (ORDER BY since, id) AS n FROM (
-        SELECT id, since, kind, open AS items, CASE WHEN seqs IS NULL THEN hi - lo ELSE open END AS width,
+        SELECT id, job_id, since, kind, open AS items, CASE WHEN seqs IS NULL THEN hi - lo ELSE open END AS width,
             CASE WHEN state = 'leased' THEN 'processing' WHEN retrying THEN 'retry_wait' ELSE 'pending' END AS status
         FROM tidemill.batch
         WHERE state IN ('ready', 'leased') AND (since, id) >= (%(since)s, %(batch)s)

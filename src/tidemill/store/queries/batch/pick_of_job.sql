@@ -2,7 +2,7 @@
 -- for. Index: batch_open_job.
 SELECT b.* FROM unnest(%(states)s::text[], %(retryings)s::boolean[]) AS asked(state, retrying)
 CROSS JOIN LATERAL (
-    SELECT id, since, open AS items, CASE WHEN seqs IS NULL THEN hi - lo ELSE open END AS width, false AS is_end
+    SELECT id, job_id, since, open AS items, CASE WHEN seqs IS NULL THEN hi - lo ELSE open END AS width, false AS is_end
     FROM tidemill.batch
     -- Rows are compared whole: else batch_open_all may be walked past the batches of every other job.
     WHERE state IN ('ready', 'leased')

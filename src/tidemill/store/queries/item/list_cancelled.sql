@@ -3,7 +3,7 @@
 SELECT p.seq, p.job_id || ':' || p.seq AS id, 'cancelled' AS status, 0 AS attempts,
     NULL AS locked_by, NULL::timestamptz AS locked_at, p.updated_at, NULL::timestamptz AS due_at, NULL::jsonb AS result,
     false AS result_cut, NULL::jsonb AS error, NULL::integer AS duration_ms, NULL::integer AS rev,
-    tidemill.summary(i.input) AS input_summary
+    s.summary AS input_summary
 FROM (
     SELECT b.job_id, x.seq, greatest(b.since, b.closed_at) AS updated_at FROM unnest(%(batches)s::bigint[]) AS asked(id)
     -- LIMIT 1: else an index that is in this order may be read from end to end, to spare a sort of a few rows.
@@ -17,4 +17,5 @@ FROM (
     ORDER BY x.seq LIMIT %(limit)s
 ) p
 CROSS JOIN LATERAL (SELECT i.input FROM tidemill.item i WHERE i.job_id = p.job_id AND i.seq = p.seq LIMIT 1) i
+CROSS JOIN LATERAL tidemill.summed_up(i.input) s
 ORDER BY p.seq

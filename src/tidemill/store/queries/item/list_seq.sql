@@ -43,7 +43,7 @@ SELECT p.seq, p.job_id || ':' || p.seq AS id, p.status, p.attempts, p.locked_by,
     p.locked_at, greatest(p.since, w.since, p.at) AS updated_at,
     CASE p.status WHEN 'retry_wait' THEN w.not_before END AS due_at, tidemill.shown(p.result) AS result,
     p.result IS NOT NULL AND tidemill.shown(p.result) IS NULL AS result_cut, p.error, p.duration_ms, f.rev,
-    tidemill.summary(coalesce(f.input, p.input)) AS input_summary
+    s.summary AS input_summary
 FROM (SELECT page.*, i.job_id, i.input, i.at FROM page JOIN tidemill.item i ON i.job_id = %(job_id)s AND i.seq = page.seq) p
 -- A list is younger than the outcomes that it is made of, hardly ever by much: it is looked for there, not everywhere.
 LEFT JOIN LATERAL (
@@ -58,4 +58,5 @@ LEFT JOIN LATERAL (
 LEFT JOIN LATERAL (
     SELECT f.rev, f.input FROM tidemill.item_fix f WHERE f.job_id = p.job_id AND f.seq = p.seq ORDER BY f.rev DESC LIMIT 1
 ) f ON true
+CROSS JOIN LATERAL tidemill.summed_up(coalesce(f.input, p.input)) s
 ORDER BY p.seq

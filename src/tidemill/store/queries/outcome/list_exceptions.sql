@@ -3,7 +3,7 @@
 SELECT p.seq, p.job_id || ':' || p.seq AS id, p.status, p.attempts, NULL AS locked_by,
     NULL::timestamptz AS locked_at, p.updated_at, NULL::timestamptz AS due_at, tidemill.shown(p.result) AS result,
     p.result IS NOT NULL AND tidemill.shown(p.result) IS NULL AS result_cut, p.error, p.duration_ms, f.rev,
-    tidemill.summary(coalesce(f.input, p.input)) AS input_summary
+    s.summary AS input_summary
 FROM (
     SELECT o.*, i.input FROM (
         SELECT o.* FROM unnest(%(statuses)s::text[]) AS asked(status)
@@ -20,4 +20,5 @@ FROM (
 LEFT JOIN LATERAL (
     SELECT f.rev, f.input FROM tidemill.item_fix f WHERE f.job_id = p.job_id AND f.seq = p.seq ORDER BY f.rev DESC LIMIT 1
 ) f ON true
+CROSS JOIN LATERAL tidemill.summed_up(coalesce(f.input, p.input)) s
 ORDER BY p.updated_at, p.seq
