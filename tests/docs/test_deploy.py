@@ -1,0 +1,143 @@
+"""What lies in deploy/ speaks of commands, settings and metrics that exist."""
+
+import json
+import re
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.main import get_command
+from typer.testing import CliRunner
+
+from tidemill.cli.main import app
+from tidemill.config import PREFIX, Settings
+from tidemill.telemetry.families import Families
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
+IMAGES = sorted(DEPLOY.glob("Containerfile.*"))
+METRIC = re.compile(r"\btidemill_[a-z_0-9]+\b")
+
+
+def _metrics() -> set[str]:
+    """As Prometheus names them: counters with _total, histograms in three."""
+    names: set[str] = set()
+    for family in Families()._registry.collect():
+        match family.type:
+            case "counter":
+                names.add(f"{family.name}_total")
+            case "histogram":
+                names |= {f"{family.name}_{part}" for part in ("bucket", "sum", "count")}
+            case _:
+                names.add(family.name)
+    return names
+
+
+def _compose() -> dict[str, Any]:
+    document: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+    return document
+
+
+def _runs(command: list[str]) -> None:
+    """The command line takes these words; what it would do is not done."""
+    found = get_command(app)
+    assert command[0] in found.commands, command  # type: ignore[attr-defined]
+    result = CliRunner().invoke(app, [*command, "--help"])
+    assert result.exit_code == 0, result.output
+
+
+def _names(text: str) -> set[str]:
+    return {name.removeprefix(PREFIX).lower() for name in re.findall(rf"\b({PREFIX}[A-Z_]+)\b", text)}
+
+
+@pytest.mark.parametrize("file", ["grafana/dashboard.json", "prometheus/alerts.yml"])
+def test_every_metric_that_is_asked_for_exists(file: str) -> None:
+    asked = set(METRIC.findall((DEPLOY / file).read_text()))
+    assert asked
+    assert asked <= _metrics()
+
+
+def test_the_dashboard_shows_something_on_every_panel_and_asks_the_chosen_source() -> None:
+    board = json.loads((DEPLOY / "grafana/dashboard.json").read_text())
+    assert len({panel["title"] for panel in board["panels"]}) == len(board["panels"]) > 10
+    for panel in board["panels"]:
+        assert panel["datasource"]["uid"] == "${datasource}"
+        assert all(METRIC.search(target["expr"]) for target in panel["targets"])
+    places = [(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in board["panels"]]
+    assert len(set(places)) == len(places)
+
+
+def test_every_alert_says_what_it_is_about() -> None:
+    (group,) = yaml.safe_load((DEPLOY / "prometheus/alerts.yml").read_text())["groups"]
+    assert len({rule["alert"] for rule in group["rules"]}) == len(group["rules"])
+    for rule in group["rules"]:
+        assert METRIC.search(rule["expr"])
+        assert rule["annotations"]["summary"]
+        assert rule["labels"]["severity"] in ("page", "ticket")
+
+
+def test_prometheus_asks_where_compose_answers() -> None:
+    scrapes = yaml.safe_load((DEPLOY / "prometheus/prometheus.yml").read_text())["scrape_configs"]
+    api, worker = (scrape for scrape in scrapes)
+    services = _compose()["services"]
+    assert api["static_configs"][0]["targets"] == ["api:8484"]
+    assert "127.0.0.1:8484:8484" in services["api"]["ports"]
+    (found,) = worker["dns_sd_configs"]
+    assert found["names"] == ["worker"]
+    assert str(found["port"]) == services["worker"]["environment"]["TIDEMILL_METRICS_PORT"]
+
+
+@pytest.mark.parametrize("name", ["migrate", "api", "worker"])
+def test_a_service_of_compose_runs_a_command_that_exists(name: str) -> None:
+    service = _compose()["services"][name]
+    _runs(service["command"])
+    assert (DEPLOY.parent / service["build"]["dockerfile"]).is_file()
+
+
+def test_settings_that_are_set_exist() -> None:
+    files = [*UNITS, *IMAGES, DEPLOY / "compose.yaml", DEPLOY / "tidemill.env", DEPLOY / "README.md"]
+    known = set(Settings.model_fields)
+    for file in files:
+        assert _names(file.read_text()) <= known, file.name
+
+
+@pytest.mark.parametrize("image", IMAGES, ids=lambda file: file.name)
+def test_an_image_starts_a_command_that_exists(image: Path) -> None:
+    text = image.read_text()
+    assert json.loads(re.findall(r"^ENTRYPOINT (.+)$", text, re.MULTILINE)[0]) == ["tidemill"]
+    _runs(json.loads(re.findall(r"^CMD (.+)$", text, re.MULTILINE)[0]))
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda file: file.name)
+def test_a_unit_starts_commands_that_exist_and_waits_longer_than_the_grace(unit: Path) -> None:
+    text = unit.read_text()
+    for line in re.findall(r"^ExecStart(?:Pre)?=(.+)$", text, re.MULTILINE):
+        program, *words = shlex.split(line)
+        assert program.endswith("/bin/tidemill")
+        _runs(words)
+    grace = Settings.model_fields["stop_grace_ms"].default / 1000
+    assert int(re.findall(r"^TimeoutStopSec=(\d+)$", text, re.MULTILINE)[0]) > grace + 5
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="units are not verified: no systemd-analyze here")
+@pytest.mark.parametrize("unit", UNITS, ids=lambda file: file.name)
+def test_systemd_understands_a_unit(unit: Path, tmp_path: Path) -> None:
+    # The program must be there for systemd to be content: this machine's own Python stands for it.
+    program = tmp_path / "tidemill"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    copy = tmp_path / unit.name.replace("@", "@1")
+    copy.write_text(re.sub(r"/srv/tidemill/venv/bin/tidemill", str(program), unit.read_text()))
+    checked = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", str(copy)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    complaints = [line for line in checked.stderr.splitlines() if copy.name in line]
+    assert complaints == []
