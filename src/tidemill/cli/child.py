@@ -1,9 +1,10 @@
 """The door of a child process; a worker opens it, people do not."""
 
-import asyncio
 import os
 import sys
 import traceback
+
+import uvloop
 
 from tidemill.app import Mill, make_context, open_database
 from tidemill.cli.garbage import collect_less
@@ -44,7 +45,7 @@ def main() -> None:
     try:
         mill = load_mill(reference)
         code = FAILED
-        asyncio.new_event_loop().run_until_complete(run(mill, worker, *map(int, numbers)))
+        uvloop.new_event_loop().run_until_complete(run(mill, worker, *map(int, numbers)))
         code = 0
     except Exception:  # noqa: BLE001  its parent reads the exit code, people read the traceback
         traceback.print_exc()
