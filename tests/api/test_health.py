@@ -109,5 +109,5 @@ async def test_other_sites_are_kept_out_unless_they_are_named(make_api: Callable
 
 
 async def test_the_front_page_says_where_to_go_on(api: Api) -> None:
-    front = (await api.client().get("/")).json()
+    front = (await api.client().get("/v1")).json()
     assert (await api.client().get(front["openapi"])).json()["info"]["title"] == "Tidemill"

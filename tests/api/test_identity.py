@@ -137,7 +137,7 @@ async def test_a_link_signs_in_once(api: Api) -> None:
     token = await api.db.run(sessions.make_link, LOCAL_USER, 60)
     browser = api.client()
     answer = await browser.get(f"/sign-in/{token}")
-    assert (answer.status_code, answer.headers["location"]) == (303, "/")
+    assert (answer.status_code, answer.headers["location"]) == (303, "../")
     assert (await browser.get("/v1/me")).json()["name"] == "local"
     assert (await api.client().get(f"/sign-in/{token}")).status_code == 401
 

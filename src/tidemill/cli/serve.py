@@ -23,6 +23,7 @@ from tidemill.domain.errors import InvalidSettings
 from tidemill.engine.bulk import Bulk
 from tidemill.engine.observe import QueueWatch
 from tidemill.telemetry.measure import metered
+from tidemill.web import install
 
 logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # what it warns of, our own events tell
 
@@ -97,7 +98,7 @@ async def check_resources(here: Service) -> None:
 async def service(
     settings: Settings, listening: socket.socket, pool: Worker | None = None, mill: Mill | None = None
 ) -> AsyncIterator[None]:
-    """The API, for as long as the block lasts. ``pool`` is where kickoffs run, ``mill`` may declare resources."""
+    """The API and the page, for as long as the block lasts. ``pool`` is where kickoffs run, ``mill`` may declare resources."""
     with metered(settings) as meter:
         async with open_database(settings, patience=PATIENCE_S) as db:
             normalizers = {} if mill is None else mill.registry.normalizers
@@ -105,6 +106,7 @@ async def service(
             declared: dict[str, Any] = {"resources": make_resources(settings, registry)}
             declared["datasets"] = make_datasets(settings, registry)
             app = create(db, settings, pool=pool, meter=meter, normalizers=normalizers, **declared)
+            install(app)
             await check_resources(app.state.service)
             server, loops = Server(app), [Bulk(db), QueueWatch(db)]
             work = [server.serve(sockets=[listening]), *(loop.run() for loop in loops)]

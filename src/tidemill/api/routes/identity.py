@@ -30,8 +30,13 @@ async def sign_in(asked: SignIn, request: Request, response: Response, here: Ser
 async def follow_link(link: str, request: Request, here: Serving) -> RedirectResponse:
     """Where a one-time link leads: signed in, and on to the first page."""
     _limit(request, here)
-    response = RedirectResponse("/", 303)
-    await _begin(request, response, here, await _by_link(here, link[:200]))
+    response = RedirectResponse("../", 303)  # from where we are: a proxy may show us under a prefix
+    try:
+        await _begin(request, response, here, await _by_link(here, link[:200]))
+    except Refusal:
+        if "text/html" not in request.headers.get("accept", ""):
+            raise
+        return RedirectResponse("../sign-in?problem=link", 303)  # somebody looks at it: the page says what to do
     return response
 
 

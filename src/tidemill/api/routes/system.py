@@ -18,7 +18,7 @@ router = APIRouter(tags=["service"])
 _unfit: dict[int | str, dict[str, Any]] = {503: {"description": "Not fit to work", "model": Health}}
 
 
-@root.get("/", **allow(Permission.PUBLIC))
+@router.get("", **allow(Permission.PUBLIC))
 async def get_front() -> Front:
     """What this is, and where to go on."""
     return Front(service="tidemill", version=version("tidemill"), openapi="/v1/openapi.json", health="/health")

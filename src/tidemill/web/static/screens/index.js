@@ -1,0 +1,19 @@
+// @ts-check
+/**
+ * Every screen, once. A line here is all that a new one needs: its address, its module, and its entry in the menu.
+ *
+ * - `path` as in `/jobs/:job/:tab?`; the first that fits is shown.
+ * - `load` gives a module with `screen({params})`, which returns an element; see docs/web.md.
+ * - `key` is the parameter that makes it another screen; others only change what is shown on it.
+ * - `nav` is its entry in the menu, with the keys that lead there; `for: "admin"` shows it to admins only, `needs`
+ *   names a limit of `/v1/limits` that has to be true.
+ */
+
+/** @typedef {{label: string, icon: string, keys?: string}} Nav */
+/** @typedef {{path: string, load: () => Promise<any>, title: string, key?: string, nav?: Nav, for?: "admin", needs?: string}} Screen */
+
+/** @type {Screen[]} */
+export const SCREENS = [
+  { path: "/jobs", load: () => import("./jobs.js"), title: "Jobs", nav: { label: "Jobs", icon: "stack", keys: "g j" } },
+  { path: "/jobs/:job/:tab?", load: () => import("./job.js"), title: "Job", key: "job" },
+];

@@ -1,0 +1,156 @@
+// @ts-check
+/** Lines and stacked areas on a canvas, each with the same numbers in a table for who does not see it. */
+import { h } from "../core/dom.js";
+import { count, moment, rate } from "../core/format.js";
+import { preference } from "../core/prefs.js";
+import { effect, onCleanup } from "../core/signal.js";
+
+/** @typedef {{name: string, colour: string, values: number[]}} Series `colour` is the name of a custom property */
+/** @typedef {{at: number[], series: Series[], said: (value: number) => string}} Chart */
+
+const ROOM = { left: 46, right: 8, top: 8, bottom: 20 };
+
+/**
+ * @param {string} label
+ * @param {() => Chart} data
+ * @param {{isStacked?: boolean}} [how]
+ */
+export function chart(label, data, how = {}) {
+  const canvas = /** @type {HTMLCanvasElement} */ (h("canvas", { role: "img", "aria-label": label }));
+  const legend = h("div", { class: "legend" });
+  const table = h("table", { class: "unseen" });
+  const draw = () => paint(canvas, data(), Boolean(how.isStacked));
+  const theme = preference("theme", "system");
+  effect(() => {
+    theme.value;
+    const now = data();
+    legend.replaceChildren(...now.series.map((one) => h("span", null, h("span", { class: "swatch", style: { "--swatch": `var(${one.colour})` } }), one.name)));
+    table.replaceChildren(...rowsOf(label, now));
+    draw();
+  });
+  const resized = new ResizeObserver(draw);
+  resized.observe(canvas);
+  const scheme = window.matchMedia("(prefers-color-scheme: dark)");
+  scheme.addEventListener("change", draw);
+  onCleanup(() => {
+    resized.disconnect();
+    scheme.removeEventListener("change", draw);
+  });
+  return h("figure", { class: "chart" }, canvas, legend, table);
+}
+
+/** @param {string} label @param {Chart} data */
+function rowsOf(label, data) {
+  return [
+    h("caption", null, label),
+    h("thead", null, h("tr", null, h("th", { scope: "col" }, "Time"), data.series.map((one) => h("th", { scope: "col" }, one.name)))),
+    h("tbody", null, data.at.map((at, n) => h("tr", null, h("th", { scope: "row" }, moment(at)), data.series.map((one) => h("td", null, data.said(one.values[n] ?? 0)))))),
+  ];
+}
+
+/** @param {HTMLCanvasElement} canvas @param {Chart} data @param {boolean} isStacked */
+function paint(canvas, data, isStacked) {
+  const [width, height] = [canvas.clientWidth, canvas.clientHeight];
+  const context = canvas.getContext("2d");
+  if (!width || !height || context === null) return;
+  const scale = window.devicePixelRatio || 1;
+  canvas.width = Math.round(width * scale);
+  canvas.height = Math.round(height * scale);
+  context.setTransform(scale, 0, 0, scale, 0, 0);
+  context.clearRect(0, 0, width, height);
+  const look = getComputedStyle(canvas);
+  const colour = (/** @type {string} */ name) => resolved(canvas, name);
+  const layers = isStacked ? stacked(data.series) : data.series.map((one) => ({ ...one, base: one.values.map(() => 0) }));
+  const top = nice(Math.max(0, ...layers.flatMap((one) => one.values)));
+  const x = (/** @type {number} */ n) => ROOM.left + ((width - ROOM.left - ROOM.right) * n) / Math.max(1, data.at.length - 1);
+  const y = (/** @type {number} */ value) => height - ROOM.bottom - (height - ROOM.top - ROOM.bottom) * (value / top);
+  context.font = `11px ${look.fontFamily}`;
+  context.fillStyle = colour("--muted");
+  context.strokeStyle = colour("--line");
+  context.lineWidth = 1;
+  context.textAlign = "right";
+  context.textBaseline = "middle";
+  for (const part of [0, 0.5, 1]) {
+    const at = Math.round(y(top * part)) + 0.5;
+    context.beginPath();
+    context.moveTo(ROOM.left, at);
+    context.lineTo(width - ROOM.right, at);
+    context.stroke();
+    context.fillText(data.said(top * part), ROOM.left - 6, at);
+  }
+  context.textBaseline = "alphabetic";
+  if (data.at.length > 1) {
+    context.textAlign = "left";
+    context.fillText(moment(data.at[0]), ROOM.left, height - 4);
+    context.textAlign = "right";
+    context.fillText(moment(data.at[data.at.length - 1]), width - ROOM.right, height - 4);
+  }
+  for (const one of layers.reverse()) {
+    context.fillStyle = context.strokeStyle = colour(one.colour);
+    context.beginPath();
+    one.values.forEach((value, n) => context.lineTo(x(n), y(value)));
+    for (let n = one.values.length - 1; n >= 0; n -= 1) context.lineTo(x(n), y(one.base[n]));
+    context.globalAlpha = isStacked ? 0.85 : 0.14;
+    context.fill();
+    context.globalAlpha = 1;
+    if (isStacked) continue;
+    context.lineWidth = 1.75;
+    context.beginPath();
+    one.values.forEach((value, n) => context.lineTo(x(n), y(value)));
+    context.stroke();
+  }
+}
+
+/** A colour that a canvas understands: custom properties may say light-dark(). @param {HTMLElement} near @param {string} name */
+function resolved(near, name) {
+  const probe = document.createElement("span");
+  probe.style.setProperty("color", `var(${name})`);
+  (near.parentElement ?? document.body).append(probe);
+  const found = getComputedStyle(probe).color;
+  probe.remove();
+  return found;
+}
+
+/** @param {Series[]} series */
+function stacked(series) {
+  let below = series[0]?.values.map(() => 0) ?? [];
+  return series.map((one) => {
+    const base = below;
+    below = one.values.map((value, n) => value + (base[n] ?? 0));
+    return { ...one, base, values: below };
+  });
+}
+
+/** A round number that is not less. @param {number} value */
+export function nice(value) {
+  if (!(value > 0)) return 1;
+  const step = 10 ** Math.floor(Math.log10(value));
+  return [1, 2, 2.5, 5, 10].map((n) => n * step).find((n) => n >= value) ?? 10 * step;
+}
+
+/**
+ * Items settled a second, from how many were settled by when.
+ * @param {Array<{at: string, settled: number, failed: number}>} points
+ * @returns {Chart}
+ */
+export function throughput(points) {
+  const steps = points.slice(1).map((point, n) => {
+    const before = points[n];
+    const seconds = Math.max(0.001, (Date.parse(point.at) - Date.parse(before.at)) / 1000);
+    const failed = Math.max(0, point.failed - before.failed) / seconds;
+    return { at: Date.parse(point.at), failed, good: Math.max(0, (point.settled - before.settled) / seconds - failed) };
+  });
+  return {
+    at: steps.map((one) => one.at),
+    series: [
+      { name: "settled well", colour: "--bar-ok", values: steps.map((one) => one.good) },
+      { name: "failed", colour: "--bar-bad", values: steps.map((one) => one.failed) },
+    ],
+    said: (value) => (value === 0 ? "0" : rate(value)),
+  };
+}
+
+/** @param {string} label @param {() => number[]} values */
+export function sparkline(label, values) {
+  return chart(label, () => ({ at: values().map((_, n) => n), series: [{ name: label, colour: "--accent", values: values() }], said: count }));
+}

@@ -1,0 +1,63 @@
+// @ts-check
+/** Questions, in the browser's own dialog. */
+import { append, h, uid } from "../core/dom.js";
+import { scope } from "../core/signal.js";
+
+/** @typedef {import("../core/dom.js").Child} Child */
+
+/**
+ * Show a dialog; the answer comes when it is closed. `content` gets a function that closes it with an answer.
+ * @template T
+ * @param {string} title
+ * @param {(close: (answer: T | null) => void) => Child[]} content
+ * @param {{isFirm?: boolean}} [how] firm: Escape does not close it
+ * @returns {Promise<T | null>}
+ */
+export function showDialog(title, content, how = {}) {
+  return new Promise((resolve) => {
+    const name = uid("dialog");
+    /** @type {T | null} */
+    let answer = null;
+    const dialog = /** @type {HTMLDialogElement} */ (h("dialog", { "aria-labelledby": name }));
+    const close = (/** @type {T | null} */ given) => {
+      answer = given;
+      dialog.close();
+    };
+    const [, end] = scope(() => append(dialog, [h("form", { method: "dialog", on: { submit: (/** @type {Event} */ e) => e.preventDefault() } }, h("h2", { id: name }, title), content(close))]));
+    dialog.addEventListener("cancel", (event) => how.isFirm && event.preventDefault());
+    dialog.addEventListener("close", () => {
+      end();
+      dialog.remove();
+      resolve(answer);
+    });
+    document.body.append(dialog);
+    dialog.showModal();
+  });
+}
+
+/**
+ * Ask before something is done, and do it: the dialog stays until the service has answered, and shows what it said.
+ * @param {{title: string, says: Child[], act: string, run: () => Promise<any>, isDanger?: boolean}} asked
+ * @returns {Promise<boolean>} whether it was done
+ */
+export async function confirmDialog({ title, says, act, run, isDanger = false }) {
+  const done = await showDialog(title, (close) => {
+    const fault = h("p", { class: "fault", role: "alert", hidden: true });
+    const button = /** @type {HTMLButtonElement} */ (h("button", { type: "submit", class: isDanger ? "danger main-act" : "main-act" }, act));
+    const go = async () => {
+      button.disabled = true;
+      fault.hidden = true;
+      try {
+        await run();
+        close(true);
+      } catch (error) {
+        fault.textContent = /** @type {Error} */ (error).message;
+        fault.hidden = false;
+        button.disabled = false;
+      }
+    };
+    button.addEventListener("click", go);
+    return [says, fault, h("div", { class: "acts" }, h("button", { type: "button", autofocus: isDanger, on: { click: () => close(null) } }, "Keep as it is"), button)];
+  });
+  return done === true;
+}

@@ -1,0 +1,44 @@
+// @ts-check
+/** A panel beside the list, for one of its rows. The list stays in reach; Escape closes it. */
+import { append, h, uid } from "../core/dom.js";
+import { scope } from "../core/signal.js";
+import { icon } from "./icons.js";
+
+/** @typedef {{close: () => void, element: HTMLElement}} Drawer */
+
+/**
+ * @param {import("../core/dom.js").Child} title
+ * @param {() => import("../core/dom.js").Child[]} content
+ * @param {{onClose?: () => void, acts?: import("../core/dom.js").Child[]}} [how]
+ * @returns {Drawer}
+ */
+export function openDrawer(title, content, how = {}) {
+  const name = uid("drawer");
+  const before = /** @type {HTMLElement | null} */ (document.activeElement);
+  const body = h("div", { class: "body", tabindex: "0", role: "group", "aria-labelledby": name });
+  let isOpen = true;
+  const close = () => {
+    if (!isOpen) return;
+    isOpen = false;
+    const hadFocus = element.contains(document.activeElement);
+    end();
+    element.remove();
+    if (hadFocus && before?.isConnected) before.focus();
+    how.onClose?.();
+  };
+  const element = h(
+    "aside",
+    { class: "drawer", "aria-labelledby": name },
+    h("header", null, h("h2", { id: name }, title), how.acts ?? null, h("button", { type: "button", class: "plain icon-only", "aria-label": "Close", on: { click: close } }, icon("close"))),
+    body,
+  );
+  const [, end] = scope(() => append(body, content()));
+  element.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape" || event.defaultPrevented) return;
+    event.stopPropagation();
+    close();
+  });
+  document.body.append(element);
+  body.focus({ preventScroll: true });
+  return { close, element };
+}

@@ -1,0 +1,50 @@
+// @ts-check
+/** What to say when there is nothing to show: what would make a difference, ready to be copied. */
+import { ApiError } from "../core/api.js";
+import { h } from "../core/dom.js";
+import { icon } from "./icons.js";
+import { toast } from "./toast.js";
+
+/** A command that can be copied. @param {string} label @param {string} text */
+export function recipe(label, text) {
+  return h("div", { class: "recipe" }, h("h3", null, label), h("div", null, h("pre", { tabindex: "0" }, h("code", null, text)), copyButton(text, `Copy: ${label}`)));
+}
+
+/** @param {string | (() => string)} text @param {string} label @param {string} [said] */
+export function copyButton(text, label, said = "Copy") {
+  return h(
+    "button",
+    {
+      type: "button",
+      class: "small",
+      "aria-label": label,
+      on: {
+        click: async () => {
+          const what = typeof text === "function" ? text() : text;
+          await navigator.clipboard.writeText(what).then(
+            () => toast("Copied"),
+            () => toast("This browser does not let pages copy", "bad"),
+          );
+        },
+      },
+    },
+    icon("copy"),
+    said,
+  );
+}
+
+/** @param {{title: string, says: import("../core/dom.js").Child, recipes?: Array<[label: string, text: string]>, acts?: import("../core/dom.js").Child[]}} told */
+export function empty({ title, says, recipes = [], acts = [] }) {
+  return h("div", { class: "empty" }, h("h2", null, title), h("p", null, says), acts, recipes.map(([label, text]) => recipe(label, text)));
+}
+
+/** Something could not be loaded. @param {Error} error @param {() => void} again */
+export function failure(error, again) {
+  const id = error instanceof ApiError && error.requestId ? h("small", { class: "muted mono" }, `request ${error.requestId}`) : null;
+  return h("div", { class: "notice", role: "alert", data: { tone: "bad" } }, h("span", null, error.message), id, h("button", { type: "button", class: "small", on: { click: again } }, icon("retry"), "Try again"));
+}
+
+/** While nothing is there yet. @param {string} [says] */
+export function waiting(says = "Loading …") {
+  return h("p", { class: "muted", role: "status" }, says);
+}

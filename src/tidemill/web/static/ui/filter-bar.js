@@ -1,0 +1,81 @@
+// @ts-check
+/** Filters. What is chosen stands in the address, and nowhere else. */
+import { h, listen } from "../core/dom.js";
+import { count, words as say } from "../core/format.js";
+import { query, setQuery, word, words } from "../core/router.js";
+import { onKeys } from "../core/keys.js";
+import { effect } from "../core/signal.js";
+import { icon } from "./icons.js";
+import { status } from "./status.js";
+
+const PAUSE_MS = 250;
+
+/** A search field, reached with `/`. @param {string} name in the address @param {string} label */
+export function searchField(name, label) {
+  const said = word(name);
+  let timer = 0;
+  const input = /** @type {HTMLInputElement} */ (h("input", { type: "search", placeholder: label, "aria-label": label, autocomplete: "off", spellcheck: "false" }));
+  effect(() => {
+    if (said.value !== input.value.trim()) input.value = said.value;
+  });
+  listen(input, "input", () => {
+    window.clearTimeout(timer);
+    timer = window.setTimeout(() => setQuery({ [name]: input.value.trim() }, { replace: true }), PAUSE_MS);
+  });
+  onKeys("/", "Search", () => input.focus());
+  return input;
+}
+
+/**
+ * Buttons, of which several may be pressed, each with how many there are.
+ * @param {string} name in the address
+ * @param {string} label
+ * @param {() => Array<{value: string, said?: string, n?: number | null, atLeast?: boolean}>} options
+ */
+export function statusToggles(name, label, options) {
+  const chosen = words(name);
+  /** @param {string} value */
+  const toggle = (value) => {
+    const now = chosen.peek();
+    setQuery({ [name]: now.includes(value) ? now.filter((one) => one !== value) : [...now, value] });
+  };
+  return h("div", { class: "toggles", role: "group", "aria-label": label }, () =>
+    options().map(({ value, said, n, atLeast }) =>
+      h(
+        "button",
+        { type: "button", "aria-pressed": () => String(chosen.value.includes(value)), on: { click: () => toggle(value) } },
+        status(value, said),
+        n === null || n === undefined ? null : h("span", { class: "number muted" }, `${atLeast ? "≥ " : ""}${count(n)}`),
+      ),
+    ),
+  );
+}
+
+/**
+ * One of some, or none.
+ * @param {string} name in the address
+ * @param {string} label
+ * @param {() => Array<{value: string, said?: string}>} options
+ * @param {string} [any]
+ */
+export function choice(name, label, options, any = "any") {
+  const said = word(name);
+  return h("select", { "aria-label": label, on: { change: (/** @type {Event} */ event) => setQuery({ [name]: /** @type {HTMLSelectElement} */ (event.target).value }) } }, () => {
+    const now = said.value;
+    const known = options();
+    const all = now === "" || known.some((one) => one.value === now) ? known : [{ value: now }, ...known];
+    return [h("option", { value: "", selected: now === "" }, `${label}: ${any}`), all.map((one) => h("option", { value: one.value, selected: one.value === now }, `${label}: ${one.said ?? say(one.value)}`))];
+  });
+}
+
+/** A day, in the address as the date it is. @param {string} name @param {string} label */
+export function dateField(name, label) {
+  const said = word(name);
+  return h("label", { class: "row small muted" }, label, h("input", { type: "date", value: () => said.value, on: { change: (/** @type {Event} */ event) => setQuery({ [name]: /** @type {HTMLInputElement} */ (event.target).value }) } }));
+}
+
+/** Takes all these words out of the address; there while one is in it. @param {string[]} names */
+export function clearFilters(names) {
+  const isSet = () => names.some((name) => query.value.has(name));
+  return h("button", { type: "button", class: "plain small", hidden: () => !isSet(), on: { click: () => setQuery(Object.fromEntries(names.map((name) => [name, null]))) } }, icon("close"), "Clear filters");
+}

@@ -1,0 +1,36 @@
+// @ts-check
+/** Short news in a corner, read out politely. What went wrong stays until it is closed. */
+import { append, h } from "../core/dom.js";
+import { icon } from "./icons.js";
+
+const STAYS_MS = 6_000;
+/** @type {HTMLElement | null} */
+let holder = null;
+
+/** Once, with the frame: a place that is there before anything is said is read out. */
+export function toastHolder() {
+  holder ??= h("div", { class: "toasts", role: "status", "aria-live": "polite", popover: null });
+  return holder;
+}
+
+/** @param {import("../core/dom.js").Child} says @param {"plain" | "ok" | "bad"} [tone] */
+export function toast(says, tone = "plain") {
+  const made = h("div", { class: "toast", data: { tone } });
+  append(made, [
+    h("div", null, says),
+    h("button", { type: "button", class: "plain icon-only small", "aria-label": "Close this message", on: { click: () => made.remove() } }, icon("close")),
+  ]);
+  toastHolder().append(made);
+  if (tone !== "bad") window.setTimeout(() => made.remove(), STAYS_MS);
+  return made;
+}
+
+/** Do something a person asked for, and say what went wrong if it did. @template T @param {() => Promise<T>} run @returns {Promise<T | undefined>} */
+export async function tellIfFails(run) {
+  try {
+    return await run();
+  } catch (error) {
+    toast(/** @type {Error} */ (error).message, "bad");
+    return undefined;
+  }
+}
