@@ -17,6 +17,7 @@ from api.test_control import failing, submitted
 from support import rows
 from tidemill import Mill
 from tidemill.domain.columns import Columns, cells
+from tidemill.domain.identity import Role
 from tidemill.testing import drain
 
 
@@ -301,3 +302,43 @@ async def test_deleting_under_load_leaves_nothing(api: Api, ada: httpx2.AsyncCli
     for table in ("job", "batch", "job_tally", "ingest", "activity", "job_sample"):
         assert await rows(api.db, f"SELECT count(*) FROM tidemill.{table}") == [(0,)], table
     assert {(await ada.get(f"/v1/jobs/{job}")).status_code for job in made} == {404}
+
+
+async def test_jobs_are_counted_by_the_status_that_lists_show(api: Api, ada: httpx2.AsyncClient, toy: Mill) -> None:
+    done = await submitted(ada, [1])
+    await drain(toy, db=api.db)
+    waiting, paused = await submitted(ada, [1]), await submitted(ada, [1])
+    await ada.post(f"/v1/jobs/{paused}/pause")
+    found = (await ada.get("/v1/jobs/counts")).json()
+    assert found["is_complete"]
+    counts = {status: n for status, n in found["counts"].items() if n}
+    assert counts == {"completed": 1, "pending": 1, "paused": 1}
+    for status in counts:
+        assert len((await ada.get("/v1/jobs", params={"statuses": status})).json()["jobs"]) == 1
+    assert {done, waiting, paused} == {job["id"] for job in (await ada.get("/v1/jobs")).json()["jobs"]}
+
+
+async def test_nobody_counts_the_jobs_of_others(api: Api, ada: httpx2.AsyncClient, bob: httpx2.AsyncClient) -> None:
+    await submitted(ada, [1])
+    assert sum((await bob.get("/v1/jobs/counts")).json()["counts"].values()) == 0
+    assert (await bob.get("/v1/jobs/counts", params={"user_id": "all"})).status_code == 403
+    root = await api.user("root", Role.ADMIN)
+    everybody = (await root.get("/v1/jobs/counts", params={"user_id": "all"})).json()["counts"]
+    assert everybody["pending"] == 1
+
+
+async def test_a_grid_of_inputs_has_them_when_it_asks(ada: httpx2.AsyncClient) -> None:
+    job = await submitted(ada, [{"sku": "A-1", "deep": {"n": 12345678901234567890}}])
+    plain = (await ada.get(f"/v1/jobs/{job}/items")).json()
+    assert (plain["columns_of"], plain["items"][0].get("input")) == ("input", None)
+    whole = (await ada.get(f"/v1/jobs/{job}/items", params={"inputs": "true"})).json()
+    assert whole["items"][0]["input"] == {"sku": "A-1", "deep": {"n": 12345678901234567890}}
+
+
+async def test_all_that_match_but_some_go_round_again(api: Api, ada: httpx2.AsyncClient, toy: Mill) -> None:
+    job = await submitted(ada, [{"fail": "x"}] * 4)
+    await drain(toy, db=api.db)
+    asked = {"statuses": ["failed"], "except": [f"{job}:1", f"{job}:3"]}
+    assert (await ada.post(f"/v1/jobs/{job}/reprocess", json=asked)).json()["items"] == 2
+    left = await walk(ada, f"/v1/jobs/{job}/items", "items", statuses="failed")
+    assert sorted(item["seq"] for item in left) == [1, 3]

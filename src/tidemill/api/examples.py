@@ -232,6 +232,7 @@ EXAMPLES: dict[type[BaseModel], dict[str, Any]] = {
     distributions.DistributionOut: _DISTRIBUTION,
     distributions.DistributionDetail: _DISTRIBUTION | {"data_content": [_CONTENT]},
     distributions.DistributionPage: {"distributions": [_DISTRIBUTION], "next_page": _NEXT},
+    jobs.JobCounts: {"counts": {"running": 4, "paused": 1, "completed": 212, "failed": 3}, "is_complete": True},
     batches.BatchPage: {"batches": [_BATCH]},
     items.ItemError: _ERROR,
     items.ItemPage: {"columns": ["sku", "cents"], "items": [_DONE, _FAILED], "next_page": _NEXT},

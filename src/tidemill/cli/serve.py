@@ -98,7 +98,10 @@ async def check_resources(here: Service) -> None:
 async def service(
     settings: Settings, listening: socket.socket, pool: Worker | None = None, mill: Mill | None = None
 ) -> AsyncIterator[None]:
-    """The API and the page, for as long as the block lasts. ``pool`` is where kickoffs run, ``mill`` may declare resources."""
+    """The API and the page, for as long as the block lasts.
+
+    ``pool`` is where kickoffs run, ``mill`` may declare resources.
+    """
     with metered(settings) as meter:
         async with open_database(settings, patience=PATIENCE_S) as db:
             normalizers = {} if mill is None else mill.registry.normalizers

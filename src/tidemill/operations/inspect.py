@@ -16,9 +16,10 @@ from tidemill.domain.status import ItemStatus, JobStatus
 from tidemill.store import activity, jobs, results
 from tidemill.store import inspect as store
 from tidemill.store.database import Database
-from tidemill.store.lists import batches, dead_letters, items, open_items, pending
+from tidemill.store.lists import batches, dead_letters, items, job_counts, open_items, pending
 from tidemill.store.lists import jobs as job_lists
 from tidemill.store.lists.grid import Grid, find_grid
+from tidemill.store.lists.job_counts import JobCounts
 from tidemill.telemetry.events import emit
 
 T = TypeVar("T")
@@ -63,6 +64,11 @@ async def newest_jobs(db: Database, most: int, *, statuses: Sequence[JobStatus] 
     return found
 
 
+async def count_jobs(db: Database, owner_id: int | None = None) -> JobCounts:
+    """How many jobs are what."""
+    return await db.run(job_counts.count_jobs, owner_id)
+
+
 async def grid(db: Database, job: UUID | str, owner_id: int | None = None) -> Grid:
     """What lists need to know of a job, by id or key."""
     return await db.run(find_grid, job, owner_id)
@@ -84,6 +90,13 @@ async def list_items(
     asked = items.Asked(statuses, after, seq, codes)
     found = job if isinstance(job, Grid) else await grid(db, job)
     return await _listed("items", items.list_items(db, found, asked, limit=limit))
+
+
+async def shown_inputs(db: Database, grid: Grid, items: Sequence[Row]) -> dict[int, Any]:
+    """The inputs of a page's items by seq, where it is those that the grid shows."""
+    if grid.columns.of != "input" or not items:
+        return {}
+    return await db.run(results.shown_inputs, grid.id, [item["seq"] for item in items])
 
 
 async def walk_items(

@@ -157,6 +157,7 @@ def _choice(asked: Mapping[str, Any]) -> Choice:
         statuses=[ItemStatus(word) for word in asked.get("statuses", ["failed"])],
         seqs=asked.get("seqs"),
         codes=asked.get("codes"),
+        but=asked.get("but", ()),
         since=_time(asked.get("since")),
         until=_time(asked.get("until")),
         reset_attempts=asked.get("reset_attempts", True),

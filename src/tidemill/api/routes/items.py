@@ -39,7 +39,11 @@ async def _page(db: Database, name: str, owner_id: int | None, query: ItemQuery)
         seq=query.seq,
         codes=query.error_codes,
     )
-    return encode({"columns": grid.columns.names, "items": page.items, **cursor.next_page(page.after)})
+    inputs = await inspect.shown_inputs(db, grid, page.items) if query.inputs else {}
+    items = [item | {"input": inputs[item["seq"]]} if item["seq"] in inputs else item for item in page.items]
+    return encode(
+        {"columns": grid.columns.names, "columns_of": grid.columns.of, "items": items, **cursor.next_page(page.after)}
+    )
 
 
 @router.get("/jobs/{job}/items/{seq}", response_model_exclude_unset=True, **allow(Permission.USER, 404))

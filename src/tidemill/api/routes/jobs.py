@@ -10,7 +10,18 @@ from tidemill.api.answer import Answer, encode
 from tidemill.api.guard import Me, Permission, allow
 from tidemill.api.lookup import JobName, OwnJob, OwnJobId, full_name, list_own, own_scope, scope_of
 from tidemill.api.schemas.batches import BatchOut, BatchPage
-from tidemill.api.schemas.jobs import ActivityOut, ActivityPage, JobDetail, JobOut, JobPage, JobQuery, PageQuery, Point
+from tidemill.api.schemas.jobs import (
+    ActivityOut,
+    ActivityPage,
+    CountsQuery,
+    JobCounts,
+    JobDetail,
+    JobOut,
+    JobPage,
+    JobQuery,
+    PageQuery,
+    Point,
+)
 from tidemill.api.state import Db, Serving
 from tidemill.api.views import job_detail, job_out, job_view
 from tidemill.domain.job import Job
@@ -27,6 +38,13 @@ async def list_jobs(query: Annotated[JobQuery, Query()], me: Me, here: Serving) 
     owner = await own_scope(here.db, me, query.user_id)
     key = ("jobs", owner, query.model_dump_json())
     return Answer(await here.shared.look(key, lambda: _page(here.db, owner, query)))
+
+
+@router.get("/jobs/counts", **allow(Permission.USER, 404))
+async def count_jobs(query: Annotated[CountsQuery, Query()], me: Me, db: Db) -> JobCounts:
+    """How many of your jobs are what, by status."""
+    owner_id = await own_scope(db, me, query.user_id)
+    return JobCounts.model_validate(asdict(await inspect.count_jobs(db, owner_id)))
 
 
 @router.get("/jobs/{job}", response_model=JobDetail, **allow(Permission.USER, 404))

@@ -32,7 +32,8 @@ async def reprocess_job(
     if (asked.scope == "items") != (asked.item_ids is not None):
         raise InvalidInput("scope `items` comes with item_ids, scope `job` without")
     seqs = None if asked.item_ids is None else [seq_of(text, job.id) for text in asked.item_ids]
-    choice = Choice(asked.statuses, seqs, asked.error_codes, asked.reset_attempts)
+    but = [seq_of(text, job.id) for text in asked.except_]
+    choice = Choice(asked.statuses, seqs, asked.error_codes, asked.reset_attempts, but=but)
     who = {"user_id": me.user_id, "request_id": request.state.request_id}
     return answer(response, await operation.reprocess(db, job.id, choice, within=WITHIN_S, **who))
 

@@ -1,7 +1,7 @@
 """Items, in lists and whole."""
 
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -37,6 +37,7 @@ class ItemOut(BaseModel):
     locked_at: datetime | None = None
     due_at: datetime | None = Field(None, description="When it is tried again")
     input_summary: Any = Field(None, description="A title, a brand, a key; or the first few fields")
+    input: Any = Field(None, description="If `inputs` were asked for, and the columns are theirs")
     result: Any = None
     result_cut: bool = Field(False, description="The result is too long for a list: ask for the item")
     error: ItemError | None = None
@@ -48,6 +49,7 @@ class ItemPage(BaseModel):
     """A page of a grid."""
 
     columns: list[str] = Field(description="What a grid shows of the results, or of the inputs where there are none")
+    columns_of: Literal["result", "input"] = Field("result", description="Which of the two these are")
     items: list[ItemOut]
     next_page: NextPage = None
 
@@ -56,6 +58,7 @@ class ItemQuery(Query):
     statuses: Statuses = Field([], validation_alias=EITHER)
     error_codes: Codes | None = None
     seq: int | None = Field(None, ge=0, le=2**62, description="Begin here, in order of seq")
+    inputs: bool = Field(False, description="Show inputs, where the columns are those of inputs")
     page_size: PageSize = 100
     after: After = None
 

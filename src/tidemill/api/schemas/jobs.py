@@ -139,6 +139,17 @@ class JobQuery(ListQuery):
     job_type: Kind = Field(None, description="The same as kind")
 
 
+class JobCounts(BaseModel):
+    """How many jobs are what. Of very many, the newest ten thousand are counted, and `is_complete` is false."""
+
+    counts: dict[str, Count] = Field(description="By status; every status is there")
+    is_complete: bool
+
+
+class CountsQuery(Query):
+    user_id: UserId = "me"
+
+
 class PageQuery(Query):
     page_size: PageSize = 50
     after: After = None

@@ -36,6 +36,9 @@ class ReprocessIn(Asked):
     item_ids: list[ItemId] | None = Field(None, max_length=ITEMS_MAX, description="With scope `items`")
     statuses: StatusList = Field([ItemStatus.FAILED, ItemStatus.NOT_FOUND])
     error_codes: CodeList | None = None
+    except_: list[ItemId] = Field(
+        [], max_length=ITEMS_MAX, validation_alias=AliasChoices("except", "except_"), description="But these"
+    )
     reset_attempts: StrictBool = Field(True, description="Without it, only items that have attempts left")
 
 

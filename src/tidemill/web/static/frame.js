@@ -4,7 +4,6 @@ import { api, isSignedOut, me } from "./core/api.js";
 import { h } from "./core/dom.js";
 import { onKeys } from "./core/keys.js";
 import { load } from "./core/load.js";
-import { address } from "./core/place.js";
 import { go, href, match, path } from "./core/router.js";
 import { effect, onCleanup, scope, signal, untracked } from "./core/signal.js";
 import { accountMenu, liveButton, liveNotice, scopeChoice, showKeys, themeMenu } from "./bar.js";
@@ -23,7 +22,7 @@ export function frame() {
   const main = h("main", { class: "main", id: "main", tabindex: "-1" });
   const nav = h("nav", { class: () => (isMenuOpen.value ? "nav is-open" : "nav"), id: "nav", "aria-label": "Screens" }, h("ul", null, () => SCREENS.filter((one) => one.nav && isOffered(one)).map(entry)));
   const toggle = h("button", { type: "button", class: "icon-only plain menu-toggle", "aria-label": "Menu", "aria-controls": "nav", "aria-expanded": () => String(isMenuOpen.value), on: { click: () => isMenuOpen.update((is) => !is) } }, icon("menu"));
-  const bar = h("header", { class: "bar" }, toggle, h("a", { class: "brand", href: href("/jobs"), "aria-label": "Tidemill, to the jobs" }, h("img", { src: address(iconPath()), alt: "" }), h("span", null, "Tidemill")), h("span", { class: "spring" }), scopeChoice(), liveButton(), themeMenu(), accountMenu());
+  const bar = h("header", { class: "bar" }, toggle, h("a", { class: "brand", href: href("/jobs"), "aria-label": "Tidemill, to the jobs" }, h("img", { src: new URL("icon.svg", import.meta.url).pathname, alt: "" }), h("span", null, "Tidemill")), h("span", { class: "spring" }), scopeChoice(), liveButton(), themeMenu(), accountMenu());
 
   for (const one of SCREENS) if (one.nav?.keys) onKeys(one.nav.keys, `Go to ${one.nav.label}`, () => go(one.path));
   onKeys("?", "Show these keys", showKeys);
@@ -35,7 +34,7 @@ export function frame() {
   effect(() => {
     if (isSignedOut.value) untracked(signInAgain);
   });
-  return h("div", { class: "frame" }, h("a", { class: "skip", href: "#main", on: { click: (/** @type {Event} */ event) => (event.preventDefault(), main.focus()) } }, "To the content"), bar, nav, main, toastHolder());
+  return h("div", { class: "frame" }, h("a", { class: "skip", href: "#main", on: { click: (/** @type {Event} */ event) => (event.preventDefault(), main.focus()) } }, "To the content"), bar, nav, h("div", { class: "content" }, liveNotice(), main), toastHolder());
 
   /** @param {Screen} one */
   function entry(one) {
@@ -86,8 +85,4 @@ function showScreens(main) {
 
 function nothingHere() {
   return empty({ title: "There is nothing here", says: "The address may have been typed or copied wrongly.", acts: [h("a", { class: "button", href: href("/jobs") }, "To the jobs")] });
-}
-
-function iconPath() {
-  return new URL("icon.svg", import.meta.url).pathname.slice(new URL("../../", import.meta.url).pathname.length);
 }

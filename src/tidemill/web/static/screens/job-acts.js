@@ -1,0 +1,158 @@
+// @ts-check
+/** What can be done with a job. Nothing is shown as done before the service has said so. */
+import { api } from "../core/api.js";
+import { h } from "../core/dom.js";
+import { count, counted, moment } from "../core/format.js";
+import { address } from "../core/place.js";
+import { confirmDialog, showDialog } from "../ui/dialog.js";
+import { isClosed } from "../ui/status.js";
+import { tellIfFails, toast } from "../ui/toast.js";
+
+/** @param {any} job @param {(job: any) => void} changed */
+export async function pause(job, changed) {
+  const now = await tellIfFails(() => api.post(`/v1/jobs/${job.id}/pause`));
+  if (now) changed(now);
+}
+
+/** @param {any} job @param {(job: any) => void} changed */
+export async function resume(job, changed) {
+  const now = await tellIfFails(() => api.post(`/v1/jobs/${job.id}/resume`));
+  if (now) changed(now);
+}
+
+/** @param {any} job @param {(job: any) => void} changed */
+export async function cancel(job, changed) {
+  const fresh = await tellIfFails(() => api.get(`/v1/jobs/${job.id}`));
+  if (!fresh) return;
+  const waiting = fresh.counts.pending + fresh.counts.retry_wait;
+  await confirmDialog({
+    title: `Cancel ${job.key}?`,
+    says: [
+      h("p", null, `${counted(waiting, "item")} of ${count(fresh.counts.total)} will not be processed (counted ${moment(Date.now())}).`),
+      h("p", { class: "muted" }, `What is in hand (${count(fresh.counts.processing)}) finishes and keeps its results. Cancelled items can be reprocessed later.`),
+    ],
+    act: "Cancel the job",
+    isDanger: true,
+    run: async () => changed(await api.post(`/v1/jobs/${job.id}/cancel`)),
+  });
+}
+
+/** @param {any} job @param {() => void} gone */
+export async function remove(job, gone) {
+  const done = await confirmDialog({
+    title: `Delete ${job.key}?`,
+    says: [h("p", null, `Its ${counted(job.counts.total, "row")}, their results and its file are removed for good.`)],
+    act: "Delete for good",
+    isDanger: true,
+    run: () => api.remove(`/v1/jobs/${job.id}`),
+  });
+  if (done) gone();
+}
+
+/**
+ * Have a file made, and offer it when it is there.
+ * @param {any} job
+ * @param {string[]} [statuses] only items of these
+ */
+export async function exportJob(job, statuses = []) {
+  const fresh = await tellIfFails(() => api.get(`/v1/jobs/${job.id}`));
+  if (!fresh) return;
+  const n = statuses.length ? statuses.reduce((sum, name) => sum + fresh.counts[name], 0) : fresh.counts.total;
+  const asked = { format: "csv", spreadsheet_safe: false };
+  const made = await showDialog(`Export ${counted(n, "row")}?`, (close) => {
+    const fault = h("p", { class: "fault", role: "alert", hidden: true });
+    const go = async () => {
+      try {
+        close(await api.post(`/v1/jobs/${job.id}/export`, undefined, { query: { ...asked, statuses } }));
+      } catch (error) {
+        fault.textContent = /** @type {Error} */ (error).message;
+        fault.hidden = false;
+      }
+    };
+    const option = (/** @type {string} */ value, /** @type {string} */ says) => h("label", { class: "choice" }, h("input", { type: "radio", name: "format", value, checked: value === asked.format, on: { change: () => (asked.format = value) } }), says);
+    return [
+      h("p", null, `Filter: ${statuses.length ? `status is ${statuses.join(" or ")}` : "none, all rows"}, job ${job.key} (counted ${moment(Date.now())}).`),
+      h("fieldset", { class: "stack tight" }, h("legend", { class: "hint" }, "Format"), option("csv", "CSV"), option("xlsx", "Excel workbook (xlsx)"), option("ndjson", "NDJSON, an object a line")),
+      h("label", { class: "choice" }, h("input", { type: "checkbox", on: { change: (/** @type {Event} */ event) => (asked.spreadsheet_safe = /** @type {HTMLInputElement} */ (event.target).checked) } }), "Make text harmless that a spreadsheet might run"),
+      fault,
+      h("div", { class: "acts" }, h("button", { type: "button", on: { click: () => close(null) } }, "Not now"), h("button", { type: "submit", class: "main-act", on: { click: go } }, `Export ${count(n)}`)),
+    ];
+  });
+  if (made) follow(/** @type {any} */ (made));
+}
+
+/** @param {any} made the job of an export */
+async function follow(made) {
+  const waiting = toast(`The file is being made (${made.key}) …`);
+  for (;;) {
+    const now = await tellIfFails(() => api.get(`/v1/exports/${made.id}`));
+    if (!now) return;
+    if (isClosed(now.status)) {
+      waiting.remove();
+      if (!now.download_url) toast(`The export did not succeed: ${now.failure_reason ?? now.status}`, "bad");
+      else toast([`${counted(now.record_count ?? 0, "row")} are ready. `, h("a", { href: address(now.download_url), download: "" }, "Download")], "ok");
+      return;
+    }
+    await new Promise((resolve) => window.setTimeout(resolve, 700));
+  }
+}
+
+/**
+ * Send items round again, after saying which and how many.
+ * @param {any} job
+ * @param {{statuses: string[], codes?: string[], ids?: string[], except?: string[], n?: number}} what
+ * @param {() => void} [done]
+ */
+export async function reprocess(job, what, done) {
+  const fresh = await tellIfFails(() => api.get(`/v1/jobs/${job.id}`));
+  if (!fresh) return false;
+  const n = what.ids ? what.ids.length : matching(fresh, what) - (what.except?.length ?? 0);
+  let keeps = false;
+  const filter = what.ids ? `${counted(n, "chosen row")}` : `status is ${what.statuses.join(" or ")}${what.codes?.length ? `, cause is ${what.codes.join(" or ")}` : ""}${what.except?.length ? `, but ${counted(what.except.length, "row")}` : ""}`;
+  const isDone = await confirmDialog({
+    title: `Reprocess ${counted(n, "row")}?`,
+    says: [
+      h("p", null, `Filter: ${filter}, job ${job.key} (counted ${moment(Date.now())}).`),
+      h("fieldset", { class: "stack tight" }, h("legend", { class: "hint" }, "Attempts"), h("label", { class: "choice" }, h("input", { type: "radio", name: "attempts", checked: true, on: { change: () => (keeps = false) } }), "Count from the beginning again"), h("label", { class: "choice" }, h("input", { type: "radio", name: "attempts", on: { change: () => (keeps = true) } }), "Only rows that have attempts left")),
+      h("p", { class: "muted" }, "The handler is called again; what it does elsewhere may be repeated. Stored results are replaced when new ones come."),
+    ],
+    act: `Reprocess ${count(n)}`,
+    run: async () => {
+      const body = { scope: what.ids ? "items" : "job", item_ids: what.ids, statuses: what.statuses, error_codes: what.codes?.length ? what.codes : undefined, except: what.except?.length ? what.except : undefined, reset_attempts: !keeps };
+      const operation = await api.post(`/v1/jobs/${job.id}/reprocess`, JSON.parse(JSON.stringify(body)));
+      tellOperation(operation);
+    },
+  });
+  if (isDone) done?.();
+  return isDone;
+}
+
+/** How many items of a job match, by its own counts. @param {any} job @param {{statuses: string[], codes?: string[]}} what */
+export function matching(job, what) {
+  if (what.codes?.length) return what.codes.reduce((sum, code) => sum + (job.errors[code] ?? 0), 0);
+  if (what.statuses.length === 0) return job.counts.total;
+  return what.statuses.reduce((sum, name) => sum + job.counts[name], 0);
+}
+
+/** @param {any} operation */
+async function tellOperation(operation) {
+  for (let now = operation; ; ) {
+    if (now.state === "failed") return toast(`Reprocessing stopped: ${now.error}`, "bad");
+    if (now.state === "done") return toast(`${counted(now.items, "row")} sent round again`, "ok");
+    await new Promise((resolve) => window.setTimeout(resolve, 1000));
+    now = (await tellIfFails(() => api.get(`/v1/operations/${now.id}`))) ?? { state: "failed", error: "it cannot be asked about" };
+  }
+}
+
+/** The entries of a job's menu. @param {any} job @param {(job: any) => void} changed @param {() => void} gone @returns {import("../ui/menu.js").Action[]} */
+export function jobActions(job, changed, gone) {
+  const closed = isClosed(job.status);
+  const isPaused = job.status === "paused";
+  return [
+    isPaused ? { label: "Resume", icon: "play", run: () => resume(job, changed) } : { label: "Pause", icon: "pause", run: () => pause(job, changed), why: closed || job.status === "cancelling" ? `the job is ${job.status}` : null },
+    { label: "Cancel …", icon: "ban", run: () => cancel(job, changed), isDanger: true, why: closed ? `the job is ${job.status}` : null },
+    { label: "Reprocess failed …", icon: "retry", run: () => reprocess(job, { statuses: ["failed"] }), why: job.counts.failed ? null : "nothing has failed" },
+    { label: "Export …", icon: "down", run: () => exportJob(job) },
+    { label: "Delete …", icon: "close", run: () => remove(job, gone), isDanger: true },
+  ];
+}

@@ -1,0 +1,124 @@
+"""A real browser before a real service with real workers, all in one event loop; a service for each module."""
+
+import asyncio
+import contextlib
+import os
+import shutil
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, Page, async_playwright
+
+from tidemill import Mill
+from tidemill.api.service import create
+from tidemill.cli.serve import Server, listen
+from tidemill.config import Settings
+from tidemill.domain.identity import Role
+from tidemill.store import workers
+from tidemill.store.database import Database
+from tidemill.store.throwaway import ThrowawayServer
+from tidemill.web import install
+from web.site import KINDS, Site
+from web.watching import Watch
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+FLAGS = ["--disable-dev-shm-usage", "--enable-precise-memory-info"]
+WINDOW = {"width": 1280, "height": 800}
+OpenPage = Callable[..., Awaitable[Page]]
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def browser() -> AsyncIterator[Browser]:
+    """One for each process of the tests."""
+    if CHROMIUM is None:
+        pytest.skip("NOT RUN: there is no chromium on PATH, so nothing of the web UI was tried")
+    flags = [*FLAGS, "--no-sandbox"] if os.getuid() == 0 else FLAGS
+    async with async_playwright() as playwright:
+        started = await playwright.chromium.launch(executable_path=CHROMIUM, args=flags)
+        yield started
+        await started.close()
+
+
+def settings_in(url: str, folder: Path) -> Settings:
+    return Settings(
+        database_url=url,
+        home=folder,
+        poll_ms=50,
+        flush_interval_ms=200,
+        stop_grace_ms=500,
+        rate_limit_per_s=1_000,
+        rate_limit_burst=2_000,
+        cpu_high_percent=1_000_000,
+        memory_high_percent=100,
+    )
+
+
+@contextlib.asynccontextmanager
+async def serving(settings: Settings) -> AsyncIterator[Site]:
+    async with Database(str(settings.database_url), size=8, patience=5) as db:
+        app = create(db, settings)
+        install(app)
+        with listen(Settings(http_port=0)) as listening:
+            server = Server(app)
+            task = asyncio.create_task(server.serve(sockets=[listening]))
+            await server.ready.wait()
+            yield Site(f"http://127.0.0.1:{listening.getsockname()[1]}", db, settings)
+            server.force_exit = server.should_exit = True
+            await task
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def site(tidemill_server: ThrowawayServer, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
+    """A service and its database, without any worker; kinds are known."""
+    url = await asyncio.to_thread(tidemill_server.create)
+    settings = settings_in(url, tmp_path_factory.mktemp("site"))
+    async with serving(settings) as started:
+        mill = Mill(settings)
+        mill.handler("price.lookup")(lambda item: item.input)
+        await started.db.run(workers.register_kinds, mill.registry.all())
+        yield started
+        started.workers.end()
+    await asyncio.to_thread(tidemill_server.drop, url)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def working(site: Site) -> Site:
+    """The same with a worker."""
+    site.workers.app(KINDS)
+    site.workers.start()
+    return site
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def open_page(browser: Browser) -> AsyncIterator[OpenPage]:
+    """Tabs whose console must stay silent. ``expect`` is what one may say all the same."""
+    opened: list[Watch] = []
+
+    async def make(*, expect: tuple[str, ...] = (), **options: Any) -> Page:
+        context = await browser.new_context(**({"viewport": WINDOW} | options))
+        context.set_default_timeout(10_000)
+        page = await context.new_page()
+        opened.append(Watch(page, expect))
+        return page
+
+    yield make
+    for watch in opened:
+        await watch.page.context.close()
+    for watch in opened:
+        watch.check()
+
+
+@pytest.fixture
+def signed_in(site: Site, open_page: OpenPage) -> OpenPage:
+    """A tab of somebody who followed a link."""
+
+    async def make(name: str = "ada", to: str = "/jobs", role: Role = Role.USER, **options: Any) -> Page:
+        page = await open_page(**options)
+        await page.goto(await site.link(name, role))
+        await page.goto(site.url + to)
+        return page
+
+    return make

@@ -1,0 +1,66 @@
+"""The service that is looked at, and people who use it."""
+
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+import httpx2
+
+from support import Workers, closed
+from tidemill.config import Settings
+from tidemill.domain.identity import Role
+from tidemill.domain.job import Job
+from tidemill.store import sessions, users
+from tidemill.store.database import Database
+
+KINDS = """
+@mill.handler("price.lookup", columns=["sku", "cents", "serial"], max_attempts=2, backoff=0.01)
+async def lookup(item: Item):
+    wish = item.input.get("wish")
+    if wish == "fail":
+        raise ValueError("the shop did not answer")
+    if wish == "never":
+        raise Fail("this product is not sold", code="not_sold")
+    if wish == "missing":
+        return NotFound("no such product")
+    if wish == "slow":
+        await asyncio.sleep(0.3)
+    return {"sku": item.input["sku"], "cents": 995, "serial": 12345678901234567890}
+"""
+
+
+@dataclass
+class Site:
+    """An address, what is behind it, and keys of users by name."""
+
+    url: str
+    db: Database
+    settings: Settings
+    keys: dict[str, str] = field(default_factory=dict)
+    ids: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.workers = Workers(self.settings, self.settings.home)
+
+    async def user(self, name: str, role: Role = Role.USER) -> str:
+        """The key of somebody, who is made when first named."""
+        if name not in self.keys:
+            self.ids[name] = (await self.db.run(users.add, name, role)).id
+            self.keys[name], _ = await self.db.run(users.add_key, self.ids[name])
+        return self.keys[name]
+
+    async def link(self, name: str, role: Role = Role.USER) -> str:
+        await self.user(name, role)
+        return f"{self.url}/sign-in/{await self.db.run(sessions.make_link, self.ids[name], 60)}"
+
+    async def submit(self, name: str, inputs: list[Any], kind: str = "price.lookup", **more: Any) -> dict[str, Any]:
+        """A job of somebody's, by HTTP."""
+        headers = {"Authorization": f"Bearer {await self.user(name)}"}
+        async with httpx2.AsyncClient(base_url=self.url, headers=headers, timeout=30, trust_env=False) as client:
+            answer = await client.post("/v1/jobs", json={"kind": kind, "inputs": inputs, **more})
+        assert answer.status_code == 202, answer.text
+        return dict(answer.json())
+
+    async def finished(self, name: str, inputs: list[Any]) -> Job:
+        """One that a worker has done."""
+        return await closed(self.db, UUID((await self.submit(name, inputs))["id"]))
