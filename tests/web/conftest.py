@@ -66,7 +66,7 @@ async def serving(settings: Settings) -> AsyncIterator[Site]:
             task = asyncio.create_task(server.serve(sockets=[listening]))
             await server.ready.wait()
             yield Site(f"http://127.0.0.1:{listening.getsockname()[1]}", db, settings)
-            server.force_exit = server.should_exit = True
+            server.should_exit = True
             await task
 
 

@@ -1,0 +1,263 @@
+// @ts-check
+/** The items of a job in a grid: any number of them, by status and cause, with what can be done to those selected. */
+import { api } from "../core/api.js";
+import { h } from "../core/dom.js";
+import { count, counted, milliseconds, moment, wholeMoment } from "../core/format.js";
+import { cellText } from "../core/json.js";
+import { guardChanges, setQuery, words } from "../core/router.js";
+import { computed, effect, onCleanup, scope as inScope, signal, untracked } from "../core/signal.js";
+import { isLive } from "../core/sse.js";
+import { confirmDialog } from "../ui/dialog.js";
+import { empty } from "../ui/empty.js";
+import { choice, clearFilters, statusToggles } from "../ui/filter-bar.js";
+import { makeGrid } from "../ui/grid.js";
+import { icon } from "../ui/icons.js";
+import { menuButton } from "../ui/menu.js";
+import { Selection } from "../ui/selection.js";
+import { CursorSource, SeqSource } from "../ui/source.js";
+import { ITEM_STATUSES, OPEN_ITEMS, setStatus, status } from "../ui/status.js";
+import { toast } from "../ui/toast.js";
+import { openItem } from "./item.js";
+import { exportJob, matching, reprocess } from "./job-acts.js";
+
+const SHOWN_MAX = 24; // columns: each is an element in every row
+const SHOWN_FIRST = 8;
+const FOLLOWS_MS = 2_000;
+const IDS_MAX = 10_000; // of one request
+
+/** @typedef {import("../core/signal.js").Signal<any>} JobSignal a job, whole */
+
+/** @param {JobSignal} job @param {() => void} changed something was sent round again @param {string[]} [fixed] statuses that are not asked for */
+export function itemsView(job, changed, fixed) {
+  const statuses = fixed ? signal(fixed) : words("statuses");
+  const causes = words("causes");
+  const hidden = words("columns");
+  const asked = computed(() => ({ statuses: causes.value.length ? ["failed"] : statuses.value, codes: causes.value }));
+  const key = computed(() => JSON.stringify([asked.value, hidden.value, job.value.columns]));
+  const box = h("div", { class: "screen" });
+  let end = () => {};
+  effect(() => {
+    key.value;
+    end();
+    untracked(() => {
+      const [made, over] = inScope(() => listView(job, asked.value, changed, hidden.value));
+      end = over;
+      box.replaceChildren(made);
+    });
+  });
+  onCleanup(() => end());
+
+  const options = () => ITEM_STATUSES.map((value) => ({ value, n: job.value.counts[value] })).filter((one) => one.n || statuses.value.includes(one.value));
+  const codes = computed(() => Object.entries(job.value.errors).sort((a, b) => b[1] - a[1]).map(([value, n]) => ({ value, said: `${value} (${count(n)})` })));
+  return h(
+    "div",
+    { class: "screen" },
+    h(
+      "div",
+      { class: "filters" },
+      fixed ? null : statusToggles("statuses", "Status", options),
+      choice("causes", "Cause", () => codes.value),
+      columnChoice(job, hidden),
+      fixed ? null : clearFilters(["statuses", "causes"]),
+    ),
+    box,
+  );
+}
+
+/** @param {JobSignal} job @param {import("../core/signal.js").Signal<string[]>} chosen */
+function columnChoice(job, chosen) {
+  const shown = () => chosen.peek().length ? chosen.peek() : job.peek().columns.slice(0, SHOWN_FIRST);
+  return menuButton(
+    "Columns",
+    () =>
+      job.peek().columns.slice(0, 60).map((/** @type {string} */ name) => ({
+        label: `${shown().includes(name) ? "✓ " : ""}${name}`,
+        run: () => {
+          const now = shown().includes(name) ? shown().filter((/** @type {string} */ one) => one !== name) : [...shown(), name];
+          setQuery({ columns: job.peek().columns.filter((/** @type {string} */ one) => now.includes(one)).slice(0, SHOWN_MAX) });
+        },
+      })),
+    { content: [icon("list"), "Columns"], class: "" },
+  );
+}
+
+/** @param {JobSignal} job @param {{statuses: string[], codes: string[]}} asked @param {() => void} changed @param {string[]} chosen */
+function listView(job, asked, changed, chosen) {
+  const { id } = job.peek();
+  const path = `/v1/jobs/${id}/items`;
+  const filter = { statuses: asked.statuses, error_codes: asked.codes, inputs: true };
+  const isWhole = asked.statuses.length === 0;
+  const of = signal("result");
+  const matches = () => matching(job.value, asked);
+  const source = isWhole
+    ? new SeqSource(job.peek().counts.total, async (first, size, signal) => {
+        const page = await api.get(path, { ...filter, seq: first, page_size: size }, signal);
+        of.value = page.columns_of;
+        return byPlace(page.items, first);
+      })
+    : new CursorSource(async (after, size, signal) => {
+        const page = await api.get(path, { ...filter, after, page_size: size }, signal);
+        of.value = page.columns_of;
+        return { rows: page.items, next: page.next_page ?? null };
+      });
+  const selection = new Selection();
+  const seen = signal(matches());
+  const names = (chosen.length ? chosen : job.peek().columns.slice(0, SHOWN_FIRST)).slice(0, SHOWN_MAX);
+  /** @type {import("../ui/grid.js").Grid} */
+  const grid = makeGrid({
+    label: `Items of ${job.peek().key}`,
+    source,
+    columns: [...front(), ...names.map((/** @type {string} */ name) => valueColumn(name, of)), ...back()],
+    keyOf: (row) => row.seq,
+    nameOf: (row) => `row ${count(row.seq + 1)}`,
+    selection,
+    onOpen: (row) => openItem(job, row.seq, { changed: again, focusBack: () => grid.goTo(grid.active(), true) }),
+    foot: foot(),
+    whenEmpty: () => empty({ title: isWhole ? "No items" : "Nothing matches", says: isWhole ? "This job has no rows, or none that were read so far." : "No item of this job is so now." }),
+  });
+
+  function again() {
+    changed();
+    source.refresh();
+  }
+
+  // Rows that are looked at follow the job; while some are selected nothing changes under the pointer.
+  let timer = 0;
+  let isFirst = true;
+  effect(() => {
+    const { total } = job.value.counts;
+    if (!(source instanceof SeqSource)) return;
+    source.resize(total);
+    if (!isFirst) timer ||= window.setTimeout(follow, FOLLOWS_MS);
+    isFirst = false;
+  });
+  onCleanup(() => window.clearTimeout(timer));
+  function follow() {
+    timer = 0;
+    if (isLive.peek() && selection.isEmpty) source.refresh();
+  }
+  onCleanup(guardChanges(async () => selection.isEmpty || (await letGo())));
+
+  async function letGo() {
+    const may = await confirmDialog({
+      title: "Let go of the selection?",
+      says: [h("p", null, `${counted(selection.size(matches()), "row is", "rows are")} selected. Another filter or screen forgets that.`)],
+      act: "Let go",
+      run: async () => selection.clear(),
+    });
+    return may;
+  }
+
+  function foot() {
+    const n = () => (selection.version.value, selection.size(matches()));
+    const box = h("div", { class: () => (n() ? "grid-foot is-chosen" : "grid-foot") });
+    const loaded = () => (source.version.value, source.loaded);
+    const says = () => {
+      if (n()) return `${counted(n(), "row")} selected${selection.isAll ? ` of ${count(matches())} matching` : ""}; rows are not updated meanwhile`;
+      if (isWhole) return counted(matches(), "row");
+      return `${count(matches())} matching · ${count(loaded())} loaded`;
+    };
+    const isStale = () => !isWhole && matches() !== seen.value;
+    box.append(
+      h("span", { role: "status" }, says),
+      h("span", null, () => (isStale() && !n() ? h("button", { type: "button", class: "link", on: { click: () => ((seen.value = matches()), source.refresh()) } }, "The list has changed – show") : null)),
+      h("span", null, () => (n() > 0 && !selection.isAll && matches() > n() ? h("button", { type: "button", class: "link", on: { click: () => selection.all() } }, `Select all ${count(matches())} matching`) : null)),
+      h("span", { class: "spring" }),
+      goTo(),
+      h("span", { class: "row" }, () => (n() ? acts() : null)),
+    );
+    return box;
+  }
+
+  function acts() {
+    return [
+      h("button", { type: "button", class: "small", on: { click: again_ } }, icon("retry"), "Reprocess …"),
+      h("button", { type: "button", class: "small", on: { click: () => exportJob(job.peek(), asked.statuses) } }, icon("down"), "Export …"),
+      h("button", { type: "button", class: "small plain", on: { click: () => selection.clear() } }, "Clear"),
+    ];
+  }
+
+  function again_() {
+    const done = () => {
+      selection.clear();
+      again();
+    };
+    const idOf = (/** @type {any} */ seq) => `${id}:${seq}`;
+    const settledOnly = asked.statuses.length ? asked.statuses : ITEM_STATUSES.filter((one) => !OPEN_ITEMS.includes(one));
+    if (asked.statuses.some((one) => OPEN_ITEMS.includes(one))) return toast("These rows are open already: they need no reprocessing", "bad");
+    if (selection.isAll) return reprocess(job.peek(), { statuses: settledOnly, codes: asked.codes, except: [...selection.keys].map(idOf) }, done);
+    const keys = selection.list(IDS_MAX);
+    if (keys === null) return toast(`At most ${count(IDS_MAX)} single rows at once; or select all that match`, "bad");
+    return reprocess(job.peek(), { statuses: settledOnly, ids: keys.map(idOf) }, done);
+  }
+
+  function goTo() {
+    if (!isWhole) return null;
+    const input = /** @type {HTMLInputElement} */ (h("input", { type: "text", inputmode: "numeric", placeholder: "Go to row", "aria-label": "Go to row", size: "9" }));
+    const submit = (/** @type {Event} */ event) => {
+      event.preventDefault();
+      const row = Number(input.value.replace(/[^0-9]/g, ""));
+      if (row > 0) grid.goTo(row - 1, true);
+    };
+    return h("form", { on: { submit } }, input);
+  }
+
+  return grid.element;
+}
+
+/** Rows at their places: an answer may be short. @param {any[]} items @param {number} first */
+function byPlace(items, first) {
+  /** @type {any[]} */
+  const rows = [];
+  for (const item of items) rows[item.seq - first] = item;
+  return rows;
+}
+
+/** @returns {import("../ui/grid.js").Column[]} */
+function front() {
+  return [
+    { label: "Row", width: "6.5rem", align: "right", show: (cell, row) => text(cell, count(row.seq + 1)) },
+    {
+      label: "Status",
+      width: "9rem",
+      show(cell, row) {
+        const shown = /** @type {HTMLElement | null} */ (cell.firstElementChild);
+        if (shown) setStatus(shown, row.status);
+        else cell.replaceChildren(status(row.status));
+      },
+    },
+  ];
+}
+
+/** @param {string} name @param {import("../core/signal.js").Signal<string>} of @returns {import("../ui/grid.js").Column} */
+function valueColumn(name, of) {
+  return { label: name, width: "minmax(8rem, 1fr)", show: (cell, row) => text(cell, valueOf(row, name, of.peek())) };
+}
+
+/** What stands in the cell of a column, as in an exported file. @param {any} row @param {string} name @param {string} of */
+export function valueOf(row, name, of) {
+  if (of !== "input" && OPEN_ITEMS.includes(row.status)) return "";
+  if (row.result_cut) return "too long for a list: open the row";
+  const value = of === "input" ? (row.input ?? row.input_summary) : row.result;
+  if (value === null || value === undefined) return "";
+  if (typeof value === "object" && !Array.isArray(value)) return cellText(value[name]);
+  return name === of ? cellText(value) : "";
+}
+
+/** @returns {import("../ui/grid.js").Column[]} */
+function back() {
+  return [
+    { label: "Cause", width: "8rem", show: (cell, row) => text(cell, row.error?.code ?? "") },
+    { label: "Reason", width: "minmax(12rem, 2fr)", show: (cell, row) => text(cell, row.error?.reason ?? "") },
+    { label: "Attempts", width: "5.5rem", align: "right", show: (cell, row) => text(cell, String(row.attempts)) },
+    { label: "Took", width: "6rem", align: "right", show: (cell, row) => text(cell, row.duration_ms === null || row.duration_ms === undefined ? "" : milliseconds(row.duration_ms)) },
+    { label: "Changed", width: "11rem", show: (cell, row) => text(cell, row.updated_at ? moment(row.updated_at) : "", wholeMoment(row.updated_at)) },
+  ];
+}
+
+/** @param {HTMLElement} cell @param {string} says @param {string} [title] */
+export function text(cell, says, title = says) {
+  cell.textContent = says.length > 300 ? `${says.slice(0, 299)}…` : says;
+  if (title) cell.title = title.slice(0, 1000);
+  else cell.removeAttribute("title");
+}

@@ -1,0 +1,94 @@
+// @ts-check
+/** How a job gets on: throughput, causes of failure, batches, what the workers have settled on. */
+import { api } from "../core/api.js";
+import { h } from "../core/dom.js";
+import { count, milliseconds, moment } from "../core/format.js";
+import { every, load } from "../core/load.js";
+import { href } from "../core/router.js";
+import { effect } from "../core/signal.js";
+import { chart, throughput } from "../ui/chart.js";
+import { isClosed, status } from "../ui/status.js";
+import { adaptive } from "./job-more.js";
+import { reprocess } from "./job-acts.js";
+
+/** @param {import("../core/signal.js").Signal<any>} job */
+export function overview(job) {
+  const path = `/v1/jobs/${job.peek().id}`;
+  const points = load((signal) => api.get(`${path}/chart`, {}, signal));
+  const batches = load((signal) => api.get(`${path}/batches`, { page_size: 10 }, signal));
+  let last = job.peek().updated_at;
+  effect(() => {
+    if (job.value.updated_at === last) return;
+    last = job.value.updated_at;
+    points.soon(4_000);
+    batches.soon(4_000);
+  });
+  every(() => {
+    if (isClosed(job.peek().status)) return;
+    points.soon(4_000);
+    batches.soon(4_000);
+  }, 5_000);
+  return h(
+    "div",
+    { class: "columns" },
+    h("section", { class: "card" }, h("h2", null, "Throughput"), () => ((points.data.value?.length ?? 0) > 1 ? chart("Items settled a second", () => throughput(points.data.value ?? [])) : h("p", { class: "muted" }, "Nothing to draw yet: a sample is taken every five seconds while the job moves."))),
+    causes(job),
+    h("section", { class: "card" }, h("h2", null, "Newest batches"), () => batchTable(batches.data.value?.batches ?? null)),
+    h("section", { class: "card" }, h("h2", null, "Adaptive state"), adaptive(job)),
+  );
+}
+
+/** What failed and why, each with what can be done about it. @param {import("../core/signal.js").Signal<any>} job @param {() => void} [changed] */
+export function causes(job, changed) {
+  const found = () => Object.entries(/** @type {Record<string, number>} */ (job.value.errors)).sort((a, b) => b[1] - a[1]);
+  const most = () => Math.max(1, ...found().map(([, n]) => n));
+  return h("section", { class: "card" }, h("h2", null, "Failures by cause"), () =>
+    found().length === 0
+      ? h("p", { class: "muted" }, "Nothing has failed.")
+      : h(
+          "ul",
+          { class: "bars" },
+          found().map(([code, n]) =>
+            h(
+              "li",
+              null,
+              h("a", { href: href(`/jobs/${job.peek().key}/results`, { statuses: "failed", causes: code }) }, code),
+              h("span", { class: "bar-track", "aria-hidden": "true" }, h("span", { style: { "--part": String((n / most()) * 100) } })),
+              h("span", { class: "number" }, count(n)),
+              h("button", { type: "button", class: "small", "aria-label": `Reprocess failures with cause ${code}`, on: { click: () => reprocess(job.peek(), { statuses: ["failed"], codes: [code] }, changed) } }, "Reprocess …"),
+            ),
+          ),
+        ),
+  );
+}
+
+/** @param {any[] | null} batches */
+function batchTable(batches) {
+  if (batches === null) return h("p", { class: "muted" }, "Loading …");
+  if (batches.length === 0) return h("p", { class: "muted" }, "None yet.");
+  return h(
+    "div",
+    { class: "table-box", tabindex: "0", role: "group", "aria-label": "Batches" },
+    h(
+      "table",
+      { class: "small" },
+      h("thead", null, h("tr", null, ["Rows", "State", "Settled", "Failed", "Took", "Since"].map((one, n) => h("th", { scope: "col", class: n > 1 && n < 5 ? "right" : null }, one)))),
+      h(
+        "tbody",
+        null,
+        batches.map((one) =>
+          h(
+            "tr",
+            null,
+            h("td", { class: "nowrap" }, one.shape === "range" ? `${count(one.lo + 1)}–${count(one.hi)}` : `${count(one.size)} again`),
+            h("td", null, status(one.state)),
+            h("td", { class: "right" }, count(one.size - one.open)),
+            h("td", { class: "right" }, count(one.tallies.failed)),
+            h("td", { class: "right nowrap" }, milliseconds(one.duration_ms)),
+            h("td", { class: "nowrap" }, moment(one.since)),
+          ),
+        ),
+      ),
+    ),
+  );
+}

@@ -1,0 +1,139 @@
+// @ts-check
+/** One job: how far it is above, everything about it in tabs below. */
+import { api, now } from "../core/api.js";
+import { h } from "../core/dom.js";
+import { ago, count, estimate, percent, rate, wholeMoment, words } from "../core/format.js";
+import { load, ticking } from "../core/load.js";
+import { settled } from "../core/pace.js";
+import { go, href } from "../core/router.js";
+import { computed, effect, onCleanup } from "../core/signal.js";
+import { onJobs, scope, wantsAll } from "../core/sse.js";
+import { me } from "../core/api.js";
+import { userName } from "../core/users.js";
+import { empty, failure, waiting } from "../ui/empty.js";
+import { icon } from "../ui/icons.js";
+import { menuButton } from "../ui/menu.js";
+import { progressBar } from "../ui/progress.js";
+import { isClosed, status } from "../ui/status.js";
+import { ApiError } from "../core/api.js";
+import { itemsView } from "./items.js";
+import { cancel, exportJob, jobActions, pause, reprocess, resume } from "./job-acts.js";
+import { activityView, configView, errorsView } from "./job-more.js";
+import { overview } from "./job-overview.js";
+import { pendingView } from "./job-pending.js";
+
+/** @type {Array<[tab: string, label: string, n?: (job: any) => number]>} */
+const TABS = [
+  ["overview", "Overview"],
+  ["results", "Results"],
+  ["pending", "Pending", (job) => job.counts.pending + job.counts.processing + job.counts.retry_wait],
+  ["errors", "Errors", (job) => job.counts.failed],
+  ["config", "Config"],
+  ["activity", "Activity"],
+];
+/** @type {Array<[name: string, said: string, colour: string]>} */
+const FIGURES = [
+  ["done", "done", "--bar-ok"],
+  ["failed", "failed", "--bar-bad"],
+  ["not_found", "not found", "--bar-other"],
+  ["skipped", "skipped", "--bar-other"],
+  ["cancelled", "cancelled", "--bar-other"],
+  ["retry_wait", "retrying", "--bar-retry"],
+  ["processing", "processing", "--bar-run"],
+  ["pending", "pending", "--track"],
+];
+
+/** @param {{params: import("../core/signal.js").Signal<Record<string, string>>}} asked */
+export function screen({ params }) {
+  const name = params.peek().job;
+  const job = load((signal) => api.get(`/v1/jobs/${encodeURIComponent(name)}`, {}, signal));
+  const tab = computed(() => params.value.tab ?? "overview");
+  const isThere = computed(() => job.data.value !== null);
+
+  onJobs((changed) => {
+    const known = job.data.peek();
+    const fresh = known && changed.find((one) => one.id === known.id);
+    if (!fresh) return;
+    job.data.value = { ...known, ...fresh };
+    job.soon(2_000); // what the stream does not tell: rates, causes, what the workers settled on
+  });
+  effect(() => {
+    const isOthers = isThere.value && job.data.peek().user_id !== me.value?.user_id;
+    wantsAll.value = isOthers && scope.value !== "all";
+  });
+  onCleanup(() => (wantsAll.value = false));
+  effect(() => {
+    if (isThere.value) document.title = `${job.data.peek().key} · Tidemill`;
+  });
+
+  return h("div", { class: "screen" }, () => {
+    if (isThere.value) return whole();
+    const error = job.error.value;
+    if (error === null) return waiting();
+    if (error instanceof ApiError && error.status === 404) return empty({ title: "There is no such job", says: `No job of yours is called ${name}. It may have been deleted, or belong to somebody else.`, acts: [h("a", { class: "button", href: href("/jobs") }, "To the jobs")] });
+    return failure(error, job.again);
+  });
+
+  function whole() {
+    const found = /** @type {import("../core/signal.js").Signal<any>} */ (job.data);
+    const changed = (/** @type {any} */ next) => (found.value = { ...found.peek(), ...next });
+    const views = {
+      overview: () => overview(found),
+      results: () => itemsView(found, job.again),
+      pending: () => pendingView(found),
+      errors: () => errorsView(found, job.again),
+      config: () => configView(found),
+      activity: () => activityView(found),
+    };
+    const base = `/jobs/${found.peek().key}`;
+    return [
+      head(found, changed, job),
+      h("nav", { class: "tabs", "aria-label": "About this job" }, TABS.map(([id, label, n]) => h("a", { href: href(id === "overview" ? base : `${base}/${id}`), "aria-current": () => (tab.value === id ? "page" : null) }, label, n ? h("span", { class: "number" }, () => (n(found.value) ? ` ${count(n(found.value))}` : "")) : null))),
+      () => (/** @type {any} */ (views)[tab.value] ?? views.overview)(),
+    ];
+  }
+}
+
+/** @param {import("../core/signal.js").Signal<any>} job @param {(job: any) => void} changed @param {import("../core/load.js").Loaded<any>} loaded */
+function head(job, changed, loaded) {
+  const at = ticking();
+  const isOpen = () => !isClosed(job.value.status);
+  const act = (/** @type {string} */ label, /** @type {string} */ picture, /** @type {() => void} */ run, /** @type {string} */ look = "") => h("button", { type: "button", class: look || null, on: { click: run } }, icon(picture), label);
+  return h(
+    "section",
+    { class: "stack" },
+    h("p", { class: "crumbs" }, h("a", { href: href("/jobs") }, "Jobs"), " / ", job.peek().key),
+    h(
+      "div",
+      { class: "head" },
+      h("div", { class: "title" }, h("h1", { class: "mono" }, job.peek().key), () => status(job.value.status), h("span", { class: "chip" }, job.peek().kind)),
+      h("div", { class: "row" }, () => [
+        job.value.status === "paused" ? act("Resume", "play", () => resume(job.peek(), changed), "main-act") : isOpen() && job.value.status !== "cancelling" ? act("Pause", "pause", () => pause(job.peek(), changed)) : null,
+        isOpen() && job.value.status !== "cancelling" ? act("Cancel …", "ban", () => cancel(job.peek(), changed), "danger") : null,
+        job.value.counts.failed ? act("Reprocess failed …", "retry", () => reprocess(job.peek(), { statuses: ["failed"] }, loaded.again)) : null,
+        act("Export …", "down", () => exportJob(job.peek())),
+        menuButton("More actions", () => jobActions(job.peek(), changed, () => go("/jobs")), { class: "icon-only" }),
+      ]),
+    ),
+    () => (job.value.failure_reason ? h("p", { class: "notice", data: { tone: "bad" } }, `It failed: ${job.value.failure_reason}`) : null),
+    h(
+      "div",
+      { class: "card stack" },
+      h("dl", { class: "figures" }, h("div", null, h("dt", null, () => (job.value.ingest_complete ? "total" : "read so far")), h("dd", null, () => count(job.value.counts.total))), FIGURES.map(([name, said, colour]) => h("div", { hidden: () => job.value.counts[name] === 0 && !["done", "failed", "pending"].includes(name) }, h("dt", null, h("span", { class: "swatch", style: { "--swatch": `var(${colour})` } }), said), h("dd", null, () => count(job.value.counts[name]))))),
+      h("div", { class: "row" }, h("div", { class: "grow" }, progressBar(() => job.value.counts)), h("strong", { class: "number" }, () => percent(settled(job.value.counts), job.value.counts.total))),
+      h("p", { class: "row small muted" }, () => pace(job.value, at.value)),
+    ),
+  );
+}
+
+/** @param {any} job @param {number} at */
+function pace(job, at) {
+  const { rates } = job;
+  const parts = [`average ${rate(rates.average_per_s)}`];
+  if (!isClosed(job.status)) {
+    parts.unshift(`now ${rate(rates.now_per_s)}`);
+    const found = estimate(rates, job.created_at, at);
+    parts.push(found.isKnown ? `done in ${found.text}` : `no estimate: ${found.text}`);
+  } else parts.push(`${words(job.status)} ${ago(job.closed_at, at)}`);
+  return [parts.map((one) => h("span", { class: "number" }, one)), h("span", { title: wholeMoment(job.created_at) }, `submitted ${ago(job.created_at, at)} by ${userName(job.user_id)}`)];
+}
