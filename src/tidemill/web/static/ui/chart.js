@@ -140,6 +140,8 @@ export function throughput(points) {
     const failed = Math.max(0, point.failed - before.failed) / seconds;
     return { at: Date.parse(point.at), failed, good: Math.max(0, (point.settled - before.settled) / seconds - failed) };
   });
+  // Each stands for the time before it: the first one begins where its time does.
+  if (steps.length) steps.unshift({ ...steps[0], at: Date.parse(points[0].at) });
   return {
     at: steps.map((one) => one.at),
     series: [
