@@ -31,3 +31,77 @@ async def test_every_tab_can_be_linked_to_and_read_by_everybody(job: Job, signed
     await expect(page.get_by_role("link", name=name.capitalize()).first).to_have_attribute("aria-current", "page")
     await axe(page)
     await screenshot(page, f"job-{name}")
+
+
+async def test_a_failed_row_is_mended_in_place_and_runs_again(working: Site, signed_in: OpenPage) -> None:
+    job = await working.finished("ada", [{"sku": "A-1"}, {"sku": "B-1", "wish": "never", "n": 12345678901234567890}])
+    page = await signed_in("ada", f"/jobs/{job.key}/results?statuses=failed")
+    await page.get_by_role("grid").get_by_role("gridcell", name="this product is not sold").click()
+    drawer = page.get_by_role("complementary")
+    await axe(page)
+    await screenshot(page, "item-failed")
+    field = drawer.get_by_label("Input, as JSON")
+    assert "12345678901234567890" in await field.input_value(), "no digit is lost"
+    await field.fill('{"sku": "B-1"')
+    await drawer.get_by_role("button", name="Save and run again").click()
+    await expect(drawer.get_by_role("alert")).to_contain_text("This is not JSON")
+    await field.fill('{"sku": "B-2", "n": 12345678901234567890}')
+    await drawer.get_by_role("button", name="Save and run again").click()
+    await expect(page.get_by_role("status").get_by_text("Row 2 was sent round again")).to_be_visible()
+    await drawer.get_by_role("button", name="Close").click()
+    await expect(page.get_by_role("heading", name=job.key).locator("..")).to_contain_text("completed")
+    await page.goto(f"{working.url}/jobs/{job.key}/results")
+    row = page.get_by_role("row").filter(has=page.get_by_label("Select row 2", exact=True))
+    await expect(row).to_contain_text("B-2")
+    await expect(row).to_contain_text("12345678901234567890")
+
+
+async def test_all_that_match_but_one_are_reprocessed(working: Site, signed_in: OpenPage) -> None:
+    job = await working.finished("ada", [{"sku": f"B-{n}", "wish": "never"} for n in range(40)] + [{"sku": "A"}])
+    page = await signed_in("ada", f"/jobs/{job.key}/errors")
+    grid = page.get_by_role("grid")
+    await grid.get_by_label("Select row 1", exact=True).check()
+    await page.get_by_role("button", name="Select all 40 matching").click()
+    await grid.get_by_label("Select row 3", exact=True).uncheck()
+    await expect(page.get_by_text("39 rows selected of 40 matching")).to_be_visible()
+    await screenshot(page, "items-selected")
+    await page.get_by_role("button", name="Reprocess …", exact=True).last.click()
+    dialog = page.get_by_role("dialog", name="Reprocess 39 rows?")
+    await expect(dialog).to_contain_text("status is failed, but 1 row")
+    await axe(page)
+    await screenshot(page, "reprocess")
+    await dialog.get_by_role("button", name="Reprocess 39").click()
+    await expect(page.get_by_text("39 rows sent round again")).to_be_visible()
+
+
+async def test_a_job_is_paused_resumed_and_cancelled_as_the_service_says(working: Site, signed_in: OpenPage) -> None:
+    job = await working.submit("ada", [{"sku": f"A-{n}", "wish": "slow"} for n in range(4_000)])
+    page = await signed_in("ada", f"/jobs/{job['key']}")
+    shown = page.get_by_role("heading", name=job["key"]).locator("..")
+    await page.get_by_role("button", name="Pause", exact=True).click()
+    await expect(shown).to_contain_text("paused")
+    await page.get_by_role("button", name="Resume", exact=True).click()
+    await expect(shown).to_contain_text("running")
+    await screenshot(page, "job-running")
+    await page.get_by_role("button", name="Cancel …").click()
+    await page.get_by_role("dialog").get_by_role("button", name="Cancel the job").click()
+    await expect(shown).to_contain_text("cancelled", timeout=30_000)
+
+
+async def test_results_are_exported_and_downloaded(job: Job, signed_in: OpenPage) -> None:
+    page = await signed_in("ada", f"/jobs/{job.key}")
+    await page.get_by_role("button", name="Export …").click()
+    dialog = page.get_by_role("dialog")
+    await dialog.get_by_label("Excel workbook (xlsx)").check()
+    await dialog.get_by_role("button", name="Export 320").click()
+    async with page.expect_download() as download:
+        await page.get_by_role("link", name="Download").click(timeout=30_000)
+    assert (await download.value).suggested_filename == f"{job.key}.xlsx"
+
+
+async def test_somebody_elses_job_is_not_there(job: Job, signed_in: OpenPage) -> None:
+    page = await signed_in("bob", f"/jobs/{job.key}", expect=("404",))
+    await expect(page.get_by_text("There is no such job")).to_be_visible()
+    await page.get_by_role("link", name="To the jobs").click()
+    await expect(page.get_by_text("No jobs yet")).to_be_visible()
+    await screenshot(page, "jobs-empty")

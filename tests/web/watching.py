@@ -33,7 +33,7 @@ class Watch:
             self.faults.append(f"failed: {request.method} {request.url} {request.failure}")
 
     def _answered(self, response: Response) -> None:
-        if response.status >= 400:  # noqa: PLR2004
+        if response.status >= 400:
             self.faults.append(f"{response.status}: {response.request.method} {response.url}")
 
     def check(self) -> None:
@@ -45,7 +45,9 @@ async def axe(page: Page) -> None:
     """No fault that axe knows, in either theme. It runs in a world of its own: the page's policy stays as it is."""
     for theme in THEMES:
         await page.emulate_media(color_scheme=theme, reduced_motion="reduce")
-        found = await isolated(page, _AXE + f"; axe.run(document, {{runOnly: {json.dumps(TAGS)}}}).then(JSON.stringify)")
+        found = await isolated(
+            page, _AXE + f"; axe.run(document, {{runOnly: {json.dumps(TAGS)}}}).then(JSON.stringify)"
+        )
         violations = [_told(one) for one in json.loads(found)["violations"]]
         assert not violations, f"in the {theme} theme:\n" + "\n".join(violations)
     await page.emulate_media(color_scheme="null", reduced_motion="null")

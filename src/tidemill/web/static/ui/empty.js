@@ -7,7 +7,7 @@ import { toast } from "./toast.js";
 
 /** A command that can be copied. @param {string} label @param {string} text */
 export function recipe(label, text) {
-  return h("div", { class: "recipe" }, h("h3", null, label), h("div", null, h("pre", { tabindex: "0" }, h("code", null, text)), copyButton(text, `Copy: ${label}`)));
+  return h("div", { class: "recipe" }, h("p", { class: "hint" }, label), h("div", null, h("pre", { tabindex: "0" }, h("code", null, text)), copyButton(text, `Copy: ${label}`)));
 }
 
 /** @param {string | (() => string)} text @param {string} label @param {string} [said] */

@@ -1,0 +1,55 @@
+"""Signing in, and being signed out."""
+
+import pytest
+from playwright.async_api import expect
+
+from support import rows
+from web.conftest import OpenPage
+from web.site import Site
+from web.watching import axe, screenshot
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+REFUSED = ("401",)
+
+
+async def test_a_key_signs_in_and_leads_to_the_address_that_was_asked_for(site: Site, open_page: OpenPage) -> None:
+    key = await site.user("ada")
+    page = await open_page(expect=REFUSED)
+    await page.goto(f"{site.url}/jobs?statuses=failed")
+    field = page.get_by_label("API key, or one-time link")
+    await axe(page)
+    await screenshot(page, "sign-in")
+    await field.fill("tm_12345678_wrong")
+    await page.get_by_role("button", name="Sign in").click()
+    await expect(page.get_by_role("alert")).to_contain_text("not good")
+    await field.fill(key)
+    await page.get_by_role("button", name="Sign in").click()
+    await expect(page.get_by_role("heading", name="Jobs")).to_be_visible()
+    assert page.url == f"{site.url}/jobs?statuses=failed"
+
+
+async def test_a_link_that_was_used_says_so(site: Site, open_page: OpenPage) -> None:
+    link = await site.link("ada")
+    first = await open_page()
+    await first.goto(link)
+    await expect(first.get_by_role("heading", name="Jobs")).to_be_visible()
+    second = await open_page(expect=REFUSED)
+    await second.goto(link)
+    await expect(second.get_by_role("alert")).to_contain_text("This link was used")
+
+
+async def test_whose_session_ends_signs_in_again_without_losing_the_page(site: Site, signed_in: OpenPage) -> None:
+    key = await site.user("ada")
+    page = await signed_in("ada", expect=REFUSED)
+    await page.get_by_role("searchbox").fill("J2026")
+    await expect(page.get_by_text("No job matches")).to_be_visible()
+    await rows(site.db, "DELETE FROM tidemill.session")
+    await page.get_by_role("searchbox").fill("J2027")
+    dialog = page.get_by_role("dialog", name="Signed out")
+    await expect(dialog).to_be_visible()
+    await axe(page)
+    await dialog.get_by_label("API key, or one-time link").fill(key)
+    await dialog.get_by_role("button", name="Sign in again").click()
+    await expect(dialog).not_to_be_visible()
+    assert await page.get_by_role("searchbox").input_value() == "J2027"
+    await expect(page.get_by_text("No job matches")).to_be_visible()
