@@ -81,7 +81,7 @@ async def test_a_job_is_paused_resumed_and_cancelled_as_the_service_says(working
     await page.get_by_role("button", name="Pause", exact=True).click()
     await expect(shown).to_contain_text("paused")
     await page.get_by_role("button", name="Resume", exact=True).click()
-    await expect(shown).to_contain_text("running")
+    await expect(shown).to_contain_text("running", timeout=20_000)
     await screenshot(page, "job-running")
     await page.get_by_role("button", name="Cancel …").click()
     await page.get_by_role("dialog").get_by_role("button", name="Cancel the job").click()
@@ -102,6 +102,6 @@ async def test_results_are_exported_and_downloaded(job: Job, signed_in: OpenPage
 async def test_somebody_elses_job_is_not_there(job: Job, signed_in: OpenPage) -> None:
     page = await signed_in("bob", f"/jobs/{job.key}", expect=("404",))
     await expect(page.get_by_text("There is no such job")).to_be_visible()
-    await page.get_by_role("link", name="To the jobs").click()
+    await page.get_by_role("link", name="To the jobs", exact=True).click()
     await expect(page.get_by_text("No jobs yet")).to_be_visible()
     await screenshot(page, "jobs-empty")

@@ -76,7 +76,10 @@ export function screen({ params }) {
 
   function whole() {
     const found = /** @type {import("../core/signal.js").Signal<any>} */ (job.data);
-    const changed = (/** @type {any} */ next) => (found.value = { ...found.peek(), ...next });
+    const changed = (/** @type {any} */ next) => {
+      found.value = { ...found.peek(), ...next };
+      job.again(); // instead of an answer that is on its way, and older
+    };
     const views = {
       overview: () => overview(found),
       results: () => itemsView(found, job.again),
