@@ -1,9 +1,11 @@
 """The grid at its size: as quick and as small with a million rows as with a few."""
 
 import json
+import os
+from collections.abc import Callable
 
 import pytest
-from playwright.async_api import Page, expect
+from playwright.async_api import CDPSession, Page, expect
 
 from support import add_job
 from web.conftest import OpenPage
@@ -11,6 +13,7 @@ from web.site import Site
 from web.watching import isolated
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
+FRAMES = 90
 SCROLL = """
 new Promise((resolve) => {
   const box = document.querySelector(".grid-scroll");
@@ -19,31 +22,47 @@ new Promise((resolve) => {
   const step = (now) => {
     frames.push(now - last);
     last = now;
-    box.scrollTop += STEP;
-    if (frames.length < 90) requestAnimationFrame(step);
+    box.scrollTop += 350;
+    if (frames.length < FRAMES) requestAnimationFrame(step);
     else resolve(JSON.stringify(frames.slice(1)));
   };
   requestAnimationFrame(step);
 })
-"""
+""".replace("FRAMES", str(FRAMES))
 FIRST_ROW = "performance.getEntriesByType('resource').filter(e => e.name.includes('/items')).at(0)?.responseEnd ?? 0"
 NODES = "document.querySelectorAll('*').length"
 HEAP = "performance.memory.usedJSHeapSize / 1e6"
 
 
-async def p95_frame(page: Page, step: int) -> float:
-    frames = sorted(json.loads(await isolated(page, SCROLL.replace("STEP", str(step)))))
+async def p95_frame(page: Page) -> float:
+    frames = sorted(json.loads(await isolated(page, SCROLL)))
     return float(frames[int(len(frames) * 0.95)])
 
 
-async def scrolling_frame(page: Page) -> float:
-    """The best of some, without what the machine takes for a frame in which nothing happens: others use it too."""
-    found = [await p95_frame(page, 350) - max(0.0, await p95_frame(page, 0) - 17) for _ in range(4)]
-    return min(found)
+async def busy_frame(page: Page) -> float:
+    """How long the page itself works for a frame, in ms, whoever else uses the machine."""
+    session = await page.context.new_cdp_session(page)
+    await session.send("Performance.enable", {"timeDomain": "threadTicks"})
+    before = await metrics(session)
+    await isolated(page, SCROLL)
+    after = await metrics(session)
+    await session.detach()
+    return (after["TaskDuration"] - before["TaskDuration"]) * 1000 / FRAMES
+
+
+async def metrics(session: CDPSession) -> dict[str, float]:
+    found = await session.send("Performance.getMetrics")
+    return {one["name"]: one["value"] for one in found["metrics"]}
+
+
+def is_machine_busy() -> bool:
+    return os.getloadavg()[0] > 1.5 * (os.cpu_count() or 1)
 
 
 @pytest.mark.parametrize("n", [20_000, pytest.param(1_000_000, marks=pytest.mark.full)])
-async def test_any_number_of_rows_can_be_walked_through(site: Site, signed_in: OpenPage, n: int) -> None:
+async def test_any_number_of_rows_can_be_walked_through(
+    site: Site, signed_in: OpenPage, n: int, record_property: Callable[[str, object], None]
+) -> None:
     await site.user("ada")
     job = await add_job(site.db, n, "price.lookup", owner_id=site.ids["ada"])
     page = await signed_in("ada", f"/jobs/{job}/results")
@@ -57,11 +76,12 @@ async def test_any_number_of_rows_can_be_walked_through(site: Site, signed_in: O
     await page.get_by_label("Go to row").fill("1")
     await page.get_by_label("Go to row").press("Enter")
     await expect(grid.get_by_label("Select row 1", exact=True)).to_be_visible()
-    frame = await scrolling_frame(page)
+    frame, busy = min([await p95_frame(page) for _ in range(2)]), await busy_frame(page)
     nodes, heap = int(await isolated(page, NODES)), float(await isolated(page, HEAP))
-    figures = f"first row {first:.0f} ms, p95 frame {frame:.0f} ms, {nodes} elements, heap {heap:.1f} MB"
-    assert first < 1_000, figures
-    assert frame < 50, figures
+    figures = f"first row {first:.0f} ms, p95 frame {frame:.0f} ms, busy {busy:.1f} ms of it, {nodes} elements, heap {heap:.1f} MB"
+    record_property("grid", figures)
+    assert busy < 10, figures
+    assert is_machine_busy() or (first < 1_000 and frame < 50), figures
     assert nodes < 1_500, figures
     assert heap < 50, figures
 

@@ -77,7 +77,7 @@ async def test_all_that_match_but_one_are_reprocessed(working: Site, signed_in: 
 async def test_a_job_is_paused_resumed_and_cancelled_as_the_service_says(working: Site, signed_in: OpenPage) -> None:
     job = await working.submit("ada", [{"sku": f"A-{n}", "wish": "slow"} for n in range(4_000)])
     page = await signed_in("ada", f"/jobs/{job['key']}")
-    shown = page.get_by_role("heading", name=job["key"]).locator("..")
+    shown = page.get_by_role("heading", name=job["key"], level=1).locator("..")
     await page.get_by_role("button", name="Pause", exact=True).click()
     await expect(shown).to_contain_text("paused")
     await page.get_by_role("button", name="Resume", exact=True).click()

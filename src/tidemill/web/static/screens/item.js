@@ -113,7 +113,7 @@ function facts(found) {
 
 /** @param {any} error */
 function problem(error) {
-  const more = Object.entries(error).filter(([name, value]) => !["code", "reason", "retryable", "row"].includes(name) && value !== null);
+  const more = Object.entries(error).filter(([name, value]) => !["code", "reason", "retryable", "row", "attempt"].includes(name) && value !== null);
   return h(
     "section",
     { class: "stack tight" },

@@ -1,7 +1,7 @@
 // @ts-check
 /** The items of a job in a grid: any number of them, by status and cause, with what can be done to those selected. */
 import { api } from "../core/api.js";
-import { h } from "../core/dom.js";
+import { append, h } from "../core/dom.js";
 import { count, counted, milliseconds, moment, wholeMoment } from "../core/format.js";
 import { cellText } from "../core/json.js";
 import { guardChanges, setQuery, words } from "../core/router.js";
@@ -158,14 +158,14 @@ function listView(job, asked, changed, chosen) {
       return `${count(matches())} matching · ${count(loaded())} loaded`;
     };
     const isStale = () => !isWhole && matches() !== seen.value;
-    box.append(
+    append(box, [
       h("span", { role: "status" }, says),
       h("span", null, () => (isStale() && !n() ? h("button", { type: "button", class: "link", on: { click: () => ((seen.value = matches()), source.refresh()) } }, "The list has changed – show") : null)),
       h("span", null, () => (n() > 0 && !selection.isAll && matches() > n() ? h("button", { type: "button", class: "link", on: { click: () => selection.all() } }, `Select all ${count(matches())} matching`) : null)),
       h("span", { class: "spring" }),
       goTo(),
       h("span", { class: "row" }, () => (n() ? acts() : null)),
-    );
+    ]);
     return box;
   }
 
