@@ -82,4 +82,10 @@ async def screenshot(page: Page, name: str) -> None:
     await page.emulate_media(color_scheme="null", reduced_motion="null")
 
 
+def keep(name: str, figures: str) -> None:
+    """What was measured, beside the pictures."""
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    (SCREENSHOTS / f"{name}.txt").write_text(figures + "\n")
+
+
 _AXE = (resources.files("axe_playwright_python") / "axe.min.js").read_text()
