@@ -49,6 +49,8 @@ export function makeGrid(options) {
   /** Where a range began. */
   let anchor = 0;
   let hasFocus = false;
+  /** The cell that Tab leads to. @type {HTMLElement | null} */
+  let reached = null;
   let frame = 0;
   let idle = 0;
   /** @type {HTMLElement[]} */
@@ -58,7 +60,7 @@ export function makeGrid(options) {
   const rows = h("div", { class: "grid-rows", role: "rowgroup" });
   const view = h("div", { class: "grid-view", style: { "--grid-columns": template } }, h("div", { role: "rowgroup" }, head), rows);
   const tall = h("div", { class: "grid-tall", role: "presentation" }, view);
-  const box = h("div", { class: "grid-scroll", id, role: "grid", "aria-label": options.label, "aria-colcount": String(columns.length), "aria-multiselectable": selection ? "true" : null, tabindex: "-1" }, tall);
+  const box = h("div", { class: "grid-scroll", id, role: "grid", "aria-label": options.label, "aria-colcount": String(columns.length), "aria-multiselectable": selection ? "true" : null, tabindex: "0" }, tall);
   const blank = h("div", { hidden: true });
   const element = h("div", { class: "grid" }, box, blank, options.foot ?? null);
 
@@ -150,15 +152,14 @@ export function makeGrid(options) {
 
   /** The active cell can be reached with Tab; where it is out of sight, the grid itself can. */
   function keepFocus() {
-    let found = null;
-    for (const line of /** @type {any[]} */ (pool)) {
-      for (const [n, cell] of line.cells.entries()) {
-        const isActive = !line.hidden && line.index === active.row && n === active.column && !cell.hidden;
-        if (isActive) found = cell;
-        if (cell.tabIndex !== (isActive ? 0 : -1)) cell.tabIndex = isActive ? 0 : -1;
-      }
+    const line = /** @type {any} */ (pool.find((one) => /** @type {any} */ (one).index === active.row && !one.hidden));
+    const found = line?.row === undefined ? null : /** @type {HTMLElement} */ (line.cells[active.column]);
+    if (found !== reached) {
+      reached?.setAttribute("tabindex", "-1");
+      found?.setAttribute("tabindex", "0");
+      box.tabIndex = found === null ? 0 : -1;
+      reached = found;
     }
-    box.tabIndex = found === null ? 0 : -1;
     if (!hasFocus || box.querySelector("button:focus")) return;
     const target = found ?? box;
     if (document.activeElement !== target) target.focus({ preventScroll: true });
