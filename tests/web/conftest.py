@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, Page, async_playwright
+from playwright.async_api import Browser, Page, async_playwright, expect
 
 from tidemill import Mill
 from tidemill.api.service import create
@@ -27,6 +27,7 @@ from web.watching import Watch
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 FLAGS = ["--disable-dev-shm-usage", "--enable-precise-memory-info"]
 WINDOW = {"width": 1280, "height": 800}
+expect.set_options(timeout=20_000)  # of a busy machine
 OpenPage = Callable[..., Awaitable[Page]]
 
 
@@ -99,7 +100,7 @@ async def open_page(browser: Browser) -> AsyncIterator[OpenPage]:
 
     async def make(*, expect: tuple[str, ...] = (), **options: Any) -> Page:
         context = await browser.new_context(**({"viewport": WINDOW} | options))
-        context.set_default_timeout(10_000)
+        context.set_default_timeout(20_000)
         page = await context.new_page()
         opened.append(Watch(page, expect))
         return page
