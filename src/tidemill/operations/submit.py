@@ -8,6 +8,7 @@ from uuid import UUID
 from tidemill.domain.errors import InvalidInput, KeyReused, Unavailable, UnknownKind
 from tidemill.domain.handler import OWN_KINDS
 from tidemill.domain.policy import FailurePolicy
+from tidemill.operations.services import service_kind
 from tidemill.store import workers
 from tidemill.store.database import Connection, Database, is_transient
 from tidemill.store.json import encode
@@ -52,6 +53,12 @@ async def as_declared(db: Database, spec: Submission) -> Submission:
         raise UnknownKind(f"no worker has ever had a handler for {spec.kind!r} (known: {listed})")
     options = known[spec.kind]
     return replace(spec, sparse=options["sparse"], limiter=options.get("limiter"))
+
+
+async def calls_service(db: Database, spec: Submission) -> bool:
+    """Whether a kind is one of the built-in ones that call services; a handler of yours with such a name goes first."""
+    kind = service_kind(spec.kind)
+    return kind is not None and (kind == spec.kind or spec.kind not in await db.run(workers.kinds))
 
 
 async def existing(db: Database, spec: Submission) -> UUID | None:
