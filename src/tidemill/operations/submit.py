@@ -8,7 +8,7 @@ from uuid import UUID
 from tidemill.domain.errors import InvalidInput, KeyReused, Unavailable, UnknownKind
 from tidemill.domain.handler import OWN_KINDS
 from tidemill.domain.policy import FailurePolicy
-from tidemill.operations.services import service_kind
+from tidemill.operations.services import KINDS, service_kind
 from tidemill.store import workers
 from tidemill.store.database import Connection, Database, is_transient
 from tidemill.store.json import encode
@@ -93,13 +93,13 @@ async def submit(
 
 async def submit_within(conn: Connection, spec: Submission, rows: Iterable[bytes]) -> tuple[UUID, bool]:
     """In the caller's own transaction: the job exists if and only if that commits."""
-    check(spec)
+    check(spec, built_in=spec.kind in KINDS)
     return await run_async(conn, submission(spec, rows))
 
 
 def submit_within_sync(conn: SyncConnection, spec: Submission, rows: Iterable[bytes]) -> tuple[UUID, bool]:
     """The same, on a blocking connection."""
-    check(spec)
+    check(spec, built_in=spec.kind in KINDS)
     return run_sync(conn, submission(spec, rows))
 
 

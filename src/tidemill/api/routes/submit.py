@@ -126,12 +126,13 @@ async def _submit_blob(here: Service, spec: Submission, blob: Blob, format_: str
 
     Where nobody can say whether the job was made, the file stays: an orphan is better than a job without its file.
     """
-    source = {"blob": blob.id, "format": format_, "name": name}
+    source: dict[str, Any] = {"blob": blob.id, "format": format_, "name": name}
     same = blob.sha256 + format_.encode()  # read in another way, a file is another submission
     try:
         if spec.kind in KINDS:
             look = await here.importing.look(blob.id, name=name, given={"format": format_})
-            check_columns(spec, look.columns)
+            check_columns(spec, () if look.named_by_rows else look.columns)
+            source["layout"] = look.layout
         spec = replace(spec, source=source, file_id=blob.id, idem_print=same)
         job_id, is_new = await operation.submit(here.db, spec, built_in=spec.kind in KINDS)
     except (InvalidInput, KeyReused):

@@ -121,10 +121,14 @@ class Caller:
                 body = body.replace(word.encode(), b"***")
         return body
 
+    def _lazy_context(self) -> ssl.SSLContext | None:
+        """Certificates take a while to read: a service without TLS is spared them, unless it redirects to some."""
+        return httpx2.create_ssl_context(trust_env=False) if self._reach.tls else None
+
     @cached_property
     def _pool(self) -> httpcore2.AsyncConnectionPool:
         return httpcore2.AsyncConnectionPool(
-            ssl_context=self._given_context or httpx2.create_ssl_context(trust_env=False),
+            ssl_context=self._given_context or self._lazy_context(),
             max_connections=self._bounds.connections + MAX_REDIRECTS,
             keepalive_expiry=IDLE_S,
             network_backend=CheckedBackend(self._reach, self._resolve),

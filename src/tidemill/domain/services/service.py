@@ -58,7 +58,8 @@ class Service:
         return None if self.header is None else environment.get(self.secret_env, "").strip()
 
     def reach(self, also: Sequence[Allowed] = ()) -> "Reach":
-        return Reach(self.host, self.port, private=self.allow_private, also=tuple(also))
+        tls = self.url.startswith("https:")
+        return Reach(self.host, self.port, private=self.allow_private, also=tuple(also), tls=tls)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,7 @@ class Reach:
     port: int
     private: bool = False
     also: tuple[Allowed, ...] = ()
+    tls: bool = False
 
     def refusal(self, host: str, addresses: Sequence[IPAddress], port: int) -> str | None:
         """Why nothing is sent there, or None. One bad address is enough: any of them could be the one."""
