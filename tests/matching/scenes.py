@@ -77,6 +77,12 @@ class Scene:
     async def delete(self, job_id: UUID) -> None:
         await control.delete(self.db, job_id)
 
+    async def is_anywhere(self, word: str) -> bool:
+        """Whether a word is in what is kept of any job."""
+        query = "SELECT string_agg(j::text, '') FROM tidemill.job j"
+        outcomes = "SELECT string_agg(o::text, '') FROM tidemill.outcome o"
+        return word in str([await rows(self.db, one) for one in (query, outcomes)])
+
     async def job(self, job_id: UUID) -> Job:
         return await job_of(self.db, job_id)
 
