@@ -92,10 +92,11 @@ class Gatherer:
             error = await self._try(batch)
             if error is not None:
                 await self._divide(batch, error)
-        except BaseException as error:  # a bug, or the end of the process: nobody may wait for ever
-            _fail(batch, error if isinstance(error, Exception) else asyncio.CancelledError())
-            raise
+        except Exception as error:  # noqa: BLE001  whatever it is, it is for those who wait
+            _fail(batch, error)
         finally:
+            for asked in batch:
+                asked.answer.cancel()  # at the end of the process: nobody waits for ever
             self._desk.leave()
 
     async def _try(self, batch: Sequence[Asked]) -> CallFailed | None:

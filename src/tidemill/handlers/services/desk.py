@@ -53,7 +53,7 @@ class ServiceDesk:
             reason = f"{self.service.secret_env} is not set where this worker runs, or cannot be sent in a header"
             raise CallFailed("service_secret", reason)
         service = self.service
-        limited = nullcontext() if service.limit is None else self._permits.permit(service.limit, service.host)
+        limited = nullcontext() if service.limit is None else self._permits.permit(service.limit)
         async with limited:
             await insist()
             started = time.monotonic()
