@@ -12,6 +12,7 @@ from tidemill.app import run_in
 from tidemill.cli.imports import working
 from tidemill.cli.jobs import parse_policy, show_progress
 from tidemill.cli.load import PLAIN
+from tidemill.cli.result_files import format_of, write_results
 from tidemill.cli.service_files import submit_file
 from tidemill.cli.views import console, summary
 from tidemill.config import Settings, load_settings
@@ -52,6 +53,9 @@ def match_command(
     not_found_delay: Annotated[
         float | None, typer.Option(min=0, help="Seconds before a row is asked for in the next way")
     ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write what was found to this .csv, .xlsx or .ndjson")
+    ] = None,
     policy: Annotated[str, typer.Option(help="continue, fail_fast, or tolerate:10 or tolerate:5%")] = "continue",
     processes: Annotated[int, typer.Option("--processes", "-p", min=1, max=64, help="If no worker runs")] = 1,
 ) -> None:
@@ -68,27 +72,32 @@ def match_command(
         "strategies": strategy or None,
         "not_found_delay": not_found_delay,
     }
+    if output is not None:
+        format_of(output)
     params = {name: value for name, value in said.items() if value is not None}
-    job = run_match(load_settings(), file, params, parse_policy(policy), processes=processes)
+    asked = Submission(KIND, params=params, policy=parse_policy(policy))
+    job = run_match(load_settings(), file, asked, processes=processes, output=output)
     if job.status is not JobStatus.COMPLETED:
         raise typer.Exit(1)
 
 
-def run_match(settings: Settings, file: Path, params: dict[str, Any], policy: dict[str, Any], *, processes: int) -> Job:
+def run_match(settings: Settings, file: Path, asked: Submission, *, processes: int, output: Path | None = None) -> Job:
     """Match, show how far it is and what became of it."""
 
     async def action(db: Database) -> Job:
         await migrate(db)
-        asked = Submission(KIND, params=params, policy=policy)
         job = await db.run(jobs.get, await submit_file(db, settings, file, asked, {}))
         try:
             async with working(db, KIND, PLAIN, processes):
                 job = await show_progress(db, job)
+                if output is not None:
+                    await write_results(db, settings, job, output)
         except asyncio.CancelledError:
             console.print(f"{job.key} is kept and goes on with the next worker: tidemill worker", highlight=False)
             raise
         summary(job)
-        console.print(f"  {escape(file.name)}: tidemill items {job.key} shows every row", highlight=False)
+        if output is not None:
+            console.print(f"  {escape(str(output))}", highlight=False, soft_wrap=True)
         return job
 
     return run_in(settings, action, check=False)
