@@ -10,7 +10,7 @@ from tidemill.domain.handler import Handler
 from tidemill.domain.item import Item
 from tidemill.domain.outcome import Fail, NotFound, Skip
 from tidemill.domain.retry import RetryPolicy
-from tidemill.domain.services import CallFailed
+from tidemill.domain.services import CallFailed, Refused
 from tidemill.domain.services.calls import NOTHING_THERE, described, unusable
 from tidemill.handlers.services import Directory, Orders, outcome_of
 from tidemill.store.database import Database
@@ -37,6 +37,8 @@ class Enricher:
             if answered.status in NOTHING_THERE:
                 raise NotFound(f"the service answered {described(answered.status)}")
             result = request.result_of(_parsed(answered.body))
+        except Refused:
+            raise
         except CallFailed as error:
             raise outcome_of(error, item, self._retry) from None
         missing = request.missing_in(result)

@@ -9,7 +9,7 @@ from tidemill.domain.matching import COLUMNS, KIND, MatchRequest, Query, judge
 from tidemill.domain.matching.candidates import Candidate, result_of
 from tidemill.domain.outcome import Fail, NotFound, Skip
 from tidemill.domain.retry import RetryPolicy
-from tidemill.domain.services import CallFailed
+from tidemill.domain.services import CallFailed, Refused
 from tidemill.handlers.matching.gather import Gatherer
 from tidemill.handlers.services import Directory, Orders, outcome_of
 from tidemill.store.database import Database
@@ -53,6 +53,8 @@ class Matcher:
         alone = tries > 1 and tries >= self._retry.max_attempts  # its last: it fails by its own fault or not at all
         try:
             return await self._gatherer(item.job_id, service).ask(f"q{item.seq}", query, alone=alone)
+        except Refused:
+            raise
         except CallFailed as error:
             raise outcome_of(error, item, self._retry) from None
 

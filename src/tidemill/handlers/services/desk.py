@@ -3,9 +3,11 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import nullcontext
+from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import Any
 
 from tidemill.connectors.remote.calls import Answered, Bounds, Caller, Headers
+from tidemill.domain.errors import InvalidInput
 from tidemill.domain.services import CallFailed, Reach, Refused, Service, failure_of
 from tidemill.domain.services.calls import NOTHING_THERE
 from tidemill.domain.services.permits import Permits
@@ -53,8 +55,7 @@ class ServiceDesk:
             reason = f"{self.service.secret_env} is not set where this worker runs, or cannot be sent in a header"
             raise CallFailed("service_secret", reason)
         service = self.service
-        limited = nullcontext() if service.limit is None else self._permits.permit(service.limit)
-        async with limited:
+        async with self._permit():
             await insist()
             started = time.monotonic()
             answered, failure = await self._call(method, service.url.rstrip("/") + path, headers, content)
@@ -65,6 +66,14 @@ class ServiceDesk:
 
     async def close(self) -> None:
         await self._caller.close()
+
+    def _permit(self) -> AbstractAsyncContextManager[Any]:
+        if self.service.limit is None:
+            return nullcontext()
+        try:
+            return self._permits.permit(self.service.limit)
+        except InvalidInput as error:  # it is not declared
+            raise CallFailed("unknown_limiter", str(error)) from None
 
     async def _call(
         self, method: str, url: str, headers: Headers | None, content: bytes
