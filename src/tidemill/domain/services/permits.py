@@ -1,21 +1,27 @@
 """How a request asks whether it may be made now: the seam to whoever limits requests."""
 
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import nullcontext
 from typing import Any, Protocol
 
 
-class Permits(Protocol):
-    """Permits of named limiters, one for each HTTP request.
+class CallPermit(Protocol):
+    """Waited for on the way in, given back on the way out.
 
-    Waited for on the way in, given back on the way out. A ``Refused`` that passes through tells the limiter that nobody
-    should ask before then.
+    A ``Refused`` that passes through tells the limiter that nobody should ask before then.
     """
 
-    def permit(self, name: str, key: str = "") -> AbstractAsyncContextManager[Any]: ...
+    async def __aenter__(self) -> Any: ...
+    async def __aexit__(self, kind: Any, error: Any, trace: Any, /) -> Any: ...
+
+
+class Permits(Protocol):
+    """Permits of named limiters, one for each HTTP request; InvalidInput if there is no such limiter."""
+
+    def permit(self, name: str, key: str, /) -> CallPermit: ...
 
 
 class NoLimit:
     """Every request may be made at once; the controller of the kind sees refusals by itself, from the outcomes."""
 
-    def permit(self, name: str, key: str = "") -> AbstractAsyncContextManager[Any]:  # noqa: ARG002  nobody is held back
+    def permit(self, _name: str, _key: str, /) -> CallPermit:
         return nullcontext()

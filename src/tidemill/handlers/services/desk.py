@@ -3,14 +3,13 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, nullcontext
-from typing import Any
+from contextlib import nullcontext
 
 from tidemill.connectors.remote.calls import Answered, Bounds, Caller, Headers
 from tidemill.domain.errors import InvalidInput
 from tidemill.domain.services import CallFailed, Reach, Refused, Service, failure_of
 from tidemill.domain.services.calls import NOTHING_THERE
-from tidemill.domain.services.permits import Permits
+from tidemill.domain.services.permits import CallPermit, Permits
 from tidemill.domain.services.service import SECRET
 from tidemill.telemetry.events import emit
 
@@ -67,11 +66,11 @@ class ServiceDesk:
     async def close(self) -> None:
         await self._caller.close()
 
-    def _permit(self) -> AbstractAsyncContextManager[Any]:
+    def _permit(self) -> CallPermit:
         if self.service.limit is None:
             return nullcontext()
         try:
-            return self._permits.permit(self.service.limit)
+            return self._permits.permit(self.service.limit, "")
         except InvalidInput as error:  # it is not declared
             raise CallFailed("unknown_limiter", str(error)) from None
 
