@@ -1,4 +1,4 @@
-"""Draws docs/matching.svg from a real run: workers match 5,000 rows against csv-reconcile within a limit, through a storm.
+"""Draws docs/matching.svg from a real run: workers match 5,000 rows against csv-reconcile, within a limit.
 
 A gate before the service counts requests and, in the middle, refuses everybody for a while. It takes about a minute.
 
@@ -22,7 +22,6 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from matching.gate import Gate  # noqa: E402  found where tests are
 from matching.services import CsvReconcile, scripted  # noqa: E402
-
 from tidemill import Mill  # noqa: E402
 from tidemill.config import Settings  # noqa: E402
 from tidemill.store.throwaway import ThrowawayServer  # noqa: E402

@@ -1,6 +1,7 @@
 """How a request asks whether it may be made now: the seam to whoever limits requests."""
 
 from contextlib import nullcontext
+from types import TracebackType
 from typing import Any, Protocol
 
 
@@ -11,7 +12,9 @@ class CallPermit(Protocol):
     """
 
     async def __aenter__(self) -> Any: ...
-    async def __aexit__(self, kind: Any, error: Any, trace: Any, /) -> Any: ...
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> Any: ...
 
 
 class Permits(Protocol):
