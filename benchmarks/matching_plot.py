@@ -27,7 +27,7 @@ from tidemill.config import Settings  # noqa: E402
 from tidemill.store.throwaway import ThrowawayServer  # noqa: E402
 
 TARGET = ROOT / "docs" / "matching.svg"
-ROWS, BATCH, RATE, BURST, PROCESSES = 5_000, 10, 15, 2, 2
+ROWS, BATCH, RATE, BURST, PROCESSES = 5_000, 20, 5, 2, 2
 STORM_S = 8.0
 NAMES = [
     f"{first} {last}" for first in ("Ada", "Alan", "Grace", "Tony") for last in ("Hopper", "Hoare", "Turing", "Allen")
@@ -38,7 +38,7 @@ TOP, PASSED, BETWEEN, REFUSED = 34, 200, 46, 50  # heights, from top to bottom
 FLOOR = TOP + PASSED
 BOTTOM = FLOOR + BETWEEN + REFUSED
 HEIGHT = BOTTOM + 34
-HIGH, MOST_REFUSED = 20, 10
+HIGH, MOST_REFUSED = 8, 10
 
 STYLE = """
   text { font: 12px system-ui, sans-serif; fill: #57606a }
@@ -159,7 +159,7 @@ def bars(counts: Iterable[int], style: str, floor: int, unit: float, width: floa
 
 def axes(length: int) -> list[str]:
     width = (WIDTH - LEFT - RIGHT) / length
-    levels = [(level, FLOOR - level / HIGH * PASSED) for level in range(0, HIGH + 1, 5)]
+    levels = [(level, FLOOR - level / HIGH * PASSED) for level in range(0, HIGH + 1, 2)]
     return [
         *(f'<path class="grid" d="M{LEFT} {at:.1f}H{WIDTH - RIGHT}"/>' for _, at in levels),
         *(text(LEFT - 8, at + 4, str(level), anchor="end") for level, at in levels),
