@@ -55,7 +55,9 @@ class ServiceJobs:
             self.find(match.service, role)
             return replace(spec, kind=kind, params=match.params, columns=matching.COLUMNS)
         enrich = EnrichRequest.of(spec.params)
-        self.find(enrich.service, role)
+        service = self.find(enrich.service, role)
+        if service.header is not None and service.header.lower() in map(str.lower, enrich.headers):
+            raise InvalidRequest([f"params.headers: {service.header} is said by the service's declaration"])
         return replace(spec, kind=enriching.KIND, params=enrich.params, columns=tuple(enrich.fields))
 
 

@@ -94,7 +94,9 @@ class Caller:
     ) -> tuple[int, httpx2.Headers, bytes]:
         port = link.port or {"http": 80, "https": 443}[link.scheme]
         target = httpcore2.URL(scheme=link.raw_scheme, host=link.raw_host, port=port, target=link.raw_path)
-        sent = _ALWAYS + headers + self._secret_for(link, port)
+        given = {name.lower() for name, _ in headers}
+        usual = [one for one in _ALWAYS if one[0].lower() not in given]
+        sent = usual + headers + self._secret_for(link, port)
         options: dict[str, Any] = {"headers": sent, "content": content, "extensions": _timeouts(self._bounds.seconds)}
         async with self._pool.stream(method, target, **options) as response:
             head = httpx2.Headers(response.headers)

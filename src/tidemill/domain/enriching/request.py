@@ -18,7 +18,17 @@ SPELLINGS = ("http.enrich", "enrich", KIND)
 FIELDS_MAX, HEADERS_MAX, LENGTH_MAX = 100, 20, 4_000
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}").fullmatch
 _SECRET = ("authorization", "cookie", "proxy-authorization", "x-api-key", "api-key", "x-auth-token")
-_OURS = ("host", "content-length", "transfer-encoding", "connection", "accept-encoding", "expect", "upgrade", "te")
+_OURS = (
+    "host",
+    "content-type",
+    "content-length",
+    "transfer-encoding",
+    "connection",
+    "accept-encoding",
+    "expect",
+    "upgrade",
+    "te",
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,7 +20,8 @@ CONCURRENCY = 50
 
 def enrich_handler(db: Database, directory: Directory, retry: RetryPolicy) -> Handler:
     call = Enricher(db, directory, retry).run
-    return Handler(KIND, call, "async", concurrency=CONCURRENCY, retry=retry, close=directory.close)
+    # Each request has a time limit of its own, and rows may wait for their turn as long as a limiter wants.
+    return Handler(KIND, call, "async", concurrency=CONCURRENCY, timeout=None, retry=retry, close=directory.close)
 
 
 class Enricher:

@@ -21,7 +21,8 @@ GATHERERS_KEPT = 64
 def match_handler(db: Database, directory: Directory, retry: RetryPolicy) -> Handler:
     matcher = Matcher(db, directory, retry)
     options: dict[str, Any] = {"retry": retry, "columns": COLUMNS, "close": matcher.close}
-    return Handler(KIND, matcher.run, "async", concurrency=CONCURRENCY, **options)
+    # Each request has a time limit of its own, and rows may wait for their turn as long as a limiter wants.
+    return Handler(KIND, matcher.run, "async", concurrency=CONCURRENCY, timeout=None, **options)
 
 
 class Matcher:
