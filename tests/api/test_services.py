@@ -79,6 +79,8 @@ async def test_services_are_for_whom_they_are_declared(here: Api) -> None:
         asked = {"kind": "match", "inputs": [{"name": "Ada"}], "params": MATCH | {"service": service}}
         return int((await who.post("/v1/jobs", json=asked)).status_code)
 
+    shown = [[one["name"] for one in (await who.get("/v1/services")).json()["services"]] for who in (user, admin)]
+    assert shown == [["names"], ["names", "secret"]]
     assert [await submitted(user, name) for name in ("names", "secret", "https://any.example/api")] == [202, 422, 422]
     assert [await submitted(admin, name) for name in ("secret", "https://any.example/api")] == [202, 202]
     assert await submitted(admin, "https://user:pw@any.example/api") == 422

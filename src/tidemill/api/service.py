@@ -23,6 +23,7 @@ from tidemill.api.routes import (
     kickoff,
     metrics,
     operations,
+    services,
     submit,
     submit_import,
     system,
@@ -38,7 +39,7 @@ from tidemill.telemetry.metrics import Meter
 
 ROUTERS = (
     *(system, identity, submit, jobs, items, kickoff, exports),
-    *(export_tables, submit_import, imports, import_errors, distributions, across, operations, events),
+    *(export_tables, submit_import, imports, import_errors, distributions, services, across, operations, events),
 )
 
 

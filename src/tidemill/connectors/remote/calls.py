@@ -156,8 +156,10 @@ def _redirected(link: httpx2.URL, location: str | None) -> httpx2.URL:
 
 
 def _no_connection(error: httpcore2.ConnectError) -> CallFailed:
-    cause = error.__cause__
-    if isinstance(cause, ssl.SSLCertVerificationError):
-        reason = f"the certificate of the service is not valid: {cause.verify_message}"
-        return CallFailed("service_certificate", reason)
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            reason = f"the certificate of the service is not valid: {cause.verify_message}"
+            return CallFailed("service_certificate", reason)
+        cause = cause.__cause__ or cause.__context__
     return CallFailed("service_unreachable", "the service cannot be connected to", passing=True)
