@@ -20,6 +20,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from tidemill.domain.addresses import Allowed
 from tidemill.domain.errors import InvalidInput, InvalidSettings
 from tidemill.domain.place import parse_place
+from tidemill.domain.services.service import SECRET_PREFIX
 
 PREFIX = "TIDEMILL_"
 Positive = Annotated[int, Field(gt=0)]
@@ -227,7 +228,7 @@ def _unknown_names() -> list[str]:
     return [
         f"{name}: there is no such setting"
         for name in sorted(os.environ)
-        if name.startswith(PREFIX) and name not in known
+        if name.startswith(PREFIX) and not name.startswith(SECRET_PREFIX) and name not in known
     ]
 
 

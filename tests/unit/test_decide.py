@@ -29,6 +29,9 @@ def item(attempt: int = 1) -> Item:
         (NotFound(), 1, S.RETRY_WAIT, "not_found", True, 30.0),
         (NotFound(), 2, S.NOT_FOUND, "not_found", True, None),
         (NotFound(), 7, S.NOT_FOUND, "not_found", True, None),
+        (NotFound(again=True), 7, S.RETRY_WAIT, "not_found", True, 30.0),
+        (NotFound(again=True, after=1), 1, S.RETRY_WAIT, "not_found", True, 1.0),
+        (NotFound(again=False), 1, S.NOT_FOUND, "not_found", True, None),
         (Retry(), 1, S.RETRY_WAIT, "error", True, 2.0),
         (Retry(), 2, S.RETRY_WAIT, "error", True, 4.0),
         (Retry(after=11), 1, S.RETRY_WAIT, "error", True, 11.0),
@@ -168,3 +171,19 @@ def test_spacing_widens_backoff_and_nothing_else() -> None:
     assert decide(item(2), Retry(), POLICY, 1.0, spacing=3).delay == 12
     assert decide(item(2), Retry(after=5), POLICY, 1.0, spacing=3).delay == 5
     assert decide(item(1), NotFound(), POLICY, 1.0, spacing=3).delay == 30
+
+
+def test_ways_to_look_that_were_tried_are_counted_and_are_no_failures() -> None:
+    """Two misses, then errors: the item has all the attempts of one that fails, and remembers its misses."""
+    missed = decide(Item(UUID(int=7), 41, {}, 2, misses=1), NotFound(again=True), POLICY, jitter=1.0)
+    assert (missed.error or {})["misses"] == 2
+    failing = [Item(UUID(int=7), 41, {}, attempt, misses=2) for attempt in (3, 4, 5)]
+    decisions = [decide(one, Retry(), POLICY, jitter=1.0) for one in failing]
+    assert [decision.status for decision in decisions] == [S.RETRY_WAIT, S.RETRY_WAIT, S.FAILED]
+    assert [(decision.error or {}).get("misses") for decision in decisions] == [2, 2, None]
+    assert "misses" not in (decide(item(1), NotFound(), POLICY, jitter=1.0).error or {})
+
+
+def test_what_came_near_is_the_result_of_what_is_not_found() -> None:
+    assert decide(item(2), NotFound(result={"near": 1}), POLICY, jitter=1.0).result == {"near": 1}
+    assert decide(item(1), NotFound(result={"near": 1}), POLICY, jitter=1.0).result is None

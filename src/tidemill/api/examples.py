@@ -15,6 +15,7 @@ from tidemill.api.schemas import (
     jobs,
     operations,
     service,
+    services,
 )
 
 JOB = "019a8b7c-1d2e-7f00-8000-123456789abc"
@@ -227,6 +228,9 @@ EXAMPLES: dict[type[BaseModel], dict[str, Any]] = {
     },
     exports.ExportOut: _EXPORT,
     exports.ExportPage: {"exports": [_EXPORT], "next_page": _NEXT},
+    services.ServiceList: {
+        "services": [{"name": "wikidata", "url": "https://wikidata.reconci.link/en/api", "limit": "wikidata"}]
+    },
     distributions.DatasetList: {"datasets": [_DATASET]},
     distributions.DistributionIn: {"dataset": "prices", "inputs": [_INPUT], "reuse": {"enabled": True, "days": 7}},
     distributions.DistributionOut: _DISTRIBUTION,

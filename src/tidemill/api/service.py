@@ -23,12 +23,13 @@ from tidemill.api.routes import (
     kickoff,
     metrics,
     operations,
+    services,
     submit,
     submit_import,
     system,
 )
 from tidemill.api.state import Pool, Service
-from tidemill.app import make_datasets, make_distributions, make_importing, make_resources
+from tidemill.app import make_datasets, make_distributions, make_importing, make_resources, make_services
 from tidemill.config import Settings
 from tidemill.connectors.blobs import open_blobs
 from tidemill.domain.distribution import Dataset
@@ -38,7 +39,7 @@ from tidemill.telemetry.metrics import Meter
 
 ROUTERS = (
     *(system, identity, submit, jobs, items, kickoff, exports),
-    *(export_tables, submit_import, imports, import_errors, distributions, across, operations, events),
+    *(export_tables, submit_import, imports, import_errors, distributions, services, across, operations, events),
 )
 
 
@@ -73,7 +74,9 @@ def create(
     importing = make_importing(db, settings)
     distributing = make_distributions(settings, make_datasets(settings) if datasets is None else datasets)
     declared = resources or make_resources(settings)
-    app.state.service = Service(db, settings, blobs, rate, declared, importing, distributing, pool, normalizers or {})
+    app.state.service = Service(
+        db, settings, blobs, rate, declared, importing, distributing, make_services(settings), pool, normalizers or {}
+    )
     problems.install(app)
     for module in ROUTERS:
         guard.include(app, module.router, "/v1")

@@ -6,13 +6,15 @@ from types import EllipsisType
 from typing import IO, Any, TypeVar
 from uuid import UUID
 
-from tidemill.app.wiring import open_database
+from tidemill.app.wiring import make_services, open_database
 from tidemill.config import Settings, load_settings
 from tidemill.connectors.blobs import open_blobs
 from tidemill.connectors.images import open_image
 from tidemill.domain.handler import Handler
+from tidemill.domain.identity import Role
 from tidemill.domain.job import Job
 from tidemill.handlers.registry import Registry, batch_handler, item_handler
+from tidemill.operations.services import KINDS, service_kind
 from tidemill.operations.submit import encode_inputs, submit, submit_within, submit_within_sync
 from tidemill.store import jobs
 from tidemill.store.database import Connection
@@ -179,8 +181,11 @@ class Mill:
     def _submission(
         self, kind: str, inputs: Iterable[Any], options: dict[str, Any]
     ) -> tuple[Submission, Iterable[bytes]]:
-        handler = self.registry.get(kind)
         settings = self.settings
+        if service_kind(kind) is not None and kind not in self.registry.kinds():
+            spec = Submission(kind, batch_size=settings.claim_max, **options)
+            return make_services(settings).prepare(spec, Role.ADMIN), encode_inputs(inputs, settings.max_row_bytes)
+        handler = self.registry.get(kind)
         spec = Submission(
             kind,
             sparse=handler.sparse,
@@ -193,4 +198,4 @@ class Mill:
 
     async def _submit_alone(self, spec: Submission, rows: Iterable[bytes]) -> UUID:
         async with open_database(self.settings) as db:
-            return (await submit(db, spec, rows))[0]
+            return (await submit(db, spec, rows, built_in=spec.kind in KINDS))[0]

@@ -8,19 +8,23 @@ from typing import Any, TypeVar
 from tidemill.config import Settings
 from tidemill.connectors.blobs import open_blobs
 from tidemill.connectors.source import Sources
-from tidemill.declared import load, load_datasets
+from tidemill.declared import load, load_datasets, load_services
+from tidemill.domain.addresses import Allowed
 from tidemill.domain.declaration import declarations
 from tidemill.domain.distribution import Dataset, Reuse, datasets
 from tidemill.domain.handler import Handler
 from tidemill.domain.resource import NORMALIZERS
+from tidemill.domain.retry import RetryPolicy
 from tidemill.engine.context import Context
 from tidemill.engine.logbook import Logbook
 from tidemill.handlers import builtins
 from tidemill.handlers.distribution import DistributionOptions
 from tidemill.handlers.registry import Registry
+from tidemill.handlers.services import Directory
 from tidemill.operations.distributions import Distributions
 from tidemill.operations.imports import Importing
 from tidemill.operations.resources import Resources
+from tidemill.operations.services import ServiceJobs
 from tidemill.store import embedded
 from tidemill.store.database import Database
 from tidemill.store.migrate import check_schema
@@ -87,6 +91,11 @@ def make_distributions(settings: Settings, declared: Mapping[str, Dataset]) -> D
     return Distributions(declared, reuse=reuse, max_inputs=settings.max_distribution_inputs)
 
 
+def make_services(settings: Settings) -> ServiceJobs:
+    """What is declared in the file of the settings; InvalidSettings with every mistake."""
+    return ServiceJobs(load_services(settings.config))
+
+
 def make_builtins(db: Database, settings: Settings, registry: Registry) -> list[Handler]:
     """The handlers that every worker has, as its mill and its settings want them."""
     options = DistributionOptions(
@@ -97,7 +106,17 @@ def make_builtins(db: Database, settings: Settings, registry: Registry) -> list[
     )
     declared = make_datasets(settings, registry)
     blobs, ttl = open_blobs(settings.blobs), settings.export_ttl_hours
-    return builtins(db, blobs, registry.normalizers, declared, options, export_ttl_hours=ttl)
+    allowed = [Allowed.parse(entry) for entry in settings.remote_allow]
+    return builtins(
+        db,
+        blobs,
+        registry.normalizers,
+        declared,
+        options,
+        export_ttl_hours=ttl,
+        directory=Directory(load_services(settings.config), allowed=allowed),
+        retry=RetryPolicy(settings.max_attempts_error, settings.max_attempts_not_found),
+    )
 
 
 def make_context(db: Database, settings: Settings, registry: Registry, *, worker: str, book: Logbook) -> Context:

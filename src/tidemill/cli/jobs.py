@@ -10,6 +10,7 @@ import typer
 
 from tidemill.app import run_in
 from tidemill.cli.load import load_mill
+from tidemill.cli.service_files import submit_file
 from tidemill.cli.views import console, detail, item_line, jobs_table, progress_bar, summary
 from tidemill.config import load_settings
 from tidemill.connectors.blobs import open_blobs
@@ -57,6 +58,8 @@ def submit_command(
         if app is not None:
             await db.run(workers.register_kinds, [load_mill(app).registry.get(kind)])
         asked = Submission(kind, params=_json(params), policy=parse_policy(policy), priority=priority)
+        if await submit.calls_service(db, asked):
+            return await db.run(store.get, await submit_file(db, settings, file, asked, _told(format_)))
         spec = await submit.as_declared(db, asked)
         submit.check(spec)
         blob = await asyncio.to_thread(open_blobs(settings.blobs).put_file, file)
@@ -220,6 +223,10 @@ def _reference(file: Path, said: str | None) -> dict[str, Any]:
         what = f"unknown format {said!r}" if said else f"cannot tell the format of {file.name}"
         raise InvalidInput(f"{what}: say --format, one of {', '.join(KNOWN_FORMATS)}")
     return {"format": found}
+
+
+def _told(format_: str | None) -> dict[str, Any]:
+    return {} if format_ is None else {"format": format_}
 
 
 def _json(text: str) -> dict[str, Any]:

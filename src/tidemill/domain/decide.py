@@ -51,10 +51,7 @@ def decide(item: Item, outcome: Outcome, policy: RetryPolicy, jitter: float, spa
         case Skip():
             return Decision(ItemStatus.SKIPPED, error=_error(item, "skipped", outcome.reason, retryable=False))
         case NotFound():
-            error = _error(item, "not_found", outcome.reason, retryable=True)
-            if item.attempt < policy.max_attempts_not_found:
-                return Decision(ItemStatus.RETRY_WAIT, error=error, delay=policy.not_found_delay)
-            return Decision(ItemStatus.NOT_FOUND, error=error)
+            return _not_found(item, outcome, policy)
         case Retry():
             return _retry(item, outcome, policy, jitter, spacing)
         case Fail():
@@ -70,16 +67,32 @@ def failure(item: Item, outcome: Fail) -> dict[str, Any]:
     return _error(item, outcome.code, outcome.reason, retryable=outcome.retryable, details=outcome.details)
 
 
+def _not_found(item: Item, outcome: NotFound, policy: RetryPolicy) -> Decision:
+    """By the number of attempts, or as a handler says that has another way to look, or none."""
+    error = _error(item, "not_found", outcome.reason, retryable=True)
+    if outcome.again is None:
+        again = item.attempt < policy.max_attempts_not_found
+    else:
+        again = outcome.again
+        error |= {"misses": item.misses + 1} if again else {}
+    if not again:
+        return Decision(ItemStatus.NOT_FOUND, outcome.result, error=error)
+    delay = policy.not_found_delay if outcome.after is None else _wait(outcome.after)
+    return Decision(ItemStatus.RETRY_WAIT, error=error, delay=delay)
+
+
 def _retry(item: Item, outcome: Retry, policy: RetryPolicy, jitter: float, spacing: float) -> Decision:
     """A refusal is not the item's fault: a good number of them are free. Anything else uses an attempt up."""
     throttled = bool(outcome.throttled)
     charged = item.throttles >= MAX_THROTTLES if throttled else outcome.charged
-    if charged and item.attempt >= policy.max_attempts:
+    if charged and item.attempt - item.misses >= policy.max_attempts:
         return Decision(ItemStatus.FAILED, error=_exhausted(item, outcome))
     error, delay = (
         _error(item, outcome.code, outcome.reason, retryable=True),
         policy.delay(item.attempt, jitter) * spacing,
     )
+    if item.misses:
+        error["misses"] = item.misses
     if throttled:
         error["throttles"] = throttles = item.throttles + 1
         delay = policy.delay_of_refusal(throttles, jitter)

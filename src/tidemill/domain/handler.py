@@ -1,6 +1,6 @@
 """A kind of work and how it wants to be run."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -30,6 +30,7 @@ class Handler:
     columns: tuple[str, ...] = ()
     batch_size: int | None = None  # items of a batch; without it, what the settings say
     intake: Callable[..., Any] | None = None  # (params, source) -> Intake: looks at the inputs as they come
+    close: Callable[[], Awaitable[None]] | None = None  # lets go of what the handler holds between items
 
     @property
     def is_batch(self) -> bool:

@@ -15,6 +15,7 @@ class Item:
     attempt: int = 1
     defect: dict[str, Any] | None = None
     throttles: int = 0  # refusals since the last attempt that counted
+    misses: int = 0  # attempts that ended in NotFound(again=True)
 
     @property
     def key(self) -> str:

@@ -21,11 +21,20 @@ class Done(Outcome):
 
 
 class NotFound(Outcome):
-    """The outside world has no such thing; tried again once, conservatively."""
+    """The outside world has no such thing; tried again once, conservatively.
 
-    def __init__(self, reason: str = "not found") -> None:
+    ``result`` is what the grid shows of it all the same, such as what came near. A handler that has other ways to look
+    says itself whether there is another one (``again``), and ``item.misses`` tells it how many it has tried.
+    """
+
+    def __init__(
+        self, reason: str = "not found", *, result: Any = None, again: bool | None = None, after: float | None = None
+    ) -> None:
         super().__init__(reason)
         self.reason = reason
+        self.result = result
+        self.again = again
+        self.after = after
 
 
 class Skip(Outcome):

@@ -72,6 +72,7 @@ class Child:
         await self._work.run()
         for task in beside:
             task.cancel()
+        await self._context.close()
 
     def stop(self, grace: float) -> None:
         self._context.stop(grace)

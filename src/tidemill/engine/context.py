@@ -87,6 +87,12 @@ class Context:
                 async with asyncio.timeout(seconds):
                     await self.stopped.wait()
 
+    async def close(self) -> None:
+        """Nothing runs any more: handlers let go of what they hold."""
+        for handler in self.handlers.all():
+            if handler.close is not None:
+                await handler.close()
+
     def pace(self, kind: str) -> Pace:
         return self.paces.get(kind, Pace())
 

@@ -8,6 +8,7 @@ from uuid import UUID
 from tidemill.domain.errors import InvalidInput, KeyReused, Unavailable, UnknownKind
 from tidemill.domain.handler import OWN_KINDS
 from tidemill.domain.policy import FailurePolicy
+from tidemill.operations.services import KINDS, service_kind
 from tidemill.store import workers
 from tidemill.store.database import Connection, Database, is_transient
 from tidemill.store.json import encode
@@ -54,6 +55,12 @@ async def as_declared(db: Database, spec: Submission) -> Submission:
     return replace(spec, sparse=options["sparse"], limiter=options.get("limiter"))
 
 
+async def calls_service(db: Database, spec: Submission) -> bool:
+    """Whether a kind is one of the built-in ones that call services; a handler of yours with such a name goes first."""
+    kind = service_kind(spec.kind)
+    return kind is not None and (kind == spec.kind or spec.kind not in await db.run(workers.kinds))
+
+
 async def existing(db: Database, spec: Submission) -> UUID | None:
     """The job this owner's key made already. KeyReused if it was asked for with other words, whatever its rows."""
     found = None if spec.idem_key is None else await db.run(find_by_key, spec.owner_id, spec.idem_key)
@@ -86,13 +93,13 @@ async def submit(
 
 async def submit_within(conn: Connection, spec: Submission, rows: Iterable[bytes]) -> tuple[UUID, bool]:
     """In the caller's own transaction: the job exists if and only if that commits."""
-    check(spec)
+    check(spec, built_in=spec.kind in KINDS)
     return await run_async(conn, submission(spec, rows))
 
 
 def submit_within_sync(conn: SyncConnection, spec: Submission, rows: Iterable[bytes]) -> tuple[UUID, bool]:
     """The same, on a blocking connection."""
-    check(spec)
+    check(spec, built_in=spec.kind in KINDS)
     return run_sync(conn, submission(spec, rows))
 
 

@@ -280,6 +280,13 @@ async def params(conn: Connection, job_id: UUID) -> dict[str, Any]:
     return row[0]  # type: ignore[no-any-return]
 
 
+@one_statement
+async def going_on(conn: Connection, job_ids: Sequence[UUID]) -> set[UUID]:
+    """Those that are there, and that nobody wants to end."""
+    cursor = await conn.execute(sql("job/going_on"), {"ids": list(job_ids)})
+    return {row[0] for row in await cursor.fetchall()}
+
+
 async def set_params(conn: Connection, job_id: UUID, params: dict[str, Any]) -> None:
     """With what its source has told."""
     await conn.execute(sql("job/set_params"), {"job_id": job_id, "params": Jsonb(params)})

@@ -40,6 +40,9 @@ queue.sampled        pending, processing, retry_wait, oldest_s  what is open was
 file.removed         files                                      stored files that nobody needs are gone
 file.abandoned       file, error                                one of nobody's stays: the store does not answer
 artifact.gone        dataset, path                              a file that was to be used again is not there any more
+service.called       service, status, rows, ms                  a service was asked about so many rows, and answered
+service.refused      service, status, rows, after               it said that it is asked too much
+service.failed       service, status, rows, code, ms            its answer could not be used, or there was none
 store.unavailable    error                                      files cannot be reached; what needs them is tried again
 loop.failed          loop, error                                a background loop survived an error
 database.retry       verb, attempt, error                       a transaction is run again

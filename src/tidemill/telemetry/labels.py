@@ -10,6 +10,7 @@ MOST = 100  # words of a label that comes from outside this file
 # Every code that Tidemill itself gives an error; handlers make others.
 CODES: Final = frozenset(
     {"error", "exhausted", "exit", "invalid", "invalid_result", "memory", "not_found", "permanent", "poison", "timeout"}
+    | {"service_error", "service_timeout", "service_unreachable", "service_denied", "service_refused", "invalid_answer"}
 )
 # What handlers call it when somebody asks them to slow down: one code here.
 THROTTLES: Final = frozenset({"throttled", "429", "too_many_requests", "rate_limit", "rate_limited"})

@@ -27,8 +27,8 @@ async def drain(mill: Mill, *, retries: bool = True, db: Database | None = None)
 
 async def _drain(mill: Mill, db: Database, retries: bool) -> None:
     book = Logbook.create(2)
+    context = make_context(db, mill.settings, mill.registry, worker="drain", book=book)
     try:
-        context = make_context(db, mill.settings, mill.registry, worker="drain", book=book)
         claimer = Claimer(context)
         lane, ingester = Lane(context, claimer, book.pages[0]), Ingester(context, book.pages[1])
         for _ in range(MAX_ROUNDS):
@@ -41,4 +41,5 @@ async def _drain(mill: Mill, db: Database, retries: bool) -> None:
             if not retries or not await db.run(make_due, context.handlers.kinds()):
                 return
     finally:
+        await context.close()
         book.close()

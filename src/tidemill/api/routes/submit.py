@@ -21,7 +21,9 @@ from tidemill.connectors import folders
 from tidemill.connectors.blobs import Blob
 from tidemill.connectors.layout import FORMATS, KNOWN_FORMATS
 from tidemill.domain.errors import InvalidInput, KeyReused, TooLarge
+from tidemill.domain.identity import Role
 from tidemill.operations import submit as operation
+from tidemill.operations.services import KINDS, check_columns, columns_in
 from tidemill.store import jobs
 from tidemill.store.submit import Submission
 
@@ -62,7 +64,7 @@ async def submit_job(
     )
     make = _from_json if is_json(request.headers) else _from_file
     try:
-        job_id, is_new = await make(request, here, base)
+        job_id, is_new = await make(request, here, base, me.role)
     except KeyReused:
         raise KeyReused("this Idempotency-Key was used for another request") from None
     job = await here.db.run(jobs.get, job_id)
@@ -72,17 +74,18 @@ async def submit_job(
     return job_out(job)
 
 
-async def _from_json(request: Request, here: Service, base: Submission) -> tuple[Any, bool]:
+async def _from_json(request: Request, here: Service, base: Submission, role: Role) -> tuple[Any, bool]:
     if request.query_params:
         raise InvalidInput("with a JSON body, all words are in it: there are no parameters beside it")
     asked = _validated(await request.body())
     if (asked.inputs is None) == (asked.source is None):
         raise InvalidInput("say either inputs or a source")
-    spec = await _checked(here, replace(base, **_words(asked)))
+    spec = await _checked(here, replace(base, **_words(asked)), role)
     if asked.source is not None:
         return await _from_source(here, spec, asked)
+    check_columns(spec, columns_in(asked.inputs or []))
     rows = operation.encode_inputs(asked.inputs or [], here.settings.max_row_bytes)
-    return await operation.submit(here.db, spec, rows)
+    return await operation.submit(here.db, spec, rows, built_in=spec.kind in KINDS)
 
 
 async def _from_source(here: Service, spec: Submission, asked: JobIn) -> tuple[Any, bool]:
@@ -100,18 +103,18 @@ async def _from_source(here: Service, spec: Submission, asked: JobIn) -> tuple[A
     return await _submit_blob(here, spec, blob, format_, path.name)
 
 
-async def _from_file(request: Request, here: Service, base: Submission) -> tuple[Any, bool]:
+async def _from_file(request: Request, here: Service, base: Submission, role: Role) -> tuple[Any, bool]:
     is_form = request.headers.get("content-type", "").lower().startswith("multipart/")
     place = "body" if is_form else "query"
 
     async def check(fields: dict[str, str]) -> None:
-        await _checked(here, replace(base, **_words(_from_fields(fields, place))))
+        await _checked(here, replace(base, **_words(_from_fields(fields, place))), role)
 
     max_bytes = here.settings.max_file_size_mb << 20
     uploaded = await upload.receive(request, here.blobs, max_bytes=max_bytes, check=check)
     try:
         asked = _from_fields(uploaded.fields, place)
-        spec = await _checked(here, replace(base, **_words(asked)))
+        spec = await _checked(here, replace(base, **_words(asked)), role)
     except BaseException:
         await asyncio.to_thread(here.blobs.abandon, uploaded.blob.id)
         raise
@@ -123,10 +126,15 @@ async def _submit_blob(here: Service, spec: Submission, blob: Blob, format_: str
 
     Where nobody can say whether the job was made, the file stays: an orphan is better than a job without its file.
     """
-    source = {"blob": blob.id, "format": format_, "name": name}
+    source: dict[str, Any] = {"blob": blob.id, "format": format_, "name": name}
     same = blob.sha256 + format_.encode()  # read in another way, a file is another submission
     try:
-        job_id, is_new = await operation.submit(here.db, replace(spec, source=source, file_id=blob.id, idem_print=same))
+        if spec.kind in KINDS:
+            look = await here.importing.look(blob.id, name=name, given={"format": format_})
+            check_columns(spec, () if look.named_by_rows else look.columns)
+            source["layout"] = look.layout
+        spec = replace(spec, source=source, file_id=blob.id, idem_print=same)
+        job_id, is_new = await operation.submit(here.db, spec, built_in=spec.kind in KINDS)
     except (InvalidInput, KeyReused):
         await asyncio.to_thread(here.blobs.abandon, blob.id)
         raise
@@ -135,8 +143,13 @@ async def _submit_blob(here: Service, spec: Submission, blob: Blob, format_: str
     return job_id, is_new
 
 
-async def _checked(here: Service, spec: Submission) -> Submission:
+async def _checked(here: Service, spec: Submission, role: Role) -> Submission:
     """Everything that can be wrong without looking at the rows."""
+    if await operation.calls_service(here.db, spec):
+        spec = here.services.prepare(spec, role)
+        operation.check(spec, built_in=True)
+        await operation.existing(here.db, spec)
+        return spec
     operation.check(spec)
     await operation.existing(here.db, spec)
     return await operation.as_declared(here.db, spec)

@@ -29,7 +29,7 @@ from tidemill.domain.retry import RetryPolicy
 from tidemill.handlers.distribution.outgoing import Outgoing
 from tidemill.handlers.distribution.presence import Presence
 from tidemill.handlers.distribution.produce import Producer
-from tidemill.handlers.distribution.together import Together
+from tidemill.handlers.together import Together
 from tidemill.store import artifacts
 from tidemill.store.artifacts import ArtifactKey, Found, Order
 from tidemill.store.database import Database

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TypeVar
 
 from tidemill.connectors.blobs import Blobs
-from tidemill.handlers.distribution.together import Together
+from tidemill.handlers.together import Together
 
 T = TypeVar("T")
 WORTH_A_LISTING = 8  # files of one folder that are asked for together

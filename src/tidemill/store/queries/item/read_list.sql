@@ -1,10 +1,11 @@
--- The first items of a list, up to so many bytes, with the number of their attempt, their newest correction and how
--- often they were throttled since the last one. What is left out goes back with the rest of the batch.
+-- The first items of a list, up to so many bytes, with the number of their attempt, their newest correction, how often
+-- they were throttled since the last one and missed before. What is left out goes back with the rest of the batch.
 -- Index: item_pkey, outcome_pkey, item_fix_pkey.
-SELECT seq, input, attempt, defect, throttles FROM (
+SELECT seq, input, attempt, defect, throttles, misses FROM (
     SELECT i.seq, coalesce(f.input, i.input) AS input, (o.attempts + 1)::smallint AS attempt,
         CASE WHEN f.input IS NULL THEN i.defect END AS defect,
         CASE WHEN o.status = 'retry_wait' THEN coalesce((o.error->>'throttles')::integer, 0) ELSE 0 END AS throttles,
+        CASE WHEN o.status = 'retry_wait' THEN coalesce((o.error->>'misses')::integer, 0) ELSE 0 END AS misses,
         sum(pg_column_size(i.input)) OVER (ORDER BY s.seq) AS bytes, row_number() OVER (ORDER BY s.seq) AS n
     FROM unnest(%(seqs)s::bigint[]) AS s(seq)
     JOIN tidemill.item i ON i.job_id = %(job_id)s AND i.seq = s.seq

@@ -1,0 +1,115 @@
+"""From what people write in a ``tidemill.toml`` to services."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from tidemill.domain.declaration import values
+from tidemill.domain.declaration.reading import SECTIONS, Reading
+from tidemill.domain.errors import InvalidSettings
+from tidemill.domain.services.service import PROTOCOLS, SECRET, SECRET_PREFIX, Service
+
+_NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}").fullmatch
+_HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}").fullmatch
+_ENVIRONMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}").fullmatch
+TIMEOUT_MAX = 60  # a batch that is split takes several of them, and its rows wait
+_OURS = ("host", "content-type", "content-length", "transfer-encoding", "connection", "accept-encoding")
+
+
+def whole(least: int, most: int) -> values.Reader:
+    def read(value: Any) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            raise ValueError(f"a whole number from {least} to {most} is wanted")
+        return value
+
+    return read
+
+
+def seconds(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= TIMEOUT_MAX:
+        raise ValueError(f"a number of seconds is wanted, above 0 and at most {TIMEOUT_MAX}")
+    return float(value)
+
+
+def address(value: Any) -> str:
+    """An http or https URL without anything that would be stored beside it."""
+    try:
+        parts = urlsplit(values.text(value))
+        port = parts.port
+    except ValueError:
+        raise ValueError("this is not a URL") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
+        raise ValueError("an http or https URL with a host is wanted")
+    if parts.username is not None or parts.password is not None:
+        raise ValueError("a user or a password does not belong here: name a header, and the variable of its secret")
+    if parts.query or parts.fragment or any(ord(mark) <= ord(" ") for mark in value):
+        raise ValueError("a URL without ? and # and spaces is wanted; secrets go into a header")
+    return str(value)
+
+
+def _header(value: Any) -> str:
+    if not _HEADER(values.text(value)) or value.lower() in _OURS:
+        raise ValueError("the name of a header is wanted, as Authorization is")
+    return str(value)
+
+
+def _value(value: Any) -> str:
+    if SECRET not in values.text(value) or not value.isascii() or not value.isprintable():
+        raise ValueError(f"a text with {SECRET} in it is wanted, as in Bearer {SECRET}")
+    return str(value)
+
+
+def _environment(value: Any) -> str:
+    if not _ENVIRONMENT(values.text(value)):
+        raise ValueError("the name of a variable in the environment is wanted, never the secret itself")
+    return str(value)
+
+
+_SERVICE: dict[str, values.Reader] = {
+    "url": address,
+    "header": _header,
+    "value": _value,
+    "secret_env": _environment,
+    "allow_private": values.flag,
+    "use": values.several(values.role, least=0),
+    "limit": values.text,
+    "protocol": values.one_of(PROTOCOLS),
+    "batch": whole(1, 1_000),
+    "concurrency": whole(1, 100),
+    "timeout": seconds,
+    "answer_mb": whole(1, 256),
+}
+
+
+def services(document: Mapping[str, Any]) -> dict[str, Service]:
+    """The services in a document, by name; InvalidSettings with everything that is wrong with them."""
+    reader = _Reader()
+    found = list(reader.document(document))
+    if reader.problems:
+        raise InvalidSettings("these services cannot be:\n" + "\n".join(f"  - {line}" for line in reader.problems))
+    return {one.name: one for one in found}
+
+
+class _Reader(Reading):
+    def document(self, given: Mapping[str, Any]) -> Iterator[Service]:
+        self.refuse_unknown("", given, SECTIONS)
+        for name, inner in self.tables("services", given.get("services", {})):
+            path = f"services.{name}"
+            if not _NAME(name):
+                self.wrong(path, "a name is lower-case letters, digits, - and _, and begins with a letter")
+            said = self.read(path, inner, _SERVICE)
+            if "url" not in inner:
+                self.wrong(f"{path}.url", "it is missing: where the service answers")
+            self._check_secret(path, inner, said)
+            if "url" in said:
+                said.setdefault("secret_env", SECRET_PREFIX + name.upper().replace("-", "_"))
+                yield Service(name=name, **said)
+
+    def _check_secret(self, path: str, given: Mapping[str, Any], said: Mapping[str, Any]) -> None:
+        for key in ("value", "secret_env"):
+            if key in given and "header" not in given:
+                self.wrong(f"{path}.{key}", "without a header there is nothing to say it in")
+        is_open = said.get("url", "").startswith("http:") and not said.get("allow_private", False)
+        if "header" in given and is_open:
+            self.wrong(f"{path}.url", "a secret is sent over https only, but to a private address that is allowed")

@@ -1,0 +1,104 @@
+"""A mill that knows services, and what became of rows that were sent to them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from support import assert_sound, job_of, rows
+from tidemill import Mill
+from tidemill.config import Settings
+from tidemill.domain.job import Job
+from tidemill.domain.status import ItemStatus
+from tidemill.operations import control
+from tidemill.operations.reprocess import reprocess
+from tidemill.store.database import Database
+from tidemill.store.reprocess import Choice
+from tidemill.testing import drain
+
+
+@dataclass
+class Row:
+    """What became of a row."""
+
+    status: str
+    attempts: int
+    result: dict[str, Any]
+    error: dict[str, Any]
+
+
+class Scene:
+    def __init__(self, db: Database, settings: Settings) -> None:
+        self.db = db
+        self.settings = settings.model_copy(update={"config": settings.home / "tidemill.toml"})
+        self._services: dict[str, dict[str, Any]] = {}
+
+    def declare(self, name: str, url: str, **options: Any) -> None:
+        """A service on the loopback, which its operator allows."""
+        self._services[name] = {"url": url, "allow_private": True, "batch": 10, "use": ["user"]} | options
+        assert self.settings.config is not None
+        self.settings.config.write_text("\n".join(_table(name, inner) for name, inner in self._services.items()))
+
+    async def submit(self, inputs: Sequence[Any], kind: str = "match", **params: Any) -> UUID:
+        given = {"service": "names", "query": "name"} if kind == "match" else {"service": "shop"}
+        return await Mill(self.settings).submit_async(kind, inputs, params=given | params)
+
+    async def drain(self, *, retries: bool = True) -> None:
+        await drain(Mill(self.settings), retries=retries, db=self.db)
+
+    async def run(self, inputs: Sequence[Any], kind: str = "match", **params: Any) -> list[Row]:
+        """Send these rows, and wait for all of them."""
+        job_id = await self.submit(inputs, kind, **params)
+        await self.drain()
+        await assert_sound(self.db, job_id)
+        assert (await self.job(job_id)).is_closed
+        return await self.rows(job_id)
+
+    async def match(self, names: Sequence[str], **params: Any) -> list[Row]:
+        return await self.run([{"name": name} for name in names], **params)
+
+    async def rows(self, job_id: UUID) -> list[Row]:
+        query = "SELECT status, attempts, result, error FROM tidemill.outcome WHERE job_id = %s ORDER BY seq"
+        return [
+            Row(status, n, result or {}, error or {}) for status, n, result, error in await rows(self.db, query, job_id)
+        ]
+
+    async def due_in(self, job_id: UUID) -> float:
+        """Seconds until the first of what waits is due."""
+        query = "SELECT extract(epoch FROM min(not_before) - tidemill.now()) FROM tidemill.batch WHERE job_id = %s"
+        return float((await rows(self.db, query + " AND state = 'ready'", job_id))[0][0])
+
+    async def reprocess(self, job_id: UUID) -> None:
+        await reprocess(self.db, job_id, Choice(statuses=[ItemStatus.NOT_FOUND, ItemStatus.FAILED]))
+
+    async def cancel(self, job_id: UUID) -> None:
+        await control.cancel(self.db, job_id)
+
+    async def delete(self, job_id: UUID) -> None:
+        await control.delete(self.db, job_id)
+
+    async def is_anywhere(self, word: str) -> bool:
+        """Whether a word is in what is kept of any job."""
+        query = "SELECT string_agg(j::text, '') FROM tidemill.job j"
+        outcomes = "SELECT string_agg(o::text, '') FROM tidemill.outcome o"
+        return word in str([await rows(self.db, one) for one in (query, outcomes)])
+
+    async def job(self, job_id: UUID) -> Job:
+        return await job_of(self.db, job_id)
+
+
+def _table(name: str, inner: dict[str, Any]) -> str:
+    lines = [f"{key} = {_value(value)}" for key, value in inner.items()]
+    return "\n".join([f"[services.{name}]", *lines, ""])
+
+
+def _value(value: Any) -> str:
+    match value:
+        case bool():
+            return str(value).lower()
+        case list():
+            return f"[{', '.join(_value(one) for one in value)}]"
+        case str():
+            return f'"{value}"'
+        case _:
+            return str(value)

@@ -1,0 +1,43 @@
+"""Thousands of rows against a real service that refuses everybody in the middle of it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from matching.gate import Gate
+from matching.scenes import Scene
+from matching.services import CsvReconcile, scripted
+from support import Workers, assert_sound, closed
+from tidemill.domain.status import JobStatus
+
+FIRST = ("Ada", "Alan", "Grace", "Edsger", "Barbara", "Donald", "Tony", "John", "Frances", "Niklaus")
+LAST = ("Lovelace", "Turing", "Hopper", "Dijkstra", "Liskov", "Knuth", "Hoare", "Backus", "Allen", "Wirth")
+NAMES = [f"{first} {last}" for first in FIRST for last in LAST]
+
+
+@pytest.fixture
+def many_names(tmp_path: Path) -> Iterator[CsvReconcile]:
+    with CsvReconcile(tmp_path, NAMES) as service:
+        yield service
+
+
+@pytest.mark.parametrize(("rows", "seconds"), [(200, 1.5), pytest.param(5_000, 8.0, marks=pytest.mark.full)])
+async def test_no_row_is_lost_in_a_storm(
+    scene: Scene, workers: Workers, many_names: CsvReconcile, rows: int, seconds: float
+) -> None:
+    gate = Gate(many_names.url, rows * 2 // 5, seconds)
+    async with scripted(gate.answer) as service:
+        scene.declare("names", service.url, concurrency=2)
+        asked = [NAMES[number % len(NAMES)] for number in range(rows)]
+        job_id = await scene.submit([{"name": name} for name in asked], threshold=90)
+        workers.start("tidemill.plain:mill", config=scene.settings.config)
+        job = await closed(scene.db, job_id, within=300)
+        await gate.close()
+    assert (job.status, job.counts.done) == (JobStatus.COMPLETED, rows)
+    await assert_sound(scene.db, job_id)
+    found = await scene.rows(job_id)
+    assert [row.result["id"] for row in found] == [many_names.ids[name] for name in asked]
+    assert {row.attempts for row in found} == {1}, "a refusal charges nobody"
+    assert gate.refused
+    assert len(gate.refused) < len(gate.passed) / 2 + 20, "who is refused does not insist"
