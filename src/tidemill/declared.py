@@ -1,4 +1,4 @@
-"""The file that declares resources and datasets, read at an entrance."""
+"""The file that declares resources, datasets and watches, read at an entrance."""
 
 import tomllib
 from collections.abc import Callable, Collection
@@ -9,6 +9,7 @@ from tidemill.domain.declaration import Declaration, declarations
 from tidemill.domain.distribution import Dataset, datasets
 from tidemill.domain.errors import InvalidSettings
 from tidemill.domain.resource import NORMALIZERS
+from tidemill.domain.watching import Watch, watches
 
 FILE = Path("tidemill.toml")
 T = TypeVar("T")
@@ -22,6 +23,11 @@ def load(path: Path | None = None, normalizers: Collection[str] = NORMALIZERS) -
 def load_datasets(path: Path | None = None) -> dict[str, Dataset]:
     """The datasets of it, likewise."""
     return _read(path, datasets)
+
+
+def load_watches(path: Path | None = None) -> dict[str, Watch]:
+    """The watches of it, likewise."""
+    return _read(path, watches)
 
 
 def _read(path: Path | None, read: Callable[[dict[str, Any]], dict[str, T]]) -> dict[str, T]:

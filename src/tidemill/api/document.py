@@ -23,6 +23,7 @@ TAGS = [
     {"name": "exports", "description": "Rows of tables, streamed or as files; a job's rows as a file"},
     {"name": "imports", "description": "Files into tables, with an error for every row that does not fit"},
     {"name": "distributions", "description": "A file for each of many inputs, made or used again"},
+    {"name": "sources", "description": "Files that come by themselves: watches, their files, and scans"},
     {"name": "across jobs", "description": "What waits, and what failed, in all jobs"},
     {"name": "operations", "description": "Sending many items round again"},
     {"name": "events", "description": "What changes, as it changes"},

@@ -1,5 +1,6 @@
 """The FastAPI application."""
 
+import os
 from collections.abc import Callable, Mapping
 
 from fastapi import FastAPI
@@ -23,12 +24,13 @@ from tidemill.api.routes import (
     kickoff,
     metrics,
     operations,
+    sources,
     submit,
     submit_import,
     system,
 )
 from tidemill.api.state import Pool, Service
-from tidemill.app import make_datasets, make_distributions, make_importing, make_resources
+from tidemill.app import make_datasets, make_distributions, make_importing, make_resources, make_scanner
 from tidemill.config import Settings
 from tidemill.connectors.blobs import open_blobs
 from tidemill.domain.distribution import Dataset
@@ -38,7 +40,7 @@ from tidemill.telemetry.metrics import Meter
 
 ROUTERS = (
     *(system, identity, submit, jobs, items, kickoff, exports),
-    *(export_tables, submit_import, imports, import_errors, distributions, across, operations, events),
+    *(export_tables, submit_import, imports, import_errors, distributions, sources, across, operations, events),
 )
 
 
@@ -73,7 +75,9 @@ def create(
     importing = make_importing(db, settings)
     distributing = make_distributions(settings, make_datasets(settings) if datasets is None else datasets)
     declared = resources or make_resources(settings)
-    app.state.service = Service(db, settings, blobs, rate, declared, importing, distributing, pool, normalizers or {})
+    scanner = make_scanner(db, settings, declared, worker=f"service-{os.getpid()}")
+    parts = (rate, declared, importing, distributing, scanner, pool, normalizers or {})
+    app.state.service = Service(db, settings, blobs, *parts)
     problems.install(app)
     for module in ROUTERS:
         guard.include(app, module.router, "/v1")

@@ -7,12 +7,15 @@ from typing import Any, TypeVar
 
 from tidemill.config import Settings
 from tidemill.connectors.blobs import open_blobs
+from tidemill.connectors.layout import checked
 from tidemill.connectors.source import Sources
-from tidemill.declared import load, load_datasets
+from tidemill.declared import load, load_datasets, load_watches
 from tidemill.domain.declaration import declarations
 from tidemill.domain.distribution import Dataset, Reuse, datasets
+from tidemill.domain.errors import InvalidInput, InvalidSettings
 from tidemill.domain.handler import Handler
 from tidemill.domain.resource import NORMALIZERS
+from tidemill.domain.watching import FolderAddress, Watch
 from tidemill.engine.context import Context
 from tidemill.engine.logbook import Logbook
 from tidemill.handlers import builtins
@@ -21,6 +24,8 @@ from tidemill.handlers.registry import Registry
 from tidemill.operations.distributions import Distributions
 from tidemill.operations.imports import Importing
 from tidemill.operations.resources import Resources
+from tidemill.operations.scanning import Scanner
+from tidemill.operations.taking import Taker
 from tidemill.store import embedded
 from tidemill.store.database import Database
 from tidemill.store.migrate import check_schema
@@ -85,6 +90,29 @@ def make_datasets(settings: Settings, registry: Registry | None = None) -> dict[
 def make_distributions(settings: Settings, declared: Mapping[str, Dataset]) -> Distributions:
     reuse = Reuse(settings.reuse_enabled, settings.reuse_days)
     return Distributions(declared, reuse=reuse, max_inputs=settings.max_distribution_inputs)
+
+
+def make_watches(settings: Settings) -> dict[str, Watch]:
+    """What the file of the settings declares; InvalidSettings with all that does not fit the other settings."""
+    declared, problems = load_watches(settings.config), []
+    for one in declared.values():
+        source = one.source
+        if isinstance(source, FolderAddress) and source.root not in settings.sources:
+            known = ", ".join(sorted(settings.sources)) or "none"
+            problems.append(f"watches.{one.name}.source: TIDEMILL_SOURCES has no {source.root!r}; it has: {known}")
+        try:
+            checked(dict(one.layout))
+        except InvalidInput as error:
+            problems.append(f"watches.{one.name}.layout: {error}")
+    if problems:
+        raise InvalidSettings("these watches cannot be:\n" + "\n".join(f"  - {line}" for line in problems))
+    return declared
+
+
+def make_scanner(db: Database, settings: Settings, resources: Resources, *, worker: str) -> Scanner:
+    blobs = open_blobs(settings.blobs)
+    taker = Taker(db, settings, blobs, make_importing(db, settings), resources)
+    return Scanner(db, settings, make_watches(settings), taker, worker=worker)
 
 
 def make_builtins(db: Database, settings: Settings, registry: Registry) -> list[Handler]:

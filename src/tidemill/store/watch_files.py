@@ -91,6 +91,10 @@ async def reserve(conn: Connection, file: WatchFile, moved_to: str) -> str:
     return moved_to if row is None else str(row[0])
 
 
+async def reserve_anew(conn: Connection, file: WatchFile, moved_to: str) -> None:
+    await conn.execute(sql("watch_file/reserve_anew"), {"id": file.id, "moved_to": moved_to})
+
+
 async def unsettled(conn: Connection, watch: str, *, after: int, limit: int) -> list[tuple[WatchFile, JobFacts]]:
     found = await rows(conn, "watch_file/unsettled", {"watch": watch, "after": after, "limit": limit})
     return [(WatchFile(**{name: row[name] for name in _FILE}), _facts(row)) for row in found]

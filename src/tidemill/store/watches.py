@@ -61,7 +61,7 @@ async def take_named(conn: Connection, name: str, *, lease_id: UUID, seconds: fl
 async def _turn(conn: Connection, query: str, params: dict[str, Any], lease_id: UUID) -> Turn | None:
     cursor = await conn.execute(sql(query), params)
     row = await cursor.fetchone()
-    return None if row is None else Turn(*row, lease_id)
+    return None if row is None else Turn(row[0], row[1], row[2], row[3], lease_id)
 
 
 async def extend(conn: Connection, turn: Turn, seconds: float) -> bool:

@@ -1,7 +1,7 @@
 """What every inlet can do: list files, read them, put them away."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -39,6 +39,8 @@ class Inlet(ABC):
         StoreDenied: We are not let in, or not to this.
         InvalidInput: It cannot be as it is declared.
     """
+
+    troubles: Sequence[str] = ()  # of the last listing: what could not be looked at, while the others could
 
     def __enter__(self) -> Self:
         return self

@@ -55,7 +55,7 @@ class FolderInlet(FolderLike):
         about = os.lstat(self._root / path)
         if stat.S_ISLNK(about.st_mode):
             try:
-                about = os.stat(self._inside(path))
+                about = self._inside(path).stat()
             except InvalidInput:
                 return Entry(path, None, str(about.st_mtime_ns), LEADS_OUT)
         refused = None if stat.S_ISREG(about.st_mode) else NO_FILE
@@ -92,7 +92,7 @@ class FolderInlet(FolderLike):
 
 
 def _link_and_unlink(source: Path, target: Path) -> None:
-    """Nothing is overwritten, and at no time is the file nowhere. A crash between the two is mended by doing it again."""
+    """Nothing is overwritten, and at no time is the file nowhere; what a crash left undone is done the next time."""
     try:
         target.hardlink_to(source)
     except FileExistsError:

@@ -19,7 +19,7 @@ class _Tls(ftplib.FTP_TLS):
     """Data goes through the session of the control connection, which many servers insist on."""
 
     def ntransfercmd(self, cmd: str, rest: Any = None) -> tuple[Any, int | None]:
-        data, size = ftplib.FTP.ntransfercmd(self, cmd, rest)
+        data, size = ftplib.FTP.ntransfercmd(self, cmd, rest)  # noqa: S321  and wrapped below
         if self._prot_p:  # type: ignore[attr-defined]
             session = self.sock.session if isinstance(self.sock, ssl.SSLSocket) else None
             data = self.context.wrap_socket(data, server_hostname=self.host, session=session)

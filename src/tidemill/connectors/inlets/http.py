@@ -19,7 +19,8 @@ from tidemill.domain.watching.address import bare
 
 INDEX_MAX = 4 << 20
 FILES_MAX = 10_000
-LOOK_S = 30.0
+LOOK_S = 15.0
+GIVE_UP = 5  # files that cannot be looked at: the others would take as long
 _NO_HEAD = (400, 403, 405, 501)  # also from stores whose links are signed for GET alone
 _MISSING = (HTTPStatus.NOT_FOUND, HTTPStatus.GONE)
 _DENIED = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
@@ -33,12 +34,23 @@ class WebInlet(Inlet):
         self._limits = limits
         self._authorization = authorization
         self._looking = Remote(blobs, replace(limits, total_s=LOOK_S), authorization=authorization)
+        self.troubles: list[str] = []
         self._urls: dict[str, str] = {}  # whole, by what they are called here
 
     def list(self, *, deep: bool, skip: frozenset[str]) -> Iterator[Entry]:  # noqa: ARG002  there are no folders
+        troubles = self.troubles = []
         for path in self._known():
-            entry = self.look(path)
-            yield Entry(path, None, "", "there is no such file (404)") if entry is None else entry
+            try:
+                entry = self.look(path)
+            except (StoreDenied, Unreachable, InvalidInput) as error:
+                troubles.append(str(error))
+                if len(troubles) >= GIVE_UP:
+                    return
+                continue
+            if entry is None:
+                troubles.append(f"{path}: there is no such file")
+            else:
+                yield entry
 
     def look(self, path: str) -> Entry | None:
         found = self._glance(self._url(path), "HEAD")

@@ -74,10 +74,11 @@ class SftpInlet(FolderLike):
 
     def read(self, path: str) -> Iterator[bytes]:
         with self._in_our_words(path):
-            file = self._run(self._sftp.open(self._full(path), "rb"))
+            file = self._run(self._open(path))
             try:
                 while piece := self._run(file.read(PIECE)):
-                    yield bytes(piece)
+                    assert isinstance(piece, bytes)  # noqa: S101  it was opened so
+                    yield piece
             finally:
                 with suppress(OSError, asyncssh.Error):
                     self._run(file.close())
@@ -88,6 +89,9 @@ class SftpInlet(FolderLike):
                 return  # a try before this one got so far
             self._run(self._sftp.makedirs(self._full(to).rpartition("/")[0], exist_ok=True))
             self._run(self._sftp.rename(self._full(path), self._full(to)))
+
+    async def _open(self, path: str) -> asyncssh.SFTPClientFile:
+        return await self._sftp.open(self._full(path), "rb")
 
     def _full(self, path: str) -> str:
         return below(self._address.path, path) if path else self._address.path
