@@ -9,7 +9,7 @@ from uuid import UUID
 from psycopg.rows import class_row
 
 from tidemill.domain.page import MAX_NUMBER, Page, Walk, mark_of, moment, number
-from tidemill.domain.watching.decide import JobFacts
+from tidemill.domain.watching.decide import JobFacts, Known, news_of
 from tidemill.domain.watching.file import Entry, FileState, WatchFile
 from tidemill.store.database import Connection, one_statement
 from tidemill.store.lists.fetch import Row, rows
@@ -29,11 +29,16 @@ class Whose:
 
 
 async def note(conn: Connection, whose: Whose, entries: Sequence[Entry], why: str) -> None:
-    """A part of a listing: what is new waits, what has changed waits anew."""
-    given = _columns(whose, entries) | {"note": why}
-    await conn.execute(sql("watch_file/change"), given)
-    await conn.execute(sql("watch_file/revive"), given)
-    await conn.execute(sql("watch_file/add"), given | {"refusals": [one.refused for one in entries]})
+    """A part of a listing: what is new waits, what has changed waits anew. Of what is known, nothing is written."""
+    columns = _columns(whose, entries)
+    known = [Known(**row) for row in await rows(conn, "watch_file/known", columns)]
+    news = news_of(entries, known)
+    if news.changed:
+        ids, changed = [one.id for one, _ in news.changed], [entry for _, entry in news.changed]
+        await conn.execute(sql("watch_file/change"), _columns(whose, changed) | {"ids": ids, "note": why})
+    if news.added:
+        refusals = [one.refused for one in news.added]
+        await conn.execute(sql("watch_file/add"), _columns(whose, news.added) | {"refusals": refusals, "note": why})
 
 
 async def lose(conn: Connection, whose: Whose, listed: Sequence[Entry]) -> int:

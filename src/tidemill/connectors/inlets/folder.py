@@ -46,6 +46,8 @@ class FolderInlet(FolderLike):
     def look(self, path: str) -> Entry | None:
         try:
             return self._entry(path)
+        except UnknownFile:  # a link to itself
+            return None
         except OSError as error:
             if error.errno in _GONE:
                 return None

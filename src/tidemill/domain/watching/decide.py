@@ -1,9 +1,48 @@
 """What becomes of a file by what became of its job."""
 
 import hashlib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tidemill.domain.watching.file import FileState, WatchFile
+from tidemill.domain.watching.file import Entry, FileState, WatchFile
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """As much of a file that was found before as is needed to tell whether it is news."""
+
+    id: int
+    path: str
+    size: int | None
+    version: str
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """What a listing has that was not known: new files, and files that wait in another version, or had vanished."""
+
+    added: list[Entry]
+    changed: list[tuple[Known, Entry]]
+
+
+def news_of(entries: Sequence[Entry], known: Iterable[Known]) -> News:
+    """A file is known by path, size and version; of those that wait there is one for each path."""
+    versions, waiting = {}, {}
+    for one in known:
+        versions[one.path, one.size, one.version] = one
+        if one.state == FileState.SEEN:
+            waiting[one.path] = one
+    added, changed = [], []
+    for entry in entries:
+        same, waits = versions.get((entry.path, entry.size, entry.version)), waiting.get(entry.path)
+        if same is None and waits is None:
+            added.append(entry)
+        elif same is None and waits is not None:
+            changed.append((waits, entry))
+        elif same is not None and waits is None and same.state == FileState.GONE:
+            changed.append((same, entry))
+    return News(added, changed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,6 @@
--- Files that wait and have changed: they wait anew, in their new version, unless that one was here before.
--- Index: watch_file_waiting, watch_file_source_path_size_version_key.
-UPDATE tidemill.watch_file f SET size = g.size, version = g.version, watch = %(watch)s, note = %(note)s,
+-- Files that have changed while they waited, or had vanished and are here again: they wait anew, as they are now.
+-- Index: watch_file_pkey.
+UPDATE tidemill.watch_file f SET state = 'seen', size = g.size, version = g.version, watch = %(watch)s, note = %(note)s,
     seen_at = tidemill.now(), at = tidemill.now()
-FROM unnest(%(paths)s::text[], %(sizes)s::bigint[], %(versions)s::text[]) AS g(path, size, version)
-WHERE f.source = %(source)s AND f.path = g.path AND f.state = 'seen'
-    AND (f.version <> g.version OR f.size IS DISTINCT FROM g.size)
-    AND NOT EXISTS (
-        SELECT 1 FROM tidemill.watch_file o WHERE o.source = %(source)s AND o.path = g.path AND o.version = g.version
-            AND o.size IS NOT DISTINCT FROM g.size)
+FROM unnest(%(ids)s::bigint[], %(sizes)s::bigint[], %(versions)s::text[]) AS g(id, size, version)
+WHERE f.id = ANY(%(ids)s) AND f.id = g.id AND f.state IN ('seen', 'gone')
