@@ -33,7 +33,7 @@ class Scene:
     inbox: Path
     _declared: dict[str, str] = field(default_factory=dict)
 
-    async def declare(self, *lines: str, name: str = "nightly", source: str = '"inbox"', wait: bool = False) -> None:
+    def declare(self, *lines: str, name: str = "nightly", source: str = '"inbox"', wait: bool = False) -> None:
         """A watch over the inbox, unless another source is said. What is unchanged at a second look is whole."""
         waiting = "" if wait or any(line.startswith("marker") for line in lines) else 'stable_for = "0s"\n'
         text = f"[watches.{name}]\nsource = {source}\n{waiting}" + "\n".join(lines)

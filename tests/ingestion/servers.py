@@ -17,10 +17,10 @@ PATIENCE_S = 20.0
 class Rclone:
     """A server of one protocol. It can be killed."""
 
-    def __init__(self, protocol: str, folder: Path, home: Path, *options: str) -> None:
+    def __init__(self, protocol: str, folder: Path, home: Path) -> None:
         self.folder = folder
         self._argv = [str(RCLONE), "serve", protocol, "--config", os.devnull, "--user", USER, "--pass", PASSWORD]
-        self._argv += ["--dir-cache-time", "0", *options]
+        self._argv += ["--dir-cache-time", "0"]
         self._home = home
         with socket.create_server(("127.0.0.1", 0)) as probe:
             self.port = probe.getsockname()[1]
@@ -32,8 +32,9 @@ class Rclone:
         self._process = subprocess.Popen(argv, env=env, stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log)
         deadline = time.monotonic() + PATIENCE_S
         while not self._answers():
-            alive = self._process.poll() is None and time.monotonic() < deadline
-            assert alive, (self._home / "rclone.log").read_text()
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                self.__exit__()
+                raise AssertionError((self._home / "rclone.log").read_text())
             time.sleep(0.02)
         return self
 

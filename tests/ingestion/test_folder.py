@@ -16,7 +16,7 @@ SEEN, SUBMITTED, PROCESSED, FAILED = FileState.SEEN, FileState.SUBMITTED, FileSt
 
 
 async def test_a_file_becomes_a_job_and_is_put_away_when_its_rows_are_stored(scene: Scene) -> None:
-    await scene.declare('pattern = "*.csv"')
+    scene.declare('pattern = "*.csv"')
     scene.put("people.csv")
     first = await scene.scan()
     assert (first.came.found, first.came.submitted) == (1, 0)
@@ -38,7 +38,7 @@ async def test_a_file_becomes_a_job_and_is_put_away_when_its_rows_are_stored(sce
 async def test_a_file_is_imported_with_the_options_of_its_watch(scene: Scene) -> None:
     await rows(scene.db, TABLE)
     options = 'mode = "upsert", key = ["email"], mapping = { "E-Mail" = "email" }'
-    await scene.declare(f'import = {{ resource = "public.people", {options} }}', 'layout = { delimiter = ";" }')
+    scene.declare(f'import = {{ resource = "public.people", {options} }}', 'layout = { delimiter = ";" }')
     scene.put("people.csv", "E-Mail;name\nada@x.org;Ada\n")
     await scene.whole_way()
     assert await scene.states() == {"people.csv": PROCESSED}
@@ -46,7 +46,7 @@ async def test_a_file_is_imported_with_the_options_of_its_watch(scene: Scene) ->
 
 
 async def test_a_file_that_changes_waits_until_it_does_not(scene: Scene) -> None:
-    await scene.declare()
+    scene.declare()
     for size in (1, 2, 3):
         scene.put("growing.csv", ROWS * size, mtime=1_000 + size)
         assert (await scene.scan()).came.submitted == 0
@@ -55,7 +55,7 @@ async def test_a_file_that_changes_waits_until_it_does_not(scene: Scene) -> None
 
 
 async def test_a_second_look_too_soon_is_none(scene: Scene) -> None:
-    await scene.declare('stable_for = "1h"', wait=True)
+    scene.declare('stable_for = "1h"', wait=True)
     scene.put("a.csv")
     assert (await scene.scan(times=3)).came.submitted == 0
     await rows(scene.db, "UPDATE tidemill.watch_file SET seen_at = seen_at - interval '1 hour'")
@@ -63,7 +63,7 @@ async def test_a_second_look_too_soon_is_none(scene: Scene) -> None:
 
 
 async def test_an_empty_file_waits_for_its_content(scene: Scene) -> None:
-    await scene.declare()
+    scene.declare()
     scene.put("a.csv", b"")
     assert (await scene.scan(times=3)).came.submitted == 0
     scene.put("a.csv")
@@ -71,7 +71,7 @@ async def test_an_empty_file_waits_for_its_content(scene: Scene) -> None:
 
 
 async def test_with_a_marker_a_file_is_taken_when_that_is_there(scene: Scene) -> None:
-    await scene.declare('marker = ".done"')
+    scene.declare('marker = ".done"')
     scene.put("a.csv")
     scene.put("b.csv")
     assert (await scene.scan(times=3)).came.submitted == 0
@@ -83,7 +83,7 @@ async def test_with_a_marker_a_file_is_taken_when_that_is_there(scene: Scene) ->
 
 
 async def test_what_is_hidden_or_still_written_is_passed_over(scene: Scene) -> None:
-    await scene.declare()
+    scene.declare()
     for name in (".hidden.csv", "a.csv.part", "b.tmp", "c.csv.filepart", "d.csv~", "below/e.csv"):
         scene.put(name)
     assert (await scene.scan(times=2)).came.found == 0
@@ -91,7 +91,7 @@ async def test_what_is_hidden_or_still_written_is_passed_over(scene: Scene) -> N
 
 
 async def test_folders_below_are_looked_into_if_the_pattern_says_so(scene: Scene) -> None:
-    await scene.declare('pattern = "**/*.csv"')
+    scene.declare('pattern = "**/*.csv"')
     for name in ("a.csv", "x/b.csv", "x/y/c.csv", "x/.git/d.csv", "processed/old.csv", "failed/old.csv"):
         scene.put(name)
     await scene.whole_way()
@@ -103,7 +103,7 @@ async def test_folders_below_are_looked_into_if_the_pattern_says_so(scene: Scene
 
 async def test_a_file_that_cannot_be_read_goes_to_failed_and_the_others_go_on(scene: Scene) -> None:
     await rows(scene.db, TABLE)
-    await scene.declare(IMPORT)
+    scene.declare(IMPORT)
     scene.put("bad.csv", "colour\nred\n")
     scene.put("good.csv")
     await scene.whole_way()
@@ -114,7 +114,7 @@ async def test_a_file_that_cannot_be_read_goes_to_failed_and_the_others_go_on(sc
 
 
 async def test_a_job_that_fails_to_read_its_file_sends_it_to_failed(scene: Scene) -> None:
-    await scene.declare('layout = { format = "json" }')
+    scene.declare('layout = { format = "json" }')
     scene.put("broken.json", '[{"a": 1}, {"a": ')
     await scene.whole_way()
     file = (await scene.files())["broken.json"]
@@ -125,13 +125,13 @@ async def test_a_job_that_fails_to_read_its_file_sends_it_to_failed(scene: Scene
 
 async def test_a_file_that_failed_is_tried_once_more_when_somebody_says_so(scene: Scene) -> None:
     await rows(scene.db, TABLE)
-    await scene.declare(IMPORT)
+    scene.declare(IMPORT)
     path = scene.put("a.csv", "mail,name\nada@x.org,Ada\n")
     await scene.whole_way()
     (scene.inbox / "failed" / "a.csv").rename(path)
     await scene.scan(times=2)
     assert await scene.states() == {"a.csv": FAILED}, "by itself, the same file fails once"
-    await scene.declare('import = { resource = "public.people", mapping = { mail = "email" } }')
+    scene.declare('import = { resource = "public.people", mapping = { mail = "email" } }')
     assert (await scene.scan(again=True)).came.submitted == 1
     await scene.work()
     await scene.scan()
@@ -140,7 +140,7 @@ async def test_a_file_that_failed_is_tried_once_more_when_somebody_says_so(scene
 
 
 async def test_another_time_is_another_version(scene: Scene) -> None:
-    await scene.declare()
+    scene.declare()
     scene.put("a.csv", mtime=1_000)
     await scene.whole_way()
     scene.put("a.csv", mtime=1_000)
@@ -152,7 +152,7 @@ async def test_another_time_is_another_version(scene: Scene) -> None:
 
 
 async def test_a_name_that_is_taken_gets_a_suffix(scene: Scene) -> None:
-    await scene.declare()
+    scene.declare()
     scene.put("processed/a.csv", "older")
     scene.put("a.csv")
     await scene.whole_way()
@@ -163,7 +163,7 @@ async def test_a_name_that_is_taken_gets_a_suffix(scene: Scene) -> None:
 
 
 async def test_a_file_that_was_replaced_meanwhile_is_not_put_away_with_the_old_one(scene: Scene) -> None:
-    await scene.declare()
+    scene.declare()
     scene.put("a.csv", mtime=1_000)
     await scene.scan(times=2)
     await scene.work()
@@ -176,7 +176,7 @@ async def test_a_file_that_was_replaced_meanwhile_is_not_put_away_with_the_old_o
 
 
 async def test_files_may_stay_where_they_are(scene: Scene) -> None:
-    await scene.declare("moves = false")
+    scene.declare("moves = false")
     scene.put("a.csv")
     await scene.whole_way()
     await scene.scan(times=2)
@@ -184,7 +184,7 @@ async def test_files_may_stay_where_they_are(scene: Scene) -> None:
 
 
 async def test_what_vanishes_is_said_to_be_gone_and_may_come_back(scene: Scene) -> None:
-    await scene.declare()
+    scene.declare()
     path = scene.put("a.csv", mtime=1_000)
     await scene.scan()
     path.unlink()
@@ -195,7 +195,7 @@ async def test_what_vanishes_is_said_to_be_gone_and_may_come_back(scene: Scene) 
 
 
 async def test_links_that_lead_out_and_odd_things_are_refused_with_a_reason(scene: Scene, tmp_path: Path) -> None:
-    await scene.declare()
+    scene.declare()
     secret = tmp_path / "secret.csv"
     secret.write_text(ROWS)
     (scene.inbox / "link.csv").symlink_to(secret)
@@ -204,7 +204,7 @@ async def test_links_that_lead_out_and_odd_things_are_refused_with_a_reason(scen
     os.mkfifo(scene.inbox / "pipe.csv")
     scene.put("good.csv")
     (scene.inbox / "inside.csv").symlink_to(scene.inbox / "good.csv")
-    Path(os.fsdecode(os.fsencode(scene.inbox) + b"/caf\xe9.csv")).write_text(ROWS)
+    scene.put(os.fsdecode(b"caf\xe9.csv"))
     scene.put("two\nlines.csv")
     await scene.whole_way()
     files = await scene.files()
@@ -219,7 +219,7 @@ async def test_links_that_lead_out_and_odd_things_are_refused_with_a_reason(scen
 
 
 async def test_a_file_that_is_too_large_is_put_aside(scene: Scene) -> None:
-    await scene.declare()
+    scene.declare()
     scene.put("big.csv", ROWS + "x" * (2 << 20))
     scanner = scene.scanner(max_file_size_mb=1)
     for _ in range(3):
@@ -231,7 +231,7 @@ async def test_a_file_that_is_too_large_is_put_aside(scene: Scene) -> None:
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
 async def test_a_file_that_may_not_be_read_does_not_stop_the_others(scene: Scene) -> None:
-    await scene.declare()
+    scene.declare()
     scene.put("a.csv").chmod(0)
     scene.put("b.csv")
     came = (await scene.scan(times=2)).came
@@ -240,7 +240,7 @@ async def test_a_file_that_may_not_be_read_does_not_stop_the_others(scene: Scene
 
 
 async def test_ten_thousand_files_are_taken_a_part_at_a_time(scene: Scene) -> None:
-    await scene.declare("moves = false")
+    scene.declare("moves = false")
     for number in range(10_000):
         (scene.inbox / f"{number:05}.csv").write_bytes(b"")
     for number in range(30):
@@ -251,7 +251,7 @@ async def test_ten_thousand_files_are_taken_a_part_at_a_time(scene: Scene) -> No
 
 
 async def test_more_files_than_anybody_looks_at_are_said(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    await scene.declare()
+    scene.declare()
     monkeypatch.setattr(listing, "FILES_MAX", 3)
     for number in range(5):
         scene.put(f"{number}.csv")
@@ -267,18 +267,17 @@ async def test_what_is_wrong_with_a_watch_is_said_of_the_watch_and_its_files_wai
         ('import = { resource = "public.nothing" }', "public.nothing"),
         ('owner = "zoe"', "zoe"),
     ):
-        await scene.declare(wrong)
+        scene.declare(wrong)
         scene.put("a.csv")
         assert reason in str((await scene.scan(times=2)).came.problem)
         assert await scene.states() == {"a.csv": SEEN}
-    await scene.declare()
+    scene.declare()
     assert (await scene.scan()).came.problem is None
     assert await scene.states() == {"a.csv": SUBMITTED}
 
 
 async def test_a_folder_that_is_not_there_is_a_problem_that_passes(scene: Scene) -> None:
-    await scene.declare(source='"inbox/later"')
+    scene.declare(source='"inbox/later"')
     assert "there is no" in str((await scene.scan()).came.problem)
     scene.put("later/a.csv")
     assert (await scene.scan(times=2)).came == Came(looked=True, found=1, submitted=1, delay=60.0)
-

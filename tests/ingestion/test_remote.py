@@ -11,8 +11,10 @@ import pytest
 from connectors.servers import Request, Server
 from ingestion.scenes import ROWS, Scene
 from ingestion.servers import PASSWORD, Rclone
+from ingestion.tls import TlsFront
 from s3 import S3Server
 from tidemill.connectors.inlets import http
+from tidemill.domain.errors import InvalidInput
 from tidemill.domain.watching import FileState
 
 PROCESSED = FileState.PROCESSED
@@ -29,7 +31,7 @@ class Place:
     kill: Callable[[], None]
 
 
-@pytest.fixture(params=["ftp", "ftps", "sftp", "s3"])
+@pytest.fixture(params=["ftp", "ftps", "ftpes", "sftp", "s3"])
 def place(
     request: pytest.FixtureRequest, scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Place]:
@@ -47,17 +49,17 @@ def place(
             access = f'{keys}\nendpoint = "{server.endpoint}"\nregion = "us-east-1"'
             yield Place(f'"{server.place("in")}"', access, server.folder / "in", server.kill)
             return
-        options, access = [], ACCESS
-        if protocol == "ftps":
-            certificate, key = _certificate(tmp_path)
-            options = ["--cert", str(certificate), "--key", str(key)]
-            access += f'\nca_file = "{certificate}"'
-        rclone = Rclone(protocol.removesuffix("s"), folder, tmp_path, *options)
-        running = stack.enter_context(rclone)
+        running = stack.enter_context(Rclone("sftp" if protocol == "sftp" else "ftp", folder, tmp_path))
+        access, url, kill = ACCESS, running.url(protocol), running.kill
         if protocol == "sftp":
             (tmp_path / "known_hosts").write_text(running.known_hosts)
             access += f'\nknown_hosts = "{tmp_path / "known_hosts"}"'
-        yield Place(running.url(protocol), access, folder / "in", running.kill)
+        elif protocol != "ftp":
+            certificate, key = _certificate(tmp_path)
+            front = stack.enter_context(TlsFront(running.port, certificate, key, implicit=protocol == "ftps"))
+            access += f'\nca_file = "{certificate}"'
+            url, kill = url.replace(str(running.port), str(front.port)), front.close
+        yield Place(url, access, folder / "in", kill)
 
 
 def _certificate(folder: Path) -> tuple[Path, Path]:
@@ -74,13 +76,12 @@ def there(folder: Path) -> list[str]:
 
 
 async def test_files_are_taken_and_put_away(scene: Scene, place: Place) -> None:
-    await scene.declare('pattern = ["*.csv", "below/*.csv"]', place.access, source=place.source)
     (place.folder / "below").mkdir()
     (place.folder / "processed").mkdir()
     for name in ("a.csv", "überall & more.csv", "below/c.csv", "d.csv.part", "processed/a.csv"):
         (place.folder / name).write_text(ROWS)
     (place.folder / "bad.csv").write_text('"never closed')
-    await scene.declare('pattern = ["*.csv", "below/*.csv"]', place.access, source=place.source)
+    scene.declare('pattern = ["*.csv", "below/*.csv"]', place.access, source=place.source)
     scanned = await scene.whole_way()
     assert scanned.came.problem is None
     states = await scene.states()
@@ -106,7 +107,7 @@ async def test_wrong_credentials_are_said_without_the_secret(
     (place.folder / "a.csv").write_text(ROWS)
     for name in ("MILL_PASSWORD", "INLET_SECRET"):
         monkeypatch.setenv(name, "wrong-w0rd-of-eight")
-    await scene.declare(place.access, source=place.source)
+    scene.declare(place.access, source=place.source)
     problem = str((await scene.scan()).came.problem)
     assert "wrong" in problem or "denies access" in problem
     assert "w0rd" not in problem
@@ -120,7 +121,7 @@ async def test_a_server_that_is_away_is_a_problem_and_nothing_is_lost(
     scene: Scene, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (place.folder / "a.csv").write_text(ROWS)
-    await scene.declare(place.access, source=place.source)
+    scene.declare(place.access, source=place.source)
     await scene.scan()
     place.kill()
     scanned = await scene.scan()
@@ -138,7 +139,7 @@ async def test_an_sftp_server_whose_key_is_not_known_is_not_spoken_to(
     served.mkdir()
     with Rclone("sftp", served, tmp_path) as server:
         hosts = tmp_path / "hosts"
-        await scene.declare(ACCESS, f'known_hosts = "{hosts}"', source=server.url("sftp", ""))
+        scene.declare(ACCESS, f'known_hosts = "{hosts}"', source=server.url("sftp", ""))
         assert "there is no file" in str((await scene.scan()).came.problem)
         hosts.write_text(server.known_hosts.replace(str(server.port), "1"))
         assert "not among the known hosts" in str((await scene.scan()).came.problem)
@@ -181,7 +182,7 @@ async def test_files_of_the_web_are_taken_once_and_remembered(scene: Scene, web:
     site, server = web
     allow(scene, server)
     site.files = {"/a.csv": (ROWS.encode(), "1"), "/b.csv": (ROWS.encode(), "1")}
-    await scene.declare(source=f'["{server.url("/a.csv")}", "{server.url("/b.csv?token=geheim")}"]')
+    scene.declare(source=f'["{server.url("/a.csv")}", "{server.url("/b.csv?token=geheim")}"]')
     await scene.whole_way()
     await scene.scan(times=2)
     assert await scene.jobs() == 2
@@ -199,9 +200,13 @@ async def test_an_index_names_files_and_those_that_are_missing_do_not_stop_the_o
     site, server = web
     allow(scene, server)
     site.files = {"/out/a.csv": (ROWS.encode(), "1"), "/out/b.txt": (b"no", "1")}
-    for index in (b"# files\na.csv\nb.txt\ngone.csv\n", b'["a.csv", "gone.csv"]', b'<a href="a.csv">a</a><a href="gone.csv">'):
+    for index in (
+        b"# files\na.csv\nb.txt\ngone.csv\n",
+        b'["a.csv", "gone.csv"]',
+        b'<a href="a.csv">a</a><a href="gone.csv">',
+    ):
         site.files["/out/"] = (index, "1")
-        await scene.declare("index = true", 'pattern = "*.csv"', source=f'"{server.url("/out/")}"')
+        scene.declare("index = true", 'pattern = "*.csv"', source=f'"{server.url("/out/")}"')
         came = (await scene.scan(times=2)).came
         assert "gone.csv: there is no such file" in str(came.problem)
     assert await scene.jobs() == 1
@@ -214,7 +219,7 @@ async def test_an_authorization_goes_to_the_server_and_to_nobody_else(
     allow(scene, server)
     site.secret = "Bearer s3cr3t"
     site.files = {"/a.csv": (ROWS.encode(), "1")}
-    await scene.declare('authorization_env = "WEB_TOKEN"', source=f'"{server.url("/a.csv")}"')
+    scene.declare('authorization_env = "WEB_TOKEN"', source=f'"{server.url("/a.csv")}"')
     monkeypatch.setenv("WEB_TOKEN", "Bearer wrong")
     assert "401" in str((await scene.scan()).came.problem)
     monkeypatch.setenv("WEB_TOKEN", site.secret)
@@ -223,14 +228,12 @@ async def test_an_authorization_goes_to_the_server_and_to_nobody_else(
 
 async def test_the_web_is_the_public_one_unless_it_is_said(scene: Scene, web: tuple[Web, Server]) -> None:
     site, server = web
-    await scene.declare(source=f'"{server.url("/a.csv")}"')
+    scene.declare(source=f'"{server.url("/a.csv")}"')
     assert "not one of the web's" in str((await scene.scan()).came.problem)
     assert site.asked == []
 
 
 def test_an_index_that_is_none_is_refused() -> None:
     for index in (b"\xff\xfe", b'["a", 1]', b"[broken", b"a\x07b"):
-        with pytest.raises(http.InvalidInput):
+        with pytest.raises(InvalidInput):
             http.names_of(index)
-
-

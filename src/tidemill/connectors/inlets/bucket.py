@@ -58,7 +58,9 @@ class BucketInlet(Inlet):
 
     def _entry(self, meta: "ObjectMeta") -> Entry:
         path = meta["path"].removeprefix(f"{self._place.prefix}/" if self._place.prefix else "")
-        version = f"{meta['last_modified'].isoformat()} {meta['e_tag'] or ''}".strip()
+        # In a listing some stores know parts of a second, or a tag without its quotes; the head of an object does not.
+        changed, tag = meta["last_modified"].replace(microsecond=0), (meta["e_tag"] or "").strip('"')
+        version = f"{changed.isoformat()} {tag}".strip()
         return Entry(path, meta["size"], version)
 
 

@@ -1,6 +1,7 @@
-"""A folder of an FTP server, with TLS or without."""
+"""A folder of an FTP server: in the clear, with TLS from the first byte (ftps), or once it is asked for (ftpes)."""
 
 import ftplib
+import socket
 import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -11,7 +12,7 @@ from tidemill.domain.errors import StoreDenied, StoreUnavailable, TidemillError,
 from tidemill.domain.watching import Entry, HostAddress
 
 PIECE = 256 << 10
-_NOT_LOGGED_IN, _NO_SUCH_FILE = ("530", "532", "331", "332"), "550"
+_NOT_LOGGED_IN, _NO_SUCH_FILE = ("530", "532", "331", "332"), ("450", "550")
 _UNKNOWN_COMMAND = ("500", "501", "502", "504")
 
 
@@ -26,12 +27,40 @@ class _Tls(ftplib.FTP_TLS):
         return data, size
 
 
+class _ImplicitTls(_Tls):
+    """TLS from the first byte on."""
+
+    def connect(self, host: str = "", port: int = 0, *_: Any, **__: Any) -> str:
+        self.host, self.port = host, port
+        plain = socket.create_connection((host, port), AWAY_S)
+        self.af = plain.family
+        try:
+            self.sock = self.context.wrap_socket(plain, server_hostname=host)
+        except BaseException:
+            plain.close()
+            raise
+        self.file = self.sock.makefile("r", encoding=self.encoding)
+        self.welcome = self.getresp()
+        return self.welcome
+
+    def prot_p(self) -> str:
+        """Some servers will not hear of it where all is encrypted anyway: so is the data, or nothing is transferred."""
+        try:
+            return super().prot_p()
+        except ftplib.error_perm as error:
+            self._prot_p = True
+            return str(error)
+
+
+_CLIENTS: dict[str, type[_Tls]] = {"ftps": _ImplicitTls, "ftpes": _Tls}
+
+
 class FtpInlet(FolderLike):
     """Passive mode only: it passes through what stands between."""
 
     def __init__(self, address: HostAddress, password: str | None, ca_file: str | None = None) -> None:
         self._address = address
-        self._tls = ssl.create_default_context(cafile=ca_file) if address.scheme == "ftps" else None
+        self._tls = ssl.create_default_context(cafile=ca_file) if address.scheme in _CLIENTS else None
         with self._in_our_words(""):
             self._ftp = self._connected(password)
 
@@ -81,7 +110,8 @@ class FtpInlet(FolderLike):
     def _connected(self, password: str | None) -> ftplib.FTP:
         # Bytes as they are: names that are no UTF-8 must not end the listing of the others.
         options: dict[str, Any] = {"timeout": AWAY_S, "encoding": "latin-1"}
-        ftp = ftplib.FTP(**options) if self._tls is None else _Tls(context=self._tls, **options)  # noqa: S321  as declared
+        made = _CLIENTS.get(self._address.scheme)
+        ftp = ftplib.FTP(**options) if made is None else made(context=self._tls, **options)  # noqa: S321  as declared
         try:
             ftp.connect(self._address.host, self._address.port)
             ftp.login(self._address.user or "anonymous", password or "")
@@ -96,7 +126,7 @@ class FtpInlet(FolderLike):
 
     def _listed(self, folder: str) -> list[tuple[str, dict[str, str]]]:
         try:
-            found = list(self._ftp.mlsd(_wire(self._full(folder)), ["type", "size", "modify"]))
+            found = list(self._ftp.mlsd(_wire(self._full(folder))))
             return [(_name(name), facts) for name, facts in found]
         except ftplib.error_perm as error:
             if not str(error).startswith(_UNKNOWN_COMMAND):
@@ -142,8 +172,8 @@ class FtpInlet(FolderLike):
                 what, why = Unreachable, "it does not speak TLS as it should"
             case ftplib.error_perm() if code in _NOT_LOGGED_IN:
                 what, why = StoreDenied, "the user or the password is wrong"
-            case ftplib.error_perm() if code == _NO_SUCH_FILE:
-                what, why = UnknownFile, f"there is no {path or 'such folder'}, or not for us (550)"
+            case ftplib.error_perm() | ftplib.error_temp() if code in _NO_SUCH_FILE:
+                what, why = UnknownFile, f"there is no {path or 'such folder'}, or not for us ({code})"
             case ftplib.Error():
                 what, why = StoreUnavailable, f"the server refuses ({code})"
             case TimeoutError():

@@ -10,7 +10,7 @@ from tidemill.domain.errors import InvalidInput
 from tidemill.domain.place import SCHEMES as BUCKETS
 from tidemill.domain.place import BucketPlace, parse_place
 
-PORTS = {"ftp": 21, "ftps": 21, "sftp": 22}
+PORTS = {"ftp": 21, "ftps": 990, "ftpes": 21, "sftp": 22}
 WEB = ("http", "https")
 _ROOT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._ -]*")
 _HOST = re.compile(r"[A-Za-z0-9_.-]+|[0-9A-Fa-f:.]+")

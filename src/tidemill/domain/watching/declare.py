@@ -126,6 +126,7 @@ _ACCESS: dict[str, values.Reader] = {
 _FITS: dict[str, tuple[str, ...]] = {
     "ftp": ("password_env",),
     "ftps": ("password_env", "ca_file"),
+    "ftpes": ("password_env", "ca_file"),
     "sftp": ("password_env", "key_env", "key_file", "passphrase_env", "known_hosts"),
     "http": ("authorization_env",),
     "s3": ("access_key_env", "secret_key_env", "endpoint", "region"),
