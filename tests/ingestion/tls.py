@@ -68,7 +68,7 @@ class TlsFront:
         client.sendall(_OWN[b"AUTH"])
         return self._wrapped(client)
 
-    def _wrapped(self, client: socket.socket) -> socket.socket:
+    def _wrapped(self, client: socket.socket) -> ssl.SSLSocket:
         try:
             return self._context.wrap_socket(client, server_side=True)
         except OSError:
@@ -103,3 +103,4 @@ class TlsFront:
         ):
             while piece := source.recv(65_536):
                 data.sendall(piece)
+            data.unwrap().close()
