@@ -3,7 +3,7 @@
 import asyncio
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +83,9 @@ class Scene:
             os.utime(path, (mtime, mtime))
         return path
 
+    def stored(self) -> set[str]:
+        return {path.name for path in Path(self.settings.blobs).iterdir() if path.suffix != ".tmp"}
+
     def there(self) -> list[str]:
         paths = (path for path in self.inbox.rglob("*") if path.is_file() or path.is_symlink())
         return sorted(path.relative_to(self.inbox).as_posix() for path in paths)
@@ -127,4 +130,4 @@ def dies_at(target: Any, name: str, monkeypatch: Any, *, after: bool = False) ->
     monkeypatch.setattr(target, name, die_async if asyncio.iscoroutinefunction(real) else die)
 
 
-__all__ = ["ECHO", "IMPORT", "ROWS", "TABLE", "Died", "Scene", "dies_at", "make_scene", "replace"]
+__all__ = ["ECHO", "IMPORT", "ROWS", "TABLE", "Died", "Scene", "dies_at", "make_scene"]

@@ -74,7 +74,7 @@ class FolderInlet(FolderLike):
     def move(self, path: str, to: str) -> None:
         source, target = self._root / path, self._root / to
         with _in_our_words(path):
-            target.parent.mkdir(parents=True, exist_ok=True)
+            _make_folder(target.parent, to)
             if not target.parent.resolve().is_relative_to(self._root):
                 raise InvalidInput(f"{to}: its folder is a link that leads out of the source")
             if source.is_symlink():
@@ -91,6 +91,13 @@ class FolderInlet(FolderLike):
         if not found.is_relative_to(self._root):
             raise InvalidInput(LEADS_OUT)
         return found
+
+
+def _make_folder(folder: Path, to: str) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise InvalidInput(f"{to}: a part of it is a file, and no folder") from None
 
 
 def _link_and_unlink(source: Path, target: Path) -> None:
