@@ -83,7 +83,8 @@ class Settings(BaseSettings):
         description="Downloads are redirected to the object store, by a link that is good for so long; 0: not",
     )
     config: Path | None = Field(
-        None, description="The file that declares resources; without it, tidemill.toml in the working directory, if any"
+        None,
+        description="The file that declares resources, datasets and watches; without it, tidemill.toml in the working directory, if any",
     )
     db_max_conns: Positive = Field(
         8, description="Connections a process may open at most, but one per lane and two more"

@@ -239,6 +239,15 @@ async def test_a_file_that_may_not_be_read_does_not_stop_the_others(scene: Scene
     assert "a.csv" in str(came.problem)
 
 
+async def test_a_name_with_signs_that_mean_something_elsewhere_is_a_name(scene: Scene) -> None:
+    scene.declare()
+    for name in ("a#b.csv", "100%.csv", "it's; DROP.csv", "[x]*.csv"):
+        scene.put(name)
+    await scene.whole_way()
+    assert set((await scene.states()).values()) == {PROCESSED}
+    assert len(scene.there()) == 4
+
+
 async def test_ten_thousand_files_are_taken_a_part_at_a_time(scene: Scene) -> None:
     scene.declare("moves = false")
     for number in range(10_000):

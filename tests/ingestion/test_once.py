@@ -7,6 +7,7 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -175,9 +176,9 @@ async def test_a_job_that_is_cancelled_or_deleted_before_it_has_read_the_file_le
     for name in ("cancelled.csv", "deleted.csv"):
         scene.put(name)
     await scene.scan(times=2)
-    files = await scene.files()
-    await scene.db.run(jobs.cancel, files["cancelled.csv"].job_id)
-    await scene.db.run(delete, files["deleted.csv"].job_id)
+    made = {path: file.job_id or uuid4() for path, file in (await scene.files()).items()}
+    await scene.db.run(jobs.cancel, made["cancelled.csv"])
+    await scene.db.run(delete, made["deleted.csv"])
     await scene.work()
     await scene.scan()
     files = await scene.files()

@@ -143,7 +143,7 @@ class Scanner:
                 return Came(looked=False, problem=problem)
             listing = await self._noted(watch, inlet, again=again)
             took = await self._taken(watch, turn, inlet, listing, still)
-        delay = 0.0 if took.more else watch.every
+        delay = 0.0 if took.more and took.problem is None else watch.every
         problem = problem or listing.problem or took.problem
         return Came(looked=True, problem=problem, found=listing.wanted, submitted=took.submitted, delay=delay)
 

@@ -25,7 +25,7 @@ from tidemill.domain.errors import (
 )
 from tidemill.domain.importing import KIND
 from tidemill.domain.resource import Resource, may
-from tidemill.domain.watching import FileState, ImportTask, JobTask, Watch, WatchFile
+from tidemill.domain.watching import FileState, ImportTask, JobTask, LinksAddress, Watch, WatchFile
 from tidemill.domain.watching.decide import idem_key
 from tidemill.operations.imports import Importing
 from tidemill.operations.resources import Resources
@@ -164,7 +164,7 @@ class Taker:
     async def _job(self, order: Order, file: WatchFile, blob: Blob) -> UUID:
         if not blob.size:
             raise InvalidInput("the file is empty")
-        name = file.path.rpartition("/")[2].partition("#")[0]
+        name = name_of(order.watch, file.path)
         spec = replace(order.spec, idem_key=idem_key(file))
         layout, task = dict(order.watch.layout), order.watch.task
         if isinstance(task, JobTask):
@@ -197,6 +197,12 @@ class Taker:
     async def _set(self, file: WatchFile, state: FileState, why: str) -> None:
         await self._db.run(watch_files.set_state, file, state, why, before=TAKING)
         emit("watch.passed", watch=file.watch, path=file.path, state=state, reason=why)
+
+
+def name_of(watch: Watch, path: str) -> str:
+    """What the file is called; of the web, without the mark that tells two of one name apart."""
+    path = path.partition("#")[0] if isinstance(watch.source, LinksAddress) else path
+    return path.rpartition("/")[2]
 
 
 def _words(watch: Watch, task: ImportTask, file: WatchFile, layout: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """A bucket of an object store, or a part of it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -31,11 +31,10 @@ class BucketInlet(Inlet):
         top = self._place.prefix or None
         with in_our_words(self._place, ""):
             if not deep:  # what is below, and that is all we ever put away, is not even listed
-                yield from map(self._entry, obstore.list_with_delimiter(self._store, top)["objects"])
+                yield from self._entries(obstore.list_with_delimiter(self._store, top)["objects"])
                 return
             for metas in obstore.list(self._store, top, chunk_size=1_000):
-                entries = map(self._entry, metas)
-                yield from (one for one in entries if one.path.partition("/")[0] not in skip)
+                yield from (one for one in self._entries(metas) if one.path.partition("/")[0] not in skip)
 
     def look(self, path: str) -> Entry | None:
         try:
@@ -55,6 +54,10 @@ class BucketInlet(Inlet):
             obstore.copy(self._store, self._place.key(path), self._place.key(to))
             with suppress(FileNotFoundError):
                 obstore.delete(self._store, self._place.key(path))
+
+    def _entries(self, metas: Iterable["ObjectMeta"]) -> Iterator[Entry]:
+        """Without the object that some tools put where they show a folder."""
+        return (self._entry(meta) for meta in metas if meta["path"] != self._place.prefix)
 
     def _entry(self, meta: "ObjectMeta") -> Entry:
         path = meta["path"].removeprefix(f"{self._place.prefix}/" if self._place.prefix else "")

@@ -12,6 +12,7 @@ from tidemill.domain.errors import StoreDenied, StoreUnavailable, TidemillError,
 from tidemill.domain.watching import Entry, HostAddress
 
 PIECE = 256 << 10
+MOMENT = len("20261115120000")
 _NOT_LOGGED_IN, _NO_SUCH_FILE = ("530", "532", "331", "332"), ("450", "550")
 _UNKNOWN_COMMAND = ("500", "501", "502", "504")
 
@@ -184,7 +185,8 @@ class FtpInlet(FolderLike):
 
 
 def _entry(path: str, size: str | None, modified: str | None) -> Entry:
-    return Entry(path, int(size) if size and size.isdecimal() else None, modified or "")
+    """Parts of a second, which some servers have in a listing and not in an answer, are left out."""
+    return Entry(path, int(size) if size and size.isdecimal() else None, (modified or "")[:MOMENT])
 
 
 def _wire(path: str) -> str:

@@ -76,7 +76,7 @@ class WebInlet(Inlet):
         try:
             return remote.download(self._url(entry.path), name, going_on=bounds.going_on).blob
         except InvalidInput as error:
-            if any(str(status.value) in str(error) for status in _MISSING):
+            if self.look(entry.path) is None:
                 raise UnknownFile(str(error)) from None
             raise
 
