@@ -84,7 +84,7 @@ class Settings(BaseSettings):
     )
     config: Path | None = Field(
         None,
-        description="The file that declares resources, datasets and watches; without it, tidemill.toml in the working directory, if any",
+        description="The file that declares resources, datasets and watches; without it, tidemill.toml here, if any",
     )
     db_max_conns: Positive = Field(
         8, description="Connections a process may open at most, but one per lane and two more"
