@@ -8,7 +8,9 @@ from typing import Any
 import httpx2
 import pytest
 
+from api import importing
 from api.conftest import Api
+from support import rows
 from tidemill import Mill
 from tidemill.domain.identity import Role
 from tidemill.telemetry.events import subscribe
@@ -116,6 +118,25 @@ async def test_everybody_sees_and_scans_their_own_and_admins_all(
     assert (await ada.get("/v1/sources/others/files")).status_code == 404
     assert await scan(carl) == []
     assert [one["name"] for one in await scan(root)] == ["nightly", "others"]
+
+
+async def test_an_import_that_a_watch_made_is_an_import_as_any_other(
+    make_api: Make, tmp_path: Path, inbox: Path, toy: Mill
+) -> None:
+    declared = tmp_path / "imports.toml"
+    watched = 'source = "inbox"\nimport = { resource = "people" }\nowner = "ada"\nmarker = ".done"\n'
+    declared.write_text(importing.DECLARED + "[watches.people]\n" + watched)
+    api = await make_api(config=declared, sources={"inbox": inbox})
+    await rows(api.db, importing.TABLES)
+    ada = await api.user("ada")
+    (inbox / "people.csv").write_bytes(importing.MIXED)
+    (inbox / "people.csv.done").touch()
+    (scanned,) = await scan(ada, name="people")
+    await drain(toy, db=api.db)
+    found = (await ada.get(f"/v1/imports/{scanned['files'][0]['job_id']}")).json()
+    assert (found["status"], found["total_records"], found["error_records"]) == ("completed_with_errors", 4, 2)
+    (listed,) = (await ada.get("/v1/imports")).json()["imports"]
+    assert listed["resource_type"] == "people"
 
 
 async def test_no_secret_is_told_anywhere(api: Api, bob: httpx2.AsyncClient, toy: Mill) -> None:

@@ -10,12 +10,14 @@ import pytest
 
 from connectors.servers import Request, Server
 from ingestion.scenes import ROWS, Scene
-from ingestion.servers import PASSWORD, Rclone
+from ingestion.servers import PASSWORD, USER, Rclone
 from ingestion.tls import TlsFront
 from s3 import S3Server
-from tidemill.connectors.inlets import http
-from tidemill.domain.errors import InvalidInput
-from tidemill.domain.watching import FileState
+from tidemill.connectors.blobs import Folder
+from tidemill.connectors.inlets import Bounds, http
+from tidemill.connectors.inlets.ftp import FtpInlet
+from tidemill.domain.errors import Interrupted, InvalidInput, TooLarge
+from tidemill.domain.watching import Entry, FileState, HostAddress
 
 PROCESSED = FileState.PROCESSED
 ACCESS = 'password_env = "MILL_PASSWORD"'
@@ -129,6 +131,24 @@ async def test_a_server_that_is_away_is_a_problem_and_nothing_is_lost(
     assert scanned.came.delay is not None
     assert scanned.came.delay >= 60
     assert await scene.states() == {"a.csv": FileState.SEEN}
+
+
+def test_a_file_that_is_not_wanted_to_its_end_leaves_the_connection_good(tmp_path: Path) -> None:
+    served, blobs = tmp_path / "served", Folder(tmp_path / "blobs")
+    served.mkdir()
+    (served / "big.csv").write_bytes(b"x" * (8 << 20))
+    (served / "small.csv").write_text(ROWS)
+    with (
+        Rclone("ftp", served, tmp_path) as server,
+        FtpInlet(HostAddress("ftp", "127.0.0.1", server.port, USER), PASSWORD) as inlet,
+    ):
+        with pytest.raises(TooLarge):
+            inlet.fetch(Entry("big.csv", None, ""), blobs, "big", Bounds(1 << 20))
+        with pytest.raises(Interrupted):
+            inlet.fetch(Entry("big.csv", None, ""), blobs, "big", Bounds(16 << 20, lambda: False))
+        assert inlet.look("gone.csv") is None
+        assert inlet.fetch(Entry("small.csv", None, ""), blobs, "small", Bounds(1 << 20)).size == len(ROWS)
+    assert [path.name for path in (tmp_path / "blobs").iterdir()] == ["small"]
 
 
 async def test_an_sftp_server_whose_key_is_not_known_is_not_spoken_to(

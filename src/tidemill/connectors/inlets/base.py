@@ -1,7 +1,8 @@
 """What every inlet can do: list files, read them, put them away."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Self
 
@@ -10,6 +11,7 @@ from tidemill.domain.errors import Interrupted, TooLarge, UnknownFile
 from tidemill.domain.watching import Entry
 
 GoingOn = Callable[[], bool]
+Pieces = Generator[bytes, None, None]  # closed by whoever does not want the rest
 DEPTH_MAX = 20
 AWAY_S = 15.0  # how long another machine may say nothing
 
@@ -60,7 +62,7 @@ class Inlet(ABC):
         """As it is now; None if there is none."""
 
     @abstractmethod
-    def read(self, path: str) -> Iterator[bytes]: ...
+    def read(self, path: str) -> Pieces: ...
 
     @abstractmethod
     def move(self, path: str, to: str) -> None:
@@ -73,8 +75,8 @@ class Inlet(ABC):
     def fetch(self, entry: Entry, blobs: Blobs, name: str, bounds: Bounds) -> Blob:
         """Store it under this name, whole or not at all."""
         _check_size(entry.size or 0, bounds)
-        with blobs.write(name) as writing:
-            for piece in self.read(entry.path):
+        with closing(self.read(entry.path)) as pieces, blobs.write(name) as writing:
+            for piece in pieces:
                 writing.write(piece)
                 _check_size(writing.size, bounds)
                 if not bounds.going_on():

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import obstore
 
 from tidemill.connectors.blobs.client import Limits, in_our_words, open_store
-from tidemill.connectors.inlets.base import Inlet
+from tidemill.connectors.inlets.base import Inlet, Pieces
 from tidemill.domain.errors import UnknownFile
 from tidemill.domain.place import BucketPlace
 from tidemill.domain.watching import Entry
@@ -43,7 +43,7 @@ class BucketInlet(Inlet):
         except UnknownFile:
             return None
 
-    def read(self, path: str) -> Iterator[bytes]:
+    def read(self, path: str) -> Pieces:
         with in_our_words(self._place, path):
             for piece in obstore.get(self._store, self._place.key(path)).stream(min_chunk_size=PIECE):
                 yield bytes(piece)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tidemill.connectors.blobs.base import pieces_of
 from tidemill.connectors.blobs.folder import sync_folder
-from tidemill.connectors.inlets.base import FolderLike, Found, below
+from tidemill.connectors.inlets.base import FolderLike, Found, Pieces, below
 from tidemill.domain.errors import InvalidInput, StoreDenied, StoreUnavailable, UnknownFile
 from tidemill.domain.watching import Entry
 
@@ -63,7 +63,7 @@ class FolderInlet(FolderLike):
         refused = None if stat.S_ISREG(about.st_mode) else NO_FILE
         return Entry(path, about.st_size if refused is None else None, str(about.st_mtime_ns), refused)
 
-    def read(self, path: str) -> Iterator[bytes]:
+    def read(self, path: str) -> Pieces:
         with _in_our_words(path):
             file = os.open(self._inside(path), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
             with os.fdopen(file, "rb") as opened:

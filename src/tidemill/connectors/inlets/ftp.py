@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from tidemill.connectors.inlets.base import AWAY_S, FolderLike, Found, below
+from tidemill.connectors.inlets.base import AWAY_S, FolderLike, Found, Pieces, below
 from tidemill.domain.errors import StoreDenied, StoreUnavailable, TidemillError, UnknownFile, Unreachable
 from tidemill.domain.watching import Entry, HostAddress
 
@@ -93,12 +93,19 @@ class FtpInlet(FolderLike):
         except UnknownFile:
             return None
 
-    def read(self, path: str) -> Iterator[bytes]:
+    def read(self, path: str) -> Pieces:
         with self._in_our_words(path):
             self._ftp.voidcmd("TYPE I")
-            with self._ftp.transfercmd(f"RETR {_wire(self._full(path))}") as data:
-                while piece := data.recv(PIECE):
-                    yield piece
+            is_whole = False
+            try:
+                with self._ftp.transfercmd(f"RETR {_wire(self._full(path))}") as data:
+                    while piece := data.recv(PIECE):
+                        yield piece
+                is_whole = True
+            finally:
+                if not is_whole:  # what the server says of that must not be taken for its next answer
+                    with suppress(OSError, EOFError, ftplib.Error):
+                        self._ftp.voidresp()
             self._ftp.voidresp()
 
     def move(self, path: str, to: str) -> None:

@@ -9,7 +9,7 @@ from http import HTTPStatus
 from urllib.parse import urljoin, urlsplit
 
 from tidemill.connectors.blobs import Blob, Blobs
-from tidemill.connectors.inlets.base import Bounds, Inlet
+from tidemill.connectors.inlets.base import Bounds, Inlet, Pieces
 from tidemill.connectors.remote.answers import PASSING, describe
 from tidemill.connectors.remote.download import Glance, Remote
 from tidemill.connectors.remote.limits import RemoteLimits
@@ -63,7 +63,7 @@ class WebInlet(Inlet):
         version = found.headers.get("etag") or found.headers.get("last-modified") or ""
         return Entry(path, int(size) if size.isdecimal() else None, version[:200])
 
-    def read(self, path: str) -> Iterator[bytes]:  # pragma: no cover  a download is stored as it comes, see fetch
+    def read(self, path: str) -> Pieces:  # pragma: no cover  a download is stored as it comes, see fetch
         raise NotImplementedError(path)
 
     def move(self, path: str, to: str) -> None:

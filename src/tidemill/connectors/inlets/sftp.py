@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tidemill.connectors.inlets.base import AWAY_S, FolderLike, Found, below
+from tidemill.connectors.inlets.base import AWAY_S, FolderLike, Found, Pieces, below
 from tidemill.domain.errors import InvalidInput, StoreDenied, StoreUnavailable, TidemillError, UnknownFile, Unreachable
 from tidemill.domain.watching import Entry, HostAddress
 
@@ -18,7 +18,8 @@ except ImportError as error:  # pragma: no cover  the extra is there in every te
     raise InvalidInput("sftp needs the extra: pip install 'tidemill[sftp]'") from error
 
 T = TypeVar("T")
-PIECE = 1 << 20
+PIECE = 256 << 10
+LISTING_S = 120.0  # a folder may have very many files
 _FOLDER, _FILE, _LINK = asyncssh.FILEXFER_TYPE_DIRECTORY, asyncssh.FILEXFER_TYPE_REGULAR, asyncssh.FILEXFER_TYPE_SYMLINK
 
 
@@ -52,7 +53,7 @@ class SftpInlet(FolderLike):
 
     def children(self, folder: str) -> Iterator[Found]:
         with self._in_our_words(folder):
-            listed = self._run(self._sftp.readdir(self._full(folder) or "."))
+            listed = self._run(self._sftp.readdir(self._full(folder) or "."), LISTING_S)
         for one in listed:
             name, attrs = str(one.filename), one.attrs
             if name in (".", ".."):
@@ -72,7 +73,7 @@ class SftpInlet(FolderLike):
         except UnknownFile:
             return None
 
-    def read(self, path: str) -> Iterator[bytes]:
+    def read(self, path: str) -> Pieces:
         with self._in_our_words(path):
             file = self._run(self._open(path))
             try:
@@ -96,9 +97,9 @@ class SftpInlet(FolderLike):
     def _full(self, path: str) -> str:
         return below(self._address.path, path) if path else self._address.path
 
-    def _run(self, asked: Coroutine[Any, Any, T]) -> T:
+    def _run(self, asked: Coroutine[Any, Any, T], seconds: float = AWAY_S) -> T:
         async def in_time() -> T:
-            async with asyncio.timeout(AWAY_S):
+            async with asyncio.timeout(seconds):
                 return await asked
 
         return self._runner.run(in_time())
