@@ -4,6 +4,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from tidemill.api.examples_of_sources import SOURCE_EXAMPLES
 from tidemill.api.schemas import (
     across,
     batches,
@@ -15,7 +16,6 @@ from tidemill.api.schemas import (
     jobs,
     operations,
     service,
-    sources,
 )
 
 JOB = "019a8b7c-1d2e-7f00-8000-123456789abc"
@@ -84,40 +84,6 @@ _IMPORT: dict[str, Any] = {
     "completed_at": CHANGED,
     "links": {"self": f"/v1/imports/{JOB}", "errors": f"/v1/imports/{JOB}/errors"},
 }
-_FILE: dict[str, Any] = {
-    "id": 42,
-    "path": "users-2026-11-15.csv",
-    "size": 18234,
-    "version": "1763197200000000000",
-    "state": "processed",
-    "status": None,
-    "job_id": JOB,
-    "job_key": "J20261115_000778",
-    "moved_to": "processed/users-2026-11-15.csv",
-    "tries": 0,
-    "seen_at": SUBMITTED,
-    "updated_at": CHANGED,
-}
-_WATCH: dict[str, Any] = {
-    "name": "nightly",
-    "source": "sftp://mill@files.example.com/outgoing",
-    "scheme": "sftp",
-    "pattern": ["users-*.csv"],
-    "task": {"kind": "tidemill.import", "resource_type": "users", "mode": "upsert"},
-    "owner": "ada",
-    "every_s": 60.0,
-    "marker": None,
-    "moves": True,
-    "scanning": False,
-    "last_scan_at": CHANGED,
-    "next_scan_at": CHANGED,
-    "found": 1,
-    "submitted": 1,
-    "problem": None,
-    "files": {"seen": 1, "processed": 41, "failed": 2},
-    "links": {"files": "/v1/sources/nightly/files", "scan": "/v1/ingestion/scan"},
-}
-_SCAN: dict[str, Any] = {"name": "nightly", "found": 1, "submitted": 1, "problem": None, "files": [_FILE]}
 _LAYOUT = {"format": "csv", "encoding": "utf-8", "delimiter": ",", "quote": '"', "header": True}
 _LAYOUT |= {"compression": "none", "line_end": "\n"}
 _MAPPING = {"E-Mail": "email", "name": "name"}
@@ -189,6 +155,7 @@ _DATASET = {
 _NEXT = "WyJzZXEiLCIxZDBmNjM0ZSIsN10"
 
 EXAMPLES: dict[type[BaseModel], dict[str, Any]] = {
+    **SOURCE_EXAMPLES,
     service.Front: {"service": "tidemill", "version": "0.1.0", "openapi": "/v1/openapi.json", "health": "/health"},
     service.Health: {
         "status": "ok",
@@ -267,10 +234,6 @@ EXAMPLES: dict[type[BaseModel], dict[str, Any]] = {
     distributions.DistributionOut: _DISTRIBUTION,
     distributions.DistributionDetail: _DISTRIBUTION | {"data_content": [_CONTENT]},
     distributions.DistributionPage: {"distributions": [_DISTRIBUTION], "next_page": _NEXT},
-    sources.SourceList: {"sources": [_WATCH]},
-    sources.FilePage: {"files": [_FILE], "next_page": _NEXT},
-    sources.ScanIn: {"name": "nightly"},
-    sources.ScanList: {"scans": [_SCAN]},
     batches.BatchPage: {"batches": [_BATCH]},
     items.ItemError: _ERROR,
     items.ItemPage: {"columns": ["sku", "cents"], "items": [_DONE, _FAILED], "next_page": _NEXT},
