@@ -118,7 +118,7 @@ async def page(
     mark = mark_of(watch, state)
     at, last = (datetime.max.replace(tzinfo=UTC), MAX_NUMBER) if after is None else WALK.read(after, mark)
     params = {"watch": watch, "state": state, "at": at, "id": last, "limit": limit + 1}
-    found = await rows(conn, "watch_file/list", params)
+    found = await rows(conn, "watch_file/list" if state is None else "watch_file/list_state", params)
     more = len(found) > limit
     place = WALK.place(mark, found[limit - 1]["at"], found[limit - 1]["id"]) if more else None
     return Page(found[:limit], place)
