@@ -84,7 +84,8 @@ class Settings(BaseSettings):
         description="Downloads are redirected to the object store, by a link that is good for so long; 0: not",
     )
     config: Path | None = Field(
-        None, description="The file that declares resources; without it, tidemill.toml in the working directory, if any"
+        None,
+        description="The file that declares resources, datasets and watches; without it, tidemill.toml here, if any",
     )
     db_max_conns: Positive = Field(
         8, description="Connections a process may open at most, but one per lane and two more"
@@ -142,6 +143,11 @@ class Settings(BaseSettings):
     sources: Annotated[dict[str, Path], *Parsed] = Field(
         {}, description="Folders that submissions may refer to, as JSON: name to path"
     )
+    scan_watches: bool = Field(True, description="Whether workers look at what watches watch")
+    scan_max_files: Annotated[int, Field(gt=0, le=10_000)] = Field(
+        100, description="Files that one scan of a watch takes at most; the next goes on"
+    )
+    known_hosts: Path | None = Field(None, description="The host keys of SFTP servers; without it, ~/.ssh/known_hosts")
     remote_url_timeout: Positive = Field(300, description="Seconds that fetching a file from a URL may take at most")
     remote_allow: Annotated[list[Annotated[str, AfterValidator(_allowed)]], *Parsed] = Field(
         [], description="Hosts and networks, each with a port or not, that files are fetched from though not public"

@@ -1,4 +1,4 @@
-"""The file that declares resources, datasets and services, read at an entrance."""
+"""The file that declares resources, datasets, limiters, services and watches, read at an entrance."""
 
 import tomllib
 from collections.abc import Callable, Collection
@@ -10,6 +10,7 @@ from tidemill.domain.distribution import Dataset, datasets
 from tidemill.domain.errors import InvalidSettings
 from tidemill.domain.resource import NORMALIZERS
 from tidemill.domain.services import Service, services
+from tidemill.domain.watching import Watch, watches
 
 FILE = Path("tidemill.toml")
 T = TypeVar("T")
@@ -28,6 +29,11 @@ def load_datasets(path: Path | None = None) -> dict[str, Dataset]:
 def load_services(path: Path | None = None) -> dict[str, Service]:
     """The services of it, likewise."""
     return _read(path, services)
+
+
+def load_watches(path: Path | None = None) -> dict[str, Watch]:
+    """The watches of it, likewise."""
+    return _read(path, watches)
 
 
 def _read(path: Path | None, read: Callable[[dict[str, Any]], dict[str, T]]) -> dict[str, T]:

@@ -38,6 +38,7 @@ class Things:
     import_id: list[str]
     distribution_id: list[str]
     name: list[str] = field(default_factory=lambda: ["ada", "grete"])
+    source_name: list[str] = field(default_factory=lambda: ["letters"])
     seq: list[int] = field(default_factory=lambda: list(range(len(INPUTS))))
 
 

@@ -40,6 +40,11 @@ read = ["user"]
 [datasets.hidden]
 query = "SELECT * FROM shop.secrets"
 fields = { word = "text" }
+[watches.letters]
+source = "http://127.0.0.1:1/letters.csv"
+job = { kind = "echo" }
+owner = "ada"
+every = "manual"
 """
 CSV_TYPE = {"content-type": "text/csv"}
 GOOD = b"email,name,age\nada@x.org,Ada,36\nbob@x.org,Bob,41\n"

@@ -40,11 +40,12 @@ BODIES: dict[tuple[str, str], dict[str, Any]] = {
     ("POST", "/v1/distributions"): {
         "json": {"dataset": "letters", "inputs": [{"first_name": "Ada", "sent_on": 20240202}]}
     },
+    ("POST", "/v1/ingestion/scan"): {"json": {}},
     ("POST", "/v1/users"): {"json": {"name": "zoe"}},
     ("PATCH", "/v1/users/{name}"): {"json": {"role": "user"}},
     ("POST", "/v1/keys"): {"json": {}},
 }
-SOMEBODYS = ("{job}", "{operation_id}", "{prefix}", "{export}", "{import_id}", "{distribution_id}")
+SOMEBODYS = ("{job}", "{operation_id}", "{prefix}", "{export}", "{import_id}", "{distribution_id}", "{source_name}")
 # What a request may answer with when it was let in: it was understood, whatever the state of things.
 LET_IN = {200, 201, 202, 204, 303, 409}
 
@@ -58,7 +59,7 @@ class Scene:
     ada: httpx2.AsyncClient
 
     async def path(self, path: str) -> str:
-        values = {"{name}": "carl", "{seq}": "0"}
+        values = {"{name}": "carl", "{seq}": "0", "{source_name}": "letters"}
         if "{name}" in path:
             await self.api.user("carl")
         if "{job}" in path:

@@ -120,6 +120,8 @@ class Sender:
             return body | {"resource": "people", "filters": {"age": {"gte": 1}}, "fields": ["email"], "order": []}
         if path == "/v1/distributions":
             return body | LETTERS | {"compression": None}
+        if path == "/v1/ingestion/scan":
+            return body | {"name": "letters"}
         if path != "/v1/jobs":
             return body
         fitting = body | {"kind": "echo"}

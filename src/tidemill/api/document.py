@@ -24,6 +24,7 @@ TAGS = [
     {"name": "imports", "description": "Files into tables, with an error for every row that does not fit"},
     {"name": "distributions", "description": "A file for each of many inputs, made or used again"},
     {"name": "services", "description": "Whom jobs may call that match rows or enrich them."},
+    {"name": "sources", "description": "Files that come by themselves: watches, their files, and scans"},
     {"name": "across jobs", "description": "What waits, and what failed, in all jobs"},
     {"name": "operations", "description": "Sending many items round again"},
     {"name": "events", "description": "What changes, as it changes"},

@@ -4,6 +4,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from tidemill.api.examples_of_sources import SOURCE_EXAMPLES
 from tidemill.api.schemas import (
     across,
     batches,
@@ -155,6 +156,7 @@ _DATASET = {
 _NEXT = "WyJzZXEiLCIxZDBmNjM0ZSIsN10"
 
 EXAMPLES: dict[type[BaseModel], dict[str, Any]] = {
+    **SOURCE_EXAMPLES,
     service.Front: {"service": "tidemill", "version": "0.1.0", "openapi": "/v1/openapi.json", "health": "/health"},
     service.Health: {
         "status": "ok",

@@ -1,5 +1,6 @@
 """The FastAPI application."""
 
+import os
 from collections.abc import Callable, Mapping
 
 from fastapi import FastAPI
@@ -24,12 +25,13 @@ from tidemill.api.routes import (
     metrics,
     operations,
     services,
+    sources,
     submit,
     submit_import,
     system,
 )
 from tidemill.api.state import Pool, Service
-from tidemill.app import make_datasets, make_distributions, make_importing, make_resources, make_services
+from tidemill.app import make_datasets, make_distributions, make_importing, make_resources, make_scanner, make_services
 from tidemill.config import Settings
 from tidemill.connectors.blobs import open_blobs
 from tidemill.domain.distribution import Dataset
@@ -39,7 +41,18 @@ from tidemill.telemetry.metrics import Meter
 
 ROUTERS = (
     *(system, identity, submit, jobs, items, kickoff, exports),
-    *(export_tables, submit_import, imports, import_errors, distributions, services, across, operations, events),
+    *(
+        export_tables,
+        submit_import,
+        imports,
+        import_errors,
+        distributions,
+        sources,
+        services,
+        across,
+        operations,
+        events,
+    ),
 )
 
 
@@ -74,9 +87,9 @@ def create(
     importing = make_importing(db, settings)
     distributing = make_distributions(settings, make_datasets(settings) if datasets is None else datasets)
     declared = resources or make_resources(settings)
-    app.state.service = Service(
-        db, settings, blobs, rate, declared, importing, distributing, make_services(settings), pool, normalizers or {}
-    )
+    scanner = make_scanner(db, settings, declared, worker=f"service-{os.getpid()}")
+    parts = (rate, declared, importing, distributing, scanner, make_services(settings), pool, normalizers or {})
+    app.state.service = Service(db, settings, blobs, *parts)
     problems.install(app)
     for module in ROUTERS:
         guard.include(app, module.router, "/v1")

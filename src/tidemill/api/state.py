@@ -18,6 +18,7 @@ from tidemill.operations.distributions import Distributions
 from tidemill.operations.imports import Importing
 from tidemill.operations.pending_counts import PendingCounts
 from tidemill.operations.resources import Resources
+from tidemill.operations.scanning import Scanner
 from tidemill.operations.services import ServiceJobs
 from tidemill.store.database import Database
 from tidemill.store.sessions import Limits
@@ -40,6 +41,7 @@ class Service:
     resources: Resources
     importing: Importing
     distributions: Distributions
+    scanner: Scanner
     services: ServiceJobs
     pool: Pool | None = None
     normalizers: Mapping[str, Callable[[str], str]] = field(default_factory=dict)

@@ -7,14 +7,17 @@ from typing import Any, TypeVar
 
 from tidemill.config import Settings
 from tidemill.connectors.blobs import open_blobs
+from tidemill.connectors.layout import checked
 from tidemill.connectors.source import Sources
-from tidemill.declared import load, load_datasets, load_services
+from tidemill.declared import load, load_datasets, load_services, load_watches
 from tidemill.domain.addresses import Allowed
 from tidemill.domain.declaration import declarations
 from tidemill.domain.distribution import Dataset, Reuse, datasets
+from tidemill.domain.errors import InvalidInput, InvalidSettings
 from tidemill.domain.handler import Handler
 from tidemill.domain.resource import NORMALIZERS
 from tidemill.domain.retry import RetryPolicy
+from tidemill.domain.watching import FolderAddress, Watch
 from tidemill.engine.context import Context
 from tidemill.engine.logbook import Logbook
 from tidemill.handlers import builtins
@@ -24,7 +27,9 @@ from tidemill.handlers.services import Directory
 from tidemill.operations.distributions import Distributions
 from tidemill.operations.imports import Importing
 from tidemill.operations.resources import Resources
+from tidemill.operations.scanning import Scanner
 from tidemill.operations.services import ServiceJobs
+from tidemill.operations.taking import Taker
 from tidemill.store import embedded
 from tidemill.store.database import Database
 from tidemill.store.migrate import check_schema
@@ -94,6 +99,29 @@ def make_distributions(settings: Settings, declared: Mapping[str, Dataset]) -> D
 def make_services(settings: Settings) -> ServiceJobs:
     """What is declared in the file of the settings; InvalidSettings with every mistake."""
     return ServiceJobs(load_services(settings.config))
+
+
+def make_watches(settings: Settings) -> dict[str, Watch]:
+    """What the file of the settings declares; InvalidSettings with all that does not fit the other settings."""
+    declared, problems = load_watches(settings.config), []
+    for one in declared.values():
+        source = one.source
+        if isinstance(source, FolderAddress) and source.root not in settings.sources:
+            known = ", ".join(sorted(settings.sources)) or "none"
+            problems.append(f"watches.{one.name}.source: TIDEMILL_SOURCES has no {source.root!r}; it has: {known}")
+        try:
+            checked(dict(one.layout))
+        except InvalidInput as error:
+            problems.append(f"watches.{one.name}.layout: {error}")
+    if problems:
+        raise InvalidSettings("these watches cannot be:\n" + "\n".join(f"  - {line}" for line in problems))
+    return declared
+
+
+def make_scanner(db: Database, settings: Settings, resources: Resources, *, worker: str) -> Scanner:
+    blobs = open_blobs(settings.blobs)
+    taker = Taker(db, settings, blobs, make_importing(db, settings), resources)
+    return Scanner(db, settings, make_watches(settings), taker, worker=worker)
 
 
 def make_builtins(db: Database, settings: Settings, registry: Registry) -> list[Handler]:

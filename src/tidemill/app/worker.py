@@ -7,7 +7,7 @@ import socket
 from uuid import UUID, uuid4
 
 from tidemill.app.mill import Mill
-from tidemill.app.wiring import make_builtins
+from tidemill.app.wiring import make_builtins, make_resources, make_scanner
 from tidemill.config import PREFIX
 from tidemill.connectors.blobs import open_blobs
 from tidemill.dispatch.postgres import Listener
@@ -18,6 +18,7 @@ from tidemill.engine.hand import Command
 from tidemill.engine.janitor import Janitor
 from tidemill.engine.kickoff import Kickoff
 from tidemill.engine.lease import Heartbeat
+from tidemill.engine.scan import Scanning
 from tidemill.engine.slices import slice_grace
 from tidemill.engine.supervise import Supervisor
 from tidemill.engine.sweep import Maintenance
@@ -62,6 +63,9 @@ class Worker:
         heartbeat = Heartbeat(db, self.id, seconds=seconds, in_hand=in_hand, info=lambda: self._info | state())
         maintenance = Maintenance(db, self.id, every_s=settings.finalizer_interval_ms / 1000)
         self._services = [self._supervisor, heartbeat, maintenance, Janitor(db, blobs), Bulk(db)]
+        if settings.scan_watches and not on_demand:
+            resources = make_resources(settings, mill.registry)
+            self._services.append(Scanning(make_scanner(db, settings, resources, worker=self.id).turn))
         self._kickoff = Kickoff(db, self._registry, self._supervisor, grace=slice_grace(settings.stop_grace_ms))
         self._listener = Listener(db.url, self._supervisor.wake_children)
         self._tasks: list[asyncio.Task[None]] = []

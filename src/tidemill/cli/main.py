@@ -17,6 +17,7 @@ from tidemill.cli import (
     jobs,
     matching,
     run,
+    sources,
 )
 from tidemill.cli.views import errors
 from tidemill.domain.errors import TidemillError
@@ -28,7 +29,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for group in (run, imports, import_again, exports, distributions, matching, jobs, admin, demo):
+for group in (run, imports, import_again, exports, distributions, sources, matching, jobs, admin, demo):
     for info in group.commands.registered_commands:
         app.registered_commands.append(info)
 app.add_typer(identity.users, name="users", help="Who may use the service.")

@@ -39,6 +39,11 @@ worker.stopped       worker                                     a worker has sto
 queue.sampled        pending, processing, retry_wait, oldest_s  what is open was summed, for the metrics
 file.removed         files                                      stored files that nobody needs are gone
 file.abandoned       file, error                                one of nobody's stays: the store does not answer
+watch.scanned        watch, found, submitted, ms                a source was looked at
+watch.submitted      watch, path, size, job                     a file that came by itself has a job
+watch.passed         watch, path, state, reason                 a file cannot be taken: gone or rejected
+watch.settled        watch, path, state, job, reason            a file is put away: processed or failed
+watch.failed         watch, error                               something is wrong with a watch; it is tried again
 artifact.gone        dataset, path                              a file that was to be used again is not there any more
 service.called       service, status, rows, ms                  a service was asked about so many rows, and answered
 service.refused      service, status, rows, after               it said that it is asked too much

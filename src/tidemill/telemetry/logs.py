@@ -31,6 +31,8 @@ _LEVELS = {
     "query.slow": logging.WARNING,
     "relay.lost": logging.WARNING,
     "listen.lost": logging.WARNING,
+    "watch.passed": logging.WARNING,
+    "watch.failed": logging.WARNING,
     "batch.claimed": logging.DEBUG,
     "batch.flushed": logging.DEBUG,
     "batch.split": logging.DEBUG,
@@ -39,6 +41,7 @@ _LEVELS = {
     "page.listed": logging.DEBUG,
     "pool.waited": logging.DEBUG,
     "queue.sampled": logging.DEBUG,
+    "watch.scanned": logging.DEBUG,
 }
 # What is usually said in passing, and is a warning when this holds.
 _WARNINGS: dict[str, Callable[[dict[str, Any]], bool]] = {

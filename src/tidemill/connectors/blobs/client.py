@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -15,7 +15,7 @@ from tidemill.domain.errors import StoreDenied, StoreUnavailable, TidemillError,
 from tidemill.domain.place import BucketPlace
 
 if TYPE_CHECKING:
-    from obstore.store import ClientConfig, RetryConfig
+    from obstore.store import ClientConfig, RetryConfig, S3Config
 
 Store = S3Store | GCSStore | AzureStore
 _STATUS = re.compile(r"status code: (\d{3})")
@@ -32,20 +32,25 @@ class Limits:
     all_tries_s: float = 60.0
 
 
-def open_store(place: BucketPlace, limits: Limits) -> Store:
-    """With the keys that the environment has; plain http only to an endpoint that says so."""
+def open_store(place: BucketPlace, limits: Limits, config: Mapping[str, str] | None = None) -> Store:
+    """With the keys that the environment has; plain http only to an endpoint that says so.
+
+    ``config``, of S3 alone, goes before the environment: ``endpoint``, ``region``, ``access_key_id``, …
+    """
     client: ClientConfig = {
         "connect_timeout": timedelta(seconds=limits.connect_s),
         "timeout": timedelta(seconds=limits.request_s),
         "user_agent": "tidemill",
         "default_content_type": "application/octet-stream",
     }
-    if _is_plain_http(place.scheme):
+    endpoint = (config or {}).get("endpoint")
+    if _is_plain(endpoint) if endpoint else _is_plain_http(place.scheme):
         client["allow_http"] = True
     retry: RetryConfig = {"max_retries": limits.tries - 1, "retry_timeout": timedelta(seconds=limits.all_tries_s)}
     match place.scheme:
         case "s3":
-            return S3Store(place.bucket, client_options=client, retry_config=retry)
+            more: S3Config = {**(config or {})}  # type: ignore[typeddict-item]
+            return S3Store(place.bucket, config=more, client_options=client, retry_config=retry)
         case "gs":
             return GCSStore(place.bucket, client_options=client, retry_config=retry)
         case _:
@@ -59,7 +64,11 @@ def _is_plain_http(scheme: str) -> bool:
         "az": ("AZURE_ENDPOINT", "AZURE_STORAGE_ENDPOINT"),
     }
     said = (os.environ.get(name) for name in names.get(scheme, ()))
-    return any(value is not None and value.lower().startswith("http://") for value in said)
+    return any(value is not None and _is_plain(value) for value in said)
+
+
+def _is_plain(url: str) -> bool:
+    return url.lower().startswith("http://")
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from tidemill.connectors.remote.answers import PASSING, REDIRECTS, describe, ret
 from tidemill.connectors.remote.limits import GoingOn, RemoteLimits, Watch
 from tidemill.connectors.remote.links import bare, checked, host_of, port_of, redirected
 from tidemill.connectors.remote.part import About, Part
-from tidemill.connectors.remote.portion import Again, Portion
+from tidemill.connectors.remote.portion import Again, Portion, asking
 from tidemill.connectors.remote.wire import Resolve, Wire, resolve
 from tidemill.domain.errors import InvalidInput, TooLarge, Unreachable
 
@@ -35,6 +35,15 @@ class Fetched:
     etag: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class Glance:
+    """The head of an answer, and the beginning of its body."""
+
+    status: int
+    headers: httpx2.Headers
+    body: bytes
+
+
 class Remote:
     """Fetches files over HTTP. Blocking: for threads."""
 
@@ -45,7 +54,10 @@ class Remote:
         *,
         resolve: Resolve = resolve,
         ssl_context: ssl.SSLContext | None = None,
+        authorization: str | None = None,
     ) -> None:
+        """``authorization`` goes to the server that is asked, and not to where it redirects."""
+        self._authorization = authorization
         self._blobs = blobs
         self._limits = limits
         self._resolve = resolve
@@ -77,6 +89,32 @@ class Remote:
                 raise Unreachable(f"{bare(link)}: {error}") from error
         return Fetched(blob, about.url, about.name, about.content_type, about.etag)
 
+    def glance(self, url: str, *, method: str = "GET", most: int = 0, going_on: GoingOn = lambda: True) -> Glance:
+        """The head of what is there, and so many bytes of it: one try.
+
+        Raises:
+            InvalidInput: It may not be asked, or its body is longer.
+            Unreachable: The server does not answer, or not in time.
+        """
+        watch = Watch(self._limits.total_s, going_on)
+        first = link = checked(url, self._limits.allowed)
+        try:
+            for _ in range(self._limits.max_redirects + 1):
+                with self._answer(link, self._signed([*asking(link).items()], link, first), watch, method) as response:
+                    headers = httpx2.Headers(response.headers)
+                    if response.status not in REDIRECTS:
+                        return Glance(response.status, headers, _beginning(response, most, watch))
+                    link = redirected(link, headers.get("location"), self._limits.allowed)
+        except PASSING_TROUBLE as error:
+            raise Unreachable(f"{bare(first)}: {_words(error)}") from error
+        raise InvalidInput(f"{bare(first)}: the server redirects more than {self._limits.max_redirects} times")
+
+    def _signed(self, headers: list[tuple[str, str]], link: httpx2.URL, first: httpx2.URL) -> list[tuple[str, str]]:
+        is_first = (link.scheme, link.host, port_of(link)) == (first.scheme, first.host, port_of(first))
+        if self._authorization is None or not is_first:
+            return headers
+        return [*headers, ("Authorization", self._authorization)]
+
     def _fill(self, part: Part, link: httpx2.URL, watch: Watch) -> About:
         """Ask until all of it is here.
 
@@ -99,9 +137,10 @@ class Remote:
 
     def _ask(self, part: Part, link: httpx2.URL, watch: Watch) -> None:
         """One request, and those that its redirects lead to."""
+        first = link
         for _ in range(self._limits.max_redirects + 1):
             portion = Portion(part, link, self._limits.max_bytes)
-            with self._answer(link, portion.headers, watch) as response:
+            with self._answer(link, self._signed(portion.headers, link, first), watch) as response:
                 headers = httpx2.Headers(response.headers)
                 if response.status in REDIRECTS:
                     link = redirected(link, headers.get("location"), self._limits.allowed)
@@ -113,7 +152,9 @@ class Remote:
         raise InvalidInput(f"the server redirects more than {self._limits.max_redirects} times")
 
     @contextmanager
-    def _answer(self, link: httpx2.URL, headers: list[tuple[str, str]], watch: Watch) -> Iterator[httpcore2.Response]:
+    def _answer(
+        self, link: httpx2.URL, headers: list[tuple[str, str]], watch: Watch, method: str = "GET"
+    ) -> Iterator[httpcore2.Response]:
         target = httpcore2.URL(scheme=link.raw_scheme, host=link.raw_host, port=port_of(link), target=link.raw_path)
         limits, wire = self._limits, Wire(self._limits, watch, self._resolve)
         timeouts = {"connect": limits.connect_s, "read": limits.silence_s, "write": limits.silence_s}
@@ -122,7 +163,7 @@ class Remote:
         try:
             with (
                 httpcore2.HTTPConnection(target.origin, ssl_context=context, network_backend=wire) as connection,
-                connection.stream("GET", target, headers=headers, extensions=extensions) as response,
+                connection.stream(method, target, headers=headers, extensions=extensions) as response,
             ):
                 yield response
         except httpcore2.ConnectError as error:
@@ -139,6 +180,17 @@ class Remote:
     @cached_property
     def _ssl_context(self) -> ssl.SSLContext:
         return self._given_context or httpx2.create_ssl_context(trust_env=False)
+
+
+def _beginning(response: httpcore2.Response, most: int, watch: Watch) -> bytes:
+    body = b""
+    if most:
+        for piece in response.iter_stream():
+            watch.check()
+            body += piece
+            if len(body) > most:
+                raise InvalidInput(f"the server answers with more than {most} bytes")
+    return body
 
 
 def _words(error: Exception) -> str:

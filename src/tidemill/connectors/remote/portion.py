@@ -33,6 +33,17 @@ class Again(Exception):
         self.after = after
 
 
+def asking(link: httpx2.URL) -> dict[str, str]:
+    """What every request says."""
+    return {
+        "Host": link.netloc.decode("ascii"),
+        "User-Agent": "tidemill",
+        "Accept": "*/*",
+        "Accept-Encoding": "identity",
+        "Connection": "close",
+    }
+
+
 class Portion:
     """One request for what is missing of a part."""
 
@@ -45,13 +56,7 @@ class Portion:
         self.headers = self._headers()
 
     def _headers(self) -> list[tuple[str, str]]:
-        headers = {
-            "Host": self._link.netloc.decode("ascii"),
-            "User-Agent": "tidemill",
-            "Accept": "*/*",
-            "Accept-Encoding": "identity",
-            "Connection": "close",
-        }
+        headers = asking(self._link)
         if self._is_rest and self._part.about is not None:
             headers |= {"Range": f"bytes={self._part.size}-", "If-Range": str(self._part.about.validator)}
         return list(headers.items())

@@ -1,0 +1,115 @@
+"""What every inlet can do: list files, read them, put them away."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Self
+
+from tidemill.connectors.blobs import Blob, Blobs
+from tidemill.domain.errors import Interrupted, TooLarge, UnknownFile
+from tidemill.domain.watching import Entry
+
+GoingOn = Callable[[], bool]
+Pieces = Generator[bytes, None, None]  # closed by whoever does not want the rest
+DEPTH_MAX = 20
+AWAY_S = 15.0  # how long another machine may say nothing
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Of one file: its size, and whether anybody still wants it."""
+
+    max_bytes: int
+    going_on: GoingOn = lambda: True
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What is in a folder: a file, or a folder."""
+
+    entry: Entry
+    is_folder: bool = False
+
+
+class Inlet(ABC):
+    """Where the files of a watch come from. Every call blocks: for threads, one at a time.
+
+    Raises everywhere:
+        UnknownFile: There is no such file (any more).
+        Unreachable, StoreUnavailable: Nobody answers, or not in time; later somebody may.
+        StoreDenied: We are not let in, or not to this.
+        InvalidInput: It cannot be as it is declared.
+    """
+
+    troubles: Sequence[str] = ()  # of the last listing: what could not be looked at, while the others could
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:  # noqa: B027  not everybody has something to close
+        """It is not used any more."""
+
+    @abstractmethod
+    def list(self, *, deep: bool, skip: frozenset[str]) -> Iterator[Entry]:
+        """All files; with ``deep`` also those of folders below, but for the folders of these names at the top."""
+
+    @abstractmethod
+    def look(self, path: str) -> Entry | None:
+        """As it is now; None if there is none."""
+
+    @abstractmethod
+    def read(self, path: str) -> Pieces: ...
+
+    @abstractmethod
+    def move(self, path: str, to: str) -> None:
+        """Put it there; what is done already is done. Never is anything removed before it is elsewhere.
+
+        Raises:
+            FileExistsError: Another file has that name.
+        """
+
+    def fetch(self, entry: Entry, blobs: Blobs, name: str, bounds: Bounds) -> Blob:
+        """Store it under this name, whole or not at all."""
+        _check_size(entry.size or 0, bounds)
+        with closing(self.read(entry.path)) as pieces, blobs.write(name) as writing:
+            for piece in pieces:
+                writing.write(piece)
+                _check_size(writing.size, bounds)
+                if not bounds.going_on():
+                    raise Interrupted("nobody waits for the file any more")
+            return writing.finish()
+
+
+class FolderLike(Inlet):
+    """An inlet that knows folders one by one."""
+
+    @abstractmethod
+    def children(self, folder: str) -> Iterator[Found]:
+        """What is in a folder, which is empty for the top."""
+
+    def list(self, *, deep: bool, skip: frozenset[str]) -> Iterator[Entry]:
+        folders = [("", 0)]
+        while folders:
+            folder, depth = folders.pop()
+            try:
+                for one in self.children(folder):
+                    if not one.is_folder:
+                        yield one.entry
+                    elif deep and depth < DEPTH_MAX and one.entry.path not in skip and "/." not in f"/{one.entry.path}":
+                        folders.append((one.entry.path, depth + 1))
+            except UnknownFile:
+                if not folder:
+                    raise  # a folder below may vanish while we look
+
+
+def below(folder: str, name: str) -> str:
+    return f"{folder}/{name}" if folder else name
+
+
+def _check_size(size: int, bounds: Bounds) -> None:
+    if size > bounds.max_bytes:
+        raise TooLarge(f"it has more than {bounds.max_bytes >> 20} MB")

@@ -1,0 +1,146 @@
+"""A folder of this machine."""
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tidemill.connectors.blobs.base import pieces_of
+from tidemill.connectors.blobs.folder import sync_folder
+from tidemill.connectors.inlets.base import FolderLike, Found, Pieces, below
+from tidemill.domain.errors import InvalidInput, StoreDenied, StoreUnavailable, UnknownFile
+from tidemill.domain.watching import Entry
+
+LEADS_OUT = "it is a link that leads out of the folder"
+NO_FILE = "it is not a file"
+_GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ESTALE)
+_DENIED = (errno.EACCES, errno.EPERM, errno.EROFS)
+_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)
+
+
+class FolderInlet(FolderLike):
+    """Links that lead out of it lead nowhere."""
+
+    def __init__(self, top: Path, path: str) -> None:
+        """``top`` is a configured folder; ``path`` one below it, which may not lead out of it."""
+        with _in_our_words(path or str(top.name)):
+            try:
+                self._root = (top / path).resolve(strict=True)
+                outer = top.resolve(strict=True)
+            except RuntimeError:
+                raise InvalidInput("the folder is a link to itself") from None
+        if not self._root.is_relative_to(outer) or not self._root.is_dir():
+            raise InvalidInput("this is no folder inside the source")
+
+    def children(self, folder: str) -> Iterator[Found]:
+        with _in_our_words(folder), os.scandir(self._root / folder) as found:
+            for one in found:
+                path = below(folder, one.name)
+                if one.is_dir(follow_symlinks=False):
+                    yield Found(Entry(path, None, ""), is_folder=True)
+                elif (entry := self.look(path)) is not None and not _is_folder(one):
+                    yield Found(entry)
+
+    def look(self, path: str) -> Entry | None:
+        try:
+            return self._entry(path)
+        except UnknownFile:  # a link to itself
+            return None
+        except OSError as error:
+            if error.errno in _GONE:
+                return None
+            raise _told(error, path) from error
+
+    def _entry(self, path: str) -> Entry:
+        about = os.lstat(self._root / path)
+        if stat.S_ISLNK(about.st_mode):
+            try:
+                about = self._inside(path).stat()
+            except InvalidInput:
+                return Entry(path, None, str(about.st_mtime_ns), LEADS_OUT)
+        refused = None if stat.S_ISREG(about.st_mode) else NO_FILE
+        return Entry(path, about.st_size if refused is None else None, str(about.st_mtime_ns), refused)
+
+    def read(self, path: str) -> Pieces:
+        with _in_our_words(path):
+            file = os.open(self._inside(path), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            with os.fdopen(file, "rb") as opened:
+                if not stat.S_ISREG(os.fstat(file).st_mode):
+                    raise InvalidInput(NO_FILE)
+                yield from pieces_of(opened)
+
+    def move(self, path: str, to: str) -> None:
+        source, target = self._root / path, self._root / to
+        with _in_our_words(path):
+            _make_folder(target.parent, to)
+            if not target.parent.resolve().is_relative_to(self._root):
+                raise InvalidInput(f"{to}: its folder is a link that leads out of the source")
+            if source.is_symlink():
+                _rename(source, target)
+            else:
+                _link_and_unlink(source, target)
+            sync_folder(target.parent)
+
+    def _inside(self, path: str) -> Path:
+        try:
+            found = (self._root / path).resolve(strict=True)
+        except RuntimeError:
+            raise UnknownFile(f"there is no file {path!r}") from None
+        if not found.is_relative_to(self._root):
+            raise InvalidInput(LEADS_OUT)
+        return found
+
+
+def _make_folder(folder: Path, to: str) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise InvalidInput(f"{to}: a part of it is a file, and no folder") from None
+
+
+def _link_and_unlink(source: Path, target: Path) -> None:
+    """Nothing is overwritten, and at no time is the file nowhere; what a crash left undone is done the next time."""
+    try:
+        target.hardlink_to(source)
+    except FileExistsError:
+        if not os.path.samestat(source.stat(), target.stat()):
+            raise
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        _rename(source, target)
+        return
+    source.unlink()
+
+
+def _rename(source: Path, target: Path) -> None:
+    if target.exists() or target.is_symlink():
+        raise FileExistsError(errno.EEXIST, "there is another file of that name")
+    source.rename(target)
+
+
+def _is_folder(one: "os.DirEntry[str]") -> bool:
+    """Links to folders are passed over, as folders are."""
+    try:
+        return one.is_dir()
+    except OSError:
+        return False
+
+
+@contextmanager
+def _in_our_words(path: str) -> Iterator[None]:
+    try:
+        yield
+    except FileExistsError:
+        raise
+    except OSError as error:
+        raise _told(error, path) from error
+
+
+def _told(error: OSError, path: str) -> UnknownFile | StoreDenied | StoreUnavailable:
+    if error.errno in _GONE:
+        return UnknownFile(f"there is no {path or 'such folder'}")
+    kind = StoreDenied if error.errno in _DENIED else StoreUnavailable
+    return kind(f"{path or 'the folder'}: {os.strerror(error.errno or 0)}")

@@ -1,0 +1,101 @@
+"""Files whose rows are stored, or never will be, are put away: after that is known, and never before."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+
+from tidemill.connectors.inlets import Inlet
+from tidemill.domain.errors import InvalidInput, StoreDenied, StoreUnavailable, UnknownFile
+from tidemill.domain.watching import FileState, Watch, WatchFile
+from tidemill.domain.watching.decide import settled
+from tidemill.domain.watching.names import put_away, with_suffix
+from tidemill.store import watch_files
+from tidemill.store.database import Database
+from tidemill.telemetry.events import emit
+
+AT_ONCE = 500
+SUBMITTED, PERSISTED, PROCESSED = FileState.SUBMITTED, FileState.PERSISTED, FileState.PROCESSED
+REJECTED, FAILED = FileState.REJECTED, FileState.FAILED
+ENDS = {PERSISTED: PROCESSED, REJECTED: FAILED}
+REPLACED = "it was replaced by another one meanwhile, which is a file of its own"
+VANISHED = "it was gone before it could be put away"
+
+
+class Settler:
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    async def decide(self, watch: Watch) -> list[WatchFile]:
+        """Ask the jobs of all files that wait for theirs; which files are to be put away."""
+        to_move: list[WatchFile] = []
+        after = 0
+        while found := await self._db.run(watch_files.unsettled, watch.name, after=after, limit=AT_ONCE):
+            for file, facts in found:
+                if file.state is not SUBMITTED:
+                    to_move.append(file)
+                elif (end := settled(facts)) is not None:
+                    state, why = end
+                    if await self._db.run(watch_files.set_state, file, state, why, before=(SUBMITTED,)):
+                        to_move.append(replace(file, state=state, note=why))
+            after = found[-1][0].id
+        return to_move
+
+    async def put_away(
+        self, watch: Watch, inlet: Inlet | None, files: list[WatchFile], going_on: Callable[[], bool]
+    ) -> str | None:
+        """Move each; what is wrong with the first that cannot be moved. The others go on."""
+        problem = None
+        for file in files:
+            if not going_on():
+                return problem
+            try:
+                note = await self._move(watch, inlet, file)
+            except (StoreDenied, StoreUnavailable, InvalidInput, UnknownFile, OSError) as error:
+                await self._db.run(watch_files.set_note, file, f"it cannot be put away: {error}")
+                problem = problem or f"{file.path} cannot be put away: {error}"
+                continue
+            await self._end(file, note)
+        return problem
+
+    async def _end(self, file: WatchFile, note: str | None) -> None:
+        state = ENDS[file.state]
+        why = "; ".join(word for word in (file.note if file.state is REJECTED else None, note) if word) or None
+        if await self._db.run(watch_files.set_state, file, state, why, before=(file.state,)):
+            emit("watch.settled", watch=file.watch, path=file.path, state=state, job=file.job_id, reason=why)
+
+    async def _move(self, watch: Watch, inlet: Inlet | None, file: WatchFile) -> str | None:
+        """A word on what was not as it usually is."""
+        if inlet is None or file.source != watch.key:
+            return None  # only remembered; or the watch looks elsewhere by now
+        now = await asyncio.to_thread(inlet.look, file.path)
+        if now is None:
+            is_there = file.moved_to and await asyncio.to_thread(inlet.look, file.moved_to) is not None
+            return None if is_there else VANISHED
+        if now.version != file.version or now.size != file.size:
+            return REPLACED
+        await self._put(watch, inlet, file)
+        if watch.marker is not None:
+            await self._move_marker(watch, inlet, file)
+        return None
+
+    async def _put(self, watch: Watch, inlet: Inlet, file: WatchFile) -> None:
+        folder = watch.processed if file.state is PERSISTED else watch.failed
+        target = file.moved_to or await self._free(inlet, put_away(folder, file.path), file.id)
+        target = await self._db.run(watch_files.reserve, file, target)
+        try:
+            await asyncio.to_thread(inlet.move, file.path, target)
+        except FileExistsError:  # somebody put another one there after we had looked
+            target = with_suffix(put_away(folder, file.path), file.id)
+            await self._db.run(watch_files.reserve_anew, file, target)
+            await asyncio.to_thread(inlet.move, file.path, target)
+
+    async def _free(self, inlet: Inlet, target: str, mark: int) -> str:
+        taken = await asyncio.to_thread(inlet.look, target) is not None
+        return with_suffix(target, mark) if taken else target
+
+    async def _move_marker(self, watch: Watch, inlet: Inlet, file: WatchFile) -> None:
+        folder = watch.processed if file.state is PERSISTED else watch.failed
+        marker = f"{file.path}{watch.marker}"
+        if await asyncio.to_thread(inlet.look, marker) is not None:
+            target = await self._free(inlet, put_away(folder, marker), file.id)
+            await asyncio.to_thread(inlet.move, marker, target)

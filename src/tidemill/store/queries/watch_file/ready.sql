@@ -1,0 +1,8 @@
+-- Files to be taken, those that have waited for longest first: begun before, or unchanged for long enough, or those of
+-- these paths if there are markers. Index: watch_file_open.
+SELECT * FROM tidemill.watch_file
+WHERE watch = %(watch)s AND source = %(source)s AND state IN ('seen', 'taken') AND (state = 'taken' OR CASE
+    WHEN %(marked)s::text[] IS NOT NULL THEN path = ANY(%(marked)s)
+    ELSE seen_at < %(began)s AND seen_at <= tidemill.now() - %(stable_for)s * interval '1 second'
+        AND size IS DISTINCT FROM 0 END)
+ORDER BY state DESC, seen_at, id LIMIT %(limit)s

@@ -1,0 +1,4 @@
+-- There is a job of it. Index: watch_file_pkey.
+UPDATE tidemill.watch_file SET state = 'submitted', job_id = %(job_id)s, note = NULL, at = tidemill.now()
+WHERE id = %(id)s AND state IN ('seen', 'taken')
+RETURNING 1

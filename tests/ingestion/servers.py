@@ -1,0 +1,62 @@
+"""Real FTP and SFTP servers on the loopback: `rclone serve`, over a folder of the test."""
+
+import contextlib
+import os
+import socket
+import subprocess
+import time
+from pathlib import Path
+from typing import Self
+
+from tidemill.cli.bench.s3 import RCLONE
+
+USER, PASSWORD = "mill", "s3cr3t-p4ssw0rd"
+PATIENCE_S = 20.0
+
+
+class Rclone:
+    """A server of one protocol. It can be killed."""
+
+    def __init__(self, protocol: str, folder: Path, home: Path) -> None:
+        self.folder = folder
+        self._argv = [str(RCLONE), "serve", protocol, "--config", os.devnull, "--user", USER, "--pass", PASSWORD]
+        self._argv += ["--dir-cache-time", "0"]
+        self._home = home
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            self.port = probe.getsockname()[1]
+
+    def __enter__(self) -> Self:
+        argv = [*self._argv, "--addr", f"127.0.0.1:{self.port}", str(self.folder)]
+        self._log = (self._home / "rclone.log").open("ab")
+        env = {"PATH": os.environ["PATH"], "HOME": str(self._home)}
+        self._process = subprocess.Popen(argv, env=env, stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log)
+        deadline = time.monotonic() + PATIENCE_S
+        while not self._answers():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                self.__exit__()
+                raise AssertionError((self._home / "rclone.log").read_text())
+            time.sleep(0.02)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+        self._log.close()
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+    def url(self, scheme: str, path: str = "in", user: str = USER) -> str:
+        return f'"{scheme}://{user}@127.0.0.1:{self.port}/{path}"'
+
+    @property
+    def known_hosts(self) -> str:
+        """A line for each of the keys that the server has made for itself."""
+        keys = (self._home / ".cache" / "rclone" / "serve-sftp").glob("*.pub")
+        return "".join(f"[127.0.0.1]:{self.port} {key.read_text().strip()}\n" for key in keys)
+
+    def _answers(self) -> bool:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1) as connection:
+            connection.settimeout(1)
+            return connection.recv(3) in (b"220", b"SSH")
+        return False

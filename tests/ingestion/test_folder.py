@@ -1,0 +1,292 @@
+"""A folder of this machine: what is taken, what waits, what is passed over, and where files go."""
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from ingestion.scenes import IMPORT, ROWS, TABLE, Scene
+from support import rows
+from tidemill.domain.watching import FileState
+from tidemill.operations import listing
+from tidemill.store.watches import Came
+
+SEEN, SUBMITTED, PROCESSED, FAILED = FileState.SEEN, FileState.SUBMITTED, FileState.PROCESSED, FileState.FAILED
+
+
+async def test_a_file_becomes_a_job_and_is_put_away_when_its_rows_are_stored(scene: Scene) -> None:
+    scene.declare('pattern = "*.csv"')
+    scene.put("people.csv")
+    first = await scene.scan()
+    assert (first.came.found, first.came.submitted) == (1, 0)
+    assert await scene.states() == {"people.csv": SEEN}
+    second = await scene.scan()
+    assert second.came.submitted == 1
+    await scene.scan()
+    assert await scene.states() == {"people.csv": SUBMITTED}, "nobody has read it yet"
+    assert scene.there() == ["people.csv"]
+    await scene.work()
+    await scene.scan()
+    assert await scene.states() == {"people.csv": PROCESSED}
+    assert scene.there() == ["processed/people.csv"]
+    assert [item["name"] for item in await scene.items()] == ["Ada", "Bob"]
+    await scene.scan(times=2)
+    assert await scene.jobs() == 1
+
+
+async def test_a_file_is_imported_with_the_options_of_its_watch(scene: Scene) -> None:
+    await rows(scene.db, TABLE)
+    options = 'mode = "upsert", key = ["email"], mapping = { "E-Mail" = "email" }'
+    scene.declare(f'import = {{ resource = "public.people", {options} }}', 'layout = { delimiter = ";" }')
+    scene.put("people.csv", "E-Mail;name\nada@x.org;Ada\n")
+    await scene.whole_way()
+    assert await scene.states() == {"people.csv": PROCESSED}
+    assert await rows(scene.db, "SELECT * FROM public.people") == [("ada@x.org", "Ada")]
+
+
+async def test_a_file_that_changes_waits_until_it_does_not(scene: Scene) -> None:
+    scene.declare()
+    for size in (1, 2, 3):
+        scene.put("growing.csv", ROWS * size, mtime=1_000 + size)
+        assert (await scene.scan()).came.submitted == 0
+    assert (await scene.scan()).came.submitted == 1
+    assert len(await scene.files()) == 1, "versions that nobody took leave no trace"
+
+
+async def test_a_second_look_too_soon_is_none(scene: Scene) -> None:
+    scene.declare('stable_for = "1h"', wait=True)
+    scene.put("a.csv")
+    assert (await scene.scan(times=3)).came.submitted == 0
+    await rows(scene.db, "UPDATE tidemill.watch_file SET seen_at = seen_at - interval '1 hour'")
+    assert (await scene.scan()).came.submitted == 1
+
+
+async def test_an_empty_file_waits_for_its_content(scene: Scene) -> None:
+    scene.declare()
+    scene.put("a.csv", b"")
+    assert (await scene.scan(times=3)).came.submitted == 0
+    scene.put("a.csv")
+    assert (await scene.scan(times=2)).came.submitted == 1
+
+
+async def test_with_a_marker_a_file_is_taken_when_that_is_there(scene: Scene) -> None:
+    scene.declare('marker = ".done"')
+    scene.put("a.csv")
+    scene.put("b.csv")
+    assert (await scene.scan(times=3)).came.submitted == 0
+    scene.put("a.csv.done", b"")
+    assert (await scene.scan()).came.submitted == 1
+    await scene.work()
+    await scene.scan()
+    assert scene.there() == ["b.csv", "processed/a.csv", "processed/a.csv.done"]
+
+
+async def test_what_is_hidden_or_still_written_is_passed_over(scene: Scene) -> None:
+    scene.declare()
+    for name in (".hidden.csv", "a.csv.part", "b.tmp", "c.csv.filepart", "d.csv~", "below/e.csv"):
+        scene.put(name)
+    assert (await scene.scan(times=2)).came.found == 0
+    assert await scene.files() == {}
+
+
+async def test_folders_below_are_looked_into_if_the_pattern_says_so(scene: Scene) -> None:
+    scene.declare('pattern = "**/*.csv"')
+    for name in ("a.csv", "x/b.csv", "x/y/c.csv", "x/.git/d.csv", "processed/old.csv", "failed/old.csv"):
+        scene.put(name)
+    await scene.whole_way()
+    assert scene.there() == [
+        *("failed/old.csv", "processed/a.csv", "processed/old.csv", "processed/x/b.csv", "processed/x/y/c.csv"),
+        "x/.git/d.csv",
+    ]
+
+
+async def test_a_file_that_cannot_be_read_goes_to_failed_and_the_others_go_on(scene: Scene) -> None:
+    await rows(scene.db, TABLE)
+    scene.declare(IMPORT)
+    scene.put("bad.csv", "colour\nred\n")
+    scene.put("good.csv")
+    await scene.whole_way()
+    files = await scene.files()
+    assert (files["bad.csv"].state, files["good.csv"].state) == (FAILED, PROCESSED)
+    assert "colour" in str(files["bad.csv"].note)
+    assert scene.there() == ["failed/bad.csv", "processed/good.csv"]
+
+
+async def test_a_job_that_fails_to_read_its_file_sends_it_to_failed(scene: Scene) -> None:
+    scene.declare('layout = { format = "json" }')
+    scene.put("broken.json", '[{"a": 1}, {"a": ')
+    await scene.whole_way()
+    file = (await scene.files())["broken.json"]
+    assert file.state is FAILED
+    assert "cannot be read" in str(file.note)
+    assert scene.there() == ["failed/broken.json"]
+
+
+async def test_a_file_that_failed_is_tried_once_more_when_somebody_says_so(scene: Scene) -> None:
+    await rows(scene.db, TABLE)
+    scene.declare(IMPORT)
+    path = scene.put("a.csv", "mail,name\nada@x.org,Ada\n")
+    await scene.whole_way()
+    (scene.inbox / "failed" / "a.csv").rename(path)
+    await scene.scan(times=2)
+    assert await scene.states() == {"a.csv": FAILED}, "by itself, the same file fails once"
+    scene.declare('import = { resource = "public.people", mapping = { mail = "email" } }')
+    assert (await scene.scan(again=True)).came.submitted == 1
+    await scene.work()
+    await scene.scan()
+    assert await scene.states() == {"a.csv": PROCESSED}
+    assert scene.there() == ["processed/a.csv"]
+
+
+async def test_another_time_is_another_version(scene: Scene) -> None:
+    scene.declare()
+    scene.put("a.csv", mtime=1_000)
+    await scene.whole_way()
+    scene.put("a.csv", mtime=1_000)
+    await scene.scan(times=2)
+    assert await scene.jobs() == 1, "the same again is not taken again"
+    scene.put("a.csv", mtime=2_000)
+    await scene.whole_way()
+    assert await scene.jobs() == 2
+
+
+async def test_a_name_that_is_taken_gets_a_suffix(scene: Scene) -> None:
+    scene.declare()
+    scene.put("processed/a.csv", "older")
+    scene.put("a.csv")
+    await scene.whole_way()
+    one, other = scene.there()
+    assert re.fullmatch(r"processed/a\.\d+\.csv", one)
+    assert other == "processed/a.csv"
+    assert (scene.inbox / other).read_text() == "older"
+
+
+async def test_a_file_that_was_replaced_meanwhile_is_not_put_away_with_the_old_one(scene: Scene) -> None:
+    scene.declare()
+    scene.put("a.csv", mtime=1_000)
+    await scene.scan(times=2)
+    await scene.work()
+    scene.put("a.csv", ROWS + "cy@x.org,Cy\n", mtime=2_000)
+    await scene.scan()
+    assert scene.there() == ["a.csv"]
+    await scene.whole_way()
+    assert scene.there() == ["processed/a.csv"]
+    assert await scene.jobs() == 2
+
+
+async def test_files_may_stay_where_they_are(scene: Scene) -> None:
+    scene.declare("moves = false")
+    scene.put("a.csv")
+    await scene.whole_way()
+    await scene.scan(times=2)
+    assert (await scene.states(), scene.there(), await scene.jobs()) == ({"a.csv": PROCESSED}, ["a.csv"], 1)
+
+
+async def test_what_vanishes_is_said_to_be_gone_and_may_come_back(scene: Scene) -> None:
+    scene.declare()
+    path = scene.put("a.csv", mtime=1_000)
+    await scene.scan()
+    path.unlink()
+    await scene.scan()
+    assert await scene.states() == {"a.csv": FileState.GONE}
+    scene.put("a.csv", mtime=1_000)
+    assert (await scene.scan(times=2)).came.submitted == 1
+
+
+async def test_links_that_lead_out_and_odd_things_are_refused_with_a_reason(scene: Scene, tmp_path: Path) -> None:
+    scene.declare()
+    secret = tmp_path / "secret.csv"
+    secret.write_text(ROWS)
+    (scene.inbox / "link.csv").symlink_to(secret)
+    (scene.inbox / "folder.csv").symlink_to(tmp_path)
+    (scene.inbox / "loop.csv").symlink_to(scene.inbox / "loop.csv")
+    os.mkfifo(scene.inbox / "pipe.csv")
+    scene.put("good.csv")
+    (scene.inbox / "inside.csv").symlink_to(scene.inbox / "good.csv")
+    scene.put(os.fsdecode(b"caf\xe9.csv"))
+    scene.put("two\nlines.csv")
+    await scene.whole_way()
+    files = await scene.files()
+    assert files["good.csv"].state is files["inside.csv"].state is PROCESSED
+    assert files.pop("link.csv").note == "it is a link that leads out of the folder"
+    assert files.pop("pipe.csv").note == "it is not a file"
+    odd = [file for file in files.values() if file.state is FileState.REFUSED]
+    assert len(odd) == 2
+    assert all("rename it" in str(file.note) and file.path.isprintable() for file in odd)
+    assert secret.read_text() == ROWS
+    assert len(await scene.items()) == 4
+
+
+async def test_a_file_that_is_too_large_is_put_aside(scene: Scene) -> None:
+    scene.declare()
+    scene.put("big.csv", ROWS + "x" * (2 << 20))
+    scanner = scene.scanner(max_file_size_mb=1)
+    for _ in range(3):
+        await scanner.scan("nightly")
+    file = (await scene.files())["big.csv"]
+    assert (file.state, file.note) == (FAILED, "it has more than 1 MB")
+    assert scene.there() == ["failed/big.csv"]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+async def test_a_file_that_may_not_be_read_does_not_stop_the_others(scene: Scene) -> None:
+    scene.declare()
+    scene.put("a.csv").chmod(0)
+    scene.put("b.csv")
+    came = (await scene.scan(times=2)).came
+    assert came.submitted == 1
+    assert "a.csv" in str(came.problem)
+
+
+async def test_a_name_with_signs_that_mean_something_elsewhere_is_a_name(scene: Scene) -> None:
+    scene.declare()
+    for name in ("a#b.csv", "100%.csv", "it's; DROP.csv", "[x]*.csv"):
+        scene.put(name)
+    await scene.whole_way()
+    assert set((await scene.states()).values()) == {PROCESSED}
+    assert len(scene.there()) == 4
+
+
+async def test_ten_thousand_files_are_taken_a_part_at_a_time(scene: Scene) -> None:
+    scene.declare("moves = false")
+    for number in range(10_000):
+        (scene.inbox / f"{number:05}.csv").write_bytes(b"")
+    for number in range(30):
+        scene.put(f"{number:05}.csv")
+    scanner = scene.scanner(scan_max_files=20)
+    assert (await scanner.scan("nightly")).came.found == 10_000
+    assert [(await scanner.scan("nightly")).came.submitted for _ in range(2)] == [20, 10]
+
+
+async def test_more_files_than_anybody_looks_at_are_said(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    scene.declare()
+    monkeypatch.setattr(listing, "FILES_MAX", 3)
+    for number in range(5):
+        scene.put(f"{number}.csv")
+    assert "more than 3 files" in str((await scene.scan()).came.problem)
+    for _ in range(4):
+        await scene.whole_way()
+    assert len([name for name in scene.there() if name.startswith("processed/")]) == 5
+
+
+async def test_what_is_wrong_with_a_watch_is_said_of_the_watch_and_its_files_wait(scene: Scene) -> None:
+    for wrong, reason in (
+        ('job = { kind = "nobody.has.it" }', "nobody.has.it"),
+        ('import = { resource = "public.nothing" }', "public.nothing"),
+        ('owner = "zoe"', "zoe"),
+    ):
+        scene.declare(wrong)
+        scene.put("a.csv")
+        assert reason in str((await scene.scan(times=2)).came.problem)
+        assert await scene.states() == {"a.csv": SEEN}
+    scene.declare()
+    assert (await scene.scan()).came.problem is None
+    assert await scene.states() == {"a.csv": SUBMITTED}
+
+
+async def test_a_folder_that_is_not_there_is_a_problem_that_passes(scene: Scene) -> None:
+    scene.declare(source='"inbox/later"')
+    assert "there is no" in str((await scene.scan()).came.problem)
+    scene.put("later/a.csv")
+    assert (await scene.scan(times=2)).came == Came(looked=True, found=1, submitted=1, delay=60.0)

@@ -1,0 +1,228 @@
+"""A file is taken once: whoever dies where, however many look at once, and whatever happens to it meanwhile."""
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from ingestion.scenes import Died, Scene, dies_at
+from support import Workers, eventually, rows
+from tidemill.connectors.inlets import Bounds
+from tidemill.connectors.inlets.folder import FolderInlet
+from tidemill.domain.errors import Busy
+from tidemill.domain.watching import FileState
+from tidemill.operations.taking import Taker
+from tidemill.store import jobs, watch_files
+from tidemill.store.delete import delete
+
+PROCESSED, FAILED, SEEN = FileState.PROCESSED, FileState.FAILED, FileState.SEEN
+CRASHES: dict[str, tuple[Any, str, bool]] = {
+    "before the listing is noted": (watch_files, "note", False),
+    "after the listing is noted": (watch_files, "note", True),
+    "after it is taken": (watch_files, "take", True),
+    "before it is fetched": (FolderInlet, "fetch", False),
+    "after it is fetched": (FolderInlet, "fetch", True),
+    "before it is submitted": (Taker, "_submit", False),
+    "after it is submitted": (watch_files, "submit", False),
+    "after that is noted": (watch_files, "submit", True),
+    "before it is moved": (FolderInlet, "move", False),
+    "after its place is chosen": (watch_files, "reserve", True),
+    "while it is moved": (Path, "unlink", False),
+    "after it is moved": (FolderInlet, "move", True),
+}
+
+
+@pytest.mark.parametrize("crash", CRASHES)
+async def test_a_crash_anywhere_loses_nothing_and_repeats_nothing(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, crash: str
+) -> None:
+    scene.declare()
+    scene.put("a.csv")
+    died = 0
+    for _ in range(4):
+        if not died:
+            target, name, after = CRASHES[crash]
+            dies_at(target, name, monkeypatch, after=after)
+        try:
+            await scene.scan()
+        except Died:
+            died += 1
+        finally:
+            monkeypatch.undo()
+        await its_lease_runs_out(scene)
+        await scene.work()
+    assert died == 1
+    await scene.scan(times=2)
+    assert await scene.states() == {"a.csv": PROCESSED}
+    assert scene.there() == ["processed/a.csv"]
+    assert (await scene.jobs(), len(await scene.items())) == (1, 2)
+    kept = scene.stored()
+    needed = {row[0] for row in await rows(scene.db, "SELECT file_id FROM tidemill.job")}
+    expiring = {row[0] for row in await rows(scene.db, "SELECT file_id FROM tidemill.unneeded_file")}
+    assert needed <= kept <= needed | expiring, "what a crash left is known, and goes by itself"
+    assert not needed & expiring
+
+
+async def its_lease_runs_out(scene: Scene) -> None:
+    await rows(scene.db, "UPDATE tidemill.watch SET lease_until = '-infinity' WHERE lease_id IS NOT NULL")
+
+
+async def test_two_who_scan_at_the_same_time_take_a_file_once(scene: Scene) -> None:
+    scene.declare('every = "1s"')
+    for number in range(20):
+        scene.put(f"{number}.csv")
+    await scene.scan()
+    scanners = [scene.scanner(f"w{number}") for number in range(4)]
+    for _ in range(3):
+        await rows(scene.db, "UPDATE tidemill.watch SET due_at = tidemill.now()")
+        await asyncio.gather(*(scanner.turn() for scanner in scanners))
+    assert await scene.jobs() == 20
+    assert len(await scene.files()) == 20
+
+
+async def test_whoever_comes_while_another_scans_is_told(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    scene.declare()
+    scene.put("a.csv")
+    first, second = scene.scanner("w1"), scene.scanner("w2")
+    begun, go_on = asyncio.Event(), asyncio.Event()
+    noted = watch_files.note
+
+    async def slow(*args: Any) -> None:
+        begun.set()
+        await go_on.wait()
+        await noted(*args)
+
+    monkeypatch.setattr(watch_files, "note", slow)
+    scan = asyncio.create_task(first.scan("nightly"))
+    await begun.wait()
+    with pytest.raises(Busy):
+        await second.scan("nightly")
+    go_on.set()
+    assert (await scan).came.found == 1
+
+
+async def test_one_who_lost_the_watch_makes_no_second_job(scene: Scene) -> None:
+    """A worker that was stopped in mid-file wakes up while another has the file."""
+    scene.declare()
+    scene.put("a.csv")
+    await scene.scan()
+    scanner = scene.scanner()
+    (file,) = (await scene.files()).values()
+    order = await scanner._taker.prepare(scanner.all["nightly"])
+    inlet, bounds = FolderInlet(scene.inbox, ""), Bounds(1 << 20)
+    made = await asyncio.gather(*(scanner._taker.take(order, inlet, file, bounds) for _ in range(3)))
+    assert len(set(made) - {None}) == 1
+    assert await scene.jobs() == 1
+
+
+async def test_two_watches_over_one_source_take_a_file_once(scene: Scene) -> None:
+    scene.declare(name="one")
+    scene.declare(name="two")
+    scene.put("a.csv")
+    for _ in range(3):
+        await scene.scan(name="one")
+        await scene.scan(name="two")
+    assert await scene.jobs() == 1
+
+
+async def test_a_file_that_grows_while_it_is_read_is_taken_when_it_has_stopped(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene.declare()
+    path = scene.put("a.csv", mtime=1_000)
+    read = FolderInlet.read
+
+    def growing(self: FolderInlet, name: str) -> Iterator[bytes]:
+        monkeypatch.undo()
+        yield from read(self, name)
+        with path.open("a") as file:
+            file.write("cy@x.org,Cy\n")
+
+    monkeypatch.setattr(FolderInlet, "read", growing)
+    assert (await scene.scan(times=2)).came.submitted == 0
+    (file,) = (await scene.files()).values()
+    assert (file.state, file.note) == (
+        SEEN,
+        "it changed while it was read: it is taken when it has stopped changing",
+    )
+    await scene.whole_way()
+    assert [item["name"] for item in await scene.items()] == ["Ada", "Bob", "Cy"]
+
+
+async def test_a_file_that_vanishes_while_it_is_read_is_gone_and_made_no_job(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene.declare()
+    path = scene.put("a.csv")
+    read = FolderInlet.read
+
+    def vanishing(self: FolderInlet, name: str) -> Iterator[bytes]:
+        yield from read(self, name)
+        path.unlink()
+
+    monkeypatch.setattr(FolderInlet, "read", vanishing)
+    await scene.scan(times=2)
+    assert (await scene.states(), await scene.jobs()) == ({"a.csv": FileState.GONE}, 0)
+
+
+async def test_a_job_that_is_cancelled_or_deleted_before_it_has_read_the_file_leaves_it_in_failed(scene: Scene) -> None:
+    scene.declare()
+    for name in ("cancelled.csv", "deleted.csv"):
+        scene.put(name)
+    await scene.scan(times=2)
+    made = {path: file.job_id or uuid4() for path, file in (await scene.files()).items()}
+    await scene.db.run(jobs.cancel, made["cancelled.csv"])
+    await scene.db.run(delete, made["deleted.csv"])
+    await scene.work()
+    await scene.scan()
+    files = await scene.files()
+    assert {file.state for file in files.values()} == {FAILED}
+    assert "cancelled" in str(files["cancelled.csv"].note)
+    assert "deleted" in str(files["deleted.csv"].note)
+    assert scene.there() == ["failed/cancelled.csv", "failed/deleted.csv"]
+
+
+async def test_a_file_that_cannot_be_moved_stays_and_is_tried_again(scene: Scene) -> None:
+    scene.declare()
+    scene.put("a.csv")
+    scene.put("processed", b"a file where a folder should be", mtime=1)
+    scene.declare('pattern = "*.csv"')
+    scanned = await scene.whole_way()
+    assert "cannot be put away" in str(scanned.came.problem)
+    assert await scene.states() == {"a.csv": FileState.PERSISTED}
+    (scene.inbox / "processed").unlink()
+    assert (await scene.scan()).came.problem is None
+    assert scene.there() == ["processed/a.csv"]
+
+
+async def test_a_worker_scans_on_its_schedule_and_another_goes_on_when_it_is_killed(
+    scene: Scene, workers: Workers
+) -> None:
+    scene.declare('every = "1s"')
+    workers.app('@mill.handler("echo")\nasync def echo(item): return item.input')
+    more: dict[str, Any] = {"sources": json.dumps({"inbox": str(scene.inbox)}), "config": scene.settings.config}
+    first = workers.start(**more)
+    scene.put("a.csv")
+
+    async def is_processed() -> bool:
+        return set((await scene.states()).values()) == {PROCESSED}
+
+    await eventually(is_processed)
+    for number in range(3):
+        scene.put(f"{number}.csv")
+    await eventually(lambda: _is_any(scene, FileState.SUBMITTED))
+    os.killpg(first.pid, signal.SIGKILL)
+    workers.start(**more)
+    await eventually(is_processed)
+    assert (await scene.jobs(), len(await scene.items())) == (4, 8)
+    assert scene.there() == sorted(["processed/a.csv", *(f"processed/{number}.csv" for number in range(3))])
+
+
+async def _is_any(scene: Scene, state: FileState) -> bool:
+    return state in (await scene.states()).values()
