@@ -1,4 +1,4 @@
-"""The file that declares resources and datasets, read at an entrance."""
+"""The file that declares resources, datasets and limiters, read at an entrance."""
 
 import tomllib
 from collections.abc import Callable, Collection
@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from tidemill.domain.declaration import Declaration, declarations
 from tidemill.domain.distribution import Dataset, datasets
 from tidemill.domain.errors import InvalidSettings
+from tidemill.domain.limits import Limiter, limiters
 from tidemill.domain.resource import NORMALIZERS
 
 FILE = Path("tidemill.toml")
@@ -22,6 +23,11 @@ def load(path: Path | None = None, normalizers: Collection[str] = NORMALIZERS) -
 def load_datasets(path: Path | None = None) -> dict[str, Dataset]:
     """The datasets of it, likewise."""
     return _read(path, datasets)
+
+
+def load_limiters(path: Path | None = None) -> dict[str, Limiter]:
+    """The limiters of it, likewise."""
+    return _read(path, limiters)
 
 
 def _read(path: Path | None, read: Callable[[dict[str, Any]], dict[str, T]]) -> dict[str, T]:

@@ -8,10 +8,11 @@ from typing import Any, TypeVar
 from tidemill.config import Settings
 from tidemill.connectors.blobs import open_blobs
 from tidemill.connectors.source import Sources
-from tidemill.declared import load, load_datasets
+from tidemill.declared import load, load_datasets, load_limiters
 from tidemill.domain.declaration import declarations
 from tidemill.domain.distribution import Dataset, Reuse, datasets
 from tidemill.domain.handler import Handler
+from tidemill.domain.limits import Limiter, check_named, limiters
 from tidemill.domain.resource import NORMALIZERS
 from tidemill.engine.context import Context
 from tidemill.engine.logbook import Logbook
@@ -82,6 +83,13 @@ def make_datasets(settings: Settings, registry: Registry | None = None) -> dict[
     return load_datasets(settings.config) | datasets({"datasets": registry.datasets}, registry.producers)
 
 
+def make_limiters(settings: Settings, registry: Registry) -> dict[str, Limiter]:
+    """What is declared in the file of the settings, and in a mill; InvalidSettings with every mistake."""
+    found = load_limiters(settings.config) | limiters({"limiters": registry.limiters})
+    check_named(found, registry.all())
+    return found
+
+
 def make_distributions(settings: Settings, declared: Mapping[str, Dataset]) -> Distributions:
     reuse = Reuse(settings.reuse_enabled, settings.reuse_days)
     return Distributions(declared, reuse=reuse, max_inputs=settings.max_distribution_inputs)
@@ -102,7 +110,10 @@ def make_builtins(db: Database, settings: Settings, registry: Registry) -> list[
 
 def make_context(db: Database, settings: Settings, registry: Registry, *, worker: str, book: Logbook) -> Context:
     handlers = registry.beside(make_builtins(db, settings, registry))
-    return Context(db, settings, handlers, make_sources(settings), worker, book)
+    declared = make_limiters(settings, registry)
+    context = Context(db, settings, handlers, make_sources(settings), worker, book, limiters=declared)
+    registry.desk.open(context.limits)
+    return context
 
 
 def run_in(settings: Settings, action: Callable[[Database], Awaitable[T]], **options: Any) -> T:

@@ -7,7 +7,7 @@ import socket
 from uuid import UUID, uuid4
 
 from tidemill.app.mill import Mill
-from tidemill.app.wiring import make_builtins
+from tidemill.app.wiring import make_builtins, make_limiters
 from tidemill.config import PREFIX
 from tidemill.connectors.blobs import open_blobs
 from tidemill.dispatch.postgres import Listener
@@ -21,7 +21,7 @@ from tidemill.engine.lease import Heartbeat
 from tidemill.engine.slices import slice_grace
 from tidemill.engine.supervise import Supervisor
 from tidemill.engine.sweep import Maintenance
-from tidemill.store import maintain, workers
+from tidemill.store import limiters, maintain, workers
 from tidemill.store.database import Database
 from tidemill.telemetry.events import bound, emit
 from tidemill.telemetry.measure import measuring
@@ -42,6 +42,7 @@ class Worker:
         self._settings = settings
         blobs = open_blobs(settings.blobs)
         self._registry = mill.registry.beside(make_builtins(db, settings, mill.registry))
+        self._limiters = make_limiters(settings, mill.registry)
         self._info = {"processes": processes, "kinds": self._registry.kinds(), "on_demand": on_demand}
         ours = {"DATABASE_URL": db.url, "HOME": str(settings.home), "BLOBS": settings.blobs}
         self._environment = os.environ | {PREFIX + name: value for name, value in ours.items()}
@@ -79,6 +80,7 @@ class Worker:
     async def start(self) -> None:
         """Start the children and what looks after them, in the event loop of the caller."""
         await self._db.run(workers.register_kinds, self._registry.all())
+        await self._db.run(limiters.declare, self._limiters.values())
         with bound(worker=self.id):
             measured = measuring(self._settings, self._registry.providers())
             self._environment.update(await self._measuring.enter_async_context(measured))

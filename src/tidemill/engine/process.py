@@ -11,12 +11,15 @@ from typing import Any
 from tidemill.domain.decide import Verdict, decide, describe, failure, from_defect, from_exception, timed_out
 from tidemill.domain.handler import Handler
 from tidemill.domain.item import Item
-from tidemill.domain.outcome import Done, Fail, Outcome
+from tidemill.domain.outcome import Done, Fail, Outcome, Retry, Wait
 from tidemill.domain.status import ItemStatus
 from tidemill.domain.throttle import is_throttle
 from tidemill.engine.columns import JobColumns
 from tidemill.engine.context import Context
 from tidemill.engine.flush import Flusher
+from tidemill.engine.limits import Line
+from tidemill.engine.limits.entrance import postponed
+from tidemill.engine.limits.permit import is_told, set_told
 from tidemill.engine.logbook import Page
 from tidemill.store.json import encode, encode_lines
 
@@ -96,7 +99,10 @@ def translate(error: BaseException, handler: Handler) -> Outcome:
     # A refusal is never permanent, though the class of exception that carries it may be, for its other statuses.
     if handler.permanent and isinstance(error, handler.permanent) and not is_throttle(error):
         return Fail(describe(error))
-    return from_exception(error)
+    outcome = from_exception(error)
+    if is_told(error):
+        set_told(outcome)
+    return outcome
 
 
 class ItemRun:
@@ -108,6 +114,8 @@ class ItemRun:
         self._page = page
         self._flusher = flusher
         self._crew = context.crew(handler)
+        self._entrance = context.limits.entrance(handler)
+        self._lines: dict[int, Line] = {}  # where the item of a slot was let in
         self._width = 1 if alone else self._crew.high
         self._todo: deque[Item] = deque()
         self._running: dict[int, tuple[asyncio.Task[None], float]] = {}
@@ -119,18 +127,30 @@ class ItemRun:
 
     async def run(self, items: Sequence[Item]) -> None:
         """Every item, until done or stopped; what is left over has no verdict."""
-        self._todo.extend(items)
+        entrance = self._entrance
+        if entrance is None:
+            self._todo.extend(items)
+            await self._run()
+            return
+        self._todo.extend(entrance.in_turn(items))
+        entrance.open()
+        try:
+            await self._run()
+        finally:
+            entrance.close()
+
+    async def _run(self) -> None:
         async with asyncio.TaskGroup() as group:
             watch = group.create_task(self._watch())
             async with asyncio.TaskGroup() as runners:
-                for slot in range(min(self._width, len(items))):
+                for slot in range(min(self._width, len(self._todo))):
                     runners.create_task(self._slot(slot))
             watch.cancel()
 
     async def _slot(self, slot: int) -> None:
         """Items one after another, whenever there is a place in the crew."""
         crew, todo, context = self._crew, self._todo, self._context
-        while todo and not context.stopping and await crew.enter(self):
+        while todo and not context.stopping and not self._over.is_set() and await crew.enter(self):
             try:
                 await self._work(slot)
             finally:
@@ -141,10 +161,11 @@ class ItemRun:
         task = asyncio.current_task()
         assert task is not None  # noqa: S101  we run in one
         page, flusher, todo, crew = self._page, self._flusher, self._todo, self._crew
-        while todo and not self._context.stopping:
+        attempt = self._attempt if self._entrance is None else self._attempt_in_line
+        while todo and not self._context.stopping and not self._over.is_set():
             if crew.gap_s and not await self._turn_comes():
                 return
-            verdict = await self._attempt(todo.popleft(), slot, task)
+            verdict = await attempt(todo.popleft(), slot, task)
             if verdict is None:
                 page.free(slot)
                 return
@@ -178,6 +199,37 @@ class ItemRun:
         """Nothing further is started: nobody need wait for a place, or rest."""
         self._over.set()
         self._crew.dismiss(self)
+        if self._entrance is not None:
+            self._entrance.dismiss(self)
+
+    async def _attempt_in_line(self, item: Item, slot: int, task: asyncio.Task[None]) -> Verdict | None:
+        """The same when the limiter lets it begin. None also when nobody may begin for long: the rest goes back."""
+        entrance = self._entrance
+        assert entrance is not None  # noqa: S101  else nobody comes here
+        if item.defect is not None:
+            return await self._attempt(item, slot, task)
+        try:
+            line = entrance.line_of(item)
+        except Exception as error:  # noqa: BLE001  the user's function: it is the item's error
+            return verdict_of(item, translate(error, self._handler), self._handler, 0)
+        wait = await self._let_in(line)
+        if wait is None:
+            self._lines[slot], started = line, time.monotonic()
+            try:
+                return await self._attempt(item, slot, task)
+            finally:
+                line.leave(time.monotonic() - started)
+        if wait and entrance.by_member and not self._context.stopping:
+            return verdict_of(item, postponed(line, wait), self._handler, 0)
+        self._todo.appendleft(item)
+        self._end()
+        return None
+
+    async def _let_in(self, line: Line) -> float | None:
+        """None when a call may begin. In a line of its own an item does not wait for longer than a batch may take."""
+        if self._entrance is not None and self._entrance.by_member:
+            return await line.enter(self, patience=self._context.slice_ms / 1000, in_line=True)
+        return await line.enter(self)
 
     async def _attempt(self, item: Item, slot: int, task: asyncio.Task[None]) -> Verdict | None:
         """One attempt at one item; None when it was cut short because the worker stops."""
@@ -211,13 +263,25 @@ class ItemRun:
 
     def _conclude(self, item: Item, outcome: Outcome, slot: int, started: float) -> Verdict:
         now, crew = time.monotonic(), self._crew
-        refused = crew.note(outcome, started, now)
+        refused = self._note(outcome, slot, started, now)
         duration_ms = int((now - started) * 1000)
         verdict = verdict_of(item, outcome, self._handler, duration_ms, self._flusher.columns, crew.spacing)
         if refused:
             said_when = getattr(outcome, "after", None) is not None
             self._rests[slot] = crew.rest_s(verdict.delay if said_when else None)
         return verdict
+
+    def _note(self, outcome: Outcome, slot: int, started: float, now: float) -> bool:
+        """Whether the slot should rest: the item was refused, and no limiter sees to it that nobody asks again."""
+        if not isinstance(outcome, Retry):
+            return self._crew.note(outcome, started, now)
+        if isinstance(outcome, Wait) or (outcome.throttled and is_told(outcome)):
+            return False
+        line = self._lines.get(slot)
+        if line is None or not outcome.throttled:
+            return self._crew.note(outcome, started, now)
+        line.refused(outcome.after, started)
+        return False
 
     async def _watch(self) -> None:
         """Cancel async items that are over their time; let everything go when the grace is over.
