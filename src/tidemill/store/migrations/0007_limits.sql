@@ -18,7 +18,7 @@ CREATE TABLE tidemill.limiter (
     blocked_until timestamptz,
     level         float8 NOT NULL,
     at            float8 NOT NULL DEFAULT extract(epoch FROM tidemill.now()),
-    queue_at      float8 NOT NULL DEFAULT 0,
+    turned_away   integer NOT NULL DEFAULT 0,
     spare         float8[] NOT NULL DEFAULT '{}',
     crowded_at    timestamptz,
     taken         bigint NOT NULL DEFAULT 0,
@@ -41,7 +41,7 @@ CREATE INDEX limiter_hold_worker ON tidemill.limiter_hold (worker);
 
 -- Permits of a limiter and places in it, for one process, by the clock that is read when the row is locked. The n-th
 -- permit is good from its start on, `base + (n - level) / rate` or at once; only those that start within `reach` are given.
--- Whoever gets none is told when to come again, one after the other. No row: there is no such limiter, or member.
+-- Whoever gets none is told when to come again. No row: there is no such limiter, or member.
 CREATE FUNCTION tidemill.take_permits(
     p_name text, p_key text, p_wanted integer, p_lead float8, p_reach float8, p_patience float8,
     p_worker text, p_child integer, p_places integer, p_idle integer, p_seconds float8
@@ -104,18 +104,18 @@ BEGIN
         next_start := base + greatest(0, (1 - l.level) / rate);
     END IF;
     IF l.pace IS NOT NULL AND wanted > 0 AND cardinality(starts) = 0 THEN
-        l.queue_at := greatest(l.queue_at, coalesce(next_start, 0), clock + blocked);
-        wait := l.queue_at - clock - p_lead - p_reach / 2;
-        IF wait > p_patience + blocked THEN
-            wait := p_patience + blocked;
-        ELSE
-            l.queue_at := l.queue_at + 1 / rate;
-        END IF;
+        -- Whoever comes again takes all there is: of many, it is enough when some come, and the others a little later.
+        wait := greatest(coalesce(next_start - clock, 0), blocked) - p_lead - p_reach / 2
+            + random() * l.turned_away / rate / 2;
+        wait := greatest(0.001, blocked, least(wait, blocked + p_patience));
+        l.turned_away := least(l.turned_away + 1, 1000);
     ELSIF blocked > 0 THEN
         wait := blocked;
+    ELSE
+        l.turned_away := 0;
     END IF;
     pace := l.pace * l.share;
-    UPDATE tidemill.limiter SET level = l.level, at = l.at, queue_at = l.queue_at, spare = l.spare, share = l.share,
+    UPDATE tidemill.limiter SET level = l.level, at = l.at, turned_away = l.turned_away, spare = l.spare, share = l.share,
         share_at = moment, crowded_at = l.crowded_at, used_at = moment,
         taken = taken + greatest(cardinality(starts), CASE WHEN l.pace IS NULL THEN places ELSE 0 END)
     WHERE name = p_name AND key = p_key;
