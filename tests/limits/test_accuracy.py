@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from limits.model import most_above
 from support import Workers, add_job, eventually
 from tidemill.store.database import Database
 
@@ -27,16 +28,6 @@ def starts_in(folder: Path) -> list[float]:
     return sorted(float(line) for line in lines if line)
 
 
-def most_above(starts: list[float], rate: float, burst: float) -> float:
-    """By how many starts the worst window of all is above ``burst + rate x window``; 0 or less is none."""
-    # From start i to start j there are j - i + 1 of them; the worst i for each j is the one with the least i - rate * t.
-    worst, lowest = float("-inf"), float("inf")
-    for place, moment in enumerate(starts):
-        lowest = min(lowest, place - rate * moment)
-        worst = max(worst, place + 1 - rate * moment - lowest - burst)
-    return worst
-
-
 def processes_in(folder: Path) -> int:
     return sum(1 for path in folder.glob("starts.*") if path.stat().st_size)
 
@@ -57,8 +48,6 @@ async def _accuracy(db: Database, workers: Workers, tmp_path: Path, seconds: flo
         return len(starts_in(tmp_path)) >= begun + RATE * seconds
 
     await eventually(enough, within=2 * seconds)
-    from support import rows
-    print(await rows(db, 'select taken, level, spare, turned_away, refused, extract(epoch from tidemill.now()) - at from tidemill.limiter'), len(starts_in(tmp_path)))
     workers.end()
     starts = starts_in(tmp_path)
     assert most_above(starts, RATE, BURST) <= 0

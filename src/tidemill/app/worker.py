@@ -60,7 +60,10 @@ class Worker:
             on_demand=on_demand,
         )
         in_hand, state = self._supervisor.lease_ids, self._supervisor.state
-        heartbeat = Heartbeat(db, self.id, seconds=seconds, in_hand=in_hand, info=lambda: self._info | state())
+        children = self._supervisor.pids
+        heartbeat = Heartbeat(
+            db, self.id, seconds=seconds, in_hand=in_hand, info=lambda: self._info | state(), children=children
+        )
         maintenance = Maintenance(db, self.id, every_s=settings.finalizer_interval_ms / 1000)
         self._services = [self._supervisor, heartbeat, maintenance, Janitor(db, blobs), Bulk(db)]
         self._kickoff = Kickoff(db, self._registry, self._supervisor, grace=slice_grace(settings.stop_grace_ms))
@@ -103,6 +106,7 @@ class Worker:
             async with asyncio.timeout(SIGN_OFF_S):
                 await asyncio.gather(*tasks, return_exceptions=True)
                 await self._db.run(maintain.resign, self.id)
+                await self._db.run(limiters.leave_all, self.id)
                 await self._db.run(workers.remove, self.id)
         emit("worker.stopped", worker=self.id)
         await self._measuring.aclose()

@@ -16,7 +16,7 @@ from tidemill.domain.throttle import is_throttle
 from tidemill.engine.context import Context
 from tidemill.engine.limits.permit import is_told
 from tidemill.engine.logbook import Page
-from tidemill.engine.process import failures_of, outcome_of, translate, verdict_of
+from tidemill.engine.verdicts import failures_of, outcome_of, translate, verdict_of
 from tidemill.store import flush as store
 from tidemill.store import jobs, leases
 from tidemill.store.database import Connection, is_contention, is_refused_data, is_timeout, is_transient

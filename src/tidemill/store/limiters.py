@@ -12,6 +12,7 @@ from tidemill.store.database import Connection, one_statement, relaxed
 from tidemill.store.statements import sql
 
 MOST_MEMBERS = 10_000  # of a limiter; those beyond share one
+IDLE_S = 600.0  # a member that was not used for so long is forgotten
 REST = "*"  # the member that they share
 
 
@@ -71,6 +72,24 @@ async def give_back(conn: Connection, name: str, key: str, starts: Sequence[floa
 async def leave(conn: Connection, name: str, key: str, worker: str, child: int, places: int) -> None:
     params = {"name": name, "key": key, "worker": worker, "child": child, "places": places}
     await conn.execute(sql("limiter/leave"), params)
+
+
+@relaxed
+async def renew(conn: Connection, worker: str, children: Sequence[int], seconds: float) -> None:
+    """The places of a worker's living children stay theirs for so long."""
+    params = {"worker": worker, "children": list(children), "seconds": seconds}
+    await conn.execute(sql("limiter/renew"), params)
+
+
+async def leave_all(conn: Connection, worker: str, child: int | None = None) -> None:
+    """A child is dead, or the whole worker stops: nobody uses its places."""
+    await conn.execute(sql("limiter/leave_all"), {"worker": worker, "child": child})
+
+
+async def forget_idle(conn: Connection, seconds: float = IDLE_S) -> int:
+    """Members that nobody used for so long, and places of nobody; how many members."""
+    await conn.execute(sql("limiter/forget_holds"))
+    return (await conn.execute(sql("limiter/forget_members"), {"idle": seconds})).rowcount
 
 
 async def refuse(conn: Connection, name: str, key: str, *, after: float, age: float, times: int) -> Refusal | None:

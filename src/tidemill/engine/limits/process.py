@@ -53,7 +53,7 @@ class ProcessLimits:
         return line is not None and line.blocked_s() > PATIENCE_S
 
     def pace(self, handler: Handler) -> float | None:
-        """Items a second that a handler's limiter lets begin, of all processes together; None if they are not counted."""
+        """Items a second that a handler's limiter lets begin, for everybody; None if it does not count them."""
         if handler.limiter is None or handler.limit_by is not None or handler.limiter not in self._trips.declared:
             return None
         line = self._lines.get((handler.limiter, ""))
