@@ -118,6 +118,10 @@ class ItemRun:
         """Nothing further is started: nobody need wait for a place, or rest."""
         self._over.set()
         self._crew.dismiss(self)
+
+    def _let_go(self) -> None:
+        """The same, also for items that wait to be let in: they go back."""
+        self._end()
         if self._entrance is not None:
             self._entrance.dismiss(self)
 
@@ -140,8 +144,7 @@ class ItemRun:
                 line.leave(time.monotonic() - started)
         if wait and entrance.by_member and not self._context.stopping:
             return verdict_of(item, postponed(line, wait), self._handler, 0)
-        self._todo.appendleft(item)
-        self._end()
+        self._let_go()  # it has no verdict, and the rest of the batch has none
         return None
 
     async def _let_in(self, line: Line) -> float | None:
@@ -213,7 +216,7 @@ class ItemRun:
             slept = time.monotonic()
             await asyncio.sleep(pause)
             if self._context.stopping:
-                self._end()
+                self._let_go()
             now = time.monotonic()
             if now - slept > pause + BLOCKED_S:
                 self._credit(now - slept)

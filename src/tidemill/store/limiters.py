@@ -29,7 +29,6 @@ class Asking:
     idle: int  # places it has and does not use
     lead: float  # seconds until the answer is heard
     reach: float
-    patience: float
     seconds: float  # for which places are good
 
 

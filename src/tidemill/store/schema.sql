@@ -399,7 +399,7 @@ CREATE INDEX limiter_hold_worker ON tidemill.limiter_hold (worker);
 -- permit is good from its start on, `base + (n - level) / rate` or at once; only those that start within `reach` are given.
 -- Whoever gets none is told when to come again. No row: there is no such limiter, or member.
 CREATE FUNCTION tidemill.take_permits(
-    p_name text, p_key text, p_wanted integer, p_lead float8, p_reach float8, p_patience float8,
+    p_name text, p_key text, p_wanted integer, p_lead float8, p_reach float8,
     p_worker text, p_child integer, p_places integer, p_idle integer, p_seconds float8
 ) RETURNS TABLE (clock float8, starts float8[], places integer, wait float8, blocked float8, slack float8, pace float8,
                  crowded boolean) LANGUAGE plpgsql AS $$
@@ -463,7 +463,7 @@ BEGIN
         -- Whoever comes again takes all there is: of many, it is enough when some come, and the others a little later.
         wait := greatest(coalesce(next_start - clock, 0), blocked) - p_lead - p_reach / 2
             + random() * l.turned_away / rate / 2;
-        wait := greatest(0.001, blocked, least(wait, blocked + p_patience));
+        wait := greatest(0.001, blocked, wait);
         l.turned_away := least(l.turned_away + 1, 1000);
     ELSIF blocked > 0 THEN
         wait := blocked;

@@ -27,6 +27,7 @@ class _Waiter:
     answer: "asyncio.Future[Moment | float]"
     run: object
     patience: float
+    in_line: bool
 
 
 class Line:
@@ -42,7 +43,7 @@ class Line:
         self._waiting: deque[_Waiter] = deque()
         self._asking: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._ask_at = self._asked_at = self._blocked_until = float("-inf")
+        self._ask_at = self._asked_at = self._opens_at = self._blocked_until = float("-inf")
         self._low = 0  # permits in hand below which more are fetched
         self._runs = 0
         self._used = 0
@@ -71,7 +72,7 @@ class Line:
             wait = self._outlook(now, in_line=in_line)
             if wait > patience:
                 return wait
-            answer = await self._wait(_Waiter(asyncio.get_running_loop().create_future(), run, patience), first=first)
+            answer = await self._wait(run, patience, in_line=in_line, first=first)
             if isinstance(answer, float):
                 return answer
             if answer.ends >= time.monotonic():
@@ -79,7 +80,8 @@ class Line:
             self._in_use -= self._has_places  # the loop did not turn in time: that permit is void
             first = True
 
-    async def _wait(self, waiter: _Waiter, *, first: bool) -> Moment | float:
+    async def _wait(self, run: object, patience: float, *, in_line: bool, first: bool) -> Moment | float:
+        waiter = _Waiter(asyncio.get_running_loop().create_future(), run, patience, in_line)
         if first:
             self._waiting.appendleft(waiter)
         else:
@@ -154,16 +156,16 @@ class Line:
         return moment
 
     def _outlook(self, now: float, *, in_line: bool) -> float:
-        blocked = max(0.0, self._blocked_until - now)
         if not in_line or not self._pace:
-            return blocked
-        return blocked + max(0, len(self._waiting) + 1 - len(self._stock)) / self._pace
+            return max(0.0, self._blocked_until - now)
+        before = max(0, len(self._waiting) - len(self._stock)) / self._pace
+        return max(0.0, self._blocked_until - now, self._opens_at - now) + before
 
     def _turn(self) -> None:
         """Let in whoever may; ask for more if there is need; come again when there is something to do."""
         now = time.monotonic()
         self._stock.drop_void(now)
-        if now < self._blocked_until:
+        if now < max(self._blocked_until, self._opens_at):
             self._answer_impatient(now)
         while self._waiting:
             if self._waiting[0].answer.done():
@@ -178,11 +180,13 @@ class Line:
         self._arm()
 
     def _answer_impatient(self, now: float) -> None:
-        wait = self._blocked_until - now
-        for waiter in [waiter for waiter in self._waiting if waiter.patience < wait]:
-            self._waiting.remove(waiter)
-            if not waiter.answer.done():
-                waiter.answer.set_result(wait)
+        blocked, opens = self._blocked_until - now, self._opens_at - now
+        waits = [(waiter, max(blocked, opens) if waiter.in_line else blocked) for waiter in self._waiting]
+        for waiter, wait in waits:
+            if waiter.patience < wait:
+                self._waiting.remove(waiter)
+                if not waiter.answer.done():
+                    waiter.answer.set_result(wait)
 
     def _wants_more(self) -> bool:
         waiting = len(self._waiting)
@@ -239,8 +243,9 @@ class Line:
         self._ask_at = now
         if answer.blocked > 0:
             self._block(now + answer.blocked)
+        self._opens_at = now + answer.wait
         if answer.wait > 0:
-            self._ask_at = now + answer.wait
+            self._ask_at = now + min(answer.wait, answer.blocked + PATIENCE_S)
         elif lacks and not answer.starts:
             self._ask_at = now + clamp(self._stay_s or 0.0, SHORTEST_LOOK_S, LONGEST_LOOK_S)
 

@@ -16,7 +16,7 @@ from tidemill.store.limiters import REST, Answer, Asking, Refusal
 from tidemill.telemetry.events import emit
 
 REACH_S = 0.1  # how far ahead permits are taken: a refusal is heard of by everybody within that
-PATIENCE_S = 2.0  # a process that is told to come later than that comes then, and asks again
+PATIENCE_S = 2.0  # whoever is told to come later than that asks again then: things may have changed
 LONGEST_LEAD_S = 0.05
 
 
@@ -37,9 +37,7 @@ class Trips:
         """Permits and places; and the member that gave them, which is the one for the rest if there are too many."""
         while True:
             lead = min(self._lead or 0.0, LONGEST_LEAD_S)
-            asking = Asking(
-                name, key, self._worker, self._child, wanted, places, idle, lead, REACH_S, PATIENCE_S, self._seconds
-            )
+            asking = Asking(name, key, self._worker, self._child, wanted, places, idle, lead, REACH_S, self._seconds)
             asked = time.monotonic()
             answer = await self._db.run(store.take, asking)
             answered = time.monotonic()
