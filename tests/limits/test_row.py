@@ -22,7 +22,7 @@ async def declared(db: Database) -> None:
 
 
 async def ask(db: Database, **options: object) -> Answer:
-    answer = await db.run(store.take, replace(ASK, **options))  # type: ignore[arg-type]
+    _, answer = await db.run(store.take, replace(ASK, **options))  # type: ignore[arg-type]
     assert answer is not None
     return answer
 
@@ -126,7 +126,7 @@ async def test_members_have_a_bucket_each_are_bounded_and_forgotten(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store, "MOST_MEMBERS", 2)
-    assert await db.run(store.take, replace(ASK, key="a.example")) is None
+    assert (await db.run(store.take, replace(ASK, key="a.example")))[1] is None
     added = [await db.run(store.add_member, "shop", key) for key in ("a.example", "b.example", "c.example", store.REST)]
     assert added == [True, True, False, True]
     await drain(db, key="a.example")

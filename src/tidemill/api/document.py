@@ -25,6 +25,7 @@ TAGS = [
     {"name": "distributions", "description": "A file for each of many inputs, made or used again"},
     {"name": "across jobs", "description": "What waits, and what failed, in all jobs"},
     {"name": "operations", "description": "Sending many items round again"},
+    {"name": "limiters", "description": "How often, and how many at a time, others may be called"},
     {"name": "events", "description": "What changes, as it changes"},
     {"name": "identity", "description": "Users, keys and sessions"},
     {"name": "service", "description": "The service itself"},

@@ -21,6 +21,7 @@ from tidemill.api.routes import (
     items,
     jobs,
     kickoff,
+    limiters,
     metrics,
     operations,
     submit,
@@ -38,7 +39,7 @@ from tidemill.telemetry.metrics import Meter
 
 ROUTERS = (
     *(system, identity, submit, jobs, items, kickoff, exports),
-    *(export_tables, submit_import, imports, import_errors, distributions, across, operations, events),
+    *(export_tables, submit_import, imports, import_errors, distributions, across, operations, limiters, events),
 )
 
 

@@ -1,10 +1,11 @@
 """Limiters: one row each, changed by one statement at a time, by the database's clock."""
 
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from psycopg.rows import class_row
+from psycopg.rows import class_row, dict_row
 from psycopg.types.json import Jsonb
 
 from tidemill.domain.limits import Limiter
@@ -54,12 +55,16 @@ class Refusal:
 
 
 @one_statement
-async def take(conn: Connection, asking: Asking) -> Answer | None:
-    """Permits, or when to come again; None when there is no such limiter, or no such member of it yet."""
+async def take(conn: Connection, asking: Asking) -> tuple[float, Answer | None]:
+    """When it was asked, by our own clock, and permits, or when to come again.
+
+    None when there is no such limiter, or no such member of it yet.
+    """
     params = {name: getattr(asking, name) for name in asking.__slots__}
     async with conn.cursor(row_factory=class_row(Answer)) as cursor:
+        asked = time.monotonic()  # not before: who waits for a connection has not asked yet
         await cursor.execute(sql("limiter/take"), params)
-        return await cursor.fetchone()
+        return asked, await cursor.fetchone()
 
 
 @relaxed
@@ -113,6 +118,32 @@ async def add_member(conn: Connection, name: str, key: str) -> bool:
     cursor = await conn.execute(sql("limiter/has"), {"name": name, "key": key})
     row = await cursor.fetchone()
     return row is not None and bool(row[0])
+
+
+@one_statement
+async def list_limiters(conn: Connection, name: str | None = None) -> list[dict[str, Any]]:
+    """Every limiter, or one: what it may and gave, and what it is at."""
+    async with conn.cursor(row_factory=dict_row) as cursor:
+        await cursor.execute(sql("limiter/list"), {"name": name})
+        return await cursor.fetchall()
+
+
+async def change(conn: Connection, name: str, changes: Mapping[str, Any]) -> Limiter | None:
+    """It is as it was, but for these; None if there is none."""
+    async with conn.cursor(row_factory=dict_row) as cursor:
+        await cursor.execute(sql("limiter/get"), {"name": name})
+        row = await cursor.fetchone()
+    if row is None:
+        return None
+    limiter = Limiter(name, **{**row, **changes})
+    await conn.execute(sql("limiter/change"), _columns(limiter))
+    await conn.execute(sql("limiter/follow"), {"name": name})
+    return limiter
+
+
+async def unblock(conn: Connection, name: str, key: str | None = None) -> int:
+    """Lift a block; how many rows were blocked."""
+    return (await conn.execute(sql("limiter/unblock"), {"name": name, "key": key})).rowcount
 
 
 def _columns(limiter: Limiter) -> dict[str, Any]:

@@ -8,7 +8,8 @@ MAX_CONCURRENCY = 10_000
 MAX_BURST = 1_000_000
 LEAST_BURST = 2
 BURST_S = 0.1  # of the rate: what may come at once if nobody says
-LONGEST_SLACK_S = 0.1
+SLACK_S = 0.1
+LONGEST_SLACK_S = 0.5  # of slow ones, where a permit that comes too late is a long wait
 TIGHT_SLACK = 0.05  # of the time between two permits, where nothing may come at once
 LOWEST_SHARE = 0.01
 
@@ -34,7 +35,7 @@ class Limiter:
     def slack_s(self) -> float:
         if self.rate is None:
             return 0.0
-        return min(LONGEST_SLACK_S, max((self.burst - 1) / 2, TIGHT_SLACK) / self.rate)
+        return max(min(LONGEST_SLACK_S, TIGHT_SLACK / self.rate), min(SLACK_S, (self.burst - 1) / 2 / self.rate))
 
     @property
     def depth(self) -> float:

@@ -2,6 +2,7 @@
 
 line      one limiter, or member: who waits, the permits in hand, when to ask again
 trips     what a line says to the database, and hears
+refusals  what whoever is called refused, told to all
 process   all the lines of a process
 entrance  the items of a handler, each at its line
 permit    for handlers that ask by themselves

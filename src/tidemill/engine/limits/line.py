@@ -10,6 +10,7 @@ from tidemill.domain.decide import describe
 from tidemill.domain.limits import Limiter
 from tidemill.domain.limits.stock import Moment, Stock
 from tidemill.domain.measure import clamp, moving
+from tidemill.engine.limits.refusals import Refusals
 from tidemill.engine.limits.trips import PATIENCE_S, REACH_S, Trips
 from tidemill.store.limiters import Answer
 from tidemill.telemetry.events import emit
@@ -17,9 +18,6 @@ from tidemill.telemetry.events import emit
 MOST_AT_ONCE = 1_000
 AFTER_AN_ERROR_S = 1.0
 SHORTEST_LOOK_S, LONGEST_LOOK_S = 0.02, 0.5  # for a place that somebody else has
-REFUSED_S = 1.0  # how long nobody begins after a refusal that does not say how long
-LONGEST_BLOCK_S = 86_400.0
-TELLING_S = 0.5  # a block that lasts so much longer than before is told of
 
 
 @dataclass(slots=True)
@@ -47,13 +45,13 @@ class Line:
         self._low = 0  # permits in hand below which more are fetched
         self._runs = 0
         self._used = 0
+        self.permits = 0  # since it was last told
+        self.waited_s = 0.0
         self._usage: float | None = None  # permits a second
         self._held = self._in_use = 0
         self._crowded = False
         self._stay_s: float | None = None  # how long a place is used
-        self._refusals = 0
-        self._refused_for = 0.0
-        self._refused_start = float("-inf")
+        self._refusals = Refusals(self, trips)
 
     # Those who want to begin.
 
@@ -87,8 +85,11 @@ class Line:
         else:
             self._waiting.append(waiter)
         self._turn()
+        since = time.monotonic()
         try:
-            return await waiter.answer
+            answer = await waiter.answer
+            self.waited_s += time.monotonic() - since
+            return answer
         except asyncio.CancelledError:
             if waiter in self._waiting:
                 self._waiting.remove(waiter)
@@ -130,7 +131,7 @@ class Line:
 
     @property
     def is_idle(self) -> bool:
-        return not (self._waiting or self._runs or self._in_use or self._asking or self._refusals)
+        return not (self._waiting or self._runs or self._in_use or self._asking or self._refusals.untold)
 
     def blocked_s(self) -> float:
         return max(0.0, self._blocked_until - time.monotonic())
@@ -153,6 +154,7 @@ class Line:
         if moment is not None:
             self._in_use += self._has_places
             self._used += 1
+            self.permits += 1
         return moment
 
     def _outlook(self, now: float, *, in_line: bool) -> float:
@@ -265,34 +267,9 @@ class Line:
 
     def refused(self, after: float | None, started: float) -> None:
         """Whoever is called refused a call that began then: nobody begins for ``after`` seconds."""
-        seconds = clamp(REFUSED_S if after is None else after, 0.0, LONGEST_BLOCK_S)
-        self._block(time.monotonic() + seconds)
-        self._refusals += 1
-        self._refused_for = max(self._refused_for, seconds)
-        self._refused_start = max(self._refused_start, started)
-        if self._refusals == 1:
-            self._trips.beside(self._tell())
+        self._block(time.monotonic() + self._refusals.add(after, started))
         self._turn()
 
     def _block(self, until: float) -> None:
         self._blocked_until = max(self._blocked_until, until)
         self._stock.empty()
-
-    async def _tell(self) -> None:
-        """All refusals that came meanwhile are told together."""
-        while self._refusals:
-            times, after, age = self._refusals, self._refused_for, time.monotonic() - self._refused_start
-            self._refused_for, self._refused_start = 0.0, float("-inf")
-            known = self._blocked_until
-            try:
-                told = await self._trips.refuse(self.name, self.key, after=after, age=age, times=times)
-            finally:
-                self._refusals -= times
-            if told is None:
-                continue
-            until = time.monotonic() + told.blocked
-            emit("limiter.blocked", limiter=self.name, key=self.key, seconds=round(told.blocked, 1), refusals=times)
-            if told.cuts:
-                emit("limiter.slowed", limiter=self.name, key=self.key, share=round(told.share, 3))
-            if until > known + TELLING_S:
-                self._block(until)

@@ -11,6 +11,7 @@ from tidemill.engine.limits.line import Line
 from tidemill.engine.limits.permit import CallPermit
 from tidemill.engine.limits.trips import PATIENCE_S, Trips
 from tidemill.store.database import Database
+from tidemill.telemetry.events import emit
 
 MOST_LINES = 1_000  # those that nobody stands in are forgotten beyond
 
@@ -71,8 +72,20 @@ class ProcessLimits:
             found[name] = found.get(name, 0) + line.waiting
         return found
 
+    def tell(self) -> None:
+        """How many calls began since this was last told, and how long they waited."""
+        told: dict[str, tuple[int, float]] = {}
+        for (name, _), line in self._lines.items():
+            permits, waited = told.get(name, (0, 0.0))
+            told[name] = permits + line.permits, waited + line.waited_s
+            line.permits, line.waited_s = 0, 0.0
+        for name, (permits, waited) in told.items():
+            if permits:
+                emit("limiter.taken", limiter=name, permits=permits, waited_s=round(waited, 3))
+
     async def close(self) -> None:
         """What was to be told is told."""
+        self.tell()
         await self._trips.close()
 
     def _forget(self) -> None:

@@ -38,8 +38,7 @@ class Trips:
         while True:
             lead = min(self._lead or 0.0, LONGEST_LEAD_S)
             asking = Asking(name, key, self._worker, self._child, wanted, places, idle, lead, REACH_S, self._seconds)
-            asked = time.monotonic()
-            answer = await self._db.run(store.take, asking)
+            asked, answer = await self._db.run(store.take, asking)
             answered = time.monotonic()
             if answer is not None:
                 self._learn(asked, answered, answer.clock)
