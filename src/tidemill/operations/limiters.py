@@ -43,7 +43,8 @@ async def change_limiter(
         if before["rate" if field == "burst" else field] is None:
             raise Conflict(f"limiter {name!r} has no {field}: declare it with one")
     await db.run(store.change, name, changes)
-    emit("limiter.changed", limiter=name, by=by, **{field: changes.get(field) for field in given})
+    rate, burst, concurrency = (changes.get(field) for field in given)
+    emit("limiter.changed", limiter=name, by=by, rate=rate, burst=burst, concurrency=concurrency)
     return await get_limiter(db, name)
 
 
