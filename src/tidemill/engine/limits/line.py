@@ -17,6 +17,7 @@ from tidemill.telemetry.events import emit
 
 MOST_AT_ONCE = 1_000
 AFTER_AN_ERROR_S = 1.0
+TIMER_S = 0.0005  # timers of some loops are rounded to milliseconds: rather late than too early
 SHORTEST_LOOK_S, LONGEST_LOOK_S = 0.02, 0.5  # for a place that somebody else has
 
 
@@ -207,8 +208,8 @@ class Line:
         if self._asking is None and self._wants_more():
             times.append(self._ask_at)
         if times:
-            at = max(min(times), self._blocked_until)
-            self._timer = asyncio.get_running_loop().call_at(at, self._turn)
+            wait = max(min(times), self._blocked_until) - time.monotonic()
+            self._timer = asyncio.get_running_loop().call_later(max(0.0, wait) + TIMER_S, self._turn)
 
     async def _ask(self) -> None:
         try:
