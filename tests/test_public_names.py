@@ -34,6 +34,8 @@ def test_the_doors_of_a_mill_are_these() -> None:
         "handler",
         "job",
         "job_async",
+        "limit",
+        "limiter",
         "normalizer",
         "open_image",
         "resource",

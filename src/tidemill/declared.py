@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from tidemill.domain.declaration import Declaration, declarations
 from tidemill.domain.distribution import Dataset, datasets
 from tidemill.domain.errors import InvalidSettings
+from tidemill.domain.limits import Limiter, limiters
 from tidemill.domain.resource import NORMALIZERS
 from tidemill.domain.services import Service, services
 from tidemill.domain.watching import Watch, watches
@@ -34,6 +35,11 @@ def load_services(path: Path | None = None) -> dict[str, Service]:
 def load_watches(path: Path | None = None) -> dict[str, Watch]:
     """The watches of it, likewise."""
     return _read(path, watches)
+
+
+def load_limiters(path: Path | None = None) -> dict[str, Limiter]:
+    """The limiters of it, likewise."""
+    return _read(path, limiters)
 
 
 def _read(path: Path | None, read: Callable[[dict[str, Any]], dict[str, T]]) -> dict[str, T]:

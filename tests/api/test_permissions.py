@@ -16,7 +16,8 @@ from tidemill import Mill
 from tidemill.api import guard, service
 from tidemill.config import Settings
 from tidemill.domain.identity import LOCAL_USER
-from tidemill.store import sessions
+from tidemill.domain.limits import Limiter
+from tidemill.store import limiters, sessions
 from tidemill.store.database import Database
 from tidemill.testing import drain
 
@@ -41,6 +42,7 @@ BODIES: dict[tuple[str, str], dict[str, Any]] = {
         "json": {"dataset": "letters", "inputs": [{"first_name": "Ada", "sent_on": 20240202}]}
     },
     ("POST", "/v1/ingestion/scan"): {"json": {}},
+    ("PATCH", "/v1/limiters/{limiter}"): {"json": {"rate": "2/s"}},
     ("POST", "/v1/users"): {"json": {"name": "zoe"}},
     ("PATCH", "/v1/users/{name}"): {"json": {"role": "user"}},
     ("POST", "/v1/keys"): {"json": {}},
@@ -59,7 +61,7 @@ class Scene:
     ada: httpx2.AsyncClient
 
     async def path(self, path: str) -> str:
-        values = {"{name}": "carl", "{seq}": "0", "{source_name}": "letters"}
+        values = {"{name}": "carl", "{seq}": "0", "{source_name}": "letters", "{limiter}": "shop"}
         if "{name}" in path:
             await self.api.user("carl")
         if "{job}" in path:
@@ -98,8 +100,10 @@ class Scene:
 
 @pytest.fixture
 async def api(make_api: Callable[..., Awaitable[Api]], tmp_path: Path) -> Api:
-    """With something to import into."""
-    return await stocked(make_api, tmp_path)
+    """With something to import into, and something that is limited."""
+    stock = await stocked(make_api, tmp_path)
+    await stock.db.run(limiters.declare, [Limiter("shop", 5.0, 10)])
+    return stock
 
 
 @pytest.fixture

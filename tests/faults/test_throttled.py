@@ -83,7 +83,7 @@ APP = """
 
     client = httpx2.AsyncClient(timeout=30)
 
-    @mill.handler("price", concurrency=40, max_attempts=1, limit="shop")
+    @mill.handler("price", concurrency=40, max_attempts=1)
     async def ask(item):
         response = await client.get(f"http://127.0.0.1:{os.environ['PROVIDER_PORT']}/{item.seq}")
         response.raise_for_status()
@@ -117,7 +117,7 @@ async def test_a_worker_slows_down_to_what_the_provider_takes_and_shows_it(
 
 def check_shape(shown: dict[str, Any]) -> None:
     """What the job's page shows of a child."""
-    assert (shown["child"], shown["provider"], shown["max_concurrency"]) == (0, "shop", 40)
+    assert (shown["child"], shown["provider"], shown["max_concurrency"]) == (0, "price", 40)
     assert shown["throttled"] > 0
     assert shown["gap_ms"] > 0
     assert shown["retry_spacing"] >= 1

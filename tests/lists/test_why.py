@@ -24,6 +24,13 @@ PENDING, PROCESSING, WAITING = ItemStatus.PENDING, ItemStatus.PROCESSING, ItemSt
         (WAITING, {"due_at": AT, "is_due": False}, "waits for its retry at 2026-11-16T12:30:07+00:00"),
         (WAITING, {"due_at": AT}, "waits for its turn"),
         (WAITING, {"due_at": AT, "is_due": False, "has_worker": False}, "no worker has this kind"),
+        (PENDING, {"limiter": "shop"}, "waits for its turn at limiter shop"),
+        (
+            PENDING,
+            {"limiter": "shop", "blocked_until": AT},
+            "limiter shop is blocked until 2026-11-16T12:30:07+00:00",
+        ),
+        (PENDING, {"limiter": "shop", "blocked_until": AT, "intent": Intent.PAUSE}, "paused"),
         (PROCESSING, {"worker": "w1"}, "in hand of worker w1"),
         (PROCESSING, {"worker": "w1", "intent": Intent.PAUSE, "has_worker": False}, "in hand of worker w1"),
     ],

@@ -10,6 +10,8 @@ from telemetry.hearing import Logged
 from tidemill.store.database import Database
 
 HANDLER = """
+    mill.limiter("shop", concurrency=1000)
+
     @mill.handler("test", max_attempts=1, limit="shop", concurrency=20)
     async def run(item):
         await asyncio.sleep(0.02)

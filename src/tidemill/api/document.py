@@ -27,6 +27,7 @@ TAGS = [
     {"name": "sources", "description": "Files that come by themselves: watches, their files, and scans"},
     {"name": "across jobs", "description": "What waits, and what failed, in all jobs"},
     {"name": "operations", "description": "Sending many items round again"},
+    {"name": "limiters", "description": "How often, and how many at a time, others may be called"},
     {"name": "events", "description": "What changes, as it changes"},
     {"name": "identity", "description": "Users, keys and sessions"},
     {"name": "service", "description": "The service itself"},

@@ -22,6 +22,7 @@ from tidemill.api.routes import (
     items,
     jobs,
     kickoff,
+    limiters,
     metrics,
     operations,
     services,
@@ -40,19 +41,8 @@ from tidemill.store.database import Database
 from tidemill.telemetry.metrics import Meter
 
 ROUTERS = (
-    *(system, identity, submit, jobs, items, kickoff, exports),
-    *(
-        export_tables,
-        submit_import,
-        imports,
-        import_errors,
-        distributions,
-        sources,
-        services,
-        across,
-        operations,
-        events,
-    ),
+    *(system, identity, submit, jobs, items, kickoff, exports, export_tables, submit_import, imports, import_errors),
+    *(distributions, sources, services, limiters, across, operations, events),
 )
 
 

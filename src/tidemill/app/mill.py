@@ -12,7 +12,9 @@ from tidemill.connectors.blobs import open_blobs
 from tidemill.connectors.images import open_image
 from tidemill.domain.handler import Handler
 from tidemill.domain.identity import Role
+from tidemill.domain.item import Item
 from tidemill.domain.job import Job
+from tidemill.domain.limits.desk import AskedPermit
 from tidemill.handlers.registry import Registry, batch_handler, item_handler
 from tidemill.operations.services import KINDS, service_kind
 from tidemill.operations.submit import encode_inputs, submit, submit_within, submit_within_sync
@@ -51,6 +53,7 @@ class Mill:
         flush_size: int | Given = ...,
         permanent: tuple[type[BaseException], ...] | Given = ...,
         limit: str | Given = ...,
+        limit_by: Callable[[Item], str] | Given = ...,
         columns: Sequence[str] | Given = ...,
     ) -> Callable[[F], F]:
         """Declare the handler of a kind: a function of one ``Item``, async or not.
@@ -66,7 +69,8 @@ class Mill:
             not_found_delay: Seconds before a NotFound is tried again (30).
             flush_size: Outcomes per flush; 1 for work that must not be repeated after a crash.
             permanent: Exceptions that no retry will mend.
-            limit: The limiter that the handler's calls count against.
+            limit: The limiter that the handler's calls count against: an item begins when it permits it.
+            limit_by: Which member of it, from the item: a domain, say. Members are limited each by itself.
             columns: The first columns of its results, in order; others are added as they come.
         """
         options = {name: value for name, value in locals().items() if name not in ("self", "kind", "limit")}
@@ -84,16 +88,32 @@ class Mill:
         backoff_cap: float | Given = ...,
         not_found_delay: float | Given = ...,
         permanent: tuple[type[BaseException], ...] | Given = ...,
+        limit: str | Given = ...,
         columns: Sequence[str] | Given = ...,
     ) -> Callable[[F], F]:
         """Declare a handler of whole batches: a function of a list of items, settled in one transaction.
 
         An async one may take a second parameter, the connection of that transaction: what it writes there
         happens exactly once. It returns None (all done) or one outcome per item. With ``sparse``, items that
-        are done leave no outcome row at all. Other options are as for ``handler``.
+        are done leave no outcome row at all. A ``limit`` is asked once for each batch. Other options are as for
+        ``handler``.
         """
-        options = {name: value for name, value in locals().items() if name not in ("self", "kind")}
-        return self._declare(batch_handler, kind, options)
+        options = {name: value for name, value in locals().items() if name not in ("self", "kind", "limit")}
+        return self._declare(batch_handler, kind, options | {"limiter": limit})
+
+    def limiter(self, name: str, rate: str | float | None = None, **declaration: Any) -> None:
+        """Declare how often somebody may be called, in the words of a ``tidemill.toml``: ``burst``, ``concurrency``, ….
+
+        It holds for all workers of the installation together. Mistakes are told when a worker starts, all at once.
+        """
+        self.registry.limiters[name] = declaration if rate is None else {"rate": rate} | declaration
+
+    def limit(self, name: str, key: str = "") -> AskedPermit:
+        """In a handler: ``async with mill.limit("shop"):`` around a call, beside what the handler counts against.
+
+        ``key`` is the member, of a limiter that has one per domain. ``with`` does in handlers that are not async.
+        """
+        return self.registry.desk.limit(name, key)
 
     def resource(self, name: str, **declaration: Any) -> None:
         """Declare a table to import into, in the words of a ``tidemill.toml``: ``table``, ``key``, ``fields``, ….

@@ -9,12 +9,13 @@ from tidemill.config import Settings
 from tidemill.connectors.blobs import open_blobs
 from tidemill.connectors.layout import checked
 from tidemill.connectors.source import Sources
-from tidemill.declared import load, load_datasets, load_services, load_watches
+from tidemill.declared import load, load_datasets, load_limiters, load_services, load_watches
 from tidemill.domain.addresses import Allowed
 from tidemill.domain.declaration import declarations
 from tidemill.domain.distribution import Dataset, Reuse, datasets
 from tidemill.domain.errors import InvalidInput, InvalidSettings
 from tidemill.domain.handler import Handler
+from tidemill.domain.limits import Limiter, check_named, limiters
 from tidemill.domain.resource import NORMALIZERS
 from tidemill.domain.retry import RetryPolicy
 from tidemill.domain.watching import FolderAddress, Watch
@@ -91,6 +92,15 @@ def make_datasets(settings: Settings, registry: Registry | None = None) -> dict[
     return load_datasets(settings.config) | datasets({"datasets": registry.datasets}, registry.producers)
 
 
+def make_limiters(settings: Settings, registry: Registry) -> dict[str, Limiter]:
+    """What is declared in the file of the settings, and in a mill; InvalidSettings with every mistake."""
+    found = load_limiters(settings.config) | limiters({"limiters": registry.limiters})
+    kinds = [(f"kind {handler.kind!r}", handler.limiter) for handler in registry.all()]
+    called = [(f"service {service.name!r}", service.limit) for service in load_services(settings.config).values()]
+    check_named(found, [*kinds, *called])
+    return found
+
+
 def make_distributions(settings: Settings, declared: Mapping[str, Dataset]) -> Distributions:
     reuse = Reuse(settings.reuse_enabled, settings.reuse_days)
     return Distributions(declared, reuse=reuse, max_inputs=settings.max_distribution_inputs)
@@ -142,14 +152,17 @@ def make_builtins(db: Database, settings: Settings, registry: Registry) -> list[
         declared,
         options,
         export_ttl_hours=ttl,
-        directory=Directory(load_services(settings.config), allowed=allowed),
+        directory=Directory(load_services(settings.config), allowed=allowed, permits=registry.desk),
         retry=RetryPolicy(settings.max_attempts_error, settings.max_attempts_not_found),
     )
 
 
 def make_context(db: Database, settings: Settings, registry: Registry, *, worker: str, book: Logbook) -> Context:
     handlers = registry.beside(make_builtins(db, settings, registry))
-    return Context(db, settings, handlers, make_sources(settings), worker, book)
+    declared = make_limiters(settings, registry)
+    context = Context(db, settings, handlers, make_sources(settings), worker, book, limiters=declared)
+    registry.desk.open(context.limits)
+    return context
 
 
 def run_in(settings: Settings, action: Callable[[Database], Awaitable[T]], **options: Any) -> T:

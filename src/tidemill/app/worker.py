@@ -7,7 +7,7 @@ import socket
 from uuid import UUID, uuid4
 
 from tidemill.app.mill import Mill
-from tidemill.app.wiring import make_builtins, make_resources, make_scanner
+from tidemill.app.wiring import make_builtins, make_limiters, make_resources, make_scanner
 from tidemill.config import PREFIX
 from tidemill.connectors.blobs import open_blobs
 from tidemill.dispatch.postgres import Listener
@@ -22,7 +22,7 @@ from tidemill.engine.scan import Scanning
 from tidemill.engine.slices import slice_grace
 from tidemill.engine.supervise import Supervisor
 from tidemill.engine.sweep import Maintenance
-from tidemill.store import maintain, workers
+from tidemill.store import limiters, maintain, workers
 from tidemill.store.database import Database
 from tidemill.telemetry.events import bound, emit
 from tidemill.telemetry.measure import measuring
@@ -43,6 +43,7 @@ class Worker:
         self._settings = settings
         blobs = open_blobs(settings.blobs)
         self._registry = mill.registry.beside(make_builtins(db, settings, mill.registry))
+        self._limiters = make_limiters(settings, mill.registry)
         self._info = {"processes": processes, "kinds": self._registry.kinds(), "on_demand": on_demand}
         ours = {"DATABASE_URL": db.url, "HOME": str(settings.home), "BLOBS": settings.blobs}
         self._environment = os.environ | {PREFIX + name: value for name, value in ours.items()}
@@ -60,7 +61,10 @@ class Worker:
             on_demand=on_demand,
         )
         in_hand, state = self._supervisor.lease_ids, self._supervisor.state
-        heartbeat = Heartbeat(db, self.id, seconds=seconds, in_hand=in_hand, info=lambda: self._info | state())
+        children = self._supervisor.pids
+        heartbeat = Heartbeat(
+            db, self.id, seconds=seconds, in_hand=in_hand, info=lambda: self._info | state(), children=children
+        )
         maintenance = Maintenance(db, self.id, every_s=settings.finalizer_interval_ms / 1000)
         self._services = [self._supervisor, heartbeat, maintenance, Janitor(db, blobs), Bulk(db)]
         if settings.scan_watches and not on_demand:
@@ -83,6 +87,7 @@ class Worker:
     async def start(self) -> None:
         """Start the children and what looks after them, in the event loop of the caller."""
         await self._db.run(workers.register_kinds, self._registry.all())
+        await self._db.run(limiters.declare, self._limiters.values())
         with bound(worker=self.id):
             measured = measuring(self._settings, self._registry.providers())
             self._environment.update(await self._measuring.enter_async_context(measured))
@@ -105,6 +110,7 @@ class Worker:
             async with asyncio.timeout(SIGN_OFF_S):
                 await asyncio.gather(*tasks, return_exceptions=True)
                 await self._db.run(maintain.resign, self.id)
+                await self._db.run(limiters.leave_all, self.id)
                 await self._db.run(workers.remove, self.id)
         emit("worker.stopped", worker=self.id)
         await self._measuring.aclose()

@@ -15,6 +15,7 @@ from tidemill.cli import (
     import_again,
     imports,
     jobs,
+    limiters,
     matching,
     run,
     sources,
@@ -29,7 +30,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for group in (run, imports, import_again, exports, distributions, sources, matching, jobs, admin, demo):
+for group in (run, imports, import_again, exports, distributions, sources, matching, jobs, limiters, admin, demo):
     for info in group.commands.registered_commands:
         app.registered_commands.append(info)
 app.add_typer(identity.users, name="users", help="Who may use the service.")

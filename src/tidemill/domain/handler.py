@@ -27,6 +27,7 @@ class Handler:
     in_transaction: bool = False
     exact: bool = False  # fractions of inputs come as Decimal, with all their digits
     limiter: str | None = None
+    limit_by: Callable[..., str] | None = None  # (item) -> the member of the limiter that it counts against
     columns: tuple[str, ...] = ()
     batch_size: int | None = None  # items of a batch; without it, what the settings say
     intake: Callable[..., Any] | None = None  # (params, source) -> Intake: looks at the inputs as they come

@@ -15,6 +15,8 @@ def why(
     due_at: datetime | None,
     is_due: bool,
     has_worker: bool,
+    limiter: str | None = None,
+    blocked_until: datetime | None = None,
 ) -> str:
     """The nearest thing that must change before the item is settled."""
     if status is ItemStatus.PROCESSING:
@@ -27,4 +29,6 @@ def why(
         return "no worker has this kind"
     if status is ItemStatus.RETRY_WAIT and due_at is not None and not is_due:
         return f"waits for its retry at {due_at.isoformat(timespec='seconds')}"
-    return "waits for its turn"
+    if limiter is not None and blocked_until is not None:
+        return f"limiter {limiter} is blocked until {blocked_until.isoformat(timespec='seconds')}"
+    return "waits for its turn" if limiter is None else f"waits for its turn at limiter {limiter}"

@@ -54,3 +54,28 @@ class Handlers(Protocol):
     def get(self, kind: str) -> Handler: ...
     def kinds(self) -> list[str]: ...
     def all(self) -> list[Handler]: ...
+
+
+class Permit(Protocol):
+    """Leave to begin one call: waited for on the way in, given back on the way out.
+
+    A refusal (429, 503) that passes through is told to the limiter, and to no other. ``Wait`` is raised when the
+    limiter is blocked for longer than anybody would wait here: the item goes back and comes again then, uncharged.
+    """
+
+    async def __aenter__(self) -> Any: ...
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None: ...
+    def __enter__(self) -> Any: ...
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None: ...
+
+
+class Limits(Protocol):
+    """The limiters of the installation, as one process asks them.
+
+    A handler that makes one call per item names its limiter (``limit=``, and ``limit_by=`` a function of the item for a
+    member per domain): then its items begin when there is a permit, and it need not ask. A batch handler has one permit
+    per batch. One that makes several calls, or calls others beside, asks for each of them:
+    ``async with limits.permit("shop")``. A mill's ``registry.desk.limit`` is the same, before there is a worker.
+    """
+
+    def permit(self, name: str, key: str = "") -> Permit: ...

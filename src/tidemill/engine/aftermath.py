@@ -15,8 +15,8 @@ from tidemill.engine.columns import ColumnsByJob
 from tidemill.engine.finalize import after_batch
 from tidemill.engine.flush import count, write
 from tidemill.engine.logbook import Logbook, Page
-from tidemill.engine.process import verdict_of
-from tidemill.store import ingest, jobs, leases
+from tidemill.engine.verdicts import verdict_of
+from tidemill.store import ingest, jobs, leases, limiters
 from tidemill.store.about import about
 from tidemill.store.claim import by_lease
 from tidemill.store.database import Database
@@ -53,6 +53,10 @@ class Aftermath:
             else:
                 await self._clear_batch(page, lease_id, cause, now_ns, alone=is_alone(in_hand))
             page.end()
+
+    async def leave_limiters(self, child: int) -> None:
+        """What it had of limiters' places is for others."""
+        await self._db.run(limiters.leave_all, self._worker, child)
 
     async def _clear_ingest(self, lease_id: UUID, *, to_blame: bool) -> None:
         found = await self._db.run(ingest.release_for_the_dead, self._worker, lease_id, losses=int(to_blame))

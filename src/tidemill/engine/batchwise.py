@@ -14,8 +14,9 @@ from tidemill.domain.item import Item
 from tidemill.domain.outcome import Abort, Done, Exceptions, Fail, Outcome, Retry, Wait
 from tidemill.domain.throttle import is_throttle
 from tidemill.engine.context import Context
+from tidemill.engine.limits.permit import is_told
 from tidemill.engine.logbook import Page
-from tidemill.engine.process import failures_of, outcome_of, translate, verdict_of
+from tidemill.engine.verdicts import failures_of, outcome_of, translate, verdict_of
 from tidemill.store import flush as store
 from tidemill.store import jobs, leases
 from tidemill.store.database import Connection, is_contention, is_refused_data, is_timeout, is_transient
@@ -40,6 +41,7 @@ class BatchRun:
         self._handler = handler
         self._page = page
         self._crew = context.crew(handler)
+        self._entrance = context.limits.entrance(handler)
         self._said: Outcome = Done()  # of the batch as a whole: a refusal if there was one
         self.verdicts: list[Verdict] = []
         self.plain = 0  # items that are done and leave no trace
@@ -57,12 +59,46 @@ class BatchRun:
         await crew.enter(self)
         try:
             await self._turn_comes()
-            started = time.monotonic()
-            result = await self._run(items)
-            crew.note(self._said, started, time.monotonic())
-            return result
+            return await self._run_in_line(items)
         finally:
             crew.leave()
+
+    async def _run_in_line(self, items: Sequence[Item]) -> Flushed | None:
+        """When the limiter lets the batch begin, if there is one: one permit for all of it."""
+        if self._entrance is not None:
+            await self._let_in()
+        started = time.monotonic()
+        try:
+            result = await self._run(items)
+        finally:
+            if self._entrance is not None:
+                self._entrance.line.leave(time.monotonic() - started)
+        self._note(started)
+        return result
+
+    async def _let_in(self) -> None:
+        """LetGo when nobody may begin for long, or when the process is to stop meanwhile."""
+        assert self._entrance is not None  # noqa: S101  else nobody comes here
+        stop = asyncio.create_task(self._dismissed())
+        try:
+            wait = await self._entrance.line.enter(self)
+        finally:
+            stop.cancel()
+        if wait is not None:
+            raise LetGo
+
+    async def _dismissed(self) -> None:
+        await self._context.stopped.wait()
+        if self._entrance is not None:
+            self._entrance.dismiss(self)
+
+    def _note(self, started: float) -> None:
+        """A refusal is the limiter's business, where there is one; else the crew's."""
+        said = self._said
+        if not isinstance(said, Retry) or not said.throttled or (self._entrance is None and not is_told(said)):
+            self._crew.note(said, started, time.monotonic())
+        elif self._entrance is not None and not is_told(said):
+            self._entrance.line.refused(said.after, started)
 
     async def _turn_comes(self) -> None:
         """Where starts are held apart, wait for the next one; LetGo when the process is to stop meanwhile."""

@@ -70,6 +70,7 @@ class Child:
         threading.Thread(target=self._listen, args=(loop,), name="control", daemon=True).start()
         beside = [asyncio.create_task(loop) for loop in (self._pulse(), Insight(self._context).run())]
         await self._work.run()
+        await self._context.limits.close()
         for task in beside:
             task.cancel()
         await self._context.close()

@@ -97,8 +97,11 @@ class OneJob:
 
 
 async def claim_from(context: Context, job_id: UUID, kind: str, lease_id: UUID) -> Lease | None:
-    """A batch of this job, or None when nothing of it is due."""
-    wanted = context.claim_size(context.handlers.get(kind))
+    """A batch of this job, or None when nothing of it is due, or none of it may begin for a while."""
+    handler = context.handlers.get(kind)
+    if context.limits.is_closed(handler):
+        return None
+    wanted = context.claim_size(handler)
     seconds = context.lease_seconds(kind, wanted)
     tries = itertools.count()
 

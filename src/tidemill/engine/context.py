@@ -3,18 +3,22 @@
 import asyncio
 import contextlib
 import math
+import os
 import time
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from tidemill.config import Settings
 from tidemill.domain.handler import Handler
+from tidemill.domain.limits import Limiter
 from tidemill.domain.ports import Handlers, OpenSource
 from tidemill.engine.adapt.chunk import ChunkSize
 from tidemill.engine.adapt.pace import Pace
 from tidemill.engine.columns import ColumnsByJob
 from tidemill.engine.crew import Crew
 from tidemill.engine.gate import Gate
+from tidemill.engine.limits import ProcessLimits
 from tidemill.engine.logbook import Logbook
 from tidemill.engine.strain import Machine
 from tidemill.store.database import Database
@@ -41,12 +45,16 @@ class Context:
     pools: dict[str, ThreadPoolExecutor] = field(default_factory=dict)
     threads_left: bool = False  # a handler in a thread was let go of: it runs on until the process ends
     columns: ColumnsByJob = field(default_factory=ColumnsByJob)
+    limiters: Mapping[str, Limiter] = field(default_factory=dict)
+    limits: ProcessLimits = field(init=False)
     machine: Machine = field(init=False)
     chunk: ChunkSize = field(init=False)
 
     def __post_init__(self) -> None:
         settings = self.settings
         self.machine = Machine(settings)
+        seconds = settings.lock_floor_ms / 1000
+        self.limits = ProcessLimits(self.db, self.limiters, worker=self.worker, child=os.getpid(), seconds=seconds)
         self.chunk = ChunkSize.start(
             low=settings.ingest_min_rows,
             high=settings.ingest_max_rows,
@@ -122,14 +130,23 @@ class Context:
             # Together the lanes fill the handler's concurrency. With fewer at a time, each item takes a larger part of
             # the batch's time, so that the next claim would be smaller still, and in the end of one item.
             least = min(settings.claim_max, max(least, math.ceil(self.crew(handler).places / settings.worker_lanes)))
+        most = self._most_items(handler)
         size = self.pace(handler.kind).claim_size(
             slice_ms=self.slice_ms * strain.time,
             safety=settings.safety_factor,
             first=self._first_claim(handler),
-            low=least,
-            high=self.batch_size(handler),
+            low=min(least, most),
+            high=most,
         )
         return max(settings.claim_min, int(size * strain.room))
+
+    def _most_items(self, handler: Handler) -> int:
+        """What a batch can have, and a limiter can let begin in a slice: the rest would only be kept from others."""
+        most, pace = self.batch_size(handler), self.limits.pace(handler)
+        if pace is None or handler.is_batch:
+            return most
+        begun = pace * self.settings.worker_target_slice_ms / 1000 * self.settings.safety_factor
+        return max(self.settings.claim_min, min(most, int(begun)))
 
     def batch_size(self, handler: Handler) -> int:
         """The most items of a batch."""

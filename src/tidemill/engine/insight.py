@@ -20,6 +20,7 @@ class Insight(Service):
         self._context = context
 
     async def tick(self) -> float:
+        self._context.limits.tell()
         state = adaptive(self._context)
         while not self._context.book.note.write(encode(state)):  # too many kinds: those seen last are left out
             kinds = state["kinds"]
@@ -38,6 +39,7 @@ def adaptive(context: Context) -> dict[str, Any]:
             "pool_wait_ms": _rounded(signals.pool_wait_ms),
             "failures": signals.failures,
         },
+        "waiting": context.limits.waiting(),
         "pressure": {"cpu": strain.cpu, "memory": strain.memory, "time": strain.time, "room": strain.room},
     }
 

@@ -1,4 +1,4 @@
-"""Keeping a worker's leases alive, and telling that the worker is."""
+"""Keeping a worker's leases and places alive, and telling that the worker is."""
 
 import os
 import socket
@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from tidemill.engine.service import Service
-from tidemill.store import leases, workers
+from tidemill.store import leases, limiters, workers
 from tidemill.store.database import Database
 
 LONGEST_S = 5.0
@@ -29,6 +29,7 @@ class Heartbeat(Service):
         seconds: float,
         in_hand: Callable[[], list[UUID]],
         info: Callable[[], dict[str, Any]],
+        children: Callable[[], list[int]],
     ) -> None:
         super().__init__()
         self._db = db
@@ -37,8 +38,10 @@ class Heartbeat(Service):
         self._place = (socket.gethostname(), os.getpid())
         self._in_hand = in_hand
         self._info = info
+        self._children = children
 
     async def tick(self) -> float:
         await self._db.run(leases.heartbeat, self._worker, self._in_hand(), self._seconds)
+        await self._db.run(limiters.renew, self._worker, self._children(), self._seconds)
         await self._db.run(workers.register, self._worker, *self._place, self._info())
         return min(self._seconds / 3, LONGEST_S)

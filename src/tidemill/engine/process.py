@@ -1,102 +1,27 @@
-"""Running items through a handler. Exceptions become outcomes here, and nowhere else."""
+"""Running items through a handler. Exceptions become outcomes here, and in engine/batchwise.py."""
 
 import asyncio
 import contextlib
-import random
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from tidemill.domain.decide import Verdict, decide, describe, failure, from_defect, from_exception, timed_out
+from tidemill.domain.decide import Verdict, from_defect, timed_out
 from tidemill.domain.handler import Handler
 from tidemill.domain.item import Item
-from tidemill.domain.outcome import Done, Fail, Outcome
-from tidemill.domain.status import ItemStatus
-from tidemill.domain.throttle import is_throttle
-from tidemill.engine.columns import JobColumns
+from tidemill.domain.outcome import Outcome, Retry, Wait
 from tidemill.engine.context import Context
 from tidemill.engine.flush import Flusher
+from tidemill.engine.limits import Line
+from tidemill.engine.limits.entrance import postponed
+from tidemill.engine.limits.permit import is_told
 from tidemill.engine.logbook import Page
-from tidemill.store.json import encode, encode_lines
+from tidemill.engine.verdicts import outcome_of, translate, verdict_of
 
 YIELD_S = 0.02  # a handler that never waits must still let heartbeats and flushes through
 WATCH_S = 0.25
 BLOCKED_S = 0.1  # the event loop answers later than this: somebody blocked it
-RESULT_MAX_BYTES = 1024 * 1024  # a verdict must fit into an area of the logbook
-
-_jitter = random.Random().random  # noqa: S311  spreads retries, guards no secret
-
-
-def verdict_of(
-    item: Item,
-    outcome: Outcome,
-    handler: Handler,
-    duration_ms: int,
-    columns: JobColumns | None = None,
-    spacing: float = 1.0,
-) -> Verdict:
-    """Decide, and encode. What cannot be decided, encoded or stored is the handler's failure, not ours."""
-    if type(outcome) is Fail:
-        return _failed(item, outcome, duration_ms)
-    try:
-        decision = decide(item, outcome, handler.retry, _jitter(), spacing)
-        result = None if decision.result is None else encode(decision.result)
-        normalized = None if decision.normalized is None else encode(decision.normalized)
-        _check_size(result, normalized)
-        if result is not None and columns is not None:
-            columns.see(decision.result, result)
-    except Exception as problem:  # noqa: BLE001  a user's object may raise anything while it is looked at
-        reason = f"the handler returned something that cannot be stored: {describe(problem)}"
-        decision = decide(item, Fail(reason, code="invalid_result"), handler.retry, 0.0)
-        result = normalized = None
-    error = code = None
-    if decision.error is not None:
-        error, code = encode(decision.error), str(decision.error["code"])
-    attempts = item.attempt if decision.charged else item.attempt - 1
-    return Verdict(item.seq, decision.status, attempts, duration_ms, result, normalized, error, code, decision.delay)
-
-
-def _failed(item: Item, outcome: Fail, duration_ms: int) -> Verdict:
-    """The same for a failure, by the shortest way: of a file in which every row is bad this is most of the work."""
-    try:
-        told = failure(item, outcome)
-        error = encode(told)
-    except Exception as problem:  # noqa: BLE001  as above
-        reason = f"the handler returned something that cannot be stored: {describe(problem)}"
-        told = failure(item, Fail(reason, code="invalid_result"))
-        error = encode(told)
-    return Verdict(item.seq, ItemStatus.FAILED, item.attempt, duration_ms, error=error, code=told["code"])
-
-
-def failures_of(failed: Sequence[tuple[Item, Fail]], duration_ms: int) -> list[Verdict]:
-    """The same for many, as a set-based handler has them."""
-    try:
-        told = [failure(item, outcome) for item, outcome in failed]
-        errors = encode_lines(told)
-    except Exception:  # noqa: BLE001  one of them is to blame: each by itself
-        return [_failed(item, outcome, duration_ms) for item, outcome in failed]
-    return [
-        Verdict(item.seq, ItemStatus.FAILED, item.attempt, duration_ms, None, None, error, one["code"])
-        for (item, _), one, error in zip(failed, told, errors, strict=True)
-    ]
-
-
-def _check_size(result: bytes | None, normalized: bytes | None) -> None:
-    size = len(result or b"") + len(normalized or b"")
-    if size > RESULT_MAX_BYTES:
-        raise ValueError(f"{size} bytes are more than the {RESULT_MAX_BYTES} a result may have")
-
-
-def outcome_of(value: Any) -> Outcome:
-    return value if isinstance(value, Outcome) else Done(value)
-
-
-def translate(error: BaseException, handler: Handler) -> Outcome:
-    # A refusal is never permanent, though the class of exception that carries it may be, for its other statuses.
-    if handler.permanent and isinstance(error, handler.permanent) and not is_throttle(error):
-        return Fail(describe(error))
-    return from_exception(error)
 
 
 class ItemRun:
@@ -108,6 +33,8 @@ class ItemRun:
         self._page = page
         self._flusher = flusher
         self._crew = context.crew(handler)
+        self._entrance = context.limits.entrance(handler)
+        self._lines: dict[int, Line] = {}  # where the item of a slot was let in
         self._width = 1 if alone else self._crew.high
         self._todo: deque[Item] = deque()
         self._running: dict[int, tuple[asyncio.Task[None], float]] = {}
@@ -119,18 +46,30 @@ class ItemRun:
 
     async def run(self, items: Sequence[Item]) -> None:
         """Every item, until done or stopped; what is left over has no verdict."""
-        self._todo.extend(items)
+        entrance = self._entrance
+        if entrance is None:
+            self._todo.extend(items)
+            await self._run()
+            return
+        self._todo.extend(entrance.in_turn(items))
+        entrance.open()
+        try:
+            await self._run()
+        finally:
+            entrance.close()
+
+    async def _run(self) -> None:
         async with asyncio.TaskGroup() as group:
             watch = group.create_task(self._watch())
             async with asyncio.TaskGroup() as runners:
-                for slot in range(min(self._width, len(items))):
+                for slot in range(min(self._width, len(self._todo))):
                     runners.create_task(self._slot(slot))
             watch.cancel()
 
     async def _slot(self, slot: int) -> None:
         """Items one after another, whenever there is a place in the crew."""
         crew, todo, context = self._crew, self._todo, self._context
-        while todo and not context.stopping and await crew.enter(self):
+        while todo and not context.stopping and not self._over.is_set() and await crew.enter(self):
             try:
                 await self._work(slot)
             finally:
@@ -141,10 +80,11 @@ class ItemRun:
         task = asyncio.current_task()
         assert task is not None  # noqa: S101  we run in one
         page, flusher, todo, crew = self._page, self._flusher, self._todo, self._crew
-        while todo and not self._context.stopping:
+        attempt = self._attempt if self._entrance is None else self._attempt_in_line
+        while todo and not self._context.stopping and not self._over.is_set():
             if crew.gap_s and not await self._turn_comes():
                 return
-            verdict = await self._attempt(todo.popleft(), slot, task)
+            verdict = await attempt(todo.popleft(), slot, task)
             if verdict is None:
                 page.free(slot)
                 return
@@ -179,6 +119,40 @@ class ItemRun:
         self._over.set()
         self._crew.dismiss(self)
 
+    def _let_go(self) -> None:
+        """The same, also for items that wait to be let in: they go back."""
+        self._end()
+        if self._entrance is not None:
+            self._entrance.dismiss(self)
+
+    async def _attempt_in_line(self, item: Item, slot: int, task: asyncio.Task[None]) -> Verdict | None:
+        """The same when the limiter lets it begin. None also when nobody may begin for long: the rest goes back."""
+        entrance = self._entrance
+        assert entrance is not None  # noqa: S101  else nobody comes here
+        if item.defect is not None:
+            return await self._attempt(item, slot, task)
+        try:
+            line = entrance.line_of(item)
+        except Exception as error:  # noqa: BLE001  the user's function: it is the item's error
+            return verdict_of(item, translate(error, self._handler), self._handler, 0)
+        wait = await self._let_in(line)
+        if wait is None:
+            self._lines[slot], started = line, time.monotonic()
+            try:
+                return await self._attempt(item, slot, task)
+            finally:
+                line.leave(time.monotonic() - started)
+        if wait and entrance.by_member and not self._context.stopping:
+            return verdict_of(item, postponed(line, wait), self._handler, 0)
+        self._let_go()  # it has no verdict, and the rest of the batch has none
+        return None
+
+    async def _let_in(self, line: Line) -> float | None:
+        """None when a call may begin. In a line of its own an item does not wait for longer than a batch may take."""
+        if self._entrance is not None and self._entrance.by_member:
+            return await line.enter(self, patience=self._context.slice_ms / 1000, in_line=True)
+        return await line.enter(self)
+
     async def _attempt(self, item: Item, slot: int, task: asyncio.Task[None]) -> Verdict | None:
         """One attempt at one item; None when it was cut short because the worker stops."""
         if item.defect is not None:
@@ -211,13 +185,25 @@ class ItemRun:
 
     def _conclude(self, item: Item, outcome: Outcome, slot: int, started: float) -> Verdict:
         now, crew = time.monotonic(), self._crew
-        refused = crew.note(outcome, started, now)
+        refused = self._note(outcome, slot, started, now)
         duration_ms = int((now - started) * 1000)
         verdict = verdict_of(item, outcome, self._handler, duration_ms, self._flusher.columns, crew.spacing)
         if refused:
             said_when = getattr(outcome, "after", None) is not None
             self._rests[slot] = crew.rest_s(verdict.delay if said_when else None)
         return verdict
+
+    def _note(self, outcome: Outcome, slot: int, started: float, now: float) -> bool:
+        """Whether the slot should rest: the item was refused, and no limiter sees to it that nobody asks again."""
+        if not isinstance(outcome, Retry):
+            return self._crew.note(outcome, started, now)
+        if isinstance(outcome, Wait) or (outcome.throttled and is_told(outcome)):
+            return False
+        line = self._lines.get(slot)
+        if line is None or not outcome.throttled:
+            return self._crew.note(outcome, started, now)
+        line.refused(outcome.after, started)
+        return False
 
     async def _watch(self) -> None:
         """Cancel async items that are over their time; let everything go when the grace is over.
@@ -230,7 +216,7 @@ class ItemRun:
             slept = time.monotonic()
             await asyncio.sleep(pause)
             if self._context.stopping:
-                self._end()
+                self._let_go()
             now = time.monotonic()
             if now - slept > pause + BLOCKED_S:
                 self._credit(now - slept)

@@ -125,6 +125,10 @@ class Supervisor(Service):
         pages = [page for hand in self.hands.values() for page in hand.book.pages]
         return [lease_id for page in pages if (lease_id := page.lease_id) is not None]
 
+    def pids(self) -> list[int]:
+        """Of the children that live."""
+        return [hand.process.pid for hand in self.hands.values() if hand.process.returncode is None]
+
     def counters(self) -> dict[str, int]:
         """What the children, the dead ones too, have done."""
         total = Counter(self._gone)
@@ -165,6 +169,7 @@ class Supervisor(Service):
             self.failure = TidemillError("a child process could not start; its message is above")
             self.stop()
         await self._aftermath.clear(hand.book, cause, now_ns)
+        await self._aftermath.leave_limiters(hand.process.pid)
         self._gone.update(hand.book.counters())
         hand.book.close()
         del self.hands[hand.number]

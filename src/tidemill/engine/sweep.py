@@ -7,7 +7,7 @@ from tidemill.domain.errors import UnknownJob
 from tidemill.engine.finalize import finalize, police
 from tidemill.engine.observe import Observer
 from tidemill.engine.service import Service
-from tidemill.store import delete, jobs, leases, maintain, partitions, sessions, workers
+from tidemill.store import delete, jobs, leases, limiters, maintain, partitions, sessions, workers
 from tidemill.store.about import about
 from tidemill.store.database import Database
 from tidemill.telemetry.events import emit
@@ -47,6 +47,7 @@ class Maintenance(Service):
             await self._db.run(partitions.make_ahead)
             await self._db.run(workers.forget_silent)
             await self._db.run(sessions.forget_expired)
+            await self._db.run(limiters.forget_idle)
             self._housekept_at = now
         return 0 if await self.remove_deleted() else self._every_s
 

@@ -9,6 +9,7 @@ from typing import Any
 from tidemill.domain.columns import MAX_COLUMNS, NAME_MAX
 from tidemill.domain.errors import InvalidInput, UnknownKind
 from tidemill.domain.handler import MAX_CONCURRENCY, OWN_KINDS, Handler
+from tidemill.domain.limits import LimitDesk
 from tidemill.domain.resource import NORMALIZERS
 from tidemill.domain.retry import RetryPolicy
 
@@ -19,16 +20,18 @@ _KIND = re.compile(r"[a-z0-9][a-z0-9_.:-]{0,99}")
 class Registry:
     """Kind -> handler."""
 
-    def __init__(self, own: Iterable[Handler] = ()) -> None:
+    def __init__(self, own: Iterable[Handler] = (), desk: LimitDesk | None = None) -> None:
         self.normalizers: dict[str, Callable[[str], str]] = {}
         self.declared: dict[str, dict[str, Any]] = {}  # resources
         self.datasets: dict[str, dict[str, Any]] = {}
         self.producers: dict[str, Callable[..., Any]] = {}  # of datasets
+        self.limiters: dict[str, dict[str, Any]] = {}
+        self.desk = desk or LimitDesk()
         self._handlers = {handler.kind: handler for handler in own}
 
     def beside(self, own: Iterable[Handler]) -> "Registry":
         """The same kinds and the mill's own ones."""
-        return Registry([*own, *self.all()])
+        return Registry([*own, *self.all()], self.desk)
 
     def add(self, handler: Handler) -> None:
         _check(handler)
@@ -102,6 +105,8 @@ def _check(handler: Handler) -> None:
             (not 1 <= handler.concurrency <= MAX_CONCURRENCY, f"concurrency is from 1 to {MAX_CONCURRENCY}"),
             (handler.timeout is not None and handler.timeout <= 0, "timeout is positive, or None for no limit"),
             (handler.flush_size is not None and handler.flush_size < 1, "flush_size is 1 or more"),
+            (handler.limit_by is not None and handler.limiter is None, "limit_by says which member of a limit"),
+            (handler.limit_by is not None and not callable(handler.limit_by), "limit_by is a function of an item"),
             (len(handler.columns) > MAX_COLUMNS, f"columns are at most {MAX_COLUMNS}"),
             (len(set(handler.columns)) < len(handler.columns), "columns have different names"),
             (

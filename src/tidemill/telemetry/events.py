@@ -27,6 +27,11 @@ batch.released       job, batch, items                          the rest of a ba
 batch.split          job, batch, pieces                         a batch was cut, to find an item that cannot be run
 batch.swept          job, batch, losses                         an expired lease was taken back
 concurrency.changed  kind, was, now, reason                     items at a time: throttled, errors or calm
+limiter.taken        limiter, permits, waited_s                 so many calls were let begin since it was last told
+limiter.blocked      limiter, key, seconds, refusals            whoever is called refused; nobody begins for so long
+limiter.slowed       limiter, key, share                        the rate was halved, to this part of what is declared
+limiter.changed      limiter, by, rate, burst, concurrency      an admin changed it for everybody
+limiter.unblocked    limiter, key, by                           an admin lifted its block
 buffer.high          job, batch, fill                           outcomes wait at 80 % of the buffer or more
 item.retry           job, batch, items, codes, decisions        items of a flush will be tried again
 item.poison          job, seq                                   an item killed its process three times alone

@@ -71,6 +71,12 @@ class Families:
         self.stale_results = count("stale_results", "Outcomes that came after their lease was lost", "kind")
         self.lease_losses = count("lease_losses", "Leases that were lost", "noticed_by")
 
+        self.limiter_permits = count("limiter_permits", "Calls that a limiter let begin", "limiter")
+        self.limiter_waited = count("limiter_waited_seconds", "Seconds that calls waited for a limiter", "limiter")
+        self.limiter_blocked = count("limiter_blocked_seconds", "Seconds for which refusals blocked it", "limiter")
+        self.limiter_refusals = count("limiter_refusals", "Refusals of whoever is called", "limiter")
+        self.limiter_share = gauge("limiter_share", "Part of the rate that refusals left", "limiter", seconds=300)
+
         self.queue_depth = gauge("queue_depth", "Open items of all jobs", "status", seconds=30)
         self.queue_oldest = gauge(
             "queue_oldest_seconds", "How long the batch that is longest due has waited", seconds=30

@@ -28,6 +28,7 @@ class Meter:
         self._kind = Words(None if providers is None else frozenset(providers))
         self._method = Words(METHODS)
         self._route, self._list, self._verb, self._loop = Words(), Words(), Words(), Words()
+        self._limiter = Words()
         self._children = 0
         told = (name for name in vars(Meter) if name.startswith("_on_"))
         self._listeners = {name.removeprefix("_on_").replace("_", ".", 1): getattr(self, name) for name in told}
@@ -65,6 +66,19 @@ class Meter:
 
     def _on_concurrency_changed(self, fields: dict[str, Any]) -> None:
         self.families.concurrency.set(fields["now"], self._kind_of(fields), str(fields.get("child", "")))
+
+    def _on_limiter_taken(self, fields: dict[str, Any]) -> None:
+        limiter = self._limiter(fields["limiter"])
+        self.families.limiter_permits.labels(limiter).inc(fields["permits"])
+        self.families.limiter_waited.labels(limiter).inc(fields["waited_s"])
+
+    def _on_limiter_blocked(self, fields: dict[str, Any]) -> None:
+        limiter = self._limiter(fields["limiter"])
+        self.families.limiter_blocked.labels(limiter).inc(fields["seconds"])
+        self.families.limiter_refusals.labels(limiter).inc(fields["refusals"])
+
+    def _on_limiter_slowed(self, fields: dict[str, Any]) -> None:
+        self.families.limiter_share.set(fields["share"], self._limiter(fields["limiter"]))
 
     def _on_batch_flushed(self, fields: dict[str, Any]) -> None:
         families, kind = self.families, self._kind_of(fields)

@@ -56,6 +56,12 @@ class Engine:
         await self._db.run(jobs.pause, job_id)
         return job_id, seconds
 
+    async def submit_paused(self, kind: str, n: int) -> UUID:
+        """A job of another kind, left paused."""
+        job_id = await self._submit(kind, range(n))
+        await self._db.run(jobs.pause, job_id)
+        return job_id
+
     async def ingest_file(self, rows: Rows) -> tuple[UUID, float]:
         """A job whose rows are read from a stored file, left paused; and the seconds until all were durable."""
         blob = await asyncio.to_thread(self._blobs.put_file, rows.ndjson)

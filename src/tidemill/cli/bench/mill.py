@@ -1,4 +1,4 @@
-"""The handlers that are measured: one that does nothing, one that says who ran it and when."""
+"""The handlers that are measured: one that does nothing, one that says who ran it and when, two that wait."""
 
 import asyncio
 import os
@@ -10,6 +10,7 @@ from tidemill.domain.item import Item
 mill = Mill()
 REFERENCE = "tidemill.cli.bench.mill:mill"
 NOOP, STAMP = "bench.noop", "bench.stamp"
+PACED, LIMITED = "bench.paced", "bench.limited"
 LINGER_S = 0.005  # so that one process cannot take all of a warm-up
 
 
@@ -24,3 +25,18 @@ async def stamp(item: Item) -> dict[str, int]:  # noqa: ARG001  as above
     started = time.monotonic_ns()
     await asyncio.sleep(LINGER_S)
     return {"pid": os.getpid(), "ns": started}
+
+
+# As fast as 50 at a time can be that take 55 ms each: the limiter lets begin a little more, and holds back nobody.
+CALL_S = 0.055
+mill.limiter("bench", "1000/s", burst=1_000)
+
+
+@mill.handler(PACED, concurrency=50, max_attempts=1)
+async def paced(item: Item) -> None:  # noqa: ARG001  as above
+    await asyncio.sleep(CALL_S)
+
+
+@mill.handler(LIMITED, concurrency=50, max_attempts=1, limit="bench")
+async def limited(item: Item) -> None:  # noqa: ARG001  as above
+    await asyncio.sleep(CALL_S)

@@ -6,7 +6,7 @@ from typing import Any
 from tidemill.domain.declaration.suggest import did_you_mean
 from tidemill.domain.declaration.values import Reader
 
-SECTIONS = ["resources", "datasets", "watches", "services"]  # of a tidemill.toml
+SECTIONS = ["resources", "datasets", "limiters", "services", "watches"]  # of a tidemill.toml
 
 
 class Reading:

@@ -46,6 +46,8 @@ def _tell(item: Row, job: Row, live: set[Any]) -> Row:
         due_at=item["due_at"],
         is_due=item["is_due"],
         has_worker=job["kind"] in live,
+        limiter=job["limiter"],
+        blocked_until=job["blocked_until"],
     )
     told = {"job_key": job["key"], "kind": job["kind"], "owner_id": job["owner_id"], "job_status": shown, "why": reason}
     return {name: value for name, value in item.items() if name not in ("is_due", "batch_id")} | told

@@ -1,5 +1,6 @@
 -- Jobs with something to claim now, for a worker to choose from: some of every owner, however many one has; and
--- how many jobs of their owner are being worked on. Index: job_runnable, batch_claim, batch_turning.
+-- how many jobs of their owner are being worked on. None of a limiter that lets nobody begin for a while.
+-- Index: job_runnable, batch_claim, batch_turning, limiter_pkey.
 WITH turning AS (
     SELECT owner_id, count(DISTINCT job_id) AS jobs FROM tidemill.batch WHERE state = 'leased' GROUP BY owner_id
 )
@@ -11,6 +12,9 @@ SELECT id, owner_id, kind, priority, owner_turning, turning FROM (
         SELECT EXISTS (SELECT 1 FROM tidemill.batch b WHERE b.job_id = j.id AND b.state = 'leased') AS turning
     ) l
     WHERE j.closed_as IS NULL AND j.intent = 'run' AND j.kind = ANY(%(kinds)s)
+      AND j.kind <> ALL (ARRAY(
+          SELECT k.name FROM tidemill.kind k JOIN tidemill.limiter l ON l.name = k.options->>'limiter' AND l.key = ''
+          WHERE l.blocked_until > tidemill.now() + interval '2 seconds'))
       AND EXISTS (SELECT 1 FROM tidemill.batch b
                   WHERE b.job_id = j.id AND b.state = 'ready' AND b.not_before <= tidemill.now())
 ) runnable

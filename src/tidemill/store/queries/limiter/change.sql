@@ -1,0 +1,5 @@
+-- An administrator changes a limiter until it is declared anew. What had gathered does not come at once.
+UPDATE tidemill.limiter SET rate = %(rate)s, burst = %(burst)s, concurrency = %(concurrency)s, pace = %(pace)s,
+    depth = %(depth)s, slack = %(slack)s, share = 1, share_at = tidemill.now(), spare = '{}', level = least(level, 0),
+    at = greatest(at, extract(epoch FROM tidemill.now()))
+WHERE name = %(name)s AND key = ''

@@ -1,0 +1,94 @@
+"""Never above burst + rate x window in any window: of the moments at which permits are used, however late they are."""
+
+from dataclasses import dataclass
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from limits.model import Bucket, most_above
+from tidemill.domain.limits import Limiter
+from tidemill.domain.limits.limiter import usual_burst
+from tidemill.domain.limits.stock import ClockFit, Stock
+
+A_HAIR = 1e-6  # of floating point
+limiters = st.builds(
+    Limiter,
+    st.just("shop"),
+    st.floats(0.05, 5_000),
+    st.one_of(st.integers(1, 4), st.integers(1, 500)),
+)
+
+
+@dataclass(frozen=True)
+class Visit:
+    """A process asks, hears the answer after a trip, and uses what it got at the worst moments."""
+
+    pause: float  # since the visit before, in times between two permits
+    wanted: int
+    lead: float
+    trip_out: float
+    trip_back: float
+    lateness: list[float]  # of each permit, as a part of the time for which it is good
+    returned: bool  # all that is not used is given back
+
+
+visits = st.lists(
+    st.builds(
+        Visit,
+        st.one_of(st.just(0.0), st.floats(0, 3), st.floats(0, 100)),
+        st.integers(1, 40),
+        st.floats(0, 0.05),
+        st.floats(0, 0.05),
+        st.floats(0, 0.05),
+        st.lists(st.one_of(st.just(0.0), st.just(1.0), st.floats(0, 1.2)), min_size=1, max_size=5),
+        st.booleans(),
+    ),
+    min_size=1,
+    max_size=25,
+)
+
+
+@given(limiters, visits, st.floats(0, 0.2))
+@settings(max_examples=400, deadline=None)
+def test_permits_that_are_used_late_keep_to_the_limit_all_the_same(
+    limiter: Limiter, coming: list[Visit], reach: float
+) -> None:
+    assert limiter.rate is not None
+    bucket, clock, used = Bucket(limiter, limiter.depth), 1000.0, list[float]()
+    fit: ClockFit | None = None
+    for visit in coming:
+        clock += visit.pause / limiter.rate
+        starts = bucket.take(clock, visit.wanted, lead=visit.lead, reach=reach)
+        # Our own clock is the database's here: what a process knows of it is only what its trips tell.
+        trip = ClockFit.of(clock - visit.trip_out, clock + visit.trip_back, clock)
+        fit = trip if fit is None else fit.narrowed(trip)
+        if fit.high - fit.low > limiter.slack_s / 2:
+            continue  # the network is slower than the limiter is exact: then it decides
+        stock = Stock()
+        stock.add(starts, fit, limiter.slack_s)
+        for place in range(visit.wanted):
+            begins = stock.begins_at
+            if begins is None:
+                break
+            late = visit.lateness[place % len(visit.lateness)]
+            moment = stock.use(begins + late * limiter.slack_s)
+            if moment is not None:
+                used.append(begins + late * limiter.slack_s)
+        if visit.returned:
+            bucket.spare += stock.empty()
+    assert most_above(sorted(used), limiter.rate, limiter.burst) <= A_HAIR
+
+
+@given(limiters)
+def test_at_most_a_twentieth_of_the_rate_is_given_up_for_that_and_only_where_nothing_may_come_at_once(
+    limiter: Limiter,
+) -> None:
+    assert limiter.rate is not None
+    assert limiter.pace is not None
+    assert limiter.rate / 1.051 <= limiter.pace <= limiter.rate
+    assert limiter.burst == 1 or limiter.pace == limiter.rate
+    assert 1 <= limiter.depth <= limiter.burst
+
+
+def test_what_may_come_at_once_if_nobody_says_is_a_tenth_of_a_second() -> None:
+    assert [usual_burst(rate) for rate in (0.1, 5, 50, 1_000)] == [2, 2, 5, 100]
