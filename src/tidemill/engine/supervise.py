@@ -91,6 +91,18 @@ class Supervisor(Service):
             if not (self._on_demand and hand.is_idle):
                 hand.tell(Wake())
 
+    def wake_child(self, job_id: UUID) -> None:
+        """Have one child look at that job first: the one that has most to spare."""
+        hands = sorted(self.hands.values(), key=lambda hand: hand.idle_lanes, reverse=True)
+        for hand in hands:
+            if not self._on_demand and hand.tell(Wake(job_id)):
+                return
+
+    @property
+    def has_time(self) -> bool:
+        """Whether some child could take another batch at once."""
+        return any(hand.idle_lanes for hand in self.hands.values())
+
     def free_hand(self) -> Hand | None:
         """A child that a slice may be asked of."""
         free = [hand for hand in self.hands.values() if hand.is_free]
