@@ -14,6 +14,7 @@ from tidemill.api.schemas import (
     items,
     jobs,
     operations,
+    quarantine,
     service,
 )
 
@@ -162,6 +163,11 @@ EXAMPLES: dict[type[BaseModel], dict[str, Any]] = {
         "workers": 2,
         "open_jobs": 1,
         "queue_age_s": 0.4,
+        "reasons": [],
+        "broker": "ok",
+        "outbox": 0,
+        "outbox_age_s": 0.0,
+        "quarantined": 0,
     },
     service.Limits: {
         "max_file_size_mb": 400,
@@ -174,6 +180,22 @@ EXAMPLES: dict[type[BaseModel], dict[str, Any]] = {
         "sources": ["inbox"],
         "pending_dashboard": True,
     },
+    quarantine.QuarantinePage: {
+        "items": [
+            {
+                "id": 7,
+                "at": CHANGED,
+                "source": "received",
+                "reason": "header.version is 2.0, not 1.0",
+                "message": '{"header": {"version": "2.0"}}',
+                "size": 412,
+                "job_id": None,
+                "worker": WORKER,
+            }
+        ],
+        "next_page": _NEXT,
+    },
+    quarantine.Cleared: {"removed": 7},
     service.WorkerOut: {
         "id": WORKER,
         "host": "mill-1",

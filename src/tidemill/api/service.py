@@ -23,6 +23,7 @@ from tidemill.api.routes import (
     kickoff,
     metrics,
     operations,
+    quarantine,
     submit,
     submit_import,
     system,
@@ -37,7 +38,7 @@ from tidemill.store.database import Database
 from tidemill.telemetry.metrics import Meter
 
 ROUTERS = (
-    *(system, identity, submit, jobs, items, kickoff, exports),
+    *(system, quarantine, identity, submit, jobs, items, kickoff, exports),
     *(export_tables, submit_import, imports, import_errors, distributions, across, operations, events),
 )
 

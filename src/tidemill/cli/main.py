@@ -5,7 +5,19 @@ import sys
 import typer
 from rich.markup import escape
 
-from tidemill.cli import admin, bench, demo, distributions, exports, identity, import_again, imports, jobs, run
+from tidemill.cli import (
+    admin,
+    bench,
+    demo,
+    distributions,
+    exports,
+    identity,
+    import_again,
+    imports,
+    jobs,
+    quarantine,
+    run,
+)
 from tidemill.cli.views import errors
 from tidemill.domain.errors import TidemillError
 
@@ -16,7 +28,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for group in (run, imports, import_again, exports, distributions, jobs, admin, demo):
+for group in (run, imports, import_again, exports, distributions, jobs, admin, quarantine, demo):
     for info in group.commands.registered_commands:
         app.registered_commands.append(info)
 app.add_typer(identity.users, name="users", help="Who may use the service.")

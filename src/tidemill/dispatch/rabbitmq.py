@@ -1,17 +1,19 @@
 """RabbitMQ, through Taskiq."""
 
-import asyncio
+import logging
 from collections.abc import Sequence
 from typing import Any
 
-from aio_pika import DeliveryMode, ExchangeType, Message, connect
-from aio_pika.abc import AbstractExchange
-from aio_pika.exceptions import DeliveryError
+from aio_pika import ExchangeType, connect
 from pamqp.common import FieldTable
 from taskiq import AsyncBroker
 from taskiq_aio_pika import AioPikaBroker, Exchange, Queue, QueueType
 
+from tidemill.dispatch.confirms import publish_all
 from tidemill.dispatch.line import CONNECT_S, MAX_LENGTH, QUIET_S
+
+for _name in ("aio_pika", "aiormq"):
+    logging.getLogger(_name).setLevel(logging.CRITICAL)  # what they warn of, our own events tell
 
 AT_ONCE = 1_000
 DEAD_LETTERS = 1_000
@@ -36,7 +38,6 @@ class RabbitLine(AioPikaBroker):
             dead_letter_queue=_queue(f"tidemill.{namespace}.dropped", DEAD_LETTERS),
         )
         self._declared = set(names)
-        self._lent: AbstractExchange | None = None
 
     def queue(self, kind: str) -> str:
         return f"tidemill.{self._namespace}.{kind}"
@@ -49,25 +50,17 @@ class RabbitLine(AioPikaBroker):
         self.read_channel = await line.channel()
         await self._declare_exchanges()
         await self._declare_queues(self.write_channel)
-        self._lent = await self.write_channel.get_exchange(self._exchange.name, ensure=False)
 
     async def send(self, messages: Sequence[tuple[str, bytes]]) -> list[str | None]:
         await self._declare_others({queue for queue, _ in messages} - self._declared)
+        assert self.write_channel is not None  # noqa: S101  opened
+        channel = await self.write_channel.get_underlay_channel()
         answers: list[str | None] = []
         for start in range(0, len(messages), AT_ONCE):
-            some = messages[start : start + AT_ONCE]
-            answers += await asyncio.gather(*(self._publish(queue, message) for queue, message in some))
+            answers += await publish_all(channel, self._exchange.name, messages[start : start + AT_ONCE])
+        # Perhaps somebody has deleted a queue: the next try makes it again.
+        self._declared -= {queue for (queue, _), answer in zip(messages, answers, strict=True) if answer is not None}
         return answers
-
-    async def _publish(self, queue: str, body: bytes) -> str | None:
-        assert self._lent is not None  # noqa: S101  opened
-        message = Message(body, delivery_mode=DeliveryMode.PERSISTENT, content_type="application/json")
-        try:
-            await self._lent.publish(message, routing_key=queue, mandatory=True)
-        except DeliveryError as error:
-            self._declared.discard(queue)  # perhaps somebody has deleted it: the next try makes it again
-            return f"RabbitMQ refused it: {error}"
-        return None
 
     async def _declare_others(self, names: set[str]) -> None:
         """Queues of kinds that this worker does not run: whoever does may come later."""
@@ -85,4 +78,4 @@ class RabbitLine(AioPikaBroker):
 
 
 def _queue(name: str, length: int) -> Queue:
-    return Queue(name=name, type=QueueType.CLASSIC, arguments={"x-max-length": length})
+    return Queue(name=name, type=QueueType.QUORUM, arguments={"x-max-length": length})
