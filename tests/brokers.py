@@ -13,7 +13,7 @@ import pytest
 from tidemill.cli.bench.brokers import Broker, RabbitServer, RedisServer, rabbit_binary, redis_binary
 from tidemill.store.throwaway import quick_folder
 
-KINDS = ("redis", "rabbitmq")
+__all__ = ["Broker", "Proxy", "folder_for", "make_broker", "need"]
 BINARIES = {"redis": redis_binary, "rabbitmq": rabbit_binary}
 
 

@@ -44,7 +44,8 @@ def _frames(exchange: str, queue: str, name: str, body: bytes) -> list[Any]:
     """A message of ours is far smaller than the smallest frame."""
     properties = spec.Basic.Properties(delivery_mode=PERSISTENT, content_type="application/json", message_id=name)
     publish = spec.Basic.Publish(exchange=exchange, routing_key=queue, mandatory=True)
-    return [publish, ContentHeader(properties=properties, body_size=len(body)), ContentBody(body)]
+    header = ContentHeader(properties=properties, body_size=len(body))
+    return [publish, header, ContentBody(body)] if body else [publish, header]
 
 
 def _refusal(answer: Any) -> str | None:

@@ -5,8 +5,11 @@ from typing import Literal
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field
+from typing_extensions import TypeAliasType
 
 from tidemill.api.schemas.base import After, NextPage, PageSize, Query
+
+MessageSource = TypeAliasType("MessageSource", Literal["received", "refused"])
 
 
 class Quarantined(BaseModel):
@@ -16,7 +19,7 @@ class Quarantined(BaseModel):
 
     id: int
     at: datetime
-    source: Literal["received", "refused"] = Field(description="It came so, or the broker would not take it")
+    source: MessageSource = Field(description="It came so, or the broker would not take it")
     reason: str = Field(description="Every mistake in it")
     message: str = Field(description="Its first 4 kB")
     size: int = Field(description="In bytes")

@@ -15,7 +15,7 @@ from uuid import uuid4
 
 from tidemill.domain.errors import TidemillError
 
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0  # a RabbitMQ needs ten seconds, on a busy machine a minute
 HOST = "127.0.0.1"
 
 
