@@ -58,6 +58,10 @@ def _place(text: str) -> str:
     return text
 
 
+def _or_none(value: object) -> object:
+    return None if value == "" else value
+
+
 def _broker(text: str) -> str:
     if not text.startswith(BROKERS):
         raise ValueError(f"a broker's address begins with one of {', '.join(BROKERS)}")
@@ -122,7 +126,7 @@ class Settings(BaseSettings):
     flush_buffer: Positive = Field(
         500, description="Outcomes that may wait, or twice a flush if that is more; handlers pause beyond it"
     )
-    broker: Annotated[str, AfterValidator(_broker)] | None = Field(
+    broker: Annotated[Annotated[str, AfterValidator(_broker)] | None, BeforeValidator(_or_none)] = Field(
         None, description="redis://… or amqp://…: hints travel through it (extra `brokers`); without it, the database"
     )
     resend_after_s: Positive = Field(

@@ -25,4 +25,7 @@ class Line(Protocol):
     def listen(self) -> "AsyncGenerator[AckableMessage, None]":
         """What is sent to the kinds it was made for; it ends when the line breaks."""
 
+    async def drop(self, kind: str) -> None:
+        """Remove the queue of a kind, with all that is in it."""
+
     async def shutdown(self) -> None: ...

@@ -62,6 +62,10 @@ class RabbitLine(AioPikaBroker):
         self._declared -= {queue for (queue, _), answer in zip(messages, answers, strict=True) if answer is not None}
         return answers
 
+    async def drop(self, kind: str) -> None:
+        assert self.write_channel is not None  # noqa: S101  opened
+        await self.write_channel.queue_delete(self.queue(kind))
+
     async def _declare_others(self, names: set[str]) -> None:
         """Queues of kinds that this worker does not run: whoever does may come later."""
         assert self.write_channel is not None  # noqa: S101  opened

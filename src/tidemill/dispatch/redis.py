@@ -77,6 +77,10 @@ class RedisLine(RedisStreamBroker):
                             data = (fields or {}).get(b"data", b"")
                             yield AckableMessage(data=data, ack=self._ack_generator(entry_id, stream))
 
+    async def drop(self, kind: str) -> None:
+        async with Redis(connection_pool=self.connection_pool) as redis:
+            await redis.delete(self.queue(kind))
+
     async def _abandoned(self, redis: Redis, stream: str) -> tuple[str, Any]:
         claimed: Any = await redis.xautoclaim(stream, GROUP, self.consumer_name, ABANDONED_MS, count=16)
         return stream, claimed[1]

@@ -10,6 +10,7 @@ from tidemill.domain.item import Item
 mill = Mill()
 REFERENCE = "tidemill.cli.bench.mill:mill"
 NOOP, STAMP = "bench.noop", "bench.stamp"
+HINT = "bench.hint"  # a kind that nobody runs
 LINGER_S = 0.005  # so that one process cannot take all of a warm-up
 
 
