@@ -142,7 +142,7 @@ class BrokerDispatcher:
         if before is None and error is not None:
             emit("broker.lost", error=error)
         elif before is not None and self.trouble is None:
-            emit("broker.found")
+            emit("broker.found", error=before)
 
 
 async def _send(line: Line, envelopes: Sequence[Envelope]) -> list[str | None]:

@@ -52,7 +52,7 @@ request.failed       request_id, route, error                   an HTTP request 
 metrics.served       host, port, path                           Prometheus may ask here
 relay.lost           events                                     a child could not hand so many events to its parent
 broker.lost          error                                      the broker does not answer; work goes on by polling
-broker.found         -                                          it answers again
+broker.found         error                                      it answers again after that error
 hints.sent           jobs, hints, dropped, ms                   the broker has hints of the outbox, or nobody wants them
 hints.resent         jobs                                       jobs that nobody looked at for long get another hint
 hint.heard           job                                        a child was told to look at a job first
