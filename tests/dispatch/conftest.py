@@ -1,9 +1,15 @@
 """Brokers for the whole run, one of each; and whoever listens to them."""
 
+import contextlib
+import json
+import os
 import shutil
+import signal
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack
+from typing import Any
 
+import fasteners
 import pytest
 
 from brokers import Broker, folder_for, make_broker, need
@@ -24,21 +30,50 @@ def _running(name: str, factory: pytest.TempPathFactory) -> Iterator[Broker]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-@pytest.fixture(scope="session")
-def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    yield from _running("redis", tmp_path_factory)
+def _shared(name: str, factory: pytest.TempPathFactory, run: str) -> Iterator[str]:
+    """One for all processes of the run: the first that needs it starts it, the last one ends it."""
+    need(name)
+    place = factory.getbasetemp().parent / f"shared-{name}-{run}"
+    place.mkdir(exist_ok=True)
+    users, mutex = place / "users.json", fasteners.InterProcessLock(place / "lock")
+    with mutex:
+        known = json.loads(users.read_text()) if users.exists() else _started(name, factory)
+        users.write_text(json.dumps(known | {"n": known["n"] + 1}))
+    yield known["url"]
+    with mutex:
+        known = json.loads(users.read_text())
+        users.write_text(json.dumps(known | {"n": known["n"] - 1}))
+        if known["n"] == 1:
+            users.unlink()
+            for group in known["groups"]:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(group, signal.SIGKILL)
+            shutil.rmtree(known["folder"], ignore_errors=True)
+
+
+def _started(name: str, factory: pytest.TempPathFactory) -> dict[str, Any]:
+    broker = make_broker(name, folder_for(name, factory.mktemp(name)))
+    broker.start()
+    return {"n": 0, "url": broker.url, "groups": broker.groups, "folder": str(broker.folder)}
 
 
 @pytest.fixture(scope="session")
-def rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    yield from _running("rabbitmq", tmp_path_factory)
+def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a Redis; whoever wants to kill one starts his own."""
+    for server in _running("redis", tmp_path_factory):
+        yield server.url
+
+
+@pytest.fixture(scope="session")
+def rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a RabbitMQ, which takes long to start."""
+    yield from _shared("rabbitmq", tmp_path_factory, os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid())))
 
 
 @pytest.fixture(params=["redis", "rabbitmq"])
-def broker(request: pytest.FixtureRequest) -> Broker:
-    """Of the whole run: whoever wants to kill one starts his own."""
-    found: Broker = request.getfixturevalue(request.param)
-    return found
+def broker(request: pytest.FixtureRequest) -> str:
+    """The address of each in turn."""
+    return str(request.getfixturevalue(request.param))
 
 
 @pytest.fixture

@@ -44,7 +44,7 @@ async def world(request: pytest.FixtureRequest, db: Database, dispatchers: Calla
         async with _cut_postgres(db) as found:
             yield found
     else:
-        async with _cut_broker(request.getfixturevalue(request.param).url, dispatchers) as found:
+        async with _cut_broker(request.getfixturevalue(request.param), dispatchers) as found:
             yield found
 
 

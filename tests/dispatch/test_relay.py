@@ -67,9 +67,9 @@ async def test_there_is_one_hint_a_job_until_somebody_takes_it(db: Database) -> 
 
 
 async def test_every_copy_is_sent_and_the_outbox_is_empty(
-    db: Database, broker: Broker, dispatchers: Make, ears: Listen
+    db: Database, broker: str, dispatchers: Make, ears: Listen
 ) -> None:
-    dispatcher = dispatchers(broker.url)
+    dispatcher = dispatchers(broker)
     many, one = await add_job(db, 100, batch_size=1), await add_job(db, 1)
     relay = Relay(db, dispatcher, "w1", "redis")
     assert await relay.send() == 2
@@ -84,8 +84,8 @@ async def test_every_copy_is_sent_and_the_outbox_is_empty(
     assert ear.refused == []
 
 
-async def test_the_envelope_carries_the_trace_of_the_job(db: Database, redis: Broker, dispatchers: Make) -> None:
-    dispatcher = dispatchers(redis.url)
+async def test_the_envelope_carries_the_trace_of_the_job(db: Database, redis: str, dispatchers: Make) -> None:
+    dispatcher = dispatchers(redis)
     traced = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     await add_job(db, 1, traceparent=traced)
     sent: list[Any] = []
@@ -100,8 +100,8 @@ async def test_the_envelope_carries_the_trace_of_the_job(db: Database, redis: Br
     assert [(one.trace_id, one.span_id) for one in sent] == [tuple(traced.split("-")[1:3])]
 
 
-async def test_a_row_that_commits_late_is_found(db: Database, redis: Broker, dispatchers: Make) -> None:
-    relay = Relay(db, dispatchers(redis.url), "w1", "redis")
+async def test_a_row_that_commits_late_is_found(db: Database, redis: str, dispatchers: Make) -> None:
+    relay = Relay(db, dispatchers(redis), "w1", "redis")
     async with db.transaction() as slow:
         await run_async(slow, submission(Submission("test"), [b"1"]))
         await add_job(db, 1)  # has a higher number, and is there first
@@ -111,9 +111,9 @@ async def test_a_row_that_commits_late_is_found(db: Database, redis: Broker, dis
 
 
 async def test_after_a_crash_between_sending_and_forgetting_it_is_sent_again(
-    db: Database, redis: Broker, dispatchers: Make, ears: Listen, monkeypatch: pytest.MonkeyPatch
+    db: Database, redis: str, dispatchers: Make, ears: Listen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    dispatcher = dispatchers(redis.url)
+    dispatcher = dispatchers(redis)
     ear, job_id = ears(dispatcher), await add_job(db, 1)
 
     async def crash(*_: object) -> None:
@@ -135,18 +135,18 @@ async def test_after_a_crash_between_sending_and_forgetting_it_is_sent_again(
     await eventually(heard_twice)
 
 
-async def test_relays_share_the_work(db: Database, redis: Broker, dispatchers: Make, ears: Listen) -> None:
-    dispatcher = dispatchers(redis.url)
+async def test_relays_share_the_work(db: Database, redis: str, dispatchers: Make, ears: Listen) -> None:
+    dispatcher = dispatchers(redis)
     made = [await add_job(db, 1) for _ in range(40)]
-    relays = [Relay(db, dispatchers(redis.url), f"w{n}", "redis") for n in range(4)]
+    relays = [Relay(db, dispatchers(redis), f"w{n}", "redis") for n in range(4)]
     assert sum(await asyncio.gather(*(relay.send() for relay in relays))) == 40
     ear = ears(dispatcher)
     await ear.has_heard(*made)
     assert len(ear.heard) == 40
 
 
-async def test_what_nobody_wants_any_more_is_not_sent(db: Database, redis: Broker, dispatchers: Make) -> None:
-    dispatcher = dispatchers(redis.url)
+async def test_what_nobody_wants_any_more_is_not_sent(db: Database, redis: str, dispatchers: Make) -> None:
+    dispatcher = dispatchers(redis)
     gone, cancelled, paused = [await add_job(db, 1) for _ in range(3)]
     await db.run(jobs.cancel, cancelled)
     await db.run(jobs.pause, paused)
@@ -168,9 +168,9 @@ async def test_a_deleted_job_leaves_no_hint(db: Database) -> None:
 
 
 async def test_what_the_broker_refuses_again_and_again_is_set_aside_and_others_pass(
-    db: Database, broker: Broker, dispatchers: Make, ears: Listen
+    db: Database, broker: str, dispatchers: Make, ears: Listen
 ) -> None:
-    dispatcher = dispatchers(broker.url)
+    dispatcher = dispatchers(broker)
     bad, good = await add_job(db, 1, kind="k" * 5_000), await add_job(db, 1)
     relay = Relay(db, dispatcher, "w1", "redis", delay=0)
     for _ in range(MAX_ATTEMPTS):

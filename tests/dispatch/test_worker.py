@@ -1,10 +1,7 @@
 """Real workers with a broker: woken by hints, at work without them."""
 
-import asyncio
 import time
 from typing import Any
-
-import pytest
 
 from brokers import Broker
 from dispatch.scenes import envelope, send_raw
@@ -43,9 +40,9 @@ def start(workers: Workers, url: str, poll_ms: int = NEVER_MS) -> Any:
 
 
 async def test_a_hint_wakes_a_worker_that_looks_for_nothing_by_itself(
-    db: Database, workers: Workers, broker: Broker
+    db: Database, workers: Workers, broker: str
 ) -> None:
-    start(workers, broker.url)
+    start(workers, broker)
     await heard_of(db)
     await is_awake(db)
     for n in (1, 2_500, 1):
@@ -92,13 +89,13 @@ async def test_a_worker_may_start_without_its_broker(db: Database, workers: Work
     assert (await examine(db)).status == "degraded"
 
 
-async def test_hints_that_are_none_of_our_business_do_no_harm(db: Database, workers: Workers, redis: Broker) -> None:
+async def test_hints_that_are_none_of_our_business_do_no_harm(db: Database, workers: Workers, redis: str) -> None:
     """Obsolete ones are dropped, malformed ones kept for people; then the next is heard."""
-    start(workers, redis.url)
+    start(workers, redis)
     await heard_of(db)
     await is_awake(db)
     namespace = await db.run(outbox.register, "redis")
-    stranger = BrokerDispatcher(line_maker(redis.url, namespace, ["test"], "stranger"), ["test"])
+    stranger = BrokerDispatcher(line_maker(redis, namespace, ["test"], "stranger"), ["test"])
     cancelled = await add_job(db, 1)
     await db.run(jobs.cancel, cancelled)
     await closed(db, cancelled)
@@ -114,9 +111,3 @@ async def test_hints_that_are_none_of_our_business_do_no_harm(db: Database, work
     health = await examine(db)
     assert (health.status, health.quarantined) == ("ok", 2)
     await assert_sound(db)
-
-
-@pytest.mark.parametrize("url", ["kafka://localhost", "localhost:6379", "http://redis"])
-async def test_an_address_of_no_broker_stops_the_start(url: str, workers: Workers) -> None:
-    process = start(workers, url)
-    assert await asyncio.to_thread(process.wait, 30) == 2

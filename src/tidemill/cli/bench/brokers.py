@@ -51,6 +51,11 @@ class Broker(ABC):
         folder.mkdir(parents=True, exist_ok=True)
 
     @property
+    def groups(self) -> list[int]:
+        """The process groups that it consists of."""
+        return [] if self._process is None else [self._process.pid]
+
+    @property
     @abstractmethod
     def url(self) -> str:
         """For TIDEMILL_BROKER."""
@@ -145,6 +150,10 @@ class RabbitServer(Broker):
     @property
     def url(self) -> str:
         return f"amqp://guest:guest@{HOST}:{self.port}/"
+
+    @property
+    def groups(self) -> list[int]:
+        return super().groups + ([] if self._epmd is None else [self._epmd.pid])
 
     def __exit__(self, *_: object) -> None:
         super().__exit__()
