@@ -11,13 +11,13 @@ if TYPE_CHECKING:
 
 
 async def test_messages_are_shown_and_then_forgotten(tidemill: "Tidemill", db: Database) -> None:
-    assert "the quarantine is empty" in tidemill("quarantine").stdout
+    assert "the quarantine is empty" in tidemill("quarantine").out
     for number in range(3):
         await db.run(quarantine.add, "w1", b"[rubbish] %d" % number, "it is not a JSON object")
-    lines = tidemill("quarantine", "--json").stdout.splitlines()
+    lines = tidemill("quarantine", "--json").out.splitlines()
     assert [json.loads(line)["message"] for line in lines] == ["[rubbish] 2", "[rubbish] 1", "[rubbish] 0"]
-    shown = tidemill("quarantine", "--limit", "1", "--clear").stdout
+    shown = tidemill("quarantine", "--limit", "1", "--clear").out
     assert "[rubbish] 2" in shown
     assert "it is not a JSON object" in shown
     assert "forgotten" in shown
-    assert tidemill("quarantine", "--json").stdout == ""
+    assert tidemill("quarantine", "--json").out == ""

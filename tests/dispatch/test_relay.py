@@ -46,11 +46,18 @@ async def test_a_hint_is_part_of_the_submission(db: Database) -> None:
 
 async def test_it_says_how_many_workers_are_worth_waking(db: Database) -> None:
     await db.run(outbox.register, "redis")
-    for n, hints in ((1, 1), (5, 5), (100, 16)):
-        job_id = await add_job(db, n, batch_size=1)
+    for items, batch_size, hints in (
+        (1, 1, 1),
+        (5, 1, 5),
+        (100, 1, 16),
+        (50, 1_000, 1),
+        (51, 1_000, 2),
+        (900, 900, 16),
+    ):
+        job_id = await add_job(db, items, batch_size=batch_size)
         assert (await waiting(db))[-1] == (job_id, hints, False)
         batches = (await rows(db, "SELECT batches FROM tidemill.outbox WHERE job_id = %s", job_id))[0][0]
-        assert len(batches) == hints
+        assert len(batches) == min(16, -(-items // batch_size))
 
 
 async def test_there_is_one_hint_a_job_until_somebody_takes_it(db: Database) -> None:

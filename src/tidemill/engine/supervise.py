@@ -56,6 +56,7 @@ class Supervisor(Service):
         self._not_before = 0.0
         self._ticked_at = time.monotonic()
         self._gone: Counter[str] = Counter()
+        self._hints: Counter[int] = Counter()  # that each child was given
         self._numbers = list(range(processes))
         self.hands: dict[int, Hand] = {}
         self.failure: TidemillError | None = None
@@ -92,10 +93,12 @@ class Supervisor(Service):
                 hand.tell(Wake())
 
     def wake_child(self, job_id: UUID) -> None:
-        """Have one child look at that job first: the one that has most to spare."""
-        hands = sorted(self.hands.values(), key=lambda hand: hand.idle_lanes, reverse=True)
-        for hand in hands:
-            if not self._on_demand and hand.tell(Wake(job_id)):
+        """Have one child look at that job first: the one that has most to spare, else each in turn."""
+        if self._on_demand:
+            return
+        for hand in sorted(self.hands.values(), key=lambda hand: (-hand.idle_lanes, self._hints[hand.number])):
+            if hand.tell(Wake(job_id)):
+                self._hints[hand.number] += 1
                 return
 
     @property

@@ -42,8 +42,9 @@ BEGIN
     PERFORM pg_notify('tidemill', job::text);
     IF EXISTS (SELECT FROM tidemill.broker) THEN
         INSERT INTO tidemill.outbox AS unsent (job_id, hints, batches)
-        SELECT job, greatest(count(*), 1), coalesce(array_agg(due.id), '{}') FROM (
-            SELECT b.id FROM tidemill.batch b
+        -- One batch may be cut for several workers: 50 items are what a process usually has in hand.
+        SELECT job, least(greatest(count(*), ceil(sum(due.open) / 50.0), 1), 16), coalesce(array_agg(due.id), '{}') FROM (
+            SELECT b.id, b.open FROM tidemill.batch b
             WHERE b.job_id = job AND b.state = 'ready' AND b.not_before <= tidemill.now()
             ORDER BY b.not_before, b.id LIMIT 16
         ) due
