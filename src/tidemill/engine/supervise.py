@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import random
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -56,7 +57,6 @@ class Supervisor(Service):
         self._not_before = 0.0
         self._ticked_at = time.monotonic()
         self._gone: Counter[str] = Counter()
-        self._hints: Counter[int] = Counter()  # that each child was given
         self._numbers = list(range(processes))
         self.hands: dict[int, Hand] = {}
         self.failure: TidemillError | None = None
@@ -93,12 +93,12 @@ class Supervisor(Service):
                 hand.tell(Wake())
 
     def wake_child(self, job_id: UUID) -> None:
-        """Have one child look at that job first: the one that has most to spare, else each in turn."""
+        """Have one child look at that job first: the one that has most to spare, any of them if several have."""
         if self._on_demand:
             return
-        for hand in sorted(self.hands.values(), key=lambda hand: (-hand.idle_lanes, self._hints[hand.number])):
+        hands = random.sample(list(self.hands.values()), len(self.hands))
+        for hand in sorted(hands, key=lambda hand: -hand.idle_lanes):
             if hand.tell(Wake(job_id)):
-                self._hints[hand.number] += 1
                 return
 
     @property
