@@ -43,6 +43,7 @@ def test_what_is_not_there_is_said() -> None:
     assert "rabbitmq_vs_postgres" not in made["ratios"]
 
 
+@pytest.mark.full  # it starts two workers with two processes each
 @pytest.mark.skipif(redis_binary() is None, reason="NOT RUN: there is no redis on this machine")
 def test_it_measures_and_leaves_nothing_behind(
     tidemill_database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
