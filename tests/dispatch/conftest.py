@@ -20,6 +20,9 @@ from tidemill.store import outbox
 from tidemill.store.database import Database
 
 
+_started_here: list[Broker] = []
+
+
 def _running(name: str, factory: pytest.TempPathFactory) -> Iterator[Broker]:
     need(name)
     folder = folder_for(name, factory.mktemp(name))
@@ -54,6 +57,7 @@ def _shared(name: str, factory: pytest.TempPathFactory, run: str) -> Iterator[st
 def _started(name: str, factory: pytest.TempPathFactory) -> dict[str, Any]:
     broker = make_broker(name, folder_for(name, factory.mktemp(name)))
     broker.start()
+    _started_here.append(broker)  # a process that nobody holds any more is a warning
     return {"n": 0, "url": broker.url, "groups": broker.groups, "folder": str(broker.folder)}
 
 
