@@ -19,7 +19,6 @@ from tidemill.dispatch.taskiq import BrokerDispatcher, line_maker
 from tidemill.store import outbox
 from tidemill.store.database import Database
 
-
 _started_here: list[Broker] = []
 
 

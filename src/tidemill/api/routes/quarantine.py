@@ -12,7 +12,9 @@ from tidemill.domain.errors import InvalidInput
 from tidemill.store import quarantine
 
 router = APIRouter(tags=["service"])
-UpTo = Annotated[int, Query(ge=0, le=2**63 - 1, description="The newest that somebody has looked at")]
+UpTo = Annotated[
+    int | None, Query(ge=0, le=2**63 - 1, description="The newest that somebody has looked at; without it, all")
+]
 
 
 @router.get("/quarantine", response_model_exclude_unset=True, **allow(Permission.ADMIN))
@@ -26,8 +28,8 @@ async def list_quarantine(query: Annotated[QuarantineQuery, Query()], db: Db) ->
 
 
 @router.delete("/quarantine", **allow(Permission.ADMIN))
-async def clear_quarantine(up_to: UpTo, db: Db) -> Cleared:
-    """Forget messages, from the oldest to the one of this id."""
+async def clear_quarantine(db: Db, up_to: UpTo = None) -> Cleared:
+    """Forget messages, from the oldest to the one of this id, or all."""
     return Cleared(removed=await db.run(quarantine.clear, up_to))
 
 
