@@ -8,7 +8,7 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID, uuid4
@@ -135,9 +135,12 @@ class Workers:
         (self._folder / f"{name}.py").write_text(head + textwrap.dedent(source))
         return f"{name}:mill"
 
-    def start(self, app: str = "app:mill", processes: int = 1, **settings: object) -> "subprocess.Popen[bytes]":
+    def start(
+        self, app: str = "app:mill", processes: int = 1, inside: Sequence[str] = (), **settings: object
+    ) -> "subprocess.Popen[bytes]":
+        """``inside`` is a command that runs it elsewhere, as in a network of its own."""
         main = "from tidemill.cli.main import main; main()"
-        argv = [sys.executable, "-c", main, "worker", app, "--processes", str(processes)]
+        argv = [*inside, sys.executable, "-c", main, "worker", app, "--processes", str(processes)]
         process = subprocess.Popen(argv, cwd=self._folder, env=self.env(**settings), start_new_session=True)
         self._started.append(process)
         return process

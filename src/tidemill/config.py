@@ -23,6 +23,7 @@ from tidemill.domain.place import parse_place
 from tidemill.domain.services.service import SECRET_PREFIX
 
 PREFIX = "TIDEMILL_"
+BROKERS = ("redis://", "rediss://", "amqp://", "amqps://")
 Positive = Annotated[int, Field(gt=0)]
 SessionSeconds = Annotated[int, Field(gt=0, le=30 * 86_400)]
 Milliseconds = Annotated[int, Field(ge=0)]
@@ -55,6 +56,16 @@ def _place(text: str) -> str:
         parse_place(text)
     except InvalidInput as error:
         raise ValueError(str(error)) from None
+    return text
+
+
+def _or_none(value: object) -> object:
+    return None if value == "" else value
+
+
+def _broker(text: str) -> str:
+    if not text.startswith(BROKERS):
+        raise ValueError(f"a broker's address begins with one of {', '.join(BROKERS)}")
     return text
 
 
@@ -116,6 +127,12 @@ class Settings(BaseSettings):
     flush_interval_ms: Positive = Field(5_000, description="The longest an outcome waits to be flushed")
     flush_buffer: Positive = Field(
         500, description="Outcomes that may wait, or twice a flush if that is more; handlers pause beyond it"
+    )
+    broker: Annotated[Annotated[str, AfterValidator(_broker)] | None, BeforeValidator(_or_none)] = Field(
+        None, description="redis://… or amqp://…: hints travel through it (extra `brokers`); without it, the database"
+    )
+    resend_after_s: Positive = Field(
+        60, description="A job that is due and that nobody has looked at for so long gets another hint"
     )
     poll_ms: Positive = Field(1_000, description="How often an idle worker looks, when nothing wakes it")
     finalizer_interval_ms: Annotated[int, Field(ge=50, le=5_000)] = Field(

@@ -23,6 +23,11 @@ async def test_health_is_for_everybody(api: Api) -> None:
         "workers": 0,
         "open_jobs": 0,
         "queue_age_s": 0.0,
+        "reasons": [],
+        "broker": None,
+        "outbox": 0,
+        "outbox_age_s": 0.0,
+        "quarantined": 0,
     }
 
 

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +33,12 @@ class Logged(Workers):
         super().__init__(settings, folder)
         self._logs: list[Path] = []
 
-    def start(self, app: str = "app:mill", processes: int = 1, **settings: object) -> "subprocess.Popen[bytes]":
+    def start(
+        self, app: str = "app:mill", processes: int = 1, inside: Sequence[str] = (), **settings: object
+    ) -> "subprocess.Popen[bytes]":
         log = self._folder / f"log-{len(self._logs)}"
         main = "from tidemill.cli.main import main; main()"
-        argv = [sys.executable, "-c", main, "worker", app, "--processes", str(processes)]
+        argv = [*inside, sys.executable, "-c", main, "worker", app, "--processes", str(processes)]
         with log.open("wb") as stderr:
             process = subprocess.Popen(
                 argv, cwd=self._folder, env=self.env(**settings), stderr=stderr, start_new_session=True

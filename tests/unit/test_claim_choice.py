@@ -7,7 +7,7 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemill.engine.claim import choose, startable, started
+from tidemill.engine.claim import choose, prefer, startable, started
 from tidemill.store.claim import Runnable
 
 
@@ -75,3 +75,10 @@ def test_a_step_of_priority_doubles_the_share() -> None:
 def test_the_lowest_priority_is_not_starved_for_ever_by_its_owner() -> None:
     weights = [choose([job(1, priority=-100), job(2, priority=-20)], random.Random(seed)) for seed in range(200)]
     assert {each.id.int for each in weights} == {1, 2}
+
+
+def test_a_job_that_was_hinted_at_goes_first_if_it_may() -> None:
+    first, second, third = job(1), job(2), job(3)
+    assert prefer([first, second, third], [UUID(int=9), second.id, first.id]) == second
+    assert prefer([first], [second.id]) is None
+    assert prefer([first], []) is None

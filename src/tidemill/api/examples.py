@@ -16,6 +16,7 @@ from tidemill.api.schemas import (
     jobs,
     limiters,
     operations,
+    quarantine,
     service,
     services,
 )
@@ -166,6 +167,11 @@ EXAMPLES: dict[type[BaseModel], dict[str, Any]] = {
         "workers": 2,
         "open_jobs": 1,
         "queue_age_s": 0.4,
+        "reasons": [],
+        "broker": "ok",
+        "outbox": 0,
+        "outbox_age_s": 0.0,
+        "quarantined": 0,
     },
     service.Limits: {
         "max_file_size_mb": 400,
@@ -178,6 +184,22 @@ EXAMPLES: dict[type[BaseModel], dict[str, Any]] = {
         "sources": ["inbox"],
         "pending_dashboard": True,
     },
+    quarantine.QuarantinePage: {
+        "items": [
+            {
+                "id": 7,
+                "at": CHANGED,
+                "source": "received",
+                "reason": "header.version is 2.0, not 1.0",
+                "message": '{"header": {"version": "2.0"}}',
+                "size": 412,
+                "job_id": None,
+                "worker": WORKER,
+            }
+        ],
+        "next_page": _NEXT,
+    },
+    quarantine.Cleared: {"removed": 7},
     service.WorkerOut: {
         "id": WORKER,
         "host": "mill-1",

@@ -25,6 +25,7 @@ from tidemill.api.routes import (
     limiters,
     metrics,
     operations,
+    quarantine,
     services,
     sources,
     submit,
@@ -42,7 +43,7 @@ from tidemill.telemetry.metrics import Meter
 
 ROUTERS = (
     *(system, identity, submit, jobs, items, kickoff, exports, export_tables, submit_import, imports, import_errors),
-    *(distributions, sources, services, limiters, across, operations, events),
+    *(distributions, sources, services, limiters, across, operations, events, quarantine),
 )
 
 

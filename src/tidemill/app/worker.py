@@ -4,13 +4,14 @@ import asyncio
 import contextlib
 import os
 import socket
+from typing import Any
 from uuid import UUID, uuid4
 
+from tidemill.app.hearing import Hearing
 from tidemill.app.mill import Mill
 from tidemill.app.wiring import make_builtins, make_limiters, make_resources, make_scanner
 from tidemill.config import PREFIX
 from tidemill.connectors.blobs import open_blobs
-from tidemill.dispatch.postgres import Listener
 from tidemill.domain.slice import Slice
 from tidemill.engine.aftermath import Aftermath
 from tidemill.engine.bulk import Bulk
@@ -61,18 +62,22 @@ class Worker:
             on_demand=on_demand,
         )
         in_hand, state = self._supervisor.lease_ids, self._supervisor.state
+        self._hearing = hearing = Hearing(db, settings, self._supervisor, self.id, self._registry.kinds())
+
+        def info() -> dict[str, Any]:
+            return self._info | state() | hearing.state()
+
         children = self._supervisor.pids
-        heartbeat = Heartbeat(
-            db, self.id, seconds=seconds, in_hand=in_hand, info=lambda: self._info | state(), children=children
-        )
-        maintenance = Maintenance(db, self.id, every_s=settings.finalizer_interval_ms / 1000)
+        heartbeat = Heartbeat(db, self.id, seconds=seconds, in_hand=in_hand, info=info, children=children)
+        every_s, resend_s = settings.finalizer_interval_ms / 1000, settings.resend_after_s
+        maintenance = Maintenance(db, self.id, every_s=every_s, resend_after_s=resend_s)
         self._services = [self._supervisor, heartbeat, maintenance, Janitor(db, blobs), Bulk(db)]
         if settings.scan_watches and not on_demand:
             resources = make_resources(settings, mill.registry)
             self._services.append(Scanning(make_scanner(db, settings, resources, worker=self.id).turn))
         self._kickoff = Kickoff(db, self._registry, self._supervisor, grace=slice_grace(settings.stop_grace_ms))
-        self._listener = Listener(db.url, self._supervisor.wake_children)
         self._tasks: list[asyncio.Task[None]] = []
+        self._listening: list[asyncio.Task[None]] = []
 
     async def run(self, stop: asyncio.Event) -> None:
         """Until ``stop`` is set, or the children cannot start."""
@@ -91,8 +96,9 @@ class Worker:
         with bound(worker=self.id):
             measured = measuring(self._settings, self._registry.providers())
             self._environment.update(await self._measuring.enter_async_context(measured))
-            loops = [*(service.run() for service in self._services), self._listener.run()]
-            self._tasks = [asyncio.create_task(loop) for loop in loops]
+            heard = await self._hearing.loops(on_demand=bool(self._info["on_demand"]))
+            self._tasks = [asyncio.create_task(service.run()) for service in self._services]
+            self._listening = [asyncio.create_task(loop) for loop in heard]
             emit("worker.started", worker=self.id, processes=self._info["processes"], kinds=self._info["kinds"])
 
     async def stop(self) -> None:
@@ -105,10 +111,12 @@ class Worker:
             await self._supervisor.drain(self._settings.stop_grace_ms / 1000)
         for service in self._services:
             service.stop()
-        tasks[-1].cancel()  # the listener has no work to finish
+        for task in self._listening:
+            task.cancel()  # these have no work to finish
         with contextlib.suppress(TimeoutError):  # without a database, the worker's row and duty run out by themselves
             async with asyncio.timeout(SIGN_OFF_S):
-                await asyncio.gather(*tasks, return_exceptions=True)
+                await asyncio.gather(*tasks, *self._listening, return_exceptions=True)
+                await self._hearing.close()
                 await self._db.run(maintain.resign, self.id)
                 await self._db.run(limiters.leave_all, self.id)
                 await self._db.run(workers.remove, self.id)

@@ -17,6 +17,7 @@ from tidemill.cli import (
     jobs,
     limiters,
     matching,
+    quarantine,
     run,
     sources,
 )
@@ -30,7 +31,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for group in (run, imports, import_again, exports, distributions, sources, matching, jobs, limiters, admin, demo):
+tables, work = (imports, import_again, exports, distributions), (sources, matching, jobs, limiters)
+for group in (run, *tables, *work, admin, quarantine, demo):
     for info in group.commands.registered_commands:
         app.registered_commands.append(info)
 app.add_typer(identity.users, name="users", help="Who may use the service.")

@@ -21,6 +21,7 @@ TidemillError
 │   ├── StoreUnavailable  the store of files does not answer; later it may
 │   └── StoreDenied     it does not let us: somebody has to look at the keys
 ├── Unreachable         another machine does not answer, or not in time
+├── BrokerLost          the broker does not answer, or not as it should
 ├── Interrupted         nobody wants it any more; what there is of it stays
 └── StaleLease          the lease was lost; nothing was written
 """
@@ -123,6 +124,10 @@ class StoreDenied(Unavailable):
 
 class Unreachable(TidemillError):
     """Another machine does not answer, or not in time."""
+
+
+class BrokerLost(TidemillError):
+    """The broker does not answer, or not as it should. Work goes on without it."""
 
 
 class Interrupted(TidemillError):

@@ -2,8 +2,10 @@
 
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
+from uuid import UUID
 
 from tidemill.domain.block import Block
+from tidemill.domain.envelope import Envelope
 from tidemill.domain.handler import Handler
 
 
@@ -79,3 +81,31 @@ class Limits(Protocol):
     """
 
     def permit(self, name: str, key: str = "") -> Permit: ...
+
+
+class JobHandler(Protocol):
+    """What a worker does when it hears that a job has work."""
+
+    async def missed(self) -> None:
+        """The line is new: nobody knows what was said before."""
+
+    async def ready(self) -> None:
+        """Wait until somebody here has nothing to do: whoever is busy should leave hints to others."""
+
+    async def handle(self, job_id: UUID) -> None:
+        """A hint: have the job looked at."""
+
+    async def refuse(self, message: bytes, reason: str) -> None:
+        """A message that is no hint: keep it for people to see."""
+
+
+class JobDispatcher(Protocol):
+    """Tells workers which jobs have work. Its messages are hints: what is lost or repeated changes only latency."""
+
+    async def dispatch(self, envelopes: Sequence[Envelope]) -> list[str | None]:
+        """Send them in one go: for each of them None, or why it was refused. BrokerLost if there is nobody to ask."""
+
+    async def deliver(self, handler: JobHandler) -> None:
+        """Hand on what others dispatch, until cancelled. A line that breaks is made again."""
+
+    async def close(self) -> None: ...

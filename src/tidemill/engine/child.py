@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 import time
+from uuid import UUID
 
 from tidemill.engine.claim import Claimer
 from tidemill.engine.context import Context
@@ -44,8 +45,10 @@ class Loops:
             for service in self._services:
                 group.create_task(service.run())
 
-    def wake(self) -> None:
+    def wake(self, job_id: UUID | None = None) -> None:
         self._claimer.forget()
+        if job_id is not None:
+            self._claimer.prefer(job_id)
         for service in self._services:
             service.wake()
 
@@ -83,8 +86,10 @@ class Child:
         match message, self._work:
             case Stop(), _:
                 self.stop(self._grace)
-            case Wake(), work:
-                work.wake()
+            case Wake(job_id), Loops() as loops:
+                loops.wake(job_id)
+            case Wake(), Slices() as slices:
+                slices.wake()
             case Begin(), Slices() as slices:
                 slices.begin(message)
             case End(number), Slices() as slices:

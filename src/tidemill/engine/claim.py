@@ -3,7 +3,7 @@
 import itertools
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Protocol
 from uuid import UUID
@@ -16,6 +16,8 @@ from tidemill.store.claim import Runnable
 from tidemill.store.database import Connection, relaxed
 
 CACHE_S = 0.5
+PREFERRED = 16  # batches of a job that a hint names, before the choice is fair again
+MAX_HINTED = 64
 
 
 def startable(jobs: Sequence[Runnable], max_jobs: int) -> list[Runnable]:
@@ -42,6 +44,12 @@ def choose(jobs: Sequence[Runnable], rng: random.Random) -> Runnable:
     return rng.choices(theirs, weights=[2.0 ** max(-20, min(job.priority, 20)) for job in theirs])[0]
 
 
+def prefer(jobs: Sequence[Runnable], hinted: Iterable[UUID]) -> Runnable | None:
+    """The first job that was hinted at, if it may be worked on."""
+    by_id = {job.id: job for job in jobs}
+    return next((by_id[job_id] for job_id in hinted if job_id in by_id), None)
+
+
 class Chooser(Protocol):
     """Whom a lane asks for its next batch."""
 
@@ -55,24 +63,43 @@ class Claimer:
         self._context = context
         self._jobs: list[Runnable] = []
         self._listed_at = float("-inf")
+        self._hinted: dict[UUID, int] = {}  # how many batches of a job go before those of others
+        self._was_hinted = False
         self._rng = random.Random()  # noqa: S311  fairness, not secrecy
 
     def forget(self) -> None:
         """Somebody said there is work: the list is old."""
         self._listed_at = float("-inf")
 
+    def prefer(self, job_id: UUID) -> None:
+        """A hint: batches of this job first, until it has none or had its share; every other one, if others wait."""
+        self._hinted[job_id] = PREFERRED
+        while len(self._hinted) > MAX_HINTED:
+            del self._hinted[next(iter(self._hinted))]
+
     async def claim(self, lease_id: UUID) -> Lease | None:
         """A batch of some job, or None when no job has anything due."""
         candidates = startable(await self._runnable(), self._context.settings.max_concurrent_jobs)
         while candidates:
-            job = choose(candidates, self._rng)
+            job = self._choose(candidates)
             lease = await claim_from(self._context, job.id, job.kind, lease_id)
             if lease is not None:
                 self._jobs = started(self._jobs, job)
                 return lease
             candidates.remove(job)
             self._jobs = [other for other in self._jobs if other.id != job.id]
+        self._hinted.clear()  # nothing is due: they are spent
         return None
+
+    def _choose(self, candidates: Sequence[Runnable]) -> Runnable:
+        hinted = None if self._was_hinted else prefer(candidates, self._hinted)
+        self._was_hinted = hinted is not None and len(candidates) > 1
+        if hinted is None:
+            return choose(candidates, self._rng)
+        self._hinted[hinted.id] -= 1
+        if not self._hinted[hinted.id]:
+            del self._hinted[hinted.id]
+        return hinted
 
     async def _runnable(self) -> list[Runnable]:
         now = time.monotonic()

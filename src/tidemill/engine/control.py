@@ -11,7 +11,9 @@ MAX_LINE = 512  # what POSIX promises to write in one piece
 
 @dataclass(frozen=True, slots=True)
 class Wake:
-    """There may be work."""
+    """There may be work: of that job, if one is named."""
+
+    job_id: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +51,10 @@ def encode(message: Message) -> bytes:
 
 def _words(message: Message) -> tuple[object, ...]:
     match message:
-        case Wake():
+        case Wake(None):
             return ("w",)
+        case Wake(job_id):
+            return ("w", job_id)
         case Stop():
             return ("s",)
         case Begin(number, job_id, kind, milliseconds):
@@ -75,6 +79,8 @@ def _decode(line: str) -> Message:
     match line.split(" "):
         case ["w"]:
             return Wake()
+        case ["w", job_id]:
+            return Wake(UUID(job_id))
         case ["s"]:
             return Stop()
         case ["k", number, job_id, kind, milliseconds]:

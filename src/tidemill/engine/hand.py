@@ -70,6 +70,11 @@ class Hand:
         """Whether every slice that began is over."""
         return self.book.slices_ended >= self._slices
 
+    @property
+    def idle_lanes(self) -> int:
+        """How many batches it could take beside those it has; the last page is the ingester's."""
+        return 0 if self._dead is not None else sum(page.lease_id is None for page in self.book.pages[:-1])
+
     def begin_slice(self, job_id: UUID, kind: str, seconds: float, grace: float) -> bool:
         """Ask for a slice; False if the child cannot be asked."""
         before = self.book.counters()

@@ -4,7 +4,7 @@ from uuid import UUID
 
 from tidemill.domain.progress import EVERY
 from tidemill.engine.service import Service
-from tidemill.store import queue, samples
+from tidemill.store import outbox, queue, samples
 from tidemill.store.database import Database
 from tidemill.telemetry.events import emit
 
@@ -69,5 +69,12 @@ async def measure_queue(db: Database) -> queue.Depth:
         processing=depth.processing,
         retry_wait=depth.retry_wait,
         oldest_s=round(depth.oldest_s, 1),
+    )
+    backlog = await db.run(outbox.sample)
+    emit(
+        "outbox.sampled",
+        depth=backlog.depth,
+        oldest_s=round(backlog.oldest_s, 1),
+        quarantined=backlog.quarantined,
     )
     return depth

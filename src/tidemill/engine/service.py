@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
 
 from tidemill.domain.decide import describe
 from tidemill.telemetry.events import emit
@@ -55,6 +56,18 @@ class Service(ABC):
         if seconds and not self.stopping:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), seconds)
+
+
+class Ticking(Service):
+    """A service of what another room does again and again."""
+
+    def __init__(self, name: str, tick: Callable[[], Awaitable[float]]) -> None:
+        super().__init__()
+        self.name = name
+        self._tick = tick
+
+    async def tick(self) -> float:
+        return await self._tick()
 
 
 def _words(error: BaseException) -> str:

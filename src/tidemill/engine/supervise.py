@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import random
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -90,6 +91,20 @@ class Supervisor(Service):
         for hand in self.hands.values():
             if not (self._on_demand and hand.is_idle):
                 hand.tell(Wake())
+
+    def wake_child(self, job_id: UUID) -> None:
+        """Have one child look at that job first: the one that has most to spare, any of them if several have."""
+        if self._on_demand:
+            return
+        hands = random.sample(list(self.hands.values()), len(self.hands))
+        for hand in sorted(hands, key=lambda hand: -hand.idle_lanes):
+            if hand.tell(Wake(job_id)):
+                return
+
+    @property
+    def has_time(self) -> bool:
+        """Whether some child could take another batch at once."""
+        return any(hand.idle_lanes for hand in self.hands.values())
 
     def free_hand(self) -> Hand | None:
         """A child that a slice may be asked of."""

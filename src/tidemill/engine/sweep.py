@@ -7,7 +7,7 @@ from tidemill.domain.errors import UnknownJob
 from tidemill.engine.finalize import finalize, police
 from tidemill.engine.observe import Observer
 from tidemill.engine.service import Service
-from tidemill.store import delete, jobs, leases, limiters, maintain, partitions, sessions, workers
+from tidemill.store import delete, jobs, leases, limiters, maintain, outbox, partitions, quarantine, sessions, workers
 from tidemill.store.about import about
 from tidemill.store.database import Database
 from tidemill.telemetry.events import emit
@@ -17,6 +17,7 @@ DUTY_S = 10.0
 FOLD_EVERY_S = 5.0
 FOLD_LEAST = 200
 HOUSEKEEPING_EVERY_S = 300.0
+RESEND_AFTER_S = 60.0
 
 
 class Maintenance(Service):
@@ -24,12 +25,16 @@ class Maintenance(Service):
 
     name = "maintenance"
 
-    def __init__(self, db: Database, worker: str, *, every_s: float = EVERY_S) -> None:
+    def __init__(
+        self, db: Database, worker: str, *, every_s: float = EVERY_S, resend_after_s: float = RESEND_AFTER_S
+    ) -> None:
         super().__init__()
+        self._resend_after_s = resend_after_s
         self._every_s = every_s
         self._db = db
         self._worker = worker
         self._folded_at = self._housekept_at = float("-inf")
+        self._resent_at = time.monotonic()
         self._observer = Observer(db)
 
     async def tick(self) -> float:
@@ -42,11 +47,16 @@ class Maintenance(Service):
             await self.fold(FOLD_LEAST)
             self._folded_at = now
         await self._observer.observe(now)
+        if now - self._resent_at > self._resend_after_s:
+            await self.resend()
+            self._resent_at = now
         if now - self._housekept_at > HOUSEKEEPING_EVERY_S:
             await self._observer.thin()
             await self._db.run(partitions.make_ahead)
             await self._db.run(workers.forget_silent)
             await self._db.run(sessions.forget_expired)
+            await self._db.run(outbox.forget)
+            await self._db.run(quarantine.thin)
             await self._db.run(limiters.forget_idle)
             self._housekept_at = now
         return 0 if await self.remove_deleted() else self._every_s
@@ -68,6 +78,12 @@ class Maintenance(Service):
             pass
         for job_id in await self._db.run(jobs.drained_candidates):
             await finalize(self._db, job_id)
+
+    async def resend(self) -> None:
+        """Jobs that nobody has looked at for too long get another hint: theirs was lost."""
+        resent = await self._db.run(outbox.resend, self._resend_after_s)
+        if resent:
+            emit("hints.resent", jobs=len(resent))
 
     async def fold(self, least: int) -> None:
         for job_id in await self._db.run(maintain.to_fold, least):

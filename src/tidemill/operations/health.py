@@ -8,6 +8,7 @@ from tidemill.store.database import Database
 
 SILENT_S = 30.0
 OLD_S = 300.0
+LATE_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,10 @@ class Health:
     workers: int = 0
     queue_age_s: float = 0.0
     open_jobs: int = 0
+    broker: str | None = None
+    outbox: int = 0
+    outbox_age_s: float = 0.0
+    quarantined: int = 0
 
     @property
     def is_fit(self) -> bool:
@@ -28,7 +33,18 @@ class Health:
     def status(self) -> str:
         if not self.is_fit:
             return "unfit"
-        return "degraded" if self.queue_age_s > OLD_S or (self.open_jobs and not self.workers) else "ok"
+        return "degraded" if self.reasons else "ok"
+
+    @property
+    def reasons(self) -> list[str]:
+        """Why somebody should look, although it works."""
+        found = {
+            f"work that is due has waited for {self.queue_age_s:.0f} s": self.queue_age_s > OLD_S,
+            "there are open jobs and no worker": self.open_jobs and not self.workers,
+            "the broker is lost; work goes on by polling": self.broker == "lost",
+            f"hints have waited for the broker for {self.outbox_age_s:.0f} s": self.outbox_age_s > LATE_S,
+        }
+        return [reason for reason, holds in found.items() if holds]
 
 
 async def examine(db: Database) -> Health:

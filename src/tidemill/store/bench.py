@@ -104,6 +104,21 @@ async def jobs_of(conn: Connection, owner_id: int) -> list[UUID]:
     return [row[0] for row in await cursor.fetchall()]
 
 
+async def forget_broker(conn: Connection) -> None:
+    """As if no worker had ever had one."""
+    await conn.execute(sql("bench/forget_broker"))
+
+
+async def add_hints(conn: Connection, kind: str, n: int) -> list[UUID]:
+    """So many jobs without items, each with a hint that waits."""
+    cursor = await conn.execute(sql("bench/add_hints"), {"kind": kind, "n": n})
+    return [row[0] for row in await cursor.fetchall()]
+
+
+async def remove_hints(conn: Connection, kind: str) -> None:
+    await conn.execute(sql("bench/remove_hints"), {"kind": kind})
+
+
 async def server(conn: Connection) -> dict[str, str]:
     cursor = await conn.execute(sql("bench/server"))
     return {name: setting for name, setting in await cursor.fetchall()}  # noqa: C416

@@ -22,6 +22,7 @@ async def delete(conn: Connection, job_id: UUID) -> None:
         pass
     for table in ("item_fix", "activity", "sample", "repeat", "effect", "delivery"):
         await conn.execute(sql(f"{table}/remove"), job)
+    await conn.execute(sql("outbox/remove_job"), job)
     await conn.execute(sql("file/condemn_one"), job)
     await conn.execute(sql("deleted_job/add"), job)
     await conn.execute(sql("job/remove"), job)

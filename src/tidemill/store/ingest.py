@@ -91,7 +91,7 @@ async def append(
         los, his = cutter.ranges()
         batches = {"job_id": job_id, "owner_id": job[0], "kind": job[1]}
         await conn.execute(sql("batch/add_ranges"), batches | {"los": los, "his": his, "held": chunk.held})
-        await conn.execute(sql("notify/work"), {"job_id": job_id})
+        await conn.execute(sql("outbox/announce"), {"job_id": job_id})
     return Flushed.APPLIED
 
 
@@ -111,7 +111,7 @@ async def finish(conn: Connection, job_id: UUID, lease_id: UUID) -> bool:
     if cursor.rowcount:
         await conn.execute(sql("job/finish_ingest"), {"job_id": job_id})
         if (await conn.execute(sql("batch/let_go"), {"job_id": job_id})).rowcount:
-            await conn.execute(sql("notify/work"), {"job_id": job_id})
+            await conn.execute(sql("outbox/announce"), {"job_id": job_id})
     return bool(cursor.rowcount)
 
 

@@ -152,7 +152,7 @@ async def pause(conn: Connection, job_id: UUID, *, by: int = LOCAL_USER) -> None
 async def resume(conn: Connection, job_id: UUID, *, by: int = LOCAL_USER) -> None:
     """Pause -> run."""
     await _want(conn, job_id, Intent.RUN, by, allowed=(Intent.PAUSE,))
-    await conn.execute(sql("notify/work"), {"job_id": job_id})
+    await conn.execute(sql("outbox/announce"), {"job_id": job_id})
 
 
 async def cancel(conn: Connection, job_id: UUID, *, by: int = LOCAL_USER) -> None:

@@ -1,11 +1,13 @@
 """The wake-up line: LISTEN on a connection of its own."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from uuid import UUID
 
 from psycopg import AsyncConnection
 
 from tidemill.store.database import Connection
+from tidemill.store.statements import sql
 
 
 @asynccontextmanager
@@ -27,3 +29,8 @@ async def hints(conn: Connection, seconds: float) -> list[str]:
     if not found:
         await conn.execute(b"SELECT 1")
     return found
+
+
+async def announce_all(conn: Connection, job_ids: Sequence[UUID]) -> None:
+    """Say to everybody who listens that these jobs have work."""
+    await conn.execute(sql("outbox/announce_all"), {"job_ids": list(job_ids)})

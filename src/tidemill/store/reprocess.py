@@ -72,7 +72,7 @@ async def reopen(conn: Connection, job_id: UUID) -> None:
     """Some of its items were taken back."""
     forgiven = (await get(conn, job_id)).counts.failed
     await conn.execute(sql("job/reopen"), {"job_id": job_id, "forgiven": forgiven})
-    await conn.execute(sql("notify/work"), {"job_id": job_id})
+    await conn.execute(sql("outbox/announce"), {"job_id": job_id})
 
 
 async def take_failed(conn: Connection, job: dict[str, Any], seqs: Sequence[int]) -> list[int]:

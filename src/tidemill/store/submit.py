@@ -84,7 +84,7 @@ def submission(spec: Submission, rows: Iterable[bytes]) -> Steps:
         yield Execute(sql("batch/add_ranges"), batches | {"los": los, "his": his, "held": False})
     if spec.idem_key is not None:
         yield Execute(sql("job/set_print"), {"job_id": job_id, "print": counter.print})
-    yield Execute(sql("notify/work"), {"job_id": job_id})
+    yield Execute(sql("outbox/announce"), {"job_id": job_id})
     return job_id, True
 
 

@@ -64,6 +64,14 @@ request.done         request_id, method, route, status, ms      an HTTP request 
 request.failed       request_id, route, error                   an HTTP request ran into a bug of ours
 metrics.served       host, port, path                           Prometheus may ask here
 relay.lost           events                                     a child could not hand so many events to its parent
+broker.lost          error                                      the broker does not answer; work goes on by polling
+broker.found         error                                      it answers again after that error
+hints.sent           jobs, hints, dropped, ms                   the broker has hints of the outbox, or nobody wants them
+hints.resent         jobs                                       jobs that nobody looked at for long get another hint
+hint.heard           job                                        a child was told to look at a job first
+hint.dropped         job                                        a hint came for a job that is not to run any more
+hint.quarantined     job, reason, bytes                         a message that is no hint, or that the broker refuses
+outbox.sampled       depth, oldest_s, quarantined               hints that wait were counted, for the metrics
 listen.lost          error                                      the wake-up line broke; polling goes on
 """
 

@@ -82,6 +82,12 @@ class Families:
             "queue_oldest_seconds", "How long the batch that is longest due has waited", seconds=30
         )
         self.pending_count = gauge("pending_count", "Items that are not settled", seconds=30)
+        self.hints = count("hints", "Hints by what became of them", "fate")
+        self.hints_ms = spread("hints_ms", "Milliseconds to send a block of the outbox", MS)
+        self.outbox_depth = gauge("outbox_depth", "Hints that wait for the broker", seconds=30)
+        self.outbox_oldest = gauge("outbox_oldest_seconds", "How long the oldest of them has waited", seconds=30)
+        self.quarantined = gauge("quarantined", "Messages in quarantine", seconds=30)
+        self.broker_up = gauge("broker_up", "Whether the broker answered when this process asked last")
         self.children = gauge("children", "Child processes that run")
         self.children_died = count("children_died", "Child processes that died", "cause")
         self.loop_failures = count("loop_failures", "Errors that background loops survived", "loop")

@@ -119,6 +119,34 @@ class Meter:
         families.queue_oldest.set(fields["oldest_s"])
         families.pending_count.set(sum(fields[status] for status in waiting))
 
+    def _on_outbox_sampled(self, fields: dict[str, Any]) -> None:
+        self.families.outbox_depth.set(fields["depth"])
+        self.families.outbox_oldest.set(fields["oldest_s"])
+        self.families.quarantined.set(fields["quarantined"])
+
+    def _on_broker_lost(self, _: dict[str, Any]) -> None:
+        self.families.broker_up.set(0)
+
+    def _on_broker_found(self, _: dict[str, Any]) -> None:
+        self.families.broker_up.set(1)
+
+    def _on_hints_sent(self, fields: dict[str, Any]) -> None:
+        self.families.hints_ms.observe(fields["ms"])
+        self.families.hints.labels("sent").inc(fields["hints"])
+        self.families.hints.labels("unwanted").inc(fields["dropped"])
+
+    def _on_hints_resent(self, fields: dict[str, Any]) -> None:
+        self.families.hints.labels("resent").inc(fields["jobs"])
+
+    def _on_hint_heard(self, _: dict[str, Any]) -> None:
+        self.families.hints.labels("heard").inc()
+
+    def _on_hint_dropped(self, _: dict[str, Any]) -> None:
+        self.families.hints.labels("dropped").inc()
+
+    def _on_hint_quarantined(self, _: dict[str, Any]) -> None:
+        self.families.hints.labels("quarantined").inc()
+
     def _on_child_started(self, _: dict[str, Any]) -> None:
         self._count_children(+1)
 

@@ -29,7 +29,7 @@ async def get_health(response: Response, here: Serving) -> Health:
     """Whether the database answers, its schema is ours, somebody works, and how long work waits. 503 if unfit."""
     found = await health.examine(here.db)
     response.status_code = 200 if found.is_fit else 503
-    return Health.model_validate(asdict(found) | {"status": found.status})
+    return Health.model_validate(asdict(found) | {"status": found.status, "reasons": found.reasons})
 
 
 @router.get("/me", **allow(Permission.USER))

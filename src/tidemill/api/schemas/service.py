@@ -27,6 +27,13 @@ class Health(BaseModel):
     workers: int = Field(description="That were heard of in the last half minute")
     open_jobs: int
     queue_age_s: float = Field(description="How long the oldest batch that is due has waited")
+    reasons: list[str] = Field(description="Why it is degraded")
+    broker: str | None = Field(
+        description="`ok` or `lost`, in which case work goes on by polling; null if there is none"
+    )
+    outbox: int = Field(description="Hints that wait for the broker")
+    outbox_age_s: float = Field(description="How long the oldest of them has waited")
+    quarantined: int = Field(description="Messages that are no hints, for an admin to look at")
 
 
 class Limits(BaseModel):

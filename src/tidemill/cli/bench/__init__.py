@@ -6,6 +6,9 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
+from tidemill.cli.bench.dispatch import plan as dispatch_plan
+from tidemill.cli.bench.dispatch import report as dispatch_report
+from tidemill.cli.bench.dispatch import run as dispatch_run
 from tidemill.cli.bench.exports import plan as export_plan
 from tidemill.cli.bench.exports import report as export_report
 from tidemill.cli.bench.exports import run as export_run
@@ -92,6 +95,24 @@ def export_command(
     plan = _planned(export_plan.FULL if full else export_plan.Plan(), said)
     result = export_run.run(plan)
     _print(result, export_report.warning(result["figures"]), as_json=as_json)
+
+
+@commands.command("dispatch")
+def dispatch_command(
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of a table")] = False,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Jobs of a turn; 25 if not said")] = None,
+    rows: Annotated[int | None, typer.Option(min=1, help="Items per job; 4,000 if not said")] = None,
+    rounds: Annotated[int | None, typer.Option(min=1, help="Turns; medians are shown")] = None,
+    starts: Annotated[int | None, typer.Option(min=1, help="Jobs of one item, for the wake-up; 40")] = None,
+    hints: Annotated[int | None, typer.Option(min=1, help="Hints for the relay; 10,000")] = None,
+    redis: Annotated[str | None, typer.Option(metavar="URL", help="A Redis that runs, instead of our own")] = None,
+    rabbitmq: Annotated[str | None, typer.Option(metavar="URL", help="A RabbitMQ that runs, instead of ours")] = None,
+) -> None:
+    """Process no-op items and wake workers, by the database alone and by each broker that is there, in turns."""
+    said = {"jobs": jobs, "rows": rows, "rounds": rounds, "starts": starts, "hints": hints}
+    plan = _planned(dispatch_plan.Plan(), said | {"redis": redis, "rabbitmq": rabbitmq})
+    result = dispatch_run.run(plan)
+    _print(result, dispatch_report.warning(result["figures"]), as_json=as_json)
 
 
 def _planned(plan: P, said: dict[str, Any]) -> P:

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Self
 from uuid import UUID
@@ -95,6 +95,19 @@ class Engine:
         if counts.done != n:
             raise TidemillError(f"of {n} items only {counts.done} were done: what was measured is not the work")
         return await self._db.run(bench.turned_seconds, job_id)
+
+    async def process_all(self, job_ids: Sequence[UUID], n: int, worker: BenchWorker) -> float:
+        """Let paused jobs of ``n`` items each run; the seconds from the first word of it to the last close."""
+        started = time.monotonic()
+        for job_id in job_ids:
+            await self._db.run(jobs.resume, job_id)
+        for job_id in job_ids:
+            await self._closed(job_id, worker, within=STALL_S)
+        seconds = time.monotonic() - started
+        done = [(await self._db.run(jobs.get, job_id)).counts.done for job_id in job_ids]
+        if done != [n] * len(job_ids):
+            raise TidemillError(f"of {n} items each only {done} were done: what was measured is not the work")
+        return seconds
 
     async def start_latency(self, worker: BenchWorker) -> tuple[float, float]:
         """Milliseconds to the start of a handler on an idle system: from the call of submit, from its return."""

@@ -11,6 +11,7 @@ mill = Mill()
 REFERENCE = "tidemill.cli.bench.mill:mill"
 NOOP, STAMP = "bench.noop", "bench.stamp"
 PACED, LIMITED = "bench.paced", "bench.limited"
+HINT = "bench.hint"  # a kind that nobody runs
 LINGER_S = 0.005  # so that one process cannot take all of a warm-up
 
 

@@ -16,7 +16,8 @@ EXPORT_AT_LEAST = {
     "files_vs_obstore": 0.5,
     "reused_per_s": 5_000,
 }
-AT_LEAST = ENGINE_AT_LEAST | EXPORT_AT_LEAST
+DISPATCH_AT_LEAST = {"redis_vs_postgres": 0.8, "rabbitmq_vs_postgres": 0.8}
+AT_LEAST = ENGINE_AT_LEAST | EXPORT_AT_LEAST | DISPATCH_AT_LEAST
 ENGINE_AT_MOST = {
     "cost_1m_vs_100k": 1.2,
     "cost_large_vs_small": 1.2,
@@ -40,7 +41,14 @@ IMPORT_AT_MOST = {
     "first_row_s": 1,
     "import_rss_mb": 200,
 }
-AT_MOST = ENGINE_AT_MOST | SERVICE_AT_MOST | IMPORT_AT_MOST
+DISPATCH_AT_MOST = {
+    "wake_p50_ms": 20,
+    "postgres_wake_p50_ms": 20,
+    "redis_wake_p50_ms": 20,
+    "rabbitmq_wake_p50_ms": 20,
+    "relay_10k_s": 2,
+}
+AT_MOST = ENGINE_AT_MOST | SERVICE_AT_MOST | IMPORT_AT_MOST | DISPATCH_AT_MOST
 
 
 def is_met(name: str, value: float) -> bool | None:

@@ -1,8 +1,14 @@
 -- For a look at health. The oldest batch that is due, of a job that may run: the first few are looked at, no more.
--- Index: batch_open_all, job_runnable.
+-- The broker is as well as the workers say who have one. Index: batch_open_all, job_runnable.
 SELECT (SELECT count(*) FROM tidemill.worker WHERE seen_at > tidemill.now() - %(silent)s * interval '1 second') AS workers,
     (SELECT count(*) FROM (SELECT 1 FROM tidemill.job WHERE closed_as IS NULL AND intent = 'run' LIMIT 1000) j) AS open_jobs,
     coalesce((SELECT max(extract(epoch FROM tidemill.now() - greatest(b.since, b.not_before)))::float8
         FROM (SELECT * FROM tidemill.batch WHERE state IN ('ready', 'leased') ORDER BY since, id LIMIT 1000) b
         JOIN tidemill.job j ON j.id = b.job_id
-        WHERE b.state = 'ready' AND b.not_before <= tidemill.now() AND j.intent = 'run'), 0) AS queue_age_s
+        WHERE b.state = 'ready' AND b.not_before <= tidemill.now() AND j.intent = 'run'), 0) AS queue_age_s,
+    (SELECT CASE WHEN bool_or(info->'broker'->>'trouble' IS NOT NULL) THEN 'lost' ELSE 'ok' END FROM tidemill.worker
+        WHERE info ? 'broker' AND seen_at > tidemill.now() - %(silent)s * interval '1 second'
+        HAVING count(*) > 0) AS broker,
+    (SELECT count(*) FROM (SELECT FROM tidemill.outbox LIMIT 100000) o) AS outbox,
+    coalesce((SELECT extract(epoch FROM tidemill.now() - min(created_at))::float8 FROM tidemill.outbox), 0) AS outbox_age_s,
+    (SELECT count(*) FROM (SELECT FROM tidemill.quarantine LIMIT 100000) q) AS quarantined

@@ -1,0 +1,1 @@
+"""The benchmark of wake-ups: by the database, by Redis, by RabbitMQ."""

@@ -1,0 +1,5 @@
+-- So many open jobs without items, and a hint of each.
+WITH made AS (
+    INSERT INTO tidemill.job (kind, ingest_done) SELECT %(kind)s, true FROM generate_series(1, %(n)s) RETURNING id
+)
+INSERT INTO tidemill.outbox (job_id, hints) SELECT id, 1 FROM made RETURNING job_id

@@ -1,0 +1,76 @@
+"""Real brokers for tests. What is not on the machine is said loudly, in the summary at the end."""
+
+import asyncio
+import contextlib
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+
+import pytest
+
+from tidemill.cli.bench.brokers import Broker, RabbitServer, RedisServer, rabbit_binary, redis_binary
+from tidemill.store.throwaway import quick_folder
+
+__all__ = ["Broker", "Proxy", "folder_for", "make_broker", "need"]
+BINARIES = {"redis": redis_binary, "rabbitmq": rabbit_binary}
+
+
+def need(name: str) -> None:
+    if BINARIES[name]() is None:
+        pytest.skip(f"NOT RUN: there is no {name} on this machine")
+
+
+def make_broker(name: str, folder: Path) -> Broker:
+    """Not started yet."""
+    return RedisServer(folder) if name == "redis" else RabbitServer(folder)
+
+
+def folder_for(name: str, tmp: Path) -> Path:
+    return (quick_folder() or tmp) / f"tidemill-{name}-{tmp.name}-{random.getrandbits(32):08x}"
+
+
+class Proxy:
+    """Between a client and a broker, TCP. It may cut every line, and let nobody in."""
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        self._target = (parts.hostname, parts.port)
+        self._parts = parts
+        self._lines: set[asyncio.StreamWriter] = set()
+        self.closed = False
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[str]:
+        """The address to use instead of the broker's."""
+        server = await asyncio.start_server(self._pass_on, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        user = self._parts.netloc.rpartition("@")
+        try:
+            yield urlunsplit(self._parts._replace(netloc=f"{user[0]}{user[1]}127.0.0.1:{port}"))
+        finally:
+            server.close()
+            self.cut()
+
+    def cut(self) -> None:
+        for writer in list(self._lines):
+            writer.transport.abort()
+
+    async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self.closed:
+            writer.transport.abort()
+            return
+        with contextlib.suppress(OSError):
+            far_reader, far_writer = await asyncio.open_connection(*self._target)
+            self._lines |= {writer, far_writer}
+            await asyncio.gather(_copy(reader, far_writer), _copy(far_reader, writer), return_exceptions=True)
+            self._lines -= {writer, far_writer}
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(OSError):
+        while data := await reader.read(65_536):
+            writer.write(data)
+            await writer.drain()
+    writer.transport.abort()

@@ -1,0 +1,23 @@
+"""tidemill quarantine."""
+
+import json
+from typing import TYPE_CHECKING
+
+from tidemill.store import quarantine
+from tidemill.store.database import Database
+
+if TYPE_CHECKING:
+    from cli.conftest import Tidemill
+
+
+async def test_messages_are_shown_and_then_forgotten(tidemill: "Tidemill", db: Database) -> None:
+    assert "the quarantine is empty" in tidemill("quarantine").out
+    for number in range(3):
+        await db.run(quarantine.add, "w1", b"[rubbish] %d" % number, "it is not a JSON object")
+    lines = tidemill("quarantine", "--json").out.splitlines()
+    assert [json.loads(line)["message"] for line in lines] == ["[rubbish] 2", "[rubbish] 1", "[rubbish] 0"]
+    shown = tidemill("quarantine", "--limit", "1", "--clear").out
+    assert "[rubbish] 2" in shown
+    assert "it is not a JSON object" in shown
+    assert "forgotten" in shown
+    assert tidemill("quarantine", "--json").out == ""

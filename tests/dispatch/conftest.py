@@ -1,0 +1,114 @@
+"""Brokers for the whole run, one of each; and whoever listens to them."""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack
+from typing import Any
+
+import fasteners
+import pytest
+
+from brokers import Broker, folder_for, make_broker, need
+from dispatch.scenes import Ear
+from support import rows
+from tidemill.dispatch.taskiq import BrokerDispatcher, line_maker
+from tidemill.store import outbox
+from tidemill.store.database import Database
+
+_started_here: list[Broker] = []
+
+
+def _running(name: str, factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    need(name)
+    folder = folder_for(name, factory.mktemp(name))
+    try:
+        with make_broker(name, folder) as broker:
+            yield broker
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _shared(name: str, factory: pytest.TempPathFactory, run: str) -> Iterator[str]:
+    """One for all processes of the run: the first that needs it starts it, the last one ends it."""
+    need(name)
+    place = factory.getbasetemp().parent / f"shared-{name}-{run}"
+    place.mkdir(exist_ok=True)
+    users, mutex = place / "users.json", fasteners.InterProcessLock(place / "lock")
+    with mutex:
+        known = json.loads(users.read_text()) if users.exists() else _started(name, factory)
+        users.write_text(json.dumps(known | {"n": known["n"] + 1}))
+    yield known["url"]
+    with mutex:
+        known = json.loads(users.read_text())
+        users.write_text(json.dumps(known | {"n": known["n"] - 1}))
+        if known["n"] == 1:
+            users.unlink()
+            for group in known["groups"]:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(group, signal.SIGKILL)
+            shutil.rmtree(known["folder"], ignore_errors=True)
+
+
+def _started(name: str, factory: pytest.TempPathFactory) -> dict[str, Any]:
+    broker = make_broker(name, folder_for(name, factory.mktemp(name)))
+    broker.start()
+    _started_here.append(broker)  # a process that nobody holds any more is a warning
+    return {"n": 0, "url": broker.url, "groups": broker.groups, "folder": str(broker.folder)}
+
+
+@pytest.fixture(scope="session")
+def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a Redis; whoever wants to kill one starts his own."""
+    for server in _running("redis", tmp_path_factory):
+        yield server.url
+
+
+@pytest.fixture(scope="session")
+def rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a RabbitMQ, which takes long to start."""
+    yield from _shared("rabbitmq", tmp_path_factory, os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid())))
+
+
+@pytest.fixture(params=["redis", "rabbitmq"])
+def broker(request: pytest.FixtureRequest) -> str:
+    """The address of each in turn."""
+    return str(request.getfixturevalue(request.param))
+
+
+@pytest.fixture
+def own_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """To be killed."""
+    yield from _running("redis", tmp_path_factory)
+
+
+MakeDispatcher = Callable[..., BrokerDispatcher]
+
+
+@pytest.fixture
+async def dispatchers(db: Database) -> AsyncIterator[MakeDispatcher]:
+    """Makes dispatchers of this database's installation; they are closed at the end."""
+    async with AsyncExitStack() as stack:
+
+        def make(url: str, kinds: tuple[str, ...] = ("test",), worker: str = "w1", space: str = "") -> BrokerDispatcher:
+            dispatcher = BrokerDispatcher(line_maker(url, space or namespace, kinds, worker), kinds)
+            stack.push_async_callback(dispatcher.close)
+            return dispatcher
+
+        namespace = await db.run(outbox.register, "redis")
+        yield make
+    await rows(db, "DELETE FROM tidemill.broker")
+
+
+@pytest.fixture
+async def ears() -> AsyncIterator[Callable[..., Ear]]:
+    """Listens until the test is over."""
+    async with AsyncExitStack() as stack:
+
+        def listen(dispatcher: object, ear: Ear | None = None) -> Ear:
+            return (ear or Ear()).listening(dispatcher, stack)
+
+        yield listen

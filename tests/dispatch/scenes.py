@@ -1,0 +1,74 @@
+"""Who listens, and what is said."""
+
+import asyncio
+import contextlib
+from contextlib import AsyncExitStack
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID, uuid4
+
+from support import eventually
+from tidemill.dispatch.taskiq import BrokerDispatcher
+from tidemill.domain.envelope import Envelope
+
+
+def envelope(kind: str = "test", job_id: UUID | None = None, **fields: Any) -> Envelope:
+    return Envelope(job_id or uuid4(), kind, datetime(2026, 11, 16, tzinfo=UTC), **fields)
+
+
+class Ear:
+    """A handler of hints that keeps what it hears."""
+
+    def __init__(self, *, busy: bool = False) -> None:
+        self.heard: list[UUID] = []
+        self.refused: list[tuple[bytes, str]] = []
+        self.began = 0
+        self.free = asyncio.Event()
+        if not busy:
+            self.free.set()
+
+    def listening(self, dispatcher: Any, stack: AsyncExitStack) -> "Ear":
+        task = asyncio.create_task(dispatcher.deliver(self))
+
+        async def end() -> None:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+        stack.push_async_callback(end)
+        return self
+
+    async def missed(self) -> None:
+        self.began += 1
+
+    async def ready(self) -> None:
+        await self.free.wait()
+
+    async def handle(self, job_id: UUID) -> None:
+        self.heard.append(job_id)
+
+    async def refuse(self, message: bytes, reason: str) -> None:
+        self.refused.append((message, reason))
+
+    async def has_begun(self, times: int = 1) -> None:
+        await eventually(lambda: _true(self.began >= times))
+
+    async def has_heard(self, *job_ids: UUID) -> None:
+        await eventually(lambda: _true(set(job_ids) <= set(self.heard)))
+
+    async def has_refused(self, n: int) -> None:
+        await eventually(lambda: _true(len(self.refused) >= n))
+
+
+async def _true(value: object) -> bool:
+    return bool(value)
+
+
+async def send_raw(dispatcher: BrokerDispatcher, kind: str, *messages: bytes) -> None:
+    """What anybody may do who can reach the broker."""
+    line = dispatcher._make_line()
+    await line.startup()
+    try:
+        await line.send([(line.queue(kind), message) for message in messages])
+    finally:
+        await line.shutdown()
