@@ -204,5 +204,13 @@ def test_children_hand_on_what_is_measured() -> None:
         "child.died",
         "page.listed",
         "request.done",
+        "broker.lost",
+        "broker.found",
+        "hint.heard",
+        "hint.dropped",
+        "hint.quarantined",
+        "hints.sent",
+        "hints.resent",
+        "outbox.sampled",
     }
     assert set(Meter()._listeners) - only_of_parents == MEASURED

@@ -71,4 +71,4 @@ class Hints:
 
     async def refuse(self, message: bytes, reason: str) -> None:
         await self._db.run(quarantine.add, self._worker, message, reason)
-        emit("hint.quarantined", reason=reason, bytes=len(message))
+        emit("hint.quarantined", job=None, reason=reason, bytes=len(message))
