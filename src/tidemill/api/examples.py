@@ -14,6 +14,7 @@ from tidemill.api.schemas import (
     items,
     jobs,
     operations,
+    resources,
     service,
 )
 
@@ -151,6 +152,13 @@ _DATASET = {
     "format": "csv",
     "compression": "none",
 }
+_RESOURCE = {
+    "name": "users",
+    "key": ["email"],
+    "may_read": True,
+    "may_write": True,
+    "fields": [{"name": "email", "type": "text", "required": True, "writable": True, "readable": True}],
+}
 _NEXT = "WyJzZXEiLCIxZDBmNjM0ZSIsN10"
 
 EXAMPLES: dict[type[BaseModel], dict[str, Any]] = {
@@ -204,6 +212,7 @@ EXAMPLES: dict[type[BaseModel], dict[str, Any]] = {
     jobs.SliceOut: {"settled": 118, "failed": 1, "retried": 2, "seconds": 5.02, "is_drained": False, "due_in": 0.0},
     imports.ImportIn: {"resource": "users", "source": _SOURCE, "mode": "upsert", "mapping": {"E-Mail": "email"}},
     imports.PreviewIn: {"resource": "users", "source": _SOURCE, "rows": 50},
+    resources.ResourceList: {"resources": [_RESOURCE]},
     imports.PreviewOut: {
         "resource_type": "users",
         "layout": _LAYOUT,

@@ -11,6 +11,7 @@ from tidemill.api.middleware import Entrance
 from tidemill.api.rate import RateLimit
 from tidemill.api.routes import (
     across,
+    declared_resources,
     distributions,
     events,
     export_tables,
@@ -38,7 +39,17 @@ from tidemill.telemetry.metrics import Meter
 
 ROUTERS = (
     *(system, identity, submit, jobs, items, kickoff, exports),
-    *(export_tables, submit_import, imports, import_errors, distributions, across, operations, events),
+    *(
+        declared_resources,
+        export_tables,
+        submit_import,
+        imports,
+        import_errors,
+        distributions,
+        across,
+        operations,
+        events,
+    ),
 )
 
 

@@ -10,6 +10,7 @@ from typing_extensions import TypeAliasType
 from tidemill.api.schemas.base import (
     After,
     Asked,
+    Codes,
     NextPage,
     PageSize,
     Query,
@@ -124,6 +125,7 @@ class ImportOut(BaseModel):
     key: str = Field(description="Its short name; wherever an id is asked for, it does as well")
     idempotency_key: str | None = None
     resource_type: str
+    file_name: str | None = Field(None, description="What the file was called, if it had a name")
     mode: ImportMode
     validate_only: bool
     status: JobStatus
@@ -154,6 +156,7 @@ class ImportDetail(ImportOut):
     policy: dict[str, Any]
     file_id: str | None = None
     promoted_from: UUID | None = Field(None, description="The trial that it was")
+    promoted_to: UUID | None = Field(None, description="The live import that this trial became")
 
 
 class ImportPage(BaseModel):
@@ -164,6 +167,7 @@ class ImportPage(BaseModel):
 
 
 class RowErrorQuery(Query):
+    error_codes: Codes | None = None
     page_size: PageSize = 100
     after: After = None
 
