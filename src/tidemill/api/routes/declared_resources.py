@@ -44,7 +44,7 @@ def _field(one: Field, readable: dict[str, Field], writable: dict[str, Field]) -
     return FieldOut(
         name=one.name,
         type=one.type,
-        required=one.required and one.name in writable,
+        required=one.is_needed and one.name in writable,
         writable=one.name in writable,
         readable=one.name in readable,
         enum=list(one.enum),

@@ -16,6 +16,7 @@ from tidemill.api.schemas.base import (
     Query,
 )
 from tidemill.api.schemas.jobs import Count, Counts, PolicyIn, Rates
+from tidemill.domain.resource import Type
 from tidemill.domain.status import JobStatus
 
 PREVIEW_MAX = 1_000
@@ -97,6 +98,14 @@ class RowOut(BaseModel):
     input: Any = Field(description="As it is now, with corrections; text where it could not be parsed")
 
 
+class TargetOut(BaseModel):
+    """A field that a column may go to."""
+
+    name: str
+    type: Type
+    required: bool = Field(description="A row cannot be without it, for neither a default nor the table fills it")
+
+
 class PreviewOut(BaseModel):
     """What a file turned out to be, and what an import of it would meet. Nothing of it is kept."""
 
@@ -107,6 +116,7 @@ class PreviewOut(BaseModel):
     unknown: list[str] = Field(description="Columns that are no field")
     missing: list[str] = Field(description="Required fields without a column")
     problems: list[str] = Field(description="Why an import would be refused; none if it would not")
+    fields: list[TargetOut] = Field([], description="Of the resource, in their order")
     rows: list[RowOut] = Field(description="Checked one by one; what only the table knows is not looked up")
 
 

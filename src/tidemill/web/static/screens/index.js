@@ -16,4 +16,7 @@
 export const SCREENS = [
   { path: "/jobs", load: () => import("./jobs.js"), title: "Jobs", nav: { label: "Jobs", icon: "stack", keys: "g j" } },
   { path: "/jobs/:job/:tab?", load: () => import("./job.js"), title: "Job", key: "job" },
+  { path: "/imports", load: () => import("./imports.js"), title: "Imports", nav: { label: "Imports", icon: "up", keys: "g i" } },
+  { path: "/imports/new", load: () => import("./import-new.js"), title: "Import a file" },
+  { path: "/imports/:import", load: () => import("./import.js"), title: "Import", key: "import" },
 ];

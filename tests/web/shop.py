@@ -1,0 +1,86 @@
+"""A site whose tables can be imported into and exported from, and a worker for it."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support import Workers, rows
+from tidemill.store.throwaway import ThrowawayServer
+
+from .conftest import Loop, Site, _serving, settings_in
+
+TABLES = """
+CREATE SCHEMA shop;
+CREATE TABLE shop.people (
+    email text PRIMARY KEY, name text NOT NULL, age integer CHECK (age >= 0), role text, at timestamptz NOT NULL DEFAULT now());
+CREATE TABLE shop.prices (index_key text, effective_date integer, member text, price numeric);
+INSERT INTO shop.prices VALUES ('ABC', 20240202, 'X', 1.5), ('ABC', 20240202, 'Y', 2.5), ('DEF', 20240202, 'Z', 3);
+"""
+DECLARED = """
+[resources.people]
+table = "shop.people"
+key = ["email"]
+read = ["user", "admin"]
+write = ["user", "admin"]
+[resources.people.fields.email]
+format = "email"
+normalize = ["trim", "lower"]
+[resources.people.fields.role]
+enum = ["admin", "editor", "reader"]
+[resources.prices]
+table = "shop.prices"
+read = ["user", "admin"]
+write = []
+[datasets.prices]
+query = '''
+SELECT member, price / (CASE WHEN index_key = 'BAD' THEN 0 ELSE 1 END) AS price FROM shop.prices
+WHERE effective_date = %(effective_date)s AND (index_key = %(index_key)s OR %(index_key)s = 'BAD') ORDER BY member
+'''
+fields = { index_key = "text", effective_date = "yyyymmdd" }
+date_field = "effective_date"
+read = ["user", "admin"]
+"""
+
+
+@pytest.fixture(scope="module")
+def site(tidemill_server: ThrowawayServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """A service with tables that are declared, and a worker."""
+    folder = tmp_path_factory.mktemp("shop")
+    declared = folder / "tidemill.toml"
+    declared.write_text(DECLARED)
+    url = tidemill_server.create()
+    settings = settings_in(url, folder).model_copy(update={"config": declared, "distribution_backoff_ms": 10})
+    loop, started = Loop(), Workers(settings, folder)
+    stack = contextlib.AsyncExitStack()
+    try:
+        address, db, app = loop.run(stack.enter_async_context(_serving(settings)))
+        loop.run(rows(db, TABLES))
+        started.app("")
+        started.start()
+        yield Site(address, db, settings, app, loop, started)
+    finally:
+        started.end()
+        loop.run(stack.aclose())
+        loop.close()
+        tidemill_server.drop(url)
+
+
+def people_csv(n: int, *, bad: int = 0, prefix: str = "p") -> str:
+    """A file of so many people, of whom so many, spread evenly, have one of three mistakes."""
+    wrong = {index * (n // bad): index % 3 for index in range(bad)} if bad else {}
+    lines = ["E-Mail;Full name;age;role;Remarks"]
+    for row in range(n):
+        fault = wrong.get(row)
+        email = f"{prefix}{row}" if fault == 0 else f"{prefix}{row}@example.org"
+        age = "old" if fault == 1 else str(20 + row % 60)
+        role = "king" if fault == 2 else "reader"  # noqa: PLR2004
+        lines.append(f"{email};Person {row};{age};{role};none")
+    return "\n".join(lines) + "\n"
+
+
+def written(folder: Path, name: str, text: str) -> Path:
+    path = folder / name
+    path.write_text(text)
+    return path
