@@ -1,15 +1,16 @@
 """A site whose tables can be imported into and exported from, and a worker for it."""
 
-import contextlib
-from collections.abc import Iterator
+import asyncio
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
-from support import Workers, rows
+from support import rows
 from tidemill.store.throwaway import ThrowawayServer
-
-from .conftest import Loop, Site, _serving, settings_in
+from web.conftest import serving, settings_in
+from web.site import Site
 
 TABLES = """
 CREATE SCHEMA shop;
@@ -44,27 +45,20 @@ read = ["user", "admin"]
 """
 
 
-@pytest.fixture(scope="module")
-def site(tidemill_server: ThrowawayServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def site(tidemill_server: ThrowawayServer, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
     """A service with tables that are declared, and a worker."""
     folder = tmp_path_factory.mktemp("shop")
-    declared = folder / "tidemill.toml"
-    declared.write_text(DECLARED)
-    url = tidemill_server.create()
-    settings = settings_in(url, folder).model_copy(update={"config": declared, "distribution_backoff_ms": 10})
-    loop, started = Loop(), Workers(settings, folder)
-    stack = contextlib.AsyncExitStack()
-    try:
-        address, db, app = loop.run(stack.enter_async_context(_serving(settings)))
-        loop.run(rows(db, TABLES))
-        started.app("")
-        started.start()
-        yield Site(address, db, settings, app, loop, started)
-    finally:
-        started.end()
-        loop.run(stack.aclose())
-        loop.close()
-        tidemill_server.drop(url)
+    declared = written(folder, "tidemill.toml", DECLARED)
+    url = await asyncio.to_thread(tidemill_server.create)
+    changes = {"config": declared, "distribution_backoff_ms": 10, "max_file_size_mb": 8}
+    async with serving(settings_in(url, folder).model_copy(update=changes)) as started:
+        await rows(started.db, TABLES)
+        started.workers.app("")
+        started.workers.start()
+        yield started
+        started.workers.end()
+    await asyncio.to_thread(tidemill_server.drop, url)
 
 
 def people_csv(n: int, *, bad: int = 0, prefix: str = "p") -> str:
