@@ -51,8 +51,8 @@ export function screen({ params }) {
 /** @param {import("../core/signal.js").Signal<any>} job @param {() => Promise<void>} again */
 function body(job, again) {
   const { key, file_name, resource_type, validate_only: isTrial } = job.peek();
-  const hasFailed = () => job.value.counts.failed > 0 || Object.keys(job.value.errors).length > 0;
-  let shown = /** @type {HTMLElement | null} */ (null);
+  let hadFailed = false; // what was mended here stays in sight
+  const hasFailed = computed(() => (hadFailed ||= job.value.counts.failed > 0));
   return [
     h("div", { class: "head" }, h("div", { class: "title" }, h("h1", null, file_name ?? key), () => status(job.value.status), h("span", { class: "chip" }, isTrial ? "trial" : job.peek().mode)), acts(job, again)),
     stepBar(() => (isTrial ? "check" : "import"), () => null),
@@ -60,11 +60,7 @@ function body(job, again) {
     () => origin(job.value),
     progress(job),
     () => verdict(job.value),
-    h("div", { class: "findings-place", ref: (/** @type {HTMLElement} */ place) => effect(() => {
-      if (!hasFailed() || shown !== null) return;
-      shown = untracked(() => findings(job));
-      place.append(shown);
-    }) }),
+    () => (hasFailed.value ? untracked(() => findings(job)) : null),
     facts(job, resource_type),
   ];
 }
