@@ -12,12 +12,15 @@ from tidemill.store.throwaway import ThrowawayServer
 from web.conftest import serving, settings_in
 from web.site import Site
 
+SLOW = 60_000
 TABLES = """
 CREATE SCHEMA shop;
 CREATE TABLE shop.people (
-    email text PRIMARY KEY, name text NOT NULL, age integer CHECK (age >= 0), role text, at timestamptz NOT NULL DEFAULT now());
+    email text PRIMARY KEY, name text NOT NULL, age integer CHECK (age >= 0), role text,
+    at timestamptz NOT NULL DEFAULT now());
 CREATE TABLE shop.prices (index_key text, effective_date integer, member text, price numeric);
-INSERT INTO shop.prices VALUES ('ABC', 20240202, 'X', 1.5), ('ABC', 20240202, 'Y', 2.5), ('DEF', 20240202, 'Z', 3);
+CREATE TABLE shop.settings AS SELECT 0 AS divisor;
+INSERT INTO shop.prices VALUES ('ABC', 20240202, 'X', 1.5), ('ABC', 20240202, 'Y', 2.5), ('DEF', 20240202, 'Z', 3), ('BAD', 20240202, 'Q', 1);
 """
 DECLARED = """
 [resources.people]
@@ -36,8 +39,8 @@ read = ["user", "admin"]
 write = []
 [datasets.prices]
 query = '''
-SELECT member, price / (CASE WHEN index_key = 'BAD' THEN 0 ELSE 1 END) AS price FROM shop.prices
-WHERE effective_date = %(effective_date)s AND (index_key = %(index_key)s OR %(index_key)s = 'BAD') ORDER BY member
+SELECT member, price / CASE %(index_key)s WHEN 'BAD' THEN divisor ELSE 1 END AS price FROM shop.prices, shop.settings
+WHERE effective_date = %(effective_date)s AND index_key = %(index_key)s ORDER BY member
 '''
 fields = { index_key = "text", effective_date = "yyyymmdd" }
 date_field = "effective_date"

@@ -8,13 +8,13 @@ from playwright.async_api import Page, expect
 
 from support import rows
 from web.conftest import OpenPage
-from web.shop import people_csv, site, written
+from web.shop import SLOW, people_csv, site, written
 from web.site import Site
 from web.watching import axe, screenshot
 
 __all__ = ["site"]
 pytestmark = pytest.mark.asyncio(loop_scope="session")
-SLOW = 60_000
+expect.set_options(timeout=20_000)
 
 
 async def choose(page: Page, path: Path, label: str = "File to import") -> None:
@@ -26,12 +26,6 @@ async def figure(page: Page, label: str, value: str) -> None:
     await expect(
         page.locator(".figures > div").filter(has=page.get_by_text(label, exact=True)).locator("dd")
     ).to_have_text(value, timeout=SLOW)
-
-
-async def to_columns(page: Page, site: Site, path: Path) -> None:
-    await page.goto(f"{site.url}/imports/new?resource=people")
-    await choose(page, path)
-    await page.get_by_role("button", name="To the columns").click()
 
 
 async def leave_out_and_map(page: Page) -> None:
@@ -108,6 +102,66 @@ async def test_a_file_is_previewed_mapped_checked_mended_and_imported(
     assert await count_of(site, "mend%") == 55  # noqa: PLR2004
     await page.goto(trial)
     await expect(page.get_by_role("link", name="To the import")).to_be_visible()
+
+
+async def test_a_closed_tab_loses_nothing_and_a_mended_file_comes_back(
+    site: Site, signed_in: OpenPage, tmp_path: Path
+) -> None:
+    page = await signed_in("ada", "/imports/new?resource=people&mode=upsert", expect=("422",))
+    mapping = "mapping=%7B%22Full+name%22%3A%22name%22%2C%22Remarks%22%3A%22%22%7D"
+    await page.goto(f"{site.url}/imports/new?resource=people&step=columns&{mapping}")
+    await expect(page.get_by_text("Choose the file again")).to_be_visible()
+    await choose(page, written(tmp_path, "p.csv", people_csv(30, bad=3, prefix="tab")))
+    await page.get_by_role("button", name="To the columns").click()
+    await page.get_by_role("button", name="Check all rows").click()
+    await figure(page, "with errors", "3")
+    await expect(page.get_by_role("button", name="Import 27 good rows")).to_be_enabled()
+    trial = page.url
+    await page.close()
+
+    page = await signed_in("ada", "/imports", expect=("422",))
+    await page.get_by_role("link", name=trial.rpartition("/")[2]).click()
+    await figure(page, "with errors", "3")
+    await page.get_by_role("button", name="Download failed rows").click()
+    async with page.expect_download() as download:
+        await page.get_by_role("menuitem", name="Failed rows as CSV").click()
+    failed = (await (await download.value).path()).read_text()
+    assert "_row" in failed.splitlines()[0]
+    await page.get_by_role("button", name="Upload mended file").click()
+    dialog = page.get_by_role("dialog")
+    await choose(page, written(tmp_path, "no-rows.csv", "age\n7\n"), "File of mended rows")
+    await expect(dialog.get_by_role("alert")).to_contain_text("there is no column '_row'")
+    await axe(page)
+    await screenshot(page, "import-mended-file")
+    mended = re.sub(r"(?m)^tab0,", "tab0@example.org,", failed).replace("old", "41").replace("king", "editor")
+    await choose(page, written(tmp_path, "mended.csv", mended), "File of mended rows")
+    await expect(page.get_by_text("Nothing is wrong with any row.")).to_be_visible(timeout=SLOW)
+    await page.goto(f"{site.url}/imports")
+    await expect(page.get_by_role("row", name="p.csv")).to_contain_text("completed", timeout=SLOW)
+    await axe(page)
+    await screenshot(page, "imports")
+
+
+async def test_files_that_cannot_be_imported_are_refused_in_words(
+    site: Site, signed_in: OpenPage, tmp_path: Path
+) -> None:
+    page = await signed_in("ada", "/imports/new?resource=people", expect=("422",))
+    await choose(page, written(tmp_path, "empty.csv", ""))
+    await expect(page.get_by_role("alert")).to_contain_text("empty.csv is empty")
+    await choose(page, written(tmp_path, "huge.csv", "x" * (9 << 20)))
+    await expect(page.get_by_role("alert")).to_contain_text("more than the 8 MB that this service takes")
+    await choose(page, written(tmp_path, "broken.xlsx", "this is no workbook"))
+    await expect(page.get_by_role("alert")).to_contain_text("workbook", timeout=SLOW)
+    await expect(page.get_by_role("button", name="To the columns")).to_be_disabled()
+
+
+async def test_an_import_can_begin_without_a_check(site: Site, signed_in: OpenPage, tmp_path: Path) -> None:
+    page = await signed_in("ada", "/imports/new?resource=people")
+    await choose(page, written(tmp_path, "plain.csv", "email,name\nplain1@x.org,One\nplain2@x.org,Two\n"))
+    await page.get_by_role("button", name="To the columns").click()
+    await page.get_by_role("button", name="Import without a check").click()
+    await expect(page.get_by_text("All rows are in people. 2 are new")).to_be_visible(timeout=SLOW)
+    assert await count_of(site, "plain%") == 2  # noqa: PLR2004
 
 
 async def count_of(site: Site, like: str) -> int:

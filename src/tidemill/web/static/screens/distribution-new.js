@@ -62,7 +62,7 @@ export function screen() {
     h("h2", null, "Inputs"),
     h("p", { class: "hint" }, () => `Paste a table from a spreadsheet, CSV with a header, a JSON list or an object a line; or drop a file of these${limits.data.value ? `. ${count(limits.data.value.max_distribution_inputs)} at most` : ""}.`),
     area,
-    dropZone({ label: "File of inputs", says: "or drop a file of inputs here", accept: ".csv,.tsv,.txt,.json,.ndjson,.jsonl", onFile: async (file) => (text.value = await file.text()) }),
+    dropZone({ label: "File of inputs", says: "or drop a file of inputs here", isSmall: true, accept: ".csv,.tsv,.txt,.json,.ndjson,.jsonl", onFile: async (file) => (text.value = await file.text()) }),
     () => (read.value.fault ? h("p", { class: "fault", role: "alert" }, `This cannot be read: ${read.value.fault}`) : null),
     () => (read.value.inputs.length ? inputTable(read.value.inputs, chosen.value) : null),
   );

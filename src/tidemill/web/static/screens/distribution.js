@@ -6,7 +6,7 @@ import { bytes, count, counted, moment } from "../core/format.js";
 import { cellText } from "../core/json.js";
 import { load } from "../core/load.js";
 import { href } from "../core/router.js";
-import { computed, effect, onCleanup, signal, untracked } from "../core/signal.js";
+import { computed, effect, onCleanup, untracked } from "../core/signal.js";
 import { onJobs, wantsAll } from "../core/sse.js";
 import { confirmDialog } from "../ui/dialog.js";
 import { openDrawer } from "../ui/drawer.js";
@@ -19,6 +19,7 @@ import { isClosed, setStatus, status } from "../ui/status.js";
 import { toast } from "../ui/toast.js";
 import { cancel } from "./job-acts.js";
 
+const TALLIED = ["done", "failed", "cancelled", "retry_wait", "status"];
 const OWN = ["status", "attempts", "path", "rows", "size", "sha256", "reused", "error"];
 
 /** @param {{params: import("../core/signal.js").Signal<Record<string, string>>}} given */
@@ -101,14 +102,7 @@ function inputsGrid(job) {
     const page = await api.get(`/v1/distributions/${job_id}`, { page_size: size, after }, signal);
     return { rows: page.data_content, next: page.next_page ?? null };
   });
-  const tally = () => ["done", "failed", "cancelled", "total"].map((name) => job.value[name]).join(" ");
-  const shown = signal(tally());
-  const now = computed(tally);
-  const refresh = () => {
-    shown.value = now.peek();
-    source.refresh();
-  };
-  const foot = h("div", { class: "grid-foot", role: "status" }, () => counted(job.value.total, "input"), h("span", { class: "spring" }), () => (now.value !== shown.value ? h("button", { type: "button", class: "small", on: { click: refresh } }, icon("retry"), "The list has changed – show") : null));
+  const foot = h("div", { class: "grid-foot", role: "status" }, () => `${counted(job.value.total, "input")}, in the order they came in`);
   const grid = makeGrid({
     label: "Inputs",
     source,
@@ -125,9 +119,12 @@ function inputsGrid(job) {
     onOpen: (one) => openInput(one, fields),
     foot,
   });
-  // What has changed is shown at once only where nobody is about to press something.
+  // Inputs stay where they are: what has become of them is shown in place.
+  const tally = computed(() => TALLIED.map((name) => job.value[name]).join(" "));
+  let shown = tally.peek();
   effect(() => {
-    if (now.value !== shown.value && !grid.element.matches(":hover, :focus-within")) untracked(refresh);
+    if (tally.value !== shown) untracked(() => source.reload());
+    shown = tally.value;
   });
   return grid.element;
 }

@@ -2,7 +2,7 @@
 /** Exports: files that were made of tables and of jobs, the newest first. */
 import { api, now } from "../core/api.js";
 import { each, h } from "../core/dom.js";
-import { bytes, count, duration, moment, wholeMoment } from "../core/format.js";
+import { bytes, count, duration, wholeMoment } from "../core/format.js";
 import { ticking } from "../core/load.js";
 import { address, wholeAddress } from "../core/place.js";
 import { href } from "../core/router.js";
@@ -19,7 +19,7 @@ export function screen() {
   const at = ticking(5_000);
   const body = h("tbody");
   each(body, () => list.entries.value, (one) => one.job_id, (one) => line(one, at, list.put));
-  const table = h("table", { "aria-label": "Exports" }, tableHead(["Export", "Of", "Format", ["Rows", "right"], ["Size", "right"], "Status", "Made", "Expires", ""]), body);
+  const table = h("table", { "aria-label": "Exports" }, tableHead(["Export", "Of", "Format", ["Rows", "right"], ["Size", "right"], "Status", "Expires", ""]), body);
   return h(
     "div",
     { class: "screen" },
@@ -45,13 +45,12 @@ function line(one, at, put) {
   return h(
     "tr",
     null,
-    h("th", { scope: "row" }, h("a", { href: href(`/jobs/${key}`), class: "mono" }, key), h("small", { class: "muted", hidden: () => scope.value !== "all" }, () => ` ${userName(one.value.user_id)}`)),
+    h("th", { scope: "row", title: () => `made ${wholeMoment(one.value.completed_at)}` }, h("a", { href: href(`/jobs/${key}`), class: "mono" }, key), h("small", { class: "muted", hidden: () => scope.value !== "all" }, () => ` ${userName(one.value.user_id)}`)),
     h("td", { class: "name-cell", title: filterText(one.peek()) }, resource_type === "job" ? "results of a job" : resource_type, h("small", { class: "muted" }, filterText(one.peek()) ? ` ${filterText(one.peek())}` : "")),
     h("td", null, h("span", { class: "chip" }, compression === "none" ? format : `${format}, ${compression}`)),
     h("td", { class: "right" }, () => (one.value.record_count === null ? "–" : count(one.value.record_count))),
     h("td", { class: "right nowrap" }, () => bytes(one.value.size)),
     h("td", null, () => status(one.value.status), () => (one.value.failure_reason ? h("div", { class: "fault" }, one.value.failure_reason) : null)),
-    h("td", { class: "nowrap", title: () => wholeMoment(one.value.completed_at) }, () => (one.value.completed_at ? moment(one.value.completed_at) : "–")),
     h("td", { class: "nowrap", title: () => wholeMoment(one.value.expires_at) }, () => (at.value, expiry(one.value))),
     h(
       "td",

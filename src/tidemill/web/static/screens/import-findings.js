@@ -5,7 +5,7 @@ import { each, h } from "../core/dom.js";
 import { count, counted } from "../core/format.js";
 import { cellText } from "../core/json.js";
 import { setQuery, word } from "../core/router.js";
-import { computed, effect, onCleanup, signal, untracked } from "../core/signal.js";
+import { computed, effect, onCleanup, scope, signal, untracked } from "../core/signal.js";
 import { makeGrid } from "../ui/grid.js";
 import { icon } from "../ui/icons.js";
 import { menuButton } from "../ui/menu.js";
@@ -78,8 +78,14 @@ function rowsGrid(job, code) {
   const mended = signal(0);
   const row = word("row");
   const open = signal(/** @type {number | null} */ (null));
-  /** @type {import("../ui/drawer.js").Drawer | null} */
+  /** Of a scope of its own: it lasts while rows are looked at, one after the other. @type {[import("../ui/drawer.js").Drawer, () => void] | null} */
   let drawer = null;
+  const closeDrawer = () => {
+    const [shown, end] = drawer ?? [null, null];
+    drawer = null;
+    shown?.close();
+    end?.();
+  };
 
   const refresh = () => {
     shown.value = wanted.peek();
@@ -116,12 +122,10 @@ function rowsGrid(job, code) {
   effect(() => {
     const asked = Number(row.value) || null;
     open.value = asked;
-    if (asked === null) {
-      drawer?.close();
-      drawer = null;
-    } else drawer ??= untracked(() => openRow(job.peek(), open, { columns, next: nextOf, onMended, onGo: (to) => setQuery({ row: to }, { replace: to !== null }) }));
+    if (asked === null) untracked(closeDrawer);
+    else drawer ??= scope(() => openRow(job.peek(), open, { columns, next: nextOf, onMended, onGo: (to) => setQuery({ row: to }, { replace: to !== null }) }));
   });
-  onCleanup(() => drawer?.close());
+  onCleanup(closeDrawer);
 
   /** The next row of the list that still has errors. @param {number} after */
   function nextOf(after) {

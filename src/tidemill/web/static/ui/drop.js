@@ -5,9 +5,9 @@ import { signal } from "../core/signal.js";
 import { icon } from "./icons.js";
 
 /**
- * @param {{says: import("../core/dom.js").Child, hint?: import("../core/dom.js").Child, label: string, accept?: string, onFile: (file: File) => void}} how
+ * @param {{says: import("../core/dom.js").Child, hint?: import("../core/dom.js").Child, label: string, accept?: string, isSmall?: boolean, onFile: (file: File) => void}} how
  */
-export function dropZone({ says, hint = null, label, accept = "", onFile }) {
+export function dropZone({ says, hint = null, label, accept = "", isSmall = false, onFile }) {
   const isOver = signal(false);
   const id = uid("file");
   const input = /** @type {HTMLInputElement} */ (h("input", { type: "file", id, class: "unseen", accept: accept || null, "aria-label": label }));
@@ -29,7 +29,7 @@ export function dropZone({ says, hint = null, label, accept = "", onFile }) {
   };
   return h(
     "label",
-    { class: "drop", for: id, data: { over: () => isOver.value }, on: { dragover: over, dragenter: over, dragleave: () => (isOver.value = false), drop } },
+    { class: isSmall ? "drop small" : "drop", for: id, data: { over: () => isOver.value }, on: { dragover: over, dragenter: over, dragleave: () => (isOver.value = false), drop } },
     icon("up"),
     h("span", { class: "drop-says" }, says),
     hint === null ? null : h("span", { class: "hint" }, hint),
