@@ -72,7 +72,7 @@ def people_csv(n: int, *, bad: int = 0, prefix: str = "p") -> str:
         fault = wrong.get(row)
         email = f"{prefix}{row}" if fault == 0 else f"{prefix}{row}@example.org"
         age = "old" if fault == 1 else str(20 + row % 60)
-        role = "king" if fault == 2 else "reader"  # noqa: PLR2004
+        role = "king" if fault == 2 else "reader"
         lines.append(f"{email};Person {row};{age};{role};none")
     return "\n".join(lines) + "\n"
 

@@ -39,7 +39,7 @@ async def test_files_are_made_used_again_and_redriven_where_they_failed(site: Si
     await expect(page.get_by_role("gridcell", name="division by zero")).to_be_visible(timeout=SLOW)
     await axe(page)
     await screenshot(page, "distribution")
-    await page.get_by_role("gridcell", name="ABC").click()
+    await page.get_by_role("gridcell", name="ABC", exact=True).click()
     await expect(page.get_by_role("complementary")).to_contain_text("ABC_20240202.csv")
     await axe(page)
     await page.keyboard.press("Escape")
