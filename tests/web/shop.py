@@ -20,7 +20,8 @@ CREATE TABLE shop.people (
     at timestamptz NOT NULL DEFAULT now());
 CREATE TABLE shop.prices (index_key text, effective_date integer, member text, price numeric);
 CREATE TABLE shop.settings AS SELECT 0 AS divisor;
-INSERT INTO shop.prices VALUES ('ABC', 20240202, 'X', 1.5), ('ABC', 20240202, 'Y', 2.5), ('DEF', 20240202, 'Z', 3), ('BAD', 20240202, 'Q', 1);
+INSERT INTO shop.prices VALUES
+    ('ABC', 20240202, 'X', 1.5), ('ABC', 20240202, 'Y', 2.5), ('DEF', 20240202, 'Z', 3), ('BAD', 20240202, 'Q', 1);
 """
 DECLARED = """
 [resources.people]

@@ -46,6 +46,14 @@ async def test_a_file_is_previewed_mapped_checked_mended_and_imported(
     site: Site, signed_in: OpenPage, tmp_path: Path
 ) -> None:
     page = await signed_in("ada", "/imports/new")
+    await from_file_to_trial(page, tmp_path)
+    await look_at_findings(page)
+    await mend_a_row(page)
+    await promote(page)
+    assert await count_of(site, "mend%") == 55
+
+
+async def from_file_to_trial(page: Page, tmp_path: Path) -> None:
     await page.get_by_label("Into").select_option("people")
     await expect(page).to_have_url(re.compile("resource=people"))
     await axe(page)
@@ -67,6 +75,9 @@ async def test_a_file_is_previewed_mapped_checked_mended_and_imported(
     await page.get_by_role("button", name="Check all rows").click()
 
     await expect(page).to_have_url(re.compile(r"/imports/J\d+_\d+$"))
+
+
+async def look_at_findings(page: Page) -> None:
     await figure(page, "with errors", "6")
     await figure(page, "good", "54")
     group = page.get_by_role("button", name="email pattern 2")
@@ -77,6 +88,8 @@ async def test_a_file_is_previewed_mapped_checked_mended_and_imported(
     await expect(page).to_have_url(re.compile("code=email.pattern"))
     await expect(page.get_by_role("gridcell", name="email: not an e-mail address")).to_have_count(2)
 
+
+async def mend_a_row(page: Page) -> None:
     await page.get_by_role("gridcell", name="mend0", exact=True).click()
     drawer = page.get_by_role("complementary")
     await expect(drawer.get_by_role("heading", name="Row 1")).to_be_visible()
@@ -90,6 +103,8 @@ async def test_a_file_is_previewed_mapped_checked_mended_and_imported(
     await page.keyboard.press("Escape")
     await figure(page, "with errors", "5")
 
+
+async def promote(page: Page) -> None:
     await page.get_by_role("button", name="Import 55 good rows").click()
     dialog = page.get_by_role("dialog")
     await expect(dialog.get_by_text("5 rows with errors will fail again")).to_be_visible()
@@ -99,7 +114,6 @@ async def test_a_file_is_previewed_mapped_checked_mended_and_imported(
     await dialog.get_by_role("button", name="Import 55").click()
     await expect(page).not_to_have_url(trial)
     await figure(page, "imported", "55")
-    assert await count_of(site, "mend%") == 55
     await page.goto(trial)
     await expect(page.get_by_role("link", name="To the import")).to_be_visible()
 
