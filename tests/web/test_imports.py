@@ -165,7 +165,7 @@ async def test_files_that_cannot_be_imported_are_refused_in_words(
     await choose(page, written(tmp_path, "huge.csv", "x" * (9 << 20)))
     await expect(page.get_by_role("alert")).to_contain_text("more than the 8 MB that this service takes")
     await choose(page, written(tmp_path, "broken.xlsx", "this is no workbook"))
-    await expect(page.get_by_role("alert")).to_contain_text("workbook", timeout=SLOW)
+    await expect(page.get_by_role("alert")).to_contain_text("not a zip file", timeout=SLOW)
     await expect(page.get_by_role("button", name="To the columns")).to_be_disabled()
 
 

@@ -65,7 +65,7 @@ async def test_from_signing_in_to_a_workbook_without_loading_the_page_anew(
 
 async def mend(page: Page, value: str, column: str, better: str) -> None:
     """The first row that has this value, corrected where it stands."""
-    await page.get_by_role("gridcell", name=value, exact=True).first.click()
+    await page.get_by_role("gridcell", name=value, exact=True).first.click(timeout=SLOW)
     drawer = page.get_by_role("complementary")
     field = drawer.get_by_label(column)
     await expect(field).to_have_value(value)

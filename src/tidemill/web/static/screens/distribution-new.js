@@ -11,8 +11,8 @@ import { readTable } from "../core/table.js";
 import { dropZone } from "../ui/drop.js";
 import { empty, failure, waiting } from "../ui/empty.js";
 import { icon } from "../ui/icons.js";
+import { refusal } from "../ui/refusal.js";
 import { newKey } from "./import-draft.js";
-import { refusal } from "./import-new.js";
 
 const SHOWN = 8;
 const FORMATS = ["csv", "ndjson", "json", "xlsx", "parquet"];

@@ -8,10 +8,10 @@ import { go, href, query, setQuery, word, words } from "../core/router.js";
 import { computed, effect, signal, untracked } from "../core/signal.js";
 import { empty, failure, recipe, waiting } from "../ui/empty.js";
 import { icon } from "../ui/icons.js";
+import { refusal } from "../ui/refusal.js";
 import { toast } from "../ui/toast.js";
 import { filterRows, filtersOf } from "./export-filters.js";
 import { newKey } from "./import-draft.js";
-import { refusal } from "./import-new.js";
 import { save } from "./import-acts.js";
 
 const FORMATS = [["csv", "CSV"], ["ndjson", "NDJSON, an object a line"], ["json", "JSON, a list"], ["xlsx", "Excel workbook (xlsx)"], ["parquet", "Parquet"]];

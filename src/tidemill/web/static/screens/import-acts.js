@@ -8,10 +8,10 @@ import { address } from "../core/place.js";
 import { go } from "../core/router.js";
 import { confirmDialog, showDialog } from "../ui/dialog.js";
 import { dropZone } from "../ui/drop.js";
+import { refusal } from "../ui/refusal.js";
 import { isClosed } from "../ui/status.js";
 import { tellIfFails, toast } from "../ui/toast.js";
 import { upload } from "../core/upload.js";
-import { refusal } from "./import-new.js";
 
 const OPEN = ["pending", "processing", "retry_wait"];
 const LOOK_MS = 400;

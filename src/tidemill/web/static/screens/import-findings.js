@@ -123,7 +123,7 @@ function rowsGrid(job, code) {
     const asked = Number(row.value) || null;
     open.value = asked;
     if (asked === null) untracked(closeDrawer);
-    else drawer ??= scope(() => openRow(job.peek(), open, { columns, next: nextOf, onMended, onGo: (to) => setQuery({ row: to }, { replace: to !== null }) }));
+    else drawer ??= scope(() => openRow(job.peek(), open, { columns, isAt: (one) => open.peek() === one, next: nextOf, onMended, onGo: (to) => setQuery({ row: to }, { replace: to !== null }) }));
   });
   onCleanup(closeDrawer);
 

@@ -10,6 +10,7 @@ import { effect, onCleanup, signal } from "../core/signal.js";
 import { dropZone } from "../ui/drop.js";
 import { empty, failure, waiting } from "../ui/empty.js";
 import { icon } from "../ui/icons.js";
+import { refusal } from "../ui/refusal.js";
 import { columnsTable, options } from "./import-columns.js";
 import { file, look, newKey, submit, writableResources } from "./import-draft.js";
 import { layoutForm, previewTable } from "./import-preview.js";
@@ -177,13 +178,6 @@ function uploadText(sending) {
   if (sending.sent >= sending.size) return "All of it is there; waiting for the service to say so";
   const seconds = (Date.now() - sending.since) / 1000;
   return `${bytes(sending.sent)} of ${bytes(sending.size)} sent${seconds > 1 ? `, ${bytes(sending.sent / seconds)}/s` : ""}`;
-}
-
-/** Why the service did not take it: everything at once. @param {any} error @param {(() => void) | null} again */
-export function refusal(error, again) {
-  const faults = (error.faults ?? []).map((/** @type {any} */ one) => one.detail);
-  if (faults.length < 2) return again ? failure(error, again) : h("p", { class: "notice", role: "alert", data: { tone: "bad" } }, error.message);
-  return h("div", { class: "notice", role: "alert", data: { tone: "bad" } }, h("ul", { class: "told" }, faults.map((/** @type {string} */ one) => h("li", null, one))));
 }
 
 function nowhere() {

@@ -5,7 +5,7 @@ import { h, uid } from "../core/dom.js";
 import { count } from "../core/format.js";
 import { Exact, cellText, parse, stringify } from "../core/json.js";
 import { load } from "../core/load.js";
-import { signal } from "../core/signal.js";
+import { effect, signal } from "../core/signal.js";
 import { openDrawer } from "../ui/drawer.js";
 import { failure, waiting } from "../ui/empty.js";
 import { icon } from "../ui/icons.js";
@@ -17,11 +17,11 @@ const LONG = 80;
 /**
  * @param {any} job the import
  * @param {import("../core/signal.js").Signal<number | null>} row from 1; which one is shown
- * @param {{columns: string[], next: (row: number) => number | null, onMended: (row: number, item: any) => void, onGo: (row: number | null) => void}} how
+ * @param {{columns: string[], isAt: (row: number) => boolean, next: (row: number) => number | null, onMended: (row: number, item: any) => void, onGo: (row: number | null) => void}} how
  */
 export function openRow(job, row, how) {
   const shown = () => row.value ?? 1;
-  return openDrawer(
+  const drawer = openDrawer(
     h("span", null, () => `Row ${count(shown())}`),
     () => [
       () => {
@@ -32,6 +32,12 @@ export function openRow(job, row, how) {
     ],
     { onClose: () => how.onGo(null) },
   );
+  // The field that was typed in is gone with its row: who presses Escape now still means the drawer.
+  effect(() => {
+    row.value;
+    /** @type {HTMLElement | null} */ (drawer.element.querySelector(".body"))?.focus({ preventScroll: true });
+  });
+  return drawer;
 }
 
 /** All that is wrong with an item. @param {any} item @returns {any[]} */
@@ -61,7 +67,7 @@ function rowForm(job, row, item, how) {
       const settled = await mend(job, row, changed);
       how.onMended(row, settled);
       now.value = settled;
-      const next = goesOn && settled.status !== "failed" ? how.next(row) : null;
+      const next = goesOn && settled.status !== "failed" && how.isAt(row) ? how.next(row) : null;
       if (next !== null) how.onGo(next);
     } catch (error) {
       fault.value = /** @type {Error} */ (error).message;
@@ -74,7 +80,7 @@ function rowForm(job, row, item, how) {
     const text = cellText(before[column]);
     const id = uid("why");
     const isLong = text.length > LONG || text.includes("\n");
-    const input = /** @type {HTMLInputElement} */ (h(isLong ? "textarea" : "input", { rows: isLong ? "4" : null, type: isLong ? null : "text", value: text, spellcheck: "false", autocomplete: "off", disabled: () => isBusy.value || now.value.status !== "failed", "aria-invalid": () => (wrong().has(column) ? "true" : null), "aria-describedby": id }));
+    const input = /** @type {HTMLInputElement} */ (h(isLong ? "textarea" : "input", { rows: isLong ? "4" : null, type: isLong ? null : "text", value: text, spellcheck: "false", autocomplete: "off", readOnly: () => isBusy.value || now.value.status !== "failed", "aria-invalid": () => (wrong().has(column) ? "true" : null), "aria-describedby": id }));
     inputs.set(column, input);
     const field = job.mapping[column];
     return h("div", { class: "stack tight" }, h("label", { class: "field" }, h("span", null, column, field && field !== column ? h("span", { class: "muted" }, ` → ${field}`) : null, !field ? h("span", { class: "muted" }, " (not imported)") : null), input), h("span", { class: "fault", id }, () => (wrong().get(column) ?? []).map((one) => one.reason).join("; ")));
