@@ -144,10 +144,15 @@ function showReuse(cell, one) {
 
 /** @param {HTMLElement} cell @param {any} one */
 function showPath(cell, one) {
-  const text = one.path ?? one.error?.reason ?? "–";
-  cell.textContent = text;
-  cell.title = text;
+  cell.textContent = one.path ? shortPath(one.path) : (one.error?.reason ?? "–");
+  cell.title = one.path ?? cell.textContent;
   cell.classList.toggle("fault", !one.path && Boolean(one.error));
+}
+
+/** Its end, which tells it from others. @param {string} path */
+function shortPath(path) {
+  const steps = path.split("/");
+  return steps.length > 3 ? `…/${steps.slice(-2).join("/")}` : path;
 }
 
 /** @param {any} one @param {string[]} fields */

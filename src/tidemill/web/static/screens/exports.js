@@ -3,6 +3,7 @@
 import { api, now } from "../core/api.js";
 import { each, h } from "../core/dom.js";
 import { bytes, count, duration, wholeMoment } from "../core/format.js";
+import { cellText } from "../core/json.js";
 import { ticking } from "../core/load.js";
 import { address, wholeAddress } from "../core/place.js";
 import { href } from "../core/router.js";
@@ -65,11 +66,13 @@ function line(one, at, put) {
   );
 }
 
-/** @param {any} one */
+/** The conditions in words. @param {any} one */
 function filterText(one) {
+  /** @param {any} value */
+  const shown = (value) => (Array.isArray(value) ? value : [value]).map(cellText).join(", ");
   return Object.entries(one.filters)
-    .map(([field, said]) => (said !== null && typeof said === "object" && !Array.isArray(said) ? Object.entries(said).map(([op, value]) => `${field} ${op.replaceAll("_", " ")} ${JSON.stringify(value)}`).join(", ") : `${field} = ${JSON.stringify(said)}`))
-    .join(", ");
+    .flatMap(([field, said]) => (said !== null && typeof said === "object" && !Array.isArray(said) ? Object.entries(said).map(([op, value]) => `${field} ${op.replaceAll("_", " ")} ${shown(value)}`) : [`${field} eq ${shown(said)}`]))
+    .join("; ");
 }
 
 /** @param {any} one */

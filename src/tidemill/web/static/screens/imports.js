@@ -33,7 +33,7 @@ function line(one) {
     null,
     h("th", { scope: "row" }, h("a", { href: href(`/imports/${key}`), class: "mono" }, key), h("small", { class: "muted", hidden: () => scope.value !== "all" }, () => ` ${userName(one.value.user_id)}`)),
     h("td", { class: "name-cell", title: file_name ?? "" }, file_name ?? "–"),
-    h("td", null, resource_type, " ", h("span", { class: "chip" }, validate_only ? "trial" : mode)),
+    h("td", { class: "nowrap" }, resource_type, " ", h("span", { class: "chip" }, validate_only ? "trial" : mode)),
     h("td", null, () => status(one.value.status)),
     h("td", { class: "wide-cell" }, progressBar(() => one.value.counts, { thin: true })),
     h("td", { class: "right" }, () => count(one.value.counts.done)),
