@@ -47,5 +47,5 @@ def _field(one: Field, readable: dict[str, Field], writable: dict[str, Field]) -
         required=one.is_needed and one.name in writable,
         writable=one.name in writable,
         readable=one.name in readable,
-        enum=list(one.enum),
+        allowed=list(one.enum),
     )

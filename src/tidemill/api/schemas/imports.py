@@ -16,7 +16,7 @@ from tidemill.api.schemas.base import (
     Query,
 )
 from tidemill.api.schemas.jobs import Count, Counts, PolicyIn, Rates
-from tidemill.domain.resource import Type
+from tidemill.api.schemas.resources import ValueType
 from tidemill.domain.status import JobStatus
 
 PREVIEW_MAX = 1_000
@@ -102,7 +102,7 @@ class TargetOut(BaseModel):
     """A field that a column may go to."""
 
     name: str
-    type: Type
+    type: ValueType
     required: bool = Field(description="A row cannot be without it, for neither a default nor the table fills it")
 
 

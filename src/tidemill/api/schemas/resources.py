@@ -1,19 +1,22 @@
 """Resources: what rows can be imported into and exported from."""
 
 from pydantic import BaseModel, Field
+from typing_extensions import TypeAliasType
 
 from tidemill.domain.resource import Type
+
+ValueType = TypeAliasType("ValueType", Type)
 
 
 class FieldOut(BaseModel):
     """A column as files and requests see it."""
 
     name: str
-    type: Type
+    type: ValueType
     required: bool = Field(description="A row cannot be imported without it")
     writable: bool = Field(description="An import may fill it; others are only exported")
     readable: bool = Field(description="An export may have it")
-    enum: list[str] = Field([], description="The values it may have, if they are few")
+    allowed: list[str] = Field([], description="The values it may have, if they are few")
 
 
 class ResourceOut(BaseModel):

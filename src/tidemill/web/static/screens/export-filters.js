@@ -100,7 +100,7 @@ function valueInput(one, n, field, op, change) {
   if (op === "is_null") return select([["true", "yes"], ["false", "no"]]);
   if (op === "between") return pair(one, n, field, change);
   if (op === "in") return h("input", { type: "text", "aria-label": label, value: one.value, placeholder: "admin, editor", on: { input: tell } });
-  if (field.enum.length) return select([["", "Choose …"], ...field.enum.map((/** @type {string} */ value) => [value, value])]);
+  if (field.allowed.length) return select([["", "Choose …"], ...field.allowed.map((/** @type {string} */ value) => [value, value])]);
   if (field.type === "boolean") return select([["", "Choose …"], ["true", "true"], ["false", "false"]]);
   const type = op === "like" ? "text" : (/** @type {any} */ (INPUTS)[field.type] ?? "text");
   return h("input", { type, step: type === "number" ? "any" : null, "aria-label": label, value: one.value, placeholder: field.type === "timestamp" ? "2026-11-15 12:00" : null, on: { input: tell } });

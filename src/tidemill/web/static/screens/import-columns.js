@@ -83,7 +83,7 @@ function sample(rows, column) {
 /** The name most like another, if any is like it at all. @param {string} name @param {string[]} others */
 export function nearest(name, others) {
   const scored = others.map((other) => ({ other, score: likeness(name, other) })).sort((a, b) => b.score - a.score);
-  return scored[0] && scored[0].score >= 0.4 ? scored[0].other : null;
+  return scored[0] && scored[0].score >= 0.5 ? scored[0].other : null;
 }
 
 /** Pairs of letters that two names share, from 0 to 1. @param {string} a @param {string} b */
