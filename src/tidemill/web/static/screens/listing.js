@@ -80,8 +80,12 @@ export function listBody(list, table, nothing) {
   const { entries, next, fresh, first, more, statuses } = list;
   const isFiltered = () => FILTERS.some((one) => query.value.has(one));
   return [
-    h("div", { class: "filters", role: "search" }, searchField("q", "Search by key or id"), dateField("from", "From"), dateField("to", "to"), clearFilters(FILTERS)),
-    statusToggles("statuses", "Status", () => shownStatuses(entries.value, statuses.value)),
+    h(
+      "div",
+      { class: "stack wide", hidden: () => first.data.value !== null && entries.value.length === 0 && !isFiltered() },
+      h("div", { class: "filters", role: "search" }, searchField("q", "Search by key or id"), dateField("from", "From"), dateField("to", "to"), clearFilters(FILTERS)),
+      statusToggles("statuses", "Status", () => shownStatuses(entries.value, statuses.value)),
+    ),
     () => (fresh.value.size ? h("button", { type: "button", class: "pill", on: { click: () => first.again() } }, icon("up"), `${count(fresh.value.size)} new – show`) : null),
     () => (first.error.value ? failure(first.error.value, first.again) : null),
     h("div", { class: "table-box", tabindex: "0", role: "region", "aria-label": "The list", hidden: () => entries.value.length === 0 }, table),
