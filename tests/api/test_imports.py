@@ -30,6 +30,14 @@ async def shop(make_api: Callable[..., Any], toy: Mill, tmp_path: Path) -> Shop:
     return await open_shop(make_api, toy, tmp_path, sources={"inbox": inbox})
 
 
+async def test_a_column_that_is_mapped_to_nothing_is_left_out(shop: Shop) -> None:
+    content = b"email,name,Remarks\nada@x.org,Ada,none\n"
+    for trial in (True, False):
+        found = await shop.imported(content, mapping=json.dumps({"Remarks": ""}), validate_only=trial)
+        assert (found["status"], found["errors"]) == ("completed", {})
+    assert await shop.people() == [("ada@x.org", "Ada", None)]
+
+
 async def test_a_file_as_the_body_is_imported_and_told_of(shop: Shop) -> None:
     answer = await shop.post(headers={"Idempotency-Key": "k-1"})
     assert answer.status_code == 202

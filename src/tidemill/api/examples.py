@@ -17,6 +17,7 @@ from tidemill.api.schemas import (
     limiters,
     operations,
     quarantine,
+    resources,
     service,
     services,
 )
@@ -155,6 +156,13 @@ _DATASET = {
     "format": "csv",
     "compression": "none",
 }
+_RESOURCE = {
+    "name": "users",
+    "key": ["email"],
+    "may_read": True,
+    "may_write": True,
+    "fields": [{"name": "email", "type": "text", "required": True, "writable": True, "readable": True}],
+}
 _NEXT = "WyJzZXEiLCIxZDBmNjM0ZSIsN10"
 
 EXAMPLES: dict[type[BaseModel], dict[str, Any]] = {
@@ -230,6 +238,7 @@ EXAMPLES: dict[type[BaseModel], dict[str, Any]] = {
     jobs.SliceOut: {"settled": 118, "failed": 1, "retried": 2, "seconds": 5.02, "is_drained": False, "due_in": 0.0},
     imports.ImportIn: {"resource": "users", "source": _SOURCE, "mode": "upsert", "mapping": {"E-Mail": "email"}},
     imports.PreviewIn: {"resource": "users", "source": _SOURCE, "rows": 50},
+    resources.ResourceList: {"resources": [_RESOURCE]},
     imports.PreviewOut: {
         "resource_type": "users",
         "layout": _LAYOUT,

@@ -12,6 +12,7 @@ from tidemill.operations.import_promote import KEY as PROMOTE
 from tidemill.store import imports, jobs, samples
 from tidemill.store.database import Database
 from tidemill.store.imports import Origin
+from tidemill.store.submit import find_by_key
 
 ROUTE = "imports"
 LINKS = ("errors", "errors.csv", "errors.ndjson", "fixes", "cancel", "pause", "resume", "reprocess")
@@ -43,7 +44,13 @@ async def import_detail(db: Database, job: Job) -> ImportDetail:
         policy=job.policy,
         file_id=job.file_id,
         promoted_from=source.get("fixes_of"),
+        promoted_to=await _promoted(db, job) if words.get("validate_only") else None,
     )
+
+
+async def _promoted(db: Database, trial: Job) -> UUID | None:
+    found = await db.run(find_by_key, trial.owner_id, f"{PROMOTE} {trial.id}")
+    return None if found is None else UUID(str(found["id"]))
 
 
 def _out(job: Job, origin: Origin | None) -> ImportOut:
@@ -55,6 +62,7 @@ def _out(job: Job, origin: Origin | None) -> ImportOut:
         key=job.key,
         idempotency_key=_given_key(origin.idem_key if origin else None),
         resource_type=_resource(job).get("name") or "",
+        file_name=((origin.source if origin else None) or {}).get("name") or None,
         mode=words.get("mode", "insert"),
         validate_only=words.get("validate_only", False),
         status=job.status,

@@ -12,6 +12,7 @@ from tidemill.api.middleware import Entrance
 from tidemill.api.rate import RateLimit
 from tidemill.api.routes import (
     across,
+    declared_resources,
     distributions,
     events,
     export_tables,
@@ -42,8 +43,8 @@ from tidemill.store.database import Database
 from tidemill.telemetry.metrics import Meter
 
 ROUTERS = (
-    *(system, identity, submit, jobs, items, kickoff, exports, export_tables, submit_import, imports, import_errors),
-    *(distributions, sources, services, limiters, across, operations, events, quarantine),
+    *(system, identity, submit, jobs, items, kickoff, exports, declared_resources, export_tables, submit_import),
+    *(imports, import_errors, distributions, sources, services, limiters, across, operations, events, quarantine),
 )
 
 

@@ -62,6 +62,11 @@ class Field:
     formats: tuple[str, ...] = ()  # of dates and times, as strptime takes them; ISO 8601 is always understood
     sensitive: bool = False  # its values are not shown in errors
 
+    @property
+    def is_needed(self) -> bool:
+        """A new row must have it: nothing else would fill it."""
+        return self.required and not self.filled and self.default is None
+
 
 @dataclass(frozen=True, slots=True)
 class Reference:

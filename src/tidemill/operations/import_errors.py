@@ -17,10 +17,12 @@ from tidemill.store.lists.failures import Failure
 AT_ONCE = 500
 
 
-async def list_errors(db: Database, job: Job, *, limit: int, after: object = None) -> Page[dict[str, Any]]:
-    """Failed rows in their own order, each with all of its errors."""
+async def list_errors(
+    db: Database, job: Job, *, limit: int, after: object = None, codes: Sequence[str] | None = None
+) -> Page[dict[str, Any]]:
+    """Failed rows in their own order, each with all of its errors; with ``codes``, those that failed first of these."""
     _insist(job)
-    page = await db.run(failures.list_failures, job.id, limit=limit, after=after)
+    page = await db.run(failures.list_failures, job.id, limit=limit, after=after, codes=codes)
     return Page([_told(found) for found in page.items], page.after)
 
 

@@ -38,6 +38,7 @@ async def preview(
         "unknown": found.unknown,
         "missing": found.missing,
         "problems": problems,
+        "fields": [{"name": one.name, "type": one.type, "required": one.is_needed} for one in resource.fields],
         "rows": _rows(look, checker, found.unknown),
     }
 

@@ -37,8 +37,9 @@ _fixes["openapi_extra"] |= {"requestBody": FIXES_BODY, "parameters": FIXES_BESID
 
 @router.get("/imports/{import_id}/errors", response_model_exclude_unset=True, **allow(Permission.USER, 404, 409))
 async def list_import_errors(import_id: OwnImport, query: Annotated[RowErrorQuery, Query()], db: Db) -> RowPage:
-    """Failed rows in their own order, each with all that is wrong with it."""
-    page = await operation.list_errors(db, import_id, limit=query.page_size, after=cursor.decode(query.after))
+    """Failed rows in their own order, each with all that is wrong with it; all, or those of some `error_codes`."""
+    after = cursor.decode(query.after)
+    page = await operation.list_errors(db, import_id, limit=query.page_size, after=after, codes=query.error_codes)
     return RowPage(rows=[RowOut.model_validate(row) for row in page.items], **cursor.next_page(page.after))
 
 

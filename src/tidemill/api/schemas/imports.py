@@ -10,11 +10,13 @@ from typing_extensions import TypeAliasType
 from tidemill.api.schemas.base import (
     After,
     Asked,
+    Codes,
     NextPage,
     PageSize,
     Query,
 )
 from tidemill.api.schemas.jobs import Count, Counts, PolicyIn, Rates
+from tidemill.api.schemas.resources import ValueType
 from tidemill.domain.status import JobStatus
 
 PREVIEW_MAX = 1_000
@@ -96,6 +98,14 @@ class RowOut(BaseModel):
     input: Any = Field(description="As it is now, with corrections; text where it could not be parsed")
 
 
+class TargetOut(BaseModel):
+    """A field that a column may go to."""
+
+    name: str
+    type: ValueType
+    required: bool = Field(description="A row cannot be without it, for neither a default nor the table fills it")
+
+
 class PreviewOut(BaseModel):
     """What a file turned out to be, and what an import of it would meet. Nothing of it is kept."""
 
@@ -106,6 +116,7 @@ class PreviewOut(BaseModel):
     unknown: list[str] = Field(description="Columns that are no field")
     missing: list[str] = Field(description="Required fields without a column")
     problems: list[str] = Field(description="Why an import would be refused; none if it would not")
+    fields: list[TargetOut] = Field([], description="Of the resource, in their order")
     rows: list[RowOut] = Field(description="Checked one by one; what only the table knows is not looked up")
 
 
@@ -124,6 +135,7 @@ class ImportOut(BaseModel):
     key: str = Field(description="Its short name; wherever an id is asked for, it does as well")
     idempotency_key: str | None = None
     resource_type: str
+    file_name: str | None = Field(None, description="What the file was called, if it had a name")
     mode: ImportMode
     validate_only: bool
     status: JobStatus
@@ -154,6 +166,7 @@ class ImportDetail(ImportOut):
     policy: dict[str, Any]
     file_id: str | None = None
     promoted_from: UUID | None = Field(None, description="The trial that it was")
+    promoted_to: UUID | None = Field(None, description="The live import that this trial became")
 
 
 class ImportPage(BaseModel):
@@ -164,6 +177,7 @@ class ImportPage(BaseModel):
 
 
 class RowErrorQuery(Query):
+    error_codes: Codes | None = None
     page_size: PageSize = 100
     after: After = None
 

@@ -65,7 +65,7 @@ class Checker:
         self._sources = list(plan.in_order.items())
         self._readers = {name: reader_of(plan, name, normalizers) for _, name in self._sources}
         self._updates = plan.mode == "upsert"
-        self._known = set(plan.mapping)
+        self._known = {*plan.mapping, *plan.columns}  # columns that were seen, and have no field, were left out
         given = set(plan.given)
         self._conditions = [one for one in resource.conditions if one.field in given]
 

@@ -67,11 +67,7 @@ def fold(name: str) -> str:
 
 def _missing(mapping: Mapping[str, str], resource: Resource) -> list[str]:
     given = set(mapping.values())
-    return [
-        field.name
-        for field in resource.fields
-        if field.required and not field.filled and field.default is None and field.name not in given
-    ]
+    return [field.name for field in resource.fields if field.is_needed and field.name not in given]
 
 
 def _twice(mapping: Mapping[str, str]) -> list[str]:

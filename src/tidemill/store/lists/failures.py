@@ -1,5 +1,6 @@
 """The rows of a job that failed, in their own order, with what they hold and all that is wrong with them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -29,11 +30,17 @@ class Failure:
 
 
 @one_statement
-async def list_failures(conn: Connection, job_id: UUID, *, limit: int, after: object = None) -> Page[Failure]:
-    """So many rows and about so many bytes at most. A page may be short, or even empty, and still not be the last."""
-    mark = mark_of(job_id)
+async def list_failures(
+    conn: Connection, job_id: UUID, *, limit: int, after: object = None, codes: Sequence[str] | None = None
+) -> Page[Failure]:
+    """So many rows and about so many bytes at most. A page may be short, or even empty, and still not be the last.
+
+    With ``codes``, those whose first error is one of these.
+    """
+    mark = mark_of(job_id, *([] if codes is None else [sorted(codes)]))
     (after_seq,) = (-1,) if after is None else WALK.read(after, mark)
     params = {"job_id": job_id, "after_seq": after_seq, "limit": limit + 1}
+    params |= {"codes": None if codes is None else list(codes)}
     async with conn.cursor(row_factory=dict_row) as cursor:
         await cursor.execute(sql("outcome/list_failures"), params | {"budget": ITEM_BUDGET, "bytes": PAGE_BYTES})
         rows = await cursor.fetchall()

@@ -10,6 +10,8 @@ import { frame } from "./frame.js";
 import { signInScreen } from "./sign-in.js";
 import { failure } from "./ui/empty.js";
 
+// It refers to its place from where the page was loaded: it must not be looked for from every other address.
+for (const link of /** @type {NodeListOf<HTMLLinkElement>} */ (document.querySelectorAll("link[rel=icon]"))) link.href = new URL(link.href).href;
 startRouter();
 startKeys();
 startLive();

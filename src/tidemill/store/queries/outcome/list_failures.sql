@@ -1,4 +1,4 @@
--- A job's failed rows in order of seq, with what they hold now. At most `budget` outcomes are looked at: the one behind
+-- A job's failed rows, all or those with some codes, in order of seq, with what they hold now. At most `budget` outcomes are looked at: the one behind
 -- the last of these comes too, as the end. So many bytes at most, but one row at least; `total` is how many there were.
 -- Index: outcome_pkey, item_pkey, item_fix_pkey, ingest_pkey.
 SELECT seq, error, input, line, first_line, is_end, total FROM (
@@ -12,7 +12,8 @@ SELECT seq, error, input, line, first_line, is_end, total FROM (
                 WHERE job_id = %(job_id)s AND seq > %(after_seq)s ORDER BY seq LIMIT %(budget)s + 1
             ) seen
         ) numbered
-        WHERE n > %(budget)s OR status = 'failed' ORDER BY seq LIMIT %(limit)s
+        WHERE n > %(budget)s OR (status = 'failed' AND (%(codes)s::text[] IS NULL OR error->>'code' = ANY(%(codes)s::text[])))
+        ORDER BY seq LIMIT %(limit)s
     ) p
     JOIN tidemill.ingest g ON g.job_id = %(job_id)s
     CROSS JOIN LATERAL (

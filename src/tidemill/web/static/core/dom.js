@@ -94,6 +94,8 @@ function live(parent, make) {
     end.before(next);
     shown = nodes;
   });
+  // One that stands directly in another: the outer one knows only what was there when it was made.
+  onCleanup(() => shown.forEach((node) => node.remove()));
 }
 
 /**

@@ -16,4 +16,12 @@
 export const SCREENS = [
   { path: "/jobs", load: () => import("./jobs.js"), title: "Jobs", nav: { label: "Jobs", icon: "stack", keys: "g j" } },
   { path: "/jobs/:job/:tab?", load: () => import("./job.js"), title: "Job", key: "job" },
+  { path: "/imports", load: () => import("./imports.js"), title: "Imports", nav: { label: "Imports", icon: "up", keys: "g i" } },
+  { path: "/imports/new", load: () => import("./import-new.js"), title: "Import a file" },
+  { path: "/imports/:import", load: () => import("./import.js"), title: "Import", key: "import" },
+  { path: "/exports", load: () => import("./exports.js"), title: "Exports", nav: { label: "Exports", icon: "down", keys: "g e" } },
+  { path: "/exports/new", load: () => import("./export-new.js"), title: "New export" },
+  { path: "/distributions", load: () => import("./distributions.js"), title: "Distributions", nav: { label: "Distributions", icon: "box", keys: "g f" } },
+  { path: "/distributions/new", load: () => import("./distribution-new.js"), title: "New distribution" },
+  { path: "/distributions/:distribution", load: () => import("./distribution.js"), title: "Distribution", key: "distribution" },
 ];

@@ -252,6 +252,16 @@ export class CursorSource extends Source {
     this.changed();
   }
 
+  /** The same pages again, in place: for lists whose rows stay where they are, whatever becomes of them. */
+  reload() {
+    for (const number of [...this.blocks.keys()]) {
+      if (number >= this.pages.length) continue;
+      if (this._isWanted(number)) this._again(number);
+      else this.blocks.delete(number);
+    }
+    if (this.pages.length === 0) this.refresh();
+  }
+
   /** From the beginning: what has changed since may stand anywhere. */
   refresh() {
     this.stop();

@@ -1,0 +1,127 @@
+// @ts-check
+/** Which column of a file goes to which field, and what else is to be said before rows are checked. */
+import { h } from "../core/dom.js";
+import { cut } from "../core/format.js";
+import { cellText } from "../core/json.js";
+import { query, setQuery, word } from "../core/router.js";
+import { icon } from "../ui/icons.js";
+import { mappingOf, setMapping } from "./import-draft.js";
+
+const SAMPLES = 3;
+/** The column whose field was changed last: the table is made anew with the answer, and whoever was there stays there. */
+let changed = "";
+
+/** @param {any} preview */
+export function columnsTable(preview) {
+  const said = mappingOf(query.peek());
+  const free = preview.fields.filter((/** @type {any} */ field) => !Object.values(preview.mapping).includes(field.name)).map((/** @type {any} */ field) => field.name);
+  /** @param {string} column @param {string} field */
+  const map = (column, field) => {
+    changed = column;
+    setMapping({ ...mappingOf(query.peek()), [column]: field });
+  };
+  return h(
+    "div",
+    { class: "stack" },
+    preview.problems.length ? h("div", { class: "notice", role: "alert" }, h("ul", { class: "told" }, preview.problems.map((/** @type {string} */ one) => h("li", null, one)))) : h("p", { class: "notice", role: "status", data: { tone: "plain" } }, icon("check"), `Every column has its place in ${preview.resource_type}.`),
+    h(
+      "div",
+      { class: "table-box" },
+      h(
+        "table",
+        { "aria-label": "Columns" },
+        h("thead", null, h("tr", null, ["Column of the file", "Sample", "Field", "Match"].map((label) => h("th", { scope: "col" }, label)))),
+        h("tbody", null, preview.columns.map((/** @type {string} */ column) => line(column, preview, said, free, map)), preview.missing.map((/** @type {string} */ field) => missing(field, preview, map))),
+      ),
+    ),
+  );
+}
+
+/** @param {string} column @param {any} preview @param {Record<string, string>} said @param {string[]} free @param {(column: string, field: string) => void} map */
+function line(column, preview, said, free, map) {
+  const field = preview.mapping[column] ?? "";
+  const isUnknown = preview.unknown.includes(column);
+  const near = isUnknown ? nearest(column, free) : null;
+  const choose = h(
+    "select",
+    { "aria-label": `Field of column ${column}`, "aria-invalid": isUnknown ? "true" : null, on: { change: (/** @type {Event} */ event) => map(column, /** @type {HTMLSelectElement} */ (event.target).value) } },
+    isUnknown ? h("option", { value: "", selected: true, disabled: true }, "Choose …") : null,
+    h("option", { value: "", selected: !field && !isUnknown }, "– leave out –"),
+    preview.fields.map((/** @type {any} */ one) => h("option", { value: one.name, selected: one.name === field }, `${one.name}${one.required ? " *" : ""} (${one.type})`)),
+  );
+  if (column === changed) window.setTimeout(() => (document.activeElement === document.body && choose.focus(), (changed = "")));
+  return h("tr", null, h("th", { scope: "row" }, column), h("td", { class: "muted" }, sample(preview.rows, column)), h("td", null, choose), h("td", null, h("div", { class: "row" }, match(column, field, said, isUnknown), near ? h("button", { type: "button", class: "small", on: { click: () => map(column, near) } }, `Is it ${near}?`) : null, isUnknown ? h("button", { type: "button", class: "small", on: { click: () => map(column, "") } }, "Leave out") : null)));
+}
+
+/** @param {string} column @param {string} field @param {Record<string, string>} said @param {boolean} isUnknown */
+function match(column, field, said, isUnknown) {
+  if (isUnknown) return h("span", { class: "status", data: { tone: "warn" } }, icon("alert"), "no such field");
+  if (!field) return h("span", { class: "muted" }, column in said ? "left out" : "not imported");
+  if (column in said) return h("span", null, "as you said");
+  return field === column ? h("span", { class: "status", data: { tone: "ok" } }, icon("check"), "same name") : h("span", { class: "status", data: { tone: "run" } }, icon("help"), "guessed");
+}
+
+/** A required field that no column goes to. @param {string} field @param {any} preview @param {(column: string, field: string) => void} map */
+function missing(field, preview, map) {
+  return h(
+    "tr",
+    { class: "missing" },
+    h("td", null, h("select", { "aria-label": `Column for ${field}`, "aria-invalid": "true", on: { change: (/** @type {Event} */ event) => map(/** @type {HTMLSelectElement} */ (event.target).value, field) } }, h("option", { value: "", selected: true, disabled: true }, "Choose a column …"), preview.columns.map((/** @type {string} */ one) => h("option", { value: one }, one)))),
+    h("td", { class: "muted" }, "–"),
+    h("th", { scope: "row" }, field),
+    h("td", null, h("span", { class: "status", data: { tone: "bad" } }, icon("cross"), "required, and not in the file")),
+  );
+}
+
+/** @param {any[]} rows @param {string} column */
+function sample(rows, column) {
+  const seen = new Set(rows.map((row) => (row.input !== null && typeof row.input === "object" ? cellText(row.input[column]) : "")));
+  seen.delete("");
+  return cut([...seen].slice(0, SAMPLES).join(" · "), 60) || "–";
+}
+
+/** The name most like another, if any is like it at all. @param {string} name @param {string[]} others */
+export function nearest(name, others) {
+  const scored = others.map((other) => ({ other, score: likeness(name, other) })).sort((a, b) => b.score - a.score);
+  return scored[0] && scored[0].score >= 0.5 ? scored[0].other : null;
+}
+
+/** Pairs of letters that two names share, from 0 to 1. @param {string} a @param {string} b */
+function likeness(a, b) {
+  const [one, two] = [pairs(a), pairs(b)];
+  if (!one.size || !two.size) return 0;
+  return (2 * [...one].filter((pair) => two.has(pair)).length) / (one.size + two.size);
+}
+
+/** @param {string} name */
+function pairs(name) {
+  const letters = name.toLowerCase().replace(/[^\p{L}\p{N}]/gu, "");
+  return new Set(Array.from({ length: Math.max(0, letters.length - 1) }, (_, n) => letters.slice(n, n + 2)));
+}
+
+/** What else an import may be told. */
+export function options() {
+  const [mode, duplicates, policy, failed, share] = ["mode", "duplicates", "policy", "max_failed", "max_percent"].map(word);
+  /** @param {string} name */
+  const change = (name) => (/** @type {Event} */ event) => setQuery({ [name]: /** @type {HTMLInputElement} */ (event.target).value }, { replace: true });
+  /** @param {string} name */
+  const toggle = (name) => (/** @type {Event} */ event) => setQuery({ [name]: /** @type {HTMLInputElement} */ (event.target).checked ? "true" : null }, { replace: true });
+  /** @param {string} name @param {string} label @param {import("../core/signal.js").Signal<string>} now @param {Array<[string, string]>} all */
+  const select = (name, label, now, all) => h("label", { class: "field" }, label, h("select", { on: { change: change(name) } }, () => all.map(([value, says]) => h("option", { value, selected: now.value === value }, says))));
+  return h(
+    "div",
+    { class: "card stack" },
+    h("h2", null, "Rules"),
+    h(
+      "div",
+      { class: "row rules" },
+      select("mode", "Rows whose key is there already", mode, [["", "are errors (insert)"], ["upsert", "are updated (upsert)"]]),
+      select("duplicates", "Rows of the file with the same key", duplicates, [["", "the first counts, others are errors"], ["first", "the first counts, others are skipped"], ["last", "the last counts, others are skipped"]]),
+      select("policy", "When rows fail", policy, [["", "go on with the others"], ["tolerate", "stop if too many fail"], ["fail_fast", "stop at the first"]]),
+      h("label", { class: "field", hidden: () => policy.value !== "tolerate" }, "More than so many percent", h("input", { type: "number", min: "0", max: "100", step: "any", disabled: () => failed.value !== "", value: () => share.value || "5", on: { change: change("max_percent") } })),
+      h("label", { class: "field", hidden: () => policy.value !== "tolerate" }, "or more than so many rows", h("input", { type: "number", min: "0", value: () => failed.value, on: { change: change("max_failed") } })),
+    ),
+    h("label", { class: "choice" }, h("input", { type: "checkbox", checked: () => query.value.has("keep_empty"), on: { change: toggle("keep_empty") } }), "Empty text is a value of its own (a file that was exported here)"),
+    h("label", { class: "choice" }, h("input", { type: "checkbox", checked: () => query.value.has("spreadsheet_safe"), on: { change: toggle("spreadsheet_safe") } }), "Take off the apostrophes of a file that was exported for spreadsheets"),
+  );
+}

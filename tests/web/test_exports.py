@@ -1,0 +1,77 @@
+"""Exports on the screen: a file is asked for, made, and taken; or rows come at once."""
+
+import json
+import re
+
+import pytest
+from playwright.async_api import expect
+
+from support import rows
+from web.conftest import OpenPage
+from web.shop import SLOW, site
+from web.site import Site
+from web.watching import axe, screenshot
+
+__all__ = ["site"]
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+
+async def test_a_file_is_asked_for_by_typed_filters_made_and_downloaded(site: Site, signed_in: OpenPage) -> None:
+    people = "('old@x.org', 'Old', 80), ('mid@x.org', 'Mid', 30), ('new@x.org', 'New', 20)"
+    await rows(site.db, f"INSERT INTO shop.people (email, name, age) VALUES {people}")
+    page = await signed_in("ada", "/exports")
+    await expect(page.get_by_role("heading", name="No exports yet")).to_be_visible(timeout=SLOW)
+    await axe(page)
+    await screenshot(page, "exports-empty")
+    await page.get_by_role("link", name="New export").first.click()
+    await page.get_by_label("Rows of").select_option("people")
+    await page.get_by_label("at", exact=True).uncheck()
+    await page.get_by_role("button", name="Add a filter").click()
+    await page.get_by_label("Field of filter 1").select_option("age")
+    await page.get_by_label("Operator of filter 1").select_option("between")
+    await page.get_by_label("From, of filter 1").fill("25")
+    await page.get_by_label("To, of filter 1").fill("90")
+    await page.get_by_label("Order").select_option("-age")
+    await expect(page.get_by_text('"filters":{"age":{"between":["25","90"]}}')).to_be_visible()
+    await axe(page)
+    await screenshot(page, "export-new")
+
+    await page.reload()
+    await expect(page.get_by_label("From, of filter 1")).to_have_value("25", timeout=SLOW)
+    async with page.expect_download() as streamed:
+        await page.get_by_role("button", name="Stream now").click()
+    streamed_to = await (await streamed.value).path()
+    expected = "email,name,age,role\nold@x.org,Old,80,\nmid@x.org,Mid,30,\n"
+    assert streamed_to.read_text() == expected
+
+    await page.get_by_role("button", name="Make a file").click()
+    row = page.get_by_role("row").filter(has_text="people")
+    await expect(row).to_contain_text("completed", timeout=SLOW)
+    await expect(row).to_contain_text(re.compile(r"in \d d"))
+    async with page.expect_download() as made:
+        await row.get_by_role("link", name="Download").click()
+    assert (await (await made.value).path()).read_text() == expected
+    await axe(page)
+    await screenshot(page, "exports")
+
+
+async def test_what_cannot_be_exported_is_said_before_a_byte_comes(site: Site, signed_in: OpenPage) -> None:
+    page = await signed_in(
+        "ada", f"/exports/new?resource=people&filters={json.dumps([{'field': 'age', 'op': 'eq'}])}", expect=("422",)
+    )
+    await page.get_by_role("button", name="Stream now").click()
+    await expect(page.get_by_role("alert")).to_contain_text("not a whole number", timeout=SLOW)
+    await page.get_by_role("button", name="Make a file").click()
+    await expect(page.get_by_role("alert")).to_contain_text("not a whole number", timeout=SLOW)
+
+
+async def test_an_export_that_waits_can_be_cancelled(site: Site, signed_in: OpenPage) -> None:
+    site.workers.end()
+    try:
+        page = await signed_in("cy", "/exports/new?resource=people")
+        await page.get_by_role("button", name="Make a file").click()
+        await page.get_by_role("button", name=re.compile("^Cancel J")).click()
+        await page.get_by_role("dialog").get_by_role("button", name="Cancel the export").click()
+        await expect(page.get_by_role("row").filter(has_text="people")).to_contain_text("cancel", timeout=SLOW)
+    finally:
+        site.workers.start()

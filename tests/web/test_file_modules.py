@@ -1,0 +1,52 @@
+"""What the screens of imports, exports and distributions decide by themselves, asked in the page."""
+
+import json
+from typing import Any
+
+import pytest
+from playwright.async_api import Page
+
+from tidemill.web.assets import load
+from web.conftest import OpenPage
+from web.watching import isolated
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+
+async def said(page: Page, module: str, expression: str) -> Any:
+    address = f"/static/{load().version}/{module}"
+    return await isolated(page, f"import({json.dumps(address)}).then((it) => {expression})")
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        ("a,b\n1,2\n", [{"a": "1", "b": "2"}]),
+        ('a;b\r\n"x;""y""\nz";\r\n', [{"a": 'x;"y"\nz'}]),
+        ("a\tb\n1\t2\n\n3\t4", [{"a": "1", "b": "2"}, {"a": "3", "b": "4"}]),
+        ('[{"a": 1}]', [{"a": 1}]),
+        ('{"a": 1}\n{"a": 2}\n', [{"a": 1}, {"a": 2}]),
+        ("", []),
+    ],
+)
+async def test_tables_are_read_as_people_paste_them(signed_in: OpenPage, text: str, rows: list[Any]) -> None:
+    page = await signed_in()
+    assert await said(page, "core/table.js", f"it.readTable({json.dumps(text)})") == rows
+
+
+async def test_small_decisions(signed_in: OpenPage) -> None:
+    page = await signed_in()
+    assert await said(page, "screens/import-columns.js", 'it.nearest("Full name", ["email", "name"])') == "name"
+    assert await said(page, "screens/import-columns.js", 'it.nearest("Remarks", ["email", "name"])') is None
+    assert await said(page, "screens/export-filters.js", """it.listed('"Doe, J.",Smith')""") == ["Doe, J.", "Smith"]
+    asked = {
+        "resource": "users",
+        "format": "csv",
+        "filters": {"name": {"in": ["Doe, J.", "Smith"]}},
+        "fields": ["a", "b"],
+    }
+    query = await said(page, "screens/export-new.js", f"it.streamQuery({json.dumps(asked)})")
+    assert query == "?resource=users&format=csv&fields=a%2Cb&filter%5Bname%5D%5Bin%5D=%22Doe%2C+J.%22%2CSmith"
+    lines = 'new File(["é\\n".repeat(500_000)], "long.csv")'
+    assert (await said(page, "screens/import-draft.js", f"it.head({lines}).then((head) => head.size % 3)")) == 0
+    assert await said(page, "screens/import-draft.js", f"it.head({lines}).then((head) => head.size)") <= 1 << 20

@@ -1,0 +1,183 @@
+"""Imports on the screen: from a file that is dropped to rows in a table."""
+
+import re
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Page, expect
+
+from support import rows
+from web.conftest import OpenPage
+from web.shop import SLOW, people_csv, site, written
+from web.site import Site
+from web.watching import axe, screenshot
+
+__all__ = ["site"]
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+expect.set_options(timeout=20_000)
+
+
+async def choose(page: Page, path: Path, label: str = "File to import") -> None:
+    await page.get_by_label(label).set_input_files(path)
+
+
+async def figure(page: Page, label: str, value: str) -> None:
+    """A number of the import, by what it is called."""
+    await expect(
+        page.locator(".figures > div").filter(has=page.get_by_text(label, exact=True)).locator("dd")
+    ).to_have_text(value, timeout=SLOW)
+
+
+async def leave_out_and_map(page: Page) -> None:
+    await page.get_by_label("Field of column Full name").select_option("name")
+    await expect(page.get_by_label("Field of column Full name")).to_have_value("name")
+    await page.get_by_label("Field of column Remarks").select_option(label="\N{EN DASH} leave out \N{EN DASH}")
+
+
+async def test_before_anything_was_imported_the_screen_teaches_how(site: Site, signed_in: OpenPage) -> None:
+    page = await signed_in("newcomer", "/imports")
+    await expect(page.get_by_role("heading", name="No imports yet")).to_be_visible()
+    await expect(page.get_by_text("tidemill import users.csv")).to_be_visible()
+    await axe(page)
+    await screenshot(page, "imports-empty")
+
+
+async def test_a_file_is_previewed_mapped_checked_mended_and_imported(
+    site: Site, signed_in: OpenPage, tmp_path: Path
+) -> None:
+    page = await signed_in("ada", "/imports/new")
+    await from_file_to_trial(page, tmp_path)
+    await look_at_findings(page)
+    await mend_a_row(page)
+    await promote(page)
+    assert await count_of(site, "mend%") == 55
+
+
+async def from_file_to_trial(page: Page, tmp_path: Path) -> None:
+    await page.get_by_label("Into").select_option("people")
+    await expect(page).to_have_url(re.compile("resource=people"))
+    await axe(page)
+    await screenshot(page, "import-file")
+    await choose(page, written(tmp_path, "people.csv", people_csv(60, bad=6, prefix="mend")))
+
+    await expect(page.get_by_text("found: semicolon")).to_be_attached()
+    await expect(page.get_by_role("columnheader", name="E-Mail → email")).to_be_visible()
+    await axe(page)
+    await screenshot(page, "import-preview")
+    await page.get_by_role("button", name="To the columns").click()
+
+    await expect(page.get_by_text("there is no column for 'name', which is required")).to_be_visible()
+    await expect(page.get_by_role("button", name="Check all rows")).to_be_disabled()
+    await axe(page)
+    await screenshot(page, "import-columns")
+    await leave_out_and_map(page)
+    await expect(page.get_by_text("Every column has its place in people.")).to_be_visible()
+    await page.get_by_role("button", name="Check all rows").click()
+
+    await expect(page).to_have_url(re.compile(r"/imports/J\d+_\d+$"))
+
+
+async def look_at_findings(page: Page) -> None:
+    await figure(page, "with errors", "6")
+    await figure(page, "good", "54")
+    group = page.get_by_role("button", name="email pattern 2")
+    await expect(group).to_be_visible()
+    await axe(page)
+    await screenshot(page, "import-findings")
+    await group.click()
+    await expect(page).to_have_url(re.compile("code=email.pattern"))
+    await expect(page.get_by_role("gridcell", name="email: not an e-mail address")).to_have_count(2)
+
+
+async def mend_a_row(page: Page) -> None:
+    await page.get_by_role("gridcell", name="mend0", exact=True).click()
+    drawer = page.get_by_role("complementary")
+    await expect(drawer.get_by_role("heading", name="Row 1")).to_be_visible()
+    await expect(drawer.get_by_text("not an e-mail address")).to_be_visible()
+    await axe(page)
+    await screenshot(page, "import-row")
+    await drawer.get_by_label("E-Mail").fill("mended@example.org")
+    await drawer.get_by_label("E-Mail").press("Enter")
+    await expect(page.get_by_role("gridcell", name="good now")).to_be_visible(timeout=SLOW)
+    await expect(drawer.get_by_role("heading", name="Row 31")).to_be_visible()
+    await page.keyboard.press("Escape")
+    await figure(page, "with errors", "5")
+
+
+async def promote(page: Page) -> None:
+    await page.get_by_role("button", name="Import 55 good rows").click()
+    dialog = page.get_by_role("dialog")
+    await expect(dialog.get_by_text("5 rows with errors will fail again")).to_be_visible()
+    await axe(page)
+    await screenshot(page, "import-promote")
+    trial = page.url
+    await dialog.get_by_role("button", name="Import 55").click()
+    await expect(page).not_to_have_url(trial)
+    await figure(page, "imported", "55")
+    await page.goto(trial)
+    await expect(page.get_by_role("link", name="To the import")).to_be_visible()
+
+
+async def test_a_closed_tab_loses_nothing_and_a_mended_file_comes_back(
+    site: Site, signed_in: OpenPage, tmp_path: Path
+) -> None:
+    page = await signed_in("ada", "/imports/new?resource=people&mode=upsert", expect=("422",))
+    mapping = "mapping=%7B%22Full+name%22%3A%22name%22%2C%22Remarks%22%3A%22%22%7D"
+    await page.goto(f"{site.url}/imports/new?resource=people&step=columns&{mapping}")
+    await expect(page.get_by_text("Choose the file again")).to_be_visible()
+    await choose(page, written(tmp_path, "p.csv", people_csv(30, bad=3, prefix="tab")))
+    await page.get_by_role("button", name="To the columns").click()
+    await page.get_by_role("button", name="Check all rows").click()
+    await figure(page, "with errors", "3")
+    await expect(page.get_by_role("button", name="Import 27 good rows")).to_be_enabled()
+    trial = page.url
+    await page.close()
+
+    page = await signed_in("ada", "/imports", expect=("422",))
+    await page.get_by_role("link", name=trial.rpartition("/")[2]).click()
+    await figure(page, "with errors", "3")
+    await page.get_by_role("button", name="Download failed rows").click()
+    async with page.expect_download() as download:
+        await page.get_by_role("menuitem", name="Failed rows as CSV").click()
+    failed = (await (await download.value).path()).read_text()
+    assert "_row" in failed.splitlines()[0]
+    await page.get_by_role("button", name="Upload mended file").click()
+    dialog = page.get_by_role("dialog")
+    await choose(page, written(tmp_path, "no-rows.csv", "age\n7\n"), "File of mended rows")
+    await expect(dialog.get_by_role("alert")).to_contain_text("there is no column '_row'")
+    await axe(page)
+    await screenshot(page, "import-mended-file")
+    mended = re.sub(r"(?m)^tab0,", "tab0@example.org,", failed).replace("old", "41").replace("king", "editor")
+    await choose(page, written(tmp_path, "mended.csv", mended), "File of mended rows")
+    await expect(page.get_by_text("Nothing is wrong with any row.")).to_be_visible(timeout=SLOW)
+    await page.goto(f"{site.url}/imports")
+    await expect(page.get_by_role("row", name="p.csv")).to_contain_text("completed", timeout=SLOW)
+    await axe(page)
+    await screenshot(page, "imports")
+
+
+async def test_files_that_cannot_be_imported_are_refused_in_words(
+    site: Site, signed_in: OpenPage, tmp_path: Path
+) -> None:
+    page = await signed_in("ada", "/imports/new?resource=people", expect=("422",))
+    await choose(page, written(tmp_path, "empty.csv", ""))
+    await expect(page.get_by_role("alert")).to_contain_text("empty.csv is empty")
+    await choose(page, written(tmp_path, "huge.csv", "x" * (9 << 20)))
+    await expect(page.get_by_role("alert")).to_contain_text("more than the 8 MB that this service takes")
+    await choose(page, written(tmp_path, "broken.xlsx", "this is no workbook"))
+    await expect(page.get_by_role("alert")).to_contain_text("not a zip file", timeout=SLOW)
+    await expect(page.get_by_role("button", name="To the columns")).to_be_disabled()
+
+
+async def test_an_import_can_begin_without_a_check(site: Site, signed_in: OpenPage, tmp_path: Path) -> None:
+    page = await signed_in("ada", "/imports/new?resource=people")
+    await choose(page, written(tmp_path, "plain.csv", "email,name\nplain1@x.org,One\nplain2@x.org,Two\n"))
+    await page.get_by_role("button", name="To the columns").click()
+    await page.get_by_role("button", name="Import without a check").click()
+    await expect(page.get_by_text("All rows are in people. 2 are new")).to_be_visible(timeout=SLOW)
+    assert await count_of(site, "plain%") == 2
+
+
+async def count_of(site: Site, like: str) -> int:
+    query = "SELECT count(*) FROM shop.people WHERE email LIKE %s"
+    return int((await rows(site.db, query, like))[0][0])

@@ -1,0 +1,76 @@
+"""A story: somebody signs in, imports a file with errors, and mends it; the page is never loaded anew."""
+
+import re
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Page, expect
+
+from support import rows
+from web.conftest import OpenPage
+from web.shop import SLOW, people_csv, site, written
+from web.site import Site
+from web.test_imports import choose, figure, leave_out_and_map
+
+__all__ = ["site"]
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+BAD = 30
+MENDED = {"story0": ("E-Mail", "story0@example.org"), "old": ("age", "44"), "king": ("role", "editor")}
+
+
+@pytest.mark.parametrize("n", [5_000, pytest.param(50_000, marks=pytest.mark.full)])
+async def test_from_signing_in_to_a_workbook_without_loading_the_page_anew(
+    site: Site, open_page: OpenPage, tmp_path: Path, n: int
+) -> None:
+    await rows(site.db, "DELETE FROM shop.people")
+    page = await open_page(expect=("401",), accept_downloads=True)
+    await page.goto(f"{site.url}/imports/new")
+    loads: list[str] = []
+    page.on("load", lambda loaded: loads.append(loaded.url))
+
+    await page.get_by_label("API key").fill(await site.user("ada"))
+    await page.keyboard.press("Enter")
+    await page.get_by_label("Into").select_option("people")
+    await choose(page, written(tmp_path, "people.csv", people_csv(n, bad=BAD, prefix="story")))
+    await page.get_by_role("button", name="To the columns").click()
+    await leave_out_and_map(page)
+    await page.get_by_role("button", name="Check all rows").click()
+    await figure(page, "with errors", f"{BAD}")
+    for value, (column, better) in MENDED.items():
+        await mend(page, value, column, better)
+    await figure(page, "with errors", f"{BAD - 3}")
+
+    good = f"{n - BAD + 3:,}"
+    await page.get_by_role("button", name=f"Import {good} good rows").click(timeout=SLOW)
+    await page.get_by_role("dialog").get_by_role("button", name=f"Import {good}").click()
+    await figure(page, "imported", good)
+    await expect(page.locator(".head").get_by_text("completed with errors")).to_be_visible(timeout=SLOW)
+
+    # What one row could not be is allowed meanwhile: reprocessed, it is what it is; the others fail again.
+    await page.get_by_role("button", name="Reprocess failed").click()
+    await page.get_by_role("dialog").get_by_role("button", name=f"Reprocess {BAD - 3}").click()
+    await expect(page.get_by_text(f"{BAD - 3} rows sent round again")).to_be_visible(timeout=SLOW)
+    await expect(page.locator(".head").get_by_text("completed with errors")).to_be_visible(timeout=SLOW)
+    await figure(page, "with errors", f"{BAD - 3}")
+
+    await page.get_by_role("button", name="Download", exact=True).click()
+    async with page.expect_download(timeout=SLOW) as download:
+        await page.get_by_role("menuitem", name="All rows as a workbook").click()
+    file = await download.value
+    assert re.search(r"\.xlsx$", file.suggested_filename)
+    assert (await file.path()).read_bytes()[:2] == b"PK"
+    assert (await rows(site.db, "SELECT count(*) FROM shop.people"))[0][0] == n - BAD + 3
+    assert loads == []
+
+
+async def mend(page: Page, value: str, column: str, better: str) -> None:
+    """The first row that has this value, corrected where it stands."""
+    await page.get_by_role("gridcell", name=value, exact=True).first.click(timeout=SLOW)
+    drawer = page.get_by_role("complementary")
+    field = drawer.get_by_label(column)
+    await expect(field).to_have_value(value)
+    before = await page.get_by_role("gridcell", name="good now").count()
+    await field.fill(better)
+    await field.press("Enter")
+    await expect(page.get_by_role("gridcell", name="good now")).to_have_count(before + 1, timeout=SLOW)
+    await drawer.get_by_role("button", name="Close").click()
