@@ -40,6 +40,7 @@ BODIES: dict[tuple[str, str], dict[str, Any]] = {
     ("POST", "/v1/distributions"): {
         "json": {"dataset": "letters", "inputs": [{"first_name": "Ada", "sent_on": 20240202}]}
     },
+    ("POST", "/v1/pending/run-now"): {"json": {"item_ids": []}},
     ("POST", "/v1/users"): {"json": {"name": "zoe"}},
     ("PATCH", "/v1/users/{name}"): {"json": {"role": "user"}},
     ("POST", "/v1/keys"): {"json": {}},
