@@ -181,6 +181,7 @@ EXAMPLES: dict[type[BaseModel], dict[str, Any]] = {
         "started_at": SUBMITTED,
         "seen_at": CHANGED,
         "silent_s": 1.2,
+        "in_hand": 50,
         "info": {"processes": 4, "kinds": ["price.lookup"], "on_demand": False},
     },
     identity.MeOut: {"user_id": 3, "name": "ada", "role": "user", "by": "key tm_1a2b3c4d"},
