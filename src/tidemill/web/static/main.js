@@ -10,6 +10,10 @@ import { frame } from "./frame.js";
 import { signInScreen } from "./sign-in.js";
 import { failure } from "./ui/empty.js";
 
+// Its address is relative to where the page began; browsers look again when the page moves on.
+const picture = /** @type {HTMLLinkElement | null} */ (document.querySelector("link[rel=icon]"));
+if (picture) picture.href = new URL(picture.href).href;
+
 startRouter();
 startKeys();
 startLive();

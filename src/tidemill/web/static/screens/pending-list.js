@@ -51,7 +51,7 @@ export function pendingList(options) {
   const box = h("div", { class: "screen" });
   let end = () => {};
   const asked = computed(() => {
-    const chosen = options.job ? { id: options.job.peek().id } : options.chosenJob?.() ?? { id: null };
+    const chosen = options.job ? { id: options.job.peek().id } : options.chosenJob ? options.chosenJob() : { id: null };
     if (chosen === null) return "";
     const isOthers = options.job && options.job.peek().user_id !== me.value?.user_id;
     return JSON.stringify({ statuses: filter.statuses.value, job_type: filter.kind.value, from: filter.from.value, to: filter.to.value, job_id: chosen.id, user_id: isOthers ? "all" : scope.value });
@@ -145,8 +145,8 @@ function columns(jobOf) {
 
 /** @param {any} row */
 export function whyOf(row) {
-  const after = row.status === "retry_wait" && row.error?.code ? ` (after ${row.error.code})` : "";
-  return localTimes(row.why) + after;
+  const isBackoff = row.status === "retry_wait" && row.why.startsWith("waits for its retry");
+  return localTimes(row.why) + (isBackoff && row.error?.code ? `, after ${row.error.code}` : "");
 }
 
 /** @param {HTMLElement} cell @param {string} says @param {string} [title] @param {string} [look] */
