@@ -1,7 +1,7 @@
 // @ts-check
 /** Dead letters: rows that failed for good, by cause; one of them is tried first, then all. */
 import { api } from "../core/api.js";
-import { h } from "../core/dom.js";
+import { each, h } from "../core/dom.js";
 import { findJob } from "../core/find-job.js";
 import { ago, count, counted, dayStart, wholeMoment } from "../core/format.js";
 import { load } from "../core/load.js";
@@ -35,6 +35,12 @@ export function screen() {
   const key = computed(() => (found.value === null ? "" : found.value.problem ? "none" : JSON.stringify([filter(cause.value), scope.value])));
   const job = () => found.peek()?.job?.key;
 
+  /** @param {string} code */
+  const matching = (code) => ({ n: causes.data.value?.find((/** @type {any} */ one) => one.code === code)?.count ?? 0, isExact: !isDated() });
+  const total = () => (causes.data.value ?? []).reduce((/** @type {number} */ sum, /** @type {any} */ one) => sum + one.count, 0);
+  const known = load((signal) => api.get("/v1/jobs", { statuses: ["completed_with_errors", "failed", "running"], user_id: scope.value, page_size: 100 }, signal));
+  const kinds = () => (kind.value ? [{ value: kind.value, said: kind.value }] : [...new Set((known.data.value?.jobs ?? []).map((/** @type {any} */ one) => one.kind))].sort().map((value) => ({ value, said: value })));
+
   const rows = h("div", { class: "screen" });
   let end = () => {};
   effect(() => {
@@ -52,12 +58,6 @@ export function screen() {
   });
   onCleanup(() => end());
 
-  /** @param {string} code */
-  const matching = (code) => ({ n: causes.data.value?.find((/** @type {any} */ one) => one.code === code)?.count ?? 0, isExact: !isDated() });
-  const total = () => (causes.data.value ?? []).reduce((/** @type {number} */ sum, /** @type {any} */ one) => sum + one.count, 0);
-  const kinds = () => (kind.value ? [{ value: kind.value, said: kind.value }] : [...new Set((known.data.value?.jobs ?? []).map((/** @type {any} */ one) => one.kind))].sort().map((value) => ({ value, said: value })));
-  const known = load((signal) => api.get("/v1/jobs", { statuses: ["completed_with_errors", "failed", "running"], user_id: scope.value, page_size: 100 }, signal));
-
   return h(
     "div",
     { class: "screen" },
@@ -66,38 +66,41 @@ export function screen() {
     () => (found.value?.problem ? h("p", { class: "notice", role: "status" }, found.value.problem) : null),
     () => (causes.error.value ? failure(causes.error.value, causes.again) : null),
     () => (causes.data.value === null && !causes.error.value && !found.value?.problem ? waiting() : null),
-    () => (causes.data.value?.length ? groups() : null),
+    groups(),
     () => (causes.data.value?.length === 0 ? nothing(FILTERS.some((name) => query.value.has(name))) : null),
     rows,
   );
 
   function groups() {
-    const found = causes.data.value;
-    const most = Math.max(1, ...found.map((/** @type {any} */ one) => one.count));
+    const body = h("tbody");
+    each(body, () => causes.data.value ?? [], (one) => one.code, group);
     return h(
       "div",
-      { class: "table-box" },
+      { class: "table-box", hidden: () => !causes.data.value?.length },
       h(
         "table",
         { "aria-label": "Causes" },
         h("thead", null, h("tr", null, ["Cause", "Rows", "", "Jobs", "Last seen", ""].map((label, n) => h("th", { scope: "col", class: n === 1 || n === 3 ? "right" : null }, label || h("span", { class: "unseen" }, n === 2 ? "Share" : "Actions"))))),
-        h("tbody", null, found.map((/** @type {any} */ one) => group(one, most))),
+        body,
       ),
     );
   }
 
-  /** @param {any} one @param {number} most */
-  function group(one, most) {
-    const isOpen = () => cause.value === one.code;
+  /** @param {import("../core/signal.js").Signal<any>} one */
+  function group(one) {
+    const { code } = one.peek();
+    const isOpen = () => cause.value === code;
+    const most = () => Math.max(1, ...(causes.data.value ?? []).map((/** @type {any} */ other) => other.count));
+    const act = (/** @type {string} */ label, /** @type {string} */ picture, /** @type {typeof redriveAll | typeof tryOne} */ run) => h("button", { type: "button", class: "small", on: { click: () => tellIfFails(async () => void (await run(filter(code), { job: job(), done: causes.again }))) } }, icon(picture), label);
     return h(
       "tr",
-      { class: "group-row", "aria-current": () => (isOpen() ? "true" : null) },
-      h("th", { scope: "row" }, h("button", { type: "button", class: "link", "aria-expanded": () => String(isOpen()), on: { click: () => setQuery({ cause: isOpen() ? null : one.code }) } }, () => `${isOpen() ? "▾" : "▸"} ${one.code}`)),
-      h("td", { class: "right number" }, () => `${isDated() ? "≤ " : ""}${count(one.count)}`),
-      h("td", { class: "bar-cell" }, h("span", { style: { "--part": String((one.count / most) * 100) } })),
-      h("td", { class: "right number" }, count(one.jobs)),
-      h("td", { class: "nowrap", title: wholeMoment(one.newest) }, ago(one.newest)),
-      h("td", { class: "right nowrap" }, h("button", { type: "button", class: "small", on: { click: () => tellIfFails(() => tryOne(filter(one.code), { job: job(), done: causes.again })) } }, icon("play"), "Try one …"), " ", h("button", { type: "button", class: "small", on: { click: () => tellIfFails(() => redriveAll(filter(one.code), { job: job(), done: causes.again })) } }, icon("retry"), "Redrive all …")),
+      { "aria-current": () => (isOpen() ? "true" : null) },
+      h("th", { scope: "row" }, h("button", { type: "button", class: "link", "aria-expanded": () => String(isOpen()), on: { click: () => setQuery({ cause: isOpen() ? null : code }) } }, () => `${isOpen() ? "▾" : "▸"} ${code}`)),
+      h("td", { class: "right number" }, () => `${isDated() ? "≤ " : ""}${count(one.value.count)}`),
+      h("td", { class: "bar-cell" }, h("span", { style: { "--part": () => String((one.value.count / most()) * 100) } })),
+      h("td", { class: "right number" }, () => count(one.value.jobs)),
+      h("td", { class: "nowrap", title: () => wholeMoment(one.value.newest) }, () => ago(one.value.newest)),
+      h("td", { class: "right nowrap" }, act("Try one …", "play", tryOne), " ", act("Redrive all …", "retry", redriveAll)),
     );
   }
 }

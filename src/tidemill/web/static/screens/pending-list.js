@@ -28,7 +28,7 @@ const MOST_IDS = 10_000;
  * @property {import("../core/signal.js").Signal<any>} [job] of this one alone
  * @property {() => {id: string | null} | null} [chosenJob] a filter; null while it is not known yet
  * @property {(id: string) => any} jobOf what is known of a row's job
- * @property {(statuses: string[]) => number} open how many there are now, by the counts of jobs
+ * @property {(statuses: string[]) => number | null} open how many there are now, by the counts of jobs; null while they are not known
  */
 
 /** The words of the address that this list follows, as the API has them. */
@@ -79,7 +79,10 @@ function list(asked, options) {
   const selection = new Selection();
   const isDated = asked.from !== null || asked.to !== null;
   const open = () => options.open(asked.statuses);
-  const seen = signal(untracked(open));
+  const seen = signal(/** @type {number | null} */ (null));
+  effect(() => {
+    if (seen.value === null) seen.value = open();
+  });
   const at = signal(Date.now());
   const show = () => {
     seen.value = untracked(open);
@@ -102,7 +105,7 @@ function list(asked, options) {
     h("span", { role: "status" }, () => {
       if (!isEmpty()) return `${counted(chosen(), "row")} selected`;
       const loaded = (source.version.value, `${count(source.loaded)} loaded`);
-      return isDated ? `${loaded}, as of ${moment(at.value)}` : `${count(open())} wait or are in hand · ${loaded}, as of ${moment(at.value)}`;
+      return isDated || open() === null ? `${loaded}, as of ${moment(at.value)}` : `${count(open())} wait or are in hand · ${loaded}, as of ${moment(at.value)}`;
     }),
     () => (isEmpty() && open() !== seen.value ? h("button", { type: "button", class: "link", on: { click: show } }, "The list has changed – show") : null),
     h("span", { class: "spring" }),
@@ -135,8 +138,8 @@ function columns(jobOf) {
     { label: "Title / brand", width: "minmax(9rem, 1fr)", show: (cell, row) => text(cell, titleOf(row.input_summary)) },
     { label: "Status", width: "8rem", show: showStatus },
     { label: "Why it waits", width: "minmax(14rem, 1.4fr)", show: (cell, row) => text(cell, whyOf(row)) },
-    { label: "Attempts", width: "5rem", align: "right", show: (cell, row) => text(cell, String(row.attempts)) },
-    { label: "Locked by", width: "9rem", show: (cell, row) => text(cell, row.locked_by ?? "–") },
+    { label: "Attempts", width: "5.75rem", align: "right", show: (cell, row) => text(cell, String(row.attempts)) },
+    { label: "Locked by", width: "8rem", show: (cell, row) => text(cell, row.locked_by ?? "–") },
     { label: "Updated at", width: "6.5rem", show: (cell, row) => text(cell, moment(row.updated_at), wholeMoment(row.updated_at)) },
     { label: "Job type", width: "8rem", show: showKind },
     { label: "Progress", width: "6.5rem", show: (cell, row) => showProgress(cell, row, jobOf) },

@@ -50,11 +50,12 @@ function dashboard() {
     return OPEN_ITEMS.map((value) => ({ value, n: /** @type {any} */ (sums)[value], atLeast: !open.isComplete.value }));
   };
   const total = (/** @type {string[]} */ statuses) => {
+    if (open.first.data.value === null) return null;
     const sums = /** @type {any} */ (open.sum(fits));
     return statuses.reduce((sum, name) => sum + sums[name], 0);
   };
   return [
-    h("p", { class: "row muted", role: "status" }, () => summary(open.sum(() => true), flow.data.value)),
+    h("p", { class: "row muted", role: "status" }, () => (open.first.data.value === null ? null : summary(open.sum(() => true), flow.data.value))),
     h("div", { class: "filters", role: "search" }, statusToggles("statuses", "Status", byStatus, USUAL), choice("type", "Job type", open.kinds), searchField("job", "Job id or key"), dateField("from", "Updated from"), dateField("to", "to"), clearFilters(FILTERS)),
     () => (found.value?.problem ? h("p", { class: "notice", role: "status" }, found.value.problem) : null),
     () => (found.value?.problem ? null : pendingList({ chosenJob: () => found.value, jobOf: (id) => open.jobs.value.get(id), open: total })),
@@ -67,7 +68,7 @@ function summary(sums, flow) {
   const parts = [`${count(all)} open: ${count(sums.pending)} pending, ${count(sums.processing)} in hand, ${count(sums.retry_wait)} waiting for a retry`];
   const perSecond = flow ? recent(flow) : 0;
   if (all && perSecond > 0) parts.push(`at ${rate(perSecond)}, drained in about ${duration(all / perSecond)}`);
-  else if (all && flow) parts.push("nothing was settled in the last two minutes, so there is no telling when it is drained");
+  else if (all && flow) parts.push("nothing was settled in the last two minutes: no estimate");
   return h("span", null, parts.join(" · "));
 }
 

@@ -1,7 +1,7 @@
 // @ts-check
 /** Sources: watches that make jobs of files, their last scans, and what became of each file. */
 import { ApiError, api } from "../core/api.js";
-import { h } from "../core/dom.js";
+import { each, h } from "../core/dom.js";
 import { ago, bytes, count, counted, duration, moment, wholeMoment, words } from "../core/format.js";
 import { every, load, ticking } from "../core/load.js";
 import { wholeAddress } from "../core/place.js";
@@ -23,6 +23,7 @@ export function screen({ params }) {
   const chosen = computed(() => params.value.source ?? "");
   const at = ticking(5_000);
   const isScanning = signal("");
+  const isThere = computed(() => Boolean(sources.data.value?.length));
 
   /** @param {string | null} name @param {boolean} [again] */
   async function scan(name, again = false) {
@@ -41,40 +42,43 @@ export function screen({ params }) {
     () => {
       if (sources.error.value) return failure(sources.error.value, sources.again);
       if (sources.data.value === null) return waiting();
-      return sources.data.value.length ? table(sources.data.value) : nothing();
+      return sources.data.value.length ? null : nothing();
     },
-    () => (chosen.value && sources.data.value?.length ? files(chosen.value) : null),
+    table(),
+    () => (chosen.value && isThere.value ? files(chosen.value) : null),
   );
 
-  /** @param {any[]} all */
-  function table(all) {
+  function table() {
+    const body = h("tbody");
+    each(body, () => sources.data.value ?? [], (one) => one.name, line);
     const heads = ["Watch", "Where", "Makes", "Every", "Last scan", "Found", "Files", ""];
     return h(
       "div",
-      { class: "table-box" },
+      { class: "table-box", hidden: () => !sources.data.value?.length },
       h(
         "table",
         { "aria-label": "Watches" },
         h("thead", null, h("tr", null, heads.map((label) => h("th", { scope: "col" }, label || h("span", { class: "unseen" }, "Actions"))))),
-        h("tbody", null, all.map((one) => line(one))),
+        body,
       ),
     );
   }
 
-  /** @param {any} one */
-  function line(one) {
-    const last = () => (one.scanning ? "scanning now" : one.last_scan_at ? ago(one.last_scan_at, at.value) : "never");
+  /** @param {import("../core/signal.js").Signal<any>} watch */
+  function line(watch) {
+    const { name, scheme, source, pattern, task, every_s } = watch.peek();
+    const last = () => (watch.value.scanning ? "scanning now" : watch.value.last_scan_at ? ago(watch.value.last_scan_at, at.value) : "never");
     return h(
       "tr",
-      { "aria-current": () => (chosen.value === one.name ? "true" : null) },
-      h("th", { scope: "row" }, h("a", { href: href(`/sources/${one.name}`) }, one.name), one.problem ? h("div", { class: "fault" }, one.problem) : null),
-      h("td", null, h("span", { class: "chip" }, one.scheme), " ", h("span", { class: "mono small" }, one.source), h("div", { class: "muted small" }, one.pattern.join(", "))),
-      h("td", null, one.task.resource_type ? `import into ${one.task.resource_type}` : one.task.kind),
-      h("td", { class: "nowrap" }, one.every_s === null ? "when asked" : duration(one.every_s)),
-      h("td", { class: "nowrap", title: wholeMoment(one.last_scan_at) }, last, one.next_scan_at ? h("div", { class: "muted small" }, `next ${moment(one.next_scan_at)}`) : null),
-      h("td", { class: "number" }, `${count(one.found)} found, ${count(one.submitted)} new`),
-      h("td", null, Object.entries(one.files).map(([state, n]) => h("span", { class: "chip" }, `${words(state)} ${count(/** @type {number} */ (n))}`))),
-      h("td", { class: "right" }, h("button", { type: "button", class: "small", disabled: () => isScanning.value !== "", on: { click: () => scan(one.name) } }, icon("search"), () => (isScanning.value === one.name ? "Scanning …" : "Scan now"))),
+      { "aria-current": () => (chosen.value === name ? "true" : null) },
+      h("th", { scope: "row" }, h("a", { href: href(`/sources/${name}`) }, name), () => (watch.value.problem ? h("div", { class: "fault" }, watch.value.problem) : null)),
+      h("td", null, h("span", { class: "chip" }, scheme), " ", h("span", { class: "mono small" }, source), h("div", { class: "muted small" }, pattern.join(", "))),
+      h("td", null, task.resource_type ? `import into ${task.resource_type}` : task.kind),
+      h("td", { class: "nowrap" }, every_s === null ? "when asked" : duration(every_s)),
+      h("td", { class: "nowrap", title: () => wholeMoment(watch.value.last_scan_at) }, last, () => (watch.value.next_scan_at ? h("div", { class: "muted small" }, `next ${moment(watch.value.next_scan_at)}`) : null)),
+      h("td", { class: "number" }, () => `${count(watch.value.found)} found, ${count(watch.value.submitted)} new`),
+      h("td", null, () => Object.entries(watch.value.files).map(([state, n]) => [h("span", { class: "chip" }, `${words(state)} ${count(/** @type {number} */ (n))}`), " "])),
+      h("td", { class: "right" }, h("button", { type: "button", class: "small", disabled: () => isScanning.value !== "", on: { click: () => scan(name) } }, icon("search"), () => (isScanning.value === name ? "Scanning …" : "Scan now"))),
     );
   }
 
