@@ -81,14 +81,14 @@ export function workerLine(worker) {
   const children = worker.info.adaptive ?? [];
   const isLost = worker.silent_s > SILENT_S;
   const kinds = children.flatMap((/** @type {any} */ child) => Object.values(child.kinds ?? {}));
-  const busy = kinds.length > 0;
+  const busy = worker.in_hand > 0;
   const pace = kinds.reduce((/** @type {number} */ total, /** @type {any} */ kind) => total + (kind.item_ms > 0 ? (kind.concurrency * 1000) / kind.item_ms : 0), 0);
   return {
     state: isLost ? "lost" : worker.info.on_demand ? "on demand" : busy ? "at work" : "idle",
     tone: isLost ? "bad" : busy ? "run" : "wait",
     inHand: worker.in_hand,
     room: kinds.reduce((/** @type {number} */ total, /** @type {any} */ kind) => total + (kind.concurrency ?? 0), 0),
-    pace,
+    pace: busy ? pace : 0,
     processes: worker.info.processes ?? children.length,
     kinds: worker.info.kinds ?? [],
     heartbeat: worker.silent_s,

@@ -99,7 +99,7 @@ function throughput(flow) {
 
 /** @param {Array<{at: number, n: number}>} seen @returns {import("../ui/chart.js").Chart} */
 function depthChart(seen) {
-  return { at: seen.map((one) => one.at), series: [{ name: "open rows", colour: "--accent", values: seen.map((one) => one.n) }], said: (value) => count(Math.round(value)) };
+  return { at: seen.map((one) => one.at), series: [{ name: "open rows", colour: "--accent", values: seen.map((one) => one.n) }], said: (value) => (Number.isInteger(value) ? count(value) : "") };
 }
 
 /** @param {any[]} workers */
@@ -131,7 +131,7 @@ function workerRow(worker) {
     h("td", { class: "number" }, line.isLost ? "–" : count(line.room)),
     h("td", { class: "number" }, line.isLost || !line.pace ? "–" : `≈ ${rate(line.pace)}`),
     h("td", { class: "number" }, count(line.processes)),
-    h("td", null, line.kinds.slice(0, 6).map((/** @type {string} */ kind) => h("span", { class: "chip" }, kind)), line.kinds.length > 6 ? ` and ${line.kinds.length - 6} more` : null),
+    h("td", null, line.kinds.slice(0, 6).map((/** @type {string} */ kind) => [h("span", { class: "chip" }, kind), " "]), line.kinds.length > 6 ? ` and ${line.kinds.length - 6} more` : null),
     h("td", { class: "nowrap number" }, `${duration(line.heartbeat)} ago`),
     h("td", { class: "nowrap" }, moment(worker.started_at)),
   );
