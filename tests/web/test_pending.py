@@ -15,6 +15,9 @@ from web.watching import axe, screenshot
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
+COLUMNS = ["Selected", "Item ID", "Job ID", "Title / brand", "Status", "Why it waits", "Attempts"]
+COLUMNS += ["Locked by", "Updated at", "Job type", "Progress"]
+
 
 async def waiting_for_a_retry(site: Site, name: str, n: int = 3) -> str:
     """A job whose rows were tried once and wait for an hour; its id."""
@@ -45,10 +48,7 @@ async def test_everything_that_waits_is_listed_with_why(site: Site, signed_in: O
     await waiting_for_a_retry(site, "ada")
     page = await signed_in("ada", "/pending")
     grid = page.get_by_role("grid", name="Open rows of all jobs")
-    await expect(grid.get_by_role("columnheader")).to_have_text(
-        ["Selected", "Item ID", "Job ID", "Title / brand", "Status", "Why it waits", "Attempts", "Locked by"]
-        + ["Updated at", "Job type", "Progress"]
-    )
+    await expect(grid.get_by_role("columnheader")).to_have_text(COLUMNS)
     await expect(line(page, "Pending 0 · Acme")).to_contain_text("no worker has this kind")
     await expect(page.get_by_role("button", name="pending 450")).to_have_attribute("aria-pressed", "true")
     await expect(page.get_by_role("button", name="retry wait 3")).to_have_attribute("aria-pressed", "false")

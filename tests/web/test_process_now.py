@@ -44,7 +44,7 @@ async def test_slices_tell_what_they_settled_until_nothing_is_open(
     await axe(page)
     await screenshot(page, "process-now")
     await dialog.get_by_role("button", name="Close").click()
-    await expect(page.get_by_role("main").get_by_text("completed with errors")).to_be_visible()
+    await expect(page.get_by_role("main").get_by_text("completed with errors", exact=True)).to_be_visible()
     await assert_sound(site.db)
 
 
