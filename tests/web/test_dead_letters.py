@@ -99,8 +99,9 @@ async def test_one_that_is_running_moves_by_itself(working: Site, signed_in: Ope
     page = await signed_in("dan", "/operations")
     await expect(page.get_by_text("No bulk action yet")).to_be_visible()
     await axe(page)
-    add = "INSERT INTO tidemill.operation (user_id, verb, predicate, state, items) VALUES (%s, 'redrive', '{}', %s, 7) RETURNING id"
-    [(running,)] = await rows(working.db, add, working.ids["dan"], "done")
+    values = "VALUES (%s, 'redrive', '{}', 'done') RETURNING id"
+    add = f"INSERT INTO tidemill.operation (user_id, verb, predicate, state) {values}"
+    [(running,)] = await rows(working.db, add, working.ids["dan"])
     await expect(page.get_by_role("row").filter(has_text="redrive")).to_contain_text("done", timeout=15_000)
     await rows(working.db, "UPDATE tidemill.operation SET state = 'failed', error = 'because' WHERE id = %s", running)
     await expect(page.get_by_role("row").filter(has_text="redrive")).to_contain_text("because", timeout=15_000)
