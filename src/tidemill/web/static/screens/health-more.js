@@ -5,6 +5,7 @@ import { h } from "../core/dom.js";
 import { count, moment, rate } from "../core/format.js";
 import { every, load } from "../core/load.js";
 import { failure } from "../ui/empty.js";
+import { icon } from "../ui/icons.js";
 
 const EVERY_MS = 5_000;
 
@@ -52,7 +53,7 @@ function limiterRow(one) {
     h("td", null, one.key || "everybody"),
     h("td", { class: "number" }, one.rate ? rate(one.rate) : "any"),
     h("td", { class: "number" }, one.concurrency ? count(one.concurrency) : "any"),
-    h("td", null, h("span", { class: "status", data: { tone: share < 0.5 ? "warn" : "ok" } }, `${Math.round(share * 100)}%`)),
+    h("td", null, h("span", { class: "status", data: { tone: share < 0.5 ? "warn" : "ok" } }, icon(share < 0.5 ? "alert" : "check"), `${Math.round(share * 100)}%`)),
     h("td", { class: "number" }, count(one.taken)),
     h("td", { class: "number" }, count(one.refused)),
     h("td", null, blocked ? moment(one.blocked_until) : "–"),

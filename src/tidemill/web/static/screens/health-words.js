@@ -86,6 +86,7 @@ export function workerLine(worker) {
   return {
     state: isLost ? "lost" : worker.info.on_demand ? "on demand" : busy ? "at work" : "idle",
     tone: isLost ? "bad" : busy ? "run" : "wait",
+    icon: isLost ? "cross" : busy ? "run" : "clock",
     inHand: worker.in_hand,
     room: kinds.reduce((/** @type {number} */ total, /** @type {any} */ kind) => total + (kind.concurrency ?? 0), 0),
     pace: busy ? pace : 0,

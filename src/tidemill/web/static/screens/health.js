@@ -9,6 +9,7 @@ import { effect, signal } from "../core/signal.js";
 import { scope } from "../core/sse.js";
 import { chart } from "../ui/chart.js";
 import { failure, recipe, waiting } from "../ui/empty.js";
+import { icon } from "../ui/icons.js";
 import { status } from "../ui/status.js";
 import { limitersCard, quarantineCard } from "./health-more.js";
 import { brokerTile, databaseTile, depthTile, failureTile, standing, throughputTile, waitTile, workerLine, workersTile } from "./health-words.js";
@@ -120,7 +121,7 @@ function workersCard(workers) {
 /** @param {any} worker */
 function workerRow(worker) {
   const line = workerLine(worker);
-  const look = h("span", { class: "status", data: { tone: line.tone } }, line.state);
+  const look = h("span", { class: "status", data: { tone: line.tone } }, icon(line.icon), line.state);
   return h(
     "tr",
     null,

@@ -13,8 +13,8 @@ import { icon } from "../ui/icons.js";
 import { tellIfFails, toast } from "../ui/toast.js";
 
 const EVERY_MS = 5_000;
-/** @type {Record<string, string>} */
-const TONES = { seen: "wait", taken: "run", submitted: "run", persisted: "ok", processed: "ok", rejected: "bad", failed: "bad", refused: "warn", gone: "warn" };
+/** @type {Record<string, [tone: string, icon: string]>} */
+const LOOKS = { seen: ["wait", "clock"], taken: ["run", "down"], submitted: ["run", "run"], persisted: ["ok", "check"], processed: ["ok", "check"], rejected: ["bad", "cross"], failed: ["bad", "cross"], refused: ["warn", "ban"], gone: ["warn", "help"] };
 
 /** @param {{params: import("../core/signal.js").Signal<Record<string, string>>}} asked */
 export function screen({ params }) {
@@ -123,11 +123,12 @@ export function screen({ params }) {
 
 /** @param {any} file */
 function fileRow(file) {
+  const [tone, picture] = LOOKS[file.state] ?? ["wait", "dash"];
   return h(
     "tr",
     null,
     h("th", { scope: "row", class: "mono small" }, file.path, file.moved_to ? h("div", { class: "muted" }, `now ${file.moved_to}`) : null),
-    h("td", null, h("span", { class: "status", data: { tone: TONES[file.state] ?? "wait" } }, words(file.state))),
+    h("td", null, h("span", { class: "status", data: { tone } }, icon(picture), words(file.state))),
     h("td", null, file.status ?? "–", file.tries ? h("div", { class: "muted small" }, `tried again ${counted(file.tries, "time")}`) : null),
     h("td", null, file.job_id ? h("a", { class: "mono", href: href(`/jobs/${file.job_key ?? file.job_id}`) }, file.job_key ?? file.job_id) : "–"),
     h("td", { class: "nowrap number" }, bytes(file.size)),
