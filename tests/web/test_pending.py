@@ -62,7 +62,9 @@ async def test_everything_that_waits_is_listed_with_why(site: Site, signed_in: O
 
 
 async def test_the_list_goes_on_for_as_long_as_one_scrolls(site: Site, signed_in: OpenPage) -> None:
-    page = await signed_in("ada", "/pending")
+    await site.submit("gil", [{"sku": f"P-{n}", "title": f"Pending {n}", "brand": "Acme"} for n in range(450)])
+    await in_hand(site, "gil")
+    page = await signed_in("gil", "/pending")
     await expect(line(page, "Pending 0 ·")).to_be_visible()
     await line(page, "Pending 0 ·").get_by_role("gridcell").first.focus()
     for loaded in ("400 loaded", "452 loaded"):
