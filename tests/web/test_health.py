@@ -1,5 +1,7 @@
 """Health: what the figures are, and what they go by."""
 
+import re
+
 import pytest
 from playwright.async_api import expect
 
@@ -34,7 +36,9 @@ async def test_an_admin_sees_who_is_at_work(working: Site, signed_in: OpenPage) 
     await expect(row).to_contain_text("price.lookup", timeout=20_000)
     await expect(row).to_contain_text("s ago")
     await page.get_by_label("Whose work").select_option("all")
-    await expect(page.locator(".tile").filter(has_text="Failure rate")).to_contain_text("of 110 rows", timeout=20_000)
+    await expect(page.locator(".tile").filter(has_text="Failure rate")).to_contain_text(
+        re.compile(r"of [1-9]\d* rows"), timeout=20_000
+    )
     await axe(page)
     await screenshot(page, "health")
 

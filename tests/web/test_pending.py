@@ -138,6 +138,7 @@ async def test_a_job_has_a_tab_with_its_own(site: Site, signed_in: OpenPage) -> 
 
 
 async def test_an_admin_may_look_at_everybodys(site: Site, signed_in: OpenPage) -> None:
+    await waiting_for_a_retry(site, "hal", 1)
     page = await signed_in("root", "/pending?statuses=retry_wait", role=Role.ADMIN)
     await expect(page.get_by_text("Nothing waits")).to_be_visible()
     await page.get_by_label("Whose work").select_option("all")
