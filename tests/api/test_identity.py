@@ -218,3 +218,26 @@ async def test_expired_sessions_and_links_are_forgotten(api: Api) -> None:
     assert len(await rows(api.db, "SELECT * FROM tidemill.session")) == 1
     assert await rows(api.db, "SELECT * FROM tidemill.sign_in_link") == []
     assert await api.db.run(sessions.find, good, LIMITS) is not None
+
+
+async def test_an_admin_makes_a_link_that_signs_somebody_in_once(api: Api, root: httpx2.AsyncClient) -> None:
+    await api.user("zoe")
+    made = await root.post("/v1/users/zoe/link")
+    assert made.status_code == 201
+    assert made.json()["expires_in_s"] == 900
+    browser = api.client()
+    assert (await browser.get(made.json()["path"])).status_code == 303
+    assert (await browser.get("/v1/me")).json()["name"] == "zoe"
+    assert (await api.client().get(made.json()["path"])).status_code == 401
+
+
+async def test_other_browsers_are_listed_and_signed_out(api: Api, ada: httpx2.AsyncClient) -> None:
+    here, there = api.client(), api.client()
+    for browser in (there, here):
+        await browser.post("/v1/session", json={"key": api.keys["ada"]})
+    assert [one["is_this"] for one in (await here.get("/v1/sessions")).json()] == [True, False]
+    assert [one["is_this"] for one in (await ada.get("/v1/sessions")).json()] == [False, False]
+    token = (await here.get("/v1/me")).json()["csrf_token"]
+    assert (await here.delete("/v1/sessions", headers={"X-CSRF-Token": token})).status_code == 204
+    assert (await there.get("/v1/me")).status_code == 401
+    assert [one["is_this"] for one in (await here.get("/v1/sessions")).json()] == [True]

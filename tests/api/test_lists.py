@@ -212,6 +212,7 @@ async def test_the_dashboard_can_be_switched_off(make_api: Callable[..., Any]) -
     assert (await ada.get("/v1/pending")).status_code == 404
     job = await submitted(ada, [1])
     assert (await ada.get(f"/v1/jobs/{job}/items?statuses=pending")).status_code == 200
+    assert len((await ada.get(f"/v1/pending?job_id={job}")).json()["items"]) == 1, "of one job it is always told"
 
 
 async def test_dead_letters_are_shown_across_jobs_and_by_cause(

@@ -43,6 +43,7 @@ BODIES: dict[tuple[str, str], dict[str, Any]] = {
     },
     ("POST", "/v1/ingestion/scan"): {"json": {}},
     ("PATCH", "/v1/limiters/{limiter}"): {"json": {"rate": "2/s"}},
+    ("POST", "/v1/pending/run-now"): {"json": {"item_ids": []}},
     ("POST", "/v1/users"): {"json": {"name": "zoe"}},
     ("PATCH", "/v1/users/{name}"): {"json": {"role": "user"}},
     ("POST", "/v1/keys"): {"json": {}},

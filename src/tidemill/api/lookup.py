@@ -12,7 +12,7 @@ from tidemill.api.problems import Refusal
 from tidemill.api.schemas.jobs import ListQuery
 from tidemill.api.state import Db, Service
 from tidemill.domain.distribution import KIND as DISTRIBUTE
-from tidemill.domain.errors import UnknownJob, UnknownResource
+from tidemill.domain.errors import InvalidInput, UnknownJob, UnknownResource
 from tidemill.domain.export import KIND as EXPORT
 from tidemill.domain.identity import Principal
 from tidemill.domain.importing import KIND as IMPORT
@@ -116,6 +116,15 @@ async def readable(here: Service, me: Principal, name: str) -> Resource:
     if may(me.role, resource, "write"):
         raise Refusal(403, f"you may write {name}, not read it")
     raise UnknownResource(f"there is no resource {name!r}")
+
+
+def place_of(text: str) -> tuple[UUID, int]:
+    """An item's id: its job and its place in it."""
+    job, _, seq = text.partition(":")
+    try:
+        return UUID(job), int(seq)
+    except ValueError:
+        raise InvalidInput(f"{text!r} is not the id of an item") from None
 
 
 async def own_scope(db: Database, me: Principal, user_id: str) -> int | None:

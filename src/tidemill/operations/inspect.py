@@ -185,9 +185,12 @@ async def list_dead_letters(
     return await _listed("dead_letters", db.run(dead_letters.list_dead_letters, asked, limit=limit, after=after))
 
 
-async def dead_letter_causes(db: Database, owner_id: int | None = None) -> list[Row]:
+async def dead_letter_causes(
+    db: Database, owner_id: int | None = None, *, kind: str | None = None, job_id: UUID | None = None
+) -> list[Row]:
     """Dead letters by error code: how many, in how many jobs, and when such a job last changed."""
-    return await db.run(dead_letters.list_causes, owner_id)
+    check_text("a filter", kind)
+    return await db.run(dead_letters.list_causes, owner_id, kind=kind, job_id=job_id)
 
 
 async def _listed(name: str, listing: Awaitable[Page[T]]) -> Page[T]:

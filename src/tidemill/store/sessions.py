@@ -76,6 +76,19 @@ async def end(conn: Connection, token: str) -> None:
     await conn.execute(sql("session/end"), {"hash": secret.digest(token)})
 
 
+async def list_sessions(conn: Connection, user_id: int, token: str | None, limits: Limits) -> list[dict[str, Any]]:
+    """Browsers that a user is signed in with; which of them has this secret."""
+    params = {"user_id": user_id, "hash": secret.digest(token or ""), "idle": limits.idle, "longest": limits.longest}
+    async with conn.cursor(row_factory=dict_row) as cursor:
+        await cursor.execute(sql("session/list"), params)
+        return await cursor.fetchall()
+
+
+async def end_others(conn: Connection, user_id: int, token: str | None) -> None:
+    """Sign a user out everywhere but where this secret is."""
+    await conn.execute(sql("session/end_others"), {"user_id": user_id, "hash": secret.digest(token or "")})
+
+
 async def forget_expired(conn: Connection) -> None:
     """Sessions and links that nobody can use any more, whatever the settings."""
     await conn.execute(sql("session/forget"))

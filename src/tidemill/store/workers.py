@@ -23,6 +23,7 @@ class Worker:
     seen_at: datetime
     info: dict[str, Any]
     silent_s: float
+    in_hand: int
 
 
 async def register(conn: Connection, worker: str, host: str, pid: int, info: dict[str, Any]) -> None:

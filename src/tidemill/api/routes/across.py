@@ -6,7 +6,7 @@ from fastapi import APIRouter, Query
 
 from tidemill.api import cursor
 from tidemill.api.guard import Me, Permission, allow
-from tidemill.api.lookup import own_scope
+from tidemill.api.lookup import own_scope, place_of, scope_of
 from tidemill.api.problems import Refusal
 from tidemill.api.schemas.across import (
     Cause,
@@ -14,12 +14,18 @@ from tidemill.api.schemas.across import (
     DeadLetterOut,
     DeadLetterPage,
     DeadLetterQuery,
+    Flow,
+    FlowQuery,
     PendingOut,
     PendingPage,
     PendingQuery,
+    RunNowIn,
+    RunNowOut,
 )
 from tidemill.api.state import Db, Serving
 from tidemill.operations import inspect
+from tidemill.operations.run_now import run_now
+from tidemill.store import flow
 
 router = APIRouter(tags=["across jobs"])
 
@@ -27,7 +33,7 @@ router = APIRouter(tags=["across jobs"])
 @router.get("/pending", response_model_exclude_unset=True, **allow(Permission.USER, 404))
 async def list_pending(query: Annotated[PendingQuery, Query()], me: Me, here: Serving) -> PendingPage:
     """Items that wait or are in hand, in any job, those that have done so for longest first; and why."""
-    if not here.settings.pending_dashboard:
+    if not here.settings.pending_dashboard and query.job_id is None:  # what waits in one job is always told
         raise Refusal(404, "the pending dashboard is switched off here")
     owner_id = await own_scope(here.db, me, query.user_id)
     page = await inspect.list_pending(
@@ -68,4 +74,18 @@ async def list_dead_letters(query: Annotated[DeadLetterQuery, Query()], me: Me, 
 async def list_dead_letter_causes(query: Annotated[CauseQuery, Query()], me: Me, db: Db) -> list[Cause]:
     """Dead letters by error code."""
     owner_id = await own_scope(db, me, query.user_id)
-    return [Cause.model_validate(row) for row in await inspect.dead_letter_causes(db, owner_id)]
+    found = await inspect.dead_letter_causes(db, owner_id, kind=query.kind, job_id=query.job_id)
+    return [Cause.model_validate(row) for row in found]
+
+
+@router.post("/pending/run-now", **allow(Permission.USER, 404))
+async def run_items_now(asked: RunNowIn, me: Me, db: Db) -> RunNowOut:
+    """Items of any jobs that wait for a retry are due at once; whatever else they wait for, they still do."""
+    items = [place_of(text) for text in asked.item_ids]
+    return RunNowOut.model_validate(await run_now(db, items, scope_of(me), by=me.user_id), from_attributes=True)
+
+
+@router.get("/flow", **allow(Permission.USER, 404))
+async def get_flow(query: Annotated[FlowQuery, Query()], me: Me, db: Db) -> Flow:
+    """How many items are open, and how many were settled and failed lately, over all your jobs."""
+    return Flow.model_validate(await db.run(flow.look, await own_scope(db, me, query.user_id)))

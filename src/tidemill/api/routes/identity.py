@@ -6,7 +6,18 @@ from fastapi.responses import RedirectResponse
 from tidemill.api import guard
 from tidemill.api.guard import Me, Permission, allow
 from tidemill.api.problems import Refusal
-from tidemill.api.schemas.identity import KeyIn, KeyOut, MeOut, NewKey, RoleIn, SignIn, UserIn, UserOut
+from tidemill.api.schemas.identity import (
+    KeyIn,
+    KeyOut,
+    LinkOut,
+    MeOut,
+    NewKey,
+    RoleIn,
+    SessionOut,
+    SignIn,
+    UserIn,
+    UserOut,
+)
 from tidemill.api.state import Db, Service, Serving
 from tidemill.domain.errors import InvalidInput
 from tidemill.domain.identity import Role
@@ -14,6 +25,7 @@ from tidemill.store import sessions, users
 
 root = APIRouter(tags=["identity"])
 router = APIRouter(tags=["identity"])
+LINK_S = 900
 
 
 @router.post("/session", status_code=201, **allow(Permission.PUBLIC, 401))
@@ -49,6 +61,20 @@ async def sign_out(_: Me, request: Request, response: Response, db: Db) -> None:
     response.delete_cookie(guard.COOKIE, path="/", httponly=True, samesite="strict")
 
 
+@router.get("/sessions", **allow(Permission.USER))
+async def list_sessions(me: Me, request: Request, here: Serving) -> list[SessionOut]:
+    """Browsers that you are signed in with, the newest first."""
+    token = request.cookies.get(guard.COOKIE)
+    found = await here.db.run(sessions.list_sessions, me.user_id, token, here.session_limits)
+    return [SessionOut.model_validate(row) for row in found]
+
+
+@router.delete("/sessions", status_code=204, **allow(Permission.USER))
+async def end_other_sessions(me: Me, request: Request, db: Db) -> None:
+    """Sign out everywhere else: in every browser but the one that asks."""
+    await db.run(sessions.end_others, me.user_id, request.cookies.get(guard.COOKIE))
+
+
 @router.get("/users", **allow(Permission.ADMIN))
 async def list_users(db: Db) -> list[UserOut]:
     """Everybody who may use the service."""
@@ -78,6 +104,13 @@ async def change_role(name: str, asked: RoleIn, db: Db) -> UserOut:
 async def remove_user(name: str, db: Db) -> None:
     """Remove a user with keys and sessions; their jobs stay, for admins."""
     await db.run(users.remove, await db.run(users.find, name))
+
+
+@router.post("/users/{name}/link", status_code=201, **allow(Permission.ADMIN, 404))
+async def make_link(name: str, db: Db) -> LinkOut:
+    """A link that signs this user in, once, within a quarter of an hour."""
+    user = await db.run(users.find, name)
+    return LinkOut(path=f"/sign-in/{await db.run(sessions.make_link, user.id, LINK_S)}", expires_in_s=LINK_S)
 
 
 @router.get("/keys", **allow(Permission.USER))

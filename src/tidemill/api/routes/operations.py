@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from tidemill.api import cursor
 from tidemill.api.guard import Me, Permission, allow
-from tidemill.api.lookup import OwnJob, own_scope
+from tidemill.api.lookup import OwnJob, own_scope, place_of
 from tidemill.api.schemas.operations import OperationOut, OperationPage, OperationQuery, RedriveIn, ReprocessIn
 from tidemill.api.state import Db
 from tidemill.api.views import operation_out
@@ -75,15 +75,6 @@ async def get_operation(operation_id: UUID, me: Me, db: Db) -> OperationOut:
     if not me.may_see(found.user_id):
         raise Unknown(f"there is no operation {operation_id}")
     return operation_out(found)
-
-
-def place_of(text: str) -> tuple[UUID, int]:
-    """An item's id: its job and its place in it."""
-    job, _, seq = text.partition(":")
-    try:
-        return UUID(job), int(seq)
-    except ValueError:
-        raise InvalidInput(f"{text!r} is not the id of an item") from None
 
 
 def seq_of(text: str, job_id: UUID) -> int:

@@ -8,8 +8,11 @@ from pydantic import AliasChoices, BaseModel, Field
 from tidemill.api.schemas.base import (
     EITHER,
     FROM,
+    ITEMS_MAX,
     After,
+    Asked,
     Codes,
+    ItemId,
     Kind,
     Moment,
     NextPage,
@@ -92,6 +95,8 @@ class DeadLetterQuery(Query):
 
 class CauseQuery(Query):
     user_id: UserId = "me"
+    kind: Kind = None
+    job_id: UUID | None = None
 
 
 class Cause(BaseModel):
@@ -101,3 +106,45 @@ class Cause(BaseModel):
     count: int
     jobs: int = Field(description="In how many jobs")
     newest: datetime | None = Field(description="When such a job last changed")
+
+
+class RunNowIn(Asked):
+    """Items that need wait no longer for their retry."""
+
+    item_ids: list[ItemId] = Field(max_length=ITEMS_MAX)
+
+
+class RunNowOut(BaseModel):
+    """What became of them. All of them together are those that were named."""
+
+    due: int = Field(description="Waited for a retry, and are due now")
+    in_hand: int = Field(description="A worker has them already")
+    others: int = Field(description="Wait for their turn as it is, or are settled")
+
+
+class OpenCounts(BaseModel):
+    """Items that are not settled."""
+
+    pending: int
+    processing: int
+    retry_wait: int
+
+
+class FlowPoint(BaseModel):
+    """So many were settled in the stretch that ends then."""
+
+    at: datetime
+    settled: int
+    failed: int = Field(description="Of the settled")
+
+
+class Flow(BaseModel):
+    """What is open, and how it has flowed lately, over all jobs. Of more than a thousand, the newest."""
+
+    open: OpenCounts
+    step_s: int = Field(description="Seconds of a stretch")
+    points: list[FlowPoint] = Field(description="Of the last quarter of an hour")
+
+
+class FlowQuery(Query):
+    user_id: UserId = "me"

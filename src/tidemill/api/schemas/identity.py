@@ -25,6 +25,21 @@ class SignIn(Asked):
     link: str | None = Field(None, max_length=200, description="What follows /sign-in/ in a one-time link")
 
 
+class SessionOut(BaseModel):
+    """A browser that is signed in."""
+
+    created_at: datetime
+    seen_at: datetime = Field(description="To the minute")
+    is_this: bool = Field(description="Whether it is the one that asks")
+
+
+class LinkOut(BaseModel):
+    """A link that signs somebody in, once."""
+
+    path: str = Field(description="Of the link; good once")
+    expires_in_s: int
+
+
 class UserIn(Asked):
     """Somebody new."""
 

@@ -5,9 +5,12 @@ from typing import Any, Literal
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field
+from typing_extensions import TypeAliasType
 
 from tidemill.api.schemas.base import EITHER, After, Asked, Codes, NextPage, PageSize, Query, Statuses
 from tidemill.domain.status import ItemStatus
+
+ColumnsOf = TypeAliasType("ColumnsOf", Literal["result", "input"])
 
 
 class ItemError(BaseModel):
@@ -49,7 +52,7 @@ class ItemPage(BaseModel):
     """A page of a grid."""
 
     columns: list[str] = Field(description="What a grid shows of the results, or of the inputs where there are none")
-    columns_of: Literal["result", "input"] = Field("result", description="Which of the two these are")
+    columns_of: ColumnsOf = Field("result", description="Which of the two these are")
     items: list[ItemOut]
     next_page: NextPage = None
 

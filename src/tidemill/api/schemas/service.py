@@ -59,4 +59,5 @@ class WorkerOut(BaseModel):
     started_at: datetime
     seen_at: datetime
     silent_s: float
+    in_hand: int = Field(description="Items that it has leased")
     info: dict[str, Any] = Field(description="Its kinds and processes, and what they have settled on")

@@ -56,9 +56,14 @@ async def list_dead_letters(conn: Connection, asked: Asked, *, limit: int, after
     return Page(items, WALK.place(asked.mark, owners[-1] + 1, *_start(asked)) if more else None)
 
 
-async def list_causes(conn: Connection, owner_id: int | None) -> list[Row]:
+async def list_causes(
+    conn: Connection, owner_id: int | None, *, kind: str | None = None, job_id: UUID | None = None
+) -> list[Row]:
     """Error codes of dead letters: how many, in how many jobs, and when such a job last changed."""
-    return await rows(conn, "job/causes", {"owner_id": owner_id, "limit": MOST_CAUSES})
+    if job_id is not None:
+        await find_grid(conn, job_id, owner_id)
+    asked = {"owner_id": owner_id, "kind": kind, "job_id": job_id, "limit": MOST_CAUSES}
+    return await rows(conn, "job/causes", asked)
 
 
 async def _owners(conn: Connection, asked: Asked, first: int) -> list[int]:

@@ -24,7 +24,7 @@ export function frame() {
   const toggle = h("button", { type: "button", class: "icon-only plain menu-toggle", "aria-label": "Menu", "aria-controls": "nav", "aria-expanded": () => String(isMenuOpen.value), on: { click: () => isMenuOpen.update((is) => !is) } }, icon("menu"));
   const bar = h("header", { class: "bar" }, toggle, h("a", { class: "brand", href: href("/jobs"), "aria-label": "Tidemill, to the jobs" }, h("img", { src: new URL("icon.svg", import.meta.url).pathname, alt: "" }), h("span", null, "Tidemill")), h("span", { class: "spring" }), scopeChoice(), liveButton(), themeMenu(), accountMenu());
 
-  for (const one of SCREENS) if (one.nav?.keys) onKeys(one.nav.keys, `Go to ${one.nav.label}`, () => go(one.path));
+  for (const one of SCREENS) if (one.nav?.keys) onKeys(one.nav.keys, `Go to ${one.nav.label}`, () => go(plain(one.path)));
   onKeys("?", "Show these keys", showKeys);
   showScreens(main);
   effect(() => {
@@ -39,9 +39,15 @@ export function frame() {
   /** @param {Screen} one */
   function entry(one) {
     const nav = /** @type {import("./screens/index.js").Nav} */ (one.nav);
-    const isHere = () => path.value === one.path || path.value.startsWith(`${one.path}/`);
-    return h("li", null, h("a", { href: href(one.path), "aria-current": () => (isHere() ? "page" : null) }, icon(nav.icon), nav.label));
+    const to = plain(one.path);
+    const isHere = () => path.value === to || path.value.startsWith(`${to}/`);
+    return h("li", null, h("a", { href: href(to), "aria-current": () => (isHere() ? "page" : null) }, icon(nav.icon), nav.label));
   }
+}
+
+/** A path without the parameters it may have. @param {string} pattern */
+function plain(pattern) {
+  return pattern.replace(/\/:.*$/, "");
 }
 
 /** @param {HTMLElement} main */

@@ -136,3 +136,23 @@ export function cut(text, most) {
 export function words(name) {
   return name.replaceAll("_", " ");
 }
+
+/** An input in a few words: what it calls itself. @param {any} summary */
+export function titleOf(summary) {
+  if (summary === null || summary === undefined) return "";
+  if (typeof summary !== "object") return String(summary);
+  return Object.values(summary).map(String).filter(Boolean).join(" · ");
+}
+
+/** The beginning of a day that stands in the address, or of one so many days later. @param {string} date @param {number} [plus] */
+export function dayStart(date, plus = 0) {
+  if (!date) return null;
+  const at = new Date(`${date}T00:00:00`);
+  at.setDate(at.getDate() + plus);
+  return Number.isNaN(at.getTime()) ? null : at.toISOString();
+}
+
+/** Times in a sentence of the service's, as people here read them. @param {string} sentence */
+export function localTimes(sentence) {
+  return sentence.replace(/\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)/g, (time) => moment(time));
+}

@@ -16,6 +16,8 @@
 export const SCREENS = [
   { path: "/jobs", load: () => import("./jobs.js"), title: "Jobs", nav: { label: "Jobs", icon: "stack", keys: "g j" } },
   { path: "/jobs/:job/:tab?", load: () => import("./job.js"), title: "Job", key: "job" },
+  { path: "/pending", load: () => import("./pending.js"), title: "Pending", nav: { label: "Pending", icon: "clock", keys: "g p" }, needs: "pending_dashboard" },
+  { path: "/dead-letters", load: () => import("./dead-letters.js"), title: "Dead letters", nav: { label: "Dead letters", icon: "cross", keys: "g d" } },
   { path: "/imports", load: () => import("./imports.js"), title: "Imports", nav: { label: "Imports", icon: "up", keys: "g i" } },
   { path: "/imports/new", load: () => import("./import-new.js"), title: "Import a file" },
   { path: "/imports/:import", load: () => import("./import.js"), title: "Import", key: "import" },
@@ -24,4 +26,9 @@ export const SCREENS = [
   { path: "/distributions", load: () => import("./distributions.js"), title: "Distributions", nav: { label: "Distributions", icon: "box", keys: "g f" } },
   { path: "/distributions/new", load: () => import("./distribution-new.js"), title: "New distribution" },
   { path: "/distributions/:distribution", load: () => import("./distribution.js"), title: "Distribution", key: "distribution" },
+  { path: "/sources/:source?", load: () => import("./sources.js"), title: "Sources", nav: { label: "Sources", icon: "box", keys: "g s" } },
+  { path: "/operations/:operation?", load: () => import("./operations.js"), title: "Operations", nav: { label: "Operations", icon: "wheel", keys: "g o" } },
+  { path: "/service", load: () => import("./health.js"), title: "Health", nav: { label: "Health", icon: "heart", keys: "g h" } },
+  { path: "/keys", load: () => import("./keys.js"), title: "API keys", nav: { label: "API keys", icon: "key", keys: "g k" } },
+  { path: "/users", load: () => import("./users.js"), title: "Users", nav: { label: "Users", icon: "user", keys: "g u" }, for: "admin" },
 ];

@@ -7,6 +7,7 @@ import { address } from "../core/place.js";
 import { confirmDialog, showDialog } from "../ui/dialog.js";
 import { isClosed } from "../ui/status.js";
 import { tellIfFails, toast } from "../ui/toast.js";
+import { processNow } from "./process-now.js";
 
 /** @param {any} job @param {(job: any) => void} changed */
 export async function pause(job, changed) {
@@ -152,6 +153,7 @@ export function jobActions(job, changed, gone) {
     isPaused ? { label: "Resume", icon: "play", run: () => resume(job, changed) } : { label: "Pause", icon: "pause", run: () => pause(job, changed), why: closed || job.status === "cancelling" ? `the job is ${job.status}` : null },
     { label: "Cancel …", icon: "ban", run: () => cancel(job, changed), isDanger: true, why: closed ? `the job is ${job.status}` : null },
     { label: "Reprocess failed …", icon: "retry", run: () => reprocess(job, { statuses: ["failed"] }), why: job.counts.failed ? null : "nothing has failed" },
+    { label: "Process now …", icon: "play", run: () => processNow(job), why: closed || isPaused || job.status === "cancelling" ? `the job is ${job.status}` : null },
     { label: "Export …", icon: "down", run: () => exportJob(job) },
     { label: "Delete …", icon: "close", run: () => remove(job, gone), isDanger: true },
   ];

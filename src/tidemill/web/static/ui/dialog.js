@@ -18,13 +18,14 @@ export function showDialog(title, content, how = {}) {
     const name = uid("dialog");
     /** @type {T | null} */
     let answer = null;
-    const dialog = /** @type {HTMLDialogElement} */ (h("dialog", { "aria-labelledby": name }));
+    const dialog = /** @type {HTMLDialogElement} */ (h("dialog", { "aria-labelledby": name, closedby: how.isFirm ? "none" : null }));
     const close = (/** @type {T | null} */ given) => {
       answer = given;
       dialog.close();
     };
     const [, end] = scope(() => append(dialog, [h("form", { method: "dialog", on: { submit: (/** @type {Event} */ e) => e.preventDefault() } }, h("h2", { id: name }, title), content(close))]));
-    dialog.addEventListener("cancel", (event) => how.isFirm && event.preventDefault());
+    // Both: a browser that does not know closedby would let a second Escape through, whatever the first was told.
+    for (const name of ["cancel", "keydown"]) dialog.addEventListener(name, (event) => how.isFirm && (!("key" in event) || event.key === "Escape") && event.preventDefault());
     dialog.addEventListener("close", () => {
       end();
       dialog.remove();

@@ -4,7 +4,7 @@ import { h, listen } from "../core/dom.js";
 import { count, words as say } from "../core/format.js";
 import { query, setQuery, word, words } from "../core/router.js";
 import { onKeys } from "../core/keys.js";
-import { effect } from "../core/signal.js";
+import { computed, effect } from "../core/signal.js";
 import { icon } from "./icons.js";
 import { status } from "./status.js";
 
@@ -31,9 +31,11 @@ export function searchField(name, label) {
  * @param {string} name in the address
  * @param {string} label
  * @param {() => Array<{value: string, said?: string, n?: number | null, atLeast?: boolean}>} options
+ * @param {string[]} [otherwise] what is meant when the address says nothing
  */
-export function statusToggles(name, label, options) {
-  const chosen = words(name);
+export function statusToggles(name, label, options, otherwise = []) {
+  const said = words(name);
+  const chosen = computed(() => (said.value.length ? said.value : otherwise));
   /** @param {string} value */
   const toggle = (value) => {
     const now = chosen.peek();

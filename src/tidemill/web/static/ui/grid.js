@@ -239,8 +239,11 @@ export function makeGrid(options) {
       canSelect: selection !== undefined,
       move,
       open: () => {
+        // What stands in a cell, a link or a button, is what Enter means there.
+        const inside = /** @type {HTMLElement | null} */ (box.querySelector("[role=gridcell][tabindex='0'] :is(a, button)"));
         const row = source.rowAt(active.row);
-        if (row !== undefined) options.onOpen?.(row, active.row);
+        if (inside) inside.click();
+        else if (row !== undefined) options.onOpen?.(row, active.row);
       },
       toggle: () => {
         const row = source.rowAt(active.row);

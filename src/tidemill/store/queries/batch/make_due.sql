@@ -1,0 +1,2 @@
+-- Lists that need wait no longer. Index: batch_pkey.
+UPDATE tidemill.batch SET not_before = tidemill.now() WHERE id = ANY(%(ids)s)

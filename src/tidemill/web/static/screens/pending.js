@@ -1,0 +1,79 @@
+// @ts-check
+/** Pending: what waits or is in hand in all jobs. Behind a flag of the service. */
+import { api } from "../core/api.js";
+import { h } from "../core/dom.js";
+import { findJob } from "../core/find-job.js";
+import { count, duration, rate } from "../core/format.js";
+import { every, load } from "../core/load.js";
+import { openJobs } from "../core/open-jobs.js";
+import { href, word } from "../core/router.js";
+import { onCleanup } from "../core/signal.js";
+import { scope } from "../core/sse.js";
+import { empty, failure, waiting } from "../ui/empty.js";
+import { choice, clearFilters, dateField, searchField, statusToggles } from "../ui/filter-bar.js";
+import { OPEN_ITEMS } from "../ui/status.js";
+import { closeWaiting } from "./pending-item.js";
+import { USUAL, pendingFilter, pendingList } from "./pending-list.js";
+
+const FILTERS = ["statuses", "type", "job", "from", "to"];
+const FLOW_MS = 10_000;
+
+export function screen() {
+  const limits = load((signal) => api.get("/v1/limits", {}, signal));
+  return h("div", { class: "screen" }, h("div", { class: "head" }, h("h1", null, "Pending")), () => {
+    if (limits.error.value) return failure(limits.error.value, limits.again);
+    if (limits.data.value === null) return waiting();
+    return limits.data.value.pending_dashboard ? dashboard() : switchedOff();
+  });
+}
+
+function switchedOff() {
+  return empty({
+    title: "This screen is switched off",
+    says: "Whoever runs this service can switch it on, in its environment, and start it again. What waits in a single job is shown there, under Pending.",
+    recipes: [["In the environment of the service", "TIDEMILL_PENDING_DASHBOARD=true"]],
+    acts: [h("a", { class: "button", href: href("/jobs") }, "To the jobs")],
+  });
+}
+
+function dashboard() {
+  const open = openJobs();
+  const filter = pendingFilter();
+  const found = findJob(word("job"));
+  const flow = load((signal) => api.get("/v1/flow", { user_id: scope.value }, signal));
+  every(() => flow.again(), FLOW_MS);
+  onCleanup(closeWaiting);
+
+  const fits = (/** @type {any} */ job) => (!filter.kind.value || job.kind === filter.kind.value) && (!found.value?.id || job.id === found.value.id);
+  const byStatus = () => {
+    const sums = open.sum(fits);
+    return OPEN_ITEMS.map((value) => ({ value, n: /** @type {any} */ (sums)[value], atLeast: !open.isComplete.value }));
+  };
+  const total = (/** @type {string[]} */ statuses) => {
+    if (open.first.data.value === null) return null;
+    const sums = /** @type {any} */ (open.sum(fits));
+    return statuses.reduce((sum, name) => sum + sums[name], 0);
+  };
+  return [
+    h("p", { class: "row muted", role: "status" }, () => (open.first.data.value === null ? null : summary(open.sum(() => true), flow.data.value))),
+    h("div", { class: "filters", role: "search" }, statusToggles("statuses", "Status", byStatus, USUAL), choice("type", "Job type", open.kinds), searchField("job", "Job id or key"), dateField("from", "Updated from"), dateField("to", "to"), clearFilters(FILTERS)),
+    () => (found.value?.problem ? h("p", { class: "notice", role: "status" }, found.value.problem) : null),
+    () => (found.value?.problem ? null : pendingList({ chosenJob: () => found.value, jobOf: (id) => open.jobs.value.get(id), open: total })),
+  ];
+}
+
+/** @param {import("../core/open-jobs.js").Open} sums @param {any} flow */
+function summary(sums, flow) {
+  const all = sums.pending + sums.processing + sums.retry_wait;
+  const parts = [`${count(all)} open: ${count(sums.pending)} pending, ${count(sums.processing)} in hand, ${count(sums.retry_wait)} waiting for a retry`];
+  const perSecond = flow ? recent(flow) : 0;
+  if (all && perSecond > 0) parts.push(`at ${rate(perSecond)}, drained in about ${duration(all / perSecond)}`);
+  else if (all && flow) parts.push("nothing was settled in the last two minutes: no estimate");
+  return h("span", null, parts.join(" · "));
+}
+
+/** Items a second over the last two minutes. @param {any} flow */
+function recent(flow) {
+  const last = flow.points.slice(-4);
+  return last.reduce((/** @type {number} */ sum, /** @type {any} */ point) => sum + point.settled, 0) / (last.length * flow.step_s);
+}

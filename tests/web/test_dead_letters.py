@@ -1,0 +1,134 @@
+"""Dead letters by cause: one is tried first, then all; and the operations that come of it."""
+
+import re
+from typing import Any
+
+import httpx2
+import pytest
+from playwright.async_api import Page, expect
+
+from support import rows
+from tidemill.domain.identity import Role
+from web.conftest import OpenPage
+from web.site import Site
+from web.watching import axe, screenshot
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+SOLD_OUT = {"sku": "X", "title": "Sold out", "wish": "never"}
+SHY = {"sku": "Y", "title": "Shy", "wish": "fail"}
+
+
+def group(page: Page, cause: str) -> Any:
+    return page.get_by_role("table", name="Causes").get_by_role("row").filter(has_text=cause)
+
+
+async def test_they_are_grouped_by_cause_and_open_into_rows(working: Site, signed_in: OpenPage) -> None:
+    job = await working.finished("ada", [SOLD_OUT] * 40 + [SHY] * 3 + [{"sku": "ok"}])
+    await working.finished("ada", [SHY] * 2)
+    page = await signed_in("ada", "/dead-letters")
+    await expect(page.get_by_text("45 rows in 2 groups")).to_be_visible()
+    await expect(group(page, "not_sold")).to_contain_text("40")
+    await expect(group(page, "exhausted")).to_contain_text("5")
+    await axe(page)
+    await page.get_by_role("button", name="exhausted").click()
+    await expect(page).to_have_url(re.compile("cause=exhausted"))
+    grid = page.get_by_role("grid", name="Dead letters with cause exhausted")
+    await expect(grid.get_by_role("row").filter(has_text="the shop did not answer")).to_have_count(5)
+    await axe(page)
+    await screenshot(page, "dead-letters")
+    await page.get_by_placeholder("Job id or key").fill(job.key)
+    await expect(grid.get_by_role("row").filter(has_text="the shop did not answer")).to_have_count(3)
+    await expect(group(page, "exhausted")).to_contain_text("3")
+
+
+async def test_one_is_tried_first_and_what_became_of_it_is_said(working: Site, signed_in: OpenPage) -> None:
+    await working.finished("bea", [SOLD_OUT] * 3)
+    page = await signed_in("bea", "/dead-letters")
+    await group(page, "not_sold").get_by_role("button", name="Try one").click()
+    dialog = page.get_by_role("dialog")
+    await expect(dialog).to_contain_text("this product is not sold")
+    await dialog.get_by_role("button", name="Redrive this row").click()
+    await expect(dialog).to_contain_text("It failed again: not_sold")
+    await axe(page)
+    await screenshot(page, "dead-letters-try")
+    await dialog.get_by_role("button", name="Close").click()
+    await expect(group(page, "not_sold")).to_contain_text("3")
+
+
+async def test_all_that_match_but_some_go_round_as_an_operation(working: Site, signed_in: OpenPage) -> None:
+    await working.finished("cem", [SOLD_OUT] * 12)
+    page = await signed_in("cem", "/dead-letters?cause=not_sold")
+    boxes = page.get_by_role("grid").get_by_role("checkbox")
+    await boxes.nth(0).click()
+    await page.get_by_role("button", name="Select all 12 that match").click()
+    await boxes.nth(1).click()
+    await boxes.nth(2).click()
+    await expect(page.get_by_text("All 12 that match, but 2 rows")).to_be_visible()
+    await page.get_by_role("button", name="Redrive selected").click()
+    dialog = page.get_by_role("dialog")
+    await expect(dialog.get_by_role("heading")).to_have_text("Redrive 10 rows?")
+    await expect(dialog).to_contain_text("Filter: cause is not_sold, your jobs, but 2 rows. The service counted 10 at")
+    await axe(page)
+    await screenshot(page, "dead-letters-redrive")
+    await dialog.get_by_role("button", name="Redrive 10").click()
+    await expect(page.get_by_text("10 rows sent round again")).to_be_visible()
+    stored = await rows(
+        working.db, "SELECT predicate, items FROM tidemill.operation WHERE user_id = %s", working.ids["cem"]
+    )
+    assert [(asked["codes"], sum(map(len, asked["except"].values())), items) for asked, items in stored] == [
+        (["not_sold"], 2, 10)
+    ]
+    await page.get_by_role("link", name="Show the operation").first.click()
+    await expect(page).to_have_url(re.compile("/operations/[0-9a-f-]{36}$"))
+    await expect(page.get_by_label("The chosen operation")).to_contain_text("cause is not_sold, but 2 rows")
+
+
+async def redriven(site: Site, name: str) -> None:
+    """Somebody's dead letters, all but one sent round again."""
+    job = await site.finished(name, [SOLD_OUT] * 3)
+    asked = {"all_matching": True, "filter": {"error_codes": ["not_sold"]}, "except": [f"{job.id}:0"]}
+    headers = {"Authorization": f"Bearer {await site.user(name)}"}
+    async with httpx2.AsyncClient(base_url=site.url, headers=headers, timeout=30, trust_env=False) as client:
+        assert (await client.post("/v1/dead-letters/redrive", json=asked)).status_code in (200, 202)
+
+
+async def test_operations_are_listed_with_who_wanted_what(working: Site, signed_in: OpenPage) -> None:
+    await redriven(working, "finn")
+    page = await signed_in("finn", "/operations")
+    row = page.get_by_role("table", name="Operations").get_by_role("row").filter(has_text="redrive")
+    await expect(row).to_contain_text("finn")
+    await expect(row).to_contain_text("all dead letters that match, cause is not_sold, but 1 row")
+    await expect(row).to_contain_text("2")
+    await expect(row).to_contain_text("done")
+    await row.get_by_role("link").click()
+    await axe(page)
+    await screenshot(page, "operations")
+
+
+async def test_one_that_is_running_moves_by_itself(working: Site, signed_in: OpenPage) -> None:
+    page = await signed_in("dan", "/operations")
+    await expect(page.get_by_text("No bulk action yet")).to_be_visible()
+    await axe(page)
+    values = "VALUES (%s, 'redrive', '{}', 'done') RETURNING id"
+    add = f"INSERT INTO tidemill.operation (user_id, verb, predicate, state) {values}"
+    [(running,)] = await rows(working.db, add, working.ids["dan"])
+    await expect(page.get_by_role("row").filter(has_text="redrive")).to_contain_text("done", timeout=15_000)
+    await rows(working.db, "UPDATE tidemill.operation SET state = 'failed', error = 'because' WHERE id = %s", running)
+    await expect(page.get_by_role("row").filter(has_text="redrive")).to_contain_text("because", timeout=15_000)
+
+
+async def test_an_admin_sees_everybodys_when_asked_for(working: Site, signed_in: OpenPage) -> None:
+    await redriven(working, "gus")
+    page = await signed_in("root", "/operations", role=Role.ADMIN)
+    await page.get_by_label("Whose work").select_option("all")
+    await expect(page.get_by_role("row").filter(has_text="gus")).to_have_count(1)
+    await page.get_by_role("link", name="Dead letters").click()
+    await expect(group(page, "not_sold")).to_be_visible()
+
+
+async def test_without_any_it_says_what_they_are(site: Site, signed_in: OpenPage) -> None:
+    page = await signed_in("nobody", "/dead-letters")
+    await expect(page.get_by_text("No dead letters")).to_be_visible()
+    await axe(page)
+    await screenshot(page, "dead-letters-empty")

@@ -1,0 +1,153 @@
+"""What waits, in all jobs and in one; and what can be done about it."""
+
+import re
+from uuid import UUID
+
+import pytest
+from playwright.async_api import Locator, Page, expect
+
+from support import RETRY, assert_sound, rows, settle, take, verdict
+from tidemill.domain.identity import Role
+from tidemill.store import workers
+from web.conftest import OpenPage
+from web.site import Site
+from web.watching import axe, screenshot
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+COLUMNS = ["Selected", "Item ID", "Job ID", "Title / brand", "Status", "Why it waits", "Attempts"]
+COLUMNS += ["Locked by", "Updated at", "Job type", "Progress"]
+
+
+async def waiting_for_a_retry(site: Site, name: str, n: int = 3) -> str:
+    """A job whose rows were tried once and wait for an hour; its id."""
+    job = await site.submit(name, [{"sku": f"R-{seq}", "title": f"Retried {seq}"} for seq in range(n)])
+    lease = await take(site.db, UUID(job["id"]))
+    await settle(site.db, lease, [verdict(seq, RETRY, delay=3600.0) for seq in range(n)])
+    return str(job["id"])
+
+
+async def in_hand(site: Site, name: str, n: int = 2) -> str:
+    job = await site.submit(name, [{"sku": f"H-{seq}", "title": f"Held {seq}"} for seq in range(n)])
+    await take(site.db, UUID(job["id"]), worker="mill-9", lease=600.0)
+    return str(job["id"])
+
+
+async def due(site: Site, job: str) -> list[int]:
+    query = "SELECT unnest(seqs) FROM tidemill.batch WHERE job_id = %s AND not_before <= tidemill.now()"
+    return sorted(row[0] for row in await rows(site.db, query, UUID(job)))
+
+
+def line(page: Page, title: str) -> Locator:
+    return page.get_by_role("row").filter(has_text=title)
+
+
+async def test_everything_that_waits_is_listed_with_why(site: Site, signed_in: OpenPage) -> None:
+    await site.submit("ada", [{"sku": f"P-{n}", "title": f"Pending {n}", "brand": "Acme"} for n in range(450)])
+    await in_hand(site, "ada")
+    await waiting_for_a_retry(site, "ada")
+    page = await signed_in("ada", "/pending")
+    grid = page.get_by_role("grid", name="Open rows of all jobs")
+    await expect(grid.get_by_role("columnheader")).to_have_text(COLUMNS)
+    await expect(line(page, "Pending 0 · Acme")).to_contain_text("no worker has this kind")
+    await expect(page.get_by_role("button", name="pending 450")).to_have_attribute("aria-pressed", "true")
+    await expect(page.get_by_role("button", name="retry wait 3")).to_have_attribute("aria-pressed", "false")
+    await page.get_by_role("button", name="pending 450").click()  # leaves those in hand
+    await expect(line(page, "Held 0")).to_contain_text("in hand of worker mill-9")
+    await expect(page).to_have_url(re.compile("statuses=processing"))
+    await axe(page)
+    await page.get_by_role("button", name="Clear filters").click()
+    await expect(line(page, "Pending 0 ·")).to_be_visible()
+    await screenshot(page, "pending")
+
+
+async def test_the_list_goes_on_for_as_long_as_one_scrolls(site: Site, signed_in: OpenPage) -> None:
+    await site.submit("gil", [{"sku": f"P-{n}", "title": f"Pending {n}", "brand": "Acme"} for n in range(450)])
+    await in_hand(site, "gil")
+    page = await signed_in("gil", "/pending")
+    await expect(line(page, "Pending 0 ·")).to_be_visible()
+    await line(page, "Pending 0 ·").get_by_role("gridcell").first.focus()
+    for loaded in ("400 loaded", "452 loaded"):
+        await page.keyboard.press("Control+End")
+        await expect(page.get_by_text(loaded)).to_be_visible()
+    await page.keyboard.press("Control+End")
+    await expect(line(page, "Held 1")).to_be_visible()
+
+
+async def test_filters_stand_in_the_address(site: Site, signed_in: OpenPage) -> None:
+    job = await waiting_for_a_retry(site, "ada", 1)
+    await site.db.run(workers.register, "mill-9", "here", 1, {"kinds": ["price.lookup"]})
+    key = (await rows(site.db, "SELECT key FROM tidemill.job WHERE id = %s", UUID(job)))[0][0]
+    page = await signed_in("ada", f"/pending?statuses=retry_wait&job={key}&type=price.lookup")
+    await expect(page.get_by_role("row").filter(has_text="Retried")).to_have_count(1)
+    await expect(line(page, "Retried 0")).to_contain_text(re.compile(r"waits for its retry at [\d :-]+, after test"))
+    await page.get_by_placeholder("Job id or key").fill("J19990101")
+    await expect(page.get_by_text("No job of yours has a key or id that begins with J19990101")).to_be_visible()
+    await page.get_by_placeholder("Job id or key").fill("")
+    await page.get_by_label("Updated from").fill("2001-01-01")
+    await page.get_by_label("to", exact=True).fill("2001-01-02")
+    await expect(page.get_by_text("Nothing waits")).to_be_visible()
+    await expect(page).to_have_url(re.compile("from=2001-01-01.*to=2001-01-02"))
+
+
+async def test_chosen_rows_of_several_jobs_run_now_and_leased_ones_say_so(site: Site, signed_in: OpenPage) -> None:
+    one, other, held = (
+        await waiting_for_a_retry(site, "cleo"),
+        await waiting_for_a_retry(site, "cleo"),
+        await in_hand(site, "cleo", 1),
+    )
+    page = await signed_in("cleo", "/pending?statuses=retry_wait,processing")
+    for title, n in {"Retried 1": 2, "Held 0": 1}.items():
+        await expect(line(page, title)).to_have_count(n)
+        for box in await line(page, title).get_by_role("checkbox").all():
+            await box.click()
+    await expect(page.get_by_text("3 rows selected")).to_be_visible()
+    await page.get_by_role("button", name="Reprocess selected").click()
+    await expect(page.get_by_text("2 rows are due now; 1 row is in the hands of a worker already")).to_be_visible()
+    assert (await due(site, one), await due(site, other), await due(site, held)) == ([1], [1], [])
+    await assert_sound(site.db)
+
+
+async def test_a_row_tells_all_and_leads_to_its_job(site: Site, signed_in: OpenPage) -> None:
+    job = await waiting_for_a_retry(site, "dora", 2)
+    page = await signed_in("dora", "/pending?statuses=retry_wait")
+    await line(page, "Retried 1").get_by_text("Retried 1").click()
+    drawer = page.get_by_role("complementary")
+    await expect(drawer).to_contain_text(f"{job}:1")
+    await expect(drawer).to_contain_text("because")
+    await axe(page)
+    await screenshot(page, "pending-row")
+    await drawer.get_by_role("button", name="Run this row now").click()
+    await expect(page.get_by_text("1 row is due now")).to_be_visible()
+    assert await due(site, job) == [1]
+    await page.keyboard.press("Escape")
+    await line(page, "Retried 0").get_by_text("Retried 0").click()
+    await page.get_by_role("link", name="Go to job").click()
+    await expect(page).to_have_url(re.compile(r"/jobs/J\d+_\d+$"))
+
+
+async def test_a_job_has_a_tab_with_its_own(site: Site, signed_in: OpenPage) -> None:
+    job = await waiting_for_a_retry(site, "emil", 2)
+    await waiting_for_a_retry(site, "emil", 2)
+    page = await signed_in("emil", f"/jobs/{job}/pending")
+    await expect(page.get_by_text("Nothing waits")).to_be_visible()
+    await page.get_by_role("button", name="retry wait 2").click()
+    await expect(page.get_by_role("row").filter(has_text="Retried")).to_have_count(2)
+    await axe(page)
+    await screenshot(page, "job-pending")
+
+
+async def test_an_admin_may_look_at_everybodys(site: Site, signed_in: OpenPage) -> None:
+    await waiting_for_a_retry(site, "hal", 1)
+    page = await signed_in("root", "/pending?statuses=retry_wait", role=Role.ADMIN)
+    await expect(page.get_by_text("Nothing waits")).to_be_visible()
+    await page.get_by_label("Whose work").select_option("all")
+    await expect(line(page, "Retried 0").first).to_be_visible()
+
+
+async def test_nothing_waiting_is_said_with_what_would_make_a_difference(site: Site, signed_in: OpenPage) -> None:
+    page = await signed_in("nobody", "/pending")
+    await expect(page.get_by_text("Nothing waits")).to_be_visible()
+    await expect(page.get_by_text("tidemill submit")).to_be_visible()
+    await axe(page)
+    await screenshot(page, "pending-empty")
