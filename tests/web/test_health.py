@@ -7,6 +7,8 @@ from playwright.async_api import expect
 
 from support import rows
 from tidemill.domain.identity import Role
+from tidemill.domain.limits import limiters as declared
+from tidemill.store import limiters, quarantine
 from web.conftest import OpenPage
 from web.site import Site
 from web.watching import axe, screenshot
@@ -31,7 +33,7 @@ async def test_every_figure_says_what_it_goes_by(working: Site, signed_in: OpenP
 
 async def test_an_admin_sees_who_is_at_work(working: Site, signed_in: OpenPage) -> None:
     await working.finished("ada", [{"sku": "slow", "wish": "slow"}] * 30)
-    page = await signed_in("root", "/service", role=Role.ADMIN, expect=("/v1/limiters",))
+    page = await signed_in("root", "/service", role=Role.ADMIN)
     row = page.get_by_role("table", name="Workers").get_by_role("row").nth(1)
     await expect(row).to_contain_text("price.lookup", timeout=20_000)
     await expect(row).to_contain_text("s ago")
@@ -52,3 +54,29 @@ async def test_work_without_workers_is_degraded(working: Site, signed_in: OpenPa
     await expect(page.locator(".tile").filter(has_text="Workers")).to_contain_text("nobody to do it")
     await axe(page)
     await screenshot(page, "health-degraded")
+
+
+async def test_a_blocked_limiter_is_shown_to_everybody_and_opened_by_an_admin(site: Site, signed_in: OpenPage) -> None:
+    shop = declared({"limiters": {"shop": {"rate": "5/s", "burst": 10}}})
+    await site.db.run(limiters.declare, shop.values())
+    await site.db.run(limiters.refuse, "shop", "", after=600, age=0, times=1)
+    page = await signed_in("ada", "/service")
+    row = page.get_by_role("table", name="Limiters").get_by_role("row").nth(1)
+    await expect(row).to_contain_text("shop")
+    await expect(row).to_contain_text("50%")
+    await expect(row.get_by_role("button", name="Lift")).to_have_count(0)
+    await axe(page)
+    root = await signed_in("root", "/service", role=Role.ADMIN)
+    row = root.get_by_role("table", name="Limiters").get_by_role("row").nth(1)
+    await row.get_by_role("button", name="Lift").click()
+    await expect(root.get_by_text("shop is open again")).to_be_visible()
+    await expect(row.get_by_role("button", name="Lift")).to_have_count(0)
+
+
+async def test_an_admin_sees_messages_that_were_no_hints(site: Site, signed_in: OpenPage) -> None:
+    await site.db.run(quarantine.add, "worker-1", b"<b>not a hint</b>", "it is not JSON")
+    page = await signed_in("root", "/service", role=Role.ADMIN)
+    table = page.get_by_role("table", name="Messages in quarantine")
+    await expect(table).to_contain_text("it is not JSON")
+    await expect(table).to_contain_text("<b>not a hint</b>")
+    await axe(page)

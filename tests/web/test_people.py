@@ -102,7 +102,7 @@ async def test_an_admin_makes_users_roles_and_links(site: Site, signed_in: OpenP
 
 
 async def test_without_watches_the_screen_says_how_to_declare_one(site: Site, signed_in: OpenPage) -> None:
-    page = await signed_in("ada", "/sources", expect=("/v1/sources",))
+    page = await signed_in("ada", "/sources")
     await expect(page.get_by_text("No watches")).to_be_visible()
     await expect(page.get_by_text("[watches.nightly]")).to_be_visible()
     await axe(page)

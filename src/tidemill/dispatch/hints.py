@@ -64,7 +64,7 @@ class Hints:
             await asyncio.sleep(LOOK_S)
 
     async def handle(self, job_id: UUID) -> None:
-        wanted = await self._db.run(outbox.is_wanted, job_id)
+        wanted = await self._db.run(outbox.is_to_run, job_id)
         if wanted:
             self._wake(job_id)
         emit("hint.heard" if wanted else "hint.dropped", job=job_id)

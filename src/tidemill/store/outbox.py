@@ -97,8 +97,8 @@ async def sample(conn: Connection) -> Backlog:
 
 
 @one_statement
-async def is_wanted(conn: Connection, job_id: UUID) -> bool:
+async def is_to_run(conn: Connection, job_id: UUID) -> bool:
     """Whether a hint for this job is worth anything: it is there, open, and to run."""
-    cursor = await conn.execute(sql("job/is_wanted"), {"job_id": job_id})
+    cursor = await conn.execute(sql("job/is_to_run"), {"job_id": job_id})
     row = await cursor.fetchone()
     return row is not None and bool(row[0])

@@ -8,6 +8,7 @@ from tidemill.api.state import Db
 from tidemill.operations import limiters
 
 router = APIRouter(tags=["limiters"])
+WHOLE = UnblockIn()
 
 
 @router.get("/limiters", **allow(Permission.USER))
@@ -32,7 +33,6 @@ async def change_limiter(limiter: str, asked: LimiterIn, me: Me, db: Db) -> Limi
 
 
 @router.post("/limiters/{limiter}/unblock", **allow(Permission.ADMIN, 404))
-async def unblock_limiter(limiter: str, me: Me, db: Db, asked: UnblockIn | None = None) -> LimiterOut:
+async def unblock_limiter(limiter: str, me: Me, db: Db, asked: UnblockIn = WHOLE) -> LimiterOut:
     """Lift a block: calls begin again, though somebody refused."""
-    key = None if asked is None else asked.key
-    return LimiterOut.model_validate(await limiters.unblock_limiter(db, limiter, key, by=me.name))
+    return LimiterOut.model_validate(await limiters.unblock_limiter(db, limiter, asked.key, by=me.name))

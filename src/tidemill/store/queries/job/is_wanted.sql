@@ -1,2 +1,4 @@
--- Whether a hint for a job is worth anything: it is there, open, and to run. Index: job_pkey.
-SELECT closed_as IS NULL AND intent = 'run' FROM tidemill.job WHERE id = %(job_id)s
+-- Whether the file of an export is still wanted: its job is there, is not to be cancelled, and nobody has finished it.
+-- Index: job_pkey, outcome_pkey.
+SELECT EXISTS (SELECT 1 FROM tidemill.job WHERE id = %(export_id)s AND intent NOT IN ('cancel', 'fail'))
+   AND NOT EXISTS (SELECT 1 FROM tidemill.outcome WHERE job_id = %(export_id)s AND seq = 0 AND status = 'done')

@@ -49,7 +49,8 @@ export function screen() {
     h("div", { class: "tiles" }, () => tiles(health.data.value?.body, flow.data.value, workers.data.value ?? [])),
     () => (flow.data.value ? charts() : null),
     () => (isAdmin() && workers.data.value ? workersCard(workers.data.value) : null),
-    () => (isAdmin() ? [limitersCard(), health.data.value?.body?.broker ? quarantineCard() : null] : null),
+    limitersCard(),
+    () => (isAdmin() && health.data.value?.body?.quarantined ? quarantineCard() : null),
   );
 
   function charts() {

@@ -1,0 +1,62 @@
+"""Sources: watches, what they found, and looking now."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import expect
+
+from tidemill.store.throwaway import ThrowawayServer
+from web.conftest import OpenPage, serving, settings_in
+from web.site import KINDS, Site
+from web.watching import axe, screenshot
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+DECLARED = """
+[watches.prices]
+source = "inbox"
+pattern = "*.csv"
+owner = "ada"
+every = "manual"
+job = { kind = "price.lookup" }
+"""
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def site(tidemill_server: ThrowawayServer, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
+    url = await asyncio.to_thread(tidemill_server.create)
+    folder = tmp_path_factory.mktemp("watched")
+    (folder / "inbox").mkdir()
+    (folder / "tidemill.toml").write_text(DECLARED)
+    more = {"config": folder / "tidemill.toml", "sources": {"inbox": folder / "inbox"}}
+    settings = settings_in(url, folder).model_copy(update=more)
+    async with serving(settings) as started:
+        started.workers.app(KINDS)
+        started.workers.start()
+        yield started
+        started.workers.end()
+    await asyncio.to_thread(tidemill_server.drop, url)
+
+
+async def test_a_file_is_seen_then_taken_and_leads_to_its_job(site: Site, signed_in: OpenPage) -> None:
+    page = await signed_in("ada", "/sources/prices")
+    await asyncio.to_thread((site.settings.sources["inbox"] / "today.csv").write_text, "sku\nA-1\nA-2\n")
+    table, scan = page.get_by_role("table", name="Files of prices"), page.get_by_role("button", name="Scan now")
+    await scan.click()
+    await expect(table).to_contain_text("today.csv")
+    await expect(table).to_contain_text("seen")
+    await axe(page)
+    await expect(scan).to_be_enabled()
+    await scan.click()  # as it was a moment ago: it is whole
+    await expect(table.get_by_role("link")).to_be_visible()
+    await screenshot(page, "sources")
+    await table.get_by_role("link").click()
+    await expect(page.get_by_text("price.lookup").first).to_be_visible()
+
+
+async def test_a_stranger_sees_nothing_of_it(site: Site, signed_in: OpenPage) -> None:
+    page = await signed_in("bo", "/sources/prices", expect=("/v1/sources/prices",))
+    await expect(page.get_by_text("There is no such watch")).to_be_visible()
+    await expect(page.get_by_text("today.csv")).to_have_count(0)
