@@ -23,17 +23,19 @@ SAMPLES = {
     "rabbitmq_wake_ms": [4.0],
     "redis_relay_10k_s": [1.0],
     "rabbitmq_relay_10k_s": [1.5],
+    "limiter_overhead": [0.04],
 }
 
 
 def test_ratios_are_of_the_medians_and_the_slowest_counts() -> None:
     found = report.figures(SAMPLES)
-    assert report.ratios(found) == {"redis_vs_postgres": 0.8, "rabbitmq_vs_postgres": 0.5}
+    assert report.ratios(found) == {"redis_vs_postgres": 0.8, "rabbitmq_vs_postgres": 0.5, "limiter_overhead": 0.04}
     assert (found["wake_p50_ms"], found["postgres_wake_p50_ms"], found["relay_10k_s"]) == (4.0, 2.0, 1.5)
     assert targets.is_met("redis_vs_postgres", 0.8)
     assert not targets.is_met("rabbitmq_vs_postgres", 0.5)
     assert not targets.is_met("wake_p50_ms", 20.1)
     assert not targets.is_met("relay_10k_s", 2.1)
+    assert not targets.is_met("limiter_overhead", 0.06)
 
 
 def test_what_is_not_there_is_said() -> None:

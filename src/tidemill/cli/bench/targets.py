@@ -47,6 +47,7 @@ DISPATCH_AT_MOST = {
     "redis_wake_p50_ms": 20,
     "rabbitmq_wake_p50_ms": 20,
     "relay_10k_s": 2,
+    "limiter_overhead": 0.05,
 }
 AT_MOST = ENGINE_AT_MOST | SERVICE_AT_MOST | IMPORT_AT_MOST | DISPATCH_AT_MOST
 

@@ -24,9 +24,10 @@ def report(
 
 
 def ratios(found: Mapping[str, float]) -> dict[str, float]:
-    """How much of the speed without a broker is kept with one."""
+    """How much of the speed without a broker is kept with one; and what a limiter costs."""
     ours = [name for name in OURS if f"{name}_per_s" in found]
-    return {f"{name}_vs_postgres": found[f"{name}_per_s"] / found["postgres_per_s"] for name in ours}
+    against = {f"{name}_vs_postgres": found[f"{name}_per_s"] / found["postgres_per_s"] for name in ours}
+    return against | {"limiter_overhead": found["limiter_overhead"]}
 
 
 def figures(samples: Mapping[str, Sequence[float]]) -> dict[str, float]:

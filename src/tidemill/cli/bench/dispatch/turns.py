@@ -8,6 +8,7 @@ from uuid import UUID
 
 from tidemill.cli.bench.dispatch.plan import Plan
 from tidemill.cli.bench.engine import Engine
+from tidemill.cli.bench.limiter import limiter_overhead
 from tidemill.cli.bench.mill import HINT
 from tidemill.cli.views import errors
 from tidemill.config import Settings
@@ -45,6 +46,8 @@ class Turns:
                 if url:
                     status.update(f"{self._plan.hints:,} hints through {name}")
                     await self._relay(name, url)
+            status.update("a limiter that holds nobody back")
+            await self._limit()
         return self.samples
 
     async def _turn(self, name: str, *, wakes: bool) -> None:
@@ -75,6 +78,14 @@ class Turns:
             await dispatcher.close()
             await self._db.run(bench.remove_hints, HINT)
             await _empty(line)
+
+    async def _limit(self) -> None:
+        await self._db.run(bench.forget_broker)
+        with Engine(self._db, self._settings) as engine:
+            async with engine.worker(1) as worker:
+                for name, value in (await limiter_overhead(engine, worker)).items():
+                    self._note(name, value)
+        self._made += engine.jobs
 
     def _note(self, name: str, value: float) -> None:
         self.samples[name].append(value)
