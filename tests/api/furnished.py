@@ -16,8 +16,9 @@ from support import FAILED, add_job, rows, settle, take, try_take, verdict
 from tidemill import Item, Mill
 from tidemill.config import Settings
 from tidemill.domain.identity import LOCAL_USER, Role
+from tidemill.domain.limits import limiters as declared
 from tidemill.domain.slice import Slice
-from tidemill.store import jobs, sessions, users
+from tidemill.store import jobs, limiters, sessions, users
 from tidemill.store.database import Database
 from tidemill.telemetry.metrics import Meter
 from tidemill.testing import drain
@@ -39,6 +40,7 @@ class Things:
     distribution_id: list[str]
     name: list[str] = field(default_factory=lambda: ["ada", "grete"])
     source_name: list[str] = field(default_factory=lambda: ["letters"])
+    limiter: list[str] = field(default_factory=lambda: ["shop"])
     seq: list[int] = field(default_factory=lambda: list(range(len(INPUTS))))
 
 
@@ -152,6 +154,7 @@ async def _opened(settings: Settings) -> AsyncIterator[tuple[Api, Things]]:
 async def _fill(api: Api, mill: Mill) -> Things:
     """Jobs in every state that stays, a failed item in each, a file that is made and one that is not."""
     ada = await api.user("ada")
+    await api.db.run(limiters.declare, declared({"limiters": {"shop": {"rate": "5/s", "burst": 10}}}).values())
 
     async def made(path: str, **asked: Any) -> str:
         answer = await ada.post(path, **asked)

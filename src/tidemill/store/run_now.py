@@ -40,7 +40,7 @@ async def run_now(conn: Connection, job_id: UUID, seqs: Sequence[int], *, by: in
     in_hand = int((await cursor.fetchone() or (0,))[0])
     if due:
         await activity.add(conn, job_id, by, "run_now", items=due)
-        await conn.execute(sql("notify/work"), {"job_id": job_id})
+        await conn.execute(sql("outbox/announce"), {"job_id": job_id})
     return Hastened(due, in_hand, len(wanted) - due - in_hand)
 
 
