@@ -33,11 +33,11 @@ CALL_S = 0.055
 mill.limiter("bench", "1000/s", burst=1_000)
 
 
-@mill.handler(PACED, concurrency=50, max_attempts=1)
+@mill.handler(PACED, concurrency=50, max_attempts=1, max_attempts_not_found=1)
 async def paced(item: Item) -> None:  # noqa: ARG001  as above
     await asyncio.sleep(CALL_S)
 
 
-@mill.handler(LIMITED, concurrency=50, max_attempts=1, limit="bench")
+@mill.handler(LIMITED, concurrency=50, max_attempts=1, max_attempts_not_found=1, limit="bench")
 async def limited(item: Item) -> None:  # noqa: ARG001  as above
     await asyncio.sleep(CALL_S)
