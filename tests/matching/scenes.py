@@ -32,12 +32,14 @@ class Scene:
         self.db = db
         self.settings = settings.model_copy(update={"config": settings.home / "tidemill.toml"})
         self._services: dict[str, dict[str, Any]] = {}
+        self.limiters = ""  # as in a tidemill.toml
 
     def declare(self, name: str, url: str, **options: Any) -> None:
         """A service on the loopback, which its operator allows."""
         self._services[name] = {"url": url, "allow_private": True, "batch": 10, "use": ["user"]} | options
         assert self.settings.config is not None
-        self.settings.config.write_text("\n".join(_table(name, inner) for name, inner in self._services.items()))
+        tables = [_table(name, inner) for name, inner in self._services.items()]
+        self.settings.config.write_text("\n".join([*tables, self.limiters]))
 
     async def submit(self, inputs: Sequence[Any], kind: str = "match", **params: Any) -> UUID:
         given = {"service": "names", "query": "name"} if kind == "match" else {"service": "shop"}

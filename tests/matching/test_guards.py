@@ -1,17 +1,14 @@
 """What is not asked at all, and in which words the rest is."""
 
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import pytest
 
 from matching.scenes import Scene
 from matching.services import Reply, Request, Scripted, echo, named, told
 from matching.test_faults import NAMES, assert_own
-from tidemill.domain.errors import InvalidInput
-from tidemill.domain.services import Refused
-from tidemill.domain.services.permits import CallPermit
+from support import rows
+from tidemill.domain.errors import InvalidSettings
 
 
 async def test_a_private_address_needs_its_operators_word(scene: Scene, service: Scripted) -> None:
@@ -76,41 +73,22 @@ async def test_the_newer_protocol_is_spoken_if_the_service_does(scene: Scene, se
     }
 
 
-class Limits:
-    """Counts the permits of one limiter, and what passes through them."""
-
-    def __init__(self) -> None:
-        self.taken = 0
-        self.refused: list[float | None] = []
-
-    def permit(self, name: str, _key: str, /) -> CallPermit:
-        if name != "names":
-            raise InvalidInput(f"there is no limiter {name!r}")
-        return self._permit()
-
-    @asynccontextmanager
-    async def _permit(self) -> AsyncIterator[None]:
-        self.taken += 1
-        try:
-            yield
-        except Refused as refusal:
-            self.refused.append(refusal.after)
-            raise
-
-
-async def test_a_permit_is_of_a_request_and_a_refusal_is_told_to_its_limiter(
-    scene: Scene, service: Scripted, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    limits = Limits()
-    monkeypatch.setattr("tidemill.handlers.services.directory.NoLimit", lambda: limits)
+async def test_a_permit_is_of_a_request_and_a_refusal_is_told_to_its_limiter(scene: Scene, service: Scripted) -> None:
+    scene.limiters = '[limiters.names]\nrate = "100/s"'
     scene.declare("names", service.url, limit="names")
     service.answer = lambda request: (
-        Reply(429, b"", {"Retry-After": "7"}) if len(service.requests) == 1 else echo(request)
+        Reply(429, b"", {"Retry-After": "1"}) if len(service.requests) == 1 else echo(request)
     )
     assert_own(await scene.match(NAMES))
-    assert limits.taken == len(service.requests) == 3
-    assert limits.refused == [7.0]
-    scene.declare("names", service.url, limit="nmaes")
-    (row,) = await scene.match(["Ada"])
-    assert (row.status, row.error["code"], row.error["retryable"]) == ("failed", "unknown_limiter", True)
     assert len(service.requests) == 3
+    query = "SELECT taken, refused, blocked_until IS NOT NULL FROM tidemill.limiter WHERE name = 'names'"
+    assert await rows(scene.db, query) == [(3, 1, True)]
+
+
+async def test_a_service_whose_limiter_is_not_declared_stops_the_start(scene: Scene, service: Scripted) -> None:
+    scene.limiters = '[limiters.names]\nrate = "100/s"'
+    scene.declare("names", service.url, limit="nmaes")
+    with pytest.raises(
+        InvalidSettings, match=r"service 'names' has limit='nmaes', which is not declared; did you mean"
+    ):
+        await scene.match(["Ada"])

@@ -92,6 +92,7 @@ def asked_all_day(job_id: UUID) -> dict[str, dict[str, Any]]:
 def looked_at_all_day(job_id: UUID) -> dict[str, dict[str, Any]]:
     """Statements and their values, as lists give them."""
     job, page = {"job_id": job_id}, {"limit": 101}
+    one_job = {"first_job": job_id, "last_job": job_id}
     batches = {"since": NEVER, "batch": -1, "until": ALWAYS, "limit": 102}
     matching = batches | {"budget": 5_000, "statuses": ["pending"], "kind": None}
     letters = {"at": ALWAYS, "job": UUID(int=0), "seq": -1, "from": NEVER, "kind": None, "codes": None, "each": 101}
@@ -105,7 +106,7 @@ def looked_at_all_day(job_id: UUID) -> dict[str, dict[str, Any]]:
         "batch/pick_of_owner": {"owner_id": 0} | matching,
         "batch/pick_of_all": matching,
         "batch/pick_cancelled": job | {"after_seq": -1} | page,
-        "item/list_open": {"batches": [20_030, 20_031], "batch": -1, "seq": -1} | page,
+        "item/list_open": {"batches": [20_030, 20_031], "batch": -1, "seq": -1} | one_job | page,
         "item/list_cancelled": {"batches": [20_030, 20_031], "after_seq": -1} | page,
         "item/list_seq": job | {"lo": 40_000, "hi": 42_000} | by_seq | page,
         "item/get": job | {"seq": 5},
@@ -193,7 +194,8 @@ async def test_a_deep_page_of_open_items_costs_what_the_first_one_does(full: Dat
     place = {"since": since, "batch": batch}
     for statement in ("batch/pick_of_job", "batch/pick_of_owner", "batch/pick_of_all"):
         assert (await rows_looked_at(full, statement, asked[statement] | place)).total() <= 102, statement
-    opened = {"batches": [batch], "batch": batch, "seq": lo + 500, "limit": 101}
+    one_job = {"first_job": big.job_id, "last_job": big.job_id}
+    opened = {"batches": [batch], "batch": batch, "seq": lo + 500, "limit": 101} | one_job
     assert (await rows_looked_at(full, "item/list_open", opened)).total() <= 400
 
 
