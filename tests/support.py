@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -121,6 +122,11 @@ async def shift_clock(db: Database, interval: str) -> None:
     await db._pool.drain()
 
 
+def _said(value: object) -> str:
+    """A setting as an environment has it."""
+    return json.dumps(value, default=str) if isinstance(value, dict | list) else str(value)
+
+
 class Workers:
     """Real worker processes, each in a process group of its own."""
 
@@ -147,7 +153,7 @@ class Workers:
 
     def env(self, **settings: object) -> dict[str, str]:
         ours = self._settings.model_dump(exclude_unset=True) | settings
-        env = {f"TIDEMILL_{name.upper()}": str(value) for name, value in ours.items()}
+        env = {f"TIDEMILL_{name.upper()}": _said(value) for name, value in ours.items()}
         return os.environ | env | {"TIDEMILL_LOG_LEVEL": str(settings.get("log_level", "warning"))}
 
     def children(self, process: "subprocess.Popen[bytes]") -> list[int]:

@@ -91,7 +91,7 @@ async def test_an_import_that_is_interrupted_is_kept_and_goes_on_with_a_worker(
     await rows(
         db,
         """CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$
-          BEGIN PERFORM pg_sleep(0.2); RETURN NULL; END $$;
+          BEGIN PERFORM pg_sleep(0.5); RETURN NULL; END $$;
         CREATE TRIGGER slow BEFORE INSERT ON people FOR EACH STATEMENT EXECUTE FUNCTION slow()""",
     )
     file = tidemill.file("people.csv", "id,name\n" + "".join(f"{n},n\n" for n in range(20_000)))

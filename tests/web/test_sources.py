@@ -58,5 +58,5 @@ async def test_a_file_is_seen_then_taken_and_leads_to_its_job(site: Site, signed
 
 async def test_a_stranger_sees_nothing_of_it(site: Site, signed_in: OpenPage) -> None:
     page = await signed_in("bo", "/sources/prices", expect=("/v1/sources/prices",))
-    await expect(page.get_by_text("There is no such watch")).to_be_visible()
+    await expect(page.get_by_role("heading", name="No watches")).to_be_visible()
     await expect(page.get_by_text("today.csv")).to_have_count(0)

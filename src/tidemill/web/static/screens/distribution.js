@@ -43,7 +43,7 @@ export function screen({ params }) {
     "div",
     { class: "screen" },
     h("div", { class: "crumbs" }, h("a", { href: href("/distributions") }, "Distributions"), " / ", h("span", { class: "mono" }, () => job.value?.key ?? name)),
-    () => (found.error.value ? failure(found.error.value, found.again) : null),
+    () => (found.error.value ? [isThere.peek() ? null : h("h1", null, "Distribution"), failure(found.error.value, found.again)] : null),
     () => (!isThere.value && !found.error.value ? waiting() : null),
     () => (isThere.value ? untracked(() => body(job, found.again)) : null),
   );

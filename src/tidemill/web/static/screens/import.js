@@ -42,7 +42,7 @@ export function screen({ params }) {
     "div",
     { class: "screen" },
     h("div", { class: "crumbs" }, h("a", { href: href("/imports") }, "Imports"), " / ", h("span", { class: "mono" }, () => job.value?.key ?? name)),
-    () => (found.error.value ? failure(found.error.value, found.again) : null),
+    () => (found.error.value ? [isThere.peek() ? null : h("h1", null, "Import"), failure(found.error.value, found.again)] : null),
     () => (!isThere.value && !found.error.value ? waiting() : null),
     () => (isThere.value ? untracked(() => body(job, found.again)) : null),
   );
