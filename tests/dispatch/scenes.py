@@ -31,9 +31,11 @@ class Ear:
         task = asyncio.create_task(dispatcher.deliver(self))
 
         async def end() -> None:
-            task.cancel()
+            while not task.done():  # a library may swallow it while its line breaks
+                task.cancel()
+                await asyncio.wait([task], timeout=1)
             with contextlib.suppress(asyncio.CancelledError):
-                await task
+                task.result()
 
         stack.push_async_callback(end)
         return self
