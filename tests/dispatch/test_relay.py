@@ -14,10 +14,11 @@ from telemetry.hearing import Told
 from tidemill.dispatch.relay import MAX_ATTEMPTS, Relay
 from tidemill.domain.errors import BrokerLost
 from tidemill.engine.sweep import Maintenance
-from tidemill.store import delete, jobs, outbox
+from tidemill.store import bench, delete, jobs, outbox
 from tidemill.store.database import Database
 from tidemill.store.submit import Submission, run_async, submission
 from tidemill.telemetry.events import subscribe
+from traps.scenes import rows_looked_at
 
 Listen = Callable[..., Ear]
 Make = Callable[..., Any]
@@ -42,6 +43,14 @@ async def test_a_hint_is_part_of_the_submission(db: Database) -> None:
     assert await waiting(db) == []
     job_id = await add_job(db, 10)
     assert await waiting(db) == [(job_id, 1, False)]
+
+
+async def test_hints_are_claimed_by_their_index_though_the_planner_believes_that_there_are_none(db: Database) -> None:
+    """After a vacuum of an empty outbox a join would compare each hint with each: seconds for a thousand of them."""
+    await db.run(bench.add_hints, "test", 300)
+    await rows(db, "UPDATE pg_class SET relpages = 4, reltuples = 0 WHERE oid = 'tidemill.outbox'::regclass")
+    seen = await rows_looked_at(db, "outbox/claim", {"worker": "w", "limit": 100, "seconds": 30})
+    assert seen["outbox"] == 200  # once to choose, once to claim
 
 
 async def test_it_says_how_many_workers_are_worth_waking(db: Database) -> None:
