@@ -68,6 +68,11 @@ class Form:
         return "ndjson" if self.format in (FileFormat.NDJSON, FileFormat.JSON) else "csv"
 
     @property
+    def is_plain(self) -> bool:
+        """The file is its feed, byte by byte."""
+        return self.compression is Compression.NONE and self.format in (FileFormat.CSV, FileFormat.NDJSON)
+
+    @property
     def ending(self) -> str:
         return f".{self.format}{ENDINGS[self.compression]}"
 

@@ -60,7 +60,18 @@ class S3Server:
         return f"s3://{self.bucket}" + (f"/{prefix}" if prefix else "")
 
     def start(self) -> None:
-        argv = [str(RCLONE), "serve", "s3", "--addr", f"127.0.0.1:{self.port}", "--config", os.devnull, str(self._top)]
+        argv = [
+            str(RCLONE),
+            "serve",
+            "s3",
+            "--addr",
+            f"127.0.0.1:{self.port}",
+            "--config",
+            os.devnull,
+            "--etag-hash",
+            "",
+            str(self._top),
+        ]
         env = {"PATH": os.environ["PATH"], "HOME": str(self._top), "RCLONE_AUTH_KEY": f'"{self.key},{self.secret}"'}
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(argv, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log)  # noqa: S603  our own argv

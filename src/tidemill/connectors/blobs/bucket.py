@@ -1,5 +1,6 @@
 """A bucket of an object store: S3 and what speaks like it, Google Cloud Storage, Azure."""
 
+import hashlib
 import io
 import os
 import tempfile
@@ -15,9 +16,9 @@ from uuid import uuid4
 import obstore
 from obstore.exceptions import BaseError
 
-from tidemill.connectors.blobs.base import Blob, Blobs
+from tidemill.connectors.blobs.base import Blob, Blobs, Label
 from tidemill.connectors.blobs.client import Limits, Store, in_our_words, open_store
-from tidemill.connectors.blobs.object import BucketWriting, ObjectRanges
+from tidemill.connectors.blobs.object import BucketWriting, ObjectRanges, attributes_of
 from tidemill.connectors.blobs.reader import SMALLEST, RangeReader
 from tidemill.connectors.blobs.stale import remove_stale
 from tidemill.domain.errors import StoreUnavailable, UnknownFile
@@ -107,11 +108,17 @@ class Bucket(Blobs):
         """What is unfinished in the bucket itself cannot be listed here: a rule of the bucket removes that."""
         return remove_stale(self.scratch, age_s)
 
-    def list_names(self, below: str = "") -> Iterator[str]:
+    async def send(self, name: str, data: bytes, label: Label) -> Blob:
+        key = self._key(name)
+        with in_our_words(self.place, name, writing=True):
+            await obstore.put_async(self.store, key, data, attributes=attributes_of(label), use_multipart=False)
+        return Blob(name, len(data), hashlib.sha256(data).digest())
+
+    def list_names(self, below: str = "", *, after: str = "") -> Iterator[str]:
         top = self._key(below) if below else self.place.prefix
         skipped = len(self.place.prefix) + 1 if self.place.prefix else 0
         with in_our_words(self.place, below):
-            for batch in obstore.list(self.store, prefix=top or None):
+            for batch in obstore.list(self.store, prefix=top or None, offset=self._key(after) if after else None):
                 yield from filter(is_name, (meta["path"][skipped:] for meta in batch))
 
     def url(self, name: str) -> str:

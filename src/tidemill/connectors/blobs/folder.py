@@ -90,11 +90,11 @@ class Folder(Blobs):
     def remove_stale(self, age_s: float) -> list[str]:
         return remove_stale(self._root, age_s)
 
-    def list_names(self, below: str = "") -> Iterator[str]:
+    def list_names(self, below: str = "", *, after: str = "") -> Iterator[str]:
         top = self.path(below) if below else self._root
         for folder, _, files in os.walk(top):
             names = (Path(folder, file).relative_to(self._root).as_posix() for file in sorted(files))
-            yield from filter(is_name, names)
+            yield from (name for name in names if name > after and is_name(name))
 
     def url(self, name: str) -> str:
         return self.path(name).absolute().as_uri()

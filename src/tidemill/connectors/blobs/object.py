@@ -113,14 +113,15 @@ class BucketWriting(Writing):
 
     def _opened(self) -> "WritableFile":
         if self._writer is None:
-            key, about = self._shelf.place.key(self._name), _attributes(self.label)
+            key, about = self._shelf.place.key(self._name), attributes_of(self.label)
             self._writer = obstore.open_writer(
                 self._shelf.store, key, attributes=about, buffer_size=PART_BYTES, max_concurrency=PARTS_AT_ONCE
             )
         return self._writer
 
 
-def _attributes(label: Label | None) -> "Attributes | None":
+def attributes_of(label: Label | None) -> "Attributes | None":
+    """What the store keeps with the file, for a browser."""
     if label is None:
         return None
     shown = "".join(

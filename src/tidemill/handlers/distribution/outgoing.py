@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class Outgoing:
-    """Written in threads, one piece after another. A piece is held back: most files are one, and need one thread once.
+    """Written in threads, one piece after another. A piece is held back: most files are one, and need one request.
 
     A whole file stays, whatever becomes of who made it: at its place there is never another one.
     """
@@ -36,6 +36,10 @@ class Outgoing:
             await self.run(lambda: self._write(held))
 
     async def finish(self) -> Blob:
+        if self._writing is None and self.form.is_plain:
+            sent = await self._blobs.send(self._name, self._held, self._label())
+            if sent is not None:
+                return sent
         return await self.run(self.end)
 
     async def abandon(self) -> None:
@@ -59,11 +63,14 @@ class Outgoing:
     def _write(self, piece: bytes) -> tuple[Writing, Encoder]:
         if self._writing is None or self._encoder is None:
             self._writing = self._blobs.write(self._name)
-            self._writing.label = Label(self._name.rpartition("/")[2], self.form.content_type)
+            self._writing.label = self._label()
             self._encoder = open_encoder(self.form, self._writing)
         if piece:
             self._encoder.write(piece)
         return self._writing, self._encoder
+
+    def _label(self) -> Label:
+        return Label(self._name.rpartition("/")[2], self.form.content_type)
 
     def _drop(self) -> None:
         if self._running is not None and not self._running.cancel():

@@ -1,27 +1,19 @@
 """Whether files are still there. Many of one folder are looked for at once, and the look is good for a moment."""
 
 import asyncio
-import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
 from tidemill.connectors.blobs import Blobs
+from tidemill.connectors.blobs.listing import Listing, list_folder
 from tidemill.handlers.together import Together
 
 T = TypeVar("T")
 WORTH_A_LISTING = 8  # files of one folder that are asked for together
-FRESH_S = 5.0
 KEPT = 16  # listings
-
-
-@dataclass(frozen=True, slots=True)
-class _Listing:
-    names: frozenset[str]
-    good_until: float
 
 
 class Presence:
@@ -30,7 +22,7 @@ class Presence:
     def __init__(self, blobs: Blobs, threads: Executor) -> None:
         self._blobs = blobs
         self._threads = threads
-        self._listings: dict[str, _Listing] = {}
+        self._listings: dict[str, Listing] = {}
         self._together: Together[str, bool] = Together(self._look)
 
     async def has(self, name: str) -> bool:
@@ -47,10 +39,7 @@ class Presence:
 
     async def _in_folder(self, folder: str, names: list[str]) -> set[str]:
         if len(names) >= WORTH_A_LISTING and self._fresh(folder) is None:
-            started = time.monotonic()
-            listed = await self._do(lambda: frozenset(self._blobs.list_names(folder)))
-            now = time.monotonic()
-            self._keep(folder, _Listing(listed, now + max(FRESH_S, 2 * (now - started))))
+            self._keep(folder, await self._do(partial(list_folder, self._blobs, folder, names)))
         listing = self._fresh(folder)
         known = listing.names if listing is not None else frozenset()
         # What a listing does not have may be younger than it.
@@ -58,11 +47,11 @@ class Presence:
         answers = await asyncio.gather(*(self._do(partial(self._blobs.has, name)) for name in others))
         return {*known.intersection(names)} | {name for name, is_here in zip(others, answers, strict=True) if is_here}
 
-    def _fresh(self, folder: str) -> _Listing | None:
+    def _fresh(self, folder: str) -> Listing | None:
         listing = self._listings.get(folder)
-        return listing if listing is not None and time.monotonic() < listing.good_until else None
+        return listing if listing is not None and listing.is_good else None
 
-    def _keep(self, folder: str, listing: _Listing) -> None:
+    def _keep(self, folder: str, listing: Listing) -> None:
         self._listings.pop(folder, None)
         self._listings[folder] = listing
         while len(self._listings) > KEPT:
