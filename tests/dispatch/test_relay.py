@@ -47,7 +47,7 @@ async def test_a_hint_is_part_of_the_submission(db: Database) -> None:
 
 async def test_hints_are_claimed_by_their_index_though_the_planner_believes_that_there_are_none(db: Database) -> None:
     """After a vacuum of an empty outbox a join would compare each hint with each: seconds for a thousand of them."""
-    await db.run(bench.add_hints, "test", 300)
+    await db.run(bench.add_hints, "test", 5_000)
     await rows(db, "UPDATE pg_class SET relpages = 4, reltuples = 0 WHERE oid = 'tidemill.outbox'::regclass")
     seen = await rows_looked_at(db, "outbox/claim", {"worker": "w", "limit": 100, "seconds": 30})
     assert seen["outbox"] == 200  # once to choose, once to claim
