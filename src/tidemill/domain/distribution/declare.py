@@ -5,14 +5,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tidemill.domain.declaration import values
-from tidemill.domain.declaration.reading import SECTIONS, Reading
+from tidemill.domain.declaration.section import Section
 from tidemill.domain.declaration.suggest import did_you_mean
 from tidemill.domain.distribution.dataset import Dataset, Producer
 from tidemill.domain.distribution.fields import FIELD_TYPES, InputField, camel
-from tidemill.domain.errors import InvalidInput, InvalidSettings
+from tidemill.domain.errors import InvalidInput
 from tidemill.domain.form import Compression, FileFormat
 
-_NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}").fullmatch
 _FIELD_NAME = re.compile(r"[a-z][a-z0-9_]{0,62}").fullmatch
 # What is said of an input beside its fields.
 _TAKEN = ("status", "attempts", "path", "rows", "size", "sha256", "reused", "error")
@@ -30,27 +29,17 @@ _FIELD: dict[str, values.Reader] = {"type": values.one_of(FIELD_TYPES), "require
 
 def datasets(document: Mapping[str, Any], producers: Mapping[str, Producer] | None = None) -> dict[str, Dataset]:
     """The datasets in a document, by name; InvalidSettings with everything that is wrong with them."""
-    reader = _Reader(producers or {})
-    found = list(reader.document(document))
-    if reader.problems:
-        raise InvalidSettings("these datasets cannot be:\n" + "\n".join(f"  - {line}" for line in reader.problems))
-    return {one.name: one for one in found}
+    return _Datasets(producers or {}).declared(document)
 
 
-class _Reader(Reading):
+class _Datasets(Section[Dataset]):
+    section = "datasets"
+
     def __init__(self, producers: Mapping[str, Producer]) -> None:
         super().__init__()
         self._producers = producers
 
-    def document(self, given: Mapping[str, Any]) -> Iterator[Dataset]:
-        self.refuse_unknown("", given, SECTIONS)
-        for name, inner in self.tables("datasets", given.get("datasets", {})):
-            path = f"datasets.{name}"
-            if not _NAME(name):
-                self.wrong(path, "a name is lower-case letters, digits, - and _, and begins with a letter")
-            yield self._dataset(path, name, inner)
-
-    def _dataset(self, path: str, name: str, given: Mapping[str, Any]) -> Dataset:
+    def one(self, path: str, name: str, given: Mapping[str, Any]) -> Dataset:
         said = self.read(path, given, _DATASET, others=("fields",))
         fields = tuple(self._fields(f"{path}.fields", given.get("fields", {})))
         producer = self._producers.get(name)

@@ -1,17 +1,16 @@
 """From what people write, in a ``tidemill.toml`` or in Python, to limiters."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tidemill.domain.declaration import values
-from tidemill.domain.declaration.reading import SECTIONS, Reading
+from tidemill.domain.declaration.section import Section
 from tidemill.domain.declaration.suggest import did_you_mean
 from tidemill.domain.errors import InvalidSettings
 from tidemill.domain.limits import words
 from tidemill.domain.limits.limiter import LOWEST_SHARE, Limiter, usual_burst
 
-_NAME = re.compile(r"[a-z][a-z0-9_.-]{0,62}").fullmatch
 _LIMITER: dict[str, values.Reader] = {
     "rate": words.rate,
     "delay": words.delay,
@@ -24,11 +23,7 @@ _LIMITER: dict[str, values.Reader] = {
 
 def limiters(document: Mapping[str, Any]) -> dict[str, Limiter]:
     """The limiters in a document, by name; InvalidSettings with everything that is wrong with them."""
-    reader = _Reader()
-    found = list(reader.document(document))
-    if reader.problems:
-        raise InvalidSettings("these limiters cannot be:\n" + "\n".join(f"  - {line}" for line in reader.problems))
-    return {one.name: one for one in found}
+    return _Limiters().declared(document)
 
 
 def check_named(declared: Mapping[str, Limiter], named: Iterable[tuple[str, str | None]]) -> None:
@@ -43,18 +38,16 @@ def check_named(declared: Mapping[str, Limiter], named: Iterable[tuple[str, str 
         raise InvalidSettings("\n".join(["these limiters are missing:", *wrong, f"declare them: {where}"]))
 
 
-class _Reader(Reading):
-    def document(self, given: Mapping[str, Any]) -> Iterator[Limiter]:
-        self.refuse_unknown("", given, SECTIONS)
-        for name, inner in self.tables("limiters", given.get("limiters", {})):
-            path = f"limiters.{name}"
-            if not _NAME(name):
-                self.wrong(path, "a name is lower-case letters, digits and _ . -, and begins with a letter")
-            before = len(self.problems)
-            said = self.read(path, inner, _LIMITER)
-            self._check(path, inner, said)
-            if len(self.problems) == before:
-                yield _limiter(name, said)
+class _Limiters(Section[Limiter]):
+    section = "limiters"
+    is_name = re.compile(r"[a-z][a-z0-9_.-]{0,62}").fullmatch
+    names_are = "lower-case letters, digits and _ . -"
+
+    def one(self, path: str, name: str, given: Mapping[str, Any]) -> Limiter | None:
+        before = len(self.problems)
+        said = self.read(path, given, _LIMITER)
+        self._check(path, given, said)
+        return _limiter(name, said) if len(self.problems) == before else None
 
     def _check(self, path: str, given: Mapping[str, Any], said: Mapping[str, Any]) -> None:
         if not given.keys() & {"rate", "delay", "concurrency"}:

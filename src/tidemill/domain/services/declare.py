@@ -1,16 +1,14 @@
 """From what people write in a ``tidemill.toml`` to services."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
 from tidemill.domain.declaration import values
-from tidemill.domain.declaration.reading import SECTIONS, Reading
-from tidemill.domain.errors import InvalidSettings
+from tidemill.domain.declaration.section import Section
 from tidemill.domain.services.service import PROTOCOLS, SECRET, SECRET_PREFIX, Service
 
-_NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}").fullmatch
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}").fullmatch
 _ENVIRONMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}").fullmatch
 TIMEOUT_MAX = 60  # a batch that is split takes several of them, and its rows wait
@@ -84,27 +82,19 @@ _SERVICE: dict[str, values.Reader] = {
 
 def services(document: Mapping[str, Any]) -> dict[str, Service]:
     """The services in a document, by name; InvalidSettings with everything that is wrong with them."""
-    reader = _Reader()
-    found = list(reader.document(document))
-    if reader.problems:
-        raise InvalidSettings("these services cannot be:\n" + "\n".join(f"  - {line}" for line in reader.problems))
-    return {one.name: one for one in found}
+    return _Services().declared(document)
 
 
-class _Reader(Reading):
-    def document(self, given: Mapping[str, Any]) -> Iterator[Service]:
-        self.refuse_unknown("", given, SECTIONS)
-        for name, inner in self.tables("services", given.get("services", {})):
-            path = f"services.{name}"
-            if not _NAME(name):
-                self.wrong(path, "a name is lower-case letters, digits, - and _, and begins with a letter")
-            said = self.read(path, inner, _SERVICE)
-            if "url" not in inner:
-                self.wrong(f"{path}.url", "it is missing: where the service answers")
-            self._check_secret(path, inner, said)
-            if "url" in said:
-                said.setdefault("secret_env", SECRET_PREFIX + name.upper().replace("-", "_"))
-                yield Service(name=name, **said)
+class _Services(Section[Service]):
+    section = "services"
+
+    def one(self, path: str, name: str, given: Mapping[str, Any]) -> Service | None:
+        said = self.read(path, given, _SERVICE)
+        if "url" not in given:
+            self.wrong(f"{path}.url", "it is missing: where the service answers")
+        self._check_secret(path, given, said)
+        said.setdefault("secret_env", SECRET_PREFIX + name.upper().replace("-", "_"))
+        return Service(name=name, **said) if "url" in said else None
 
     def _check_secret(self, path: str, given: Mapping[str, Any], said: Mapping[str, Any]) -> None:
         for key in ("value", "secret_env"):

@@ -1,12 +1,12 @@
 """From what people write in a ``tidemill.toml`` to watches: every mistake is told, with the path to it."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, get_args
 
 from tidemill.domain.declaration import values
-from tidemill.domain.declaration.reading import SECTIONS, Reading
-from tidemill.domain.errors import InvalidInput, InvalidSettings
+from tidemill.domain.declaration.section import Section
+from tidemill.domain.errors import InvalidInput
 from tidemill.domain.handler import OWN_KINDS
 from tidemill.domain.importing import ImportRequest
 from tidemill.domain.importing.plan import Duplicates, Mode
@@ -19,7 +19,6 @@ from tidemill.domain.watching.watch import Access, ImportTask, JobTask, Watch
 
 LEAST_EVERY_S = 1.0
 OURS = "TIDEMILL_"
-_NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}").fullmatch
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*").fullmatch
 _PLACE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}").fullmatch
 
@@ -146,23 +145,13 @@ _IMPORT: dict[str, values.Reader] = {
 
 def watches(document: Mapping[str, Any]) -> dict[str, Watch]:
     """The watches in a document, by name; InvalidSettings with everything that is wrong with them."""
-    reader = _Reader()
-    found = list(reader.document(document))
-    if reader.problems:
-        raise InvalidSettings("these watches cannot be:\n" + "\n".join(f"  - {line}" for line in reader.problems))
-    return {one.name: one for one in found}
+    return _Watches().declared(document)
 
 
-class _Reader(Reading):
-    def document(self, given: Mapping[str, Any]) -> Iterator[Watch]:
-        self.refuse_unknown("", given, SECTIONS)
-        for name, inner in self.tables("watches", given.get("watches", {})):
-            path = f"watches.{name}"
-            if not _NAME(name):
-                self.wrong(path, "a name is lower-case letters, digits, - and _, and begins with a letter")
-            yield self._watch(path, name, inner)
+class _Watches(Section[Watch]):
+    section = "watches"
 
-    def _watch(self, path: str, name: str, given: Mapping[str, Any]) -> Watch:
+    def one(self, path: str, name: str, given: Mapping[str, Any]) -> Watch:
         others = ("source", "index", "job", "import", *_ACCESS)
         said = self.read(path, given, _WATCH, others=others)
         source = self._source(path, given)
