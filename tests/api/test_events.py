@@ -154,6 +154,19 @@ async def test_jobs_of_one_owner_do_not_hide_those_of_another(
         assert (await tab.next())["data"]["id"] == mine
 
 
+async def test_a_job_that_is_named_is_followed_however_many_are_open(
+    api: Api, ada: httpx2.AsyncClient, bob: httpx2.AsyncClient, root: httpx2.AsyncClient
+) -> None:
+    old = await submitted(ada, [1])
+    await rows(api.db, "UPDATE tidemill.job SET updated_at = updated_at - interval '1 hour'")
+    for _ in range(101):
+        await submitted(ada, [1])
+    async with stream(ada, "/v1/events") as tab, stream(root, f"/v1/events?job={old}") as named:
+        assert old not in {(await tab.next())["data"]["id"] for _ in range(100)}
+        assert (await named.next())["data"]["id"] == old, "also when it is somebody else's"
+    assert (await bob.get(f"/v1/events?job={old}")).status_code == 404
+
+
 async def test_one_user_cannot_take_every_stream(
     ada: httpx2.AsyncClient, bob: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,11 +22,12 @@ OF_ONE_USER = 50
 
 @dataclass(eq=False)
 class Watcher:
-    """One stream of a user: a job, or a whole tab with the jobs of an owner, None for all."""
+    """One stream of a user: a job, or a whole tab with the jobs of an owner, None for all, and one more job by name."""
 
     user_id: int
     job_id: UUID | None = None
     owner_id: int | None = None
+    also: UUID | None = None
     sent: dict[UUID, str] = field(default_factory=dict)
     news: dict[UUID, Job] = field(default_factory=dict)
     since: datetime | None = None  # what was closed before is no news; by and by, when the stream began
@@ -37,6 +38,8 @@ class Watcher:
     def cares(self, job: Job) -> bool:
         if self.job_id is not None:
             return job.id == self.job_id
+        if job.id == self.also:
+            return True
         is_news = not job.is_closed or self.since is None or (job.updated_at or self.since) > self.since
         return is_news and (self.owner_id is None or job.owner_id == self.owner_id)
 
@@ -96,7 +99,7 @@ class Hub:
         now = await self._db.run(jobs.clock)
         found = await self._db.run(
             jobs.watched,
-            sorted({watcher.job_id for watcher in watchers if watcher.job_id is not None}),
+            sorted({one for watcher in watchers for one in (watcher.job_id, watcher.also) if one is not None}),
             sorted({w.owner_id for w in watchers if w.job_id is None and w.owner_id is not None}),
             everybody=any(w.job_id is None and w.owner_id is None for w in watchers),
             since=self._since(watchers, now),

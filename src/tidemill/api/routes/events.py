@@ -7,10 +7,11 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Query, Request
 from fastapi.sse import EventSourceResponse, ServerSentEvent
+from pydantic import Field
 
 from tidemill.api.guard import Me, Permission, allow, is_welcome
 from tidemill.api.hub import OVERLAP, Watcher, print_of
-from tidemill.api.lookup import OwnJob, own_scope
+from tidemill.api.lookup import OwnJob, own_job_id, own_scope
 from tidemill.api.schemas.base import Query as Parameters
 from tidemill.api.schemas.base import UserId
 from tidemill.api.state import Serving
@@ -37,6 +38,10 @@ _stream: dict[int | str, dict[str, Any]] = {
 
 class TabQuery(Parameters):
     user_id: UserId = "me"
+    job: Annotated[
+        str | None,
+        Field(max_length=64, description="The id or key of a job that is told of in any case", examples=[None]),
+    ] = None
 
 
 async def _of_job(job: OwnJob, me: Me, here: Serving, last_event_id: LastId = None) -> Watcher:
@@ -47,8 +52,9 @@ async def _of_job(job: OwnJob, me: Me, here: Serving, last_event_id: LastId = No
 async def _of_tab(query: Annotated[TabQuery, Query()], me: Me, here: Serving, last_event_id: LastId = None) -> Watcher:
     here.hub.check_room(me.user_id)
     owner_id = await own_scope(here.db, me, query.user_id)
+    also = None if query.job is None else await own_job_id(query.job, me, here.db)
     seen = _moment(last_event_id)
-    return Watcher(me.user_id, owner_id=owner_id, since=None if seen is None else seen - OVERLAP)
+    return Watcher(me.user_id, owner_id=owner_id, also=also, since=None if seen is None else seen - OVERLAP)
 
 
 @router.get("/jobs/{job}/events", response_class=EventSourceResponse, **allow(Permission.USER, 404, also=_stream))
@@ -72,6 +78,7 @@ async def watch_jobs(
 ) -> AsyncIterator[ServerSentEvent]:
     """Every job of yours that changes, for a whole tab: first those that are open, then news.
 
+    Of the open ones the newest hundred are followed; a `job` that is named is followed in any case.
     An event's id is a moment: with it as `Last-Event-ID`, jobs that were closed since are told of too.
     """
     yield OPEN

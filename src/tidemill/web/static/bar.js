@@ -12,6 +12,7 @@ import { freshAt, isPaused, liveState, retryAt, scope } from "./core/sse.js";
 import { showDialog } from "./ui/dialog.js";
 import { icon } from "./ui/icons.js";
 import { menuButton } from "./ui/menu.js";
+import { tellIfFails } from "./ui/toast.js";
 
 const THEMES = ["system", "light", "dark"];
 const THEME_ICONS = { system: "half", light: "sun", dark: "moon" };
@@ -52,11 +53,15 @@ export function liveNotice() {
   const at = ticking();
   const says = () => {
     if (liveState.value === "paused") return `Paused, showing ${moment(freshAt.value || now())}. Nothing is asked for meanwhile.`;
+    return liveState.value === "lost" ? `Live updates lost, showing ${moment(freshAt.value)}. ` : "";
+  };
+  const next = () => {
     if (liveState.value !== "lost") return "";
     const left = Math.max(0, (retryAt.value - at.value) / 1000);
-    return `Live updates lost, showing ${moment(freshAt.value)}. ${left > 0 ? `Trying again in ${duration(left)}` : "Trying again"}`;
+    return left > 0 ? `Trying again in ${duration(left)}` : "Trying again";
   };
-  return h("div", { class: "notice", role: "status", hidden: () => says() === "" }, says);
+  // Seconds that count down are for eyes: read out, they would drown everything else.
+  return h("div", { class: "notice", role: "status", hidden: () => says() === "" }, says, h("span", { "aria-hidden": "true" }, next));
 }
 
 export function themeMenu() {
@@ -84,8 +89,8 @@ export function accountMenu() {
 }
 
 async function leave() {
-  await signOut();
-  await go("/sign-in");
+  const isOver = await tellIfFails(async () => (await signOut(), true));
+  if (isOver) await go("/sign-in");
 }
 
 const IN_GRIDS = [

@@ -69,7 +69,8 @@ export async function send(method, path, asked = {}) {
   if (!Number.isNaN(date) && Math.abs(date - Date.now() - ahead) > 1500) ahead = date - Date.now();
   if (response.ok) return response;
   const problem = await response.json().catch(() => null);
-  if (response.status === 401 && me.peek() !== null) isSignedOut.value = true;
+  // A session that is to be begun or ended says itself what a refusal means there.
+  if (response.status === 401 && me.peek() !== null && path !== "/v1/session") isSignedOut.value = true;
   throw new ApiError(response.status, problem);
 }
 
@@ -105,8 +106,7 @@ export function search(query = {}) {
 /** Who this browser is signed in as; null if nobody. @returns {Promise<Me | null>} */
 export async function whoAmI() {
   try {
-    me.value = await api.get("/v1/me");
-    isSignedOut.value = false;
+    await isNow(await api.get("/v1/me"));
   } catch (error) {
     if (!(error instanceof ApiError) || error.status !== 401) throw error;
   }
@@ -116,13 +116,34 @@ export async function whoAmI() {
 /** @param {{key?: string, link?: string}} proof @returns {Promise<Me>} */
 export async function signIn(proof) {
   const found = await api.post("/v1/session", proof);
-  me.value = found;
-  isSignedOut.value = false;
+  await isNow(found);
   signIns.update((count) => count + 1);
   return found;
 }
 
+/**
+ * Somebody is signed in. What is on the screen is that of whoever was before: it never stays under another name.
+ * @param {Me} found
+ * @returns {Promise<void>} none while the page is loaded anew
+ */
+function isNow(found) {
+  const before = me.peek();
+  if (before !== null && before.user_id !== found.user_id) {
+    window.location.reload();
+    return new Promise(() => {});
+  }
+  // The same again is no news: whatever follows it would begin anew.
+  if (stringify(found) !== stringify(before)) me.value = found;
+  isSignedOut.value = false;
+  return Promise.resolve();
+}
+
+/** An error means that the session goes on, unless there was none any more. */
 export async function signOut() {
-  await api.remove("/v1/session").catch(() => null);
+  try {
+    await api.remove("/v1/session");
+  } catch (error) {
+    if (!(error instanceof ApiError) || error.status !== 401) throw error;
+  }
   me.value = null;
 }

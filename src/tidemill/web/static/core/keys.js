@@ -29,6 +29,10 @@ function isTyping(target) {
 }
 
 export function startKeys() {
+  // A key that is held down presses a button once, not as often as it repeats.
+  document.addEventListener("keydown", (event) => {
+    if (event.repeat && event.key === "Enter" && event.target instanceof HTMLButtonElement) event.preventDefault();
+  });
   document.addEventListener("keydown", (event) => {
     if (!areKeysOn.peek() || event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
     if (isTyping(event.target) || document.querySelector("dialog:modal")) return;

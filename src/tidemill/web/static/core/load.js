@@ -1,8 +1,8 @@
 // @ts-check
 /** Something that is asked for: loading, there, or failed with a way to try again. */
 import { isAbort, now, signIns } from "./api.js";
-import { effect, onCleanup, signal, untracked, batch } from "./signal.js";
-import { isLive } from "./sse.js";
+import { effect, onCleanup, scope, signal, untracked, batch } from "./signal.js";
+import { isLive, toldSoFar } from "./sse.js";
 
 /**
  * @template T
@@ -11,8 +11,9 @@ import { isLive } from "./sse.js";
  * @property {import("./signal.js").Signal<Error | null>} error
  * @property {import("./signal.js").Signal<boolean>} isLoading
  * @property {import("./signal.js").Signal<number>} at when it came
+ * @property {import("./signal.js").Signal<{n: number} | null>} since which news of jobs it may not know: for `onJobs`
  * @property {() => Promise<void>} again
- * @property {(least?: number) => void} soon again, but not more often than every so many milliseconds, nor when not live
+ * @property {(least?: number) => void} soon again, but not before the last answer is there, nor more often than every so many milliseconds, nor when not live
  */
 
 /**
@@ -26,15 +27,23 @@ export function load(ask) {
   const error = signal(/** @type {Error | null} */ (null));
   const isLoading = signal(false);
   const at = signal(0);
+  const since = signal(/** @type {{n: number} | null} */ (null));
   /** @type {AbortController | null} */
   let current = null;
   let timer = 0;
+  let endedAt = 0;
+  /** Wanted again while an answer was on its way: so many milliseconds after it. @type {number | null} */
+  let wanted = null;
 
   /** @param {(signal: AbortSignal) => Promise<T>} how */
   async function run(how) {
     current?.abort();
     const mine = (current = new AbortController());
+    window.clearTimeout(timer);
+    timer = 0;
+    wanted = null;
     isLoading.value = true;
+    const told = toldSoFar();
     try {
       const found = await how(mine.signal);
       if (mine.signal.aborted) return;
@@ -42,11 +51,16 @@ export function load(ask) {
         data.value = found;
         error.value = null;
         at.value = now();
+        since.value = told;
       });
     } catch (problem) {
       if (!mine.signal.aborted && !isAbort(problem)) error.value = /** @type {Error} */ (problem);
     } finally {
-      if (current === mine) isLoading.value = false;
+      if (current === mine) {
+        endedAt = performance.now();
+        isLoading.value = false;
+        if (wanted !== null && !mine.signal.aborted) soon(wanted);
+      }
     }
   }
 
@@ -59,21 +73,60 @@ export function load(ask) {
     window.clearTimeout(timer);
   });
   const again = () => untracked(() => run(ask));
-  return {
-    data,
-    error,
-    isLoading,
-    at,
-    again,
-    soon(least = 2_000) {
-      if (timer || !isLive.peek()) return;
-      const wait = Math.max(0, at.peek() + least - now());
-      timer = window.setTimeout(() => {
-        timer = 0;
-        if (isLive.peek()) again();
-      }, wait);
-    },
-  };
+
+  // News come quicker than some answers: a request that is under way is waited for, never begun anew because of them.
+  function soon(least = 2_000) {
+    if (timer || !isLive.peek()) return;
+    if (isLoading.peek()) {
+      wanted = least;
+      return;
+    }
+    timer = window.setTimeout(() => {
+      timer = 0;
+      if (isLive.peek()) again();
+    }, Math.max(0, endedAt + least - performance.now()));
+  }
+  return { data, error, isLoading, at, since, again, soon };
+}
+
+const FIRST_MS = 400;
+const SLOWEST_MS = 5_000;
+
+/**
+ * Ask again and again until it is over: less and less often, and not at all while nothing is asked for by itself.
+ * @template T
+ * @param {() => Promise<T>} ask
+ * @param {(found: T) => boolean} isOver
+ * @param {{signal?: AbortSignal, step?: (found: T) => void}} [how] `signal` ends it with an AbortError: its screen is gone
+ * @returns {Promise<T>}
+ */
+export async function until(ask, isOver, { signal, step } = {}) {
+  for (let wait = FIRST_MS; ; wait = Math.min(SLOWEST_MS, wait * 1.3)) {
+    signal?.throwIfAborted();
+    const found = await ask();
+    signal?.throwIfAborted();
+    step?.(found);
+    if (isOver(found)) return found;
+    await new Promise((resolve) => window.setTimeout(resolve, wait));
+    await untilLive();
+  }
+}
+
+async function untilLive() {
+  if (isLive.peek()) return;
+  let end = () => {};
+  await new Promise((resolve) => {
+    const look = () => isLive.value && resolve(null);
+    [, end] = scope(() => effect(look)); // of nobody's: who waits may be an effect that ends meanwhile
+  });
+  end();
+}
+
+/** What something comes to, at most every so often: for announcements, which nobody could follow otherwise. @param {() => string} look @param {number} [ms] */
+export function calm(look, ms = 15_000) {
+  const said = signal(untracked(look));
+  every(() => (said.value = look()), ms);
+  return said;
 }
 
 /** Run now and then while somebody looks and nothing is paused. @param {() => void} run @param {number} ms */

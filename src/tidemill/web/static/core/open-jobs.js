@@ -31,7 +31,7 @@ export function openJobs() {
       else now.delete(job.id);
     }
     jobs.value = now;
-  });
+  }, first);
 
   /** Open items of those jobs that fit. @param {(job: any) => boolean} fits @returns {Open} */
   function sum(fits) {

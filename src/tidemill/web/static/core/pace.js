@@ -17,6 +17,7 @@ export class Pace {
 
   /** @param {any} job @param {number} at */
   note(job, at) {
+    if (job.closed_at) return void this._seen.delete(job.id);
     const seen = this._seen.get(job.id) ?? [];
     const done = settled(job.counts);
     const last = seen.at(-1);

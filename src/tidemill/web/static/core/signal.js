@@ -134,17 +134,26 @@ export function batch(change) {
   try {
     return change();
   } finally {
-    if (depth === 1) flush();
-    depth -= 1;
+    try {
+      if (depth === 1) flush();
+    } finally {
+      depth -= 1;
+    }
   }
 }
 
 function flush() {
   for (let turns = 0; waiting.size > 0; turns += 1) {
-    if (turns > 100) throw new Error("effects change what they read, again and again");
     const now = [...waiting];
     waiting.clear();
-    for (const one of now) one.go();
+    if (turns > 100) throw new Error("effects change what they read, again and again");
+    for (const one of now) {
+      try {
+        one.go();
+      } catch (error) {
+        reportError(error); // one part that cannot be shown keeps no other part from being shown
+      }
+    }
   }
 }
 

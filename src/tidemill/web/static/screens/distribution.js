@@ -1,13 +1,13 @@
 // @ts-check
 /** A distribution: how far it is, and for each input where its file is, and whether it was made or used again. */
-import { api, me } from "../core/api.js";
+import { api } from "../core/api.js";
 import { h } from "../core/dom.js";
 import { bytes, count, counted, moment } from "../core/format.js";
 import { cellText } from "../core/json.js";
 import { load } from "../core/load.js";
 import { href } from "../core/router.js";
 import { computed, effect, onCleanup, untracked } from "../core/signal.js";
-import { onJobs, wantsAll } from "../core/sse.js";
+import { isLive, lookAt, onJobs } from "../core/sse.js";
 import { confirmDialog } from "../ui/dialog.js";
 import { openDrawer } from "../ui/drawer.js";
 import { copyButton, failure, waiting } from "../ui/empty.js";
@@ -20,6 +20,7 @@ import { toast } from "../ui/toast.js";
 import { cancel } from "./job-acts.js";
 
 const TALLIED = ["done", "failed", "cancelled", "retry_wait", "status"];
+const FOLLOWS_MS = 1_000;
 const OWN = ["status", "attempts", "path", "rows", "size", "sha256", "reused", "error"];
 
 /** @param {{params: import("../core/signal.js").Signal<Record<string, string>>}} given */
@@ -33,11 +34,8 @@ export function screen({ params }) {
     job.value = { ...job.peek(), ...news.counts, status: news.status, error_message: news.failure_reason };
     if (isClosed(news.status)) found.again();
     else found.soon(1_500);
-  });
-  effect(() => {
-    wantsAll.value = job.value !== null && job.value.user_id !== me.value?.user_id;
-  });
-  onCleanup(() => (wantsAll.value = false));
+  }, found);
+  lookAt(() => (job.value !== null && !isClosed(job.value.status) ? job.value.job_id : null));
   const isThere = computed(() => job.value !== null);
   return h(
     "div",
@@ -122,10 +120,16 @@ function inputsGrid(job) {
   // Inputs stay where they are: what has become of them is shown in place.
   const tally = computed(() => TALLIED.map((name) => job.value[name]).join(" "));
   let shown = tally.peek();
+  let timer = 0;
   effect(() => {
-    if (tally.value !== shown) untracked(() => source.reload());
+    if (tally.value !== shown) timer ||= window.setTimeout(follow, FOLLOWS_MS);
     shown = tally.value;
   });
+  onCleanup(() => window.clearTimeout(timer));
+  function follow() {
+    timer = 0;
+    if (isLive.peek()) source.reload();
+  }
   return grid.element;
 }
 

@@ -4,6 +4,7 @@ import { api, send } from "../core/api.js";
 import { h } from "../core/dom.js";
 import { count, counted } from "../core/format.js";
 import { stringify } from "../core/json.js";
+import { until } from "../core/load.js";
 import { address } from "../core/place.js";
 import { go } from "../core/router.js";
 import { confirmDialog, showDialog } from "../ui/dialog.js";
@@ -14,7 +15,6 @@ import { tellIfFails, toast } from "../ui/toast.js";
 import { upload } from "../core/upload.js";
 
 const OPEN = ["pending", "processing", "retry_wait"];
-const LOOK_MS = 400;
 
 /** From a trial to the real thing. @param {any} trial */
 export function promote(trial) {
@@ -36,16 +36,13 @@ export function promote(trial) {
 /**
  * Correct a row, and have it checked again.
  * @param {any} job @param {number} row from 1 @param {Record<string, any>} fields that have changed
+ * @param {AbortSignal} [signal] ends the waiting: nobody looks at the row any more
  * @returns {Promise<any>} the row as an item, when it is settled again
  */
-export async function mend(job, row, fields) {
+export async function mend(job, row, fields, signal) {
   const line = new Blob([`${stringify({ _row: row, ...fields })}\n`], { type: "application/x-ndjson" });
   await send("POST", `/v1/imports/${job.job_id}/fixes`, { query: { format: "ndjson", filename: `row-${row}.ndjson` }, body: line });
-  for (;;) {
-    const item = await api.get(`/v1/jobs/${job.job_id}/items/${row - 1}`);
-    if (!OPEN.includes(item.status)) return item;
-    await new Promise((resolve) => window.setTimeout(resolve, LOOK_MS));
-  }
+  return until(() => api.get(`/v1/jobs/${job.job_id}/items/${row - 1}`, {}, signal), (item) => !OPEN.includes(item.status), { signal });
 }
 
 /** A file of mended rows. @param {any} job @param {() => void} done */
@@ -83,16 +80,10 @@ export async function workbook(job, statuses) {
   const waiting = toast("The workbook is being made …");
   await tellIfFails(async () => {
     const made = await api.post(`/v1/jobs/${job.job_id}/export`, undefined, { query: { format: "xlsx", statuses } });
-    for (;;) {
-      const now = await api.get(`/v1/exports/${made.id}`);
-      if (isClosed(now.status)) {
-        if (!now.download_url) throw new Error(`The workbook could not be made: ${now.failure_reason ?? now.status}`);
-        toast([`${counted(now.record_count ?? 0, "row")}, `, h("a", { href: address(now.download_url), download: "" }, "the workbook again")], "ok");
-        save(now.download_url);
-        return;
-      }
-      await new Promise((resolve) => window.setTimeout(resolve, LOOK_MS));
-    }
+    const now = await until(() => api.get(`/v1/exports/${made.id}`), (one) => isClosed(one.status));
+    if (!now.download_url) throw new Error(`The workbook could not be made: ${now.failure_reason ?? now.status}`);
+    toast([`${counted(now.record_count ?? 0, "row")}, `, h("a", { href: address(now.download_url), download: "" }, "the workbook again")], "ok");
+    save(now.download_url);
   });
   waiting.remove();
 }

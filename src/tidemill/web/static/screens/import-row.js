@@ -1,11 +1,11 @@
 // @ts-check
 /** A failed row beside the list: every column can be mended, and the row is checked again at once. */
-import { api } from "../core/api.js";
+import { api, isAbort } from "../core/api.js";
 import { h, uid } from "../core/dom.js";
 import { count } from "../core/format.js";
 import { Exact, cellText, parse, stringify } from "../core/json.js";
 import { load } from "../core/load.js";
-import { effect, signal } from "../core/signal.js";
+import { effect, onCleanup, signal } from "../core/signal.js";
 import { openDrawer } from "../ui/drawer.js";
 import { failure, waiting } from "../ui/empty.js";
 import { icon } from "../ui/icons.js";
@@ -50,6 +50,8 @@ function rowForm(job, row, item, how) {
   const now = signal(item);
   const isBusy = signal(false);
   const fault = signal("");
+  const stop = new AbortController(); // with this form
+  onCleanup(() => stop.abort());
   const isObject = item.input !== null && typeof item.input === "object" && !Array.isArray(item.input);
   const before = isObject ? item.input : {};
   const columns = [...new Set([...how.columns, ...Object.keys(before)])];
@@ -64,13 +66,13 @@ function rowForm(job, row, item, how) {
     try {
       const changed = changes(inputs, before);
       isBusy.value = true;
-      const settled = await mend(job, row, changed);
+      const settled = await mend(job, row, changed, stop.signal);
       how.onMended(row, settled);
       now.value = settled;
       const next = goesOn && settled.status !== "failed" && how.isAt(row) ? how.next(row) : null;
       if (next !== null) how.onGo(next);
     } catch (error) {
-      fault.value = /** @type {Error} */ (error).message;
+      if (!isAbort(error)) fault.value = /** @type {Error} */ (error).message;
     } finally {
       isBusy.value = false;
     }

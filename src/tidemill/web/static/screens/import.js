@@ -1,12 +1,12 @@
 // @ts-check
 /** An import: what a trial has found, how to mend it, how to make it real; and how the real one goes. */
-import { api, me } from "../core/api.js";
+import { api } from "../core/api.js";
 import { h } from "../core/dom.js";
 import { count, duration, estimate, moment, rate, wholeMoment } from "../core/format.js";
 import { load } from "../core/load.js";
 import { href } from "../core/router.js";
-import { computed, effect, onCleanup, untracked } from "../core/signal.js";
-import { onJobs, wantsAll } from "../core/sse.js";
+import { computed, effect, untracked } from "../core/signal.js";
+import { lookAt, onJobs } from "../core/sse.js";
 import { failure, waiting } from "../ui/empty.js";
 import { icon } from "../ui/icons.js";
 import { menuButton } from "../ui/menu.js";
@@ -29,11 +29,8 @@ export function screen({ params }) {
     job.value = { ...job.peek(), status: news.status, counts: news.counts, failure_reason: news.failure_reason };
     if (isClosed(news.status)) found.again();
     else found.soon(1_500);
-  });
-  effect(() => {
-    wantsAll.value = job.value !== null && job.value.user_id !== me.value?.user_id;
-  });
-  onCleanup(() => (wantsAll.value = false));
+  }, found);
+  lookAt(() => (job.value !== null && !isClosed(job.value.status) ? job.value.job_id : null));
   effect(() => {
     if (job.value) document.title = `${job.value.key} · Imports · Tidemill`;
   });
@@ -53,11 +50,12 @@ function body(job, again) {
   const { key, file_name, resource_type, validate_only: isTrial } = job.peek();
   let hadFailed = false; // what was mended here stays in sight
   const hasFailed = computed(() => (hadFailed ||= job.value.counts.failed > 0));
+  const kin = computed(() => job.value.promoted_to ?? job.value.promoted_from ?? null);
   return [
     h("div", { class: "head" }, h("div", { class: "title" }, h("h1", null, file_name ?? key), () => status(job.value.status), h("span", { class: "chip" }, isTrial ? "trial" : job.peek().mode)), acts(job, again)),
     stepBar(() => (isTrial ? "check" : "import"), () => null),
     () => (job.value.failure_reason ? h("p", { class: "notice", role: "alert", data: { tone: "bad" } }, job.value.failure_reason) : null),
-    () => origin(job.value),
+    () => (kin.value ? origin(job.peek()) : null),
     progress(job),
     () => verdict(job.value),
     () => (hasFailed.value ? untracked(() => findings(job)) : null),

@@ -13,8 +13,6 @@ import { status } from "../ui/status.js";
 import { toast } from "../ui/toast.js";
 
 const MENDABLE = ["failed", "not_found"];
-/** @type {import("../ui/drawer.js").Drawer | null} */
-let open = null;
 
 /**
  * @param {import("../core/signal.js").Signal<any>} job
@@ -22,7 +20,6 @@ let open = null;
  * @param {{changed: () => void, focusBack?: () => void}} how
  */
 export function openItem(job, seq, how) {
-  open?.close();
   const item = signal(/** @type {any} */ (null));
   const error = signal(/** @type {Error | null} */ (null));
   const path = `/v1/jobs/${job.peek().id}/items/${seq}`;
@@ -35,10 +32,10 @@ export function openItem(job, seq, how) {
     }
   };
   ask();
-  open = openDrawer(
+  openDrawer(
     `Row ${count(seq + 1)}`,
     () => [() => (error.value ? failure(error.value, ask) : item.value === null ? waiting() : details(item.value))],
-    { onClose: () => ((open = null), how.focusBack?.()) },
+    { onClose: how.focusBack },
   );
 
   /** @param {any} found */

@@ -160,11 +160,11 @@ function listView(job, asked, changed, chosen) {
     const isStale = () => !isWhole && matches() !== seen.value;
     append(box, [
       h("span", { role: "status" }, says),
-      h("span", null, () => (isStale() && !n() ? h("button", { type: "button", class: "link", on: { click: () => ((seen.value = matches()), source.refresh()) } }, "The list has changed – show") : null)),
-      h("span", null, () => (n() > 0 && !selection.isAll && matches() > n() ? h("button", { type: "button", class: "link", on: { click: () => selection.all() } }, `Select all ${count(matches())} matching`) : null)),
+      h("button", { type: "button", class: "link", hidden: () => !isStale() || n() > 0, on: { click: () => ((seen.value = matches()), source.refresh()) } }, "The list has changed – show"),
+      h("button", { type: "button", class: "link", hidden: () => n() === 0 || selection.isAll || matches() <= n(), on: { click: () => selection.all() } }, () => `Select all ${count(matches())} matching`),
       h("span", { class: "spring" }),
       goTo(),
-      h("span", { class: "row" }, () => (n() ? acts() : null)),
+      h("span", { class: "row", hidden: () => n() === 0 }, acts()),
     ]);
     return box;
   }

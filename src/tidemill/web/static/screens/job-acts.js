@@ -3,10 +3,13 @@
 import { api } from "../core/api.js";
 import { h } from "../core/dom.js";
 import { count, counted, moment } from "../core/format.js";
+import { until } from "../core/load.js";
 import { address } from "../core/place.js";
 import { confirmDialog, showDialog } from "../ui/dialog.js";
+import { press } from "../ui/press.js";
 import { isClosed } from "../ui/status.js";
 import { tellIfFails, toast } from "../ui/toast.js";
+import { tellOperation } from "./operation-words.js";
 import { processNow } from "./process-now.js";
 
 /** @param {any} job @param {(job: any) => void} changed */
@@ -76,7 +79,7 @@ export async function exportJob(job, statuses = []) {
       h("fieldset", { class: "stack tight" }, h("legend", { class: "hint" }, "Format"), option("csv", "CSV"), option("xlsx", "Excel workbook (xlsx)"), option("ndjson", "NDJSON, an object a line")),
       h("label", { class: "choice" }, h("input", { type: "checkbox", on: { change: (/** @type {Event} */ event) => (asked.spreadsheet_safe = /** @type {HTMLInputElement} */ (event.target).checked) } }), "Make text harmless that a spreadsheet might run"),
       fault,
-      h("div", { class: "acts" }, h("button", { type: "button", on: { click: () => close(null) } }, "Not now"), h("button", { type: "submit", class: "main-act", on: { click: go } }, `Export ${count(n)}`)),
+      h("div", { class: "acts" }, h("button", { type: "button", on: { click: () => close(null) } }, "Not now"), h("button", { type: "submit", class: "main-act", on: { click: press(go) } }, `Export ${count(n)}`)),
     ];
   });
   if (made) follow(/** @type {any} */ (made));
@@ -85,17 +88,11 @@ export async function exportJob(job, statuses = []) {
 /** @param {any} made the job of an export */
 async function follow(made) {
   const waiting = toast(`The file is being made (${made.key}) …`);
-  for (;;) {
-    const now = await tellIfFails(() => api.get(`/v1/exports/${made.id}`));
-    if (!now) return;
-    if (isClosed(now.status)) {
-      waiting.remove();
-      if (!now.download_url) toast(`The export did not succeed: ${now.failure_reason ?? now.status}`, "bad");
-      else toast([`${counted(now.record_count ?? 0, "row")} are ready. `, h("a", { href: address(now.download_url), download: "" }, "Download")], "ok");
-      return;
-    }
-    await new Promise((resolve) => window.setTimeout(resolve, 700));
-  }
+  const now = await tellIfFails(() => until(() => api.get(`/v1/exports/${made.id}`), (one) => isClosed(one.status)));
+  waiting.remove();
+  if (!now) return;
+  if (!now.download_url) toast(`The export did not succeed: ${now.failure_reason ?? now.status}`, "bad");
+  else toast([`${counted(now.record_count ?? 0, "row")} are ready. `, h("a", { href: address(now.download_url), download: "" }, "Download")], "ok");
 }
 
 /**
@@ -121,7 +118,7 @@ export async function reprocess(job, what, done) {
     run: async () => {
       const body = { scope: what.ids ? "items" : "job", item_ids: what.ids, statuses: what.statuses, error_codes: what.codes?.length ? what.codes : undefined, except: what.except?.length ? what.except : undefined, reset_attempts: !keeps };
       const operation = await api.post(`/v1/jobs/${job.id}/reprocess`, JSON.parse(JSON.stringify(body)));
-      tellOperation(operation);
+      tellIfFails(() => tellOperation(operation));
     },
   });
   if (isDone) done?.();
@@ -133,16 +130,6 @@ export function matching(job, what) {
   if (what.codes?.length) return what.codes.reduce((sum, code) => sum + (job.errors[code] ?? 0), 0);
   if (what.statuses.length === 0) return job.counts.total;
   return what.statuses.reduce((sum, name) => sum + job.counts[name], 0);
-}
-
-/** @param {any} operation */
-async function tellOperation(operation) {
-  for (let now = operation; ; ) {
-    if (now.state === "failed") return toast(`Reprocessing stopped: ${now.error}`, "bad");
-    if (now.state === "done") return toast(`${counted(now.items, "row")} sent round again`, "ok");
-    await new Promise((resolve) => window.setTimeout(resolve, 1000));
-    now = (await tellIfFails(() => api.get(`/v1/operations/${now.id}`))) ?? { state: "failed", error: "it cannot be asked about" };
-  }
 }
 
 /** The entries of a job's menu. @param {any} job @param {(job: any) => void} changed @param {() => void} gone @returns {import("../ui/menu.js").Action[]} */

@@ -8,6 +8,7 @@ import { load } from "../core/load.js";
 import { signal } from "../core/signal.js";
 import { userName } from "../core/users.js";
 import { failure, waiting } from "../ui/empty.js";
+import { press } from "../ui/press.js";
 import { tellIfFails } from "../ui/toast.js";
 import { itemsView } from "./items.js";
 import { causes } from "./job-overview.js";
@@ -81,7 +82,7 @@ export function activityView(job) {
     if (all.length === 0) return h("p", { class: "muted" }, "Nobody has done anything to this job since it was submitted.");
     return [
       h("div", { class: "table-box" }, h("table", null, h("thead", null, h("tr", null, ["When", "Who", "What", "Details"].map((one) => h("th", { scope: "col" }, one)))), h("tbody", null, all.map((one) => h("tr", null, h("td", { class: "nowrap" }, wholeMoment(one.at)), h("td", null, () => userName(one.user_id)), h("td", null, words(one.verb)), h("td", { class: "mono small" }, Object.keys(one.details).length ? stringify(one.details) : "")))))),
-      after() ? h("button", { type: "button", class: "plain", on: { click: go } }, "Show more") : null,
+      after() ? h("button", { type: "button", class: "plain", on: { click: press(go) } }, "Show more") : null,
     ];
   });
 }

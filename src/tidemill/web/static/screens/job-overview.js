@@ -1,7 +1,7 @@
 // @ts-check
 /** How a job gets on: throughput, causes of failure, batches, what the workers have settled on. */
 import { api } from "../core/api.js";
-import { h } from "../core/dom.js";
+import { each, h } from "../core/dom.js";
 import { count, milliseconds, moment } from "../core/format.js";
 import { every, load } from "../core/load.js";
 import { href } from "../core/router.js";
@@ -42,23 +42,24 @@ export function overview(job) {
 export function causes(job, changed) {
   const found = () => Object.entries(/** @type {Record<string, number>} */ (job.value.errors)).sort((a, b) => b[1] - a[1]);
   const most = () => Math.max(1, ...found().map(([, n]) => n));
-  return h("section", { class: "card" }, h("h2", null, "Failures by cause"), () =>
-    found().length === 0
-      ? h("p", { class: "muted" }, "Nothing has failed.")
-      : h(
-          "ul",
-          { class: "bars" },
-          found().map(([code, n]) =>
-            h(
-              "li",
-              null,
-              h("a", { href: href(`/jobs/${job.peek().key}/results`, { statuses: "failed", causes: code }) }, code),
-              h("span", { class: "bar-track", "aria-hidden": "true" }, h("span", { style: { "--part": String((n / most()) * 100) } })),
-              h("span", { class: "number" }, count(n)),
-              h("button", { type: "button", class: "small", "aria-label": `Reprocess failures with cause ${code}`, on: { click: () => reprocess(job.peek(), { statuses: ["failed"], codes: [code] }, changed) } }, "Reprocess …"),
-            ),
-          ),
-        ),
+  /** @param {import("../core/signal.js").Signal<[string, number]>} cause */
+  const line = (cause) => {
+    const [code] = cause.peek();
+    return h(
+      "li",
+      null,
+      h("a", { href: href(`/jobs/${job.peek().key}/results`, { statuses: "failed", causes: code }) }, code),
+      h("span", { class: "bar-track", "aria-hidden": "true" }, h("span", { style: { "--part": () => String((cause.value[1] / most()) * 100) } })),
+      h("span", { class: "number" }, () => count(cause.value[1])),
+      h("button", { type: "button", class: "small", "aria-label": `Reprocess failures with cause ${code}`, on: { click: () => reprocess(job.peek(), { statuses: ["failed"], codes: [code] }, changed) } }, "Reprocess …"),
+    );
+  };
+  return h(
+    "section",
+    { class: "card" },
+    h("h2", null, "Failures by cause"),
+    h("p", { class: "muted", hidden: () => found().length > 0 }, "Nothing has failed."),
+    each(h("ul", { class: "bars", hidden: () => found().length === 0 }), found, ([code]) => code, line),
   );
 }
 

@@ -1,15 +1,12 @@
 // @ts-check
 /** The Pending tab of a job: always there, whatever the flag of the list across jobs says. */
 import { h } from "../core/dom.js";
-import { onCleanup } from "../core/signal.js";
 import { clearFilters, dateField, statusToggles } from "../ui/filter-bar.js";
 import { OPEN_ITEMS } from "../ui/status.js";
-import { closeWaiting } from "./pending-item.js";
 import { USUAL, pendingList } from "./pending-list.js";
 
 /** @param {import("../core/signal.js").Signal<any>} job */
 export function pendingView(job) {
-  onCleanup(closeWaiting);
   const open = (/** @type {string[]} */ statuses) => statuses.reduce((sum, name) => sum + job.value.counts[name], 0);
   return h(
     "div",

@@ -1,21 +1,20 @@
 // @ts-check
 /** One job: how far it is above, everything about it in tabs below. */
-import { api, now } from "../core/api.js";
+import { ApiError, api } from "../core/api.js";
 import { h } from "../core/dom.js";
 import { ago, count, estimate, percent, rate, wholeMoment, words } from "../core/format.js";
 import { load, ticking } from "../core/load.js";
 import { settled } from "../core/pace.js";
 import { go, href } from "../core/router.js";
-import { computed, effect, onCleanup } from "../core/signal.js";
-import { onJobs, scope, wantsAll } from "../core/sse.js";
-import { me } from "../core/api.js";
+import { computed, effect } from "../core/signal.js";
+import { lookAt, onJobs } from "../core/sse.js";
 import { userName } from "../core/users.js";
 import { empty, failure, waiting } from "../ui/empty.js";
 import { icon } from "../ui/icons.js";
 import { menuButton } from "../ui/menu.js";
+import { press } from "../ui/press.js";
 import { progressBar } from "../ui/progress.js";
 import { isClosed, status } from "../ui/status.js";
-import { ApiError } from "../core/api.js";
 import { itemsView } from "./items.js";
 import { cancel, exportJob, jobActions, pause, reprocess, resume } from "./job-acts.js";
 import { activityView, configView, errorsView } from "./job-more.js";
@@ -56,12 +55,8 @@ export function screen({ params }) {
     if (!fresh) return;
     job.data.value = { ...known, ...fresh };
     job.soon(2_000); // what the stream does not tell: rates, causes, what the workers settled on
-  });
-  effect(() => {
-    const isOthers = isThere.value && job.data.peek().user_id !== me.value?.user_id;
-    wantsAll.value = isOthers && scope.value !== "all";
-  });
-  onCleanup(() => (wantsAll.value = false));
+  }, job);
+  lookAt(() => (isThere.value && !isClosed(/** @type {any} */ (job.data.value).status) ? job.data.peek().id : null));
   effect(() => {
     if (isThere.value) document.title = `${job.data.peek().key} · Tidemill`;
   });
@@ -100,8 +95,11 @@ export function screen({ params }) {
 /** @param {import("../core/signal.js").Signal<any>} job @param {(job: any) => void} changed @param {import("../core/load.js").Loaded<any>} loaded */
 function head(job, changed, loaded) {
   const at = ticking();
-  const isOpen = () => !isClosed(job.value.status);
-  const act = (/** @type {string} */ label, /** @type {string} */ picture, /** @type {() => void} */ run, /** @type {string} */ look = "") => h("button", { type: "button", class: look || null, on: { click: run } }, icon(picture), label);
+  const shown = computed(() => job.value.status);
+  const isPaused = () => shown.value === "paused";
+  const isOver = () => isClosed(shown.value) || shown.value === "cancelling";
+  // Each button is one element for as long as the screen is there, however often the job changes under it.
+  const act = (/** @type {string} */ label, /** @type {string} */ picture, /** @type {() => any} */ run, more = {}) => h("button", { type: "button", ...more, on: { click: press(run) } }, icon(picture), label);
   return h(
     "section",
     { class: "stack" },
@@ -109,14 +107,16 @@ function head(job, changed, loaded) {
     h(
       "div",
       { class: "head" },
-      h("div", { class: "title" }, h("h1", { class: "mono" }, job.peek().key), () => status(job.value.status), h("span", { class: "chip" }, job.peek().kind)),
-      h("div", { class: "row" }, () => [
-        job.value.status === "paused" ? act("Resume", "play", () => resume(job.peek(), changed), "main-act") : isOpen() && job.value.status !== "cancelling" ? act("Pause", "pause", () => pause(job.peek(), changed)) : null,
-        isOpen() && job.value.status !== "cancelling" ? act("Cancel …", "ban", () => cancel(job.peek(), changed), "danger") : null,
-        job.value.counts.failed ? act("Reprocess failed …", "retry", () => reprocess(job.peek(), { statuses: ["failed"] }, loaded.again)) : null,
+      h("div", { class: "title" }, h("h1", { class: "mono" }, job.peek().key), () => status(shown.value), h("span", { class: "chip" }, job.peek().kind)),
+      h(
+        "div",
+        { class: "row" },
+        h("button", { type: "button", class: () => (isPaused() ? "main-act" : null), hidden: isOver, on: { click: press(() => (isPaused() ? resume : pause)(job.peek(), changed)) } }, () => (isPaused() ? [icon("play"), "Resume"] : [icon("pause"), "Pause"])),
+        act("Cancel …", "ban", () => cancel(job.peek(), changed), { class: "danger", hidden: isOver }),
+        act("Reprocess failed …", "retry", () => reprocess(job.peek(), { statuses: ["failed"] }, loaded.again), { hidden: () => job.value.counts.failed === 0 }),
         act("Export …", "down", () => exportJob(job.peek())),
         menuButton("More actions", () => jobActions(job.peek(), changed, () => go("/jobs")), { class: "icon-only" }),
-      ]),
+      ),
     ),
     () => (job.value.failure_reason ? h("p", { class: "notice", data: { tone: "bad" } }, `It failed: ${job.value.failure_reason}`) : null),
     h(

@@ -14,6 +14,7 @@ import { empty, failure, waiting } from "../ui/empty.js";
 import { choice, clearFilters, dateField, searchField, statusToggles } from "../ui/filter-bar.js";
 import { icon } from "../ui/icons.js";
 import { menuButton } from "../ui/menu.js";
+import { moreButton } from "../ui/more.js";
 import { progressBar, progressText } from "../ui/progress.js";
 import { JOB_STATUSES, isClosed, status } from "../ui/status.js";
 import { jobActions } from "./job-acts.js";
@@ -56,7 +57,7 @@ export function screen() {
       if (unknown.size !== fresh.peek().size) fresh.value = unknown;
     });
     totals.soon(3_000);
-  });
+  }, first);
 
   /** Would be on this page, at its top. @param {any} job */
   function isNew(job) {
@@ -68,13 +69,12 @@ export function screen() {
 
   /** @param {any} job */
   const changed = (job) => (jobs.value = jobs.peek().map((one) => (one.id === job.id ? { ...one, ...job } : one)));
-  const more = async () => {
-    const page = await api.get("/v1/jobs", { ...asked(), after: next.peek() });
+  const more = moreButton(next, () => first.data.value, (after, signal) => api.get("/v1/jobs", { ...asked(), after }, signal), (page) =>
     batch(() => {
       jobs.value = [...jobs.peek(), ...page.jobs];
       next.value = page.next_page ?? null;
-    });
-  };
+    }),
+  );
 
   const kinds = computed(() => [...new Set(jobs.value.map((job) => job.kind))].sort().map((value) => ({ value, said: value })));
   const byStatus = () => JOB_STATUSES.map((value) => ({ value, n: totals.data.value?.counts[value] ?? null, atLeast: totals.data.value ? !totals.data.value.is_complete : false })).filter((one) => one.n || statuses.value.includes(one.value));
@@ -121,12 +121,12 @@ export function screen() {
     h("div", { class: "head" }, h("h1", null, "Jobs")),
     h("div", { class: "filters", role: "search" }, searchField("q", "Search by key or id"), choice("kind", "Kind", () => kinds.value), dateField("from", "From"), dateField("to", "to"), clearFilters(FILTERS)),
     statusToggles("statuses", "Status", byStatus),
-    () => (fresh.value.size ? h("button", { type: "button", class: "pill", on: { click: () => first.again() } }, icon("up"), `${count(fresh.value.size)} new – show`) : null),
+    h("button", { type: "button", class: "pill", hidden: () => fresh.value.size === 0, on: { click: () => first.again() } }, icon("up"), () => `${count(fresh.value.size)} new – show`),
     () => (first.error.value ? failure(first.error.value, first.again) : null),
     table,
     () => (first.data.value === null && !first.error.value ? waiting() : null),
     () => (first.data.value !== null && jobs.value.length === 0 ? nothing(FILTERS.some((name) => query.value.has(name)), next.value !== null) : null),
-    () => (next.value ? h("button", { type: "button", class: "plain", on: { click: more } }, "Show more") : null),
+    more,
   );
 }
 

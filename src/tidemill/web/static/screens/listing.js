@@ -10,8 +10,8 @@ import { onJobs, scope } from "../core/sse.js";
 import { empty, failure, waiting } from "../ui/empty.js";
 import { clearFilters, dateField, searchField, statusToggles } from "../ui/filter-bar.js";
 import { icon } from "../ui/icons.js";
+import { moreButton } from "../ui/more.js";
 import { JOB_STATUSES, isClosed } from "../ui/status.js";
-import { tellIfFails } from "../ui/toast.js";
 
 export const FILTERS = ["q", "statuses", "from", "to"];
 const USUAL = ["running", "completed", "completed_with_errors", "failed", "cancelled"];
@@ -52,7 +52,7 @@ export function listing(path, name, kind) {
       } else if (isClosed(job.status) !== isClosed(known.status)) api.get(`${path}/${job.id}`, { page_size: name === "distributions" ? 1 : null }).then(put, () => null);
       else put({ ...known, status: job.status, ...("counts" in known ? { counts: job.counts } : job.counts) });
     }
-  });
+  }, first);
 
   /** Would be on this page, at its top. @param {any} job */
   function isNew(job) {
@@ -62,14 +62,12 @@ export function listing(path, name, kind) {
     return !q.peek() && !to.peek() && (statuses.peek().length === 0 || statuses.peek().includes(job.status));
   }
 
-  const more = () =>
-    tellIfFails(async () => {
-      const page = await api.get(path, { ...asked(), after: next.peek() });
-      batch(() => {
-        entries.value = [...entries.peek(), ...page[name]];
-        next.value = page.next_page ?? null;
-      });
-    });
+  const more = moreButton(next, () => first.data.value, (after, signal) => api.get(path, { ...asked(), after }, signal), (page) =>
+    batch(() => {
+      entries.value = [...entries.peek(), ...page[name]];
+      next.value = page.next_page ?? null;
+    }),
+  );
   return { entries, next, fresh, first, more, put, statuses };
 }
 
@@ -86,12 +84,12 @@ export function listBody(list, table, nothing) {
       h("div", { class: "filters", role: "search" }, searchField("q", "Search by key or id"), dateField("from", "From"), dateField("to", "to"), clearFilters(FILTERS)),
       statusToggles("statuses", "Status", () => shownStatuses(entries.value, statuses.value)),
     ),
-    () => (fresh.value.size ? h("button", { type: "button", class: "pill", on: { click: () => first.again() } }, icon("up"), `${count(fresh.value.size)} new – show`) : null),
+    h("button", { type: "button", class: "pill", hidden: () => fresh.value.size === 0, on: { click: () => first.again() } }, icon("up"), () => `${count(fresh.value.size)} new – show`),
     () => (first.error.value ? failure(first.error.value, first.again) : null),
     h("div", { class: "table-box", tabindex: "0", role: "region", "aria-label": "The list", hidden: () => entries.value.length === 0 }, table),
     () => (first.data.value === null && !first.error.value ? waiting() : null),
     () => (first.data.value !== null && entries.value.length === 0 ? (isFiltered() ? empty({ title: next.value ? "None so far" : "Nothing matches", says: next.value ? "There is more to look through." : "Change the filters, or clear them." }) : nothing()) : null),
-    () => (next.value ? h("button", { type: "button", class: "plain", on: { click: more } }, "Show more") : null),
+    more,
   ];
 }
 

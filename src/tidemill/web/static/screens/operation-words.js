@@ -3,11 +3,10 @@
 import { api } from "../core/api.js";
 import { h } from "../core/dom.js";
 import { counted, moment, words } from "../core/format.js";
+import { until } from "../core/load.js";
 import { href } from "../core/router.js";
 import { userName } from "../core/users.js";
 import { toast } from "../ui/toast.js";
-
-const STEP_MS = 700;
 
 /** What it was asked to do, as a sentence. @param {any} operation */
 export function predicateWords(operation) {
@@ -37,14 +36,9 @@ export function predicateWords(operation) {
  * @param {AbortSignal} [stop]
  */
 export async function followOperation(operation, step, stop) {
-  let now = operation;
-  step?.(now);
-  while (now.state === "running" && !stop?.aborted) {
-    await new Promise((resolve) => window.setTimeout(resolve, STEP_MS));
-    now = await api.get(`/v1/operations/${now.id}`, {}, stop);
-    step?.(now);
-  }
-  return now;
+  step?.(operation);
+  if (operation.state !== "running") return operation;
+  return until(() => api.get(`/v1/operations/${operation.id}`, {}, stop), (now) => now.state !== "running", { signal: stop, step });
 }
 
 /** Say how an operation ended, with the way to it. @param {any} operation */

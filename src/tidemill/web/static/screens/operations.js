@@ -7,10 +7,11 @@ import { stringify } from "../core/json.js";
 import { every, load, ticking } from "../core/load.js";
 import { wholeAddress } from "../core/place.js";
 import { href } from "../core/router.js";
-import { batch, computed, effect, signal } from "../core/signal.js";
+import { batch, computed, effect, signal, untracked } from "../core/signal.js";
 import { scope } from "../core/sse.js";
 import { userName } from "../core/users.js";
 import { empty, failure, waiting } from "../ui/empty.js";
+import { moreButton } from "../ui/more.js";
 import { status } from "../ui/status.js";
 import { predicateWords } from "./operation-words.js";
 
@@ -33,7 +34,7 @@ function list(chosen) {
   let turn = 0;
   every(() => {
     turn += 1;
-    if (operations.peek().some((one) => one.state === "running") || turn % SLOW_EVERY === 0) first.again();
+    if (operations.peek().some((one) => one.state === "running") || turn % SLOW_EVERY === 0) first.soon(0);
   }, QUICK_MS);
   effect(() => {
     const page = first.data.value;
@@ -49,14 +50,14 @@ function list(chosen) {
   effect(() => {
     scope.value;
     operations.value = [];
+    next.value = null;
   });
-  const more = async () => {
-    const page = await api.get("/v1/operations", { user_id: scope.peek(), page_size: PAGE, after: next.peek() });
+  const more = moreButton(next, () => scope.value, (after, signal) => api.get("/v1/operations", { user_id: scope.peek(), page_size: PAGE, after }, signal), (page) =>
     batch(() => {
       operations.value = [...operations.peek(), ...page.operations];
       next.value = page.next_page ?? null;
-    });
-  };
+    }),
+  );
   const body = h("tbody");
   each(body, () => operations.value, (one) => one.id, (one) =>
     h(
@@ -79,7 +80,7 @@ function list(chosen) {
     h("div", { class: "table-box", hidden: () => operations.value.length === 0 }, h("table", { "aria-label": "Operations" }, h("thead", null, h("tr", null, heads.map((label) => h("th", { scope: "col", class: label === "Rows" ? "right" : null }, label)))), body)),
     () => (first.data.value === null && !first.error.value ? waiting() : null),
     () => (first.data.value !== null && operations.value.length === 0 ? nothing() : null),
-    () => (next.value ? h("button", { type: "button", class: "plain", on: { click: more } }, "Show more") : null),
+    more,
   );
 }
 
@@ -98,31 +99,34 @@ function took(operation) {
 function one(id) {
   const found = load((signal) => api.get(`/v1/operations/${encodeURIComponent(id)}`, {}, signal));
   every(() => {
-    if (found.data.peek()?.state === "running") found.again();
+    if (found.data.peek()?.state === "running") found.soon(0);
   }, QUICK_MS);
+  const isThere = computed(() => found.data.value !== null);
   return h("section", { class: "card stack", "aria-label": "The chosen operation" }, () => {
     const error = found.error.value;
     if (error instanceof ApiError && [404, 422].includes(error.status)) return h("p", null, "There is no such operation: the address may be wrong, or it belongs to somebody else.");
     if (error) return failure(error, found.again);
-    return found.data.value === null ? waiting() : details(found.data.value);
+    return isThere.value ? untracked(() => details(/** @type {import("../core/signal.js").Signal<any>} */ (found.data))) : waiting();
   });
 }
 
-/** @param {any} operation */
-function details(operation) {
+/** What can change follows; the rest, and what somebody has opened there, stays. @param {import("../core/signal.js").Signal<any>} found */
+function details(found) {
+  const operation = found.peek();
+  const isRunning = () => found.value.state === "running";
   /** @type {Array<[string, any]>} */
   const facts = [
-    ["Asked for", predicateWords(operation)],
-    ["By", userName(operation.user_id)],
-    ["Started", `${wholeMoment(operation.created_at)} (${ago(operation.created_at)})`],
-    ["Sent round", `${count(operation.items)} rows`],
+    ["Asked for", () => predicateWords(found.value)],
+    ["By", () => userName(operation.user_id)],
+    ["Started", () => `${wholeMoment(operation.created_at)} (${ago(found.value.created_at)})`],
+    ["Sent round", () => `${count(found.value.items)} rows`],
     ["Job", operation.job_id ? h("a", { class: "mono", href: href(`/jobs/${operation.job_id}`) }, operation.job_id) : "any"],
     ["Request", operation.request_id ? h("span", { class: "mono" }, operation.request_id) : "–"],
   ];
   return [
     h("div", { class: "row between" }, h("h2", null, `${words(operation.verb)} of ${moment(operation.created_at)}`), h("a", { class: "button", href: href("/operations") }, "Close")),
-    h("div", { class: "row" }, state(operation)),
-    operation.state === "running" ? h("div", { class: "indeterminate", role: "progressbar", "aria-label": "Progress", "aria-valuetext": `${count(operation.items)} rows so far` }) : null,
+    h("div", { class: "row" }, () => state(found.value)),
+    h("div", { class: "indeterminate", role: "progressbar", "aria-label": "Progress", hidden: () => !isRunning(), "aria-valuetext": () => `${count(found.value.items)} rows so far` }),
     h("dl", { class: "facts" }, facts.map(([name, value]) => [h("dt", null, name), h("dd", null, value)])),
     h("details", null, h("summary", null, "The predicate, as it is stored"), h("pre", { class: "json", tabindex: "0" }, stringify(operation.predicate, 2))),
   ];

@@ -12,12 +12,8 @@ import { tellIfFails } from "../ui/toast.js";
 import { whyOf } from "./pending-list.js";
 import { processNow } from "./process-now.js";
 
-/** @type {import("../ui/drawer.js").Drawer | null} */
-let open = null;
-
 /** @param {any} row @param {{runNow: () => void, focusBack: () => void, changed: () => void}} how */
 export function openWaiting(row, how) {
-  open?.close();
   const process = async () => {
     const job = await tellIfFails(() => api.get(`/v1/jobs/${row.job_id}`));
     if (job) await processNow(job, how.changed);
@@ -35,7 +31,7 @@ export function openWaiting(row, how) {
     ["As it is since", wholeMoment(row.updated_at)],
   ];
   const isHeld = row.status === "processing";
-  open = openDrawer(
+  openDrawer(
     `Row ${count(row.seq + 1)} of ${row.job_key}`,
     () => [
       h("div", { class: "row between" }, status(row.status), copyButton(row.id, "Copy the item's id", "Copy id")),
@@ -51,11 +47,6 @@ export function openWaiting(row, how) {
       ),
       isHeld ? h("p", { class: "hint" }, `Worker ${row.locked_by} has it in hand: there is nothing to hasten.`) : null,
     ],
-    { onClose: () => ((open = null), how.focusBack()) },
+    { onClose: how.focusBack },
   );
-}
-
-/** When its screen goes. */
-export function closeWaiting() {
-  open?.close();
 }

@@ -102,12 +102,13 @@ function list(asked, options) {
   const foot = h(
     "div",
     { class: () => (isEmpty() ? "grid-foot" : "grid-foot is-chosen") },
-    h("span", { role: "status" }, () => {
-      if (!isEmpty()) return `${counted(chosen(), "row")} selected`;
+    h("span", { role: "status" }, () => (isEmpty() ? "" : `${counted(chosen(), "row")} selected`)),
+    h("span", null, () => {
+      if (!isEmpty()) return "";
       const loaded = (source.version.value, `${count(source.loaded)} loaded`);
       return isDated || open() === null ? `${loaded}, as of ${moment(at.value)}` : `${count(open())} wait or are in hand · ${loaded}, as of ${moment(at.value)}`;
     }),
-    () => (isEmpty() && open() !== seen.value ? h("button", { type: "button", class: "link", on: { click: show } }, "The list has changed – show") : null),
+    h("button", { type: "button", class: "link", hidden: () => !isEmpty() || open() === seen.value, on: { click: show } }, "The list has changed – show"),
     h("span", { class: "spring" }),
     () =>
       isEmpty()
@@ -116,11 +117,14 @@ function list(asked, options) {
           : null
         : [h("button", { type: "button", class: "small main-act", on: { click: runChosen } }, icon("retry"), "Reprocess selected"), h("button", { type: "button", class: "small", on: { click: () => selection.clear() } }, "Clear")],
   );
+  /** Cells are made while the grid is drawn, which is nobody's turn: what follows something there ends with the grid. @type {Array<() => void>} */
+  const ends = [];
+  onCleanup(() => ends.forEach((end) => end()));
   const grid = makeGrid({
     label: options.job ? `Open rows of ${options.job.peek().key}` : "Open rows of all jobs",
     source,
     selection,
-    columns: columns(options.jobOf),
+    columns: columns(options.jobOf, ends),
     keyOf: (row) => row.id,
     nameOf: (row) => `item ${row.id}`,
     onOpen: (row) => openWaiting(row, { runNow: async () => (await runNow([row.id])) && show(), focusBack: () => grid.goTo(grid.active(), true), changed: show }),
@@ -130,8 +134,8 @@ function list(asked, options) {
   return grid.element;
 }
 
-/** @param {(id: string) => any} jobOf @returns {import("../ui/grid.js").Column[]} */
-function columns(jobOf) {
+/** @param {(id: string) => any} jobOf @param {Array<() => void>} ends @returns {import("../ui/grid.js").Column[]} */
+function columns(jobOf, ends) {
   return [
     { label: "Item ID", width: "8rem", show: (cell, row) => text(cell, `${row.job_id.slice(0, 8)}…:${row.seq}`, row.id, "mono") },
     { label: "Job ID", width: "10.5rem", show: showJob },
@@ -142,7 +146,7 @@ function columns(jobOf) {
     { label: "Locked by", width: "8rem", show: (cell, row) => text(cell, row.locked_by ?? "–") },
     { label: "Updated at", width: "6.5rem", show: (cell, row) => text(cell, moment(row.updated_at), wholeMoment(row.updated_at)) },
     { label: "Job type", width: "8rem", show: showKind },
-    { label: "Progress", width: "6.5rem", show: (cell, row) => showProgress(cell, row, jobOf) },
+    { label: "Progress", width: "6.5rem", show: (cell, row) => showProgress(cell, row, jobOf, ends) },
   ];
 }
 
@@ -180,18 +184,19 @@ function showKind(cell, row) {
   chip.textContent = row.kind;
 }
 
-/** How far its job is, kept up to date while the row stands still. @param {HTMLElement} cell @param {any} row @param {(id: string) => any} jobOf */
-function showProgress(cell, row, jobOf) {
+/** How far its job is, kept up to date while the row stands still. @param {HTMLElement} cell @param {any} row @param {(id: string) => any} jobOf @param {Array<() => void>} ends */
+function showProgress(cell, row, jobOf, ends) {
   const known = /** @type {any} */ (cell);
   if (known.job) return void (known.job.value = row.job_id);
   known.job = signal(row.job_id);
   const pill = cell.appendChild(h("span", { class: "progress-pill number" }));
-  effect(() => {
+  const follow = () => {
     const counts = jobOf(known.job.value)?.counts;
     const done = counts ? settled(counts) : 0;
     pill.textContent = counts ? percent(done, counts.total) : "–";
     pill.style.setProperty("--part", String(counts && counts.total ? (done / counts.total) * 100 : 0));
-  });
+  };
+  ends.push(effect(follow));
 }
 
 /** Make rows due, and say what became of them. @param {string[]} ids @returns {Promise<boolean>} */

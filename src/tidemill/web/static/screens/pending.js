@@ -4,15 +4,14 @@ import { api } from "../core/api.js";
 import { h } from "../core/dom.js";
 import { findJob } from "../core/find-job.js";
 import { count, duration, rate } from "../core/format.js";
-import { every, load } from "../core/load.js";
+import { calm, every, load } from "../core/load.js";
 import { openJobs } from "../core/open-jobs.js";
 import { href, word } from "../core/router.js";
-import { onCleanup } from "../core/signal.js";
+import { computed } from "../core/signal.js";
 import { scope } from "../core/sse.js";
 import { empty, failure, waiting } from "../ui/empty.js";
 import { choice, clearFilters, dateField, searchField, statusToggles } from "../ui/filter-bar.js";
 import { OPEN_ITEMS } from "../ui/status.js";
-import { closeWaiting } from "./pending-item.js";
 import { USUAL, pendingFilter, pendingList } from "./pending-list.js";
 
 const FILTERS = ["statuses", "type", "job", "from", "to"];
@@ -20,10 +19,11 @@ const FLOW_MS = 10_000;
 
 export function screen() {
   const limits = load((signal) => api.get("/v1/limits", {}, signal));
+  // Who signs in again has asked for the same: what was selected stays.
+  const isOn = computed(() => limits.data.value?.pending_dashboard ?? null);
   return h("div", { class: "screen" }, h("div", { class: "head" }, h("h1", null, "Pending")), () => {
-    if (limits.error.value) return failure(limits.error.value, limits.again);
-    if (limits.data.value === null) return waiting();
-    return limits.data.value.pending_dashboard ? dashboard() : switchedOff();
+    if (isOn.value !== null) return isOn.value ? dashboard() : switchedOff();
+    return limits.error.value ? failure(limits.error.value, limits.again) : waiting();
   });
 }
 
@@ -42,7 +42,6 @@ function dashboard() {
   const found = findJob(word("job"));
   const flow = load((signal) => api.get("/v1/flow", { user_id: scope.value }, signal));
   every(() => flow.again(), FLOW_MS);
-  onCleanup(closeWaiting);
 
   const fits = (/** @type {any} */ job) => (!filter.kind.value || job.kind === filter.kind.value) && (!found.value?.id || job.id === found.value.id);
   const byStatus = () => {
@@ -54,8 +53,10 @@ function dashboard() {
     const sums = /** @type {any} */ (open.sum(fits));
     return statuses.reduce((sum, name) => sum + sums[name], 0);
   };
+  const says = () => (open.first.data.value === null ? "" : summary(open.sum(() => true), flow.data.value));
   return [
-    h("p", { class: "row muted", role: "status" }, () => (open.first.data.value === null ? null : summary(open.sum(() => true), flow.data.value))),
+    h("p", { class: "row muted" }, says),
+    h("p", { class: "unseen", role: "status" }, calm(says)),
     h("div", { class: "filters", role: "search" }, statusToggles("statuses", "Status", byStatus, USUAL), choice("type", "Job type", open.kinds), searchField("job", "Job id or key"), dateField("from", "Updated from"), dateField("to", "to"), clearFilters(FILTERS)),
     () => (found.value?.problem ? h("p", { class: "notice", role: "status" }, found.value.problem) : null),
     () => (found.value?.problem ? null : pendingList({ chosenJob: () => found.value, jobOf: (id) => open.jobs.value.get(id), open: total })),
@@ -69,7 +70,7 @@ function summary(sums, flow) {
   const perSecond = flow ? recent(flow) : 0;
   if (all && perSecond > 0) parts.push(`at ${rate(perSecond)}, drained in about ${duration(all / perSecond)}`);
   else if (all && flow) parts.push("nothing was settled in the last two minutes: no estimate");
-  return h("span", null, parts.join(" · "));
+  return parts.join(" · ");
 }
 
 /** Items a second over the last two minutes. @param {any} flow */

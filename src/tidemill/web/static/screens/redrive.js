@@ -3,6 +3,7 @@
 import { ApiError, api, now } from "../core/api.js";
 import { h } from "../core/dom.js";
 import { count, counted, moment } from "../core/format.js";
+import { until } from "../core/load.js";
 import { href } from "../core/router.js";
 import { onCleanup, signal } from "../core/signal.js";
 import { scope } from "../core/sse.js";
@@ -14,7 +15,6 @@ import { tellOperation } from "./operation-words.js";
 /** @typedef {{error_codes?: string[], kind?: string, job_id?: string, from?: string, to?: string}} DeadFilter as the API has it */
 /** @typedef {{n: number, isExact: boolean}} Counted */
 
-const LOOK_MS = 700;
 const PATIENCE_MS = 90_000;
 const COUNT_PAGES = 6;
 
@@ -120,10 +120,8 @@ function verdict(item) {
 
 /** @param {any} row @param {AbortSignal} stop */
 async function settledItem(row, stop) {
-  for (const begun = Date.now(); Date.now() - begun < PATIENCE_MS && !stop.aborted; ) {
-    const item = await api.get(`/v1/jobs/${row.job_id}/items/${row.seq}`, {}, stop);
-    if (!["pending", "processing", "retry_wait"].includes(item.status)) return item;
-    await new Promise((resolve) => window.setTimeout(resolve, LOOK_MS));
-  }
-  return null;
+  const begun = Date.now();
+  const isOpen = (/** @type {any} */ item) => ["pending", "processing", "retry_wait"].includes(item.status);
+  const item = await until(() => api.get(`/v1/jobs/${row.job_id}/items/${row.seq}`, {}, stop), (one) => !isOpen(one) || Date.now() - begun > PATIENCE_MS, { signal: stop });
+  return isOpen(item) ? null : item;
 }

@@ -6,6 +6,7 @@ import { duration } from "../core/format.js";
 import { wholeAddress } from "../core/place.js";
 import { showDialog } from "../ui/dialog.js";
 import { copyButton } from "../ui/empty.js";
+import { press } from "../ui/press.js";
 
 /** @type {Array<[seconds: number, says: string]>} */
 const EXPIRIES = [
@@ -50,7 +51,7 @@ export async function makeKey(how = {}) {
       h("label", { class: "field", for: name }, "What it is for", input),
       h("label", { class: "field", for: expiry }, "Good for", select),
       fault,
-      h("div", { class: "acts" }, h("button", { type: "button", on: { click: () => close(null) } }, "Not now"), h("button", { type: "submit", class: "main-act", on: { click: go } }, "Make the key")),
+      h("div", { class: "acts" }, h("button", { type: "button", on: { click: () => close(null) } }, "Not now"), h("button", { type: "submit", class: "main-act", on: { click: press(go) } }, "Make the key")),
     ];
   });
   if (!made) return false;

@@ -3,6 +3,7 @@
 import { ApiError, api } from "../core/api.js";
 import { each, h } from "../core/dom.js";
 import { ago, bytes, count, counted, duration, moment, wholeMoment, words } from "../core/format.js";
+import { stringify } from "../core/json.js";
 import { every, load, ticking } from "../core/load.js";
 import { wholeAddress } from "../core/place.js";
 import { href, word } from "../core/router.js";
@@ -10,6 +11,7 @@ import { batch, computed, effect, signal } from "../core/signal.js";
 import { empty, failure, waiting } from "../ui/empty.js";
 import { choice } from "../ui/filter-bar.js";
 import { icon } from "../ui/icons.js";
+import { moreButton } from "../ui/more.js";
 import { tellIfFails, toast } from "../ui/toast.js";
 
 const EVERY_MS = 5_000;
@@ -19,7 +21,7 @@ const LOOKS = { seen: ["wait", "clock"], taken: ["run", "down"], submitted: ["ru
 /** @param {{params: import("../core/signal.js").Signal<Record<string, string>>}} asked */
 export function screen({ params }) {
   const sources = load((signal) => askSources(signal));
-  every(() => sources.data.peek() !== null && sources.again(), EVERY_MS);
+  every(() => sources.soon(0), EVERY_MS);
   const chosen = computed(() => params.value.source ?? "");
   const at = ticking(5_000);
   const isScanning = signal("");
@@ -38,7 +40,7 @@ export function screen({ params }) {
   return h(
     "div",
     { class: "screen" },
-    h("div", { class: "head" }, h("h1", null, "Sources"), () => (sources.data.value?.length ? h("button", { type: "button", disabled: isScanning.value !== "", on: { click: () => scan(null) } }, icon("search"), "Scan all now") : null)),
+    h("div", { class: "head" }, h("h1", null, "Sources"), h("button", { type: "button", hidden: () => !isThere.value, disabled: () => isScanning.value !== "", on: { click: () => scan(null) } }, icon("search"), "Scan all now")),
     () => {
       if (sources.error.value) return failure(sources.error.value, sources.again);
       if (sources.data.value === null) return waiting();
@@ -100,13 +102,18 @@ export function screen({ params }) {
     effect(() => {
       if (sources.at.value && rows.peek().length <= 100) first.soon(EVERY_MS);
     });
-    const more = async () => {
-      const page = await api.get(path, { state: state.peek(), page_size: 100, after: next.peek() });
-      batch(() => {
-        rows.value = [...rows.peek(), ...page.files];
-        next.value = page.next_page ?? null;
-      });
-    };
+    const more = moreButton(
+      next,
+      () => state.value,
+      // Below the rows that it was asked of: a newer first page that comes meanwhile has another end.
+      async (after, signal) => ({ before: rows.peek(), page: await api.get(path, { state: state.peek(), page_size: 100, after }, signal) }),
+      ({ before, page }) =>
+        batch(() => {
+          rows.value = [...before, ...page.files];
+          next.value = page.next_page ?? null;
+        }),
+    );
+    const body = each(h("tbody"), () => rows.value, (file) => stringify(file), (file) => fileRow(file.peek()));
     const states = () => Object.keys(sources.data.value?.find((/** @type {any} */ one) => one.name === name)?.files ?? {}).map((value) => ({ value, said: words(value) }));
     const heads = ["File", "State", "Why", "Job", "Size", "First seen", "Changed"];
     return h(
@@ -114,9 +121,9 @@ export function screen({ params }) {
       { class: "stack" },
       h("div", { class: "row between" }, h("h2", null, `Files of ${name}`), h("div", { class: "row" }, choice("state", "State", states), h("button", { type: "button", class: "small", on: { click: () => scan(name, true) } }, icon("retry"), "Try failed files again"))),
       () => (first.error.value ? (first.error.value instanceof ApiError && first.error.value.status === 404 ? h("p", { class: "notice" }, "There is no such watch: it may belong to somebody else, or not be declared any more.") : failure(first.error.value, first.again)) : null),
-      h("div", { class: "table-box", hidden: () => rows.value.length === 0 }, h("table", { "aria-label": `Files of ${name}` }, h("thead", null, h("tr", null, heads.map((label) => h("th", { scope: "col" }, label)))), h("tbody", null, () => rows.value.map(fileRow)))),
+      h("div", { class: "table-box", hidden: () => rows.value.length === 0 }, h("table", { "aria-label": `Files of ${name}` }, h("thead", null, h("tr", null, heads.map((label) => h("th", { scope: "col" }, label)))), body)),
       () => (first.data.value && rows.value.length === 0 ? h("p", { class: "muted" }, "No file of it was seen yet.") : null),
-      () => (next.value ? h("button", { type: "button", class: "plain", on: { click: more } }, "Show more") : null),
+      more,
     );
   }
 }

@@ -1,15 +1,17 @@
 // @ts-check
 /** Questions, in the browser's own dialog. */
 import { append, h, uid } from "../core/dom.js";
-import { scope } from "../core/signal.js";
+import { scope, signal } from "../core/signal.js";
+import { press } from "./press.js";
 
 /** @typedef {import("../core/dom.js").Child} Child */
 
 /**
- * Show a dialog; the answer comes when it is closed. `content` gets a function that closes it with an answer.
+ * Show a dialog; the answer comes when it is closed. `content` gets a function that closes it with an answer, and whether
+ * nothing else closes it.
  * @template T
  * @param {string} title
- * @param {(close: (answer: T | null) => void) => Child[]} content
+ * @param {(close: (answer: T | null) => void, isFirm: import("../core/signal.js").Signal<boolean>) => Child[]} content
  * @param {{isFirm?: boolean}} [how] firm: Escape does not close it
  * @returns {Promise<T | null>}
  */
@@ -18,14 +20,15 @@ export function showDialog(title, content, how = {}) {
     const name = uid("dialog");
     /** @type {T | null} */
     let answer = null;
-    const dialog = /** @type {HTMLDialogElement} */ (h("dialog", { "aria-labelledby": name, closedby: how.isFirm ? "none" : null }));
+    const isFirm = signal(how.isFirm ?? false);
+    const dialog = /** @type {HTMLDialogElement} */ (h("dialog", { "aria-labelledby": name, closedby: () => (isFirm.value ? "none" : null) }));
     const close = (/** @type {T | null} */ given) => {
       answer = given;
       dialog.close();
     };
-    const [, end] = scope(() => append(dialog, [h("form", { method: "dialog", on: { submit: (/** @type {Event} */ e) => e.preventDefault() } }, h("h2", { id: name }, title), content(close))]));
+    const [, end] = scope(() => append(dialog, [h("form", { method: "dialog", on: { submit: (/** @type {Event} */ e) => e.preventDefault() } }, h("h2", { id: name }, title), content(close, isFirm))]));
     // Both: a browser that does not know closedby would let a second Escape through, whatever the first was told.
-    for (const name of ["cancel", "keydown"]) dialog.addEventListener(name, (event) => how.isFirm && (!("key" in event) || event.key === "Escape") && event.preventDefault());
+    for (const name of ["cancel", "keydown"]) dialog.addEventListener(name, (event) => isFirm.peek() && (!("key" in event) || event.key === "Escape") && event.preventDefault());
     dialog.addEventListener("close", () => {
       end();
       dialog.remove();
@@ -42,11 +45,10 @@ export function showDialog(title, content, how = {}) {
  * @returns {Promise<boolean>} whether it was done
  */
 export async function confirmDialog({ title, says, act, run, isDanger = false }) {
-  const done = await showDialog(title, (close) => {
+  const done = await showDialog(title, (close, isFirm) => {
     const fault = h("p", { class: "fault", role: "alert", hidden: true });
-    const button = /** @type {HTMLButtonElement} */ (h("button", { type: "submit", class: isDanger ? "danger main-act" : "main-act" }, act));
     const go = async () => {
-      button.disabled = true;
+      isFirm.value = true; // it is under way: whoever went now would not hear how it ended
       fault.hidden = true;
       try {
         await run();
@@ -54,11 +56,10 @@ export async function confirmDialog({ title, says, act, run, isDanger = false })
       } catch (error) {
         fault.textContent = /** @type {Error} */ (error).message;
         fault.hidden = false;
-        button.disabled = false;
+        isFirm.value = false;
       }
     };
-    button.addEventListener("click", go);
-    return [says, fault, h("div", { class: "acts" }, h("button", { type: "button", autofocus: isDanger, on: { click: () => close(null) } }, "Keep as it is"), button)];
+    return [says, fault, h("div", { class: "acts" }, h("button", { type: "button", autofocus: isDanger, disabled: isFirm, on: { click: () => close(null) } }, "Keep as it is"), h("button", { type: "submit", class: isDanger ? "danger main-act" : "main-act", disabled: isFirm, on: { click: press(go) } }, act))];
   });
   return done === true;
 }

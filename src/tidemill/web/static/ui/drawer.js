@@ -1,28 +1,37 @@
 // @ts-check
 /** A panel beside the list, for one of its rows. The list stays in reach; Escape closes it. */
 import { append, h, uid } from "../core/dom.js";
-import { scope } from "../core/signal.js";
+import { path } from "../core/router.js";
+import { effect, scope } from "../core/signal.js";
 import { icon } from "./icons.js";
 
 /** @typedef {{close: () => void, element: HTMLElement}} Drawer */
 
+/** Ends the one that is open. There is one at most, and it goes with its screen. */
+let leave = () => {};
+
 /**
  * @param {import("../core/dom.js").Child} title
  * @param {() => import("../core/dom.js").Child[]} content
- * @param {{onClose?: () => void, acts?: import("../core/dom.js").Child[]}} [how]
+ * @param {{onClose?: () => void, acts?: import("../core/dom.js").Child[]}} [how] `onClose` when somebody closed it, to stay on its screen
  * @returns {Drawer}
  */
 export function openDrawer(title, content, how = {}) {
+  leave();
   const name = uid("drawer");
   const before = /** @type {HTMLElement | null} */ (document.activeElement);
   const body = h("div", { class: "body", tabindex: "0", role: "group", "aria-labelledby": name });
   let isOpen = true;
-  const close = () => {
-    if (!isOpen) return;
+  const gone = () => {
     isOpen = false;
-    const hadFocus = element.contains(document.activeElement);
+    leave = () => {};
     end();
     element.remove();
+  };
+  const close = () => {
+    if (!isOpen) return;
+    const hadFocus = element.contains(document.activeElement);
+    gone();
     if (hadFocus && before?.isConnected) before.focus();
     how.onClose?.();
   };
@@ -32,7 +41,14 @@ export function openDrawer(title, content, how = {}) {
     h("header", null, h("h2", { id: name }, title), how.acts ?? null, h("button", { type: "button", class: "plain icon-only", "aria-label": "Close", on: { click: close } }, icon("close"))),
     body,
   );
-  const [, end] = scope(() => append(body, content()));
+  const at = path.peek();
+  const [, end] = scope(() => {
+    append(body, content());
+    effect(() => {
+      if (path.value !== at) gone();
+    });
+  });
+  leave = gone;
   element.addEventListener("keydown", (event) => {
     if (event.key !== "Escape" || event.defaultPrevented) return;
     event.stopPropagation();

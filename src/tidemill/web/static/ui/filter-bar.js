@@ -1,10 +1,10 @@
 // @ts-check
 /** Filters. What is chosen stands in the address, and nowhere else. */
-import { h, listen } from "../core/dom.js";
+import { each, h, listen } from "../core/dom.js";
 import { count, words as say } from "../core/format.js";
 import { query, setQuery, word, words } from "../core/router.js";
 import { onKeys } from "../core/keys.js";
-import { computed, effect } from "../core/signal.js";
+import { computed, effect, onCleanup } from "../core/signal.js";
 import { icon } from "./icons.js";
 import { status } from "./status.js";
 
@@ -22,6 +22,7 @@ export function searchField(name, label) {
     window.clearTimeout(timer);
     timer = window.setTimeout(() => setQuery({ [name]: input.value.trim() }, { replace: true }), PAUSE_MS);
   });
+  onCleanup(() => window.clearTimeout(timer)); // what was typed is a word of this screen's address, not of the next one's
   onKeys("/", "Search", () => input.focus());
   return input;
 }
@@ -41,16 +42,17 @@ export function statusToggles(name, label, options, otherwise = []) {
     const now = chosen.peek();
     setQuery({ [name]: now.includes(value) ? now.filter((one) => one !== value) : [...now, value] });
   };
-  return h("div", { class: "toggles", role: "group", "aria-label": label }, () =>
-    options().map(({ value, said, n, atLeast }) =>
-      h(
-        "button",
-        { type: "button", "aria-pressed": () => String(chosen.value.includes(value)), on: { click: () => toggle(value) } },
-        status(value, said),
-        n === null || n === undefined ? null : h("span", { class: "number muted" }, `${atLeast ? "≥ " : ""}${count(n)}`),
-      ),
-    ),
-  );
+  // The number follows; the button stays the same one, under the pointer and with the focus.
+  return each(h("div", { class: "toggles", role: "group", "aria-label": label }), options, (one) => one.value, (one) => {
+    const { value, said } = one.peek();
+    const isCounted = () => one.value.n !== null && one.value.n !== undefined;
+    return h(
+      "button",
+      { type: "button", "aria-pressed": () => String(chosen.value.includes(value)), on: { click: () => toggle(value) } },
+      status(value, said),
+      h("span", { class: "number muted", hidden: () => !isCounted() }, () => (isCounted() ? `${one.value.atLeast ? "≥ " : ""}${count(one.value.n)}` : "")),
+    );
+  });
 }
 
 /**
@@ -62,12 +64,14 @@ export function statusToggles(name, label, options, otherwise = []) {
  */
 export function choice(name, label, options, any = "any") {
   const said = word(name);
-  return h("select", { "aria-label": label, on: { change: (/** @type {Event} */ event) => setQuery({ [name]: /** @type {HTMLSelectElement} */ (event.target).value }) } }, () => {
-    const now = said.value;
-    const known = options();
-    const all = now === "" || known.some((one) => one.value === now) ? known : [{ value: now }, ...known];
-    return [h("option", { value: "", selected: now === "" }, `${label}: ${any}`), all.map((one) => h("option", { value: one.value, selected: one.value === now }, `${label}: ${one.said ?? say(one.value)}`))];
-  });
+  const all = () => {
+    const [now, known] = [said.value, options()];
+    return [{ value: "", said: any }, ...(now === "" || known.some((one) => one.value === now) ? [] : [{ value: now }]), ...known];
+  };
+  const select = h("select", { "aria-label": label, on: { change: (/** @type {Event} */ event) => setQuery({ [name]: /** @type {HTMLSelectElement} */ (event.target).value }) } });
+  return each(select, all, (one) => one.value, (/** @type {import("../core/signal.js").Signal<{value: string, said?: string}>} */ one) =>
+    h("option", { value: one.peek().value, selected: () => said.value === one.peek().value }, () => `${label}: ${one.value.said ?? say(one.value.value)}`),
+  );
 }
 
 /** A day, in the address as the date it is. @param {string} name @param {string} label */

@@ -5,6 +5,7 @@
  * The rows stand in a view that stays where it is while the space behind it is scrolled; they are moved to where the
  * list is. See virtual.js for how far that is, source.js for where rows come from, selection.js for what is selected.
  */
+import { signIns } from "../core/api.js";
 import { h, listen, uid } from "../core/dom.js";
 import { count } from "../core/format.js";
 import { effect, onCleanup, untracked } from "../core/signal.js";
@@ -214,7 +215,8 @@ export function makeGrid(options) {
   }, { passive: true });
   box.addEventListener("focusin", () => (hasFocus = true));
   box.addEventListener("focusout", (event) => {
-    if (!box.contains(/** @type {Node | null} */ (event.relatedTarget))) hasFocus = frame !== 0 && hasFocus;
+    // Nobody else has it: the cell that had it may just be on its way out of sight.
+    if (!box.contains(/** @type {Node | null} */ (event.relatedTarget))) hasFocus = hasFocus && frame !== 0 && event.relatedTarget === null;
   });
   box.addEventListener("mousedown", (event) => event.shiftKey && event.preventDefault());
   box.addEventListener("click", (event) => {
@@ -273,6 +275,9 @@ export function makeGrid(options) {
       measure();
       later();
     });
+  });
+  effect(() => {
+    if (signIns.value) untracked(() => source.retryFailed());
   });
   listen(window, "blur", () => (hasFocus = false));
   onCleanup(() => {

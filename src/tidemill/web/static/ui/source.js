@@ -12,7 +12,7 @@ const BLOCK = 200;
 const KEPT = 30; // blocks: some thousand rows
 const STEP_MS = 60; // while somebody drags the bar, not every place they pass is fetched
 
-/** @typedef {{rows: any[] | null, error: Error | null, abort: AbortController | null, seen: number}} Block */
+/** @typedef {{rows: any[] | null, error: Error | null, abort: AbortController | null, isStale: boolean, seen: number}} Block stale: to be asked for again when the answer that is on its way is there */
 /** @typedef {"there" | "waiting" | "failed" | "none"} RowState */
 
 class Source {
@@ -43,7 +43,7 @@ class Source {
 
   /** @param {number} number @param {(signal: AbortSignal) => Promise<any[]>} ask */
   async _fetch(number, ask) {
-    const block = this.blocks.get(number) ?? { rows: null, error: null, abort: null, seen: 0 };
+    const block = this.blocks.get(number) ?? { rows: null, error: null, abort: null, isStale: false, seen: 0 };
     this.blocks.set(number, block);
     block.error = null;
     const mine = (block.abort = new AbortController());
@@ -57,6 +57,38 @@ class Source {
     } finally {
       if (block.abort === mine) block.abort = null;
     }
+    if (block.isStale && this.blocks.get(number) === block) {
+      block.isStale = false;
+      this._start(number);
+    }
+    this.changed();
+  }
+
+  /** To be overridden: ask for a block. @param {number} _number */
+  _start(_number) {}
+
+  /**
+   * Ask for a block again. Of two answers the older might come last, and who breaks one off for the next, again and again,
+   * has none: so the one that is on its way is waited for.
+   * @param {number} number
+   */
+  _renew(number) {
+    const block = this.blocks.get(number);
+    if (block?.abort) block.isStale = true;
+    else this._start(number);
+  }
+
+  /** What could not be loaded, once more: somebody has signed in again. */
+  retryFailed() {
+    let hasFailed = false;
+    for (const [number, block] of this.blocks) {
+      if (block.error === null) continue;
+      if (block.rows === null) this.blocks.delete(number);
+      else block.error = null;
+      hasFailed = true;
+    }
+    if (!hasFailed) return;
+    this._load();
     this.changed();
   }
 
@@ -148,9 +180,11 @@ export class SeqSource extends Source {
   /** Fetch what is in sight again; what is there stays until the answer comes. */
   refresh() {
     for (const [number, block] of this.blocks) {
-      if (this._isWanted(number)) {
-        if (block.abort === null) this._start(number);
-      } else this.blocks.delete(number);
+      if (this._isWanted(number)) this._renew(number);
+      else {
+        block.abort?.abort();
+        this.blocks.delete(number);
+      }
     }
     this._load();
   }
@@ -248,7 +282,8 @@ export class CursorSource extends Source {
     const number = this._page(index);
     const block = this.blocks.get(number);
     if (block) block.error = null;
-    this._load();
+    if (number < this.pages.length) this._start(number); // known, and forgotten since
+    else this._load();
     this.changed();
   }
 
@@ -256,7 +291,7 @@ export class CursorSource extends Source {
   reload() {
     for (const number of [...this.blocks.keys()]) {
       if (number >= this.pages.length) continue;
-      if (this._isWanted(number)) this._again(number);
+      if (this._isWanted(number)) this._renew(number);
       else this.blocks.delete(number);
     }
     if (this.pages.length === 0) this.refresh();
@@ -281,7 +316,7 @@ export class CursorSource extends Source {
     for (let number = this._page(first); number < this.pages.length && this.pages[number].start < last; number += 1) {
       const block = this.blocks.get(number);
       if (block) block.seen = this.turn;
-      if (!block) this._again(number);
+      if (!block) this._start(number);
     }
     const ahead = this.blocks.get(this.pages.length);
     if (!this.isComplete && !this.isAsking && !ahead?.error && last > this.loaded - BLOCK / 2) this._more();
@@ -307,7 +342,7 @@ export class CursorSource extends Source {
   }
 
   /** @param {number} number */
-  _again(number) {
+  _start(number) {
     const page = this.pages[number];
     this._fetch(number, async (signal) => (await this.ask(page.after, Math.max(1, page.n), signal)).rows);
   }
