@@ -84,7 +84,13 @@ function live(parent, make) {
   let shown = [];
   effect(() => {
     const next = document.createDocumentFragment();
-    append(next, [make()]);
+    try {
+      append(next, [make()]);
+    } catch (error) {
+      // An answer that is not as it was thought to be, for one: said where it would stand, and nowhere else.
+      reportError(error);
+      next.replaceChildren(h("p", { class: "notice", role: "alert", data: { tone: "bad" } }, "This part cannot be shown: the service may be of another version than this page. Load the page again."));
+    }
     const nodes = /** @type {ChildNode[]} */ ([...next.childNodes]);
     if (shown.length === 1 && nodes.length === 1 && shown[0] instanceof Text && nodes[0] instanceof Text) {
       if (shown[0].data !== nodes[0].data) shown[0].data = nodes[0].data;
