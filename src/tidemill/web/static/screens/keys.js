@@ -10,7 +10,7 @@ import { scope } from "../core/sse.js";
 import { confirmDialog } from "../ui/dialog.js";
 import { empty, failure, waiting } from "../ui/empty.js";
 import { icon } from "../ui/icons.js";
-import { toast } from "../ui/toast.js";
+import { tellIfFails, toast } from "../ui/toast.js";
 import { makeKey } from "./secrets.js";
 
 export function screen() {
@@ -77,7 +77,7 @@ export function screen() {
       if (done) await sessions.again();
     };
     const leave = async () => {
-      await signOut();
+      if (!(await tellIfFails(async () => (await signOut(), true)))) return;
       await go("/sign-in");
     };
     return h(

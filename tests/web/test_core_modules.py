@@ -1,0 +1,115 @@
+"""What the modules below the screens decide by themselves, asked in the page: who asks when, and whose answer counts."""
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Page, expect
+
+from web.conftest import OpenPage
+from web.site import Site
+from web.test_file_modules import said
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+NEWS_ARE_QUICKER = """
+(async () => {
+  let [asked, broken] = [0, 0];
+  const found = it.load(async (signal) => {
+    asked += 1;
+    await new Promise((resolve) => setTimeout(resolve, 120));
+    if (signal.aborted) broken += 1;
+    return asked;
+  });
+  for (let news = 0; news < 30; news += 1) {
+    found.soon(1);
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+  return [found.data.peek() > 1, broken];
+})()
+"""
+# Requests answer in the order that is given: of each the number it has, and how long it takes.
+SOURCE = """
+(async () => {
+  const rest = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+  const takes = {1: 1, 2: 120, 3: 10};
+  let asked = 0;
+  const ask = async () => { const mine = (asked += 1); await rest(takes[mine] ?? 1); return ANSWER; };
+  const source = MADE;
+  source.want(0, 1);
+  await rest(100);
+  source.AGAIN();
+  await rest(1);
+  source.AGAIN();
+  await rest(300);
+  return [source.rowAt(0), asked];
+})()
+"""
+FORGOTTEN = """
+(async () => {
+  const rest = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+  let isAway = false;
+  const source = new it.CursorSource(async () => {
+    if (isAway) throw new Error("away");
+    return { rows: ["there"], next: null };
+  });
+  source.want(0, 1);
+  await rest(100);
+  isAway = true;
+  source.blocks.delete(0);
+  source.want(0, 1);
+  await rest(100);
+  const before = source.stateAt(0);
+  isAway = false;
+  source.HOW;
+  await rest(50);
+  return [before, source.stateAt(0)];
+})()
+"""
+TWO_DRAWERS = """
+(() => {
+  const [first, second] = ["one", "two"].map((name) => it.openDrawer(name, () => [name]));
+  const shown = [...document.querySelectorAll(".drawer")].map((one) => one.textContent);
+  second.close();
+  return [shown, first.element.isConnected];
+})()
+"""
+TWO_PRESSES = """
+(async () => {
+  let [runs, done] = [0, null];
+  const listener = it.press(() => ((runs += 1), new Promise((resolve) => (done = resolve))));
+  const button = document.createElement("button");
+  button.addEventListener("click", listener);
+  button.click();
+  button.click();
+  done();
+  await new Promise((resolve) => setTimeout(resolve));
+  button.dispatchEvent(new MouseEvent("click", { detail: 2 }));
+  const before = runs;
+  button.click();
+  return [before, runs];
+})()
+"""
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def page(site: Site, signed_in: OpenPage) -> Page:
+    made = await signed_in("ada", "/keys")
+    await expect(made.get_by_role("heading", name="API keys")).to_be_visible()
+    return made
+
+
+async def test_the_newest_answer_counts_and_slow_ones_are_waited_for(page: Page) -> None:
+    assert await said(page, "core/load.js", NEWS_ARE_QUICKER) == [True, 0]
+    cursor = SOURCE.replace("ANSWER", "{ rows: [mine], next: null }").replace("MADE", "new it.CursorSource(ask)")
+    assert await said(page, "ui/source.js", cursor.replace("AGAIN", "reload")) == [3, 3]
+    dense = SOURCE.replace("ANSWER", "[mine]").replace("MADE", "new it.SeqSource(1, ask)")
+    assert await said(page, "ui/source.js", dense.replace("AGAIN", "refresh")) == [3, 3]
+
+
+async def test_what_could_not_be_loaded_is_loaded_when_it_is_tried_again(page: Page) -> None:
+    for how in ("retry(0)", "retryFailed()"):
+        assert await said(page, "ui/source.js", FORGOTTEN.replace("HOW", how)) == ["failed", "there"]
+
+
+async def test_there_is_one_drawer_and_one_press_at_a_time(page: Page) -> None:
+    assert await said(page, "ui/drawer.js", TWO_DRAWERS) == [["twotwo"], False]
+    assert await said(page, "ui/press.js", TWO_PRESSES) == [1, 2]

@@ -1,0 +1,191 @@
+"""Live: what is shown follows what happens, says how old it is when it cannot, and asks for nothing while nobody looks."""
+
+import asyncio
+import re
+from typing import Any
+
+import httpx2
+import pytest
+from playwright.async_api import Page, Request, Route, expect
+
+from support import eventually
+from web.conftest import OpenPage
+from web.site import Site
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+AWAY = ("ERR_CONNECTION_REFUSED", "503")
+HIDE = """(state) => {
+  Object.defineProperty(document, "visibilityState", { value: state, configurable: true });
+  document.dispatchEvent(new Event("visibilitychange"));
+}"""
+
+
+async def asked(site: Site, name: str, method: str, path: str) -> Any:
+    """As somebody, by HTTP."""
+    headers = {"Authorization": f"Bearer {await site.user(name)}"}
+    async with httpx2.AsyncClient(base_url=site.url, headers=headers, timeout=30, trust_env=False) as client:
+        return (await client.request(method, path)).raise_for_status().json()
+
+
+async def cancelled(site: Site, name: str, **more: Any) -> dict[str, Any]:
+    job = await site.submit(name, [{"sku": "A"}], **more)
+    await asked(site, name, "POST", f"/v1/jobs/{job['id']}/cancel")
+    return job
+
+
+def requests_of(page: Page) -> list[str]:
+    """Those that begin from now on."""
+    begun: list[str] = []
+    page.on("request", lambda request: begun.append(f"{request.method} {request.url}"))
+    return begun
+
+
+def live(page: Page, word: str) -> Any:
+    return expect(page.get_by_role("button", name=re.compile(f"Live updates: *{word}")))
+
+
+async def with_a_clock(site: Site, page: Page, name: str, to: str = "/jobs") -> Page:
+    """Signed in, in a tab whose clock can be moved on."""
+    await page.clock.install()
+    await page.goto(await site.link(name))
+    if to != "/jobs":
+        await page.goto(site.url + to)
+    return page
+
+
+async def test_nothing_is_asked_for_while_paused_or_hidden_and_nothing_is_missed(
+    site: Site, open_page: OpenPage
+) -> None:
+    page = await open_page()
+    async with page.expect_request(re.compile("/v1/events")) as stream:
+        await with_a_clock(site, page, "pia")
+    assert "last-event-id" in await (await stream.value).all_headers(), "from when the page began"
+    await expect(page.get_by_text("No jobs yet")).to_be_visible()
+    await live(page, "Live").to_be_visible()
+
+    await page.get_by_role("button", name="Live updates").click()
+    await expect(page.get_by_text(re.compile(r"Paused, showing \d\d:\d\d:\d\d"))).to_be_visible()
+    begun = requests_of(page)
+    await cancelled(site, "pia")  # over before anybody looks again
+    await page.clock.fast_forward(120_000)
+    assert begun == []
+    await page.get_by_role("button", name="Live updates").click()
+    await page.get_by_role("button", name="1 new – show").click()
+    lines = page.get_by_role("table", name="Jobs").get_by_role("rowheader")
+    await expect(lines).to_have_count(1)
+
+    job = await site.submit("pia", [{"sku": "B"}])
+    await expect(page.get_by_role("button", name="1 new – show")).to_be_visible()
+    await expect(lines).to_have_count(1)
+    await page.get_by_role("button", name="1 new – show").click()
+    await expect(lines.first).to_have_text(job["key"])
+
+    await lines.first.get_by_role("link").click()
+    await page.get_by_role("button", name="Export …").click()
+    await page.get_by_role("button", name="Export 1").click()
+    await expect(page.get_by_text("The file is being made")).to_be_visible()
+    await page.evaluate(HIDE, "hidden")
+    await live(page, "Resting").to_be_visible()
+    begun.clear()
+    await page.clock.fast_forward(120_000)
+    assert begun == [], "neither for the job nor for the export"
+    async with page.expect_request(re.compile("/v1/exports/")):
+        await page.evaluate(HIDE, "visible")
+    assert any(f"job={job['id']}" in one for one in begun), "the job that is looked at is named to the stream"
+
+
+async def test_a_stream_that_breaks_says_how_old_the_screen_is_and_comes_back_by_itself(
+    site: Site, open_page: OpenPage
+) -> None:
+    page = await with_a_clock(site, await open_page(expect=AWAY), "quinn")
+    notice = page.get_by_text(re.compile(r"Live updates lost, showing \d\d:\d\d:\d\d"))
+    await live(page, "Live").to_be_visible()
+    await page.route("**/v1/**", lambda route: route.abort("connectionrefused"))
+    await page.clock.fast_forward(41_000)  # without a word of the stream
+    await expect(notice).to_be_visible()
+    await expect(notice.locator("[aria-hidden]")).to_contain_text("Trying again")
+    await page.unroute_all()
+    await page.clock.fast_forward(31_000)
+    await live(page, "Live").to_be_visible()
+    await expect(notice).to_be_hidden()
+
+    async def full(route: Route) -> None:
+        await route.fulfill(status=503, json={"detail": "too many streams are open"})
+
+    await page.route("**/v1/events*", full)
+    begun = requests_of(page)
+    await page.clock.fast_forward(41_000)
+    for tries in range(1, 4):
+        await eventually(lambda tries=tries: has(begun, "/v1/events", tries))  # type: ignore[misc]
+        await live(page, "Lost").to_be_visible()
+        await page.clock.fast_forward(31_000)
+    await expect(notice).to_contain_text(re.compile(r"Trying again in ([4-9]|[12]\d|30) s"), timeout=9_000)
+    await page.get_by_role("button", name="Live updates").click()
+    await live(page, "Paused").to_be_visible()
+    begun.clear()
+    await page.clock.fast_forward(60_000)
+    assert begun == []
+
+
+async def has(begun: list[str], path: str, n: int) -> bool:
+    return sum(path in one for one in begun) >= n
+
+
+@pytest.mark.parametrize("screen", ["/jobs", "/jobs/{key}"])
+async def test_news_that_overtake_an_answer_are_shown(site: Site, open_page: OpenPage, screen: str) -> None:
+    job = await site.submit("rosa", [{"sku": "A"}])
+    path = screen.format(key=job["key"])
+    before = await asked(site, "rosa", "GET", f"/v1{path}")
+    await asked(site, "rosa", "POST", f"/v1/jobs/{job['id']}/cancel")
+    after = httpx2.Response(200, json=await asked(site, "rosa", "GET", f"/v1/jobs/{job['id']}")).text
+    page = await open_page()
+    is_asked, was_told = asyncio.Event(), False
+
+    async def stream(route: Route) -> None:
+        nonlocal was_told
+        if was_told:
+            return  # and nothing is ever told again
+        was_told = True
+        await is_asked.wait()
+        await route.fulfill(content_type="text/event-stream", body=f"event: job\nid: 2026-01-01\ndata: {after}\n\n")
+
+    async def late(route: Route) -> None:
+        is_asked.set()
+        await live(page, "Lost").to_be_visible()  # what it told was heard
+        await route.fulfill(json=before)
+
+    await page.goto(await site.link("rosa"))
+    await expect(page.get_by_role("heading", name="Jobs")).to_be_visible()
+    await page.route("**/v1/events*", stream)
+    await page.route(re.compile(rf"/v1{path}(\?|$)"), late, times=1)
+    await page.goto(site.url + path)
+    shown = page.get_by_role("row").filter(has_text=job["key"]) if screen == "/jobs" else page.locator(".head .title")
+    await expect(shown).to_contain_text("cancelled")
+
+
+async def test_who_did_not_sign_out_is_told_and_who_became_somebody_else_sees_nothing_of_before(
+    site: Site, open_page: OpenPage
+) -> None:
+    job = await cancelled(site, "sam")
+    page = await with_a_clock(site, await open_page(expect=AWAY), "sam")
+    await expect(page.get_by_role("link", name=job["key"])).to_be_visible()
+
+    async def refuse(route: Route) -> None:
+        await route.fulfill(status=503, json={"detail": "the database is away"})
+
+    await page.route("**/v1/session", refuse)
+    await page.get_by_role("button", name="sam account").click()
+    await page.get_by_role("menuitem", name="Sign out").click()
+    await expect(page.get_by_text("the database is away")).to_be_visible()
+    await expect(page.get_by_role("link", name=job["key"])).to_be_visible()
+
+    other = await page.context.new_page()
+    await other.goto(await site.link("tess"))
+    await expect(other.get_by_role("button", name="tess account")).to_be_visible()
+    await page.clock.fast_forward(41_000)  # the stream is opened anew, and asks who is there
+    await expect(page.get_by_role("button", name="tess account")).to_be_visible()
+    await expect(page.get_by_text("No jobs yet")).to_be_visible()
+    await page.unroute_all()
+    await page.get_by_role("button", name="tess account").click()
+    await page.get_by_role("menuitem", name="Sign out").click()
+    await expect(page.get_by_label("API key, or one-time link")).to_be_visible()

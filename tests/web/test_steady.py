@@ -1,0 +1,147 @@
+"""What is under the pointer or has the focus stays there; one press is one; what goes wrong stays where it went wrong."""
+
+import asyncio
+import re
+from dataclasses import replace
+from uuid import UUID
+
+import pytest
+from playwright.async_api import ElementHandle, Route, expect
+
+from support import FAILED, settle, take, verdict
+from tidemill.domain.batch import Lease
+from tidemill.store.database import Database
+from tidemill.store.flush import Flushed
+from web.conftest import OpenPage
+from web.site import Site
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+KEPT = ["Pause", "Cancel …", "Reprocess failed …", "Export …", "More actions", "Reprocess failures with cause test"]
+
+
+class Gate:
+    """Holds requests back until it is opened; counts them."""
+
+    def __init__(self) -> None:
+        self.n = 0
+        self.opened = asyncio.Event()
+
+    async def hold(self, route: Route) -> None:
+        self.n += 1
+        await self.opened.wait()
+        await route.continue_()
+
+
+async def fails(db: Database, lease: Lease, seq: int) -> Lease:
+    """Another row has failed; the lease as it is then."""
+    assert await settle(db, lease, [verdict(seq, FAILED)]) is Flushed.APPLIED
+    return replace(lease, flush_no=lease.flush_no + 1)
+
+
+async def are_there(kept: list[ElementHandle]) -> bool:
+    return all([await one.evaluate("it => it.isConnected") for one in kept])
+
+
+async def test_buttons_stay_the_same_ones_while_their_job_changes(site: Site, signed_in: OpenPage) -> None:
+    job = await site.submit("ada", [{"sku": f"A-{n}"} for n in range(20)])
+    lease = await fails(site.db, await take(site.db, UUID(job["id"]), lease=600), 0)
+    page = await signed_in("ada", f"/jobs/{job['key']}")
+    shown = page.locator(".head .title")
+    kept = [await page.get_by_role("button", name=name, exact=True).element_handle() for name in KEPT]
+    await page.get_by_role("button", name="Pause", exact=True).focus()
+    lease = await fails(site.db, lease, 1)
+    await expect(page.locator(".bars .number")).to_have_text("2")
+    assert await are_there(kept)
+    await expect(page.get_by_role("button", name="Pause", exact=True)).to_be_focused()
+
+    await page.get_by_role("button", name="Pause", exact=True).dblclick()
+    await expect(shown).to_contain_text("paused")
+    await page.get_by_role("button", name="Resume", exact=True).press("Enter")
+    await expect(shown).to_contain_text("running")
+    await expect(page.get_by_role("button", name="Pause", exact=True)).to_be_focused()
+
+    await page.get_by_role("link", name="Results").click()
+    await page.get_by_role("grid").get_by_label("Select row 1", exact=True).click()
+    await page.get_by_role("button", name="Clear", exact=True).wait_for()
+    places = (".toggles button >> nth=0", "select[aria-label=Cause] option >> nth=1", ".grid-foot .row button >> nth=0")
+    kept = [await page.locator(place).element_handle() for place in places]
+    toggle = page.get_by_role("group", name="Status").get_by_role("button", name=re.compile("failed"))
+    await toggle.focus()
+    await fails(site.db, lease, 2)
+    await expect(toggle).to_contain_text("3")
+    await expect(toggle).to_be_focused()
+    assert await are_there(kept)
+
+
+async def test_one_press_is_one_and_a_question_waits_for_its_answer(site: Site, signed_in: OpenPage) -> None:
+    page = await signed_in("bea", "/keys")
+    keys, deaths = Gate(), Gate()
+    await expect(page.get_by_role("button", name="Revoke tm_")).to_be_visible()
+    await page.route("**/v1/keys", keys.hold)
+    await page.get_by_role("button", name="New key …").click()
+    await page.get_by_role("button", name="Make the key").dblclick()
+    await page.get_by_role("button", name="Make the key").press("Enter")
+    assert keys.n == 1
+    keys.opened.set()
+    await expect(page.get_by_role("dialog", name="The key, this once")).to_be_visible()
+    await page.get_by_role("button", name="I have kept it").click()
+
+    await page.route("**/v1/keys/*", deaths.hold)
+    await page.get_by_role("button", name="Revoke tm_").first.click()
+    dialog = page.get_by_role("dialog")
+    await dialog.get_by_role("button", name="Revoke").click()
+    await page.keyboard.press("Escape")
+    await page.keyboard.press("Escape")
+    await expect(dialog.get_by_role("button", name="Keep as it is")).to_be_disabled()
+    deaths.opened.set()
+    await expect(dialog).to_be_hidden()
+
+
+async def test_another_list_takes_no_page_of_the_one_before(site: Site, signed_in: OpenPage) -> None:
+    mine, ours, theirs, last = [await site.submit("cara", [{"sku": "A"}]) for _ in range(4)]
+    pages = {(False, False): mine, (False, True): ours, (True, False): theirs, (True, True): last}
+    page = await signed_in("cara", "/imports")
+    late = Gate()
+
+    async def lists(route: Route) -> None:
+        is_filtered, is_more = "q=" in route.request.url, "after=" in route.request.url
+        if is_more:
+            late.n += 1
+            await late.opened.wait()
+        await route.fulfill(json={"jobs": [pages[is_filtered, is_more]], "next_page": "next"})
+
+    await page.route(re.compile(r"/v1/jobs\?"), lists)
+    await page.get_by_role("link", name="Jobs", exact=True).click()
+    lines = page.get_by_role("table", name="Jobs").get_by_role("rowheader")
+    await expect(lines).to_have_text([mine["key"]])
+    await page.get_by_role("button", name="Show more").dblclick()
+    await page.get_by_role("button", name="Show more").press("Enter")
+    await page.get_by_role("searchbox").fill(theirs["key"])
+    await expect(lines).to_have_text([theirs["key"]])
+    assert late.n == 1
+    late.opened.set()
+    await page.get_by_role("button", name="Show more").click()
+    await expect(lines).to_have_text([theirs["key"], last["key"]])
+
+
+async def test_what_goes_wrong_is_said_there_and_the_rest_goes_on(site: Site, signed_in: OpenPage) -> None:
+    job = await site.submit("dan", [{"sku": f"A-{n}"} for n in range(3)])
+    page = await signed_in("dan", "/jobs", expect=("ERR_CONNECTION_REFUSED", "uncaught"))
+    await page.route("**/items?*", lambda route: route.abort("connectionrefused"))
+    await page.get_by_role("link", name=job["key"]).click()
+    await page.get_by_role("link", name="Results").click()
+    await expect(page.get_by_text("Could not load rows 1–3")).to_be_visible()
+    await page.unroute_all()
+    await page.get_by_role("button", name="Retry").click()
+    await page.get_by_role("gridcell", name="A-2").first.click()
+    await expect(page.get_by_role("complementary")).to_be_visible()
+    await page.keyboard.press("g")
+    await page.keyboard.press("j")
+    await expect(page.get_by_role("heading", name="Jobs")).to_be_visible()
+    await expect(page.get_by_role("complementary")).to_have_count(0)
+
+    await page.route("**/v1/imports*", lambda route: route.fulfill(json={"imports": [{}]}))
+    await page.get_by_role("link", name="Imports", exact=True).click()
+    await expect(page.get_by_role("heading", name="Imports")).to_be_visible()
+    await page.get_by_role("link", name="Jobs", exact=True).click()
+    await expect(page.get_by_role("link", name=job["key"])).to_be_visible()
