@@ -1,4 +1,4 @@
-"""What the modules below the screens decide by themselves, asked in the page: who asks when, and whose answer counts."""
+"""What the modules below the screens decide by themselves, asked in the page: who asks when, whose answer counts."""
 
 import pytest
 import pytest_asyncio

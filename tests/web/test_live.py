@@ -1,4 +1,4 @@
-"""Live: what is shown follows what happens, says how old it is when it cannot, and asks for nothing while nobody looks."""
+"""Live: the screen follows what happens, says how old it is when it cannot, and asks for nothing while nobody looks."""
 
 import asyncio
 import re
@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from playwright.async_api import Page, Request, Route, expect
+from playwright.async_api import Page, Route, expect
 
 from support import eventually
 from web.conftest import OpenPage
@@ -70,14 +70,14 @@ async def test_nothing_is_asked_for_while_paused_or_hidden_and_nothing_is_missed
     await page.clock.fast_forward(120_000)
     assert begun == []
     await page.get_by_role("button", name="Live updates").click()
-    await page.get_by_role("button", name="1 new – show").click()
+    await page.get_by_role("button", name="1 new").click()
     lines = page.get_by_role("table", name="Jobs").get_by_role("rowheader")
     await expect(lines).to_have_count(1)
 
     job = await site.submit("pia", [{"sku": "B"}])
-    await expect(page.get_by_role("button", name="1 new – show")).to_be_visible()
+    await expect(page.get_by_role("button", name="1 new")).to_be_visible()
     await expect(lines).to_have_count(1)
-    await page.get_by_role("button", name="1 new – show").click()
+    await page.get_by_role("button", name="1 new").click()
     await expect(lines.first).to_have_text(job["key"])
 
     await lines.first.get_by_role("link").click()

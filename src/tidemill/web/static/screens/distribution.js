@@ -122,13 +122,14 @@ function inputsGrid(job) {
   let shown = tally.peek();
   let timer = 0;
   effect(() => {
-    if (tally.value !== shown) timer ||= window.setTimeout(follow, FOLLOWS_MS);
-    shown = tally.value;
+    if (tally.value !== shown && isLive.value) timer ||= window.setTimeout(follow, FOLLOWS_MS);
   });
   onCleanup(() => window.clearTimeout(timer));
   function follow() {
     timer = 0;
-    if (isLive.peek()) source.reload();
+    if (!isLive.peek()) return;
+    shown = tally.peek();
+    source.reload();
   }
   return grid.element;
 }
