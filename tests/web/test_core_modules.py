@@ -1,12 +1,14 @@
 """What the modules below the screens decide by themselves, asked in the page: who asks when, whose answer counts."""
 
+from collections.abc import AsyncIterator
+
 import pytest
 import pytest_asyncio
-from playwright.async_api import Page, expect
+from playwright.async_api import Browser, Page, expect
 
-from web.conftest import OpenPage
 from web.site import Site
 from web.test_file_modules import said
+from web.watching import Watch
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -90,11 +92,16 @@ TWO_PRESSES = """
 """
 
 
-@pytest_asyncio.fixture(loop_scope="session")
-async def page(site: Site, signed_in: OpenPage) -> Page:
-    made = await signed_in("ada", "/keys")
-    await expect(made.get_by_role("heading", name="API keys")).to_be_visible()
-    return made
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def page(site: Site, browser: Browser) -> AsyncIterator[Page]:
+    context = await browser.new_context()
+    made = await context.new_page()
+    watch = Watch(made, ())
+    await made.goto(await site.link("ada"))
+    await expect(made.get_by_role("heading", name="Jobs")).to_be_visible()
+    yield made
+    await context.close()
+    watch.check()
 
 
 async def test_the_newest_answer_counts_and_slow_ones_are_waited_for(page: Page) -> None:

@@ -80,7 +80,8 @@ async def test_one_press_is_one_and_a_question_waits_for_its_answer(site: Site, 
     await page.route("**/v1/keys", keys.hold)
     await page.get_by_role("button", name="New key …").click()
     await page.get_by_role("button", name="Make the key").dblclick()
-    await page.get_by_role("button", name="Make the key").press("Enter")
+    for key in ("Enter", "Escape", "Escape"):  # a key that nobody saw would be good all the same
+        await page.keyboard.press(key)
     assert keys.n == 1
     keys.opened.set()
     await expect(page.get_by_role("dialog", name="The key, this once")).to_be_visible()

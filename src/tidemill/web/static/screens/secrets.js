@@ -4,9 +4,8 @@ import { api } from "../core/api.js";
 import { h, uid } from "../core/dom.js";
 import { duration } from "../core/format.js";
 import { wholeAddress } from "../core/place.js";
-import { showDialog } from "../ui/dialog.js";
+import { answering, showDialog } from "../ui/dialog.js";
 import { copyButton } from "../ui/empty.js";
-import { press } from "../ui/press.js";
 
 /** @type {Array<[seconds: number, says: string]>} */
 const EXPIRIES = [
@@ -33,25 +32,19 @@ export function showSecret(title, says, secret, act) {
 
 /** Ask for a name and an expiry, make the key, show it. @param {{user?: string}} [how] for somebody else @returns {Promise<boolean>} */
 export async function makeKey(how = {}) {
-  const made = await showDialog(how.user ? `A key for ${how.user}` : "A new key", (close) => {
+  const made = await showDialog(how.user ? `A key for ${how.user}` : "A new key", (close, isFirm) => {
     const [name, expiry] = [uid("name"), uid("expiry")];
     const input = /** @type {HTMLInputElement} */ (h("input", { id: name, type: "text", maxlength: "100", placeholder: "nightly import", autofocus: true, autocomplete: "off" }));
     const select = /** @type {HTMLSelectElement} */ (h("select", { id: expiry }, EXPIRIES.map(([seconds, says]) => h("option", { value: String(seconds), selected: seconds === USUAL_S }, says))));
-    const fault = h("p", { class: "fault", role: "alert", hidden: true });
-    const go = async () => {
-      try {
-        const seconds = Number(select.value);
-        close(await api.post("/v1/keys", { name: input.value.trim(), ...(seconds ? { expires_in_s: seconds } : {}), ...(how.user ? { user: how.user } : {}) }));
-      } catch (error) {
-        fault.textContent = /** @type {Error} */ (error).message;
-        fault.hidden = false;
-      }
-    };
+    const { fault, go } = answering(close, isFirm, () => {
+      const seconds = Number(select.value);
+      return api.post("/v1/keys", { name: input.value.trim(), ...(seconds ? { expires_in_s: seconds } : {}), ...(how.user ? { user: how.user } : {}) });
+    });
     return [
       h("label", { class: "field", for: name }, "What it is for", input),
       h("label", { class: "field", for: expiry }, "Good for", select),
       fault,
-      h("div", { class: "acts" }, h("button", { type: "button", on: { click: () => close(null) } }, "Not now"), h("button", { type: "submit", class: "main-act", on: { click: press(go) } }, "Make the key")),
+      h("div", { class: "acts" }, h("button", { type: "button", disabled: isFirm, on: { click: () => close(null) } }, "Not now"), h("button", { type: "submit", class: "main-act", on: { click: go } }, "Make the key")),
     ];
   });
   if (!made) return false;

@@ -4,10 +4,11 @@ import { api, me } from "../core/api.js";
 import { h, uid } from "../core/dom.js";
 import { count, moment, wholeMoment } from "../core/format.js";
 import { load } from "../core/load.js";
-import { confirmDialog, showDialog } from "../ui/dialog.js";
+import { answering, confirmDialog, showDialog } from "../ui/dialog.js";
 import { empty, failure, waiting } from "../ui/empty.js";
 import { icon } from "../ui/icons.js";
 import { menuButton } from "../ui/menu.js";
+import { press } from "../ui/press.js";
 import { tellIfFails, toast } from "../ui/toast.js";
 import { makeKey, makeLink } from "./secrets.js";
 
@@ -56,7 +57,7 @@ function forAdmins() {
       h(
         "td",
         { class: "right nowrap" },
-        h("button", { type: "button", class: "small", "aria-label": `One-time link for ${user.name}`, on: { click: () => tellIfFails(() => makeLink(user.name)) } }, "One-time link"),
+        h("button", { type: "button", class: "small", "aria-label": `One-time link for ${user.name}`, on: { click: press(() => tellIfFails(() => makeLink(user.name))) } }, "One-time link"),
         " ",
         menuButton(`Actions for ${user.name}`, () => [
           { label: "New key …", icon: "key", run: async () => (await makeKey({ user: user.name })) && users.again() },
@@ -76,20 +77,12 @@ function forAdmins() {
 
 /** @returns {Promise<any>} */
 function askForUser() {
-  return showDialog("A new user", (close) => {
+  return showDialog("A new user", (close, isFirm) => {
     const [nameId, roleId] = [uid("name"), uid("role")];
     const name = /** @type {HTMLInputElement} */ (h("input", { id: nameId, type: "text", required: true, maxlength: "100", autofocus: true, autocomplete: "off" }));
     const role = /** @type {HTMLSelectElement} */ (h("select", { id: roleId }, h("option", { value: "user" }, "user: sees their own work"), h("option", { value: "admin" }, "admin: sees and changes everything")));
-    const fault = h("p", { class: "fault", role: "alert", hidden: true });
-    const go = async () => {
-      if (name.value.trim() === "") return name.focus();
-      try {
-        close(await api.post("/v1/users", { name: name.value.trim(), role: role.value }));
-      } catch (error) {
-        fault.textContent = /** @type {Error} */ (error).message;
-        fault.hidden = false;
-      }
-    };
+    const { fault, go: add } = answering(close, isFirm, () => api.post("/v1/users", { name: name.value.trim(), role: role.value }));
+    const go = (/** @type {Event} */ event) => (name.value.trim() === "" ? name.focus() : add(event));
     return [
       h("label", { class: "field", for: nameId }, "Name", name),
       h("label", { class: "field", for: roleId }, "Role", role),

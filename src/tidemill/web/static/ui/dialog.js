@@ -46,20 +46,30 @@ export function showDialog(title, content, how = {}) {
  */
 export async function confirmDialog({ title, says, act, run, isDanger = false }) {
   const done = await showDialog(title, (close, isFirm) => {
-    const fault = h("p", { class: "fault", role: "alert", hidden: true });
-    const go = async () => {
-      isFirm.value = true; // it is under way: whoever went now would not hear how it ended
-      fault.hidden = true;
-      try {
-        await run();
-        close(true);
-      } catch (error) {
-        fault.textContent = /** @type {Error} */ (error).message;
-        fault.hidden = false;
-        isFirm.value = false;
-      }
-    };
-    return [says, fault, h("div", { class: "acts" }, h("button", { type: "button", autofocus: isDanger, disabled: isFirm, on: { click: () => close(null) } }, "Keep as it is"), h("button", { type: "submit", class: isDanger ? "danger main-act" : "main-act", disabled: isFirm, on: { click: press(go) } }, act))];
+    const { fault, go } = answering(close, isFirm, async () => (await run(), true));
+    return [says, fault, h("div", { class: "acts" }, h("button", { type: "button", autofocus: isDanger, disabled: isFirm, on: { click: () => close(null) } }, "Keep as it is"), h("button", { type: "submit", class: isDanger ? "danger main-act" : "main-act", disabled: isFirm, on: { click: go } }, act))];
   });
   return done === true;
+}
+
+/**
+ * What the main button of a dialog does, and where it says what went wrong. Nothing closes the dialog meanwhile: whoever went
+ * then would not hear how it ended.
+ * @template T
+ * @param {(answer: T | null) => void} close @param {import("../core/signal.js").Signal<boolean>} isFirm @param {() => Promise<T>} run
+ */
+export function answering(close, isFirm, run) {
+  const fault = h("p", { class: "fault", role: "alert", hidden: true });
+  const go = press(async () => {
+    isFirm.value = true;
+    fault.hidden = true;
+    try {
+      close(await run());
+    } catch (error) {
+      fault.textContent = /** @type {Error} */ (error).message;
+      fault.hidden = false;
+      isFirm.value = false;
+    }
+  });
+  return { fault, go };
 }
