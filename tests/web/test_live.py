@@ -182,10 +182,7 @@ async def test_who_did_not_sign_out_is_told_and_who_became_somebody_else_sees_no
     other = await page.context.new_page()
     await other.goto(await site.link("tess"))
     await expect(other.get_by_role("button", name="tess account")).to_be_visible()
+    await other.close()
     await page.clock.fast_forward(41_000)  # the stream is opened anew, and asks who is there
     await expect(page.get_by_role("button", name="tess account")).to_be_visible()
     await expect(page.get_by_text("No jobs yet")).to_be_visible()
-    await page.unroute_all()
-    await page.get_by_role("button", name="tess account").click()
-    await page.get_by_role("menuitem", name="Sign out").click()
-    await expect(page.get_by_label("API key, or one-time link")).to_be_visible()
