@@ -13,7 +13,7 @@ const HEADS = ["Limiter", "Rate", "At a time", "Waiting", "Now allowed", "Taken"
 
 export function limitersCard() {
   const found = load((signal) => api.get("/v1/limiters", {}, signal));
-  every(() => found.again(), EVERY_MS);
+  every(() => found.soon(0), EVERY_MS);
   return () => {
     if (found.error.value) return failure(found.error.value, found.again);
     const limiters = found.data.value ?? [];

@@ -34,9 +34,9 @@ export function screen() {
     depths.value = [];
   });
   every(() => {
-    health.again();
-    flow.again();
-    if (isAdmin()) workers.again();
+    health.soon(0);
+    flow.soon(0);
+    if (isAdmin()) workers.soon(0);
   }, EVERY_MS);
 
   return h(

@@ -41,7 +41,7 @@ function dashboard() {
   const filter = pendingFilter();
   const found = findJob(word("job"));
   const flow = load((signal) => api.get("/v1/flow", { user_id: scope.value }, signal));
-  every(() => flow.again(), FLOW_MS);
+  every(() => flow.soon(0), FLOW_MS);
 
   const fits = (/** @type {any} */ job) => (!filter.kind.value || job.kind === filter.kind.value) && (!found.value?.id || job.id === found.value.id);
   const byStatus = () => {
