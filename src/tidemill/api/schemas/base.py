@@ -85,6 +85,8 @@ CodeList = Annotated[list[Text], Field(max_length=100, description="Failures wit
 PageSize = Annotated[int, Field(ge=1, le=PAGE_MAX, description="Rows of a page")]
 After = Annotated[str | None, Field(max_length=400, description="`next_page` of the page before")]
 Kind = Annotated[Text | None, EMPTY_IS_NONE, Field(description="Of this kind")]
+OF_KEY = "With a field at the top of the input that is this, or begins with it when it ends with a star: `AB-1*`"
+Key = Annotated[Text | None, EMPTY_IS_NONE, Field(description=OF_KEY)]
 UserId = Annotated[str, Field(max_length=100, description="`me`; for admins also `all`, or a user's name or id")]
 ItemId = Annotated[
     str, Field(pattern=r"^[0-9a-fA-F-]{32,36}:[0-9]{1,18}$", examples=["019a8b7c-1d2e-7f00-8000-123456789abc:7"])

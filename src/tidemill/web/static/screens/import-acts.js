@@ -42,7 +42,7 @@ export async function mend(job, row, fields) {
   const line = new Blob([`${stringify({ _row: row, ...fields })}\n`], { type: "application/x-ndjson" });
   await send("POST", `/v1/imports/${job.job_id}/fixes`, { query: { format: "ndjson", filename: `row-${row}.ndjson` }, body: line });
   for (;;) {
-    const item = await api.get(`/v1/jobs/${job.job_id}/items/${row - 1}`);
+    const item = await api.rows(`/v1/jobs/${job.job_id}/items/${row - 1}`);
     if (!OPEN.includes(item.status)) return item;
     await new Promise((resolve) => window.setTimeout(resolve, LOOK_MS));
   }

@@ -91,12 +91,12 @@ function listView(job, asked, changed, chosen) {
   const matches = () => matching(job.value, asked);
   const source = isWhole
     ? new SeqSource(job.peek().counts.total, async (first, size, signal) => {
-        const page = await api.get(path, { ...filter, seq: first, page_size: size }, signal);
+        const page = await api.rows(path, { ...filter, seq: first, page_size: size }, signal);
         of.value = page.columns_of;
         return byPlace(page.items, first);
       })
     : new CursorSource(async (after, size, signal) => {
-        const page = await api.get(path, { ...filter, after, page_size: size }, signal);
+        const page = await api.rows(path, { ...filter, after, page_size: size }, signal);
         of.value = page.columns_of;
         return { rows: page.items, next: page.next_page ?? null };
       });
