@@ -3,7 +3,7 @@
 from typing import Annotated, Any
 from uuid import UUID
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Body, Query, Request, Response
 
 from tidemill.api.export_views import export_now, exports_out
 from tidemill.api.files import send_file
@@ -23,6 +23,7 @@ from tidemill.store import jobs
 
 router = APIRouter(tags=["exports"])
 _made: dict[int | str, dict[str, Any]] = {200: {"description": "The same file was asked for before", "model": JobOut}}
+EVERYTHING = SelectionIn()
 _FILE = {"schema": {"type": "string", "format": "binary"}}
 _NAMES = [name.partition(";")[0] for name in (*CONTENT_TYPES.values(), *COMPRESSED_TYPES.values())]
 FILES = {name: _FILE for name in _NAMES if name != "application/json"}  # which is a page, to whoever reads the document
@@ -42,21 +43,21 @@ async def export_job(
     request: Request,
     response: Response,
     here: Serving,
-    asked: SelectionIn | None = None,
+    asked: Annotated[SelectionIn, Body()] = EVERYTHING,
 ) -> JobOut:
     """Make a file of the results as they are now, of all rows or of those that a body chooses: a job of its own.
 
     The same request gets the same file.
     """
-    if asked is not None and asked.statuses and query.statuses:
+    if asked.statuses and query.statuses:
         raise InvalidInput("say statuses once: in the address or in the body")
     export_id, is_new = await operation.export_results(
         here.db,
         here.settings,
         job,
         format=query.format,
-        statuses=query.statuses or (asked.statuses if asked else ()),
-        rows=None if asked is None else _rows(asked, job.id),
+        statuses=query.statuses or asked.statuses,
+        rows=_rows(asked, job.id),
         spreadsheet_safe=query.spreadsheet_safe,
         owner_id=me.user_id,
         request_id=request.state.request_id,

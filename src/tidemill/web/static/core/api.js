@@ -97,6 +97,11 @@ export const api = {
 export function search(query = {}) {
   const found = new URLSearchParams();
   for (const [name, value] of Object.entries(query)) {
+    if (Array.isArray(value) && value.some((one) => String(one).includes(","))) {
+      // Repeated, commas are part of the words; of one, an empty one more says so.
+      for (const one of value.length > 1 ? value : [...value, ""]) found.append(name, String(one));
+      continue;
+    }
     const text = Array.isArray(value) ? value.join(",") : value;
     if (text !== null && text !== undefined && text !== "") found.set(name, String(text));
   }

@@ -71,7 +71,7 @@ export function deadRows(code, filter, matching, how) {
     ],
     keyOf: (row) => row.id,
     nameOf: (row) => `row ${count(row.seq + 1)} of ${row.job_key}`,
-    onOpen: (row) => openItem(signal({ id: row.job_id, key: row.job_key, user_id: row.user_id }), row.seq, { changed: done, focusBack: () => grid.goTo(grid.active(), true) }),
+    onOpen: (row) => openItem(signal({ id: row.job_id, key: row.job_key, user_id: row.user_id }), row.seq, { changed: done, focusBack: () => grid.focus() }),
     foot,
     whenEmpty: () => empty({ title: "None any more", says: "Every row with this cause was sent round again." }),
   });

@@ -115,7 +115,7 @@ function details(operation) {
     ["Asked for", predicateWords(operation)],
     ["By", userName(operation.user_id)],
     ["Started", `${wholeMoment(operation.created_at)} (${ago(operation.created_at)})`],
-    ["Sent round", `${count(operation.items)} rows`],
+    [operation.verb === "cancel" ? "Cancelled" : "Sent round", `${count(operation.items)} rows`],
     ["Job", operation.job_id ? h("a", { class: "mono", href: href(`/jobs/${operation.job_id}`) }, operation.job_id) : "any"],
     ["Request", operation.request_id ? h("span", { class: "mono" }, operation.request_id) : "–"],
   ];

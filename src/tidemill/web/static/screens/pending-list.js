@@ -123,7 +123,7 @@ function list(asked, options) {
     columns: columns(options.jobOf),
     keyOf: (row) => row.id,
     nameOf: (row) => `item ${row.id}`,
-    onOpen: (row) => openWaiting(row, { runNow: async () => (await runNow([row.id])) && show(), focusBack: () => grid.goTo(grid.active(), true), changed: show }),
+    onOpen: (row) => openWaiting(row, { runNow: async () => (await runNow([row.id])) && show(), focusBack: () => grid.focus(), changed: show }),
     foot,
     whenEmpty: () => empty({ title: "Nothing waits", says: isDated || asked.job_id || asked.job_type ? "No row that fits these filters is open." : "Every row is settled. Rows show up here as soon as somebody submits some, with why they wait.", recipes: asked.job_id ? [] : [["From a file", "tidemill submit greet people.csv"]] }),
   });
