@@ -105,7 +105,7 @@ function list(asked, options) {
     h("span", { role: "status" }, () => {
       if (!isEmpty()) return `${counted(chosen(), "row")} selected`;
       const loaded = (source.version.value, `${count(source.loaded)} loaded`);
-      return isDated || open() === null ? `${loaded}, as of ${moment(at.value)}` : `${count(open())} wait or are in hand · ${loaded}, as of ${moment(at.value)}`;
+      return isDated || open() === null ? `${loaded}, as of ${moment(at.value)}` : `${options.atLeast?.() ? "≥ " : ""}${count(open())} wait or are in hand · ${loaded}, as of ${moment(at.value)}`;
     }),
     () => (isEmpty() && open() !== seen.value ? h("button", { type: "button", class: "link", on: { click: show } }, "The list has changed – show") : null),
     h("span", { class: "spring" }),
