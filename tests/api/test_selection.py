@@ -94,9 +94,7 @@ async def test_a_corrected_row_is_found_by_both(ada: httpx2.AsyncClient, job: st
         assert [item["seq"] for item in found] == [1], key
 
 
-async def test_rows_that_wait_are_cancelled_by_the_same_words_and_come_back(
-    api: Api, ada: httpx2.AsyncClient
-) -> None:
+async def test_rows_that_wait_are_cancelled_by_the_same_words_and_come_back(api: Api, ada: httpx2.AsyncClient) -> None:
     job = await submitted(ada, [{"sku": f"AB-{n}"} for n in range(10)])
     but = {"except": [f"{job}:2"], "key": "AB*", "statuses": ["pending"]}
     assert await count(ada, job, to="cancel", **but) == 9
@@ -139,3 +137,12 @@ async def test_what_belongs_to_others_or_makes_no_sense_is_refused(
     assert (await ada.post(f"/v1/jobs/{job}/items/cancel", json={})).status_code == 409
     both = await ada.post(f"/v1/jobs/{job}/export?statuses=failed", json={"statuses": ["done"]})
     assert both.status_code == 422
+
+
+async def test_a_code_with_a_comma_is_asked_for_by_repeating(api: Api, ada: httpx2.AsyncClient, job: str) -> None:
+    change = b"UPDATE tidemill.outcome SET error = jsonb_set(error, '{code}', '\"a,b\"') WHERE job_id = %s AND seq = 1"
+    async with api.db.transaction() as conn:
+        await conn.execute(change, [job])
+    found = await ada.get(f"/v1/jobs/{job}/items?error_codes=a,b&error_codes=")
+    assert [item["seq"] for item in found.json()["items"]] == [1]
+    assert (await ada.get(f"/v1/jobs/{job}/items?error_codes=a,b")).json()["items"] == []

@@ -47,7 +47,11 @@ class EngineMachine(BatchRules):
         model = self.model
         verbs = ["submit"] * 2 if len(model.jobs) < MOST_JOBS else []
         if model.jobs:
-            verbs += ["claim"] * 4 + ["work"] * 4 + ["manage", "manage", "close", "let_time_pass", "list_items", "cancel_rows"]
+            verbs += (
+                ["claim"] * 4
+                + ["work"] * 4
+                + ["manage", "manage", "close", "let_time_pass", "list_items", "cancel_rows"]
+            )
         if model.hands:
             verbs += ["act"] * 8
         if model.hands or model.zombies:

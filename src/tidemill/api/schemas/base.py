@@ -38,6 +38,13 @@ def _flat(value: object) -> list[object]:
     return [part for word in words for part in (word.split(",") if isinstance(word, str) else [word]) if part != ""]
 
 
+def _codes(value: object) -> list[object]:
+    """Words between commas; or repeated, and then a comma is part of one: codes are whatever a handler calls them."""
+    if isinstance(value, list) and len(value) > 1:
+        return [word for word in value if word != ""]
+    return _flat(value)
+
+
 def _words(value: object) -> object:
     """Statuses in our words or the documents'."""
     return _listed(_flat(value))
@@ -77,8 +84,8 @@ JobStatuses = Annotated[
 Statuses = Annotated[list[ItemStatus], BeforeValidator(_words), Field(description=OF_ITEMS, json_schema_extra=_or_none)]
 Codes = Annotated[
     list[Text],
-    BeforeValidator(_flat),
-    Field(max_length=100, description="Failures with these codes; between commas, or repeated"),
+    BeforeValidator(_codes),
+    Field(max_length=100, description="Failures with these codes; between commas, or repeated if they have commas"),
 ]
 StatusList = Annotated[list[ItemStatus], BeforeValidator(_listed), Field(description="Items of these")]
 CodeList = Annotated[list[Text], Field(max_length=100, description="Failures with these codes")]

@@ -28,6 +28,7 @@ const MOST_IDS = 10_000;
  * @property {import("../core/signal.js").Signal<any>} [job] of this one alone
  * @property {() => {id: string | null} | null} [chosenJob] a filter; null while it is not known yet
  * @property {(id: string) => any} jobOf what is known of a row's job
+ * @property {() => boolean} [atLeast] whether that is not all of them
  * @property {(statuses: string[]) => number | null} open how many there are now, by the counts of jobs; null while they are not known
  */
 

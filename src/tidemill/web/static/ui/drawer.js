@@ -4,6 +4,9 @@ import { append, h, uid } from "../core/dom.js";
 import { scope } from "../core/signal.js";
 import { icon } from "./icons.js";
 
+const covering = window.matchMedia("(max-width: 38rem)"); // as wide as it is
+const behind = () => /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll(".frame > :is(.skip, .bar, .nav, .content)"));
+
 /** @typedef {{close: () => void, element: HTMLElement}} Drawer */
 
 /**
@@ -20,11 +23,17 @@ export function openDrawer(title, content, how = {}) {
   const close = () => {
     if (!isOpen) return;
     isOpen = false;
+    covering.removeEventListener("change", keepOut);
+    for (const part of behind()) part.inert = false;
     const hadFocus = element.contains(document.activeElement);
     end();
     element.remove();
     if (hadFocus && before?.isConnected) before.focus();
     how.onClose?.();
+  };
+  // Where it covers everything, Tab must not lead behind it.
+  const keepOut = () => {
+    for (const part of behind()) part.inert = covering.matches;
   };
   const element = h(
     "aside",
@@ -39,6 +48,8 @@ export function openDrawer(title, content, how = {}) {
     close();
   });
   document.body.append(element);
+  covering.addEventListener("change", keepOut);
+  keepOut();
   body.focus({ preventScroll: true });
   return { close, element };
 }
