@@ -74,6 +74,6 @@ async def test_words_with_commas_are_repeated_and_not_joined(open_page: OpenPage
 
 
 async def blank(open_page: OpenPage, site: Site) -> Page:
-    page = await open_page()
+    page = await open_page(expect=("401",))
     await page.goto(f"{site.url}/sign-in")
     return page

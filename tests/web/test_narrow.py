@@ -32,16 +32,20 @@ SCREENS = (
 TABS = ("", "/results", "/pending", "/errors", "/config", "/activity")
 # What makes a page wider than its window, if it is.
 TOO_WIDE = """
-document.documentElement.scrollWidth <= document.documentElement.clientWidth ? "" :
-[...document.body.querySelectorAll("*")].filter((one) => one.getBoundingClientRect().right > document.documentElement.clientWidth + 1
-  && !one.closest(".table-box > *, .grid-scroll > *")).map((one) => one.outerHTML.slice(0, 100)).slice(-3).join("\\n") || "something"
+(() => {
+  const width = document.documentElement.clientWidth;
+  if (document.documentElement.scrollWidth <= width) return "";
+  const isCut = (one) => one.closest(".table-box > *, .grid-scroll > *");
+  const all = [...document.body.querySelectorAll("*")].filter((one) => one.getBoundingClientRect().right > width + 1);
+  return all.filter((one) => !isCut(one)).map((one) => one.outerHTML.slice(0, 100)).slice(-3).join("\\n") || "something";
+})()
 """
 # Buttons and links of the screen that lie outside of the window, and in nothing that can be scrolled sideways.
 OUT_OF_REACH = """
 [...document.querySelectorAll("main :is(button, a, input, select), header :is(button, a)")].filter((one) => {
   const box = one.getBoundingClientRect();
-  const isScrolled = one.closest(".table-box, .grid-scroll, .tabs, pre");
-  return box.width > 0 && !isScrolled && !one.closest(".unseen") && (box.left < -1 || box.right > window.innerWidth + 1);
+  if (box.width === 0 || one.closest(".table-box, .grid-scroll, .tabs, pre, .unseen")) return false;
+  return box.left < -1 || box.right > window.innerWidth + 1;
 }).map((one) => one.outerHTML.slice(0, 120)).join("\\n")
 """
 

@@ -115,5 +115,5 @@ def test_files_are_short() -> None:
 
 async def test_an_address_deeper_than_any_screen_is_not_worth_a_page(client: httpx2.AsyncClient) -> None:
     assert (await client.get("/a" * 9)).status_code == 200
-    answer = await client.get("/" * 60_000)
+    answer = await client.get("/" + "a/" * 20_000)
     assert (answer.status_code, len(answer.content) < 100) == (404, True)
