@@ -37,7 +37,8 @@ TOO_WIDE = """
   if (document.documentElement.scrollWidth <= width) return "";
   const isCut = (one) => one.closest(".table-box > *, .grid-scroll > *");
   const all = [...document.body.querySelectorAll("*")].filter((one) => one.getBoundingClientRect().right > width + 1);
-  return all.filter((one) => !isCut(one)).map((one) => one.outerHTML.slice(0, 100)).slice(-3).join("\\n") || "something";
+  const told = all.filter((one) => !isCut(one)).map((one) => one.outerHTML.slice(0, 100));
+  return told.slice(-3).join("\\n") || "something";
 })()
 """
 # Buttons and links of the screen that lie outside of the window, and in nothing that can be scrolled sideways.

@@ -31,7 +31,7 @@ class Proxy:
         if scope["type"] == "http":
             if not scope["path"].startswith(PREFIX + "/"):
                 self.others.append(scope["path"])
-            scope = scope | {name: scope[name][len(PREFIX) :] for name in ("path", "raw_path")}
+            scope = {**scope, **{name: scope[name][len(PREFIX) :] for name in ("path", "raw_path")}}
         await self._app(scope, receive, send)
 
 
