@@ -12,6 +12,7 @@ from machine.model import MAX_ATTEMPTS, ReaderModel
 from machine.rules import CODES, SIZES, WORKERS, BatchRules
 from machine.world import World
 from tidemill.domain.status import TERMINAL, Intent, ItemStatus
+from tidemill.store.cancel_rows import WAITING, Waiting
 from tidemill.store.reprocess import Choice
 from tidemill.store.throwaway import ThrowawayServer
 
@@ -46,7 +47,11 @@ class EngineMachine(BatchRules):
         model = self.model
         verbs = ["submit"] * 2 if len(model.jobs) < MOST_JOBS else []
         if model.jobs:
-            verbs += ["claim"] * 4 + ["work"] * 4 + ["manage", "manage", "close", "let_time_pass", "list_items"]
+            verbs += (
+                ["claim"] * 4
+                + ["work"] * 4
+                + ["manage", "manage", "close", "let_time_pass", "list_items", "cancel_rows"]
+            )
         if model.hands:
             verbs += ["act"] * 8
         if model.hands or model.zombies:
@@ -80,7 +85,14 @@ class EngineMachine(BatchRules):
         chosen = [status for status in statuses if not (job.sparse and status is ItemStatus.DONE)]
         seqs = dice.some("seqs", [item.seq for item in job.items]) if dice.coin("by seq") else None
         codes = dice.pick("codes", (None, None, ["odd"], CODES))
-        self.do(self.verbs.reprocess(job.id, Choice(chosen, seqs, codes, reset, MAX_ATTEMPTS)))
+        but = dice.some("but", [item.seq for item in job.items]) if dice.coin("all but some") else ()
+        self.do(self.verbs.reprocess(job.id, Choice(chosen, seqs, codes, reset, MAX_ATTEMPTS, but=but)))
+
+    def cancel_rows(self, dice: Dice) -> None:
+        job = self.a_job(dice)
+        statuses = dice.some("statuses", sorted(WAITING), least=1)
+        seqs = dice.some("seqs", [item.seq for item in job.items]) if dice.coin("by seq") else None
+        self.do(self.verbs.cancel_rows(job.id, Waiting(statuses, seqs)))
 
     def redrive(self, dice: Dice) -> None:
         self.do(self.verbs.reprocess(self.a_job(dice).id, REDRIVE))

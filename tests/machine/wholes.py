@@ -14,6 +14,7 @@ from tidemill.domain.status import Intent, ItemStatus
 from tidemill.operations.inspect import list_items
 from tidemill.store import delete as deletes
 from tidemill.store import ingest, jobs, maintain
+from tidemill.store.cancel_rows import Waiting, cancel_rows
 from tidemill.store.flush import Flushed
 from tidemill.store.ingest import Chunk
 from tidemill.store.reprocess import Choice, reprocess
@@ -35,8 +36,11 @@ class Chosen:
     def has(self, item: ItemModel) -> bool:
         if item.is_open or item.word not in self.choice.statuses:
             return False
-        if not item.has_row:  # of a cancelled range: all of them or none
-            return item.word is ItemStatus.CANCELLED and self.choice.seqs is None and self.choice.codes is None
+        if item.seq in self.choice.but:
+            return False
+        if not item.has_row:  # of a cancelled range, which has no causes; what a sparse job did well is not to be had
+            named = self.choice.seqs is None or item.seq in self.choice.seqs
+            return item.word is ItemStatus.CANCELLED and named and self.choice.codes is None
         if not self.choice.reset_attempts and item.attempts >= self.choice.max_attempts:
             return False
         by_seq = self.choice.seqs is None or item.seq in self.choice.seqs
@@ -91,9 +95,37 @@ class JobVerbs(BatchVerbs):
         assert await self.db.run(reprocess, job_id, choice) == (len(chosen), None)
         for item in chosen:
             item.reopen(reset_attempts=choice.reset_attempts)
+            item.has_row |= choice.seqs is not None  # it left its range for a list
+        await self._learn_rows(job, choice)
         if chosen:
             job.intent = Intent.PAUSE if job.intent is Intent.PAUSE else Intent.RUN
             job.closed_as, job.forgiven = None, job.counts["failed"]
+
+    async def _learn_rows(self, job: JobModel, choice: Choice) -> None:
+        """All but some: whole ranges stay ranges, and the others become lists. Which, is the engine's to say."""
+        if choice.but and choice.seqs is None:
+            found = await rows(self.db, "SELECT seq FROM tidemill.outcome WHERE job_id = %s", job.id)
+            has_row = {seq for (seq,) in found}
+            for item in job.items:
+                item.has_row |= item.seq in has_row
+
+    async def cancel_rows(self, job_id: UUID, waiting: Waiting) -> None:
+        job = self.model.jobs[job_id]
+        if job.closed_as is not None or job.is_condemned:
+            with pytest.raises(Conflict):
+                await self.db.run(cancel_rows, job_id, waiting, {})
+            return
+        chosen = [
+            item
+            for item in job.items
+            if item.place == "ready"
+            and item.word in waiting.statuses
+            and (waiting.seqs is None or item.seq in waiting.seqs)
+        ]
+        assert await self.db.run(cancel_rows, job_id, waiting, {}) == (len(chosen), None)
+        for item in chosen:
+            item.cancel()
+            item.has_row |= waiting.seqs is not None  # it left its range
 
     async def delete(self, job_id: UUID) -> None:
         await self.db.run(deletes.delete, job_id)

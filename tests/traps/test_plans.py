@@ -98,7 +98,8 @@ def looked_at_all_day(job_id: UUID) -> dict[str, dict[str, Any]]:
     letters = {"at": ALWAYS, "job": UUID(int=0), "seq": -1, "from": NEVER, "kind": None, "codes": None, "each": 101}
     ids = {"lo": UUID(int=0), "hi": UUID(int=2**128 - 1), "prefix": "", "words": None, "kind": None}
     ids |= {"created_from": None, "created_to": None, "budget": 500}
-    by_seq = {"sparse": False, "statuses": ["skipped"], "stored": ["skipped"]}
+    by_seq = {"sparse": False, "statuses": ["skipped"], "stored": ["skipped"], "key": None, "codes": None}
+    everywhere = {"first": 0, "last": 2**40}
     return {
         "batch/get": {"batch_id": 30_000},
         "batch/list": job | {"before": 10**9} | page,
@@ -108,6 +109,11 @@ def looked_at_all_day(job_id: UUID) -> dict[str, dict[str, Any]]:
         "batch/pick_cancelled": job | {"after_seq": -1} | page,
         "item/list_open": {"batches": [20_030, 20_031], "batch": -1, "seq": -1} | one_job | page,
         "item/list_cancelled": {"batches": [20_030, 20_031], "after_seq": -1} | page,
+        "batch/cancelled_ranges": job | everywhere,
+        "batch/hold_ready": job | everywhere | {"after": 0, "until": 10**9, "retrying": [False, True], "limit": 200},
+        "batch/newest_ready": job,
+        "item/count_among": job | {"seqs": [7, 41_000], "statuses": ["done"], "codes": None, "again": True},
+        "item/keyed": job | {"lo": 40_000, "hi": 42_000, "key": "AB-1*"},
         "item/list_seq": job | {"lo": 40_000, "hi": 42_000} | by_seq | page,
         "item/get": job | {"seq": 5},
         "item_fix/list": job | {"seq": 5},
@@ -160,6 +166,8 @@ async def test_prepared_statements_do_not_either(full: Database, big: Big) -> No
         ("batch/pick_of_all", 102),
         ("item/list_open", 400),
         ("item/list_seq", 4_100),
+        ("item/keyed", 2_100),
+        ("item/count_among", 20),
         ("item/get", 10),
         ("outcome/list_exceptions", 210),
         ("outcome/list_codes", 210),

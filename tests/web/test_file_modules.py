@@ -8,6 +8,7 @@ from playwright.async_api import Page
 
 from tidemill.web.assets import load
 from web.conftest import OpenPage
+from web.site import Site
 from web.watching import isolated
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -50,3 +51,29 @@ async def test_small_decisions(signed_in: OpenPage) -> None:
     lines = 'new File(["é\\n".repeat(500_000)], "long.csv")'
     assert (await said(page, "screens/import-draft.js", f"it.head({lines}).then((head) => head.size % 3)")) == 0
     assert await said(page, "screens/import-draft.js", f"it.head({lines}).then((head) => head.size)") <= 1 << 20
+
+
+async def test_causes_keep_their_order_when_numbers_overtake_one_another(open_page: OpenPage, site: Site) -> None:
+    page = await blank(open_page, site)
+    keep = '((keep) => [keep(["b", "a"]), keep(["a", "c", "b"])].join(" "))(it.steady((one) => one))'
+    assert await said(page, "core/steady.js", keep) == "b,a b,a,c"
+
+
+async def test_numbers_of_rows_stay_as_they_were_written(open_page: OpenPage, site: Site) -> None:
+    page = await blank(open_page, site)
+    text = '{"a":10.0,"b":1e3,"c":7,"d":12345678901234567890}'
+    assert await said(page, "core/json.js", f"it.stringify(it.parseExactly({json.dumps(text)}))") == text
+
+
+async def test_words_with_commas_are_repeated_and_not_joined(open_page: OpenPage, site: Site) -> None:
+    page = await blank(open_page, site)
+    assert (
+        await said(page, "core/api.js", 'it.search({ codes: ["a,b"], other: ["x", "y"] })')
+        == "?codes=a%2Cb&codes=&other=x%2Cy"
+    )
+
+
+async def blank(open_page: OpenPage, site: Site) -> Page:
+    page = await open_page(expect=("401",))
+    await page.goto(f"{site.url}/sign-in")
+    return page

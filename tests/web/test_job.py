@@ -1,5 +1,7 @@
 """One job: overview, results, mending, reprocessing."""
 
+import re
+
 import pytest
 import pytest_asyncio
 from playwright.async_api import expect
@@ -99,6 +101,22 @@ async def test_results_are_exported_and_downloaded(job: Job, signed_in: OpenPage
     async with page.expect_download() as download:
         await page.get_by_role("link", name="Download").click(timeout=30_000)
     assert (await download.value).suggested_filename == f"{job.key}.xlsx"
+
+
+async def test_only_the_rows_that_were_chosen_are_exported(job: Job, signed_in: OpenPage) -> None:
+    page = await signed_in("ada", f"/jobs/{job.key}/results?causes=not_sold")
+    await expect(page).to_have_url(re.compile("statuses=failed"))
+    await page.get_by_role("grid").get_by_label("Select row 303", exact=True).click()
+    await expect(page.get_by_text("1 row selected")).to_be_visible()
+    await page.locator(".grid-foot").get_by_role("button", name="Export …").click()
+    dialog = page.get_by_role("dialog", name="Export 1 row?")
+    await expect(dialog).to_contain_text("1 chosen row, status is failed, cause is not_sold")
+    await dialog.get_by_role("button", name="Export 1").click()
+    async with page.expect_download() as download:
+        await page.get_by_role("link", name="Download").click(timeout=30_000)
+    lines = (await (await download.value).path()).read_text().splitlines()
+    assert len(lines) == 2
+    assert "not_sold" in lines[1]
 
 
 async def test_somebody_elses_job_is_not_there(job: Job, signed_in: OpenPage) -> None:

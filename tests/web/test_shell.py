@@ -111,3 +111,9 @@ def test_no_file_can_make_markup_of_text_or_asks_elsewhere() -> None:
 def test_files_are_short() -> None:
     for name, asset in assets.load().files.items():
         assert asset.plain.count(b"\n") <= 420, name
+
+
+async def test_an_address_deeper_than_any_screen_is_not_worth_a_page(client: httpx2.AsyncClient) -> None:
+    assert (await client.get("/a" * 9)).status_code == 200
+    answer = await client.get("/" + "a/" * 20_000)
+    assert (answer.status_code, len(answer.content) < 100) == (404, True)

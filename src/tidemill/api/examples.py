@@ -303,6 +303,10 @@ EXAMPLES: dict[type[BaseModel], dict[str, Any]] = {
         "points": [{"at": CHANGED, "settled": 1200, "failed": 7}],
     },
     operations.ReprocessIn: {"statuses": ["failed"], "error_codes": ["exhausted"]},
+    operations.CancelItemsIn: {"statuses": ["pending"], "except": [f"{JOB}:7"]},
+    operations.SelectionIn: {"statuses": ["failed"], "error_codes": ["exhausted"], "except": [f"{JOB}:7"]},
+    operations.CountIn: {"to": "reprocess", "statuses": ["failed"], "key": "AB-1*"},
+    operations.CountOut: {"items": 3204, "is_complete": True},
     operations.RedriveIn: {"all_matching": True, "filter": {"kind": "price.lookup"}, "except": [f"{JOB}:7"]},
     limiters.LimiterOut: {
         "name": "shop",

@@ -127,6 +127,14 @@ def place_of(text: str) -> tuple[UUID, int]:
         raise InvalidInput(f"{text!r} is not the id of an item") from None
 
 
+def seq_of(text: str, job_id: UUID) -> int:
+    """The place of an item in this job; InvalidInput if it is of another one."""
+    job, seq = place_of(text)
+    if job != job_id:
+        raise InvalidInput(f"{text!r} is an item of another job")
+    return seq
+
+
 async def own_scope(db: Database, me: Principal, user_id: str) -> int | None:
     """Whose work a list is about: ``me``; for admins also ``all`` (None), or somebody by name or id."""
     if user_id in ("me", me.name, str(me.user_id)):

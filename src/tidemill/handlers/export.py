@@ -4,7 +4,7 @@ from contextlib import aclosing, suppress
 from typing import Any
 
 from tidemill.connectors.blobs import Blobs, Label, Writing
-from tidemill.domain.export import CONTENT_TYPES, KIND, ExportRequest, file_id, is_of_table
+from tidemill.domain.export import CONTENT_TYPES, KIND, ExportRequest, Rows, file_id, is_of_table
 from tidemill.domain.handler import Handler
 from tidemill.domain.item import Item
 from tidemill.domain.outcome import Fail, Wait
@@ -65,7 +65,7 @@ class Exporter:
             writing.label = Label(name, CONTENT_TYPES[request.format])
             table = Table(writing, request, survey.columns, survey.standing)
             tables.append(table)
-            await _copy(conn, survey, table, desk)
+            await _copy(conn, survey, request.rows, table, desk)
         await desk.do(table.close)
         return {"name": name, "format": request.format, "rows": table.rows, "cut_cells": table.cut_cells}
 
@@ -77,8 +77,8 @@ class Exporter:
             raise _gone(request)
 
 
-async def _copy(conn: Connection, survey: Survey, table: Table, desk: Desk) -> None:
-    async with aclosing(results.walk(conn, survey)) as packets:
+async def _copy(conn: Connection, survey: Survey, rows: Rows, table: Table, desk: Desk) -> None:
+    async with aclosing(results.walk(conn, survey, rows)) as packets:
         async for packet in packets:
             await desk.begin(table.add, packet)
 

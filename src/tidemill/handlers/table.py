@@ -6,6 +6,7 @@ from tidemill.connectors.writers import Output, open_writer
 from tidemill.domain.columns import Columns, Row
 from tidemill.domain.export import ExportRequest
 from tidemill.domain.standing import Standing
+from tidemill.domain.status import ItemStatus
 from tidemill.store.json import decode, decode_input
 from tidemill.store.results import Stored
 
@@ -32,17 +33,22 @@ class Table:
         self._writer.close()
 
     def _rows(self, stored: Iterable[Stored]) -> Iterator[Row]:
-        wanted = self._request.statuses
+        wanted, chosen = self._request.statuses, self._request.rows
         of_input = self._columns.of == "input"
         for seq, said, result, error, value in stored:
             status = self._standing.status(seq, said)
-            if wanted and status not in wanted:
+            if (wanted and status not in wanted) or not chosen.has(seq):
+                continue
+            told = decode(error) if error else None
+            if chosen.codes is not None and (
+                status != ItemStatus.FAILED or (told or {}).get("code") not in chosen.codes
+            ):
                 continue
             self.rows += 1
             yield {
                 "seq": seq,
                 "status": status,
                 "result": decode(result) if result and not of_input else None,
-                "error": decode(error) if error else None,
+                "error": told,
                 "input": decode_input(value) if value else None,
             }

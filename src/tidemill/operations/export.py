@@ -12,9 +12,10 @@ from tidemill.config import Settings
 from tidemill.connectors.blobs import Blobs, open_blobs
 from tidemill.domain.columns import Cell, Columns, Row, cells
 from tidemill.domain.errors import Conflict, UnknownFile, UnknownJob
-from tidemill.domain.export import KIND, ExportRequest
+from tidemill.domain.export import KIND, ExportRequest, Rows
 from tidemill.domain.form import Compression, FileFormat, Form
 from tidemill.domain.job import Job
+from tidemill.domain.page import check_text
 from tidemill.domain.status import ItemStatus, JobStatus
 from tidemill.operations.submit import submit
 from tidemill.store import inspect, jobs, results
@@ -69,6 +70,7 @@ async def export_results(
     *,
     format: str,  # noqa: A002  the word of the request
     statuses: Iterable[str] = (),
+    rows: Rows | None = None,
     spreadsheet_safe: bool = False,
     owner_id: int,
     request_id: str | None = None,
@@ -79,7 +81,8 @@ async def export_results(
 
     One that failed, was cancelled or has lost its file counts for nothing: a new one takes its place.
     """
-    request = ExportRequest.of(job.id, format, statuses, spreadsheet_safe=spreadsheet_safe)
+    check_text("a filter", *(() if rows is None else (rows.key, *(rows.codes or ()))))
+    request = ExportRequest.of(job.id, format, statuses, spreadsheet_safe=spreadsheet_safe, rows=rows)
     state = await db.run(results.state, job.id)
     if state["purged_at"] is not None:
         raise Conflict(f"job {job.key} was purged: its rows are gone")

@@ -83,11 +83,13 @@ async def list_items(
     after: object = None,
     seq: int | None = None,
     codes: Sequence[str] | None = None,
+    key: str | None = None,
 ) -> Page[Row]:
     """A page of items; its ``after`` is what to ask with for the next one. ``seq`` begins anywhere."""
     check_limit(limit)
     check_text("an error code", *(codes or ()))
-    asked = items.Asked(statuses, after, seq, codes)
+    check_text("a key", key)
+    asked = items.Asked(statuses, after, seq, codes, key or None)
     found = job if isinstance(job, Grid) else await grid(db, job)
     return await _listed("items", items.list_items(db, found, asked, limit=limit))
 

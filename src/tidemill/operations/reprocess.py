@@ -33,10 +33,11 @@ async def reprocess(
     """Open a job again for chosen items. What takes longer than ``within`` seconds goes on without us."""
     check(choice.statuses)
     check_text("an error code", *(choice.codes or ()))
+    check_text("a key", choice.key)
     await db.run(jobs.get, job_id)
     predicate: dict[str, Any] = {"statuses": list(choice.statuses), "reset_attempts": choice.reset_attempts}
     predicate |= {"seqs": None if choice.seqs is None else sorted(set(choice.seqs)), "codes": choice.codes}
-    predicate |= {"but": sorted(set(choice.but))} if choice.but else {}
+    predicate |= ({"but": sorted(set(choice.but))} if choice.but else {}) | ({"key": choice.key} if choice.key else {})
     added = await db.run(bulk.add, "reprocess", predicate, user_id=user_id, job_id=job_id, request_id=request_id)
     return await carry_out(db, added, within)
 

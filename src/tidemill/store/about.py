@@ -19,8 +19,9 @@ async def about(db: Database, job_id: UUID) -> AsyncIterator[None]:
 
 
 async def tell_step(db: Database, step: Step) -> None:
-    """Items of a job go round again, whoever carried the operation this far."""
+    """Items of a job go round again or were cancelled, whoever carried the operation this far."""
     if step.job_id is not None and step.items:
         with bound(request_id=step.request_id):
             async with about(db, step.job_id):
-                emit("job.reprocessed", job=step.job_id, items=step.items)
+                name = "items.cancelled" if step.verb == "cancel" else "job.reprocessed"
+                emit(name, job=step.job_id, items=step.items)

@@ -12,6 +12,7 @@ from psycopg.types.json import Jsonb
 from tidemill.domain.errors import Conflict, TidemillError, Unknown, UnknownJob
 from tidemill.domain.status import ItemStatus
 from tidemill.store import activity
+from tidemill.store.cancel_rows import Waiting, cancel_rows
 from tidemill.store.database import Connection, is_transient
 from tidemill.store.jobs import get
 from tidemill.store.reprocess import Choice, reprocess
@@ -76,12 +77,13 @@ async def list_operations(
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A part of an operation: so many items of a job go round again. None of any job when there was nothing to do."""
+    """A part of an operation: so many items of a job go round again, or were cancelled. Of no job: nothing was left."""
 
     operation_id: UUID
     items: int = 0
     job_id: UUID | None = None
     request_id: str | None = None
+    verb: str = "reprocess"
 
 
 async def step(conn: Connection, operation_id: UUID | None = None) -> Step | None:
@@ -90,7 +92,7 @@ async def step(conn: Connection, operation_id: UUID | None = None) -> Step | Non
     if not found:
         return None
     operation = found[0]
-    take = {"reprocess": _reprocess, "redrive": _redrive}[operation.verb]
+    take = {"reprocess": _reprocess, "redrive": _redrive, "cancel": _cancel}[operation.verb]
     try:
         async with conn.transaction():
             items, place, job_id = await take(conn, operation)
@@ -104,7 +106,7 @@ async def step(conn: Connection, operation_id: UUID | None = None) -> Step | Non
     state = "done" if place is None else "running"
     params = {"id": operation.id, "items": items, "place": Jsonb(place or operation.place), "state": state}
     await conn.execute(sql("operation/move"), params)
-    return Step(operation.id, items, job_id, operation.request_id)
+    return Step(operation.id, items, job_id, operation.request_id, operation.verb)
 
 
 Taken = tuple[
@@ -118,6 +120,19 @@ async def _reprocess(conn: Connection, operation: Operation) -> Taken:
     taken, after = await reprocess(conn, job_id, choice, after_seq=operation.place.get("after_seq", -1))
     await _tell(conn, operation, job_id, taken)
     return taken, None if after is None else {"after_seq": after}, job_id
+
+
+async def _cancel(conn: Connection, operation: Operation) -> Taken:
+    job_id, asked = operation.job_id or LEAST_ID, operation.predicate
+    waiting = Waiting(
+        [ItemStatus(word) for word in asked["statuses"]],
+        asked.get("seqs"),
+        frozenset(asked.get("but", ())),
+        asked.get("key"),
+    )
+    taken, place = await cancel_rows(conn, job_id, waiting, operation.place)
+    await _tell(conn, operation, job_id, taken)
+    return taken, place, job_id
 
 
 async def _redrive(conn: Connection, operation: Operation) -> Taken:
@@ -157,6 +172,7 @@ def _choice(asked: Mapping[str, Any]) -> Choice:
         statuses=[ItemStatus(word) for word in asked.get("statuses", ["failed"])],
         seqs=asked.get("seqs"),
         codes=asked.get("codes"),
+        key=asked.get("key"),
         but=asked.get("but", ()),
         since=_time(asked.get("since")),
         until=_time(asked.get("until")),

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -12,18 +12,22 @@ from psycopg.types.json import Jsonb
 from tidemill.domain.batch import LIST_MAX
 from tidemill.domain.distribution import KIND as DISTRIBUTE
 from tidemill.domain.errors import Conflict
+from tidemill.domain.page import MAX_NUMBER
 from tidemill.domain.status import ItemStatus
 from tidemill.store import artifacts
 from tidemill.store.database import Connection
 from tidemill.store.jobs import get, lock
+from tidemill.store.keys import WINDOW, keyed
+from tidemill.store.revive import revive
 from tidemill.store.statements import sql
 
+WINDOWS = 25  # that one step looks through
 _TALLIES = ("done", "not_found", "skipped", "failed", "cancelled")
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Which items go round again. Items without an outcome are not among them, save whole cancelled ranges."""
+    """Which items go round again. Items without an outcome are not among them, save those of cancelled ranges."""
 
     statuses: Sequence[ItemStatus] = (ItemStatus.FAILED, ItemStatus.NOT_FOUND)
     seqs: Sequence[int] | None = None
@@ -33,12 +37,19 @@ class Choice:
     but: Sequence[int] = ()
     since: datetime | None = None  # settled from here on
     until: datetime | None = None  # and before
+    key: str | None = None  # a field of the input; see tidemill.has_key
 
     @property
     def is_narrow(self) -> bool:
-        """Whether it asks for more than statuses: whole ranges, which have no outcomes to ask, are out then."""
-        asked = (self.seqs, self.codes, self.since, self.until)
+        """Whether it asks for more than statuses."""
+        asked = (self.seqs, self.codes, self.since, self.until, self.key)
         return bool(self.but) or any(part is not None for part in asked)
+
+    @property
+    def takes_ranges(self) -> bool:
+        """Whether cancelled ranges are meant too, which have no outcomes to be asked for a cause or a time."""
+        asked = (self.codes, self.since, self.until)
+        return ItemStatus.CANCELLED in self.statuses and all(part is None for part in asked)
 
 
 async def reprocess(
@@ -46,16 +57,43 @@ async def reprocess(
 ) -> tuple[int, int | None]:
     """Take chosen items back and open the job again: how many, and after which seq to go on, if there may be more."""
     job = await begin(conn, job_id)
+    take = _take if choice.key is None else _take_keyed
+    taken, last = await take(conn, job, choice, after_seq, most)
+    if taken:
+        await reopen(conn, job_id)
+    return taken, last
+
+
+async def _take(
+    conn: Connection, job: dict[str, Any], choice: Choice, after_seq: int, most: int
+) -> tuple[int, int | None]:
+    """Those with an outcome, then ranges: what came out of a range may have failed before another step looks at it."""
     taken = 0
     last: int | None = after_seq
     while taken < most and last is not None:
         n, last = await _take_chunk(conn, job, choice, last)
         taken += n
-    if ItemStatus.CANCELLED in choice.statuses and after_seq < 0 and not choice.is_narrow:
-        taken += await _revive_ranges(conn, job_id)
-    if taken:
-        await reopen(conn, job_id)
+    if last is None and choice.takes_ranges:
+        taken += await revive(conn, job, choice.seqs, choice.but)
     return taken, last
+
+
+async def _take_keyed(
+    conn: Connection, job: dict[str, Any], choice: Choice, after_seq: int, most: int
+) -> tuple[int, int | None]:
+    """Window by window, each whole: so many windows, or about so many items, at a time."""
+    total = (await get(conn, job["id"])).counts.total
+    named = None if choice.seqs is None else set(choice.seqs)
+    taken, lo = 0, after_seq + 1
+    for _ in range(WINDOWS):
+        if lo >= total or taken >= most:
+            break
+        found = await keyed(conn, job["id"], choice.key or "", lo, lo + WINDOW)
+        seqs = [seq for seq in found if named is None or seq in named]
+        if seqs:
+            taken += (await _take(conn, job, replace(choice, key=None, seqs=seqs), -1, MAX_NUMBER))[0]
+        lo += WINDOW
+    return taken, lo - 1 if lo < total else None
 
 
 async def begin(conn: Connection, job_id: UUID) -> dict[str, Any]:
@@ -130,9 +168,3 @@ async def _send_round(conn: Connection, job: dict[str, Any], taken: list[tuple[A
         sql("batch/add_retry_list"), place | {"seqs": seqs, "open": len(seqs), "delay": 0, "retrying": False}
     )
     return seqs
-
-
-async def _revive_ranges(conn: Connection, job_id: UUID) -> int:
-    await conn.execute(sql("batch/unfold_cancelled"), {"job_id": job_id})
-    cursor = await conn.execute(sql("batch/revive_cancelled"), {"job_id": job_id})
-    return sum(row[0] for row in await cursor.fetchall())

@@ -11,15 +11,18 @@ from psycopg.rows import dict_row
 
 from tidemill.domain.columns import MAX_COLUMNS, Columns
 from tidemill.domain.errors import UnknownJob
+from tidemill.domain.export import Rows
 from tidemill.domain.standing import Standing
 from tidemill.store.database import Connection, Database, relaxed
 from tidemill.store.json import decode_input
+from tidemill.store.keys import keyed
 from tidemill.store.lists.grid import find_grid
 from tidemill.store.statements import sql
 
 WINDOW = 5_000  # items one statement walks over
 PACKET_ROWS, PACKET_BYTES = 1_000, 1 << 20
 AT_A_TIME = 16 if psycopg.capabilities.has_stream_chunked() else 1  # rows that libpq hands over: 4.4 or 2.2 µs each
+ALL = Rows()
 
 Stored = tuple[int, str | None, str | None, str | None, str | None]  # seq, status, result, error, input
 
@@ -78,9 +81,10 @@ async def survey(conn: Connection, job_id: UUID) -> Survey | None:
     )
 
 
-async def walk(conn: Connection, survey: Survey) -> AsyncGenerator[list[Stored]]:
+async def walk(conn: Connection, survey: Survey, only: Rows = ALL) -> AsyncGenerator[list[Stored]]:
     """Every item in order of seq, in packets of bounded size: rows come a few at a time, a packet is all there is.
 
+    Of ``only`` some, windows without any of them are not read, and items without the key are left out.
     Without an outcome, an item of a job with result columns is not read at all: its row has only its number.
     """
     statement = sql("item/walk" if survey.columns.of == "input" else "outcome/walk")
@@ -88,18 +92,33 @@ async def walk(conn: Connection, survey: Survey) -> AsyncGenerator[list[Stored]]
     size = seq = 0
     for lo in range(0, survey.total, WINDOW):
         hi = min(lo + WINDOW, survey.total)
+        wanted = await _wanted(conn, survey.job_id, only, lo, hi)
+        if wanted is not None and not wanted:
+            seq = hi
+            continue
         async with aclosing(_stream(conn, statement, {"job_id": survey.job_id, "lo": lo, "hi": hi})) as rows:
             async for row in rows:
-                packet += [_nothing(gap) for gap in range(seq, row[0])]
-                packet.append(row)
+                packet += [_nothing(gap) for gap in range(seq, row[0]) if wanted is None or gap in wanted]
                 seq = row[0] + 1
+                if wanted is not None and row[0] not in wanted:
+                    continue
+                packet.append(row)
                 size += sum(len(text) for text in row[2:] if text)
                 if size >= PACKET_BYTES or len(packet) >= PACKET_ROWS:
                     yield packet
                     packet, size = [], 0
-        packet += [_nothing(gap) for gap in range(seq, hi)]
+        packet += [_nothing(gap) for gap in range(seq, hi) if wanted is None or gap in wanted]
         seq = hi
     yield packet
+
+
+async def _wanted(conn: Connection, job_id: UUID, only: Rows, lo: int, hi: int) -> set[int] | None:
+    """Those of a window that are named and have the key; None: all of them."""
+    named = None if only.seqs is None else {seq for seq in range(lo, hi) if seq in only.seqs}
+    if only.key is None or named == set():
+        return named
+    found = set(await keyed(conn, job_id, only.key, lo, hi))
+    return found if named is None else found & named
 
 
 async def state(conn: Connection, job_id: UUID) -> dict[str, Any]:

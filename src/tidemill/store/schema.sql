@@ -100,6 +100,35 @@ CREATE FUNCTION tidemill.shown(result jsonb) RETURNS jsonb LANGUAGE sql STABLE A
     SELECT CASE WHEN pg_column_size(result) <= 131072 AND octet_length(result::text) <= 16384 THEN result END
 $$;
 
+-- Whether a row has a field, of those at its top, that is this text; or that begins with it, when it ends with a star.
+-- A row that is no object is looked at as it is. It never fails, whatever json may hold.
+CREATE FUNCTION tidemill.has_key(input json, key text) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    begins boolean := right(key, 1) = '*';
+    wanted text := CASE WHEN right(key, 1) = '*' THEN left(key, -1) ELSE key END;
+    value  json;
+    found  text;
+BEGIN
+    -- Nearly always this is all: what is not in the text, is not in a field. With escapes, who knows.
+    IF strpos(input::text, wanted) = 0 AND strpos(input::text, '\') = 0 THEN
+        RETURN false;
+    END IF;
+    BEGIN
+        FOR value IN SELECT f.value FROM json_each(CASE json_typeof(input) WHEN 'object' THEN input
+                                                   ELSE json_build_object('', input) END) f LOOP
+            CONTINUE WHEN json_typeof(value) NOT IN ('string', 'number');
+            found := value #>> '{}';
+            IF found = wanted OR (begins AND starts_with(found, wanted)) THEN
+                RETURN true;
+            END IF;
+        END LOOP;
+        RETURN false;
+    EXCEPTION WHEN OTHERS THEN
+        RETURN false;
+    END;
+END
+$$;
+
 CREATE SEQUENCE tidemill.job_no;
 
 CREATE FUNCTION tidemill.new_key() RETURNS text LANGUAGE sql VOLATILE AS $$
@@ -645,7 +674,7 @@ CREATE INDEX activity_job ON tidemill.activity (job_id, id);
 CREATE TABLE tidemill.operation (
     id          uuid PRIMARY KEY DEFAULT tidemill.new_id(),
     user_id     bigint NOT NULL,
-    verb        text NOT NULL CHECK (verb IN ('reprocess', 'redrive')),
+    verb        text NOT NULL CHECK (verb IN ('reprocess', 'redrive', 'cancel')),
     job_id      uuid,
     predicate   jsonb NOT NULL,
     place       jsonb NOT NULL DEFAULT '{}',

@@ -17,6 +17,7 @@ CSP = (
 )
 FOR_EVER = "public, max-age=31536000, immutable"
 ASK_AGAIN = "no-cache"
+DEEPEST = 8
 
 
 class Screens(Route):
@@ -44,6 +45,8 @@ def install(app: FastAPI) -> None:
 
 async def shell(request: Request) -> Response:
     depth = request.scope["path"].count("/") - 1
+    if depth > DEEPEST:  # no screen is there, and the page says at every part of it how deep it is
+        return Response("there is no such page", 404, media_type="text/plain")
     page = Asset(load().shell(depth), None, "text/html; charset=utf-8")
     return answer(request.headers, page, ASK_AGAIN)
 

@@ -1,18 +1,21 @@
 """Files that were made: a job's rows, or a table's."""
 
 from typing import Annotated, Any
+from uuid import UUID
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Body, Query, Request, Response
 
 from tidemill.api.export_views import export_now, exports_out
 from tidemill.api.files import send_file
 from tidemill.api.guard import Me, Permission, address_of, allow
-from tidemill.api.lookup import OwnExport, OwnJob
+from tidemill.api.lookup import OwnExport, OwnJob, seq_of
 from tidemill.api.schemas.exports import ExportOut
 from tidemill.api.schemas.jobs import ExportQuery, JobOut
+from tidemill.api.schemas.operations import SelectionIn
 from tidemill.api.state import Serving
 from tidemill.api.views import job_out
-from tidemill.domain.errors import UnknownFile
+from tidemill.domain.errors import InvalidInput, UnknownFile
+from tidemill.domain.export import Rows
 from tidemill.domain.form import COMPRESSED_TYPES, CONTENT_TYPES
 from tidemill.operations import control
 from tidemill.operations import export as operation
@@ -20,6 +23,7 @@ from tidemill.store import jobs
 
 router = APIRouter(tags=["exports"])
 _made: dict[int | str, dict[str, Any]] = {200: {"description": "The same file was asked for before", "model": JobOut}}
+EVERYTHING = SelectionIn()
 _FILE = {"schema": {"type": "string", "format": "binary"}}
 _NAMES = [name.partition(";")[0] for name in (*CONTENT_TYPES.values(), *COMPRESSED_TYPES.values())]
 FILES = {name: _FILE for name in _NAMES if name != "application/json"}  # which is a page, to whoever reads the document
@@ -33,15 +37,27 @@ _file: dict[int | str, dict[str, Any]] = {
 
 @router.post("/jobs/{job}/export", status_code=202, **allow(Permission.USER, 404, 409, also=_made))
 async def export_job(
-    job: OwnJob, query: Annotated[ExportQuery, Query()], me: Me, request: Request, response: Response, here: Serving
+    job: OwnJob,
+    query: Annotated[ExportQuery, Query()],
+    me: Me,
+    request: Request,
+    response: Response,
+    here: Serving,
+    asked: Annotated[SelectionIn, Body()] = EVERYTHING,
 ) -> JobOut:
-    """Make a file of the results as they are now: a job of its own. The same request gets the same file."""
+    """Make a file of the results as they are now, of all rows or of those that a body chooses: a job of its own.
+
+    The same request gets the same file.
+    """
+    if asked.statuses and query.statuses:
+        raise InvalidInput("say statuses once: in the address or in the body")
     export_id, is_new = await operation.export_results(
         here.db,
         here.settings,
         job,
         format=query.format,
-        statuses=query.statuses,
+        statuses=query.statuses or asked.statuses,
+        rows=_rows(asked, job.id),
         spreadsheet_safe=query.spreadsheet_safe,
         owner_id=me.user_id,
         request_id=request.state.request_id,
@@ -52,6 +68,12 @@ async def export_job(
     response.headers["Location"] = f"/v1/exports/{export_id}"
     response.headers["Retry-After"] = "1"
     return job_out(await here.db.run(jobs.get, export_id))
+
+
+def _rows(asked: SelectionIn, job_id: UUID) -> Rows:
+    seqs = None if asked.item_ids is None else frozenset(seq_of(text, job_id) for text in asked.item_ids)
+    codes = None if asked.error_codes is None else frozenset(asked.error_codes)
+    return Rows(codes, asked.key, seqs, frozenset(seq_of(text, job_id) for text in asked.except_))
 
 
 @router.get("/exports/{export}", **allow(Permission.USER, 404))

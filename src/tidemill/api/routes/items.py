@@ -38,6 +38,7 @@ async def _page(db: Database, name: str, owner_id: int | None, query: ItemQuery)
         after=cursor.decode(query.after),
         seq=query.seq,
         codes=query.error_codes,
+        key=query.key,
     )
     inputs = await inspect.shown_inputs(db, grid, page.items) if query.inputs else {}
     items = [item | {"input": inputs[item["seq"]]} if item["seq"] in inputs else item for item in page.items]

@@ -8,15 +8,30 @@ from fastapi import APIRouter, Query, Request, Response
 
 from tidemill.api import cursor
 from tidemill.api.guard import Me, Permission, allow
-from tidemill.api.lookup import OwnJob, own_scope, place_of
-from tidemill.api.schemas.operations import OperationOut, OperationPage, OperationQuery, RedriveIn, ReprocessIn
+from tidemill.api.lookup import OwnJob, own_scope, place_of, seq_of
+from tidemill.api.schemas.operations import (
+    CancelItemsIn,
+    ChosenIn,
+    CountIn,
+    CountOut,
+    OperationOut,
+    OperationPage,
+    OperationQuery,
+    RedriveIn,
+    ReprocessIn,
+)
 from tidemill.api.state import Db
 from tidemill.api.views import operation_out
 from tidemill.domain.errors import InvalidInput, Unknown
-from tidemill.domain.page import check_moments, identity
+from tidemill.domain.page import check_moments, check_text, identity
+from tidemill.domain.status import TERMINAL
+from tidemill.operations import cancel_rows as cancelling
 from tidemill.operations import reprocess as operation
 from tidemill.store import bulk
 from tidemill.store.bulk import Operation
+from tidemill.store.cancel_rows import WAITING, Waiting
+from tidemill.store.lists import count_items as counting
+from tidemill.store.lists.count_items import Selected
 from tidemill.store.reprocess import Choice
 
 router = APIRouter(tags=["operations"])
@@ -33,9 +48,47 @@ async def reprocess_job(
         raise InvalidInput("scope `items` comes with item_ids, scope `job` without")
     seqs = None if asked.item_ids is None else [seq_of(text, job.id) for text in asked.item_ids]
     but = [seq_of(text, job.id) for text in asked.except_]
-    choice = Choice(asked.statuses, seqs, asked.error_codes, asked.reset_attempts, but=but)
+    choice = Choice(asked.statuses, seqs, asked.error_codes, asked.reset_attempts, but=but, key=asked.key)
     who = {"user_id": me.user_id, "request_id": request.state.request_id}
     return answer(response, await operation.reprocess(db, job.id, choice, within=WITHIN_S, **who))
+
+
+@router.post("/jobs/{job}/items/cancel", **allow(Permission.USER, 404, 409, also=_going_on))
+async def cancel_items(
+    job: OwnJob, asked: CancelItemsIn, me: Me, request: Request, response: Response, db: Db
+) -> OperationOut:
+    """Cancel items that wait, and leave the others. What a worker has in hand is left to it."""
+    waiting = Waiting(asked.statuses, _seqs(asked, job.id), frozenset(_but(asked, job.id)), asked.key)
+    who = {"user_id": me.user_id, "request_id": request.state.request_id}
+    return answer(response, await cancelling.cancel_rows(db, job.id, waiting, within=WITHIN_S, **who))
+
+
+@router.post("/jobs/{job}/items/count", **allow(Permission.USER, 404))
+async def count_items(job: OwnJob, asked: CountIn, db: Db) -> CountOut:
+    """How many items a reprocess, a cancel or an export of these would take. Nothing is changed."""
+    check_text("a filter", asked.key, *(asked.error_codes or ()))
+    among = {"reprocess": TERMINAL, "cancel": WAITING, "export": ()}[asked.to]
+    statuses = [status for status in asked.statuses if not among or status in among]
+    if asked.statuses and not statuses:
+        return CountOut(items=0, is_complete=True)
+    wanted = Selected(
+        statuses or sorted(among),
+        asked.error_codes,
+        _seqs(asked, job.id),
+        _but(asked, job.id),
+        asked.key,
+        again=asked.to == "reprocess",
+    )
+    items, is_complete = await db.run(counting.count_items, job.id, wanted)
+    return CountOut(items=items, is_complete=is_complete)
+
+
+def _seqs(asked: ChosenIn, job_id: UUID) -> list[int] | None:
+    return None if asked.item_ids is None else [seq_of(text, job_id) for text in asked.item_ids]
+
+
+def _but(asked: ChosenIn, job_id: UUID) -> list[int]:
+    return [seq_of(text, job_id) for text in asked.except_]
 
 
 @router.post("/dead-letters/redrive", **allow(Permission.USER, 404, 409, also=_going_on))
@@ -75,13 +128,6 @@ async def get_operation(operation_id: UUID, me: Me, db: Db) -> OperationOut:
     if not me.may_see(found.user_id):
         raise Unknown(f"there is no operation {operation_id}")
     return operation_out(found)
-
-
-def seq_of(text: str, job_id: UUID) -> int:
-    job, seq = place_of(text)
-    if job != job_id:
-        raise InvalidInput(f"{text!r} is an item of another job")
-    return seq
 
 
 def _filters(asked: RedriveIn) -> dict[str, Any]:

@@ -38,6 +38,13 @@ def _flat(value: object) -> list[object]:
     return [part for word in words for part in (word.split(",") if isinstance(word, str) else [word]) if part != ""]
 
 
+def _codes(value: object) -> list[object]:
+    """Words between commas; or repeated, and then a comma is part of one: codes are whatever a handler calls them."""
+    if isinstance(value, list) and len(value) > 1:
+        return [word for word in value if word != ""]
+    return _flat(value)
+
+
 def _words(value: object) -> object:
     """Statuses in our words or the documents'."""
     return _listed(_flat(value))
@@ -77,14 +84,16 @@ JobStatuses = Annotated[
 Statuses = Annotated[list[ItemStatus], BeforeValidator(_words), Field(description=OF_ITEMS, json_schema_extra=_or_none)]
 Codes = Annotated[
     list[Text],
-    BeforeValidator(_flat),
-    Field(max_length=100, description="Failures with these codes; between commas, or repeated"),
+    BeforeValidator(_codes),
+    Field(max_length=100, description="Failures with these codes; between commas, or repeated if they have commas"),
 ]
 StatusList = Annotated[list[ItemStatus], BeforeValidator(_listed), Field(description="Items of these")]
 CodeList = Annotated[list[Text], Field(max_length=100, description="Failures with these codes")]
 PageSize = Annotated[int, Field(ge=1, le=PAGE_MAX, description="Rows of a page")]
 After = Annotated[str | None, Field(max_length=400, description="`next_page` of the page before")]
 Kind = Annotated[Text | None, EMPTY_IS_NONE, Field(description="Of this kind")]
+OF_KEY = "With a field at the top of the input that is this, or begins with it when it ends with a star: `AB-1*`"
+Key = Annotated[Text | None, EMPTY_IS_NONE, Field(description=OF_KEY)]
 UserId = Annotated[str, Field(max_length=100, description="`me`; for admins also `all`, or a user's name or id")]
 ItemId = Annotated[
     str, Field(pattern=r"^[0-9a-fA-F-]{32,36}:[0-9]{1,18}$", examples=["019a8b7c-1d2e-7f00-8000-123456789abc:7"])

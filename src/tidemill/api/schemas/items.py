@@ -7,7 +7,7 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypeAliasType
 
-from tidemill.api.schemas.base import EITHER, After, Asked, Codes, NextPage, PageSize, Query, Statuses
+from tidemill.api.schemas.base import EITHER, After, Asked, Codes, Key, NextPage, PageSize, Query, Statuses
 from tidemill.domain.status import ItemStatus
 
 ColumnsOf = TypeAliasType("ColumnsOf", Literal["result", "input"])
@@ -60,6 +60,7 @@ class ItemPage(BaseModel):
 class ItemQuery(Query):
     statuses: Statuses = Field([], validation_alias=EITHER)
     error_codes: Codes | None = None
+    key: Key = None
     seq: int | None = Field(None, ge=0, le=2**62, description="Begin here, in order of seq")
     inputs: bool = Field(False, description="Show inputs, where the columns are those of inputs")
     page_size: PageSize = 100

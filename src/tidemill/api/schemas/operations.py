@@ -1,7 +1,7 @@
 """Bulk actions on items."""
 
 from datetime import datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from pydantic import AliasChoices, BaseModel, Field, StrictBool
@@ -14,6 +14,7 @@ from tidemill.api.schemas.base import (
     Asked,
     CodeList,
     ItemId,
+    Key,
     Kind,
     Moment,
     NextPage,
@@ -25,8 +26,15 @@ from tidemill.api.schemas.base import (
 from tidemill.domain.status import ItemStatus
 
 Scope = TypeAliasType("Scope", Literal["job", "items"])
-OperationVerb = TypeAliasType("OperationVerb", Literal["reprocess", "redrive"])
+OperationVerb = TypeAliasType("OperationVerb", Literal["reprocess", "redrive", "cancel"])
+CountFor = TypeAliasType("CountFor", Literal["reprocess", "cancel", "export"])
 OperationState = TypeAliasType("OperationState", Literal["running", "done", "failed"])
+
+
+But = Annotated[
+    list[ItemId],
+    Field(max_length=ITEMS_MAX, validation_alias=AliasChoices("except", "except_"), description="But these"),
+]
 
 
 class ReprocessIn(Asked):
@@ -36,10 +44,43 @@ class ReprocessIn(Asked):
     item_ids: list[ItemId] | None = Field(None, max_length=ITEMS_MAX, description="With scope `items`")
     statuses: StatusList = Field([ItemStatus.FAILED, ItemStatus.NOT_FOUND])
     error_codes: CodeList | None = None
-    except_: list[ItemId] = Field(
-        [], max_length=ITEMS_MAX, validation_alias=AliasChoices("except", "except_"), description="But these"
-    )
+    key: Key = None
+    except_: But = Field(default_factory=list)
     reset_attempts: StrictBool = Field(True, description="Without it, only items that have attempts left")
+
+
+class ChosenIn(Asked):
+    """Items of a job: all that match, or those of `item_ids` that do; but some."""
+
+    key: Key = None
+    item_ids: list[ItemId] | None = Field(None, max_length=ITEMS_MAX)
+    except_: But = Field(default_factory=list)
+
+
+class SelectionIn(ChosenIn):
+    """Which items of a job, whatever became of them."""
+
+    statuses: StatusList = Field([])
+    error_codes: CodeList | None = Field(None, description="Failures with these codes, and nothing else")
+
+
+class CancelItemsIn(ChosenIn):
+    """Which of the items that wait are cancelled."""
+
+    statuses: StatusList = Field([ItemStatus.PENDING, ItemStatus.RETRY_WAIT])
+
+
+class CountIn(SelectionIn):
+    """What is to be done with how many."""
+
+    to: CountFor = "export"
+
+
+class CountOut(BaseModel):
+    """How many items are meant, as the service counts them now."""
+
+    items: int
+    is_complete: bool = Field(description="False: these and perhaps more, it was not counted to the end")
 
 
 class DeadLetterFilter(Asked):
@@ -69,7 +110,7 @@ class OperationOut(BaseModel):
     id: UUID
     verb: OperationVerb
     state: OperationState
-    items: int = Field(description="Sent round so far")
+    items: int = Field(description="Sent round, or cancelled, so far")
     user_id: int
     job_id: UUID | None = None
     predicate: dict[str, Any]

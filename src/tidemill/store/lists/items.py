@@ -23,6 +23,7 @@ class Asked:
     after: object = None
     seq: int | None = None
     codes: Sequence[str] | None = None
+    key: str | None = None
 
     def __post_init__(self) -> None:
         if self.codes is not None and set(self.statuses) - {ItemStatus.FAILED}:
@@ -33,14 +34,15 @@ class Asked:
             raise InvalidInput(f"there is no item {self.seq}: seq begins at 0")
 
     def mark(self, job_id: UUID) -> str:
-        return mark_of(job_id, sorted(set(self.statuses)), None if self.codes is None else sorted(set(self.codes)))
+        codes = None if self.codes is None else sorted(set(self.codes))
+        return mark_of(job_id, sorted(set(self.statuses)), codes, *([] if self.key is None else [self.key]))
 
     @property
     def walk(self) -> Walk:
         """The order that is quick for what is asked for; the place where an earlier page ended says which it was.
 
         Open items by how long they have been so, exceptions by when they came to be, everything else by seq; and any
-        of them by seq, from ``seq`` on.
+        of them by seq, from ``seq`` on, or with a ``key``.
         """
         if self.after is not None:
             return walk_of(self.after, self._possible)
@@ -49,6 +51,8 @@ class Asked:
     @property
     def _natural(self) -> Walk:
         asked = set(self.statuses)
+        if self.key is not None:  # nothing is in order of keys: items are looked through, within the budget of a page
+            return sequence.WALK
         if self.codes is not None or (asked and asked <= set(EXCEPTIONS)):
             return exceptions.WALK
         return open_items.WALK if asked and asked <= set(OPEN) else sequence.WALK
@@ -76,7 +80,15 @@ async def list_by_seq(conn: Connection, grid: Grid, asked: Asked, *, limit: int)
     """In order of seq."""
     mark = asked.mark(grid.id)
     return await sequence.list_by_seq(
-        conn, grid, asked.statuses, mark, limit=limit, start=asked.seq or 0, after=asked.after
+        conn,
+        grid,
+        asked.statuses,
+        mark,
+        limit=limit,
+        start=asked.seq or 0,
+        after=asked.after,
+        key=asked.key,
+        codes=asked.codes,
     )
 
 

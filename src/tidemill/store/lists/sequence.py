@@ -24,6 +24,8 @@ async def list_by_seq(
     limit: int,
     start: int = 0,
     after: object = None,
+    key: str | None = None,
+    codes: Sequence[str] | None = None,
 ) -> Page[Row]:
     """So many items are looked at that the page is full, or the budget used up: then it is short, but not the last."""
     if after is not None:
@@ -31,20 +33,22 @@ async def list_by_seq(
     if grid.purged:
         return Page([], None)
     wanted = sorted(set(statuses))
+    narrow = {"key": key, "codes": None if codes is None else list(codes)}
     items: list[Row] = []
-    first = max(limit + 1, FIRST_WINDOW) if wanted else limit + 1
+    is_some = bool(wanted) or key is not None or codes is not None
+    first = max(limit + 1, FIRST_WINDOW) if is_some else limit + 1
     for lo, hi in windows(start, grid.total, first, ITEM_BUDGET):
-        items += await _window(conn, grid, wanted, lo, hi, limit + 1 - len(items))
+        items += await _window(conn, grid, wanted, narrow | {"lo": lo, "hi": hi, "limit": limit + 1 - len(items)})
         start = hi
         if len(items) > limit:
             return Page(items[:limit], WALK.place(mark, items[limit - 1]["seq"]))
     return Page(items, WALK.place(mark, start - 1) if start < grid.total else None)
 
 
-async def _window(conn: Connection, grid: Grid, wanted: list[ItemStatus], lo: int, hi: int, limit: int) -> list[Row]:
+async def _window(conn: Connection, grid: Grid, wanted: list[ItemStatus], which: dict[str, Any]) -> list[Row]:
     params: dict[str, Any] = {"job_id": grid.id, "sparse": grid.sparse}
     params |= {"statuses": wanted or None, "stored": _stored(wanted) or None}
-    return await rows(conn, "item/list_seq", params | {"lo": lo, "hi": hi, "limit": limit})
+    return await rows(conn, "item/list_seq", params | which)
 
 
 def _stored(wanted: list[ItemStatus]) -> list[ItemStatus]:

@@ -41,7 +41,7 @@ export function signInScreen() {
   const asked = query.peek().get("next");
   const next = path.peek() === "/sign-in" ? asked || "/jobs" : path.peek() + (query.peek().size ? `?${query.peek()}` : "");
   const { submit, parts } = form(() => {
-    const [to, words] = (next.startsWith("/") ? next : "/jobs").split("?");
+    const [to, words] = (next.startsWith("/") ? next.replace(/^[/\\]+/, "/") : "/jobs").split("?");
     go(to === "/" ? "/jobs" : to, Object.fromEntries(new URLSearchParams(words ?? "")), { replace: true });
   });
   const problem = query.peek().get("problem") === "link" ? h("p", { class: "notice", role: "alert" }, "This link was used, or is too old. Ask for another one.") : null;

@@ -2,12 +2,12 @@
 /**
  * Requests. An answer that is not good is an ApiError, made of the problem document that came.
  */
-import { parse, stringify } from "./json.js";
+import { parse, parseExactly, stringify } from "./json.js";
 import { address } from "./place.js";
 import { signal } from "./signal.js";
 
 /** @typedef {{user_id: number, name: string, role: "user" | "admin", by: string, csrf_token: string | null}} Me */
-/** @typedef {{query?: Record<string, any>, body?: any, raw?: string, headers?: Record<string, string>, signal?: AbortSignal}} Asked */
+/** @typedef {{query?: Record<string, any>, body?: any, raw?: string, headers?: Record<string, string>, signal?: AbortSignal, isExact?: boolean}} Asked */
 
 /** Who is signed in; null before that is known. @type {import("./signal.js").Signal<Me | null>} */
 export const me = signal(/** @type {Me | null} */ (null));
@@ -78,12 +78,14 @@ export async function send(method, path, asked = {}) {
 async function json(method, path, asked) {
   const response = await send(method, path, asked);
   const text = await response.text();
-  return text === "" ? null : parse(text);
+  return text === "" ? null : asked?.isExact ? parseExactly(text) : parse(text);
 }
 
 export const api = {
   /** @param {string} path @param {Record<string, any>} [query] @param {AbortSignal} [signal] */
   get: (path, query, signal) => json("GET", path, { query, signal }),
+  /** Rows: their numbers stay as they were written. @param {string} path @param {Record<string, any>} [query] @param {AbortSignal} [signal] */
+  rows: (path, query, signal) => json("GET", path, { query, signal, isExact: true }),
   /** @param {string} path @param {any} [body] @param {Asked} [more] */
   post: (path, body, more) => json("POST", path, { body, ...more }),
   /** @param {string} path @param {any} [body] @param {Asked} [more] */
@@ -96,6 +98,11 @@ export const api = {
 export function search(query = {}) {
   const found = new URLSearchParams();
   for (const [name, value] of Object.entries(query)) {
+    if (Array.isArray(value) && value.some((one) => String(one).includes(","))) {
+      // Repeated, commas are part of the words; of one, an empty one more says so.
+      for (const one of value.length > 1 ? value : [...value, ""]) found.append(name, String(one));
+      continue;
+    }
     const text = Array.isArray(value) ? value.join(",") : value;
     if (text !== null && text !== undefined && text !== "") found.set(name, String(text));
   }

@@ -24,6 +24,17 @@ export function parse(text) {
   return JSON.parse(text, /** @type {any} */ (keep));
 }
 
+/** The same, but that also a number like 10.0 stays as it was written: for rows, which are shown as files have them. @param {string} text @returns {any} */
+export function parseExactly(text) {
+  return JSON.parse(text, /** @type {any} */ (keepAsWritten));
+}
+
+/** @param {string} _key @param {any} value @param {{source?: string}} context */
+function keepAsWritten(_key, value, context) {
+  if (typeof value !== "number" || context?.source === undefined || String(value) === context.source) return value;
+  return new Exact(context.source);
+}
+
 /** @param {string} _key @param {any} value @param {{source?: string}} context */
 function keep(_key, value, context) {
   if (typeof value !== "number" || context?.source === undefined) return value;

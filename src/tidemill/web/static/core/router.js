@@ -16,12 +16,16 @@ export const query = signal(new URLSearchParams(window.location.search));
 /** Asked before the address changes; false keeps it. @type {Set<(next: string) => boolean | Promise<boolean>>} */
 const guards = new Set();
 
+/** The address of what is on the screen. */
+let shown = window.location.href;
+
 function here() {
   const whole = window.location.pathname;
   return "/" + (whole.startsWith(ROOT) ? whole.slice(ROOT.length) : whole.replace(/^\//, ""));
 }
 
 function read() {
+  shown = window.location.href;
   batch(() => {
     path.value = here();
     query.value = new URLSearchParams(window.location.search);
@@ -55,15 +59,23 @@ export function word(name) {
   return computed(() => query.value.get(name) ?? "");
 }
 
-/** Words of the query between commas, followed. @param {string} name */
+/** Words of the query, followed: between commas; or repeated, and then commas are their own. @param {string} name */
 export function words(name) {
-  const text = word(name);
-  return computed(() => text.value.split(",").filter((one) => one !== ""));
+  const said = computed(() => JSON.stringify(query.value.getAll(name)));
+  return computed(() => {
+    const all = JSON.parse(said.value);
+    return (all.length > 1 ? all : (all[0] ?? "").split(",")).filter((/** @type {string} */ one) => one !== "");
+  });
 }
 
 /** @param {URLSearchParams} search @param {Record<string, any>} changes */
 function write(search, changes) {
   for (const [name, value] of Object.entries(changes)) {
+    if (Array.isArray(value) && value.some((one) => String(one).includes(","))) {
+      search.delete(name);
+      for (const one of value.length > 1 ? value : [...value, ""]) search.append(name, String(one));
+      continue;
+    }
     const text = Array.isArray(value) ? value.join(",") : value;
     if (text === null || text === undefined || text === "" || text === false) search.delete(name);
     else search.set(name, text === true ? "1" : String(text));
@@ -75,6 +87,18 @@ function write(search, changes) {
 async function visit(next, how) {
   for (const guard of guards) if (!(await guard(next))) return;
   window.history[how.replace ? "replaceState" : "pushState"]({}, "", next);
+  read();
+}
+
+/** Back and forward: the browser has changed the address already, and who is refused gets the old one again. */
+async function wentBack() {
+  const wanted = window.location.href;
+  const was = shown;
+  for (const guard of guards) {
+    if (await guard(wanted)) continue;
+    if (window.location.href === wanted) window.history.pushState({}, "", was);
+    return;
+  }
   read();
 }
 
@@ -121,7 +145,7 @@ function decode(text) {
 
 /** Links of ours change the address without loading the page anew. */
 export function startRouter() {
-  window.addEventListener("popstate", read);
+  window.addEventListener("popstate", wentBack);
   document.addEventListener("click", (event) => {
     const link = /** @type {HTMLElement} */ (event.target).closest?.("a[href]");
     if (!(link instanceof HTMLAnchorElement) || event.defaultPrevented || event.button !== 0) return;

@@ -9,6 +9,7 @@ import { wholeAddress } from "../core/place.js";
 import { query, setQuery, word } from "../core/router.js";
 import { computed, effect, onCleanup, scope as inScope, untracked } from "../core/signal.js";
 import { onJobs, scope } from "../core/sse.js";
+import { steady } from "../core/steady.js";
 import { empty, failure, waiting } from "../ui/empty.js";
 import { choice, clearFilters, dateField, searchField } from "../ui/filter-bar.js";
 import { icon } from "../ui/icons.js";
@@ -73,7 +74,8 @@ export function screen() {
 
   function groups() {
     const body = h("tbody");
-    each(body, () => causes.data.value ?? [], (one) => one.code, group);
+    const inOrder = steady((/** @type {any} */ one) => one.code);
+    each(body, () => inOrder(causes.data.value ?? []), (one) => one.code, group);
     return h(
       "div",
       { class: "table-box", hidden: () => !causes.data.value?.length },

@@ -4,7 +4,7 @@ import { api } from "../core/api.js";
 import { h } from "../core/dom.js";
 import { count, counted, moment, titleOf, wholeMoment } from "../core/format.js";
 import { href } from "../core/router.js";
-import { signal } from "../core/signal.js";
+import { effect, signal, untracked } from "../core/signal.js";
 import { scope } from "../core/sse.js";
 import { empty } from "../ui/empty.js";
 import { makeGrid } from "../ui/grid.js";
@@ -31,8 +31,19 @@ export function deadRows(code, filter, matching, how) {
   const selection = new Selection();
   const done = () => {
     selection.clear();
+    seen.value = null;
     source.refresh();
     how.done();
+  };
+  /** How many there were when the rows were asked for. */
+  const seen = signal(/** @type {number | null} */ (null));
+  effect(() => {
+    const { n } = matching();
+    if (seen.peek() === null && n) seen.value = n;
+  });
+  const show = () => {
+    seen.value = untracked(matching).n;
+    source.refresh();
   };
   const isEmpty = () => (selection.version.value, selection.isEmpty);
   const many = () => `${matching().isExact ? "" : "≤ "}${count(matching().n)}`;
@@ -51,6 +62,7 @@ export function deadRows(code, filter, matching, how) {
       if (isEmpty()) return `${many()} with this cause · ${(source.version.value, count(source.loaded))} loaded`;
       return selection.isAll ? `All ${many()} that match${selection.keys.size ? `, but ${counted(selection.keys.size, "row")}` : ""}` : `${counted(selection.size(0), "row")} selected`;
     }),
+    () => (isEmpty() && seen.value !== null && matching().n !== seen.value ? h("button", { type: "button", class: "link", on: { click: show } }, "The list has changed – show") : null),
     () => (isEmpty() || selection.isAll ? null : h("button", { type: "button", class: "link", on: { click: () => selection.all() } }, `Select all ${many()} that match`)),
     h("span", { class: "spring" }),
     () => (isEmpty() ? null : [h("button", { type: "button", class: "small main-act", on: { click: () => tellIfFails(redrive) } }, icon("retry"), "Redrive selected …"), h("button", { type: "button", class: "small", on: { click: () => selection.clear() } }, "Clear")]),
@@ -71,7 +83,7 @@ export function deadRows(code, filter, matching, how) {
     ],
     keyOf: (row) => row.id,
     nameOf: (row) => `row ${count(row.seq + 1)} of ${row.job_key}`,
-    onOpen: (row) => openItem(signal({ id: row.job_id, key: row.job_key, user_id: row.user_id }), row.seq, { changed: done, focusBack: () => grid.goTo(grid.active(), true) }),
+    onOpen: (row) => openItem(signal({ id: row.job_id, key: row.job_key, user_id: row.user_id }), row.seq, { changed: done, focusBack: () => grid.focus() }),
     foot,
     whenEmpty: () => empty({ title: "None any more", says: "Every row with this cause was sent round again." }),
   });

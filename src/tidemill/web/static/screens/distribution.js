@@ -26,7 +26,7 @@ const OWN = ["status", "attempts", "path", "rows", "size", "sha256", "reused", "
 /** @param {{params: import("../core/signal.js").Signal<Record<string, string>>}} given */
 export function screen({ params }) {
   const name = params.peek().distribution;
-  const found = load((signal) => api.get(`/v1/distributions/${name}`, { page_size: 1 }, signal));
+  const found = load((signal) => api.get(`/v1/distributions/${encodeURIComponent(name)}`, { page_size: 1 }, signal));
   const job = /** @type {import("../core/signal.js").Signal<any>} */ (found.data);
   onJobs((jobs) => {
     const news = jobs.find((one) => one.id === job.peek()?.job_id);

@@ -42,7 +42,7 @@ export function promote(trial) {
 export async function mend(job, row, fields, signal) {
   const line = new Blob([`${stringify({ _row: row, ...fields })}\n`], { type: "application/x-ndjson" });
   await send("POST", `/v1/imports/${job.job_id}/fixes`, { query: { format: "ndjson", filename: `row-${row}.ndjson` }, body: line });
-  return until(() => api.get(`/v1/jobs/${job.job_id}/items/${row - 1}`, {}, signal), (item) => !OPEN.includes(item.status), { signal });
+  return until(() => api.rows(`/v1/jobs/${job.job_id}/items/${row - 1}`, {}, signal), (item) => !OPEN.includes(item.status), { signal });
 }
 
 /** A file of mended rows. @param {any} job @param {() => void} done */

@@ -6,6 +6,7 @@ import { count, counted } from "../core/format.js";
 import { cellText } from "../core/json.js";
 import { setQuery, word } from "../core/router.js";
 import { computed, effect, onCleanup, scope, signal, untracked } from "../core/signal.js";
+import { steady } from "../core/steady.js";
 import { makeGrid } from "../ui/grid.js";
 import { icon } from "../ui/icons.js";
 import { menuButton } from "../ui/menu.js";
@@ -18,7 +19,8 @@ import { openRow } from "./import-row.js";
 /** @param {import("../core/signal.js").Signal<any>} job the import, which is followed */
 export function findings(job) {
   const code = word("code");
-  const codes = computed(() => Object.entries(job.value.errors).sort((/** @type {any} */ a, /** @type {any} */ b) => b[1] - a[1]));
+  const inOrder = steady((/** @type {any} */ one) => one[0]);
+  const codes = computed(() => inOrder(Object.entries(job.value.errors).sort((/** @type {any} */ a, /** @type {any} */ b) => b[1] - a[1])));
   return h(
     "section",
     { class: "stack findings", "aria-label": "Findings" },

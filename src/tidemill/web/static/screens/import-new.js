@@ -1,12 +1,13 @@
 // @ts-check
 /** The first steps of an import: a file, a look at it, where its columns go. */
 import { api, isAbort, me } from "../core/api.js";
-import { h } from "../core/dom.js";
+import { h, listen } from "../core/dom.js";
 import { bytes, count, percent } from "../core/format.js";
 import { load } from "../core/load.js";
 import { wholeAddress } from "../core/place.js";
-import { go, href, query, setQuery, word } from "../core/router.js";
-import { effect, onCleanup, signal } from "../core/signal.js";
+import { go, guardChanges, href, query, setQuery, word } from "../core/router.js";
+import { computed, effect, onCleanup, signal } from "../core/signal.js";
+import { confirmDialog } from "../ui/dialog.js";
 import { dropZone } from "../ui/drop.js";
 import { empty, failure, waiting } from "../ui/empty.js";
 import { icon } from "../ui/icons.js";
@@ -56,7 +57,7 @@ export function screen() {
     h("div", { class: "card stack" }, h("h2", null, "What is to be imported, and where to?"), resourceChoice(() => resources.data.value ?? [], resource), chooser, faultLine),
     h("div", { class: "row between" }, h("span", null), nextButton("To the preview", "preview", () => (!resource.value ? "choose where the rows go" : file.value === null ? "choose a file" : null))),
   ];
-  const lost = () => h("div", { class: "card stack" }, h("p", { class: "notice" }, "Choose the file again: a page may not keep it. What you have set is kept."), chooser, faultLine);
+  const lost = () => h("div", { class: "card stack" }, h("p", { class: "notice" }, () => (file.value ? "Choose where the rows go." : "Choose the file again: a page may not keep it. What you have set is kept.")), () => (resource.value ? null : resourceChoice(() => resources.data.value ?? [], resource)), chooser, faultLine);
   const looked = (/** @type {() => any} */ make) => [
     () => (found.error.value ? refusal(found.error.value, found.again) : null),
     () => (found.preview.value === null && !found.error.value ? waiting(sendingText()) : null),
@@ -74,6 +75,15 @@ export function screen() {
     startButtons(() => (found.isLooking.value ? "the file is being looked at" : found.preview.value?.problems.length ? "the columns do not fit yet" : found.preview.value ? null : "the file was not read yet")),
   ];
 
+  /** Which of them is shown. A word: whoever signs in again while a file is sent finds the same part, not a new one. */
+  const part = computed(() => {
+    if (resources.data.value?.length === 0 && me.value?.role !== "admin") return "nowhere";
+    if (now() === "file") return "file";
+    return file.value === null || !resource.value ? "lost" : now();
+  });
+  /** @type {Record<string, () => any>} */
+  const parts = { nowhere, file: fileStep, lost, preview: previewStep, columns: columnsStep };
+
   /** @param {string} label @param {string} to @param {() => string | null} why */
   function nextButton(label, to, why) {
     return h("button", { type: "button", class: "main-act", disabled: () => why() !== null, title: why, on: { click: () => go("/imports/new", at(to)) } }, label);
@@ -86,14 +96,14 @@ export function screen() {
     h("div", { class: "head" }, h("h1", null, "Import a file")),
     stepBar(now, (to) => (["file", "preview", "columns"].includes(to) && (to === "file" || (file.value && resource.value)) ? at(to) : null)),
     () => (resources.error.value ? failure(resources.error.value, resources.again) : null),
-    () => (resources.data.value?.length === 0 && me.value?.role !== "admin" ? nowhere() : now() === "file" ? fileStep() : file.value === null || !resource.value ? lost() : now() === "preview" ? previewStep() : columnsStep()),
+    () => parts[part.value](),
   );
 }
 
 /** @param {File} given @param {number | undefined} most */
 function faultOf(given, most) {
   if (given.size === 0) return `${given.name} is empty.`;
-  if (most && given.size > most << 20) return `${given.name} has ${bytes(given.size)}: more than the ${count(most)} MB that this service takes. Compress it (gzip, zstd), or split it.`;
+  if (most && given.size > most * 2 ** 20) return `${given.name} has ${bytes(given.size)}: more than the ${count(most)} MB that this service takes. Compress it (gzip, zstd), or split it.`;
   return "";
 }
 
@@ -133,6 +143,9 @@ function startButtons(why) {
   let stop = new AbortController();
   let [key, meant] = [newKey(), ""];
   onCleanup(() => stop.abort());
+  onCleanup(guardChanges(() => sending.peek() === null || isFinished || confirmDialog({ title: "Stop sending the file?", says: [h("p", null, "It is still on its way. Another screen or setting gives it up, and nothing of it is kept.")], act: "Stop sending", isDanger: true, run: async () => stop.abort() })));
+  listen(window, "beforeunload", (/** @type {Event} */ event) => sending.peek() !== null && event.preventDefault());
+  let isFinished = false; // and on the way to where it can be looked at
   /** @param {boolean} isTrial */
   const start = async (isTrial) => {
     const given = /** @type {File} */ (file.peek());
@@ -143,6 +156,7 @@ function startButtons(why) {
     sending.value = { sent: 0, since: Date.now(), size: given.size, isTrial };
     try {
       const made = await submit({ validate_only: isTrial, key, signal: stop.signal, onProgress: (sent) => sending.value && (sending.value = { ...sending.value, sent }) });
+      isFinished = true;
       file.value = null;
       await go(`/imports/${made.key}`);
     } catch (problem) {

@@ -26,7 +26,7 @@ export function openRow(job, row, how) {
     () => [
       () => {
         const now = shown();
-        const item = load((signal) => api.get(`/v1/jobs/${job.job_id}/items/${now - 1}`, {}, signal));
+        const item = load((signal) => api.rows(`/v1/jobs/${job.job_id}/items/${now - 1}`, {}, signal));
         return h("div", { class: "stack" }, () => (item.error.value ? failure(item.error.value, item.again) : item.data.value ? rowForm(job, now, item.data.value, how) : waiting()));
       },
     ],
@@ -53,7 +53,7 @@ function rowForm(job, row, item, how) {
   const stop = new AbortController(); // with this form
   onCleanup(() => stop.abort());
   const isObject = item.input !== null && typeof item.input === "object" && !Array.isArray(item.input);
-  const before = isObject ? item.input : {};
+  let before = isObject ? item.input : {}; // what the service holds: changes are told from that
   const columns = [...new Set([...how.columns, ...Object.keys(before)])];
   /** @type {Map<string, HTMLInputElement | HTMLTextAreaElement>} */
   const inputs = new Map();
@@ -67,6 +67,7 @@ function rowForm(job, row, item, how) {
       const changed = changes(inputs, before);
       isBusy.value = true;
       const settled = await mend(job, row, changed, stop.signal);
+      if (settled.input !== null && typeof settled.input === "object" && !Array.isArray(settled.input)) before = settled.input;
       how.onMended(row, settled);
       now.value = settled;
       const next = goesOn && settled.status !== "failed" && how.isAt(row) ? how.next(row) : null;

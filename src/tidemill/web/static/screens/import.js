@@ -21,7 +21,7 @@ import { stepBar } from "./import-steps.js";
 /** @param {{params: import("../core/signal.js").Signal<Record<string, string>>}} given */
 export function screen({ params }) {
   const name = params.peek().import;
-  const found = load((signal) => api.get(`/v1/imports/${name}`, {}, signal));
+  const found = load((signal) => api.get(`/v1/imports/${encodeURIComponent(name)}`, {}, signal));
   const job = /** @type {import("../core/signal.js").Signal<any>} */ (found.data);
   onJobs((jobs) => {
     const news = jobs.find((one) => one.id === job.peek()?.job_id);

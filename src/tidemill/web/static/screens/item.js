@@ -26,7 +26,7 @@ export function openItem(job, seq, how) {
   const ask = async () => {
     error.value = null;
     try {
-      item.value = await api.get(path);
+      item.value = await api.rows(path);
     } catch (problem) {
       if (!isAbort(problem)) error.value = /** @type {Error} */ (problem);
     }

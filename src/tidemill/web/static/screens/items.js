@@ -2,53 +2,82 @@
 /** The items of a job in a grid: any number of them, by status and cause, with what can be done to those selected. */
 import { api } from "../core/api.js";
 import { append, h } from "../core/dom.js";
-import { count, counted, milliseconds, moment, wholeMoment } from "../core/format.js";
-import { cellText } from "../core/json.js";
-import { guardChanges, setQuery, words } from "../core/router.js";
+import { count, counted } from "../core/format.js";
+import { guardChanges, setQuery, word, words } from "../core/router.js";
 import { computed, effect, onCleanup, scope as inScope, signal, untracked } from "../core/signal.js";
+import { load } from "../core/load.js";
 import { isLive } from "../core/sse.js";
+import { steady } from "../core/steady.js";
 import { confirmDialog } from "../ui/dialog.js";
 import { empty } from "../ui/empty.js";
-import { choice, clearFilters, statusToggles } from "../ui/filter-bar.js";
+import { choice, clearFilters, searchField, statusToggles } from "../ui/filter-bar.js";
 import { makeGrid } from "../ui/grid.js";
 import { icon } from "../ui/icons.js";
 import { menuButton } from "../ui/menu.js";
 import { Selection } from "../ui/selection.js";
 import { CursorSource, SeqSource } from "../ui/source.js";
-import { ITEM_STATUSES, OPEN_ITEMS, setStatus, status } from "../ui/status.js";
+import { ITEM_STATUSES, OPEN_ITEMS, isClosed } from "../ui/status.js";
 import { toast } from "../ui/toast.js";
 import { openItem } from "./item.js";
+import { back, front, valueColumn } from "./item-columns.js";
 import { exportJob, matching, reprocess } from "./job-acts.js";
+import { cancelRows, countRows, many } from "./selection-acts.js";
 
 const SHOWN_MAX = 24; // columns: each is an element in every row
 const SHOWN_FIRST = 8;
 const FOLLOWS_MS = 2_000;
+const SETTLED = ITEM_STATUSES.filter((one) => !OPEN_ITEMS.includes(one));
 const IDS_MAX = 10_000; // of one request
 
 /** @typedef {import("../core/signal.js").Signal<any>} JobSignal a job, whole */
 
 /** @param {JobSignal} job @param {() => void} changed something was sent round again @param {string[]} [fixed] statuses that are not asked for */
 export function itemsView(job, changed, fixed) {
-  const statuses = fixed ? signal(fixed) : words("statuses");
+  const said = words("statuses");
+  const statuses = fixed ? signal(fixed) : computed(() => said.value.filter((one) => ITEM_STATUSES.includes(one)));
   const causes = words("causes");
+  const rowKey = word("key");
   const hidden = words("columns");
-  const asked = computed(() => ({ statuses: causes.value.length ? ["failed"] : statuses.value, codes: causes.value }));
-  const key = computed(() => JSON.stringify([asked.value, hidden.value, job.value.columns]));
+  const asked = computed(() => ({ statuses: causes.value.length ? ["failed"] : statuses.value, codes: causes.value, key: rowKey.value }));
+  const filter = computed(() => JSON.stringify([asked.value, hidden.value]));
+  const names = computed(() => JSON.stringify((hidden.value.length ? hidden.value : job.value.columns.slice(0, SHOWN_FIRST)).slice(0, SHOWN_MAX)));
   const box = h("div", { class: "screen" });
+  if (!fixed) causesAreOfFailures(statuses, causes);
   let end = () => {};
+  let place = () => 0;
   effect(() => {
-    key.value;
-    end();
-    untracked(() => {
-      const [made, over] = inScope(() => listView(job, asked.value, changed, hidden.value));
-      end = over;
-      box.replaceChildren(made);
+    filter.value;
+    const selection = new Selection();
+    /** @type {string | null} */
+    let made = null;
+    /** Columns that came while rows were selected wait: what is selected stays. */
+    const shown = computed(() => (selection.version.value, selection.isEmpty ? names.value : (made ?? names.value)));
+    effect(() => {
+      const now = shown.value;
+      if (now === made) return;
+      const at = made === null ? 0 : place();
+      made = now;
+      end();
+      untracked(() => {
+        const [list, over] = inScope(() => listView(job, asked.value, changed, JSON.parse(now), { selection, hasNew: () => names.value !== now }));
+        end = over;
+        place = list.active;
+        box.replaceChildren(list.element);
+        if (at > 0) list.goTo(at);
+      });
     });
   });
   onCleanup(() => end());
 
-  const options = () => ITEM_STATUSES.map((value) => ({ value, n: job.value.counts[value] })).filter((one) => one.n || statuses.value.includes(one.value));
-  const codes = computed(() => Object.entries(job.value.errors).sort((a, b) => b[1] - a[1]).map(([value, n]) => ({ value, said: `${value} (${count(n)})` })));
+  /** Statuses that were offered stay where they are. */
+  const offered = new Set();
+  const options = () =>
+    ITEM_STATUSES.map((value) => ({ value, n: job.value.counts[value] })).filter((one) => {
+      if (one.n || statuses.value.includes(one.value)) offered.add(one.value);
+      return offered.has(one.value);
+    });
+  const inOrder = steady((/** @type {[string, number]} */ one) => one[0]);
+  const codes = computed(() => inOrder(Object.entries(job.value.errors).sort((a, b) => b[1] - a[1])).map(([value, n]) => ({ value, said: `${value} (${count(n)})` })));
   return h(
     "div",
     { class: "screen" },
@@ -57,11 +86,25 @@ export function itemsView(job, changed, fixed) {
       { class: "filters" },
       fixed ? null : statusToggles("statuses", "Status", options),
       choice("causes", "Cause", () => codes.value),
+      searchField("key", "Key, or AB* for its beginning"),
       columnChoice(job, hidden),
-      fixed ? null : clearFilters(["statuses", "causes"]),
+      fixed ? null : clearFilters(["statuses", "causes", "key"]),
     ),
     box,
   );
+}
+
+/** Only failures have a cause: choosing one means them, and choosing another status means no cause. @param {import("../core/signal.js").Signal<string[]>} statuses @param {import("../core/signal.js").Signal<string[]>} causes */
+function causesAreOfFailures(statuses, causes) {
+  let before = "";
+  effect(() => {
+    const now = causes.value.join();
+    const isFailures = statuses.value.length === 1 && statuses.value[0] === "failed";
+    const isNew = now !== before;
+    before = now;
+    if (now === "" || isFailures) return;
+    untracked(() => setQuery(isNew ? { statuses: ["failed"] } : { causes: null }, { replace: true }));
+  });
 }
 
 /** @param {JobSignal} job @param {import("../core/signal.js").Signal<string[]>} chosen */
@@ -81,28 +124,32 @@ function columnChoice(job, chosen) {
   );
 }
 
-/** @param {JobSignal} job @param {{statuses: string[], codes: string[]}} asked @param {() => void} changed @param {string[]} chosen */
-function listView(job, asked, changed, chosen) {
+/**
+ * @param {JobSignal} job @param {{statuses: string[], codes: string[], key: string}} asked @param {() => void} changed
+ * @param {string[]} names of the columns @param {{selection: Selection, hasNew: () => boolean}} how
+ */
+function listView(job, asked, changed, names, { selection, hasNew }) {
   const { id } = job.peek();
   const path = `/v1/jobs/${id}/items`;
-  const filter = { statuses: asked.statuses, error_codes: asked.codes, inputs: true };
-  const isWhole = asked.statuses.length === 0;
+  const filter = { statuses: asked.statuses, error_codes: asked.codes, key: asked.key, inputs: true };
+  const isWhole = asked.statuses.length === 0 && !asked.key;
   const of = signal("result");
-  const matches = () => matching(job.value, asked);
+  /** By a key nobody has sums: the service looks for them. */
+  const found = asked.key ? load((signal) => countRows(job.peek(), asked, "export", signal)) : null;
+  const matches = () => (found ? (found.data.value?.items ?? 0) : matching(job.value, asked));
+  const told = () => (found ? (found.data.value ? many(found.data.value) : "…") : count(matches()));
   const source = isWhole
     ? new SeqSource(job.peek().counts.total, async (first, size, signal) => {
-        const page = await api.get(path, { ...filter, seq: first, page_size: size }, signal);
+        const page = await api.rows(path, { ...filter, seq: first, page_size: size }, signal);
         of.value = page.columns_of;
         return byPlace(page.items, first);
       })
     : new CursorSource(async (after, size, signal) => {
-        const page = await api.get(path, { ...filter, after, page_size: size }, signal);
+        const page = await api.rows(path, { ...filter, after, page_size: size }, signal);
         of.value = page.columns_of;
         return { rows: page.items, next: page.next_page ?? null };
       });
-  const selection = new Selection();
   const seen = signal(matches());
-  const names = (chosen.length ? chosen : job.peek().columns.slice(0, SHOWN_FIRST)).slice(0, SHOWN_MAX);
   /** @type {import("../ui/grid.js").Grid} */
   const grid = makeGrid({
     label: `Items of ${job.peek().key}`,
@@ -111,13 +158,14 @@ function listView(job, asked, changed, chosen) {
     keyOf: (row) => row.seq,
     nameOf: (row) => `row ${count(row.seq + 1)}`,
     selection,
-    onOpen: (row) => openItem(job, row.seq, { changed: again, focusBack: () => grid.goTo(grid.active(), true) }),
+    onOpen: (row) => openItem(job, row.seq, { changed: again, focusBack: () => grid.focus() }),
     foot: foot(),
     whenEmpty: () => empty({ title: isWhole ? "No items" : "Nothing matches", says: isWhole ? "This job has no rows, or none that were read so far." : "No item of this job is so now." }),
   });
 
   function again() {
     changed();
+    found?.again();
     source.refresh();
   }
 
@@ -153,15 +201,15 @@ function listView(job, asked, changed, chosen) {
     const box = h("div", { class: () => (n() ? "grid-foot is-chosen" : "grid-foot") });
     const loaded = () => (source.version.value, source.loaded);
     const says = () => {
-      if (n()) return `${counted(n(), "row")} selected${selection.isAll ? ` of ${count(matches())} matching` : ""}; rows are not updated meanwhile`;
+      if (n()) return `${counted(n(), "row")} selected${selection.isAll ? ` of ${told()} matching` : ""}; rows are not updated meanwhile${hasNew() ? ", and new columns wait" : ""}`;
       if (isWhole) return counted(matches(), "row");
-      return `${count(matches())} matching · ${count(loaded())} loaded`;
+      return `${told()} matching · ${count(loaded())} loaded`;
     };
-    const isStale = () => !isWhole && matches() !== seen.value;
+    const isStale = () => !isWhole && !found && matches() !== seen.value;
     append(box, [
       h("span", { role: "status" }, says),
       h("button", { type: "button", class: "link", hidden: () => !isStale() || n() > 0, on: { click: () => ((seen.value = matches()), source.refresh()) } }, "The list has changed – show"),
-      h("button", { type: "button", class: "link", hidden: () => n() === 0 || selection.isAll || matches() <= n(), on: { click: () => selection.all() } }, () => `Select all ${count(matches())} matching`),
+      h("button", { type: "button", class: "link", hidden: () => n() === 0 || selection.isAll || matches() <= n(), on: { click: () => selection.all() } }, () => `Select all ${told()} matching`),
       h("span", { class: "spring" }),
       goTo(),
       h("span", { class: "row", hidden: () => n() === 0 }, acts()),
@@ -170,25 +218,27 @@ function listView(job, asked, changed, chosen) {
   }
 
   function acts() {
-    return [
-      h("button", { type: "button", class: "small", on: { click: again_ } }, icon("retry"), "Reprocess …"),
-      h("button", { type: "button", class: "small", on: { click: () => exportJob(job.peek(), asked.statuses) } }, icon("down"), "Export …"),
-      h("button", { type: "button", class: "small plain", on: { click: () => selection.clear() } }, "Clear"),
-    ];
-  }
-
-  function again_() {
+    const has = (/** @type {string[]} */ some) => asked.statuses.length === 0 || asked.statuses.some((one) => some.includes(one));
+    const act = (/** @type {string} */ label, /** @type {string} */ picture, /** @type {(what: import("./selection-acts.js").Chosen) => void} */ run) =>
+      h("button", { type: "button", class: "small", on: { click: () => run(chosen()) } }, icon(picture), label);
+    /** @returns {import("./selection-acts.js").Chosen} */
+    const chosen = () => {
+      const idOf = (/** @type {any} */ seq) => `${id}:${seq}`;
+      if (selection.isAll) return { ...asked, except: [...selection.keys].map(idOf) };
+      return { ...asked, ids: (selection.list(IDS_MAX) ?? []).map(idOf) };
+    };
+    const unlessTooMany = (/** @type {(what: any) => void} */ run) => (/** @type {any} */ what) =>
+      !selection.isAll && selection.list(IDS_MAX) === null ? toast(`At most ${count(IDS_MAX)} single rows at once; or select all that match, and take out those that should stay`, "bad") : run(what);
     const done = () => {
       selection.clear();
       again();
     };
-    const idOf = (/** @type {any} */ seq) => `${id}:${seq}`;
-    const settledOnly = asked.statuses.length ? asked.statuses : ITEM_STATUSES.filter((one) => !OPEN_ITEMS.includes(one));
-    if (asked.statuses.some((one) => OPEN_ITEMS.includes(one))) return toast("These rows are open already: they need no reprocessing", "bad");
-    if (selection.isAll) return reprocess(job.peek(), { statuses: settledOnly, codes: asked.codes, except: [...selection.keys].map(idOf) }, done);
-    const keys = selection.list(IDS_MAX);
-    if (keys === null) return toast(`At most ${count(IDS_MAX)} single rows at once; or select all that match`, "bad");
-    return reprocess(job.peek(), { statuses: settledOnly, ids: keys.map(idOf) }, done);
+    return [
+      has(SETTLED) ? act("Reprocess …", "retry", unlessTooMany((what) => reprocess(job.peek(), { ...what, statuses: (asked.statuses.length ? asked.statuses : ITEM_STATUSES).filter((one) => SETTLED.includes(one)) }, done))) : null,
+      act("Export …", "down", unlessTooMany((what) => exportJob(job.peek(), what))),
+      has(["pending", "retry_wait"]) && !isClosed(job.value.status) ? act("Cancel …", "ban", unlessTooMany((what) => cancelRows(job.peek(), what, done))) : null,
+      h("button", { type: "button", class: "small plain", on: { click: () => selection.clear() } }, "Clear"),
+    ];
   }
 
   function goTo() {
@@ -202,7 +252,7 @@ function listView(job, asked, changed, chosen) {
     return h("form", { on: { submit } }, input);
   }
 
-  return grid.element;
+  return { element: grid.element, active: grid.active, goTo: grid.goTo };
 }
 
 /** Rows at their places: an answer may be short. @param {any[]} items @param {number} first */
@@ -211,53 +261,4 @@ function byPlace(items, first) {
   const rows = [];
   for (const item of items) rows[item.seq - first] = item;
   return rows;
-}
-
-/** @returns {import("../ui/grid.js").Column[]} */
-function front() {
-  return [
-    { label: "Row", width: "6.5rem", align: "right", show: (cell, row) => text(cell, count(row.seq + 1)) },
-    {
-      label: "Status",
-      width: "9rem",
-      show(cell, row) {
-        const shown = /** @type {HTMLElement | null} */ (cell.firstElementChild);
-        if (shown) setStatus(shown, row.status);
-        else cell.replaceChildren(status(row.status));
-      },
-    },
-  ];
-}
-
-/** @param {string} name @param {import("../core/signal.js").Signal<string>} of @returns {import("../ui/grid.js").Column} */
-function valueColumn(name, of) {
-  return { label: name, width: "minmax(8rem, 1fr)", show: (cell, row) => text(cell, valueOf(row, name, of.peek())) };
-}
-
-/** What stands in the cell of a column, as in an exported file. @param {any} row @param {string} name @param {string} of */
-export function valueOf(row, name, of) {
-  if (of !== "input" && OPEN_ITEMS.includes(row.status)) return "";
-  if (row.result_cut) return "too long for a list: open the row";
-  const value = of === "input" ? (row.input ?? row.input_summary) : row.result;
-  if (value === null || value === undefined) return "";
-  if (typeof value === "object" && !Array.isArray(value)) return cellText(value[name]);
-  return name === of ? cellText(value) : "";
-}
-
-/** @returns {import("../ui/grid.js").Column[]} */
-function back() {
-  return [
-    { label: "Cause", width: "8rem", show: (cell, row) => text(cell, row.error?.code ?? "") },
-    { label: "Reason", width: "minmax(12rem, 2fr)", show: (cell, row) => text(cell, row.error?.reason ?? "") },
-    { label: "Attempts", width: "5.5rem", align: "right", show: (cell, row) => text(cell, String(row.attempts)) },
-    { label: "Took", width: "6rem", align: "right", show: (cell, row) => text(cell, row.duration_ms === null || row.duration_ms === undefined ? "" : milliseconds(row.duration_ms)) },
-    { label: "Changed", width: "11rem", show: (cell, row) => text(cell, row.updated_at ? moment(row.updated_at) : "", wholeMoment(row.updated_at)) },
-  ];
-}
-
-/** @param {HTMLElement} cell @param {string} says @param {string} [title] */
-export function text(cell, says, title = says) {
-  cell.textContent = says.length > 300 ? `${says.slice(0, 299)}…` : says;
-  if (title) cell.title = title.slice(0, 1000);
-  else cell.removeAttribute("title");
 }

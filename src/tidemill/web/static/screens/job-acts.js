@@ -11,6 +11,7 @@ import { isClosed } from "../ui/status.js";
 import { tellIfFails, toast } from "../ui/toast.js";
 import { tellOperation } from "./operation-words.js";
 import { processNow } from "./process-now.js";
+import { countRows, many, selectionBody, selectionWords } from "./selection-acts.js";
 
 /** @param {any} job @param {(job: any) => void} changed */
 export async function pause(job, changed) {
@@ -56,18 +57,17 @@ export async function remove(job, gone) {
 /**
  * Have a file made, and offer it when it is there.
  * @param {any} job
- * @param {string[]} [statuses] only items of these
+ * @param {import("./selection-acts.js").Chosen} [what] only these
  */
-export async function exportJob(job, statuses = []) {
-  const fresh = await tellIfFails(() => api.get(`/v1/jobs/${job.id}`));
-  if (!fresh) return;
-  const n = statuses.length ? statuses.reduce((sum, name) => sum + fresh.counts[name], 0) : fresh.counts.total;
+export async function exportJob(job, what = { statuses: [] }) {
+  const found = await tellIfFails(() => countRows(job, what, "export"));
+  if (!found) return;
   const asked = { format: "csv", spreadsheet_safe: false };
-  const made = await showDialog(`Export ${counted(n, "row")}?`, (close) => {
+  const made = await showDialog(`Export ${many(found)} ${found.items === 1 ? "row" : "rows"}?`, (close) => {
     const fault = h("p", { class: "fault", role: "alert", hidden: true });
     const go = async () => {
       try {
-        close(await api.post(`/v1/jobs/${job.id}/export`, undefined, { query: { ...asked, statuses } }));
+        close(await api.post(`/v1/jobs/${job.id}/export`, selectionBody(what), { query: asked }));
       } catch (error) {
         fault.textContent = /** @type {Error} */ (error).message;
         fault.hidden = false;
@@ -75,11 +75,11 @@ export async function exportJob(job, statuses = []) {
     };
     const option = (/** @type {string} */ value, /** @type {string} */ says) => h("label", { class: "choice" }, h("input", { type: "radio", name: "format", value, checked: value === asked.format, on: { change: () => (asked.format = value) } }), says);
     return [
-      h("p", null, `Filter: ${statuses.length ? `status is ${statuses.join(" or ")}` : "none, all rows"}, job ${job.key} (counted ${moment(Date.now())}).`),
+      h("p", null, selectionWords(job, what)),
       h("fieldset", { class: "stack tight" }, h("legend", { class: "hint" }, "Format"), option("csv", "CSV"), option("xlsx", "Excel workbook (xlsx)"), option("ndjson", "NDJSON, an object a line")),
       h("label", { class: "choice" }, h("input", { type: "checkbox", on: { change: (/** @type {Event} */ event) => (asked.spreadsheet_safe = /** @type {HTMLInputElement} */ (event.target).checked) } }), "Make text harmless that a spreadsheet might run"),
       fault,
-      h("div", { class: "acts" }, h("button", { type: "button", on: { click: () => close(null) } }, "Not now"), h("button", { type: "submit", class: "main-act", on: { click: press(go) } }, `Export ${count(n)}`)),
+      h("div", { class: "acts" }, h("button", { type: "button", on: { click: () => close(null) } }, "Not now"), h("button", { type: "submit", class: "main-act", on: { click: press(go) } }, `Export ${many(found)}`)),
     ];
   });
   if (made) follow(/** @type {any} */ (made));
@@ -98,26 +98,27 @@ async function follow(made) {
 /**
  * Send items round again, after saying which and how many.
  * @param {any} job
- * @param {{statuses: string[], codes?: string[], ids?: string[], except?: string[], n?: number}} what
+ * @param {import("./selection-acts.js").Chosen} what
  * @param {() => void} [done]
  */
 export async function reprocess(job, what, done) {
-  const fresh = await tellIfFails(() => api.get(`/v1/jobs/${job.id}`));
-  if (!fresh) return false;
-  const n = what.ids ? what.ids.length : matching(fresh, what) - (what.except?.length ?? 0);
+  const found = await tellIfFails(() => countRows(job, what, "reprocess"));
+  if (!found) return false;
+  if (found.items === 0) {
+    toast("None of these rows can be sent round again: what is open needs it not, and rows of an import that went well are not kept one by one");
+    return false;
+  }
   let keeps = false;
-  const filter = what.ids ? `${counted(n, "chosen row")}` : `status is ${what.statuses.join(" or ")}${what.codes?.length ? `, cause is ${what.codes.join(" or ")}` : ""}${what.except?.length ? `, but ${counted(what.except.length, "row")}` : ""}`;
   const isDone = await confirmDialog({
-    title: `Reprocess ${counted(n, "row")}?`,
+    title: `Reprocess ${many(found)} ${found.items === 1 ? "row" : "rows"}?`,
     says: [
-      h("p", null, `Filter: ${filter}, job ${job.key} (counted ${moment(Date.now())}).`),
+      h("p", null, selectionWords(job, what)),
       h("fieldset", { class: "stack tight" }, h("legend", { class: "hint" }, "Attempts"), h("label", { class: "choice" }, h("input", { type: "radio", name: "attempts", checked: true, on: { change: () => (keeps = false) } }), "Count from the beginning again"), h("label", { class: "choice" }, h("input", { type: "radio", name: "attempts", on: { change: () => (keeps = true) } }), "Only rows that have attempts left")),
       h("p", { class: "muted" }, "The handler is called again; what it does elsewhere may be repeated. Stored results are replaced when new ones come."),
     ],
-    act: `Reprocess ${count(n)}`,
+    act: `Reprocess ${many(found)}`,
     run: async () => {
-      const body = { scope: what.ids ? "items" : "job", item_ids: what.ids, statuses: what.statuses, error_codes: what.codes?.length ? what.codes : undefined, except: what.except?.length ? what.except : undefined, reset_attempts: !keeps };
-      const operation = await api.post(`/v1/jobs/${job.id}/reprocess`, JSON.parse(JSON.stringify(body)));
+      const operation = await api.post(`/v1/jobs/${job.id}/reprocess`, { scope: what.ids ? "items" : "job", ...selectionBody(what), reset_attempts: !keeps });
       tellIfFails(() => tellOperation(operation));
     },
   });

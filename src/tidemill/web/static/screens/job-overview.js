@@ -6,6 +6,7 @@ import { count, milliseconds, moment } from "../core/format.js";
 import { every, load } from "../core/load.js";
 import { href } from "../core/router.js";
 import { effect } from "../core/signal.js";
+import { steady } from "../core/steady.js";
 import { chart, throughput } from "../ui/chart.js";
 import { isClosed, status } from "../ui/status.js";
 import { adaptive } from "./job-more.js";
@@ -40,7 +41,8 @@ export function overview(job) {
 
 /** What failed and why, each with what can be done about it. @param {import("../core/signal.js").Signal<any>} job @param {() => void} [changed] */
 export function causes(job, changed) {
-  const found = () => Object.entries(/** @type {Record<string, number>} */ (job.value.errors)).sort((a, b) => b[1] - a[1]);
+  const inOrder = steady((/** @type {[string, number]} */ one) => one[0]);
+  const found = () => inOrder(Object.entries(/** @type {Record<string, number>} */ (job.value.errors)).sort((a, b) => b[1] - a[1]));
   const most = () => Math.max(1, ...found().map(([, n]) => n));
   /** @param {import("../core/signal.js").Signal<[string, number]>} cause */
   const line = (cause) => {
@@ -48,7 +50,7 @@ export function causes(job, changed) {
     return h(
       "li",
       null,
-      h("a", { href: href(`/jobs/${job.peek().key}/results`, { statuses: "failed", causes: code }) }, code),
+      h("a", { href: href(`/jobs/${job.peek().key}/results`, { statuses: "failed", causes: [code] }) }, code),
       h("span", { class: "bar-track", "aria-hidden": "true" }, h("span", { style: { "--part": () => String((cause.value[1] / most()) * 100) } })),
       h("span", { class: "number" }, () => count(cause.value[1])),
       h("button", { type: "button", class: "small", "aria-label": `Reprocess failures with cause ${code}`, on: { click: () => reprocess(job.peek(), { statuses: ["failed"], codes: [code] }, changed) } }, "Reprocess …"),

@@ -77,7 +77,14 @@ export function screen() {
   );
 
   const kinds = computed(() => [...new Set(jobs.value.map((job) => job.kind))].sort().map((value) => ({ value, said: value })));
-  const byStatus = () => JOB_STATUSES.map((value) => ({ value, n: totals.data.value?.counts[value] ?? null, atLeast: totals.data.value ? !totals.data.value.is_complete : false })).filter((one) => one.n || statuses.value.includes(one.value));
+  /** Statuses that were offered stay where they are; their numbers are of all jobs, and not said beside a list of some. */
+  const offered = new Set();
+  const isSome = () => [q, kind, from, to].some((one) => one.value !== "");
+  const byStatus = () => {
+    const told = totals.data.value;
+    for (const value of JOB_STATUSES) if (told?.counts[value] || statuses.value.includes(value)) offered.add(value);
+    return JOB_STATUSES.filter((value) => offered.has(value)).map((value) => ({ value, n: isSome() ? null : (told?.counts[value] ?? null), atLeast: told ? !told.is_complete : false }));
+  };
   const isAll = () => scope.value === "all";
 
   const body = h("tbody");

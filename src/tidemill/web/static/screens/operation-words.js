@@ -16,6 +16,7 @@ export function predicateWords(operation) {
   if (named !== undefined && named !== null) parts.push(counted(/** @type {number} */ (named), "chosen row"));
   else if (operation.verb === "redrive") parts.push("all dead letters that match");
   else parts.push(`all rows that are ${(asked.statuses ?? []).map(words).join(" or ")}`);
+  if (asked.key) parts.push(asked.key.endsWith("*") ? `key begins with ${asked.key.slice(0, -1)}` : `key is ${asked.key}`);
   if (asked.codes?.length) parts.push(`cause is ${asked.codes.join(" or ")}`);
   if (asked.kind) parts.push(`kind is ${asked.kind}`);
   if (asked.jobs?.length) parts.push(counted(asked.jobs.length, "job"));
@@ -48,6 +49,7 @@ export async function tellOperation(operation) {
   const now = await followOperation(operation);
   waiting?.remove();
   if (now.state === "failed") toast([`It stopped after ${counted(now.items, "row")}: ${now.error}. `, link()], "bad");
-  else toast([now.items ? `${counted(now.items, "row")} sent round again. ` : "Nothing was left to send round. ", link()], now.items ? "ok" : "plain");
+  else if (now.items === 0) toast([now.verb === "cancel" ? "Nothing waited any more. " : "Nothing was left to send round. ", link()]);
+  else toast([`${counted(now.items, "row")} ${now.verb === "cancel" ? "cancelled" : "sent round again"}. `, link()], "ok");
   return now;
 }

@@ -12,6 +12,7 @@ import { scope } from "../core/sse.js";
 import { userName } from "../core/users.js";
 import { empty, failure, waiting } from "../ui/empty.js";
 import { moreButton } from "../ui/more.js";
+import { icon } from "../ui/icons.js";
 import { status } from "../ui/status.js";
 import { predicateWords } from "./operation-words.js";
 
@@ -31,6 +32,8 @@ function list(chosen) {
   const next = signal(/** @type {string | null} */ (null));
   const first = load((signal) => api.get("/v1/operations", { user_id: scope.value, page_size: PAGE }, signal));
   const at = ticking(5_000);
+  const fresh = signal(0);
+  let wantsNew = false;
   let turn = 0;
   every(() => {
     turn += 1;
@@ -42,15 +45,19 @@ function list(chosen) {
     // Those that were loaded further down stay; they are older than any of these.
     const oldest = page.operations.at(-1)?.id ?? "";
     const below = operations.peek().filter((one) => one.id < oldest && next.peek() !== undefined && operations.peek().length > PAGE);
+    // What is new waits until it is asked for: nothing moves under the pointer.
+    const newest = operations.peek()[0]?.id ?? "";
+    const shown = newest && !wantsNew ? page.operations.filter((/** @type {any} */ one) => one.id <= newest) : page.operations;
+    wantsNew = false;
     batch(() => {
-      operations.value = [...page.operations, ...below];
+      fresh.value = page.operations.length - shown.length;
+      operations.value = [...shown, ...below];
       if (below.length === 0) next.value = page.next_page ?? null;
     });
   });
   effect(() => {
     scope.value;
-    operations.value = [];
-    next.value = null;
+    batch(() => ((operations.value = []), (fresh.value = 0), (next.value = null)));
   });
   const more = moreButton(next, () => scope.value, (after, signal) => api.get("/v1/operations", { user_id: scope.peek(), page_size: PAGE, after }, signal), (page) =>
     batch(() => {
@@ -77,6 +84,7 @@ function list(chosen) {
     "div",
     { class: "stack" },
     () => (first.error.value ? failure(first.error.value, first.again) : null),
+    () => (fresh.value ? h("button", { type: "button", class: "pill", on: { click: () => ((wantsNew = true), first.again()) } }, icon("up"), `${count(fresh.value)} new – show`) : null),
     h("div", { class: "table-box", hidden: () => operations.value.length === 0 }, h("table", { "aria-label": "Operations" }, h("thead", null, h("tr", null, heads.map((label) => h("th", { scope: "col", class: label === "Rows" ? "right" : null }, label)))), body)),
     () => (first.data.value === null && !first.error.value ? waiting() : null),
     () => (first.data.value !== null && operations.value.length === 0 ? nothing() : null),
@@ -119,7 +127,7 @@ function details(found) {
     ["Asked for", () => predicateWords(found.value)],
     ["By", () => userName(operation.user_id)],
     ["Started", () => `${wholeMoment(operation.created_at)} (${ago(found.value.created_at)})`],
-    ["Sent round", () => `${count(found.value.items)} rows`],
+    [operation.verb === "cancel" ? "Cancelled" : "Sent round", () => `${count(found.value.items)} rows`],
     ["Job", operation.job_id ? h("a", { class: "mono", href: href(`/jobs/${operation.job_id}`) }, operation.job_id) : "any"],
     ["Request", operation.request_id ? h("span", { class: "mono" }, operation.request_id) : "–"],
   ];

@@ -28,6 +28,7 @@ const MOST_IDS = 10_000;
  * @property {import("../core/signal.js").Signal<any>} [job] of this one alone
  * @property {() => {id: string | null} | null} [chosenJob] a filter; null while it is not known yet
  * @property {(id: string) => any} jobOf what is known of a row's job
+ * @property {() => boolean} [atLeast] whether that is not all of them
  * @property {(statuses: string[]) => number | null} open how many there are now, by the counts of jobs; null while they are not known
  */
 
@@ -106,7 +107,7 @@ function list(asked, options) {
     h("span", null, () => {
       if (!isEmpty()) return "";
       const loaded = (source.version.value, `${count(source.loaded)} loaded`);
-      return isDated || open() === null ? `${loaded}, as of ${moment(at.value)}` : `${count(open())} wait or are in hand · ${loaded}, as of ${moment(at.value)}`;
+      return isDated || open() === null ? `${loaded}, as of ${moment(at.value)}` : `${options.atLeast?.() ? "≥ " : ""}${count(open())} wait or are in hand · ${loaded}, as of ${moment(at.value)}`;
     }),
     h("button", { type: "button", class: "link", hidden: () => !isEmpty() || open() === seen.value, on: { click: show } }, "The list has changed – show"),
     h("span", { class: "spring" }),
@@ -127,7 +128,7 @@ function list(asked, options) {
     columns: columns(options.jobOf, ends),
     keyOf: (row) => row.id,
     nameOf: (row) => `item ${row.id}`,
-    onOpen: (row) => openWaiting(row, { runNow: async () => (await runNow([row.id])) && show(), focusBack: () => grid.goTo(grid.active(), true), changed: show }),
+    onOpen: (row) => openWaiting(row, { runNow: async () => (await runNow([row.id])) && show(), focusBack: () => grid.focus(), changed: show }),
     foot,
     whenEmpty: () => empty({ title: "Nothing waits", says: isDated || asked.job_id || asked.job_type ? "No row that fits these filters is open." : "Every row is settled. Rows show up here as soon as somebody submits some, with why they wait.", recipes: asked.job_id ? [] : [["From a file", "tidemill submit greet people.csv"]] }),
   });

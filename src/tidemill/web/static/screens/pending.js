@@ -53,22 +53,22 @@ function dashboard() {
     const sums = /** @type {any} */ (open.sum(fits));
     return statuses.reduce((sum, name) => sum + sums[name], 0);
   };
-  const says = () => (open.first.data.value === null ? "" : summary(open.sum(() => true), flow.data.value));
+  const says = () => (open.first.data.value === null ? "" : summary(open.sum(() => true), flow.data.value, open.isComplete.value));
   return [
     h("p", { class: "row muted" }, says),
     h("p", { class: "unseen", role: "status" }, calm(says)),
     h("div", { class: "filters", role: "search" }, statusToggles("statuses", "Status", byStatus, USUAL), choice("type", "Job type", open.kinds), searchField("job", "Job id or key"), dateField("from", "Updated from"), dateField("to", "to"), clearFilters(FILTERS)),
     () => (found.value?.problem ? h("p", { class: "notice", role: "status" }, found.value.problem) : null),
-    () => (found.value?.problem ? null : pendingList({ chosenJob: () => found.value, jobOf: (id) => open.jobs.value.get(id), open: total })),
+    () => (found.value?.problem ? null : pendingList({ chosenJob: () => found.value, jobOf: (id) => open.jobs.value.get(id), open: total, atLeast: () => !open.isComplete.value })),
   ];
 }
 
-/** @param {import("../core/open-jobs.js").Open} sums @param {any} flow */
-function summary(sums, flow) {
+/** @param {import("../core/open-jobs.js").Open} sums @param {any} flow @param {boolean} isComplete */
+function summary(sums, flow, isComplete) {
   const all = sums.pending + sums.processing + sums.retry_wait;
-  const parts = [`${count(all)} open: ${count(sums.pending)} pending, ${count(sums.processing)} in hand, ${count(sums.retry_wait)} waiting for a retry`];
+  const parts = [`${isComplete ? "" : "at least "}${count(all)} open: ${count(sums.pending)} pending, ${count(sums.processing)} in hand, ${count(sums.retry_wait)} waiting for a retry`];
   const perSecond = flow ? recent(flow) : 0;
-  if (all && perSecond > 0) parts.push(`at ${rate(perSecond)}, drained in about ${duration(all / perSecond)}`);
+  if (all && perSecond > 0) parts.push(`at ${rate(perSecond)}, drained in ${isComplete ? "about" : "more than"} ${duration(all / perSecond)}`);
   else if (all && flow) parts.push("nothing was settled in the last two minutes: no estimate");
   return parts.join(" · ");
 }

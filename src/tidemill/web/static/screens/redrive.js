@@ -2,7 +2,7 @@
 /** Sending dead letters round again: one of them first, then all that match. */
 import { ApiError, api, now } from "../core/api.js";
 import { h } from "../core/dom.js";
-import { count, counted, moment } from "../core/format.js";
+import { count, counted, moment, words } from "../core/format.js";
 import { until } from "../core/load.js";
 import { href } from "../core/router.js";
 import { onCleanup, signal } from "../core/signal.js";
@@ -114,7 +114,8 @@ export async function tryOne(filter, how = {}) {
 
 /** @param {any} item */
 function verdict(item) {
-  if (item.status !== "failed") return "It went well this time.";
+  if (item.status === "done") return "It went well this time.";
+  if (item.status !== "failed") return `It did not fail this time, but it is ${words(item.status)}${item.error?.reason ? `: ${item.error.reason}` : ""}.`;
   return `It failed again: ${item.error?.code ?? ""} ${item.error?.reason ?? ""}`;
 }
 

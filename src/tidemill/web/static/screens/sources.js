@@ -89,14 +89,29 @@ export function screen({ params }) {
     const state = word("state");
     const rows = signal(/** @type {any[]} */ ([]));
     const next = signal(/** @type {string | null} */ (null));
+    const fresh = signal(0);
+    let [shownState, wantsNew] = ["", false];
     const path = `/v1/sources/${encodeURIComponent(name)}/files`;
     const first = load((signal) => api.get(path, { state: state.value, page_size: 100 }, signal));
     effect(() => {
       const page = first.data.value;
       if (page === null) return;
+      const asked = state.peek();
+      if (asked !== shownState || wantsNew || rows.peek().length === 0) {
+        [shownState, wantsNew] = [asked, false];
+        batch(() => {
+          rows.value = page.files;
+          next.value = page.next_page ?? null;
+          fresh.value = 0;
+        });
+        return;
+      }
+      // Files that changed are told of where they stand; those that would come on top wait until they are asked for.
+      const now = new Map(page.files.map((/** @type {any} */ one) => [one.path, one]));
+      const known = new Set(rows.peek().map((one) => one.path));
       batch(() => {
-        rows.value = page.files;
-        next.value = page.next_page ?? null;
+        rows.value = rows.peek().map((one) => now.get(one.path) ?? one);
+        fresh.value = page.files.filter((/** @type {any} */ one) => !known.has(one.path)).length;
       });
     });
     effect(() => {
@@ -121,6 +136,7 @@ export function screen({ params }) {
       { class: "stack" },
       h("div", { class: "row between" }, h("h2", null, `Files of ${name}`), h("div", { class: "row" }, choice("state", "State", states), h("button", { type: "button", class: "small", on: { click: () => scan(name, true) } }, icon("retry"), "Try failed files again"))),
       () => (first.error.value ? (first.error.value instanceof ApiError && first.error.value.status === 404 ? h("p", { class: "notice" }, "There is no such watch: it may belong to somebody else, or not be declared any more.") : failure(first.error.value, first.again)) : null),
+      () => (fresh.value ? h("button", { type: "button", class: "pill", on: { click: () => ((wantsNew = true), first.again()) } }, icon("up"), `${count(fresh.value)} new – show`) : null),
       h("div", { class: "table-box", hidden: () => rows.value.length === 0 }, h("table", { "aria-label": `Files of ${name}` }, h("thead", null, h("tr", null, heads.map((label) => h("th", { scope: "col" }, label)))), body)),
       () => (first.data.value && rows.value.length === 0 ? h("p", { class: "muted" }, "No file of it was seen yet.") : null),
       more,

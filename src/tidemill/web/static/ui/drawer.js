@@ -5,6 +5,9 @@ import { path } from "../core/router.js";
 import { effect, scope } from "../core/signal.js";
 import { icon } from "./icons.js";
 
+const covering = window.matchMedia("(max-width: 38rem)"); // as wide as it is
+const behind = () => /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll(".frame > :is(.skip, .bar, .nav, .content)"));
+
 /** @typedef {{close: () => void, element: HTMLElement}} Drawer */
 
 /** Ends the one that is open. There is one at most, and it goes with its screen. */
@@ -25,6 +28,8 @@ export function openDrawer(title, content, how = {}) {
   const gone = () => {
     isOpen = false;
     leave = () => {};
+    covering.removeEventListener("change", keepOut);
+    for (const part of behind()) part.inert = false;
     end();
     element.remove();
   };
@@ -34,6 +39,10 @@ export function openDrawer(title, content, how = {}) {
     gone();
     if (hadFocus && before?.isConnected) before.focus();
     how.onClose?.();
+  };
+  // Where it covers everything, Tab must not lead behind it.
+  const keepOut = () => {
+    for (const part of behind()) part.inert = covering.matches;
   };
   const element = h(
     "aside",
@@ -55,6 +64,8 @@ export function openDrawer(title, content, how = {}) {
     close();
   });
   document.body.append(element);
+  covering.addEventListener("change", keepOut);
+  keepOut();
   body.focus({ preventScroll: true });
   return { close, element };
 }

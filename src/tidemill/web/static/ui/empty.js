@@ -3,7 +3,8 @@
 import { ApiError } from "../core/api.js";
 import { h } from "../core/dom.js";
 import { icon } from "./icons.js";
-import { toast } from "./toast.js";
+
+const TOLD_MS = 4_000;
 
 /** A command that can be copied. @param {string} label @param {string} text */
 export function recipe(label, text) {
@@ -12,25 +13,24 @@ export function recipe(label, text) {
 
 /** @param {string | (() => string)} text @param {string} label @param {string} [said] */
 export function copyButton(text, label, said = "Copy") {
-  return h(
-    "button",
-    {
-      type: "button",
-      class: "small",
-      "aria-label": label,
-      on: {
-        click: async () => {
-          const what = typeof text === "function" ? text() : text;
-          await navigator.clipboard.writeText(what).then(
-            () => toast("Copied"),
-            () => toast("This browser does not let pages copy", "bad"),
-          );
-        },
-      },
-    },
-    icon("copy"),
-    said,
-  );
+  const shown = h("span", { "aria-live": "polite" }, said);
+  let timer = 0;
+  // Said in the button itself: a message elsewhere would be behind a dialog.
+  const tell = (/** @type {string} */ word) => {
+    shown.textContent = word;
+    window.clearTimeout(timer);
+    timer = window.setTimeout(() => (shown.textContent = said), TOLD_MS);
+  };
+  const copy = async () => {
+    const what = typeof text === "function" ? text() : text;
+    try {
+      await navigator.clipboard.writeText(what); // not there where the page came over plain HTTP from another machine
+      tell("Copied");
+    } catch {
+      tell("This browser does not let pages copy: select it yourself");
+    }
+  };
+  return h("button", { type: "button", class: "small", "aria-label": label, on: { click: copy } }, icon("copy"), shown);
 }
 
 /** @param {{title: string, says: import("../core/dom.js").Child, recipes?: Array<[label: string, text: string]>, acts?: import("../core/dom.js").Child[]}} told */

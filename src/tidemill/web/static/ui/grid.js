@@ -11,6 +11,7 @@ import { count } from "../core/format.js";
 import { effect, onCleanup, untracked } from "../core/signal.js";
 import { icon } from "./icons.js";
 import { gridKeys } from "./grid-keys.js";
+import { GridRange } from "./grid-range.js";
 import { VirtualScroll } from "./virtual.js";
 
 const ROW = 36;
@@ -36,7 +37,7 @@ const IDLE_MS = 160;
  * @property {HTMLElement} [foot]
  * @property {() => HTMLElement} [whenEmpty]
  */
-/** @typedef {{element: HTMLElement, goTo: (index: number, focus?: boolean) => void, refresh: () => void, active: () => number}} Grid */
+/** @typedef {{element: HTMLElement, goTo: (index: number, focus?: boolean) => void, refresh: () => void, active: () => number, focus: () => void}} Grid */
 
 /** @param {Options} options @returns {Grid} */
 export function makeGrid(options) {
@@ -47,8 +48,7 @@ export function makeGrid(options) {
   const id = uid("grid");
   /** @type {{row: number, column: number}} */
   const active = { row: 0, column: 0 };
-  /** Where a range began. */
-  let anchor = 0;
+  const range = new GridRange(source, selection, options.keyOf);
   let hasFocus = false;
   /** The cell that Tab leads to. @type {HTMLElement | null} */
   let reached = null;
@@ -171,21 +171,13 @@ export function makeGrid(options) {
     const last = Math.max(0, source.length - 1);
     active.row = Math.max(0, Math.min(last, row));
     active.column = Math.max(0, Math.min(columns.length - 1, column));
-    if (how.extend) extend();
-    else anchor = active.row;
+    if (how.extend) range.extend(active.row);
+    else range.begin(active.row);
     scroll.reveal(active.row);
     setBar();
     draw();
     const cell = box.querySelector("[role=gridcell][tabindex='0']");
     cell?.scrollIntoView({ block: "nearest", inline: "nearest" });
-  }
-
-  /** From the anchor to here. Rows that were never loaded can be meant only where they are numbered. */
-  function extend() {
-    if (!selection) return;
-    const [lo, hi] = [Math.min(anchor, active.row), Math.max(anchor, active.row)];
-    if (source.isDense) selection.addRange(lo, hi);
-    else selection.addMany(Array.from({ length: hi - lo + 1 }, (_, n) => source.rowAt(lo + n)).filter(Boolean).map(options.keyOf));
   }
 
   function setBar() {
@@ -199,10 +191,10 @@ export function makeGrid(options) {
     if (line.row === undefined) return;
     active.row = line.index;
     active.column = column;
-    if (how.shift) extend();
+    if (how.shift) range.extend(active.row);
     else {
       selection?.toggle(options.keyOf(line.row));
-      anchor = line.index;
+      range.begin(line.index);
     }
     draw();
   }
@@ -250,12 +242,12 @@ export function makeGrid(options) {
       toggle: () => {
         const row = source.rowAt(active.row);
         if (row !== undefined) selection?.toggle(options.keyOf(row));
-        anchor = active.row;
+        range.begin(active.row);
       },
       selectLoaded: () => {
         if (!selection) return;
         if (source.isDense) return selection.all();
-        selection.addMany(Array.from({ length: source.loaded }, (_, n) => source.rowAt(n)).filter(Boolean).map(options.keyOf));
+        if (source.loaded > 0) range.select(0, source.loaded - 1);
       },
       clear: () => (selection && !selection.isEmpty ? (selection.clear(), true) : false),
     });
@@ -292,11 +284,19 @@ export function makeGrid(options) {
     active: () => active.row,
     goTo(index, focus = false) {
       hasFocus ||= focus;
-      anchor = active.row = Math.max(0, Math.min(source.length - 1, index));
+      active.row = Math.max(0, Math.min(source.length - 1, index));
+      range.begin(active.row);
       scroll.jump(active.row * ROW);
       setBar();
       draw();
     },
     refresh: () => source.refresh(),
+    /** To the active cell again; it is brought into sight, and moves no further than that. */
+    focus() {
+      hasFocus = true;
+      scroll.reveal(active.row);
+      setBar();
+      draw();
+    },
   };
 }

@@ -67,6 +67,16 @@ export class Selection {
     this._changed();
   }
 
+  /** @param {number} a @param {number} b */
+  removeRange(a, b) {
+    if (this.isAll) for (let key = a; key <= b; key += 1) this.keys.add(key);
+    else {
+      for (const key of this.keys) if (typeof key === "number" && a <= key && key <= b) this.keys.delete(key);
+      this.ranges = this.ranges.flatMap(([lo, hi]) => /** @type {Array<[number, number]>} */ ([[lo, Math.min(hi, a - 1)], [Math.max(lo, b + 1), hi]]).filter(([from, to]) => from <= to));
+    }
+    this._changed();
+  }
+
   /** @param {Iterable<Key>} keys */
   addMany(keys) {
     for (const key of keys) if (this.isAll) this.keys.delete(key);

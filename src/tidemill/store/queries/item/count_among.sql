@@ -1,0 +1,10 @@
+-- How many of some items are so now. What succeeded without an outcome of its own cannot go round again.
+-- Index: item_pkey, outcome_pkey, batch_open_list, batch_cover.
+SELECT count(*) FROM unnest(%(seqs)s::bigint[]) AS asked(seq)
+CROSS JOIN LATERAL (
+    SELECT v.status, v.attempts, v.error->>'code' AS code FROM tidemill.item_status v
+    WHERE v.job_id = %(job_id)s AND v.seq = asked.seq LIMIT 1
+) found
+WHERE (%(statuses)s::text[] IS NULL OR found.status = ANY(%(statuses)s))
+  AND (%(codes)s::text[] IS NULL OR (found.status = 'failed' AND found.code = ANY(%(codes)s)))
+  AND NOT (%(again)s AND found.status = 'done' AND found.attempts = 0)

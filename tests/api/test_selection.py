@@ -1,0 +1,148 @@
+"""What is selected in a list of items: counted, exported, cancelled and sent round again, by the same words."""
+
+import csv
+import io
+from typing import Any
+
+import httpx2
+import pytest
+
+from api.conftest import Api
+from support import assert_sound
+from tidemill import Mill
+from tidemill.testing import drain
+
+
+async def submitted(who: httpx2.AsyncClient, inputs: list[Any]) -> str:
+    return str((await who.post("/v1/jobs", json={"kind": "echo", "inputs": inputs})).json()["id"])
+
+
+ODD = b"""UPDATE tidemill.outcome SET error = jsonb_set(error, '{code}', '"odd"')
+WHERE job_id = %s AND seq %% 2 = 1 AND status = 'failed'"""
+SUMS = b"""UPDATE tidemill.job_tally SET codes = '{"exhausted": 2, "odd": 2}' WHERE job_id = %s"""
+
+
+@pytest.fixture
+async def job(api: Api, ada: httpx2.AsyncClient, toy: Mill) -> str:
+    """Six rows, of which the first four have failed, two for each of two reasons."""
+    inputs: list[Any] = [{"sku": f"AB-{n}", "fail": "x"} for n in range(4)] + [{"sku": "AB-4"}, {"sku": "CD-5"}]
+    made = await submitted(ada, inputs)
+    await drain(toy, db=api.db)
+    async with api.db.transaction() as conn:  # as if they had failed for two reasons
+        await conn.execute(ODD, [made])
+        await conn.execute(SUMS, [made])
+    return made
+
+
+async def count(who: httpx2.AsyncClient, job: str, **asked: Any) -> int:
+    answer = await who.post(f"/v1/jobs/{job}/items/count", json=asked)
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["is_complete"]
+    return int(answer.json()["items"])
+
+
+async def exported(api: Api, toy: Mill, who: httpx2.AsyncClient, job: str, asked: Any) -> list[str]:
+    """The skus in the file that is made of a selection."""
+    answer = await who.post(f"/v1/jobs/{job}/export", json=asked)
+    assert answer.status_code == 202, answer.text
+    await drain(toy, db=api.db)
+    file = await who.get(f"{answer.headers['location']}/download")
+    assert file.status_code == 200, file.text
+    return [row["Row"] if "Row" in row else next(iter(row.values())) for row in csv.DictReader(io.StringIO(file.text))]
+
+
+@pytest.mark.parametrize(
+    ("asked", "rows"),
+    [
+        ({"statuses": ["failed"], "error_codes": ["odd"]}, [1, 3]),
+        ({"statuses": ["failed"], "except": [1]}, [0, 2, 3]),
+        ({"item_ids": [0, 5]}, [0, 5]),
+        ({"key": "AB*", "except": [0, 1]}, [2, 3, 4]),
+        ({"key": "AB-3", "statuses": ["failed"]}, [3]),
+        ({"key": "AB*", "error_codes": ["odd"], "item_ids": [1, 2, 5]}, [1]),
+    ],
+)
+async def test_an_export_has_the_rows_that_were_chosen_and_the_count_is_theirs(
+    api: Api, ada: httpx2.AsyncClient, toy: Mill, job: str, asked: dict[str, Any], rows: list[int]
+) -> None:
+    named = {name: [f"{job}:{seq}" for seq in asked[name]] for name in ("item_ids", "except") if name in asked}
+    assert await count(ada, job, **asked | named) == len(rows)
+    found = await exported(api, toy, ada, job, asked | named)
+    assert len(found) == len(rows)
+
+
+async def test_a_key_is_a_field_or_its_beginning_and_goes_with_the_other_filters(
+    ada: httpx2.AsyncClient, job: str
+) -> None:
+    async def listed(**words: Any) -> list[int]:
+        return [item["seq"] for item in (await ada.get(f"/v1/jobs/{job}/items", params=words)).json()["items"]]
+
+    assert await listed(key="AB-2") == [2]
+    assert await listed(key="AB") == []
+    assert await listed(key="AB*") == [0, 1, 2, 3, 4]
+    assert await listed(key="AB*", statuses="done") == [4]
+    assert await listed(key="AB*", error_codes="odd") == [1, 3]
+    assert await listed(key="AB*", seq=3) == [3, 4]
+    first = (await ada.get(f"/v1/jobs/{job}/items", params={"key": "AB*", "page_size": 2})).json()
+    assert await listed(key="AB*", page_size=2, after=first["next_page"]) == [2, 3]
+
+
+async def test_a_corrected_row_is_found_by_both(ada: httpx2.AsyncClient, job: str) -> None:
+    await ada.patch(f"/v1/jobs/{job}/items/1", json={"input": {"sku": "ZZ-1", "café": 'say "x"'}})
+    for key in ("ZZ-1", "AB-1", 'say "x"'):
+        found = (await ada.get(f"/v1/jobs/{job}/items", params={"key": key})).json()["items"]
+        assert [item["seq"] for item in found] == [1], key
+
+
+async def test_rows_that_wait_are_cancelled_by_the_same_words_and_come_back(api: Api, ada: httpx2.AsyncClient) -> None:
+    job = await submitted(ada, [{"sku": f"AB-{n}"} for n in range(10)])
+    but = {"except": [f"{job}:2"], "key": "AB*", "statuses": ["pending"]}
+    assert await count(ada, job, to="cancel", **but) == 9
+    answer = await ada.post(f"/v1/jobs/{job}/items/cancel", json=but)
+    assert (answer.status_code, answer.json()["verb"], answer.json()["items"]) == (200, "cancel", 9)
+    assert (await ada.get(answer.headers["location"])).json()["predicate"]["key"] == "AB*"
+    assert (await ada.get(f"/v1/jobs/{job}")).json()["counts"]["cancelled"] == 9
+    chosen = {"scope": "items", "item_ids": [f"{job}:4", f"{job}:2"], "statuses": ["cancelled"]}
+    assert await count(ada, job, to="reprocess", item_ids=chosen["item_ids"], statuses=["cancelled"]) == 1
+    assert (await ada.post(f"/v1/jobs/{job}/reprocess", json=chosen)).json()["items"] == 1
+    await assert_sound(api.db)
+
+
+async def test_rows_of_a_cancelled_job_are_counted_and_come_back_one_by_one(api: Api, ada: httpx2.AsyncClient) -> None:
+    job = await submitted(ada, list(range(10)))
+    await ada.post(f"/v1/jobs/{job}/cancel")
+    but = {"statuses": ["cancelled"], "except": [f"{job}:2"]}
+    assert await count(ada, job, to="reprocess", **but) == 9
+    assert (await ada.post(f"/v1/jobs/{job}/reprocess", json=but)).json()["items"] == 9
+    assert (await ada.get(f"/v1/jobs/{job}")).json()["counts"]["cancelled"] == 1
+    await assert_sound(api.db)
+
+
+async def test_a_count_is_of_what_can_be_done_with_it(ada: httpx2.AsyncClient, job: str) -> None:
+    everything = [f"{job}:{seq}" for seq in range(6)]
+    assert await count(ada, job, to="reprocess", item_ids=everything) == 6
+    assert await count(ada, job, to="cancel", item_ids=everything) == 0
+    assert await count(ada, job, to="reprocess", statuses=["pending"]) == 0
+    assert await count(ada, job) == 6
+
+
+async def test_what_belongs_to_others_or_makes_no_sense_is_refused(
+    ada: httpx2.AsyncClient, bob: httpx2.AsyncClient, job: str
+) -> None:
+    other = await submitted(ada, [1])
+    for path in ("items/count", "items/cancel", "export"):
+        assert (await bob.post(f"/v1/jobs/{job}/{path}", json={})).status_code == 404
+        assert (await ada.post(f"/v1/jobs/{job}/{path}", json={"item_ids": [f"{other}:0"]})).status_code == 422
+        assert (await ada.post(f"/v1/jobs/{job}/{path}", json={"key": "\x00"})).status_code == 422
+    assert (await ada.post(f"/v1/jobs/{job}/items/cancel", json={})).status_code == 409
+    both = await ada.post(f"/v1/jobs/{job}/export?statuses=failed", json={"statuses": ["done"]})
+    assert both.status_code == 422
+
+
+async def test_a_code_with_a_comma_is_asked_for_by_repeating(api: Api, ada: httpx2.AsyncClient, job: str) -> None:
+    change = b"UPDATE tidemill.outcome SET error = jsonb_set(error, '{code}', '\"a,b\"') WHERE job_id = %s AND seq = 1"
+    async with api.db.transaction() as conn:
+        await conn.execute(change, [job])
+    found = await ada.get(f"/v1/jobs/{job}/items?error_codes=a,b&error_codes=")
+    assert [item["seq"] for item in found.json()["items"]] == [1]
+    assert (await ada.get(f"/v1/jobs/{job}/items?error_codes=a,b")).json()["items"] == []

@@ -1,0 +1,72 @@
+"""Behind a proxy that shows the service under a prefix, and takes it away before it passes requests on."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import expect
+from starlette.types import Receive, Scope, Send
+
+from tidemill.api.service import create
+from tidemill.cli.serve import Server, listen
+from tidemill.config import Settings
+from tidemill.web import install
+from web.conftest import OpenPage
+from web.site import Site
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+PREFIX = "/mill/of/ours"
+
+
+class Proxy:
+    """Answers below the prefix and nowhere else."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+        self.others: list[str] = []
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            if not scope["path"].startswith(PREFIX + "/"):
+                self.others.append(scope["path"])
+            scope = {**scope, **{name: scope[name][len(PREFIX) :] for name in ("path", "raw_path")}}
+        await self._app(scope, receive, send)
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def proxy(site: Site) -> AsyncIterator[tuple[str, Proxy]]:
+    app = create(site.db, site.settings)
+    install(app)
+    with listen(Settings(http_port=0)) as listening:
+        between = Proxy(app)
+        server = Server(between)  # type: ignore[arg-type]
+        task = asyncio.create_task(server.serve(sockets=[listening]))
+        await server.ready.wait()
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}", between
+        server.should_exit = True
+        await task
+
+
+async def test_everything_is_found_below_the_prefix(site: Site, proxy: tuple[str, Proxy], open_page: OpenPage) -> None:
+    job = await site.submit("ada", [{"sku": "A-1"}, {"sku": "A-2"}])
+    root, between = proxy
+    link = (await site.link("ada")).removeprefix(site.url)
+    page = await open_page()
+    await page.goto(root + PREFIX + link)
+    await expect(page).to_have_url(f"{root}{PREFIX}/jobs")
+    await page.get_by_role("link", name=job["key"]).click()
+    await expect(page).to_have_url(f"{root}{PREFIX}/jobs/{job['key']}")
+    await page.get_by_role("link", name="Results").first.click()
+    await expect(page.get_by_role("gridcell", name="A-2")).to_be_visible()
+    await page.reload()
+    await expect(page.get_by_role("gridcell", name="A-2")).to_be_visible()
+    await page.get_by_role("button", name="Pause", exact=True).click()
+    await expect(page.get_by_role("heading", name=job["key"]).locator("..")).to_contain_text("paused")
+    await page.go_back()
+    await expect(page).to_have_url(f"{root}{PREFIX}/jobs/{job['key']}")
+    await page.keyboard.press("g")
+    await page.keyboard.press("o")
+    await expect(page).to_have_url(f"{root}{PREFIX}/operations")
+    assert between.others == []

@@ -1,0 +1,104 @@
+"""Rows that are selected, and what is done with them: those and no others, as many as the service says."""
+
+import re
+from uuid import UUID
+
+import pytest
+from playwright.async_api import Page, expect
+
+from support import rows
+from tidemill.operations import control
+from web.conftest import OpenPage
+from web.site import Site
+from web.watching import axe, screenshot
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+
+async def select(page: Page, *numbers: int) -> None:
+    for number in numbers:
+        box = page.get_by_role("grid").get_by_label(f"Select row {number}", exact=True)
+        await box.click()
+        await expect(box).to_be_checked()
+
+
+async def waiting_job(site: Site, n: int = 40) -> dict[str, str]:
+    return await site.submit("ada", [{"sku": f"AB-{seq}"} for seq in range(n)])
+
+
+async def test_rows_with_a_key_are_cancelled_but_some_and_come_back(site: Site, signed_in: OpenPage) -> None:
+    job = await waiting_job(site)
+    page = await signed_in("ada", f"/jobs/{job['key']}/results?key=AB-1*")
+    await expect(page.get_by_text("11 matching")).to_be_visible()
+    await select(page, 2)
+    await page.get_by_role("button", name="Select all 11 matching").click()
+    await page.get_by_role("grid").get_by_label("Select row 11", exact=True).click()
+    await expect(page.get_by_text("10 rows selected of 11 matching")).to_be_visible()
+    await page.locator(".grid-foot").get_by_role("button", name="Cancel …").click()
+    dialog = page.get_by_role("dialog", name="Cancel 10 rows?")
+    await expect(dialog).to_contain_text("key begins with AB-1, but 1 row")
+    await axe(page)
+    await screenshot(page, "cancel-rows")
+    await dialog.get_by_role("button", name="Cancel 10").click()
+    await expect(page.get_by_text("10 rows cancelled")).to_be_visible()
+
+    await page.goto(f"{site.url}/jobs/{job['key']}/results?statuses=cancelled&key=AB-12")
+    await select(page, 13)
+    await page.get_by_role("button", name="Reprocess …", exact=True).last.click()
+    await page.get_by_role("dialog", name="Reprocess 1 row?").get_by_role("button", name="Reprocess 1").click()
+    await expect(page.get_by_text("1 row sent round again")).to_be_visible()
+    counts = "SELECT pending, cancelled FROM tidemill.job_progress WHERE key = %s"
+    assert await rows(site.db, counts, job["key"]) == [(31, 9)]
+
+
+async def test_the_count_of_a_confirmation_is_of_what_will_be_done(site: Site, signed_in: OpenPage) -> None:
+    job = await waiting_job(site)
+    await control.cancel(site.db, UUID(job["id"]))
+    page = await signed_in("ada", f"/jobs/{job['key']}/results?statuses=cancelled")
+    await select(page, 1)
+    await page.get_by_role("button", name="Select all 40 matching").click()
+    await page.get_by_role("grid").get_by_label("Select row 3", exact=True).click()
+    await page.get_by_role("button", name="Reprocess …", exact=True).last.click()
+    await page.get_by_role("dialog", name="Reprocess 39 rows?").get_by_role("button", name="Reprocess 39").click()
+    await expect(page.get_by_text("39 rows sent round again")).to_be_visible()
+
+    await page.goto(f"{site.url}/jobs/{job['key']}/results")
+    await select(page, 1)
+    await page.get_by_role("button", name="Reprocess …", exact=True).last.click()
+    await expect(page.get_by_text("None of these rows can be sent round again")).to_be_visible()
+
+
+async def test_new_columns_and_the_way_back_leave_a_selection_alone(site: Site, signed_in: OpenPage) -> None:
+    job = await waiting_job(site)
+    page = await signed_in("ada", f"/jobs/{job['key']}/results")
+    await page.get_by_role("button", name="pending 40").click()
+    await expect(page).to_have_url(re.compile("statuses=pending"))
+    await select(page, 2)
+    learn = "UPDATE tidemill.job SET result_columns = '{fresh,cents}', updated_at = tidemill.now() WHERE key = %s"
+    await rows(site.db, learn, job["key"])
+    await expect(page.get_by_text("new columns wait")).to_be_visible()
+    await expect(page.get_by_role("grid").get_by_label("Select row 2", exact=True)).to_be_checked()
+
+    await page.go_back()
+    await page.get_by_role("dialog", name="Let go of the selection?").get_by_role("button", name="Keep").click()
+    await expect(page).to_have_url(re.compile("statuses=pending"))
+    await expect(page.get_by_text("1 row selected")).to_be_visible()
+    await page.locator(".grid-foot").get_by_role("button", name="Clear").click()
+    await expect(page.get_by_role("columnheader", name="fresh")).to_be_visible()
+
+
+async def test_filters_that_make_no_sense_are_made_to(site: Site, signed_in: OpenPage) -> None:
+    job = await waiting_job(site)
+    page = await signed_in("ada", f"/jobs/{job['key']}/results?statuses=bogus")
+    await expect(page.locator(".grid-foot").get_by_text("40 rows")).to_be_visible()
+    await page.goto(f"{site.url}/jobs/{job['key']}/results?statuses=done&causes=not_sold")
+    await expect(page).to_have_url(re.compile("statuses=failed"))
+
+
+async def test_shift_and_arrows_give_rows_up_on_the_way_back(site: Site, signed_in: OpenPage) -> None:
+    job = await waiting_job(site)
+    page = await signed_in("ada", f"/jobs/{job['key']}/results")
+    await select(page, 2)
+    for key, n in (("ArrowDown", 2), ("ArrowDown", 3), ("ArrowUp", 2), ("ArrowUp", 1), ("ArrowUp", 2)):
+        await page.keyboard.press(f"Shift+{key}")
+        await expect(page.locator(".grid-foot")).to_contain_text(f"{n} row{'s' if n > 1 else ''} selected")
