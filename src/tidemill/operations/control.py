@@ -27,7 +27,7 @@ async def resume(db: Database, job_id: UUID, *, by: int = LOCAL_USER) -> None:
 
 
 async def cancel(db: Database, job_id: UUID, *, by: int = LOCAL_USER) -> None:
-    """Leased batches finish and keep their results; what waits is cancelled at once, the last of very much by others."""
+    """Leased batches finish and keep their results; what waits is cancelled at once, the last of many by others."""
     await db.run(jobs.cancel, job_id, by=by)
     async with about(db, job_id):
         emit("job.cancelled", job=job_id)
