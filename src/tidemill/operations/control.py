@@ -39,8 +39,8 @@ async def cancel(db: Database, job_id: UUID, *, by: int = LOCAL_USER) -> None:
         job_closed(closed)
 
 
-async def delete(db: Database, job_id: UUID) -> None:
+async def delete(db: Database, job_id: UUID, *, by: int = LOCAL_USER) -> None:
     """Late flushes find nothing and are refused; rows and stored file go later, by maintenance and the janitor."""
     async with about(db, job_id):
         await db.run(store_delete.delete, job_id)
-        emit("job.deleted", job=job_id)
+        emit("job.deleted", job=job_id, by=by)

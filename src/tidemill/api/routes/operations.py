@@ -123,9 +123,10 @@ async def list_operations(query: Annotated[OperationQuery, Query()], me: Me, db:
     """Every bulk action with its actor, predicate and progress; the newest first."""
     owner_id = await own_scope(db, me, query.user_id)
     before = _before(cursor.decode(query.after))
-    found = await db.run(bulk.list_operations, user_id=owner_id, before=before, limit=query.page_size)
-    more = (str(found[-1].id),) if len(found) == query.page_size else None
-    return OperationPage(operations=[operation_out(one) for one in found], **cursor.next_page(more))
+    found = await db.run(bulk.list_operations, user_id=owner_id, before=before, limit=query.page_size + 1)
+    shown = found[: query.page_size]
+    more = (str(shown[-1].id),) if len(found) > len(shown) else None
+    return OperationPage(operations=[operation_out(one) for one in shown], **cursor.next_page(more))
 
 
 @router.get("/operations/{operation_id}", **allow(Permission.USER, 404))
