@@ -219,6 +219,7 @@ async def test_operations_are_listed_newest_first_and_only_ones_own(
     rest = (await ada.get("/v1/operations", params={"page_size": 2, "after": page["next_page"]})).json()
     assert [one["id"] for one in rest["operations"]] == made[:1]
     assert "next_page" not in rest
+    assert "next_page" not in (await ada.get("/v1/operations?pageSize=3")).json()
     assert (await bob.get("/v1/operations")).json() == {"operations": []}
     assert (await bob.get(f"/v1/operations/{made[0]}")).status_code == 404
     assert len((await root.get("/v1/operations?user_id=all")).json()["operations"]) == 3

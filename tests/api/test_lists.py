@@ -319,6 +319,15 @@ async def test_jobs_are_counted_by_the_status_that_lists_show(api: Api, ada: htt
     assert {done, waiting, paused} == {job["id"] for job in (await ada.get("/v1/jobs")).json()["jobs"]}
 
 
+async def test_counts_of_more_open_jobs_than_can_be_looked_at_say_so(
+    ada: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidemill.store.lists.job_counts.REFINED", 2)
+    for complete in (True, True, False):
+        await submitted(ada, [1])
+        assert (await ada.get("/v1/jobs/counts")).json()["is_complete"] is complete
+
+
 async def test_nobody_counts_the_jobs_of_others(api: Api, ada: httpx2.AsyncClient, bob: httpx2.AsyncClient) -> None:
     await submitted(ada, [1])
     assert sum((await bob.get("/v1/jobs/counts")).json()["counts"].values()) == 0

@@ -10,7 +10,7 @@ from tidemill.api import cursor
 from tidemill.api.guard import Me
 from tidemill.api.problems import Refusal
 from tidemill.api.schemas.jobs import ListQuery
-from tidemill.api.state import Db, Service
+from tidemill.api.state import Db, Service, Serving
 from tidemill.domain.distribution import KIND as DISTRIBUTE
 from tidemill.domain.errors import InvalidInput, UnknownJob, UnknownResource
 from tidemill.domain.export import KIND as EXPORT
@@ -75,6 +75,35 @@ OwnImport = Annotated[Job, Depends(own_import)]
 OwnExport = Annotated[Job, Depends(own_export)]
 OwnDistribution = Annotated[Job, Depends(own_distribution)]
 _WORDS = {IMPORT: "import", EXPORT: "export", DISTRIBUTE: "distribution"}
+
+
+async def check_rights(here: Service, me: Principal, job: Job) -> None:
+    """Who may no longer read or write what a job reads or writes does not do so by sending its items round again."""
+    plan = job.params.get("plan")
+    if job.kind == IMPORT and plan:
+        await writable(here, me, plan["resource"]["name"])
+    elif job.kind == EXPORT and plan:
+        await readable(here, me, plan["resource"])
+    elif job.kind == DISTRIBUTE and not here.distributions.is_for(me.role, job.params["dataset"]):
+        raise UnknownResource(f"there is no dataset {job.params['dataset']!r}")
+
+
+async def job_to_run(job: OwnJob, me: Me, here: Serving) -> Job:
+    await check_rights(here, me, job)
+    return job
+
+
+async def import_to_run(import_id: OwnImport, me: Me, here: Serving) -> Job:
+    return await job_to_run(import_id, me, here)
+
+
+async def distribution_to_run(distribution_id: OwnDistribution, me: Me, here: Serving) -> Job:
+    return await job_to_run(distribution_id, me, here)
+
+
+JobToRun = Annotated[Job, Depends(job_to_run)]
+ImportToRun = Annotated[Job, Depends(import_to_run)]
+DistributionToRun = Annotated[Job, Depends(distribution_to_run)]
 
 
 async def list_own(db: Database, owner_id: int | None, query: ListQuery, kind: str | None) -> Page[Job]:

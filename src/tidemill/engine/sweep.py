@@ -74,7 +74,7 @@ class Maintenance(Service):
         """Fail, cancel and close, in that order."""
         for job_id in await self._db.run(jobs.to_police):
             await police(self._db, job_id)
-        while await self._db.run(maintain.cancel_condemned) == maintain.CANCEL_AT_ONCE:
+        while await self._db.run(maintain.cancel_condemned):
             pass
         for job_id in await self._db.run(jobs.drained_candidates):
             await finalize(self._db, job_id)

@@ -1,5 +1,6 @@
 """Pause, resume, cancel, delete."""
 
+import time
 from uuid import UUID
 
 from tidemill.domain.identity import LOCAL_USER
@@ -9,6 +10,8 @@ from tidemill.store.about import about
 from tidemill.store.database import Database
 from tidemill.telemetry.events import emit
 from tidemill.telemetry.summary import job_closed
+
+PATIENCE_S = 2.0
 
 
 async def pause(db: Database, job_id: UUID, *, by: int = LOCAL_USER) -> None:
@@ -24,19 +27,20 @@ async def resume(db: Database, job_id: UUID, *, by: int = LOCAL_USER) -> None:
 
 
 async def cancel(db: Database, job_id: UUID, *, by: int = LOCAL_USER) -> None:
-    """Leased batches finish and keep their results; what waits is cancelled at once, and again by maintenance."""
+    """Leased batches finish and keep their results; what waits is cancelled at once, the last of many by others."""
     await db.run(jobs.cancel, job_id, by=by)
     async with about(db, job_id):
         emit("job.cancelled", job=job_id)
-    while await db.run(maintain.cancel_condemned, job_id):
+    deadline = time.monotonic() + PATIENCE_S
+    while await db.run(maintain.cancel_condemned, job_id) and time.monotonic() < deadline:
         pass
     closed = await db.run(jobs.close, job_id)
     if closed is not None:
         job_closed(closed)
 
 
-async def delete(db: Database, job_id: UUID) -> None:
+async def delete(db: Database, job_id: UUID, *, by: int = LOCAL_USER) -> None:
     """Late flushes find nothing and are refused; rows and stored file go later, by maintenance and the janitor."""
     async with about(db, job_id):
         await db.run(store_delete.delete, job_id)
-        emit("job.deleted", job=job_id)
+        emit("job.deleted", job=job_id, by=by)

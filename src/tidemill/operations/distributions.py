@@ -57,6 +57,9 @@ class Distributions:
         """Those that a role may ask for."""
         return [one for one in self._datasets.values() if one.is_for(role)]
 
+    def is_for(self, role: Role, name: str) -> bool:
+        return name in self._datasets and self._datasets[name].is_for(role)
+
     def find(self, name: str, role: Role) -> Dataset:
         """One that is not for this role is as unknown as one that is not there."""
         known = {one.name: one for one in self.of(role)}

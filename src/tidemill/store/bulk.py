@@ -117,7 +117,8 @@ Taken = tuple[
 async def _reprocess(conn: Connection, operation: Operation) -> Taken:
     job_id = operation.job_id or LEAST_ID
     choice = await _with_attempts(conn, job_id, _choice(operation.predicate))
-    taken, after = await reprocess(conn, job_id, choice, after_seq=operation.place.get("after_seq", -1))
+    after_seq, goes_on = operation.place.get("after_seq", -1), operation.items > 0
+    taken, after = await reprocess(conn, job_id, choice, after_seq=after_seq, goes_on=goes_on)
     await _tell(conn, operation, job_id, taken)
     return taken, None if after is None else {"after_seq": after}, job_id
 
@@ -154,9 +155,9 @@ async def _redrive(conn: Connection, operation: Operation) -> Taken:
         choice = replace(choice, statuses=(ItemStatus.FAILED, ItemStatus.CANCELLED))
     after_seq = place.get("after_seq", -1) if place.get("job") == str(job_id) else -1
     try:
-        taken, after = await reprocess(conn, job_id, choice, after_seq=after_seq)
+        taken, after = await reprocess(conn, job_id, choice, after_seq=after_seq, goes_on=after_seq >= 0)
         await _tell(conn, operation, job_id, taken)
-    except (UnknownJob, Conflict):  # deleted or purged meanwhile: the others go on
+    except (UnknownJob, Conflict):  # deleted, purged or ended meanwhile: the others go on
         taken, after = 0, None
     following = UUID(int=job_id.int + 1)
     return taken, {"job": str(following)} if after is None else {"job": str(job_id), "after_seq": after}, job_id

@@ -1,13 +1,15 @@
 """Duties that one worker at a time does for all."""
 
 from collections import defaultdict
+from typing import Any
 from uuid import UUID
 
 from tidemill.store.database import Connection
 from tidemill.store.jobs import lock
 from tidemill.store.statements import sql
 
-CANCEL_AT_ONCE = 100  # batches: full lists are 100,000 outcomes to write
+RANGES_AT_ONCE = 5_000
+LISTS_AT_ONCE = 100  # full ones are 100,000 outcomes to write
 
 
 async def take_duty(conn: Connection, name: str, worker: str, seconds: float) -> bool:
@@ -20,16 +22,20 @@ async def resign(conn: Connection, worker: str) -> None:
 
 
 async def cancel_condemned(conn: Connection, job_id: UUID | None = None) -> int:
-    """Cancel ready batches of jobs that are to be cancelled or failed; how many."""
-    cursor = await conn.execute(sql("batch/cancel_ready"), {"job_id": job_id, "limit": CANCEL_AT_ONCE})
-    rows = await cursor.fetchall()
+    """Cancel some ready batches of jobs that are to be cancelled or failed; how many. 0: there are none left."""
+    ranges = await _cancel_ready(conn, job_id, lists=False, limit=RANGES_AT_ONCE)
+    emptied = await _cancel_ready(conn, job_id, lists=True, limit=LISTS_AT_ONCE)
     lists: dict[UUID, list[int]] = defaultdict(list)
-    for _, job, seqs in rows:
-        lists[job] += seqs or []
+    for _, job, seqs in emptied:
+        lists[job] += seqs
     for job in sorted(lists):
-        if lists[job]:
-            await conn.execute(sql("outcome/cancel_list"), {"job_id": job, "seqs": sorted(lists[job])})
-    return len(rows)
+        await conn.execute(sql("outcome/cancel_list"), {"job_id": job, "seqs": sorted(lists[job])})
+    return len(ranges) + len(emptied)
+
+
+async def _cancel_ready(conn: Connection, job_id: UUID | None, *, lists: bool, limit: int) -> list[Any]:
+    cursor = await conn.execute(sql("batch/cancel_ready"), {"job_id": job_id, "lists": lists, "limit": limit})
+    return await cursor.fetchall()
 
 
 async def to_fold(conn: Connection, least: int) -> list[UUID]:

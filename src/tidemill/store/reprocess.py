@@ -13,7 +13,7 @@ from tidemill.domain.batch import LIST_MAX
 from tidemill.domain.distribution import KIND as DISTRIBUTE
 from tidemill.domain.errors import Conflict
 from tidemill.domain.page import MAX_NUMBER
-from tidemill.domain.status import ItemStatus
+from tidemill.domain.status import Intent, ItemStatus
 from tidemill.store import artifacts
 from tidemill.store.database import Connection
 from tidemill.store.jobs import get, lock
@@ -51,16 +51,24 @@ class Choice:
         asked = (self.codes, self.since, self.until)
         return ItemStatus.CANCELLED in self.statuses and all(part is None for part in asked)
 
+    @property
+    def takes_rest(self) -> bool:
+        """Whether all that was cancelled is meant: also what was never read of the source."""
+        return ItemStatus.CANCELLED in self.statuses and not self.is_narrow
+
 
 async def reprocess(
-    conn: Connection, job_id: UUID, choice: Choice, *, after_seq: int = -1, most: int = 50_000
+    conn: Connection, job_id: UUID, choice: Choice, *, after_seq: int = -1, most: int = 50_000, goes_on: bool = False
 ) -> tuple[int, int | None]:
-    """Take chosen items back and open the job again: how many, and after which seq to go on, if there may be more."""
-    job = await begin(conn, job_id)
+    """Take chosen items back and open the job again: how many, and after which seq to go on, if there may be more.
+
+    ``goes_on`` when a step before has opened the job: Conflict, if it was ended since.
+    """
+    job = await begin(conn, job_id, goes_on=goes_on)
     take = _take if choice.key is None else _take_keyed
     taken, last = await take(conn, job, choice, after_seq, most)
-    if taken:
-        await reopen(conn, job_id)
+    if taken or (choice.takes_rest and await _has_rest(conn, job_id)):
+        await reopen(conn, job_id, rest=choice.takes_rest)
     return taken, last
 
 
@@ -96,21 +104,30 @@ async def _take_keyed(
     return taken, lo - 1 if lo < total else None
 
 
-async def begin(conn: Connection, job_id: UUID) -> dict[str, Any]:
-    """The lock of a job whose items go round again; Conflict if they are gone."""
+async def begin(conn: Connection, job_id: UUID, *, goes_on: bool = False) -> dict[str, Any]:
+    """The lock of a job whose items go round again; Conflict if they are gone, or it was ended since a step before."""
     job = await lock(conn, job_id)
     if job["purged_at"] is not None:
         raise Conflict("the job's rows were purged; it cannot be reprocessed")
+    if goes_on and job["intent"] in (Intent.CANCEL, Intent.FAIL):
+        known = await get(conn, job_id)
+        raise Conflict(f"job {known.key} is {known.status}: somebody, or its policy, has ended it meanwhile")
     # Fold first: the counts that are taken back are then all in one row, under our lock.
     await conn.execute(sql("tally/fold"), {"job_id": job_id})
     return job
 
 
-async def reopen(conn: Connection, job_id: UUID) -> None:
-    """Some of its items were taken back."""
+async def reopen(conn: Connection, job_id: UUID, *, rest: bool = False) -> None:
+    """Some of its items were taken back; with ``rest``, its source is read on where it was left."""
     forgiven = (await get(conn, job_id)).counts.failed
-    await conn.execute(sql("job/reopen"), {"job_id": job_id, "forgiven": forgiven})
+    await conn.execute(sql("job/reopen"), {"job_id": job_id, "forgiven": forgiven, "rest": rest})
     await conn.execute(sql("outbox/announce"), {"job_id": job_id})
+
+
+async def _has_rest(conn: Connection, job_id: UUID) -> bool:
+    cursor = await conn.execute(sql("ingest/has_rest"), {"job_id": job_id})
+    row = await cursor.fetchone()
+    return row is not None and bool(row[0])
 
 
 async def take_failed(conn: Connection, job: dict[str, Any], seqs: Sequence[int]) -> list[int]:

@@ -200,7 +200,8 @@ CREATE TABLE tidemill.ingest (
     lease_until timestamptz,
     worker      text,
     losses      smallint NOT NULL DEFAULT 0,
-    first_line  integer NOT NULL DEFAULT 1
+    first_line  integer NOT NULL DEFAULT 1,
+    cut         boolean NOT NULL DEFAULT false
 ) WITH (fillfactor = 70);
 CREATE INDEX ingest_worker ON tidemill.ingest (worker) WHERE worker IS NOT NULL;
 

@@ -10,7 +10,7 @@ job.resumed          job                                        it goes on
 job.cancelled        job                                        it is to be cancelled; what is in hand finishes
 job.reprocessed      job, items                                 settled items of it go round again
 items.cancelled      job, items                                 some of its items that waited were cancelled
-job.deleted          job                                        it is gone for everybody who looks
+job.deleted          job, by                                    somebody, by number, has removed it for everybody
 job.closed           job, kind, closed_as, duration_ms, rows_per_sec, error_rate, counts  nothing of it is open any more
 import.completed     job, resource_type, mode, status, total_records, successful_records, failed_records, duration_ms,
                      rows_per_sec, error_rate  an import is closed

@@ -10,7 +10,7 @@ from tidemill.api.answer import Answer, encode
 from tidemill.api.distribution_views import content_out, dataset_out, distribution_out, distributions_out
 from tidemill.api.guard import Me, Permission, allow
 from tidemill.api.idempotency import parse_key
-from tidemill.api.lookup import OwnDistribution, list_own, own_scope
+from tidemill.api.lookup import DistributionToRun, OwnDistribution, list_own, own_scope
 from tidemill.api.routes import operations
 from tidemill.api.routes.submit_import import Key, submission_of
 from tidemill.api.schemas.distributions import (
@@ -94,7 +94,7 @@ async def cancel_distribution(distribution_id: OwnDistribution, me: Me, db: Db) 
 
 @router.post("/distributions/{distribution_id}/redrive", **allow(Permission.USER, 404, 409, also=_going_on))
 async def redrive_distribution(
-    distribution_id: OwnDistribution, me: Me, request: Request, response: Response, db: Db
+    distribution_id: DistributionToRun, me: Me, request: Request, response: Response, db: Db
 ) -> OperationOut:
     """Send inputs that failed round again, and those that were cancelled because of them; it is open again then."""
     found = await redrive(

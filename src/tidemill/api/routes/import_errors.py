@@ -10,7 +10,7 @@ from fastapi.responses import StreamingResponse
 from tidemill.api import cursor, upload
 from tidemill.api.guard import Me, Permission, allow
 from tidemill.api.import_words import from_fields, layout_of
-from tidemill.api.lookup import OwnImport
+from tidemill.api.lookup import ImportToRun, OwnImport
 from tidemill.api.routes.import_document import FIXES_BESIDE, FIXES_BODY
 from tidemill.api.schemas.imports import LayoutIn, RowErrorQuery, RowOut, RowPage
 from tidemill.api.schemas.operations import OperationOut
@@ -64,7 +64,7 @@ async def download_import_errors_as_ndjson(import_id: OwnImport, db: Db) -> Stre
 
 
 @router.post("/imports/{import_id}/fixes", **_fixes)
-async def fix_import(import_id: OwnImport, me: Me, request: Request, here: Serving) -> OperationOut:
+async def fix_import(import_id: ImportToRun, me: Me, request: Request, here: Serving) -> OperationOut:
     """Mended rows, as a file with `_row`: they are corrected, and only they go round again. All of them, or none.
 
     Columns that the file does not have stay as they are; `_errors` and others that begin with `_` are not looked at.

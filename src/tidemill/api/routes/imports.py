@@ -7,7 +7,7 @@ from fastapi import APIRouter, Query, Request, Response
 from tidemill.api import cursor
 from tidemill.api.guard import Me, Permission, allow
 from tidemill.api.import_views import import_detail, import_now, imports_out
-from tidemill.api.lookup import OwnImport, list_own, own_scope, writable
+from tidemill.api.lookup import ImportToRun, OwnImport, list_own, own_scope, writable
 from tidemill.api.routes import operations
 from tidemill.api.routes.submit_import import accepted, submission_of
 from tidemill.api.schemas.imports import ImportDetail, ImportOut, ImportPage
@@ -69,7 +69,7 @@ async def cancel_import(import_id: OwnImport, me: Me, db: Db) -> ImportOut:
 
 @router.post("/imports/{import_id}/reprocess", **allow(Permission.USER, 404, 409, also=_going_on))
 async def reprocess_import(
-    import_id: OwnImport, asked: ReprocessIn, me: Me, request: Request, response: Response, db: Db
+    import_id: ImportToRun, asked: ReprocessIn, me: Me, request: Request, response: Response, db: Db
 ) -> OperationOut:
     """Send settled rows round again: after the table has changed, or what they refer to is there."""
     return await operations.reprocess_job(import_id, asked, me, request, response, db)

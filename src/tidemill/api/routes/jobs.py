@@ -106,9 +106,9 @@ async def cancel_job(job: OwnJob, me: Me, db: Db) -> JobOut:
 
 
 @router.delete("/jobs/{job}", status_code=204, **allow(Permission.USER, 404))
-async def delete_job(job: OwnJob, db: Db) -> None:
+async def delete_job(job: OwnJob, me: Me, db: Db) -> None:
     """Cancel it and remove its rows, results and file. Late results are refused."""
-    await control.delete(db, job.id)
+    await control.delete(db, job.id, by=me.user_id)
 
 
 async def _now(db: Database, job: Job) -> JobOut:

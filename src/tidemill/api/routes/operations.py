@@ -1,5 +1,7 @@
 """Bulk actions on items, and how far they are."""
 
+from collections.abc import Iterable
+from contextlib import suppress
 from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
@@ -8,7 +10,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from tidemill.api import cursor
 from tidemill.api.guard import Me, Permission, allow
-from tidemill.api.lookup import OwnJob, own_scope, place_of, seq_of
+from tidemill.api.lookup import JobToRun, OwnJob, check_rights, own_scope, place_of, seq_of
 from tidemill.api.schemas.operations import (
     CancelItemsIn,
     ChosenIn,
@@ -20,14 +22,15 @@ from tidemill.api.schemas.operations import (
     RedriveIn,
     ReprocessIn,
 )
-from tidemill.api.state import Db
+from tidemill.api.state import Db, Service, Serving
 from tidemill.api.views import operation_out
-from tidemill.domain.errors import InvalidInput, Unknown
+from tidemill.domain.errors import InvalidInput, Unknown, UnknownJob
+from tidemill.domain.identity import Principal
 from tidemill.domain.page import check_moments, check_text, identity
 from tidemill.domain.status import TERMINAL
 from tidemill.operations import cancel_rows as cancelling
 from tidemill.operations import reprocess as operation
-from tidemill.store import bulk
+from tidemill.store import bulk, jobs
 from tidemill.store.bulk import Operation
 from tidemill.store.cancel_rows import WAITING, Waiting
 from tidemill.store.lists import count_items as counting
@@ -41,7 +44,7 @@ _going_on: dict[int | str, dict[str, Any]] = {202: {"description": "It goes on w
 
 @router.post("/jobs/{job}/reprocess", **allow(Permission.USER, 404, 409, also=_going_on))
 async def reprocess_job(
-    job: OwnJob, asked: ReprocessIn, me: Me, request: Request, response: Response, db: Db
+    job: JobToRun, asked: ReprocessIn, me: Me, request: Request, response: Response, db: Db
 ) -> OperationOut:
     """Send settled items round again, opening the job if it is closed. 202 when they are so many that it goes on."""
     if (asked.scope == "items") != (asked.item_ids is not None):
@@ -92,12 +95,16 @@ def _but(asked: ChosenIn, job_id: UUID) -> list[int]:
 
 
 @router.post("/dead-letters/redrive", **allow(Permission.USER, 404, 409, also=_going_on))
-async def redrive_dead_letters(asked: RedriveIn, me: Me, request: Request, response: Response, db: Db) -> OperationOut:
+async def redrive_dead_letters(
+    asked: RedriveIn, me: Me, request: Request, response: Response, here: Serving
+) -> OperationOut:
     """Send failed items of any jobs round again: all that match but some, or those that are named."""
     if asked.all_matching == (asked.item_ids is not None):
         raise InvalidInput("say either all_matching or item_ids")
+    db = here.db
     owner_id = await own_scope(db, me, asked.user_id)
     items = None if asked.item_ids is None else [place_of(text) for text in asked.item_ids]
+    await _check_rights(here, me, {job for job, _ in items or ()} | ({asked.filter.job_id} - {None}), owner_id)
     found = await operation.redrive(
         db,
         owner_id=owner_id,
@@ -116,9 +123,10 @@ async def list_operations(query: Annotated[OperationQuery, Query()], me: Me, db:
     """Every bulk action with its actor, predicate and progress; the newest first."""
     owner_id = await own_scope(db, me, query.user_id)
     before = _before(cursor.decode(query.after))
-    found = await db.run(bulk.list_operations, user_id=owner_id, before=before, limit=query.page_size)
-    more = (str(found[-1].id),) if len(found) == query.page_size else None
-    return OperationPage(operations=[operation_out(one) for one in found], **cursor.next_page(more))
+    found = await db.run(bulk.list_operations, user_id=owner_id, before=before, limit=query.page_size + 1)
+    shown = found[: query.page_size]
+    more = (str(shown[-1].id),) if len(found) > len(shown) else None
+    return OperationPage(operations=[operation_out(one) for one in shown], **cursor.next_page(more))
 
 
 @router.get("/operations/{operation_id}", **allow(Permission.USER, 404))
@@ -128,6 +136,13 @@ async def get_operation(operation_id: UUID, me: Me, db: Db) -> OperationOut:
     if not me.may_see(found.user_id):
         raise Unknown(f"there is no operation {operation_id}")
     return operation_out(found)
+
+
+async def _check_rights(here: Service, me: Principal, named: Iterable[UUID | None], owner_id: int | None) -> None:
+    """Of the jobs that are named; what nobody has, or somebody else, is passed over in silence by the redrive."""
+    for job_id in () if me.is_admin else named:
+        with suppress(UnknownJob):
+            await check_rights(here, me, await here.db.run(jobs.get_named, str(job_id), owner_id))
 
 
 def _filters(asked: RedriveIn) -> dict[str, Any]:

@@ -14,7 +14,7 @@ REFINED = 500  # of those that run; whether they have begun only their sums can 
 
 @dataclass(frozen=True, slots=True)
 class JobCounts:
-    """By status; ``is_complete`` unless there are more jobs than were looked at."""
+    """By status; ``is_complete`` unless there are more jobs, or more that are open, than were looked at."""
 
     counts: dict[str, int]
     is_complete: bool
@@ -26,8 +26,11 @@ async def count_jobs(conn: Connection, owner_id: int | None) -> JobCounts:
     found = await rows(conn, name, {"owner_id": owner_id, "budget": BUDGET})
     seen = sum(row["n"] for row in found)
     counts = Counter({row["word"]: row["n"] for row in found})
+    are_refined = True
     for row in found:
-        for job in await get_many(conn, (row["ids"] or [])[:REFINED]):
+        ids = row["ids"] or []
+        are_refined &= len(ids) <= REFINED
+        for job in await get_many(conn, ids[:REFINED]):
             counts[row["word"]] -= 1
             counts[job.status.value] += 1
-    return JobCounts({status.value: counts[status.value] for status in JobStatus}, seen < BUDGET)
+    return JobCounts({status.value: counts[status.value] for status in JobStatus}, are_refined and seen < BUDGET)

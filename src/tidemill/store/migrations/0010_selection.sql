@@ -1,3 +1,6 @@
+-- The rest of a source is not read, though it is there: its job was cancelled, and only some items go round again.
+ALTER TABLE tidemill.ingest ADD COLUMN cut boolean NOT NULL DEFAULT false;
+
 -- Whether a row has a field, of those at its top, that is this text; or that begins with it, when it ends with a star.
 -- A row that is no object is looked at as it is. It never fails, whatever json may hold.
 CREATE FUNCTION tidemill.has_key(input json, key text) RETURNS boolean LANGUAGE plpgsql STABLE AS $$

@@ -1,0 +1,126 @@
+"""A job that was ended stays ended: only what somebody asks for afterwards goes round again."""
+
+from uuid import UUID
+
+import pytest
+
+from support import FAILED, add_job, assert_sound, job_of, rows, settle, take, verdict
+from tidemill.domain.errors import Conflict
+from tidemill.domain.job import Counts
+from tidemill.domain.status import ItemStatus, JobStatus
+from tidemill.operations import control
+from tidemill.store import bulk, jobs, maintain
+from tidemill.store.database import Database
+from tidemill.store.reprocess import Choice, reprocess
+from traps.scenes import fail_some, rows_looked_at, send_round
+from traps.test_ingest import append, chunk, lease_it, source_job
+
+CANCELLED = Choice([ItemStatus.CANCELLED])
+
+
+async def cancelled_while_it_was_read(db: Database) -> UUID:
+    """Five items that are done, of which one has failed; five that wait; and more in the source."""
+    job_id = await source_job(db)
+    lease_id, _ = await lease_it(db)
+    await append(db, job_id, lease_id, chunk(0))
+    await settle(db, await take(db, job_id, 5), [verdict(0, FAILED), *map(verdict, range(1, 5))])
+    await control.cancel(db, job_id)
+    assert (await job_of(db, job_id)).status is JobStatus.CANCELLED
+    return job_id
+
+
+async def test_sending_an_item_round_does_not_read_on_what_was_cancelled(db: Database) -> None:
+    job_id = await cancelled_while_it_was_read(db)
+    assert await send_round(db, job_id) == 1
+    assert (await lease_it(db))[1] is None
+    await settle(db, await take(db, job_id))
+    assert await db.run(jobs.finalize, job_id) is not None
+    assert (await job_of(db, job_id)).counts == Counts(total=10, done=5, cancelled=5)
+    await assert_sound(db)
+
+
+async def test_who_asks_for_all_that_was_cancelled_gets_the_rest_of_the_source_too(db: Database) -> None:
+    job_id = await cancelled_while_it_was_read(db)
+    await send_round(db, job_id)  # of one item, in between
+    assert await send_round(db, job_id, CANCELLED) == 5
+    lease_id, taken = await lease_it(db)
+    assert taken is not None
+    assert taken.next_seq == 10
+    await append(db, job_id, lease_id, chunk(10))
+    assert (await job_of(db, job_id)).counts == Counts(total=20, pending=16, done=4)
+    await assert_sound(db)
+
+
+async def test_a_source_that_was_cancelled_before_its_first_row_can_be_read_after_all(db: Database) -> None:
+    job_id = await source_job(db)
+    await control.cancel(db, job_id)
+    assert await send_round(db, job_id) == 0
+    assert (await job_of(db, job_id)).status is JobStatus.CANCELLED
+    assert await send_round(db, job_id, CANCELLED) == 0
+    assert (await lease_it(db))[1] is not None
+
+
+async def test_a_source_that_is_being_read_is_read_on(db: Database) -> None:
+    job_id = await source_job(db)
+    lease_id, _ = await lease_it(db)
+    await append(db, job_id, lease_id, chunk(0))
+    await fail_some(db, job_id, [0], wanted=5)
+    assert await send_round(db, job_id) == 1
+    await append(db, job_id, lease_id, chunk(10))
+    assert (await job_of(db, job_id)).counts.total == 20
+
+
+@pytest.mark.parametrize("end", ["cancel", "fail"])
+async def test_a_reprocess_that_is_on_its_way_does_not_undo_an_end(db: Database, end: str) -> None:
+    job_id = await add_job(db, 2_500, batch_size=2_500)
+    await fail_some(db, job_id, range(2_500), wanted=2_500)
+    async with db.transaction() as conn:
+        taken, after = await reprocess(conn, job_id, Choice(), most=1_000)
+    assert (taken, after) == (1_000, 999)
+    await (control.cancel(db, job_id) if end == "cancel" else db.run(jobs.fail, job_id, "enough"))
+    with pytest.raises(Conflict, match="has ended it meanwhile"):
+        await db.run(reprocess, job_id, Choice(), after_seq=999, goes_on=True)
+    assert (await job_of(db, job_id)).counts.failed == 1_500
+    await assert_sound(db)
+
+
+async def test_the_operation_says_why_it_went_no_further(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "tidemill.store.reprocess.reprocess.__kwdefaults__", {"after_seq": -1, "most": 1_000, "goes_on": False}
+    )
+    job_id = await add_job(db, 2_500, batch_size=2_500)
+    await fail_some(db, job_id, range(2_500), wanted=2_500)
+    operation_id = await db.run(bulk.add, "reprocess", {"statuses": ["failed"]}, user_id=0, job_id=job_id)
+    await db.run(bulk.step, operation_id)
+    await control.cancel(db, job_id)
+    await db.run(bulk.step, operation_id)
+    operation = await db.run(bulk.find, operation_id)
+    assert (operation.state, operation.items) == ("failed", 1_000)
+    assert "meanwhile" in (operation.error or "")
+    assert (await job_of(db, job_id)).status is JobStatus.CANCELLED
+
+
+async def test_a_round_of_cancelling_reads_no_more_than_it_cancels(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(maintain, "RANGES_AT_ONCE", 50)
+    job_id = await add_job(db, 3_000, batch_size=1)
+    await db.run(jobs.cancel, job_id)
+    await rows(db, "ANALYZE tidemill.batch")
+    assert await db.run(maintain.cancel_condemned, job_id) == 50
+    seen = await rows_looked_at(db, "batch/cancel_ready", {"job_id": job_id, "lists": False, "limit": 50}, "seqscan")
+    assert seen["batch"] <= 200  # of 3,000
+
+
+async def test_a_cancel_answers_soon_and_maintenance_does_the_rest(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(maintain, "RANGES_AT_ONCE", 10)
+    monkeypatch.setattr(control, "PATIENCE_S", 0.0)
+    job_id = await add_job(db, 30, batch_size=1)
+    await control.cancel(db, job_id)
+    job = await job_of(db, job_id)
+    assert (job.status, job.counts.cancelled) == (JobStatus.CANCELLING, 10)
+    while await db.run(maintain.cancel_condemned):
+        pass
+    assert await db.run(jobs.finalize, job_id) is JobStatus.CANCELLED
