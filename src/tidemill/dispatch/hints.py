@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from uuid import UUID
 
+from tidemill.domain.decide import describe
 from tidemill.store import outbox, quarantine
 from tidemill.store.database import Database
 from tidemill.telemetry.events import emit
@@ -70,5 +71,9 @@ class Hints:
         emit("hint.heard" if wanted else "hint.dropped", job=job_id)
 
     async def refuse(self, message: bytes, reason: str) -> None:
-        await self._db.run(quarantine.add, self._worker, message, reason)
+        """A message that cannot even be kept is told of, and gone: it would come back at once, and for ever."""
+        try:
+            await self._db.run(quarantine.add, self._worker, message, reason)
+        except Exception as error:  # noqa: BLE001  whatever it is, the next message is waiting
+            emit("loop.failed", loop="quarantine", error=describe(error))
         emit("hint.quarantined", job=None, reason=reason, bytes=len(message))

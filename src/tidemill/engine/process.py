@@ -185,7 +185,10 @@ class ItemRun:
 
     def _conclude(self, item: Item, outcome: Outcome, slot: int, started: float) -> Verdict:
         now, crew = time.monotonic(), self._crew
-        refused = self._note(outcome, slot, started, now)
+        try:
+            refused = self._note(outcome, slot, started, now)
+        except Exception:  # noqa: BLE001  a user's object may raise anything: what becomes of it is said below
+            refused = False
         duration_ms = int((now - started) * 1000)
         verdict = verdict_of(item, outcome, self._handler, duration_ms, self._flusher.columns, crew.spacing)
         if refused:

@@ -30,11 +30,13 @@ class CallPermit:
         return self
 
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if error is not None and was_refused(error):
-            said = error.after if isinstance(error, Retry) else retry_after(error)
-            self._line.refused(said, self._started)
-            set_told(error)
-        self._line.leave(time.monotonic() - self._started)
+        try:
+            if error is not None and was_refused(error):
+                said = error.after if isinstance(error, Retry) else retry_after(error)
+                self._line.refused(said, self._started)
+                set_told(error)
+        finally:  # what a handler raises may be odd in any way
+            self._line.leave(time.monotonic() - self._started)
 
     def __enter__(self) -> Self:
         loop = self._limits.loop
