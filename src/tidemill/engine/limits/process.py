@@ -51,7 +51,10 @@ class ProcessLimits:
         if handler.limiter is None or handler.limit_by is not None:
             return False
         line = self._lines.get((handler.limiter, ""))
-        return line is not None and line.blocked_s() > PATIENCE_S
+        if line is None or line.blocked_s() <= PATIENCE_S:
+            return False
+        line.look_again()
+        return True
 
     def pace(self, handler: Handler) -> float | None:
         """Items a second that a handler's limiter lets begin, for everybody; None if it does not count them."""
