@@ -2,6 +2,7 @@
 
 line      one limiter, or member: who waits, the permits in hand, when to ask again
 places    how many of its places we have, where they are counted
+turns     who waits, and when those who are sent away should come again
 trips     what a line says to the database, and hears
 refusals  what whoever is called refused, told to all
 process   all the lines of a process

@@ -4,7 +4,6 @@ import asyncio
 import math
 import time
 from collections import deque
-from dataclasses import dataclass
 
 from tidemill.domain.decide import describe
 from tidemill.domain.limits import Limiter
@@ -13,21 +12,13 @@ from tidemill.domain.measure import clamp, moving
 from tidemill.engine.limits.places import SHORTEST_LOOK_S, Places
 from tidemill.engine.limits.refusals import Refusals
 from tidemill.engine.limits.trips import PATIENCE_S, REACH_S, Trips
+from tidemill.engine.limits.turns import Turns, Waiter
 from tidemill.store.limiters import Answer
 from tidemill.telemetry.events import emit
 
 MOST_AT_ONCE = 1_000
 AFTER_AN_ERROR_S = 1.0
 TIMER_S = 0.0005  # timers of some loops are rounded to milliseconds: rather late than too early
-LONGEST_TURN_S = 600.0  # how far ahead those who are sent away are told one moment each
-
-
-@dataclass(slots=True)
-class _Waiter:
-    answer: "asyncio.Future[Moment | float]"
-    run: object
-    patience: float
-    in_line: bool
 
 
 class Line:
@@ -40,11 +31,11 @@ class Line:
         self._slack = limiter.slack_s
         self._places = Places(counted=limiter.concurrency is not None)
         self._stock = Stock()
-        self._waiting: deque[_Waiter] = deque()
+        self._waiting: deque[Waiter] = deque()
         self._asking: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._ask_at = self._asked_at = self._opens_at = self._blocked_until = float("-inf")
-        self._next_turn = float("-inf")  # of whoever is sent away next
+        self._turns = Turns()
         self._refused = 0  # since the process began
         self._low = 0  # permits in hand below which more are fetched
         self._runs = 0
@@ -71,7 +62,7 @@ class Line:
             wait = self._outlook(now, in_line=in_line)
             if wait > patience:
                 self.look_again()
-                return self._turn_of(now, wait, in_line=in_line)
+                return self._turns.book(now, wait, self._pace if in_line else None)
             answer = await self._wait(run, patience, in_line=in_line, first=first)
             if isinstance(answer, float):
                 return answer
@@ -81,7 +72,7 @@ class Line:
             first = True
 
     async def _wait(self, run: object, patience: float, *, in_line: bool, first: bool) -> Moment | float:
-        waiter = _Waiter(asyncio.get_running_loop().create_future(), run, patience, in_line)
+        waiter = Waiter(asyncio.get_running_loop().create_future(), run, patience, in_line)
         if first:
             self._waiting.appendleft(waiter)
         else:
@@ -140,8 +131,8 @@ class Line:
 
     def look_again(self) -> None:
         """Of a block that somebody may have lifted meanwhile: once in a while, and only if somebody comes."""
-        if self._asking is None and time.monotonic() >= self._ask_at:
-            self._asking = self._trips.beside(self._trip())
+        if self._ask_at <= time.monotonic() < self._blocked_until:
+            self._set_out()
 
     @property
     def pace(self) -> float | None:
@@ -170,14 +161,6 @@ class Line:
         before = max(0, len(self._waiting) - len(self._stock)) / self._pace
         return max(0.0, self._blocked_until - now, self._opens_at - now) + before
 
-    def _turn_of(self, now: float, wait: float, *, in_line: bool) -> float:
-        """When somebody who is sent away should come: each at a moment of its own, else all would come in vain again."""
-        if not in_line or not self._pace:
-            return wait
-        comes = max(now + wait, self._next_turn)
-        self._next_turn = min(comes + 1 / self._pace, now + wait + LONGEST_TURN_S)
-        return comes - now
-
     def _turn(self) -> None:
         """Let in whoever may; ask for more if there is need; come again when there is something to do."""
         now = time.monotonic()
@@ -192,8 +175,8 @@ class Line:
             if moment is None:
                 break
             self._waiting.popleft().answer.set_result(moment)
-        if self._asking is None and (self._places.untold or self._is_to_ask(now)):
-            self._asking = self._trips.beside(self._trip())
+        if self._places.untold or self._is_to_ask(now):
+            self._set_out()
         self._arm()
 
     def _answer_impatient(self, now: float) -> None:
@@ -203,7 +186,7 @@ class Line:
             if waiter.patience < wait:
                 self._waiting.remove(waiter)
                 if not waiter.answer.done():
-                    waiter.answer.set_result(self._turn_of(now, wait, in_line=waiter.in_line))
+                    waiter.answer.set_result(self._turns.book(now, wait, self._pace if waiter.in_line else None))
 
     def _wants_more(self) -> bool:
         waiting = len(self._waiting)
@@ -230,6 +213,10 @@ class Line:
             wait = min(times) - time.monotonic()
             self._timer = asyncio.get_running_loop().call_later(max(0.0, wait) + TIMER_S, self._turn)
 
+    def _set_out(self) -> None:
+        if self._asking is None:
+            self._asking = self._trips.beside(self._trip())
+
     async def _trip(self) -> None:
         """One at a time, so that the row hears of our places in the order in which we had them."""
         try:
@@ -242,23 +229,25 @@ class Line:
             self._ask_at = time.monotonic() + AFTER_AN_ERROR_S
         finally:
             self._asking = None
+        self._turn()
         if not self._waiting and not self._runs:
             self._tidy()
-        self._turn()
 
     async def _tell_places(self) -> None:
         self._places.untold = False
         await self._trips.leave(self.name, self.key, self._places.held)
 
     async def _ask(self) -> None:
-        places, refused = self._places, self._refused
+        places, refused, untold = self._places, self._refused, self._refusals.untold
         wanted = self._plan(time.monotonic())
         more = places.lacking(len(self._waiting))
         places.untold = False
         self.key, answer = await self._trips.take(
             self.name, self.key, wanted=wanted, places=more, held=places.held, idle=max(0, places.free)
         )
-        self._hear(answer, time.monotonic(), lacks=more > answer.places, refused=refused < self._refused)
+        self._hear(
+            answer, time.monotonic(), lacks=more > answer.places, refused=bool(untold) or refused < self._refused
+        )
 
     def _plan(self, now: float) -> int:
         """How many permits to ask for: for those who wait, and for those who will until we ask again."""
@@ -271,13 +260,13 @@ class Line:
         return int(clamp(len(self._waiting) + ahead - len(self._stock), 1, MOST_AT_ONCE))
 
     def _hear(self, answer: Answer, now: float, *, lacks: bool, refused: bool) -> None:
-        """``refused`` says that somebody was, since we asked: the row may not know of it yet."""
+        """``refused`` says that a call was, of which the row may not have known yet."""
         was = self._places.counted, self._pace is None
         self._places.hear(answer, lacks=lacks)
         self._pace, self._slack = answer.pace, answer.slack
         if self._trips.fit is not None:
             self._stock.add(answer.starts, self._trips.fit, answer.slack)
-        if not (refused or self._refusals.untold):
+        if not refused:  # else a block that somebody has lifted is over for us too
             self._blocked_until = float("-inf")
         self._ask_at = now
         if answer.blocked > 0:
@@ -294,6 +283,8 @@ class Line:
             self._trips.give_back(self.name, self.key, self._stock.empty(), self._slack)
         if not self._waiting:
             self._places.let_go(self._places.free)
+            if self._places.untold:
+                self._set_out()
 
     # Refusals.
 

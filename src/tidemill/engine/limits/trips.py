@@ -34,7 +34,7 @@ class Trips:
         self.fit: ClockFit | None = None
 
     async def take(self, name: str, key: str, *, wanted: int, places: int, held: int, idle: int) -> tuple[str, Answer]:
-        """Permits and more places; and the member that gave them, which is the one for the rest if there are too many."""
+        """Permits and more places; and the member that gave them: the one for the rest if there are too many."""
         while True:
             lead = min(self._lead or 0.0, LONGEST_LEAD_S)
             asking = Asking(
