@@ -8,8 +8,10 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from support import eventually
+from tidemill.dispatch.hints import Hints
 from tidemill.dispatch.taskiq import BrokerDispatcher
 from tidemill.domain.envelope import Envelope
+from tidemill.store.database import Database
 
 
 def envelope(kind: str = "test", job_id: UUID | None = None, **fields: Any) -> Envelope:
@@ -60,6 +62,21 @@ class Ear:
 
     async def has_refused(self, n: int) -> None:
         await eventually(lambda: _true(len(self.refused) >= n))
+
+
+class WorkersEar(Ear):
+    """Hears as a worker does."""
+
+    def __init__(self, db: Database) -> None:
+        super().__init__()
+        self._hints = Hints(db, "w1", wake=self.heard.append, wake_all=lambda: None, has_time=lambda: True)
+
+    async def handle(self, job_id: UUID) -> None:
+        await self._hints.handle(job_id)
+
+    async def refuse(self, message: bytes, reason: str) -> None:
+        await self._hints.refuse(message, reason)
+        await super().refuse(message, reason)
 
 
 async def _true(value: object) -> bool:

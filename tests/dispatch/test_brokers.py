@@ -7,11 +7,15 @@ import pytest
 from redis.asyncio import Redis
 
 from brokers import Broker
-from dispatch.scenes import Ear, envelope, send_raw
-from support import eventually
+from dispatch.scenes import Ear, WorkersEar, envelope, send_raw
+from support import add_job, eventually, rows
+from telemetry.hearing import Told
 from tidemill.dispatch.rabbitmq import RabbitLine
 from tidemill.domain.envelope import decode, encode
 from tidemill.domain.errors import BrokerLost
+from tidemill.store import quarantine
+from tidemill.store.database import Database
+from tidemill.telemetry.events import subscribe
 
 Listen = Callable[..., Ear]
 Make = Callable[..., Any]
@@ -86,6 +90,44 @@ async def test_what_is_no_hint_is_refused_with_every_reason_and_the_next_is_hear
     assert "'another', which nobody here runs" in reasons[5]
     assert "10000 bytes" in reasons[6]
     assert ear.heard == [good.job_id]
+
+
+async def test_a_message_that_cannot_be_written_down_is_kept_in_other_characters_and_the_next_is_heard(
+    db: Database, broker: str, dispatchers: Make, ears: Listen
+) -> None:
+    """A key with half a pair, a NUL in the version: each would break the line of every worker, for ever."""
+    dispatcher, job_id = dispatchers(broker), await add_job(db, 1)
+    ear = ears(dispatcher, WorkersEar(db))
+    version = encode(envelope()).replace(b'"1.0"', b'"\\u0000\\udfff"')
+    await send_raw(dispatcher, "test", b'{"\\ud800": 1}', version, encode(envelope(job_id=job_id)))
+    await ear.has_heard(job_id)
+    kept = await rows(db, "SELECT reason FROM tidemill.quarantine ORDER BY id")
+    assert kept[0][0].startswith("\\ud800 is not part of a message")
+    assert "header.version is \\x00\\udfff, not 1.0" in kept[1][0]
+    assert dispatcher.trouble is None
+
+
+async def test_a_message_that_cannot_be_kept_is_told_of_and_gone(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def full(*_: object) -> None:
+        raise SystemError("the disk is full")
+
+    told = Told()
+    leave = subscribe(lambda name, fields: told.append((name, fields)))
+    monkeypatch.setattr(quarantine, "add", full)
+    await WorkersEar(db).refuse(b"rubbish", "it is not JSON")
+    leave()
+    assert [name for name, _ in told] == ["loop.failed", "hint.quarantined"]
+
+
+async def test_a_stranger_who_sends_rubbish_all_day_does_not_fill_the_disk(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidemill.dispatch.hints.THIN_EVERY", 5)
+    monkeypatch.setattr(quarantine, "KEEP", 3)
+    ear = WorkersEar(db)
+    for n in range(11):
+        await ear.refuse(b"%d" % n, "it is not a JSON object")
+    assert await rows(db, "SELECT message FROM tidemill.quarantine ORDER BY id") == [("7",), ("8",), ("9",), ("10",)]
 
 
 async def test_without_a_broker_nothing_is_sent_and_somebody_says_so(

@@ -13,7 +13,7 @@ from tidemill.store.limiters import Answer, Asking
 
 SHOP = Limiter("shop", 5.0, 10)
 PLACES = Limiter("places", concurrency=3)
-ASK = Asking("shop", "", "w1", 1, 1, 0, 0, 0.0, 0.1, 30.0)
+ASK = Asking("shop", "", "w1", 1, 1, 0, 0, 0, 0.0, 0.1, 30.0)
 
 
 @pytest.fixture(autouse=True)
@@ -107,7 +107,7 @@ async def test_places_are_for_as_many_as_there_are(db: Database) -> None:
     assert (await ask(db, name="places", places=2)).places == 2
     assert (await ask(db, name="places", child=2, places=2)).places == 1
     assert (await ask(db, name="places", child=3, places=1)).places == 0
-    await db.run(store.leave, "places", "", "w1", 1, 1)
+    await db.run(store.leave, "places", "", "w1", 1, 1)  # of two
     assert (await ask(db, name="places", child=3, places=1)).places == 1
 
 

@@ -103,14 +103,14 @@ def _document(message: bytes) -> dict[str, Any]:
 
 
 def _missing(document: dict[str, Any]) -> list[str]:
-    problems = [f"{part} is not part of a message" for part in document if part not in PARTS]
+    problems = [f"{_shown(part)} is not part of a message" for part in document if part not in PARTS]
     for part, names in PARTS.items():
         found = document.get(part)
         if not isinstance(found, dict):
             problems.append(f"{part} is missing" if part not in document else f"{part} is not an object")
             continue
         problems += [f"{part}.{name} is missing" for name in names if name not in found]
-        problems += [f"{part}.{name} is not part of a message" for name in found if name not in names]
+        problems += [f"{part}.{_shown(name)} is not part of a message" for name in found if name not in names]
     return problems
 
 
@@ -165,4 +165,5 @@ def _is_moment(value: object) -> bool:
 
 
 def _shown(value: object) -> str:
-    return str(value)[:40]
+    """In characters that can be written down: JSON may hold halves of pairs."""
+    return str(value)[:40].encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")

@@ -61,7 +61,11 @@ def _wait(said: str | None, date: str | None) -> float | None:
 def _between(date: str | None, then: str) -> float:
     try:
         return (parsedate_to_datetime(then) - parsedate_to_datetime(date or "")).total_seconds()
-    except (TypeError, ValueError):  # no date, or one with a time zone and one without
+    except (
+        TypeError,
+        ValueError,
+        OverflowError,
+    ):  # no date, none that there can be, or one with a zone and one without
         return math.nan
 
 

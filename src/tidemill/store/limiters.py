@@ -27,7 +27,8 @@ class Asking:
     child: int
     wanted: int  # permits
     places: int  # more, of those who may be at it at a time
-    idle: int  # places it has and does not use
+    held: int  # places it has
+    idle: int  # and does not use
     lead: float  # seconds until the answer is heard
     reach: float
     seconds: float  # for which places are good
@@ -35,7 +36,10 @@ class Asking:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """``starts`` are by the clock that showed ``clock``; with none, ``wait`` says when to come again."""
+    """``starts`` are by the clock that showed ``clock``; with none, ``wait`` says when to come again.
+
+    ``places`` are those beside what the process has. ``counted`` says whether they are, as the limiter is now.
+    """
 
     clock: float
     starts: list[float]
@@ -45,6 +49,7 @@ class Answer:
     slack: float
     pace: float | None
     crowded: bool
+    counted: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +72,14 @@ async def take(conn: Connection, asking: Asking) -> tuple[float, Answer | None]:
         return asked, await cursor.fetchone()
 
 
-@relaxed
 async def give_back(conn: Connection, name: str, key: str, starts: Sequence[float], slack: float) -> None:
     await conn.execute(sql("limiter/give_back"), {"name": name, "key": key, "starts": list(starts), "slack": slack})
 
 
 @relaxed
-async def leave(conn: Connection, name: str, key: str, worker: str, child: int, places: int) -> None:
-    params = {"name": name, "key": key, "worker": worker, "child": child, "places": places}
+async def leave(conn: Connection, name: str, key: str, worker: str, child: int, held: int) -> None:
+    """So many places are left to a process."""
+    params = {"name": name, "key": key, "worker": worker, "child": child, "held": held}
     await conn.execute(sql("limiter/leave"), params)
 
 

@@ -9,6 +9,7 @@ from uuid import UUID
 from psycopg.rows import class_row
 
 from tidemill.store.database import Connection, one_statement, relaxed
+from tidemill.store.quarantine import storable
 from tidemill.store.statements import sql
 
 FORGOTTEN_S = 3_600.0  # a broker that no worker has for so long is none
@@ -66,16 +67,17 @@ async def remove(conn: Connection, worker: str, ids: Sequence[int]) -> None:
 
 
 async def give_back(conn: Connection, worker: str, ids: Sequence[int], error: str) -> None:
-    await conn.execute(sql("outbox/give_back"), {"worker": worker, "ids": sorted(ids), "error": error})
+    await conn.execute(sql("outbox/give_back"), {"worker": worker, "ids": sorted(ids), "error": storable(error)})
 
 
 async def postpone(conn: Connection, worker: str, hint_id: int, error: str, delay: float) -> None:
-    await conn.execute(sql("outbox/postpone"), {"worker": worker, "id": hint_id, "error": error, "delay": delay})
+    words = {"worker": worker, "id": hint_id, "error": storable(error), "delay": delay}
+    await conn.execute(sql("outbox/postpone"), words)
 
 
 async def park(conn: Connection, worker: str, hint_id: int, reason: str, message: bytes) -> None:
     """Into the quarantine: the broker would not take it again and again."""
-    words: dict[str, Any] = {"worker": worker, "id": hint_id, "reason": reason}
+    words: dict[str, Any] = {"worker": worker, "id": hint_id, "reason": storable(reason)}
     await conn.execute(
         sql("outbox/park"), words | {"message": message.decode("utf-8", "replace"), "size": len(message)}
     )

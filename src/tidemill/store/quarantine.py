@@ -30,8 +30,13 @@ class Quarantined:
 async def add(conn: Connection, worker: str, message: bytes, reason: str) -> None:
     """Its beginning is kept, in characters that PostgreSQL can hold."""
     text = message[:SHOWN_BYTES].decode("utf-8", "backslashreplace").replace("\0", "\\x00")
-    kept = {"worker": worker, "message": text, "size": len(message), "reason": reason[:SHOWN_BYTES].replace("\0", "?")}
+    kept = {"worker": worker, "message": text, "size": len(message), "reason": storable(reason)}
     await conn.execute(sql("quarantine/add"), kept)
+
+
+def storable(words: str) -> str:
+    """Words that may repeat what a stranger sent, so that PostgreSQL can hold them."""
+    return words[:SHOWN_BYTES].encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
 
 
 @one_statement

@@ -84,6 +84,6 @@ def retry_after(headers: httpx2.Headers) -> float | None:
 def _moment(text: str | None) -> datetime | None:
     try:
         moment = parsedate_to_datetime(text or "")
-    except ValueError:
+    except (ValueError, OverflowError):  # the server may have written anything
         return None
     return moment if moment.tzinfo is not None else None

@@ -4,29 +4,21 @@ import asyncio
 import math
 import time
 from collections import deque
-from dataclasses import dataclass
 
 from tidemill.domain.decide import describe
 from tidemill.domain.limits import Limiter
 from tidemill.domain.limits.stock import Moment, Stock
 from tidemill.domain.measure import clamp, moving
+from tidemill.engine.limits.places import SHORTEST_LOOK_S, Places
 from tidemill.engine.limits.refusals import Refusals
 from tidemill.engine.limits.trips import PATIENCE_S, REACH_S, Trips
+from tidemill.engine.limits.turns import Turns, Waiter
 from tidemill.store.limiters import Answer
 from tidemill.telemetry.events import emit
 
 MOST_AT_ONCE = 1_000
 AFTER_AN_ERROR_S = 1.0
 TIMER_S = 0.0005  # timers of some loops are rounded to milliseconds: rather late than too early
-SHORTEST_LOOK_S, LONGEST_LOOK_S = 0.02, 0.5  # for a place that somebody else has
-
-
-@dataclass(slots=True)
-class _Waiter:
-    answer: "asyncio.Future[Moment | float]"
-    run: object
-    patience: float
-    in_line: bool
 
 
 class Line:
@@ -37,21 +29,20 @@ class Line:
         self._trips = trips
         self._pace = limiter.pace
         self._slack = limiter.slack_s
-        self._has_places = limiter.concurrency is not None
+        self._places = Places(counted=limiter.concurrency is not None)
         self._stock = Stock()
-        self._waiting: deque[_Waiter] = deque()
+        self._waiting: deque[Waiter] = deque()
         self._asking: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._ask_at = self._asked_at = self._opens_at = self._blocked_until = float("-inf")
+        self._turns = Turns()
+        self._refused = 0  # since the process began
         self._low = 0  # permits in hand below which more are fetched
         self._runs = 0
         self._used = 0
         self.permits = 0  # since it was last told
         self.waited_s = 0.0
         self._usage: float | None = None  # permits a second
-        self._held = self._in_use = 0
-        self._crowded = False
-        self._stay_s: float | None = None  # how long a place is used
         self._refusals = Refusals(self, trips)
 
     # Those who want to begin.
@@ -70,17 +61,18 @@ class Line:
                 return None
             wait = self._outlook(now, in_line=in_line)
             if wait > patience:
-                return wait
+                self.look_again()
+                return self._turns.book(now, wait, self._pace if in_line else None)
             answer = await self._wait(run, patience, in_line=in_line, first=first)
             if isinstance(answer, float):
                 return answer
             if answer.ends >= time.monotonic():
                 return None
-            self._in_use -= self._has_places  # the loop did not turn in time: that permit is void
+            self._places.in_use -= 1  # the loop did not turn in time: that permit is void
             first = True
 
     async def _wait(self, run: object, patience: float, *, in_line: bool, first: bool) -> Moment | float:
-        waiter = _Waiter(asyncio.get_running_loop().create_future(), run, patience, in_line)
+        waiter = Waiter(asyncio.get_running_loop().create_future(), run, patience, in_line)
         if first:
             self._waiting.appendleft(waiter)
         else:
@@ -100,15 +92,14 @@ class Line:
 
     def leave(self, seconds: float | None) -> None:
         """A call that was let in is over, and took so long."""
-        if not self._has_places:
+        places = self._places
+        places.left(seconds)
+        if not places.counted:
             return
-        self._in_use -= 1
-        if seconds is not None:
-            self._stay_s = moving(self._stay_s, seconds)
         if not self._waiting:
-            self._let_go(self._held - self._in_use)
-        elif self._crowded:  # others wait as we do: what is free is for everybody
-            self._let_go(1)
+            places.let_go(places.free)
+        elif places.crowded:  # others wait as we do: what is free is for everybody
+            places.let_go(min(1, places.free))
             self._ask_at = max(self._ask_at, time.monotonic() + SHORTEST_LOOK_S)
         self._turn()
 
@@ -132,10 +123,16 @@ class Line:
 
     @property
     def is_idle(self) -> bool:
-        return not (self._waiting or self._runs or self._in_use or self._asking or self._refusals.untold)
+        places = self._places.in_use or self._places.untold
+        return not (self._waiting or self._runs or places or self._asking or self._refusals.untold)
 
     def blocked_s(self) -> float:
         return max(0.0, self._blocked_until - time.monotonic())
+
+    def look_again(self) -> None:
+        """Of a block that somebody may have lifted meanwhile: once in a while, and only if somebody comes."""
+        if self._ask_at <= time.monotonic() < self._blocked_until:
+            self._set_out()
 
     @property
     def pace(self) -> float | None:
@@ -149,11 +146,11 @@ class Line:
     # The permits.
 
     def _take(self, now: float) -> Moment | None:
-        if now < self._blocked_until or (self._has_places and self._in_use >= self._held):
+        if now < self._blocked_until or self._places.is_full:
             return None
         moment = Moment(now, math.inf, now) if self._pace is None else self._stock.use(now)
         if moment is not None:
-            self._in_use += self._has_places
+            self._places.in_use += 1
             self._used += 1
             self.permits += 1
         return moment
@@ -178,8 +175,8 @@ class Line:
             if moment is None:
                 break
             self._waiting.popleft().answer.set_result(moment)
-        if self._asking is None and now >= max(self._ask_at, self._blocked_until) and self._wants_more():
-            self._asking = asyncio.get_running_loop().create_task(self._ask())
+        if self._places.untold or self._is_to_ask(now):
+            self._set_out()
         self._arm()
 
     def _answer_impatient(self, now: float) -> None:
@@ -189,13 +186,16 @@ class Line:
             if waiter.patience < wait:
                 self._waiting.remove(waiter)
                 if not waiter.answer.done():
-                    waiter.answer.set_result(wait)
+                    waiter.answer.set_result(self._turns.book(now, wait, self._pace if waiter.in_line else None))
 
     def _wants_more(self) -> bool:
         waiting = len(self._waiting)
-        if self._has_places and waiting > self._held - self._in_use:
+        if self._places.lacking(waiting):
             return True
         return self._pace is not None and (waiting > len(self._stock) or len(self._stock) < self._low)
+
+    def _is_to_ask(self, now: float) -> bool:
+        return now >= self._ask_at and self._wants_more()
 
     def _arm(self) -> None:
         if self._timer is not None:
@@ -204,20 +204,26 @@ class Line:
         if not self._waiting:
             return
         begins = self._stock.begins_at
-        times = [] if begins is None or (self._has_places and self._in_use >= self._held) else [begins]
+        times = [] if begins is None or self._places.is_full else [max(begins, self._blocked_until)]
         if self._asking is None and self._wants_more():
             times.append(self._ask_at)
+        elif self._pace is None and not self._places.is_full:
+            times.append(self._blocked_until)
         if times:
-            wait = max(min(times), self._blocked_until) - time.monotonic()
+            wait = min(times) - time.monotonic()
             self._timer = asyncio.get_running_loop().call_later(max(0.0, wait) + TIMER_S, self._turn)
 
-    async def _ask(self) -> None:
+    def _set_out(self) -> None:
+        if self._asking is None:
+            self._asking = self._trips.beside(self._trip())
+
+    async def _trip(self) -> None:
+        """One at a time, so that the row hears of our places in the order in which we had them."""
         try:
-            wanted = self._plan(time.monotonic())
-            places = max(0, len(self._waiting) - (self._held - self._in_use)) if self._has_places else 0
-            idle = self._held - self._in_use
-            self.key, answer = await self._trips.take(self.name, self.key, wanted=wanted, places=places, idle=idle)
-            self._hear(answer, time.monotonic(), lacks=places > answer.places)
+            if self._places.untold and not self._is_to_ask(time.monotonic()):
+                await self._tell_places()
+            else:
+                await self._ask()
         except Exception as error:  # noqa: BLE001  those who wait must not wait for ever
             emit("loop.failed", loop="limits", error=describe(error))
             self._ask_at = time.monotonic() + AFTER_AN_ERROR_S
@@ -226,6 +232,22 @@ class Line:
         self._turn()
         if not self._waiting and not self._runs:
             self._tidy()
+
+    async def _tell_places(self) -> None:
+        self._places.untold = False
+        await self._trips.leave(self.name, self.key, self._places.held)
+
+    async def _ask(self) -> None:
+        places, refused, untold = self._places, self._refused, self._refusals.untold
+        wanted = self._plan(time.monotonic())
+        more = places.lacking(len(self._waiting))
+        places.untold = False
+        self.key, answer = await self._trips.take(
+            self.name, self.key, wanted=wanted, places=more, held=places.held, idle=max(0, places.free)
+        )
+        self._hear(
+            answer, time.monotonic(), lacks=more > answer.places, refused=bool(untold) or refused < self._refused
+        )
 
     def _plan(self, now: float) -> int:
         """How many permits to ask for: for those who wait, and for those who will until we ask again."""
@@ -237,40 +259,42 @@ class Line:
         self._low = ahead // 2
         return int(clamp(len(self._waiting) + ahead - len(self._stock), 1, MOST_AT_ONCE))
 
-    def _hear(self, answer: Answer, now: float, *, lacks: bool) -> None:
-        self._held += answer.places
-        self._crowded = answer.crowded or lacks
+    def _hear(self, answer: Answer, now: float, *, lacks: bool, refused: bool) -> None:
+        """``refused`` says that a call was, of which the row may not have known yet."""
+        was = self._places.counted, self._pace is None
+        self._places.hear(answer, lacks=lacks)
         self._pace, self._slack = answer.pace, answer.slack
         if self._trips.fit is not None:
             self._stock.add(answer.starts, self._trips.fit, answer.slack)
+        if not refused:  # else a block that somebody has lifted is over for us too
+            self._blocked_until = float("-inf")
         self._ask_at = now
         if answer.blocked > 0:
             self._block(now + answer.blocked)
         self._opens_at = now + answer.wait
         if answer.wait > 0:
-            self._ask_at = now + min(answer.wait, answer.blocked + PATIENCE_S)
-        elif lacks and not answer.starts:
-            self._ask_at = now + clamp(self._stay_s or 0.0, SHORTEST_LOOK_S, LONGEST_LOOK_S)
+            self._ask_at = now + min(answer.wait, PATIENCE_S)
+        elif not answer.starts and not answer.places and was == (answer.counted, answer.pace is None):
+            self._ask_at = now + self._places.look_s
 
     def _tidy(self) -> None:
         """Give back what nobody here wants."""
         if not self._waiting and not self._runs and len(self._stock):
             self._trips.give_back(self.name, self.key, self._stock.empty(), self._slack)
         if not self._waiting:
-            self._let_go(self._held - self._in_use)
-
-    def _let_go(self, places: int) -> None:
-        if places > 0:
-            self._held -= places
-            self._trips.leave(self.name, self.key, places)
+            self._places.let_go(self._places.free)
+            if self._places.untold:
+                self._set_out()
 
     # Refusals.
 
-    def refused(self, after: float | None, started: float) -> None:
+    def refused(self, after: object, started: float) -> None:
         """Whoever is called refused a call that began then: nobody begins for ``after`` seconds."""
+        self._refused += 1
         self._block(time.monotonic() + self._refusals.add(after, started))
         self._turn()
 
     def _block(self, until: float) -> None:
         self._blocked_until = max(self._blocked_until, until)
+        self._ask_at = max(self._ask_at, min(until, time.monotonic() + PATIENCE_S))
         self._stock.empty()

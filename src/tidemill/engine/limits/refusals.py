@@ -1,5 +1,6 @@
 """Refusals of whoever is called, told to the limiter so that everybody knows."""
 
+import math
 import time
 from typing import Protocol
 
@@ -28,9 +29,9 @@ class Refusals:
         self._seconds = 0.0
         self._started = float("-inf")
 
-    def add(self, after: float | None, started: float) -> float:
+    def add(self, after: object, started: float) -> float:
         """A call that began then was refused; for how many seconds nobody begins."""
-        seconds = clamp(REFUSED_S if after is None else after, 0.0, LONGEST_BLOCK_S)
+        seconds = _seconds(after)
         self.untold += 1
         self._seconds = max(self._seconds, seconds)
         self._started = max(self._started, started)
@@ -52,3 +53,10 @@ class Refusals:
             emit("limiter.blocked", limiter=line.name, key=line.key, seconds=round(told.blocked, 1), refusals=times)
             if told.cuts:
                 emit("limiter.slowed", limiter=line.name, key=line.key, share=round(told.share, 3))
+
+
+def _seconds(after: object) -> float:
+    """What a handler says is the handler's: what is no number of seconds says nothing."""
+    if isinstance(after, int | float) and -math.inf < after < math.inf:  # isfinite() fails for very large integers
+        return clamp(after, 0.0, LONGEST_BLOCK_S)
+    return REFUSED_S

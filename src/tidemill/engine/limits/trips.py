@@ -33,11 +33,13 @@ class Trips:
         self._beside: set[asyncio.Task[None]] = set()
         self.fit: ClockFit | None = None
 
-    async def take(self, name: str, key: str, *, wanted: int, places: int, idle: int) -> tuple[str, Answer]:
-        """Permits and places; and the member that gave them, which is the one for the rest if there are too many."""
+    async def take(self, name: str, key: str, *, wanted: int, places: int, held: int, idle: int) -> tuple[str, Answer]:
+        """Permits and more places; and the member that gave them: the one for the rest if there are too many."""
         while True:
             lead = min(self._lead or 0.0, LONGEST_LEAD_S)
-            asking = Asking(name, key, self._worker, self._child, wanted, places, idle, lead, REACH_S, self._seconds)
+            asking = Asking(
+                name, key, self._worker, self._child, wanted, places, held, idle, lead, REACH_S, self._seconds
+            )
             asked, answer = await self._db.run(store.take, asking)
             answered = time.monotonic()
             if answer is not None:
@@ -64,16 +66,22 @@ class Trips:
         return await self._db.run(store.refuse, name, key, after=after, age=age, times=times)
 
     def give_back(self, name: str, key: str, starts: list[float], slack: float) -> None:
-        self.beside(self._db.run(store.give_back, name, key, starts, slack))
+        self.beside(self._give_back(name, key, starts, slack))
 
-    def leave(self, name: str, key: str, places: int) -> None:
-        self.beside(self._db.run(store.leave, name, key, self._worker, self._child, places))
+    async def _give_back(self, name: str, key: str, starts: list[float], slack: float) -> None:
+        """Not tried again: whoever does not know whether they are back would give them back twice."""
+        async with self._db.transaction(durable=False) as conn:
+            await store.give_back(conn, name, key, starts, slack)
 
-    def beside(self, work: Coroutine[Any, Any, None]) -> None:
+    async def leave(self, name: str, key: str, held: int) -> None:
+        await self._db.run(store.leave, name, key, self._worker, self._child, held)
+
+    def beside(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         """Nobody waits for it, but the end of the process does."""
         task = asyncio.get_running_loop().create_task(_told(work))
         self._beside.add(task)
         task.add_done_callback(self._beside.discard)
+        return task
 
     async def close(self) -> None:
         while self._beside:

@@ -41,12 +41,13 @@ CREATE INDEX limiter_hold_worker ON tidemill.limiter_hold (worker);
 
 -- Permits of a limiter and places in it, for one process, by the clock that is read when the row is locked. The n-th
 -- permit is good from its start on, `base + (n - level) / rate` or at once; only those that start within `reach` are given.
--- Whoever gets none is told when to come again. No row: there is no such limiter, or member.
+-- Whoever gets none is told when to come again. A process says how many places it has, not how many more: one whose answer
+-- was lost asks again, and has them. No row: there is no such limiter, or member.
 CREATE FUNCTION tidemill.take_permits(
     p_name text, p_key text, p_wanted integer, p_lead float8, p_reach float8,
-    p_worker text, p_child integer, p_places integer, p_idle integer, p_seconds float8
+    p_worker text, p_child integer, p_places integer, p_held integer, p_idle integer, p_seconds float8
 ) RETURNS TABLE (clock float8, starts float8[], places integer, wait float8, blocked float8, slack float8, pace float8,
-                 crowded boolean) LANGUAGE plpgsql AS $$
+                 crowded boolean, counted boolean) LANGUAGE plpgsql AS $$
 DECLARE
     l          tidemill.limiter;
     moment     timestamptz;
@@ -54,6 +55,7 @@ DECLARE
     base       float8;
     room       integer := 0;
     others     integer;
+    mine       integer;
     wanted     integer := p_wanted;
     n          integer := 0;
     next_start float8;
@@ -74,17 +76,18 @@ BEGIN
     rate := l.pace * l.share;
     l.share := least(1, l.share + greatest(0, extract(epoch FROM moment - l.share_at)) * 0.01);
     crowded := coalesce(l.crowded_at > moment - interval '1 second', false);
-    IF l.concurrency IS NOT NULL AND blocked = 0 THEN
-        SELECT coalesce(sum(h.held), 0) INTO others FROM tidemill.limiter_hold h
-            WHERE h.name = p_name AND h.key = p_key AND h.until > moment;
-        room := least(p_places, greatest(1, floor(l.concurrency * l.share))::integer - others);
-        IF room > 0 THEN
+    counted := l.concurrency IS NOT NULL;
+    IF counted AND blocked = 0 THEN
+        SELECT coalesce(sum(h.held) FILTER (WHERE (h.worker, h.child) <> (p_worker, p_child)), 0),
+            coalesce(sum(h.held) FILTER (WHERE (h.worker, h.child) = (p_worker, p_child)), 0) INTO others, mine
+        FROM tidemill.limiter_hold h WHERE h.name = p_name AND h.key = p_key AND h.until > moment;
+        room := greatest(0, least(p_places, greatest(1, floor(l.concurrency * l.share))::integer - others - p_held));
+        IF p_held + room <> mine THEN
             INSERT INTO tidemill.limiter_hold AS h (name, key, worker, child, held, until)
-            VALUES (p_name, p_key, p_worker, p_child, room, moment + p_seconds * interval '1 second')
-            ON CONFLICT (name, key, worker, child) DO UPDATE SET until = excluded.until,
-                held = CASE WHEN h.until > moment THEN h.held ELSE 0 END + excluded.held;
-            places := room;
+            VALUES (p_name, p_key, p_worker, p_child, p_held + room, moment + p_seconds * interval '1 second')
+            ON CONFLICT (name, key, worker, child) DO UPDATE SET until = excluded.until, held = excluded.held;
         END IF;
+        places := room;
         IF room < p_places THEN
             l.crowded_at := moment;
         END IF;

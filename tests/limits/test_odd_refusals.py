@@ -1,0 +1,80 @@
+"""Refusals in odd words: whatever a service or a handler says, items have an outcome and places are free again."""
+
+from typing import Any
+
+import pytest
+
+from support import assert_sound, fates, rows
+from tidemill import Item, Mill, Retry
+from tidemill.store.database import Database
+from tidemill.testing import drain
+
+
+class TooMany(Exception):
+    """As HTTP clients raise it, with a date that no calendar has."""
+
+    status_code = 429
+    headers = {"Retry-After": "Mon, 16 Nov 99999999999 12:00:00 GMT"}  # noqa: RUF012  as it is there
+
+
+class Bare(Retry):
+    """Of somebody who forgot the rest."""
+
+    throttled = True
+
+    def __init__(self) -> None:
+        Exception.__init__(self, "slow down")
+
+
+def in_words(**words: Any) -> Retry:
+    return Retry("slow down", throttled=True, **words)
+
+
+@pytest.mark.parametrize("limited", [False, True])
+async def test_a_date_that_no_calendar_has_is_a_refusal_that_does_not_say_how_long(
+    mill: Mill, db: Database, limited: bool
+) -> None:
+    mill.limiter("shop", "100/s")
+
+    @mill.handler("call", max_attempts=1, limit="shop" if limited else ...)
+    async def call(item: Item) -> None:
+        if item.seq == 1 and not item.throttles:
+            raise TooMany
+
+    job_id = await mill.submit_async("call", range(3))
+    await drain(mill, db=db)
+    assert await fates(db, job_id) == {("done", None, 1): 3}
+
+
+@pytest.mark.parametrize(
+    "said", [in_words(after="5"), in_words(after=float("nan")), in_words(after=10**400), Bare()], ids=repr
+)
+async def test_seconds_that_are_none_are_the_items_failure_and_not_the_batchs(
+    mill: Mill, db: Database, said: Retry
+) -> None:
+    mill.limiter("shop", "100/s")
+
+    @mill.handler("call", limit="shop", max_attempts=1)
+    async def call(item: Item) -> None:
+        if item.seq == 1:
+            raise said
+
+    job_id = await mill.submit_async("call", range(3))
+    await drain(mill, db=db, retries=False)
+    assert await fates(db, job_id) == {("done", None, 1): 2, ("failed", "invalid_result", 1): 1}
+    await assert_sound(db, job_id)
+
+
+async def test_a_place_is_left_however_odd_the_refusal_was(mill: Mill, db: Database) -> None:
+    mill.limiter("shop", concurrency=1)
+
+    @mill.handler("call", max_attempts=1)
+    async def call(item: Item) -> None:
+        async with mill.limit("shop"):
+            if item.seq == 0:
+                raise Bare
+
+    job_id = await mill.submit_async("call", range(3))
+    await drain(mill, db=db, retries=False)
+    assert sum(n for (status, *_), n in (await fates(db, job_id)).items() if status == "done") == 2
+    assert await rows(db, "SELECT coalesce(sum(held), 0) FROM tidemill.limiter_hold") == [(0,)]
