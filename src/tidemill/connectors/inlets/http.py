@@ -8,11 +8,14 @@ from html.parser import HTMLParser
 from http import HTTPStatus
 from urllib.parse import urljoin, urlsplit
 
+import httpx2
+
 from tidemill.connectors.blobs import Blob, Blobs
 from tidemill.connectors.inlets.base import Bounds, Inlet, Pieces
 from tidemill.connectors.remote.answers import PASSING, describe
 from tidemill.connectors.remote.download import Glance, Remote
 from tidemill.connectors.remote.limits import RemoteLimits
+from tidemill.connectors.remote.links import origin_of
 from tidemill.domain.errors import InvalidInput, StoreDenied, TooLarge, UnknownFile, Unreachable
 from tidemill.domain.watching import Entry, LinksAddress
 from tidemill.domain.watching.address import bare
@@ -33,7 +36,9 @@ class WebInlet(Inlet):
         self._address = address
         self._limits = limits
         self._authorization = authorization
-        self._looking = Remote(blobs, replace(limits, total_s=LOOK_S), authorization=authorization)
+        self._origins = {_origin(url) for url in address.urls}
+        looking = replace(limits, total_s=LOOK_S)
+        self._looking = {is_ours: self._remote(blobs, looking, is_ours=is_ours) for is_ours in (True, False)}
         self.troubles: list[str] = []
         self._urls: dict[str, str] = {}  # whole, by what they are called here
 
@@ -72,9 +77,10 @@ class WebInlet(Inlet):
     def fetch(self, entry: Entry, blobs: Blobs, name: str, bounds: Bounds) -> Blob:
         if entry.size is not None and entry.size > bounds.max_bytes:
             raise TooLarge(f"it has more than {bounds.max_bytes >> 20} MB")
-        remote = Remote(blobs, self._limits, authorization=self._authorization)
+        url = self._url(entry.path)
+        remote = self._remote(blobs, self._limits, is_ours=self._is_ours(url))
         try:
-            return remote.download(self._url(entry.path), name, going_on=bounds.going_on).blob
+            return remote.download(url, name, going_on=bounds.going_on).blob
         except InvalidInput as error:
             if self.look(entry.path) is None:
                 raise UnknownFile(str(error)) from None
@@ -105,7 +111,14 @@ class WebInlet(Inlet):
             yield urljoin(url, name).partition("#")[0]
 
     def _glance(self, url: str, method: str, *, most: int = 0) -> Glance:
-        return self._looking.glance(url, method=method, most=most)
+        return self._looking[self._is_ours(url)].glance(url, method=method, most=most)
+
+    def _is_ours(self, url: str) -> bool:
+        """Whether it is of a server that the watch itself names: an index may name any."""
+        return _origin(url) in self._origins
+
+    def _remote(self, blobs: Blobs, limits: RemoteLimits, *, is_ours: bool) -> Remote:
+        return Remote(blobs, limits, authorization=self._authorization if is_ours else None)
 
 
 def _refuse(path: str, status: int) -> None:
@@ -115,6 +128,14 @@ def _refuse(path: str, status: int) -> None:
         raise Unreachable(f"{path}: {describe(status)}")
     if status not in (HTTPStatus.OK, *_MISSING):
         raise InvalidInput(f"{path}: {describe(status)}")
+
+
+def _origin(url: str) -> tuple[str, str, int] | None:
+    """None of what cannot be asked anyway."""
+    try:
+        return origin_of(httpx2.URL(url))
+    except (httpx2.InvalidURL, ValueError, KeyError):
+        return None
 
 
 def called(url: str) -> str:
