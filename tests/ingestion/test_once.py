@@ -5,7 +5,6 @@ import json
 import os
 import signal
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -13,10 +12,11 @@ import pytest
 
 from ingestion.scenes import Died, Scene, dies_at
 from support import Workers, eventually, rows
-from tidemill.connectors.inlets import Bounds
+from tidemill.connectors.inlets import Bounds, folder
 from tidemill.connectors.inlets.folder import FolderInlet
 from tidemill.domain.errors import Busy
 from tidemill.domain.watching import FileState
+from tidemill.operations.settling import Settler
 from tidemill.operations.taking import Taker
 from tidemill.store import jobs, watch_files
 from tidemill.store.delete import delete
@@ -33,8 +33,13 @@ CRASHES: dict[str, tuple[Any, str, bool]] = {
     "after that is noted": (watch_files, "submit", True),
     "before it is moved": (FolderInlet, "move", False),
     "after its place is chosen": (watch_files, "reserve", True),
-    "while it is moved": (Path, "unlink", False),
+    "while it is moved": (folder, "rename_to_free", True),
     "after it is moved": (FolderInlet, "move", True),
+}
+WITH_A_MARKER: dict[str, tuple[Any, str, bool]] = {
+    "before its marker is moved": (Settler, "_put_marker", False),
+    "while it is moved": (folder, "rename_to_free", True),
+    "after its marker is moved": (Settler, "_put_marker", True),
 }
 
 
@@ -44,10 +49,34 @@ async def test_a_crash_anywhere_loses_nothing_and_repeats_nothing(
 ) -> None:
     scene.declare()
     scene.put("a.csv")
+    await dies_once(scene, monkeypatch, CRASHES[crash])
+    assert await scene.states() == {"a.csv": PROCESSED}
+    assert scene.there() == ["processed/a.csv"]
+    assert (await scene.jobs(), len(await scene.items())) == (1, 2)
+    kept = scene.stored()
+    needed = {row[0] for row in await rows(scene.db, "SELECT file_id FROM tidemill.job")}
+    expiring = {row[0] for row in await rows(scene.db, "SELECT file_id FROM tidemill.unneeded_file")}
+    assert needed <= kept <= needed | expiring, "what a crash left is known, and goes by itself"
+    assert not needed & expiring
+
+
+@pytest.mark.parametrize("crash", WITH_A_MARKER)
+async def test_a_crash_leaves_no_marker_behind(scene: Scene, monkeypatch: pytest.MonkeyPatch, crash: str) -> None:
+    scene.declare('marker = ".done"')
+    scene.put("a.csv")
+    scene.put("a.csv.done", b"")
+    await dies_once(scene, monkeypatch, WITH_A_MARKER[crash])
+    assert await scene.states() == {"a.csv": PROCESSED}
+    assert scene.there() == ["processed/a.csv", "processed/a.csv.done"]
+    assert await scene.jobs() == 1
+
+
+async def dies_once(scene: Scene, monkeypatch: pytest.MonkeyPatch, crash: tuple[Any, str, bool]) -> None:
+    """Scans and work to the end, one of them broken off there."""
     died = 0
     for _ in range(4):
         if not died:
-            target, name, after = CRASHES[crash]
+            target, name, after = crash
             dies_at(target, name, monkeypatch, after=after)
         try:
             await scene.scan()
@@ -59,14 +88,6 @@ async def test_a_crash_anywhere_loses_nothing_and_repeats_nothing(
         await scene.work()
     assert died == 1
     await scene.scan(times=2)
-    assert await scene.states() == {"a.csv": PROCESSED}
-    assert scene.there() == ["processed/a.csv"]
-    assert (await scene.jobs(), len(await scene.items())) == (1, 2)
-    kept = scene.stored()
-    needed = {row[0] for row in await rows(scene.db, "SELECT file_id FROM tidemill.job")}
-    expiring = {row[0] for row in await rows(scene.db, "SELECT file_id FROM tidemill.unneeded_file")}
-    assert needed <= kept <= needed | expiring, "what a crash left is known, and goes by itself"
-    assert not needed & expiring
 
 
 async def its_lease_runs_out(scene: Scene) -> None:

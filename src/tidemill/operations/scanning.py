@@ -26,7 +26,7 @@ NOTED_AT_ONCE = 1_000
 TOLD_MAX = 500
 IDLE_S = 5.0
 WAITS = "it waits until it has stopped changing"
-WAITS_FOR_MARKER = "it waits for its marker"
+WAITS_FOR_MARKER = "it waits for its marker, which may not be older than it is"
 ONCE_MORE = "it failed before, and is tried once more"
 GoingOn = Callable[[], bool]
 

@@ -96,7 +96,7 @@ async def reserve(conn: Connection, file: WatchFile, moved_to: str) -> str:
     return moved_to if row is None else str(row[0])
 
 
-async def reserve_anew(conn: Connection, file: WatchFile, moved_to: str) -> None:
+async def reserve_anew(conn: Connection, file: WatchFile, moved_to: str | None) -> None:
     await conn.execute(sql("watch_file/reserve_anew"), {"id": file.id, "moved_to": moved_to})
 
 

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import Self
 
 from tidemill.connectors.blobs import Blob, Blobs
-from tidemill.domain.errors import Interrupted, TooLarge, UnknownFile
+from tidemill.domain.errors import Interrupted, StoreUnavailable, TooLarge, UnknownFile
 from tidemill.domain.watching import Entry
 
 GoingOn = Callable[[], bool]
 Pieces = Generator[bytes, None, None]  # closed by whoever does not want the rest
 DEPTH_MAX = 20
+DIGITS = 30
 AWAY_S = 15.0  # how long another machine may say nothing
 
 
@@ -65,8 +66,10 @@ class Inlet(ABC):
     def read(self, path: str) -> Pieces: ...
 
     @abstractmethod
-    def move(self, path: str, to: str) -> None:
-        """Put it there; what is done already is done. Never is anything removed before it is elsewhere.
+    def move(self, entry: Entry, to: str) -> bool:
+        """Put this very version there; False if another one has its name by now, which keeps it.
+
+        What is done already is done. Never is anything removed before it is elsewhere.
 
         Raises:
             FileExistsError: Another file has that name.
@@ -85,11 +88,44 @@ class Inlet(ABC):
 
 
 class FolderLike(Inlet):
-    """An inlet that knows folders one by one."""
+    """An inlet that knows folders one by one, and renames files."""
+
+    keeps_times = False  # whether a renamed file is as old as before: behind some servers are buckets, which copy
 
     @abstractmethod
     def children(self, folder: str) -> Iterator[Found]:
         """What is in a folder, which is empty for the top."""
+
+    @abstractmethod
+    def rename(self, path: str, to: str) -> None:
+        """In one step; the folder of the new name is made."""
+
+    def move(self, entry: Entry, to: str) -> bool:
+        """Somebody may put another version under the name between a look and a rename: so we look afterwards, too."""
+        now = self.look(entry.path)
+        if now is not None and not now.is_like(entry):
+            return False
+        if now is not None:
+            self.rename(entry.path, to)
+        there = self.look(to)
+        if there is None and now is None:
+            raise UnknownFile(f"there is no {entry.path} any more")
+        if there is None or self._is_moved(entry, there):  # a link may lead nowhere from its new place
+            return True
+        self._put_back(entry.path, to)
+        return False
+
+    def _is_moved(self, entry: Entry, there: Entry) -> bool:
+        return there.is_like(entry) if self.keeps_times else there.size == entry.size
+
+    def _put_back(self, path: str, to: str) -> None:
+        try:
+            if self.look(path) is None:
+                self.rename(to, path)
+                return
+        except FileExistsError:
+            pass
+        raise StoreUnavailable(f"{to} is a version that was not read, and there is another {path} by now")
 
     def list(self, *, deep: bool, skip: frozenset[str]) -> Iterator[Entry]:
         folders = [("", 0)]
@@ -108,6 +144,11 @@ class FolderLike(Inlet):
 
 def below(folder: str, name: str) -> str:
     return f"{folder}/{name}" if folder else name
+
+
+def size_of(text: str | None) -> int | None:
+    """As a server says it; of what is no number at all, nothing. Nobody has files with more digits."""
+    return int(text[:DIGITS]) if text and text.isascii() and text.isdecimal() else None
 
 
 def _check_size(size: int, bounds: Bounds) -> None:

@@ -5,9 +5,10 @@ import socket
 import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from typing import Any
 
-from tidemill.connectors.inlets.base import AWAY_S, FolderLike, Found, Pieces, below
+from tidemill.connectors.inlets.base import AWAY_S, FolderLike, Found, Pieces, below, size_of
 from tidemill.domain.errors import StoreDenied, StoreUnavailable, TidemillError, UnknownFile, Unreachable
 from tidemill.domain.watching import Entry, HostAddress
 
@@ -108,10 +109,8 @@ class FtpInlet(FolderLike):
                         self._ftp.voidresp()
             self._ftp.voidresp()
 
-    def move(self, path: str, to: str) -> None:
+    def rename(self, path: str, to: str) -> None:
         with self._in_our_words(path):
-            if self.look(path) is None and self.look(to) is not None:
-                return  # a try before this one got so far
             self._make_folders(to)
             self._ftp.rename(_wire(self._full(path)), _wire(self._full(to)))
 
@@ -192,8 +191,17 @@ class FtpInlet(FolderLike):
 
 
 def _entry(path: str, size: str | None, modified: str | None) -> Entry:
-    """Parts of a second, which some servers have in a listing and not in an answer, are left out."""
-    return Entry(path, int(size) if size and size.isdecimal() else None, (modified or "")[:MOMENT])
+    """Parts of a second, which some servers have in a listing and not in an answer, are left out of the version."""
+    text = modified or ""
+    return Entry(path, size_of(size), text[:MOMENT], changed=_changed(text))
+
+
+def _changed(text: str) -> float | None:
+    try:
+        moment = datetime.strptime(text[:MOMENT], "%Y%m%d%H%M%S").replace(tzinfo=UTC)
+        return moment.timestamp() + float(f"0{text[MOMENT:]}")
+    except (ValueError, OverflowError):
+        return None
 
 
 def _wire(path: str) -> str:

@@ -11,7 +11,7 @@ from urllib.parse import urljoin, urlsplit
 import httpx2
 
 from tidemill.connectors.blobs import Blob, Blobs
-from tidemill.connectors.inlets.base import Bounds, Inlet, Pieces
+from tidemill.connectors.inlets.base import Bounds, Inlet, Pieces, size_of
 from tidemill.connectors.remote.answers import PASSING, describe
 from tidemill.connectors.remote.download import Glance, Remote
 from tidemill.connectors.remote.limits import RemoteLimits
@@ -64,15 +64,14 @@ class WebInlet(Inlet):
         if found.status in _MISSING:
             return None
         _refuse(path, found.status)
-        size = found.headers.get("content-length", "")
         version = found.headers.get("etag") or found.headers.get("last-modified") or ""
-        return Entry(path, int(size) if size.isdecimal() else None, version[:200])
+        return Entry(path, size_of(found.headers.get("content-length")), version)
 
     def read(self, path: str) -> Pieces:  # pragma: no cover  a download is stored as it comes, see fetch
         raise NotImplementedError(path)
 
-    def move(self, path: str, to: str) -> None:
-        raise InvalidInput(f"{path} cannot be moved to {to}: files of the web are only remembered")
+    def move(self, entry: Entry, to: str) -> bool:
+        raise InvalidInput(f"{entry.path} cannot be moved to {to}: files of the web are only remembered")
 
     def fetch(self, entry: Entry, blobs: Blobs, name: str, bounds: Bounds) -> Blob:
         if entry.size is not None and entry.size > bounds.max_bytes:

@@ -1,6 +1,6 @@
 """A file of a watch: as it is found, and what has become of it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from uuid import UUID
@@ -29,6 +29,14 @@ class Entry:
     size: int | None
     version: str
     refused: str | None = None  # why it cannot be taken, whatever its name
+    changed: float | None = field(default=None, compare=False)  # when, in seconds of the source's clock, if it says
+
+    def is_like(self, other: "Entry") -> bool:
+        return (self.size, self.version) == (other.size, other.version)
+
+    def is_older(self, other: "Entry") -> bool:
+        """Surely older: of what nobody knows the time, nothing is sure."""
+        return self.changed is not None and other.changed is not None and self.changed < other.changed
 
 
 @dataclass(frozen=True, slots=True)
