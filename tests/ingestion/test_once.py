@@ -152,6 +152,21 @@ async def test_two_watches_over_one_source_take_a_file_once(scene: Scene) -> Non
     assert await scene.jobs() == 1
 
 
+async def test_files_of_a_watch_that_is_called_otherwise_by_now_go_on(scene: Scene) -> None:
+    scene.declare(name="one")
+    scene.put("submitted.csv")
+    await scene.scan(name="one", times=2)
+    scene.put("seen.csv")
+    await scene.scan(name="one")
+    scene.rename("one", "two")
+    assert (await scene.scan(name="two")).came.submitted == 1
+    await scene.work()
+    await scene.scan(name="two")
+    assert await scene.states("two") == {"seen.csv": PROCESSED, "submitted.csv": PROCESSED}
+    assert scene.there() == ["processed/seen.csv", "processed/submitted.csv"]
+    assert await scene.jobs() == 2
+
+
 async def test_a_file_that_grows_while_it_is_read_is_taken_when_it_has_stopped(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:

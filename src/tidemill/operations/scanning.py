@@ -150,7 +150,7 @@ class Scanner:
     async def _noted(self, watch: Watch, inlet: Inlet, *, again: bool) -> Listing:
         """What is there, in the database: what is new, what has changed, what has vanished."""
         listing = await asyncio.to_thread(listing_of, watch, inlet)
-        whose = Whose(watch.name, watch.key)
+        whose = Whose(watch.name, watch.key, frozenset(self._watches))
         why = WAITS if watch.marker is None else WAITS_FOR_MARKER
         for at in range(0, len(listing.entries), NOTED_AT_ONCE):
             await self._db.run(watch_files.note, whose, listing.entries[at : at + NOTED_AT_ONCE], why)

@@ -9,7 +9,7 @@ from uuid import UUID
 from psycopg.rows import class_row
 
 from tidemill.domain.page import MAX_NUMBER, Page, Walk, mark_of, moment, number
-from tidemill.domain.watching.decide import JobFacts, Known, news_of
+from tidemill.domain.watching.decide import JobFacts, Known, news_of, orphans_of
 from tidemill.domain.watching.file import Entry, FileState, WatchFile
 from tidemill.store.database import Connection, one_statement
 from tidemill.store.lists.fetch import Row, rows
@@ -26,12 +26,18 @@ class Whose:
 
     watch: str
     source: str
+    declared: frozenset[str] = (
+        frozenset()
+    )  # the watches that there are: what is another's, and not of these, is nobody's
 
 
 async def note(conn: Connection, whose: Whose, entries: Sequence[Entry], why: str) -> None:
     """A part of a listing: what is new waits, what has changed waits anew. Of what is known, nothing is written."""
     columns = _columns(whose, entries)
     known = [Known(**row) for row in await rows(conn, "watch_file/known", columns)]
+    orphans = orphans_of(known, {whose.watch} | whose.declared)
+    if orphans:
+        await conn.execute(sql("watch_file/adopt"), {"watch": whose.watch, "ids": orphans})
     news = news_of(entries, known)
     if news.changed:
         ids, changed = [one.id for one, _ in news.changed], [entry for _, entry in news.changed]
