@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from tidemill.connectors.blobs import Blob, Blobs
-from tidemill.domain.errors import Interrupted, StoreUnavailable, TooLarge, UnknownFile
+from tidemill.domain.errors import Interrupted, StoreDenied, StoreUnavailable, TooLarge, UnknownFile
 from tidemill.domain.watching import Entry
 
 GoingOn = Callable[[], bool]
@@ -128,6 +128,8 @@ class FolderLike(Inlet):
         raise StoreUnavailable(f"{to} is a version that was not read, and there is another {path} by now")
 
     def list(self, *, deep: bool, skip: frozenset[str]) -> Iterator[Entry]:
+        troubles: list[str] = []
+        self.troubles = troubles
         folders = [("", 0)]
         while folders:
             folder, depth = folders.pop()
@@ -140,6 +142,10 @@ class FolderLike(Inlet):
             except UnknownFile:
                 if not folder:
                     raise  # a folder below may vanish while we look
+            except StoreDenied as error:
+                if not folder:
+                    raise  # a folder below may be somebody else's
+                troubles.append(str(error))
 
 
 def below(folder: str, name: str) -> str:

@@ -15,6 +15,7 @@ from tidemill.domain.errors import InvalidInput, StoreDenied, StoreUnavailable, 
 from tidemill.domain.watching import Entry
 
 LEADS_OUT = "it is a link that leads out of the folder"
+CLOSED = "it is a link to what is not for us"
 NO_FILE = "it is not a file"
 _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ESTALE)
 _DENIED = (errno.EACCES, errno.EPERM, errno.EROFS)
@@ -62,13 +63,17 @@ class FolderInlet(FolderLike):
                 about = self._inside(path).stat()
             except InvalidInput:
                 return Entry(path, None, str(about.st_mtime_ns), LEADS_OUT)
+            except OSError as error:
+                if error.errno in _GONE:
+                    raise
+                return Entry(path, None, str(about.st_mtime_ns), CLOSED)  # whoever can make a link stops nobody
         refused = None if stat.S_ISREG(about.st_mode) else NO_FILE
         size = about.st_size if refused is None else None
         return Entry(path, size, str(about.st_mtime_ns), refused, about.st_mtime)
 
     def read(self, path: str) -> Pieces:
         with _in_our_words(path):
-            file = os.open(self._inside(path), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            file = self._opened(self._inside(path))
             with os.fdopen(file, "rb") as opened:
                 if not stat.S_ISREG(os.fstat(file).st_mode):
                     raise InvalidInput(NO_FILE)
@@ -90,6 +95,18 @@ class FolderInlet(FolderLike):
             folder.mkdir(parents=True, exist_ok=True)
         except (FileExistsError, NotADirectoryError):
             raise InvalidInput(f"{to}: a part of it is a file, and no folder") from None
+
+    def _opened(self, found: Path) -> int:
+        """Part by part, and no part a link: one that is put where a folder was, after a look, leads nobody out."""
+        *folders, name = found.relative_to(self._root).parts
+        at = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            for one in folders:
+                above, at = at, os.open(one, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=at)
+                os.close(above)
+            return os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=at)
+        finally:
+            os.close(at)
 
     def _inside(self, path: str) -> Path:
         try:
