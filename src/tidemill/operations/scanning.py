@@ -12,6 +12,7 @@ from tidemill.connectors.inlets import Bounds, Inlet, open_inlet
 from tidemill.domain.errors import Busy, Interrupted, TidemillError, Unknown
 from tidemill.domain.identity import Principal
 from tidemill.domain.watching import Watch, WatchFile
+from tidemill.domain.watching.names import told
 from tidemill.domain.watching.times import next_look
 from tidemill.operations.listing import Listing, listing_of
 from tidemill.operations.settling import Settler
@@ -112,6 +113,7 @@ class Scanner:
         with bound(watch=watch.name):
             async with self._kept(turn, going_on) as still:
                 came = await self._tried(watch, turn, still, again=again)
+            came = replace(came, problem=came.problem and told(came.problem))
             await self._db.run(watches.finish, turn, came)
             if came.problem is not None:
                 emit("watch.failed", watch=watch.name, error=came.problem)
@@ -127,9 +129,11 @@ class Scanner:
             return await self._worked(watch, turn, still, again=again)
         except Interrupted:
             return Came(looked=False, delay=0.0 if turn.is_due else None)
-        except (TidemillError, OSError) as error:
+        except Exception as error:  # noqa: BLE001  what nobody has thought of is no reason to keep the watch, nor silent
+            is_known = isinstance(error, TidemillError | OSError)
+            problem = str(error) if is_known else f"the scan broke off: {type(error).__name__}: {error}"
             delay = next_look(every, turn.failures) if turn.is_due else None
-            return Came(looked=turn.is_due, problem=str(error), delay=delay)
+            return Came(looked=turn.is_due, problem=problem, delay=delay)
 
     async def _worked(self, watch: Watch, turn: Turn, still: GoingOn, *, again: bool) -> Came:
         to_move = await self._settler.decide(watch)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
 from http import HTTPStatus
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urljoin
 
 import httpx2
 
@@ -23,7 +23,8 @@ from tidemill.domain.watching.address import bare
 INDEX_MAX = 4 << 20
 FILES_MAX = 10_000
 LOOK_S = 15.0
-GIVE_UP = 5  # files that cannot be looked at: the others would take as long
+SHOWN = 100
+GIVE_UP = 5  # files of which nobody answers, one after the other: the others would take as long
 _NO_HEAD = (400, 403, 405, 501)  # also from stores whose links are signed for GET alone
 _MISSING = (HTTPStatus.NOT_FOUND, HTTPStatus.GONE)
 _DENIED = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
@@ -43,17 +44,20 @@ class WebInlet(Inlet):
         self._urls: dict[str, str] = {}  # whole, by what they are called here
 
     def list(self, *, deep: bool, skip: frozenset[str]) -> Iterator[Entry]:  # noqa: ARG002  there are no folders
-        troubles = self.troubles = []
+        self.troubles = []
+        in_a_row = 0
         for path in self._known():
             try:
                 entry = self.look(path)
             except (StoreDenied, Unreachable, InvalidInput) as error:
-                troubles.append(str(error))
-                if len(troubles) >= GIVE_UP:
+                self.troubles.append(str(error))
+                in_a_row = in_a_row + 1 if isinstance(error, Unreachable) else 0  # a refusal says nothing of others
+                if in_a_row >= GIVE_UP:
                     return
                 continue
+            in_a_row = 0
             if entry is None:
-                troubles.append(f"{path}: there is no such file")
+                self.troubles.append(f"{path}: there is no such file")
             else:
                 yield entry
 
@@ -107,7 +111,10 @@ class WebInlet(Inlet):
         if found.status in _MISSING:
             raise UnknownFile(f"{bare(url)}: there is no such index ({found.status})")
         for name in names_of(found.body):
-            yield urljoin(url, name).partition("#")[0]
+            try:
+                yield urljoin(url, name).partition("#")[0]
+            except ValueError:
+                self.troubles.append(f"the index names what is no URL: {name[:SHOWN]}")
 
     def _glance(self, url: str, method: str, *, most: int = 0) -> Glance:
         return self._looking[self._is_ours(url)].glance(url, method=method, most=most)
@@ -179,11 +186,14 @@ class _Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         link = dict(attrs).get("href") if tag == "a" else None
-        if link and not link.startswith(("#", "?")) and not urlsplit(link).path.endswith("/"):
+        if link and not link.startswith(("#", "?")) and not bare(link).endswith("/"):
             self.links.append(link)
 
 
 def _links(text: str) -> list[str]:
     page = _Page()
-    page.feed(text)
+    try:
+        page.feed(text)
+    except (AssertionError, ValueError):  # the parser's own way to say so
+        raise InvalidInput("the index begins like a page, and is none") from None
     return page.links
