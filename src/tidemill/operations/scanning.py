@@ -141,6 +141,7 @@ class Scanner:
             problem = await self._settler.put_away(watch, None, to_move, still)
             return Came(looked=False, problem=problem)
         async with self._opened(watch) as inlet:
+            inlet.going_on = still
             moving = inlet if watch.can_move else None
             problem = await self._settler.put_away(watch, moving, to_move, still)
             if not turn.is_due:
@@ -173,7 +174,7 @@ class Scanner:
         if not files:
             return Took()
         order = await self._taker.prepare(watch)
-        bounds = Bounds(self._settings.max_file_size_mb << 20, still)
+        bounds = Bounds(self._settings.max_file_size_mb << 20, still, self._settings.remote_url_timeout)
         took = await self._taker.take_all(order, inlet, files, bounds)
         return replace(took, more=took.more or len(files) == most)
 

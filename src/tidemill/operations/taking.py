@@ -136,6 +136,8 @@ class Taker:
         try:
             blob = await asyncio.to_thread(inlet.fetch, file.entry, self._blobs, name, bounds)
         except UnknownFile:
+            if await asyncio.to_thread(inlet.look, file.path) is not None:  # FTP has one word for both
+                raise StoreDenied("it is there, and not for us") from None
             await self._set(file, FileState.GONE, "it vanished before it was taken")
             return None
         except (TooLarge, InvalidInput) as error:

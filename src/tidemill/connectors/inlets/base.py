@@ -1,5 +1,6 @@
 """What every inlet can do: list files, read them, put them away."""
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
@@ -7,22 +8,24 @@ from dataclasses import dataclass
 from typing import Self
 
 from tidemill.connectors.blobs import Blob, Blobs
-from tidemill.domain.errors import Interrupted, StoreDenied, StoreUnavailable, TooLarge, UnknownFile
+from tidemill.domain.errors import Interrupted, StoreDenied, StoreUnavailable, TooLarge, UnknownFile, Unreachable
 from tidemill.domain.watching import Entry
 
 GoingOn = Callable[[], bool]
 Pieces = Generator[bytes, None, None]  # closed by whoever does not want the rest
 DEPTH_MAX = 20
 DIGITS = 30
+SLOWEST = 64 << 10  # bytes a second: whoever is slower, for longer than a file may take, is not waited for
 AWAY_S = 15.0  # how long another machine may say nothing
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Of one file: its size, and whether anybody still wants it."""
+    """Of one file: its size, how long it may take, and whether anybody still wants it."""
 
     max_bytes: int
     going_on: GoingOn = lambda: True
+    seconds: float = 300.0  # and one more for each part of it that comes, see SLOWEST
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +44,10 @@ class Inlet(ABC):
         Unreachable, StoreUnavailable: Nobody answers, or not in time; later somebody may.
         StoreDenied: We are not let in, or not to this.
         InvalidInput: It cannot be as it is declared.
+        Interrupted: ``going_on`` says no; it is asked between two steps, of listings too.
     """
 
+    going_on: GoingOn = staticmethod(lambda: True)
     troubles: Sequence[str] = ()  # of the last listing: what could not be looked at, while the others could
 
     def __enter__(self) -> Self:
@@ -53,6 +58,10 @@ class Inlet(ABC):
 
     def close(self) -> None:  # noqa: B027  not everybody has something to close
         """It is not used any more."""
+
+    def insist(self) -> None:
+        if not self.going_on():
+            raise Interrupted("nobody waits for the listing any more")
 
     @abstractmethod
     def list(self, *, deep: bool, skip: frozenset[str]) -> Iterator[Entry]:
@@ -78,10 +87,13 @@ class Inlet(ABC):
     def fetch(self, entry: Entry, blobs: Blobs, name: str, bounds: Bounds) -> Blob:
         """Store it under this name, whole or not at all."""
         _check_size(entry.size or 0, bounds)
+        began = time.monotonic()
         with closing(self.read(entry.path)) as pieces, blobs.write(name) as writing:
             for piece in pieces:
                 writing.write(piece)
                 _check_size(writing.size, bounds)
+                if time.monotonic() - began > bounds.seconds + writing.size / SLOWEST:
+                    raise Unreachable(f"only {writing.size} bytes of it came in {time.monotonic() - began:.0f} s")
                 if not bounds.going_on():
                     raise Interrupted("nobody waits for the file any more")
             return writing.finish()
@@ -135,6 +147,7 @@ class FolderLike(Inlet):
             folder, depth = folders.pop()
             try:
                 for one in self.children(folder):
+                    self.insist()
                     if not one.is_folder:
                         yield one.entry
                     elif deep and depth < DEPTH_MAX and one.entry.path not in skip and "/." not in f"/{one.entry.path}":

@@ -34,6 +34,7 @@ class BucketInlet(Inlet):
                 yield from self._entries(obstore.list_with_delimiter(self._store, top)["objects"])
                 return
             for metas in obstore.list(self._store, top, chunk_size=1_000):
+                self.insist()
                 yield from (one for one in self._entries(metas) if one.path.partition("/")[0] not in skip)
 
     def look(self, path: str) -> Entry | None:

@@ -132,18 +132,30 @@ class FtpInlet(FolderLike):
         return ftp
 
     def _listed(self, folder: str) -> list[tuple[str, dict[str, str]]]:
+        path = _wire(self._full(folder))
         try:
-            found = list(self._ftp.mlsd(_wire(self._full(folder))))
-            return [(_name(name), facts) for name, facts in found]
+            return [_listing_line(line) for line in self._lines("MLSD", path)]
         except ftplib.error_perm as error:
             if not str(error).startswith(_UNKNOWN_COMMAND):
                 raise
         # An old server: names alone, and a question for each. What has no size is no file.
-        names = [_name(line.rpartition("/")[2]) for line in self._ftp.nlst(_wire(self._full(folder)))]
+        names = [_name(line.rpartition("/")[2]) for line in self._lines("NLST", path)]
         self._ftp.voidcmd("TYPE I")
         return [(name, facts) for name in names if (facts := self._facts(below(folder, name))) is not None]
 
+    def _lines(self, command: str, path: str) -> list[str]:
+        """A server may take its time with each of them."""
+        lines: list[str] = []
+
+        def keep(line: str) -> None:
+            self.insist()
+            lines.append(line)
+
+        self._ftp.retrlines(f"{command} {path}" if path else command, keep)
+        return lines
+
     def _facts(self, path: str) -> dict[str, str] | None:
+        self.insist()
         try:
             return {"size": self._said("SIZE", path), "modify": self._said("MDTM", path)}
         except ftplib.error_perm:
@@ -188,6 +200,13 @@ class FtpInlet(FolderLike):
             case _:
                 what, why = Unreachable, f"the connection failed: {getattr(error, 'strerror', None) or 'it was closed'}"
         return what(f"{self._address}: {why}")
+
+
+def _listing_line(line: str) -> tuple[str, dict[str, str]]:
+    """``type=file;size=1;modify=20261115120000; a name``, as RFC 3659 has it."""
+    facts, _, name = line.rstrip("\r\n").partition(" ")
+    pairs = (fact.partition("=") for fact in facts.removesuffix(";").split(";"))
+    return _name(name), {key.lower(): value for key, _, value in pairs}
 
 
 def _entry(path: str, size: str | None, modified: str | None) -> Entry:

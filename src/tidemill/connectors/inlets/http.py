@@ -47,6 +47,7 @@ class WebInlet(Inlet):
         self.troubles = []
         in_a_row = 0
         for path in self._known():
+            self.insist()
             try:
                 entry = self.look(path)
             except (StoreDenied, Unreachable, InvalidInput) as error:
@@ -117,7 +118,7 @@ class WebInlet(Inlet):
                 self.troubles.append(f"the index names what is no URL: {name[:SHOWN]}")
 
     def _glance(self, url: str, method: str, *, most: int = 0) -> Glance:
-        return self._looking[self._is_ours(url)].glance(url, method=method, most=most)
+        return self._looking[self._is_ours(url)].glance(url, method=method, most=most, going_on=self.going_on)
 
     def _is_ours(self, url: str) -> bool:
         """Whether it is of a server that the watch itself names: an index may name any."""
