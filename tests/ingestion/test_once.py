@@ -16,6 +16,7 @@ from tidemill.connectors.inlets import Bounds, folder
 from tidemill.connectors.inlets.folder import FolderInlet
 from tidemill.domain.errors import Busy
 from tidemill.domain.watching import FileState
+from tidemill.engine.sweep import Maintenance
 from tidemill.operations.settling import Settler
 from tidemill.operations.taking import Taker
 from tidemill.store import jobs, watch_files
@@ -235,6 +236,23 @@ async def test_a_file_that_cannot_be_moved_stays_and_is_tried_again(scene: Scene
     (scene.inbox / "processed").unlink()
     assert (await scene.scan()).came.problem is None
     assert scene.there() == ["processed/a.csv"]
+
+
+async def test_what_was_moved_long_ago_is_forgotten_and_what_stays_is_not(scene: Scene) -> None:
+    scene.declare('pattern = "moved*"', name="moves")
+    scene.declare('pattern = "stays*"', "moves = false", name="stays")
+    for name in ("moved.csv", "moved late.csv", "stays.csv"):
+        scene.put(name)
+    for name in ("moves", "stays"):
+        await scene.scan(name=name, times=2)
+        await scene.work()
+        await scene.scan(name=name)
+    old = "UPDATE tidemill.watch_file SET at = at - interval '91 days' WHERE path <> 'moved late.csv'"
+    await rows(scene.db, old)
+    maintenance = Maintenance(scene.db, "w1")
+    await maintenance.tick()
+    assert await scene.states("moves") == {"moved late.csv": PROCESSED}
+    assert await scene.states("stays") == {"stays.csv": PROCESSED}
 
 
 async def test_a_worker_scans_on_its_schedule_and_another_goes_on_when_it_is_killed(

@@ -17,6 +17,7 @@ from tidemill.store.statements import sql
 
 WALK = Walk("watch_files", (moment, number))
 ABANDONED_H = 168  # a file that was fetched, and of which nobody could make a job, is kept for a week
+KEPT_DAYS, FORGOTTEN_AT_ONCE = 90, 10_000
 _FILE = tuple(WatchFile.__slots__)
 
 
@@ -109,6 +110,11 @@ async def reserve_anew(conn: Connection, file: WatchFile, moved_to: str | None) 
 async def unsettled(conn: Connection, watch: str, *, after: int, limit: int) -> list[tuple[WatchFile, JobFacts]]:
     found = await rows(conn, "watch_file/unsettled", {"watch": watch, "after": after, "limit": limit})
     return [(WatchFile(**{name: row[name] for name in _FILE}), _facts(row)) for row in found]
+
+
+async def forget(conn: Connection) -> int:
+    """Files that are over, for so long that nobody asks any more."""
+    return (await conn.execute(sql("watch_file/forget"), {"days": KEPT_DAYS, "limit": FORGOTTEN_AT_ONCE})).rowcount
 
 
 @one_statement
