@@ -40,6 +40,10 @@ class Scene:
         self._declared[name] = text + ("" if "job =" in text or "import =" in text else f"\n{ECHO}")
         Path(str(self.settings.config)).write_text("\n".join(self._declared.values()))
 
+    def rename(self, name: str, to: str) -> None:
+        lines = self._declared.pop(name).splitlines()
+        self.declare(*lines[2:], name=to, wait=True)
+
     def scanner(self, worker: str = "w1", **changes: Any) -> Scanner:
         settings = self.settings.model_copy(update=changes)
         return make_scanner(self.db, settings, make_resources(settings), worker=worker)

@@ -2,14 +2,16 @@
 
 import os
 import re
+import time
 from pathlib import Path
 
 import pytest
 
 from ingestion.scenes import IMPORT, ROWS, TABLE, Scene
 from support import rows
-from tidemill.domain.watching import FileState
+from tidemill.domain.watching import Entry, FileState
 from tidemill.operations import listing
+from tidemill.store import watch_files
 from tidemill.store.watches import Came
 
 SEEN, SUBMITTED, PROCESSED, FAILED = FileState.SEEN, FileState.SUBMITTED, FileState.PROCESSED, FileState.FAILED
@@ -137,6 +139,22 @@ async def test_a_file_that_failed_is_tried_once_more_when_somebody_says_so(scene
     await scene.scan()
     assert await scene.states() == {"a.csv": PROCESSED}
     assert scene.there() == ["processed/a.csv"]
+
+
+async def test_very_many_that_failed_are_tried_once_more_without_comparing_all_with_all(scene: Scene) -> None:
+    many = 10_000
+    made = "SELECT 'nightly', 'folder:inbox', 'f' || i, 1, i::text, 'failed' FROM generate_series(1, %s) i"
+    await rows(scene.db, f"INSERT INTO tidemill.watch_file (watch, source, path, size, version, state) {made}", many)
+    await rows(scene.db, "UPDATE tidemill.watch_file SET state = 'seen', version = 'new' WHERE path = 'f1'")
+    await rows(
+        scene.db, f"INSERT INTO tidemill.watch_file (watch, source, path, size, version, state) {made} LIMIT 1", many
+    )
+    listed = [Entry(f"f{number}", 1, str(number) if number > 2 else "other") for number in range(1, many + 1)]
+    listed.append(Entry("f1", 1, "1"))
+    began = time.monotonic()
+    whose = watch_files.Whose("nightly", "folder:inbox")
+    assert await scene.db.run(watch_files.again, whose, listed, "once more") == many - 2, "one waits, one is another"
+    assert time.monotonic() - began < 8, "compared with each other they take 30 s"
 
 
 async def test_another_time_is_another_version(scene: Scene) -> None:

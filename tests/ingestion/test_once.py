@@ -5,7 +5,6 @@ import json
 import os
 import signal
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -13,10 +12,12 @@ import pytest
 
 from ingestion.scenes import Died, Scene, dies_at
 from support import Workers, eventually, rows
-from tidemill.connectors.inlets import Bounds
+from tidemill.connectors.inlets import Bounds, folder
 from tidemill.connectors.inlets.folder import FolderInlet
 from tidemill.domain.errors import Busy
 from tidemill.domain.watching import FileState
+from tidemill.engine.sweep import Maintenance
+from tidemill.operations.settling import Settler
 from tidemill.operations.taking import Taker
 from tidemill.store import jobs, watch_files
 from tidemill.store.delete import delete
@@ -33,8 +34,13 @@ CRASHES: dict[str, tuple[Any, str, bool]] = {
     "after that is noted": (watch_files, "submit", True),
     "before it is moved": (FolderInlet, "move", False),
     "after its place is chosen": (watch_files, "reserve", True),
-    "while it is moved": (Path, "unlink", False),
+    "while it is moved": (folder, "rename_to_free", True),
     "after it is moved": (FolderInlet, "move", True),
+}
+WITH_A_MARKER: dict[str, tuple[Any, str, bool]] = {
+    "before its marker is moved": (Settler, "_put_marker", False),
+    "while it is moved": (folder, "rename_to_free", True),
+    "after its marker is moved": (Settler, "_put_marker", True),
 }
 
 
@@ -44,10 +50,34 @@ async def test_a_crash_anywhere_loses_nothing_and_repeats_nothing(
 ) -> None:
     scene.declare()
     scene.put("a.csv")
+    await dies_once(scene, monkeypatch, CRASHES[crash])
+    assert await scene.states() == {"a.csv": PROCESSED}
+    assert scene.there() == ["processed/a.csv"]
+    assert (await scene.jobs(), len(await scene.items())) == (1, 2)
+    kept = scene.stored()
+    needed = {row[0] for row in await rows(scene.db, "SELECT file_id FROM tidemill.job")}
+    expiring = {row[0] for row in await rows(scene.db, "SELECT file_id FROM tidemill.unneeded_file")}
+    assert needed <= kept <= needed | expiring, "what a crash left is known, and goes by itself"
+    assert not needed & expiring
+
+
+@pytest.mark.parametrize("crash", WITH_A_MARKER)
+async def test_a_crash_leaves_no_marker_behind(scene: Scene, monkeypatch: pytest.MonkeyPatch, crash: str) -> None:
+    scene.declare('marker = ".done"')
+    scene.put("a.csv")
+    scene.put("a.csv.done", b"")
+    await dies_once(scene, monkeypatch, WITH_A_MARKER[crash])
+    assert await scene.states() == {"a.csv": PROCESSED}
+    assert scene.there() == ["processed/a.csv", "processed/a.csv.done"]
+    assert await scene.jobs() == 1
+
+
+async def dies_once(scene: Scene, monkeypatch: pytest.MonkeyPatch, crash: tuple[Any, str, bool]) -> None:
+    """Scans and work to the end, one of them broken off there."""
     died = 0
     for _ in range(4):
         if not died:
-            target, name, after = CRASHES[crash]
+            target, name, after = crash
             dies_at(target, name, monkeypatch, after=after)
         try:
             await scene.scan()
@@ -59,14 +89,6 @@ async def test_a_crash_anywhere_loses_nothing_and_repeats_nothing(
         await scene.work()
     assert died == 1
     await scene.scan(times=2)
-    assert await scene.states() == {"a.csv": PROCESSED}
-    assert scene.there() == ["processed/a.csv"]
-    assert (await scene.jobs(), len(await scene.items())) == (1, 2)
-    kept = scene.stored()
-    needed = {row[0] for row in await rows(scene.db, "SELECT file_id FROM tidemill.job")}
-    expiring = {row[0] for row in await rows(scene.db, "SELECT file_id FROM tidemill.unneeded_file")}
-    assert needed <= kept <= needed | expiring, "what a crash left is known, and goes by itself"
-    assert not needed & expiring
 
 
 async def its_lease_runs_out(scene: Scene) -> None:
@@ -129,6 +151,21 @@ async def test_two_watches_over_one_source_take_a_file_once(scene: Scene) -> Non
         await scene.scan(name="one")
         await scene.scan(name="two")
     assert await scene.jobs() == 1
+
+
+async def test_files_of_a_watch_that_is_called_otherwise_by_now_go_on(scene: Scene) -> None:
+    scene.declare(name="one")
+    scene.put("submitted.csv")
+    await scene.scan(name="one", times=2)
+    scene.put("seen.csv")
+    await scene.scan(name="one")
+    scene.rename("one", "two")
+    assert (await scene.scan(name="two")).came.submitted == 1
+    await scene.work()
+    await scene.scan(name="two")
+    assert await scene.states("two") == {"seen.csv": PROCESSED, "submitted.csv": PROCESSED}
+    assert scene.there() == ["processed/seen.csv", "processed/submitted.csv"]
+    assert await scene.jobs() == 2
 
 
 async def test_a_file_that_grows_while_it_is_read_is_taken_when_it_has_stopped(
@@ -199,6 +236,23 @@ async def test_a_file_that_cannot_be_moved_stays_and_is_tried_again(scene: Scene
     (scene.inbox / "processed").unlink()
     assert (await scene.scan()).came.problem is None
     assert scene.there() == ["processed/a.csv"]
+
+
+async def test_what_was_moved_long_ago_is_forgotten_and_what_stays_is_not(scene: Scene) -> None:
+    scene.declare('pattern = "moved*"', name="moves")
+    scene.declare('pattern = "stays*"', "moves = false", name="stays")
+    for name in ("moved.csv", "moved late.csv", "stays.csv"):
+        scene.put(name)
+    for name in ("moves", "stays"):
+        await scene.scan(name=name, times=2)
+        await scene.work()
+        await scene.scan(name=name)
+    old = "UPDATE tidemill.watch_file SET at = at - interval '91 days' WHERE path <> 'moved late.csv'"
+    await rows(scene.db, old)
+    maintenance = Maintenance(scene.db, "w1")
+    await maintenance.tick()
+    assert await scene.states("moves") == {"moved late.csv": PROCESSED}
+    assert await scene.states("stays") == {"stays.csv": PROCESSED}
 
 
 async def test_a_worker_scans_on_its_schedule_and_another_goes_on_when_it_is_killed(

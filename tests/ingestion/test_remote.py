@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from connectors.servers import Request, Server
+from connectors.servers import Server
 from ingestion.scenes import ROWS, Scene
 from ingestion.servers import PASSWORD, USER, Rclone
 from ingestion.tls import TlsFront
+from ingestion.web import Web, allow
 from s3 import S3Server
 from tidemill.connectors.blobs import Folder
 from tidemill.connectors.inlets import Bounds, http
@@ -165,37 +166,6 @@ async def test_an_sftp_server_whose_key_is_not_known_is_not_spoken_to(
         assert "not among the known hosts" in str((await scene.scan()).came.problem)
         hosts.write_text(server.known_hosts)
         assert (await scene.scan()).came.problem is None
-
-
-class Web:
-    """Files that a server has, and what it was asked."""
-
-    def __init__(self) -> None:
-        self.files: dict[str, tuple[bytes, str]] = {}
-        self.asked: list[tuple[str, str | None]] = []
-        self.secret: str | None = None
-
-    def answer(self, request: Request) -> None:
-        path = request.path.partition("?")[0]
-        self.asked.append((request.path, request.headers.get("authorization")))
-        if self.secret is not None and request.headers.get("authorization") != self.secret:
-            request.answer("401 Unauthorized", "Content-Length: 0")
-        elif path not in self.files:
-            request.answer("404 Not Found", "Content-Length: 0")
-        else:
-            body, tag = self.files[path]
-            request.give(body, f'ETag: "{tag}"')
-
-
-@pytest.fixture
-def web() -> Iterator[tuple[Web, Server]]:
-    site = Web()
-    with Server(site.answer) as server:
-        yield site, server
-
-
-def allow(scene: Scene, server: Server) -> None:
-    scene.settings = scene.settings.model_copy(update={"remote_allow": [f"127.0.0.1:{server.port}"]})
 
 
 async def test_files_of_the_web_are_taken_once_and_remembered(scene: Scene, web: tuple[Web, Server]) -> None:

@@ -83,6 +83,22 @@ async def test_a_name_that_leads_to_a_private_address_is_not_called(addresses: l
     await caller.close()
 
 
+@pytest.mark.parametrize("host", ["münchen.example", "STRASSE.example", "xn--mnchen-3ya.example"])
+async def test_a_service_is_known_by_its_name_however_that_is_spelt(host: str) -> None:
+    """It is told its secret, and may be where it is said to be."""
+
+    async def resolve(_host: str, _port: int) -> Sequence[str]:
+        return ["127.0.0.1"]
+
+    with Server(lambda request: request.give(b"{}")) as server:
+        url = f"http://{host}:{server.port}/"
+        reach = services({"services": {"x": {"url": url, "allow_private": True}}})["x"].reach()
+        caller = Caller(reach, Bounds(), secret=("X-Key", "geheim"), resolve_=resolve)
+        await caller.call("GET", url)
+        await caller.close()
+        assert server.requests[0].headers["x-key"] == "geheim"
+
+
 async def test_a_certificate_must_be_of_the_name_that_was_asked_for(tmp_path: Path) -> None:
     """The address is chosen by us, the certificate is checked for the name all the same."""
     if shutil.which("openssl") is None:

@@ -136,11 +136,11 @@ def test_names_that_cannot_be_shown_are_shown_all_the_same_and_told_apart() -> N
 
 def test_news_are_what_is_new_what_has_changed_and_what_is_back() -> None:
     known = [
-        Known(1, "waits", 1, "v1", "seen"),
-        Known(2, "changes", 1, "v1", "seen"),
-        Known(3, "back", 1, "v1", "gone"),
-        Known(4, "done", 1, "v1", "processed"),
-        Known(5, "again", 1, "v1", "processed"),
+        Known(1, "waits", 1, "v1", "seen", "nightly"),
+        Known(2, "changes", 1, "v1", "seen", "nightly"),
+        Known(3, "back", 1, "v1", "gone", "nightly"),
+        Known(4, "done", 1, "v1", "processed", "nightly"),
+        Known(5, "again", 1, "v1", "processed", "nightly"),
     ]
     listed = [Entry(name, 1, "v1") for name in ("waits", "back", "done", "new")]
     listed += [Entry("changes", 2, "v2"), Entry("again", 2, "v2")]

@@ -130,7 +130,7 @@ def make_watches(settings: Settings) -> dict[str, Watch]:
 
 def make_scanner(db: Database, settings: Settings, resources: Resources, *, worker: str) -> Scanner:
     blobs = open_blobs(settings.blobs)
-    taker = Taker(db, settings, blobs, make_importing(db, settings), resources)
+    taker = Taker(db, settings, blobs, make_importing(db, settings), resources, make_services(settings))
     return Scanner(db, settings, make_watches(settings), taker, worker=worker)
 
 

@@ -7,7 +7,19 @@ from tidemill.domain.errors import UnknownJob
 from tidemill.engine.finalize import finalize, police
 from tidemill.engine.observe import Observer
 from tidemill.engine.service import Service
-from tidemill.store import delete, jobs, leases, limiters, maintain, outbox, partitions, quarantine, sessions, workers
+from tidemill.store import (
+    delete,
+    jobs,
+    leases,
+    limiters,
+    maintain,
+    outbox,
+    partitions,
+    quarantine,
+    sessions,
+    watch_files,
+    workers,
+)
 from tidemill.store.about import about
 from tidemill.store.database import Database
 from tidemill.telemetry.events import emit
@@ -58,6 +70,7 @@ class Maintenance(Service):
             await self._db.run(outbox.forget)
             await self._db.run(quarantine.thin)
             await self._db.run(limiters.forget_idle)
+            await self._db.run(watch_files.forget)
             self._housekept_at = now
         return 0 if await self.remove_deleted() else self._every_s
 

@@ -32,10 +32,10 @@ class Listing:
 def listing_of(watch: Watch, inlet: Inlet) -> Listing:
     """Blocking: for threads."""
     entries: list[Entry] = []
-    markers: set[str] = set()
+    markers: dict[str, Entry] = {}
     for entry in inlet.list(deep=watch.pattern.is_deep, skip=frozenset({watch.processed, watch.failed})):
         if watch.marker is not None and entry.path.endswith(watch.marker):
-            markers.add(entry.path.removesuffix(watch.marker))
+            markers[entry.path.removesuffix(watch.marker)] = entry
         elif _is_wanted(watch, entry.path):
             entries.append(_plain(entry))
         if len(entries) >= FILES_MAX:
@@ -55,5 +55,8 @@ def _plain(entry: Entry) -> Entry:
     return entry if problem is None else replace(entry, path=shown(entry.path), refused=problem)
 
 
-def _marked(watch: Watch, entries: list[Entry], markers: set[str]) -> list[str] | None:
-    return None if watch.marker is None else [one.path for one in entries if one.path in markers]
+def _marked(watch: Watch, entries: list[Entry], markers: dict[str, Entry]) -> list[str] | None:
+    """A marker that is older than its file was another's: of the version before, which was put away without it."""
+    if watch.marker is None:
+        return None
+    return [one.path for one in entries if one.path in markers and not markers[one.path].is_older(one)]

@@ -12,6 +12,7 @@ from tidemill.connectors.inlets import Bounds, Inlet, open_inlet
 from tidemill.domain.errors import Busy, Interrupted, TidemillError, Unknown
 from tidemill.domain.identity import Principal
 from tidemill.domain.watching import Watch, WatchFile
+from tidemill.domain.watching.names import told
 from tidemill.domain.watching.times import next_look
 from tidemill.operations.listing import Listing, listing_of
 from tidemill.operations.settling import Settler
@@ -26,7 +27,7 @@ NOTED_AT_ONCE = 1_000
 TOLD_MAX = 500
 IDLE_S = 5.0
 WAITS = "it waits until it has stopped changing"
-WAITS_FOR_MARKER = "it waits for its marker"
+WAITS_FOR_MARKER = "it waits for its marker, which may not be older than it is"
 ONCE_MORE = "it failed before, and is tried once more"
 GoingOn = Callable[[], bool]
 
@@ -112,6 +113,7 @@ class Scanner:
         with bound(watch=watch.name):
             async with self._kept(turn, going_on) as still:
                 came = await self._tried(watch, turn, still, again=again)
+            came = replace(came, problem=came.problem and told(came.problem))
             await self._db.run(watches.finish, turn, came)
             if came.problem is not None:
                 emit("watch.failed", watch=watch.name, error=came.problem)
@@ -127,9 +129,11 @@ class Scanner:
             return await self._worked(watch, turn, still, again=again)
         except Interrupted:
             return Came(looked=False, delay=0.0 if turn.is_due else None)
-        except (TidemillError, OSError) as error:
+        except Exception as error:  # noqa: BLE001  what nobody has thought of is no reason to keep the watch, nor silent
+            is_known = isinstance(error, TidemillError | OSError)
+            problem = str(error) if is_known else f"the scan broke off: {type(error).__name__}: {error}"
             delay = next_look(every, turn.failures) if turn.is_due else None
-            return Came(looked=turn.is_due, problem=str(error), delay=delay)
+            return Came(looked=turn.is_due, problem=problem, delay=delay)
 
     async def _worked(self, watch: Watch, turn: Turn, still: GoingOn, *, again: bool) -> Came:
         to_move = await self._settler.decide(watch)
@@ -137,6 +141,7 @@ class Scanner:
             problem = await self._settler.put_away(watch, None, to_move, still)
             return Came(looked=False, problem=problem)
         async with self._opened(watch) as inlet:
+            inlet.going_on = still
             moving = inlet if watch.can_move else None
             problem = await self._settler.put_away(watch, moving, to_move, still)
             if not turn.is_due:
@@ -150,7 +155,7 @@ class Scanner:
     async def _noted(self, watch: Watch, inlet: Inlet, *, again: bool) -> Listing:
         """What is there, in the database: what is new, what has changed, what has vanished."""
         listing = await asyncio.to_thread(listing_of, watch, inlet)
-        whose = Whose(watch.name, watch.key)
+        whose = Whose(watch.name, watch.key, frozenset(self._watches))
         why = WAITS if watch.marker is None else WAITS_FOR_MARKER
         for at in range(0, len(listing.entries), NOTED_AT_ONCE):
             await self._db.run(watch_files.note, whose, listing.entries[at : at + NOTED_AT_ONCE], why)
@@ -169,7 +174,7 @@ class Scanner:
         if not files:
             return Took()
         order = await self._taker.prepare(watch)
-        bounds = Bounds(self._settings.max_file_size_mb << 20, still)
+        bounds = Bounds(self._settings.max_file_size_mb << 20, still, self._settings.remote_url_timeout)
         took = await self._taker.take_all(order, inlet, files, bounds)
         return replace(took, more=took.more or len(files) == most)
 

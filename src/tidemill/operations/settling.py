@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tidemill.connectors.inlets import Inlet
 from tidemill.domain.errors import InvalidInput, StoreDenied, StoreUnavailable, UnknownFile
-from tidemill.domain.watching import FileState, Watch, WatchFile
+from tidemill.domain.watching import Entry, FileState, Watch, WatchFile
 from tidemill.domain.watching.decide import settled
 from tidemill.domain.watching.names import put_away, with_suffix
 from tidemill.store import watch_files
@@ -67,35 +67,47 @@ class Settler:
         """A word on what was not as it usually is."""
         if inlet is None or file.source != watch.key:
             return None  # only remembered; or the watch looks elsewhere by now
+        marker = await self._marker(watch, inlet, file)  # looked at first: it is of what is found afterwards
         now = await asyncio.to_thread(inlet.look, file.path)
-        if now is None:
-            is_there = file.moved_to and await asyncio.to_thread(inlet.look, file.moved_to) is not None
-            return None if is_there else VANISHED
-        if now.version != file.version or now.size != file.size:
+        note = None
+        if now is None and not await self._is_moved(inlet, file):
+            note = VANISHED
+        elif (now is not None and not now.is_like(file.entry)) or not await self._put(watch, inlet, file):
             return REPLACED
-        await self._put(watch, inlet, file)
-        if watch.marker is not None:
-            await self._move_marker(watch, inlet, file)
-        return None
+        if marker is not None:
+            await self._put_marker(watch, inlet, file, marker)
+        return note
 
-    async def _put(self, watch: Watch, inlet: Inlet, file: WatchFile) -> None:
-        folder = watch.processed if file.state is PERSISTED else watch.failed
-        target = file.moved_to or await self._free(inlet, put_away(folder, file.path), file.id)
+    async def _is_moved(self, inlet: Inlet, file: WatchFile) -> bool:
+        return file.moved_to is not None and await asyncio.to_thread(inlet.look, file.moved_to) is not None
+
+    async def _put(self, watch: Watch, inlet: Inlet, file: WatchFile) -> bool:
+        """False if another version has its name by now, and keeps it."""
+        wanted = put_away(_folder(watch, file), file.path)
+        target = file.moved_to or await self._free(inlet, wanted, file.id)
         target = await self._db.run(watch_files.reserve, file, target)
         try:
-            await asyncio.to_thread(inlet.move, file.path, target)
+            is_put = await asyncio.to_thread(inlet.move, file.entry, target)
         except FileExistsError:  # somebody put another one there after we had looked
-            target = with_suffix(put_away(folder, file.path), file.id)
+            target = with_suffix(wanted, file.id)
             await self._db.run(watch_files.reserve_anew, file, target)
-            await asyncio.to_thread(inlet.move, file.path, target)
+            is_put = await asyncio.to_thread(inlet.move, file.entry, target)
+        if not is_put:
+            await self._db.run(watch_files.reserve_anew, file, None)
+        return is_put
 
     async def _free(self, inlet: Inlet, target: str, mark: int) -> str:
         taken = await asyncio.to_thread(inlet.look, target) is not None
         return with_suffix(target, mark) if taken else target
 
-    async def _move_marker(self, watch: Watch, inlet: Inlet, file: WatchFile) -> None:
-        folder = watch.processed if file.state is PERSISTED else watch.failed
-        marker = f"{file.path}{watch.marker}"
-        if await asyncio.to_thread(inlet.look, marker) is not None:
-            target = await self._free(inlet, put_away(folder, marker), file.id)
-            await asyncio.to_thread(inlet.move, marker, target)
+    async def _marker(self, watch: Watch, inlet: Inlet, file: WatchFile) -> Entry | None:
+        return None if watch.marker is None else await asyncio.to_thread(inlet.look, f"{file.path}{watch.marker}")
+
+    async def _put_marker(self, watch: Watch, inlet: Inlet, file: WatchFile, marker: Entry) -> None:
+        """One that is another's by now stays."""
+        target = await self._free(inlet, put_away(_folder(watch, file), marker.path), file.id)
+        await asyncio.to_thread(inlet.move, marker, target)
+
+
+def _folder(watch: Watch, file: WatchFile) -> str:
+    return watch.processed if file.state is PERSISTED else watch.failed

@@ -29,7 +29,8 @@ from tidemill.domain.watching import FileState, ImportTask, JobTask, LinksAddres
 from tidemill.domain.watching.decide import idem_key
 from tidemill.operations.imports import Importing
 from tidemill.operations.resources import Resources
-from tidemill.operations.submit import as_declared, check, submit
+from tidemill.operations.services import KINDS, ServiceJobs, check_columns
+from tidemill.operations.submit import as_declared, calls_service, check, submit
 from tidemill.store import users, watch_files
 from tidemill.store.database import Database
 from tidemill.store.submit import Submission, find_by_key
@@ -66,13 +67,20 @@ class Taker:
     """Makes jobs of files, for the owners of watches and with their rights."""
 
     def __init__(
-        self, db: Database, settings: Settings, blobs: Blobs, importing: Importing, resources: Resources
+        self,
+        db: Database,
+        settings: Settings,
+        blobs: Blobs,
+        importing: Importing,
+        resources: Resources,
+        services: ServiceJobs,
     ) -> None:
         self._db = db
         self._settings = settings
         self._blobs = blobs
         self._importing = importing
         self._resources = resources
+        self._services = services
 
     async def prepare(self, watch: Watch) -> Order:
         """All that can be wrong with a watch and not with a file, before any file is taken.
@@ -91,6 +99,10 @@ class Taker:
         if isinstance(watch.task, ImportTask):
             return Order(watch, owner, base, await self._writable(owner, watch.task.resource))
         spec = replace(base, kind=watch.task.kind, params=dict(watch.task.params))
+        if await calls_service(self._db, spec):
+            spec = self._services.prepare(spec, owner.role)
+            check(spec, built_in=True)
+            return Order(watch, owner, spec, None)
         check(spec)
         return Order(watch, owner, await as_declared(self._db, spec), None)
 
@@ -124,6 +136,8 @@ class Taker:
         try:
             blob = await asyncio.to_thread(inlet.fetch, file.entry, self._blobs, name, bounds)
         except UnknownFile:
+            if await asyncio.to_thread(inlet.look, file.path) is not None:  # FTP has one word for both
+                raise StoreDenied("it is there, and not for us") from None
             await self._set(file, FileState.GONE, "it vanished before it was taken")
             return None
         except (TooLarge, InvalidInput) as error:
@@ -168,10 +182,10 @@ class Taker:
         spec = replace(order.spec, idem_key=idem_key(file))
         layout, task = dict(order.watch.layout), order.watch.task
         if isinstance(task, JobTask):
-            found = await asyncio.to_thread(self._describe, blob.id, name, layout)
+            found = await self._layout(spec, blob.id, name, layout)
             source = {"blob": blob.id, "format": found["format"], "layout": found, "name": name}
             spec = replace(spec, source=source, file_id=blob.id, idem_print=blob.sha256)
-            job_id, is_new = await submit(self._db, spec)
+            job_id, is_new = await submit(self._db, spec, built_in=spec.kind in KINDS)
             if not is_new:
                 await asyncio.to_thread(self._blobs.abandon, blob.id)
             return job_id
@@ -182,6 +196,14 @@ class Taker:
         plan = await self._importing.plan(look, order.resource, task.request)
         words = _words(order.watch, task, file, layout)
         return (await self._importing.submit(spec, blob, look, plan, words, name))[0]
+
+    async def _layout(self, spec: Submission, blob_id: str, name: str, given: dict[str, Any]) -> dict[str, Any]:
+        """How the file is read; of kinds that call services, also whether it has the columns that they ask for."""
+        if spec.kind not in KINDS:
+            return await asyncio.to_thread(self._describe, blob_id, name, given)
+        look = await self._importing.look(blob_id, name=name, given=given)
+        check_columns(spec, () if look.named_by_rows else look.columns)
+        return dict(look.layout)
 
     def _describe(self, blob_id: str, name: str, layout: Mapping[str, Any]) -> dict[str, Any]:
         with self._blobs.open(blob_id) as file:

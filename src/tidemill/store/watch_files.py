@@ -9,7 +9,7 @@ from uuid import UUID
 from psycopg.rows import class_row
 
 from tidemill.domain.page import MAX_NUMBER, Page, Walk, mark_of, moment, number
-from tidemill.domain.watching.decide import JobFacts, Known, news_of
+from tidemill.domain.watching.decide import JobFacts, Known, news_of, orphans_of
 from tidemill.domain.watching.file import Entry, FileState, WatchFile
 from tidemill.store.database import Connection, one_statement
 from tidemill.store.lists.fetch import Row, rows
@@ -17,6 +17,7 @@ from tidemill.store.statements import sql
 
 WALK = Walk("watch_files", (moment, number))
 ABANDONED_H = 168  # a file that was fetched, and of which nobody could make a job, is kept for a week
+KEPT_DAYS, FORGOTTEN_AT_ONCE = 90, 10_000
 _FILE = tuple(WatchFile.__slots__)
 
 
@@ -26,12 +27,18 @@ class Whose:
 
     watch: str
     source: str
+    declared: frozenset[str] = (
+        frozenset()
+    )  # the watches that there are: what is another's, and not of these, is nobody's
 
 
 async def note(conn: Connection, whose: Whose, entries: Sequence[Entry], why: str) -> None:
     """A part of a listing: what is new waits, what has changed waits anew. Of what is known, nothing is written."""
     columns = _columns(whose, entries)
     known = [Known(**row) for row in await rows(conn, "watch_file/known", columns)]
+    orphans = orphans_of(known, {whose.watch} | whose.declared)
+    if orphans:
+        await conn.execute(sql("watch_file/adopt"), {"watch": whose.watch, "ids": orphans})
     news = news_of(entries, known)
     if news.changed:
         ids, changed = [one.id for one, _ in news.changed], [entry for _, entry in news.changed]
@@ -96,13 +103,18 @@ async def reserve(conn: Connection, file: WatchFile, moved_to: str) -> str:
     return moved_to if row is None else str(row[0])
 
 
-async def reserve_anew(conn: Connection, file: WatchFile, moved_to: str) -> None:
+async def reserve_anew(conn: Connection, file: WatchFile, moved_to: str | None) -> None:
     await conn.execute(sql("watch_file/reserve_anew"), {"id": file.id, "moved_to": moved_to})
 
 
 async def unsettled(conn: Connection, watch: str, *, after: int, limit: int) -> list[tuple[WatchFile, JobFacts]]:
     found = await rows(conn, "watch_file/unsettled", {"watch": watch, "after": after, "limit": limit})
     return [(WatchFile(**{name: row[name] for name in _FILE}), _facts(row)) for row in found]
+
+
+async def forget(conn: Connection) -> int:
+    """Files that are over, for so long that nobody asks any more."""
+    return (await conn.execute(sql("watch_file/forget"), {"days": KEPT_DAYS, "limit": FORGOTTEN_AT_ONCE})).rowcount
 
 
 @one_statement

@@ -34,6 +34,7 @@ class BucketInlet(Inlet):
                 yield from self._entries(obstore.list_with_delimiter(self._store, top)["objects"])
                 return
             for metas in obstore.list(self._store, top, chunk_size=1_000):
+                self.insist()
                 yield from (one for one in self._entries(metas) if one.path.partition("/")[0] not in skip)
 
     def look(self, path: str) -> Entry | None:
@@ -48,12 +49,21 @@ class BucketInlet(Inlet):
             for piece in obstore.get(self._store, self._place.key(path)).stream(min_chunk_size=PIECE):
                 yield bytes(piece)
 
-    def move(self, path: str, to: str) -> None:
+    def move(self, entry: Entry, to: str) -> bool:
         """Another file of that name is overwritten only if it is a copy that was begun before: look first."""
-        with in_our_words(self._place, path):
-            obstore.copy(self._store, self._place.key(path), self._place.key(to))
+        if (now := self.look(entry.path)) is None:
+            if self.look(to) is None:
+                raise UnknownFile(f"there is no {entry.path} any more")
+            return True
+        if not now.is_like(entry):
+            return False
+        with in_our_words(self._place, entry.path):
+            obstore.copy(self._store, self._place.key(entry.path), self._place.key(to))
+            now = self.look(entry.path)
+            is_replaced = now is not None and not now.is_like(entry)  # and so may be what was copied
             with suppress(FileNotFoundError):
-                obstore.delete(self._store, self._place.key(path))
+                obstore.delete(self._store, self._place.key(to if is_replaced else entry.path))
+        return not is_replaced
 
     def _entries(self, metas: Iterable["ObjectMeta"]) -> Iterator[Entry]:
         """Without the object that some tools put where they show a folder."""
@@ -64,7 +74,7 @@ class BucketInlet(Inlet):
         # In a listing some stores know parts of a second, or a tag without its quotes; the head of an object does not.
         changed, tag = meta["last_modified"].replace(microsecond=0), (meta["e_tag"] or "").strip('"')
         version = f"{changed.isoformat()} {tag}".strip()
-        return Entry(path, meta["size"], version)
+        return Entry(path, meta["size"], version, changed=meta["last_modified"].timestamp())
 
 
 def config_of(secrets: Mapping[str, str | None]) -> dict[str, str] | None:

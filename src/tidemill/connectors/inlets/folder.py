@@ -10,18 +10,21 @@ from pathlib import Path
 from tidemill.connectors.blobs.base import pieces_of
 from tidemill.connectors.blobs.folder import sync_folder
 from tidemill.connectors.inlets.base import FolderLike, Found, Pieces, below
+from tidemill.connectors.inlets.rename import rename_to_free
 from tidemill.domain.errors import InvalidInput, StoreDenied, StoreUnavailable, UnknownFile
 from tidemill.domain.watching import Entry
 
 LEADS_OUT = "it is a link that leads out of the folder"
+CLOSED = "it is a link to what is not for us"
 NO_FILE = "it is not a file"
 _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ESTALE)
 _DENIED = (errno.EACCES, errno.EPERM, errno.EROFS)
-_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)
 
 
 class FolderInlet(FolderLike):
     """Links that lead out of it lead nowhere."""
+
+    keeps_times = True
 
     def __init__(self, top: Path, path: str) -> None:
         """``top`` is a configured folder; ``path`` one below it, which may not lead out of it."""
@@ -60,28 +63,50 @@ class FolderInlet(FolderLike):
                 about = self._inside(path).stat()
             except InvalidInput:
                 return Entry(path, None, str(about.st_mtime_ns), LEADS_OUT)
+            except OSError as error:
+                if error.errno in _GONE:
+                    raise
+                return Entry(path, None, str(about.st_mtime_ns), CLOSED)  # whoever can make a link stops nobody
         refused = None if stat.S_ISREG(about.st_mode) else NO_FILE
-        return Entry(path, about.st_size if refused is None else None, str(about.st_mtime_ns), refused)
+        size = about.st_size if refused is None else None
+        return Entry(path, size, str(about.st_mtime_ns), refused, about.st_mtime)
 
     def read(self, path: str) -> Pieces:
         with _in_our_words(path):
-            file = os.open(self._inside(path), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            file = self._opened(self._inside(path))
             with os.fdopen(file, "rb") as opened:
                 if not stat.S_ISREG(os.fstat(file).st_mode):
                     raise InvalidInput(NO_FILE)
                 yield from pieces_of(opened)
 
-    def move(self, path: str, to: str) -> None:
+    def rename(self, path: str, to: str) -> None:
         source, target = self._root / path, self._root / to
         with _in_our_words(path):
-            _make_folder(target.parent, to)
-            if not target.parent.resolve().is_relative_to(self._root):
-                raise InvalidInput(f"{to}: its folder is a link that leads out of the source")
-            if source.is_symlink():
-                _rename(source, target)
-            else:
-                _link_and_unlink(source, target)
+            self._make_folder(target.parent, to)
+            rename_to_free(source, target)
             sync_folder(target.parent)
+
+    def _make_folder(self, folder: Path, to: str) -> None:
+        """Nothing is made behind a link that leads out: what is there of it is followed first."""
+        there = next(one for one in (folder, *folder.parents) if os.path.lexists(one))
+        if not there.resolve().is_relative_to(self._root):
+            raise InvalidInput(f"{to}: its folder is a link that leads out of the source")
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, NotADirectoryError):
+            raise InvalidInput(f"{to}: a part of it is a file, and no folder") from None
+
+    def _opened(self, found: Path) -> int:
+        """Part by part, and no part a link: one that is put where a folder was, after a look, leads nobody out."""
+        *folders, name = found.relative_to(self._root).parts
+        at = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            for one in folders:
+                above, at = at, os.open(one, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=at)
+                os.close(above)
+            return os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=at)
+        finally:
+            os.close(at)
 
     def _inside(self, path: str) -> Path:
         try:
@@ -91,34 +116,6 @@ class FolderInlet(FolderLike):
         if not found.is_relative_to(self._root):
             raise InvalidInput(LEADS_OUT)
         return found
-
-
-def _make_folder(folder: Path, to: str) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError):
-        raise InvalidInput(f"{to}: a part of it is a file, and no folder") from None
-
-
-def _link_and_unlink(source: Path, target: Path) -> None:
-    """Nothing is overwritten, and at no time is the file nowhere; what a crash left undone is done the next time."""
-    try:
-        target.hardlink_to(source)
-    except FileExistsError:
-        if not os.path.samestat(source.stat(), target.stat()):
-            raise
-    except OSError as error:
-        if error.errno not in _NO_LINKS:
-            raise
-        _rename(source, target)
-        return
-    source.unlink()
-
-
-def _rename(source: Path, target: Path) -> None:
-    if target.exists() or target.is_symlink():
-        raise FileExistsError(errno.EEXIST, "there is another file of that name")
-    source.rename(target)
 
 
 def _is_folder(one: "os.DirEntry[str]") -> bool:

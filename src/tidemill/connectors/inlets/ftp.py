@@ -5,9 +5,10 @@ import socket
 import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from typing import Any
 
-from tidemill.connectors.inlets.base import AWAY_S, FolderLike, Found, Pieces, below
+from tidemill.connectors.inlets.base import AWAY_S, FolderLike, Found, Pieces, below, size_of
 from tidemill.domain.errors import StoreDenied, StoreUnavailable, TidemillError, UnknownFile, Unreachable
 from tidemill.domain.watching import Entry, HostAddress
 
@@ -108,10 +109,8 @@ class FtpInlet(FolderLike):
                         self._ftp.voidresp()
             self._ftp.voidresp()
 
-    def move(self, path: str, to: str) -> None:
+    def rename(self, path: str, to: str) -> None:
         with self._in_our_words(path):
-            if self.look(path) is None and self.look(to) is not None:
-                return  # a try before this one got so far
             self._make_folders(to)
             self._ftp.rename(_wire(self._full(path)), _wire(self._full(to)))
 
@@ -133,18 +132,30 @@ class FtpInlet(FolderLike):
         return ftp
 
     def _listed(self, folder: str) -> list[tuple[str, dict[str, str]]]:
+        path = _wire(self._full(folder))
         try:
-            found = list(self._ftp.mlsd(_wire(self._full(folder))))
-            return [(_name(name), facts) for name, facts in found]
+            return [_listing_line(line) for line in self._lines("MLSD", path)]
         except ftplib.error_perm as error:
             if not str(error).startswith(_UNKNOWN_COMMAND):
                 raise
         # An old server: names alone, and a question for each. What has no size is no file.
-        names = [_name(line.rpartition("/")[2]) for line in self._ftp.nlst(_wire(self._full(folder)))]
+        names = [_name(line.rpartition("/")[2]) for line in self._lines("NLST", path)]
         self._ftp.voidcmd("TYPE I")
         return [(name, facts) for name in names if (facts := self._facts(below(folder, name))) is not None]
 
+    def _lines(self, command: str, path: str) -> list[str]:
+        """A server may take its time with each of them."""
+        lines: list[str] = []
+
+        def keep(line: str) -> None:
+            self.insist()
+            lines.append(line)
+
+        self._ftp.retrlines(f"{command} {path}" if path else command, keep)
+        return lines
+
     def _facts(self, path: str) -> dict[str, str] | None:
+        self.insist()
         try:
             return {"size": self._said("SIZE", path), "modify": self._said("MDTM", path)}
         except ftplib.error_perm:
@@ -191,9 +202,25 @@ class FtpInlet(FolderLike):
         return what(f"{self._address}: {why}")
 
 
+def _listing_line(line: str) -> tuple[str, dict[str, str]]:
+    """``type=file;size=1;modify=20261115120000; a name``, as RFC 3659 has it."""
+    facts, _, name = line.rstrip("\r\n").partition(" ")
+    pairs = (fact.partition("=") for fact in facts.removesuffix(";").split(";"))
+    return _name(name), {key.lower(): value for key, _, value in pairs}
+
+
 def _entry(path: str, size: str | None, modified: str | None) -> Entry:
-    """Parts of a second, which some servers have in a listing and not in an answer, are left out."""
-    return Entry(path, int(size) if size and size.isdecimal() else None, (modified or "")[:MOMENT])
+    """Parts of a second, which some servers have in a listing and not in an answer, are left out of the version."""
+    text = modified or ""
+    return Entry(path, size_of(size), text[:MOMENT], changed=_changed(text))
+
+
+def _changed(text: str) -> float | None:
+    try:
+        moment = datetime.strptime(text[:MOMENT], "%Y%m%d%H%M%S").replace(tzinfo=UTC)
+        return moment.timestamp() + float(f"0{text[MOMENT:]}")
+    except (ValueError, OverflowError):
+        return None
 
 
 def _wire(path: str) -> str:

@@ -6,13 +6,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
 from http import HTTPStatus
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urljoin
+
+import httpx2
 
 from tidemill.connectors.blobs import Blob, Blobs
-from tidemill.connectors.inlets.base import Bounds, Inlet, Pieces
+from tidemill.connectors.inlets.base import Bounds, Inlet, Pieces, size_of
 from tidemill.connectors.remote.answers import PASSING, describe
 from tidemill.connectors.remote.download import Glance, Remote
 from tidemill.connectors.remote.limits import RemoteLimits
+from tidemill.connectors.remote.links import origin_of
 from tidemill.domain.errors import InvalidInput, StoreDenied, TooLarge, UnknownFile, Unreachable
 from tidemill.domain.watching import Entry, LinksAddress
 from tidemill.domain.watching.address import bare
@@ -20,7 +23,8 @@ from tidemill.domain.watching.address import bare
 INDEX_MAX = 4 << 20
 FILES_MAX = 10_000
 LOOK_S = 15.0
-GIVE_UP = 5  # files that cannot be looked at: the others would take as long
+SHOWN = 100
+GIVE_UP = 5  # files of which nobody answers, one after the other: the others would take as long
 _NO_HEAD = (400, 403, 405, 501)  # also from stores whose links are signed for GET alone
 _MISSING = (HTTPStatus.NOT_FOUND, HTTPStatus.GONE)
 _DENIED = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
@@ -33,22 +37,28 @@ class WebInlet(Inlet):
         self._address = address
         self._limits = limits
         self._authorization = authorization
-        self._looking = Remote(blobs, replace(limits, total_s=LOOK_S), authorization=authorization)
+        self._origins = {_origin(url) for url in address.urls}
+        looking = replace(limits, total_s=LOOK_S)
+        self._looking = {is_ours: self._remote(blobs, looking, is_ours=is_ours) for is_ours in (True, False)}
         self.troubles: list[str] = []
         self._urls: dict[str, str] = {}  # whole, by what they are called here
 
     def list(self, *, deep: bool, skip: frozenset[str]) -> Iterator[Entry]:  # noqa: ARG002  there are no folders
-        troubles = self.troubles = []
+        self.troubles = []
+        in_a_row = 0
         for path in self._known():
+            self.insist()
             try:
                 entry = self.look(path)
             except (StoreDenied, Unreachable, InvalidInput) as error:
-                troubles.append(str(error))
-                if len(troubles) >= GIVE_UP:
+                self.troubles.append(str(error))
+                in_a_row = in_a_row + 1 if isinstance(error, Unreachable) else 0  # a refusal says nothing of others
+                if in_a_row >= GIVE_UP:
                     return
                 continue
+            in_a_row = 0
             if entry is None:
-                troubles.append(f"{path}: there is no such file")
+                self.troubles.append(f"{path}: there is no such file")
             else:
                 yield entry
 
@@ -59,22 +69,22 @@ class WebInlet(Inlet):
         if found.status in _MISSING:
             return None
         _refuse(path, found.status)
-        size = found.headers.get("content-length", "")
         version = found.headers.get("etag") or found.headers.get("last-modified") or ""
-        return Entry(path, int(size) if size.isdecimal() else None, version[:200])
+        return Entry(path, size_of(found.headers.get("content-length")), version)
 
     def read(self, path: str) -> Pieces:  # pragma: no cover  a download is stored as it comes, see fetch
         raise NotImplementedError(path)
 
-    def move(self, path: str, to: str) -> None:
-        raise InvalidInput(f"{path} cannot be moved to {to}: files of the web are only remembered")
+    def move(self, entry: Entry, to: str) -> bool:
+        raise InvalidInput(f"{entry.path} cannot be moved to {to}: files of the web are only remembered")
 
     def fetch(self, entry: Entry, blobs: Blobs, name: str, bounds: Bounds) -> Blob:
         if entry.size is not None and entry.size > bounds.max_bytes:
             raise TooLarge(f"it has more than {bounds.max_bytes >> 20} MB")
-        remote = Remote(blobs, self._limits, authorization=self._authorization)
+        url = self._url(entry.path)
+        remote = self._remote(blobs, self._limits, is_ours=self._is_ours(url))
         try:
-            return remote.download(self._url(entry.path), name, going_on=bounds.going_on).blob
+            return remote.download(url, name, going_on=bounds.going_on).blob
         except InvalidInput as error:
             if self.look(entry.path) is None:
                 raise UnknownFile(str(error)) from None
@@ -102,10 +112,20 @@ class WebInlet(Inlet):
         if found.status in _MISSING:
             raise UnknownFile(f"{bare(url)}: there is no such index ({found.status})")
         for name in names_of(found.body):
-            yield urljoin(url, name).partition("#")[0]
+            try:
+                yield urljoin(url, name).partition("#")[0]
+            except ValueError:
+                self.troubles.append(f"the index names what is no URL: {name[:SHOWN]}")
 
     def _glance(self, url: str, method: str, *, most: int = 0) -> Glance:
-        return self._looking.glance(url, method=method, most=most)
+        return self._looking[self._is_ours(url)].glance(url, method=method, most=most, going_on=self.going_on)
+
+    def _is_ours(self, url: str) -> bool:
+        """Whether it is of a server that the watch itself names: an index may name any."""
+        return _origin(url) in self._origins
+
+    def _remote(self, blobs: Blobs, limits: RemoteLimits, *, is_ours: bool) -> Remote:
+        return Remote(blobs, limits, authorization=self._authorization if is_ours else None)
 
 
 def _refuse(path: str, status: int) -> None:
@@ -115,6 +135,14 @@ def _refuse(path: str, status: int) -> None:
         raise Unreachable(f"{path}: {describe(status)}")
     if status not in (HTTPStatus.OK, *_MISSING):
         raise InvalidInput(f"{path}: {describe(status)}")
+
+
+def _origin(url: str) -> tuple[str, str, int] | None:
+    """None of what cannot be asked anyway."""
+    try:
+        return origin_of(httpx2.URL(url))
+    except (httpx2.InvalidURL, ValueError, KeyError):
+        return None
 
 
 def called(url: str) -> str:
@@ -159,11 +187,14 @@ class _Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         link = dict(attrs).get("href") if tag == "a" else None
-        if link and not link.startswith(("#", "?")) and not urlsplit(link).path.endswith("/"):
+        if link and not link.startswith(("#", "?")) and not bare(link).endswith("/"):
             self.links.append(link)
 
 
 def _links(text: str) -> list[str]:
     page = _Page()
-    page.feed(text)
+    try:
+        page.feed(text)
+    except (AssertionError, ValueError):  # the parser's own way to say so
+        raise InvalidInput("the index begins like a page, and is none") from None
     return page.links

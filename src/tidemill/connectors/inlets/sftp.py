@@ -84,11 +84,9 @@ class SftpInlet(FolderLike):
                 with suppress(OSError, asyncssh.Error):
                     self._run(file.close())
 
-    def move(self, path: str, to: str) -> None:
+    def rename(self, path: str, to: str) -> None:
         with self._in_our_words(path):
-            if self.look(path) is None and self.look(to) is not None:
-                return  # a try before this one got so far
-            self._run(self._sftp.makedirs(self._full(to).rpartition("/")[0], exist_ok=True))
+            self._run(self._sftp.makedirs(self._full(to).rpartition("/")[0] or ".", exist_ok=True))
             self._run(self._sftp.rename(self._full(path), self._full(to)))
 
     async def _open(self, path: str) -> asyncssh.SFTPClientFile:
@@ -177,4 +175,5 @@ def _kind(attrs: asyncssh.SFTPAttrs) -> int:
 def _entry(path: str, attrs: asyncssh.SFTPAttrs) -> Entry:
     version = f"{attrs.mtime or 0}" + (f".{attrs.mtime_ns:09}" if attrs.mtime_ns else "")
     refused = None if _kind(attrs) in (_FILE, asyncssh.FILEXFER_TYPE_UNKNOWN) else "it is not a file"
-    return Entry(path, attrs.size, version, refused)
+    changed = None if attrs.mtime is None else attrs.mtime + (attrs.mtime_ns or 0) / 1e9
+    return Entry(path, attrs.size, version, refused, changed)

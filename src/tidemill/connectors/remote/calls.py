@@ -2,7 +2,7 @@
 
 import asyncio
 import ssl
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -50,7 +50,7 @@ class Caller:
         resolve_: Resolve = resolve,
         ssl_context: ssl.SSLContext | None = None,
     ) -> None:
-        self._reach = reach
+        self._reach = replace(reach, host=_on_the_wire(reach.host))
         self._bounds = bounds
         self._secret = secret
         self._resolve = resolve_
@@ -135,6 +135,14 @@ class Caller:
             keepalive_expiry=IDLE_S,
             network_backend=CheckedBackend(self._reach, self._resolve),
         )
+
+
+def _on_the_wire(host: str) -> str:
+    """As links have it, and certificates: a name with letters beyond ASCII is another word there."""
+    try:
+        return httpx2.URL(f"http://[{host}]" if ":" in host else f"http://{host}").raw_host.decode("ascii").lower()
+    except httpx2.InvalidURL:  # which every call will say
+        return host
 
 
 def _timeouts(seconds: float) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import httpx2
 from tidemill.connectors.blobs import Blob, Blobs
 from tidemill.connectors.remote.answers import PASSING, REDIRECTS, describe, retry_after
 from tidemill.connectors.remote.limits import GoingOn, RemoteLimits, Watch
-from tidemill.connectors.remote.links import bare, checked, host_of, port_of, redirected
+from tidemill.connectors.remote.links import bare, checked, host_of, origin_of, port_of, redirected
 from tidemill.connectors.remote.part import About, Part
 from tidemill.connectors.remote.portion import Again, Portion, asking
 from tidemill.connectors.remote.wire import Resolve, Wire, resolve
@@ -110,8 +110,7 @@ class Remote:
         raise InvalidInput(f"{bare(first)}: the server redirects more than {self._limits.max_redirects} times")
 
     def _signed(self, headers: list[tuple[str, str]], link: httpx2.URL, first: httpx2.URL) -> list[tuple[str, str]]:
-        is_first = (link.scheme, link.host, port_of(link)) == (first.scheme, first.host, port_of(first))
-        if self._authorization is None or not is_first:
+        if self._authorization is None or origin_of(link) != origin_of(first):
             return headers
         return [*headers, ("Authorization", self._authorization)]
 

@@ -55,6 +55,11 @@ def port_of(link: httpx2.URL) -> int:
     return PORTS[link.scheme] if link.port is None else link.port
 
 
+def origin_of(link: httpx2.URL) -> tuple[str, str, int]:
+    """What a secret is for: a scheme, a machine and a port, and not one of them alone."""
+    return link.scheme, host_of(link).lower(), port_of(link)
+
+
 def bare(link: httpx2.URL) -> str:
     """As it is shown and kept: what follows the path may be a secret."""
     return f"{link.scheme}://{link.netloc.decode('ascii')}{link.raw_path.partition(b'?')[0].decode('ascii')}"

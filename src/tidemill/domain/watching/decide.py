@@ -1,10 +1,12 @@
 """What becomes of a file by what became of its job."""
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from tidemill.domain.watching.file import Entry, FileState, WatchFile
+from tidemill.domain.watching.file import OPEN, Entry, FileState, WatchFile
+
+UNFINISHED = (*OPEN, FileState.FAILED)  # what failed may be tried once more
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +18,7 @@ class Known:
     size: int | None
     version: str
     state: str
+    watch: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,11 @@ def news_of(entries: Sequence[Entry], known: Iterable[Known]) -> News:
         elif same is not None and waits is None and same.state == FileState.GONE:
             changed.append((same, entry))
     return News(added, changed)
+
+
+def orphans_of(known: Iterable[Known], declared: Collection[str]) -> list[int]:
+    """Those that are not at their end, and whose watch nobody declares any more: it is called otherwise, or is gone."""
+    return [one.id for one in known if one.watch not in declared and one.state in UNFINISHED]
 
 
 @dataclass(frozen=True, slots=True)

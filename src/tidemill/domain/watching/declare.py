@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, get_args
 
+from tidemill.domain import enriching, matching
 from tidemill.domain.declaration import values
 from tidemill.domain.declaration.section import Section
 from tidemill.domain.errors import InvalidInput
@@ -95,7 +96,7 @@ def _priority(value: Any) -> int:
 
 def _kind(value: Any) -> str:
     text = values.text(value)
-    if text.startswith(OWN_KINDS):
+    if text.startswith(OWN_KINDS) and text not in (matching.KIND, enriching.KIND):
         raise ValueError("jobs of this kind are made by Tidemill itself: for imports there is import")
     return text
 

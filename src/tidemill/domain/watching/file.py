@@ -1,9 +1,13 @@
 """A file of a watch: as it is found, and what has become of it."""
 
-from dataclasses import dataclass
+import hashlib
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from uuid import UUID
+
+LARGEST, LONGEST = (1 << 63) - 1, 200
+NO_SIZE = "its server gives a size that cannot be"
 
 
 class FileState(StrEnum):
@@ -29,6 +33,23 @@ class Entry:
     size: int | None
     version: str
     refused: str | None = None  # why it cannot be taken, whatever its name
+    changed: float | None = field(default=None, compare=False)  # when, in seconds of the source's clock, if it says
+
+    def __post_init__(self) -> None:
+        """Servers say what they like: what no row has room for is no size, and a long tag is kept as its digest."""
+        if self.size is not None and self.size > LARGEST:
+            object.__setattr__(self, "size", None)
+            object.__setattr__(self, "refused", self.refused or NO_SIZE)
+        if len(self.version) > LONGEST or not self.version.isprintable():
+            digest = hashlib.sha256(self.version.encode("utf-8", "surrogatepass")).hexdigest()
+            object.__setattr__(self, "version", digest)
+
+    def is_like(self, other: "Entry") -> bool:
+        return (self.size, self.version) == (other.size, other.version)
+
+    def is_older(self, other: "Entry") -> bool:
+        """Surely older: of what nobody knows the time, nothing is sure."""
+        return self.changed is not None and other.changed is not None and self.changed < other.changed
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 UNFINISHED = (".part", ".partial", ".tmp", ".temp", ".filepart", ".crdownload", ".download", ".swp", ".upload", "~")
 LONGEST = 1_000  # characters of a path that is taken: an index has no room for more
 SHOWN = 300
+TOLD_MAX = 2_000
 NO_NAME = "its name has bytes that are no text, or characters that cannot be shown: rename it"
 
 
@@ -36,6 +37,11 @@ def shown(path: str) -> str:
     plain = path.encode("utf-8", "surrogateescape")
     text = plain.decode("utf-8", "backslashreplace").encode("unicode_escape").decode("ascii")
     return f"{text[:SHOWN]}#{hashlib.sha256(plain).hexdigest()[:12]}"
+
+
+def told(problem: str) -> str:
+    """What is wrong, as it can be stored and printed: it may repeat a name that cannot."""
+    return problem.encode("utf-8", "backslashreplace").decode().replace("\0", "")[:TOLD_MAX]
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,3 +38,5 @@ CREATE INDEX watch_file_open ON tidemill.watch_file (watch, id)
     WHERE state IN ('seen', 'taken', 'submitted', 'persisted', 'rejected');
 CREATE INDEX watch_file_newest ON tidemill.watch_file (watch, at, id);
 CREATE INDEX watch_file_state ON tidemill.watch_file (watch, state, at, id);
+CREATE INDEX watch_file_over ON tidemill.watch_file (at)
+    WHERE state = 'gone' OR (state = 'processed' AND moved_to IS NOT NULL);
