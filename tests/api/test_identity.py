@@ -182,7 +182,7 @@ async def test_an_old_secret_is_replaced_and_soon_useless(api: Api) -> None:
     assert opened.secret != token
     old = await api.db.run(sessions.find, token, LIMITS)
     assert old is not None
-    assert old.secret is None, "replaced once, not by every request that comes with the old one"
+    assert old.secret is None, "offered once, not by every request that comes with the old one"
     new = await api.db.run(sessions.find, opened.secret, LIMITS)
     assert new is not None
     assert new.principal.csrf == opened.principal.csrf, "the page that is open can go on writing"

@@ -83,6 +83,7 @@ class _Visit:
         state["request_id"] = self.request_id
         state["traceparent"] = self.traceparent
         state["headers"] = {}
+        state["cookie"] = None
 
     async def refuse(self, status: int, detail: str) -> None:
         await problems.answer(self.request_id, status, detail)(self._scope, self.body.receive, self.send)
@@ -105,6 +106,8 @@ class _Visit:
             headers["connection"] = "close"
         for name, value in (SECURITY | self._scope["state"]["headers"]).items():
             headers.setdefault(name, value)
+        if self._scope["state"]["cookie"]:  # here, because an error and a stream must carry it as well
+            headers.append("set-cookie", self._scope["state"]["cookie"])
         headers["x-request-id"] = self.request_id
         if self.traceparent:
             headers["traceparent"] = self.traceparent

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Request, Response
 from tidemill.api import cursor
 from tidemill.api.answer import Answer, encode
 from tidemill.api.distribution_views import content_out, dataset_out, distribution_out, distributions_out
-from tidemill.api.guard import Me, Permission, allow
+from tidemill.api.guard import Guarded, Me, Permission, allow
 from tidemill.api.idempotency import parse_key
 from tidemill.api.lookup import OwnDistribution, list_own, own_scope
 from tidemill.api.routes import operations
@@ -32,7 +32,7 @@ from tidemill.operations.distributions import Wanted, content
 from tidemill.operations.reprocess import redrive
 from tidemill.store import jobs
 
-router = APIRouter(tags=["distributions"])
+router = APIRouter(tags=["distributions"], route_class=Guarded)
 ROUTE = "distributions"
 _before: dict[int | str, dict[str, Any]] = {200: {"description": "What this key made before", "model": DistributionOut}}
 _going_on: dict[int | str, dict[str, Any]] = {202: {"description": "It goes on without you", "model": OperationOut}}

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Header, Query, Request
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
-from tidemill.api.guard import Me, Permission, allow, is_welcome
+from tidemill.api.guard import Guarded, Me, Permission, allow, is_welcome
 from tidemill.api.hub import OVERLAP, Watcher, print_of
 from tidemill.api.lookup import OwnJob, own_scope
 from tidemill.api.schemas.base import Query as Parameters
@@ -19,7 +19,7 @@ from tidemill.domain.errors import InvalidInput
 from tidemill.domain.identity import Principal
 from tidemill.domain.job import Job
 
-router = APIRouter(tags=["events"])
+router = APIRouter(tags=["events"], route_class=Guarded)
 RETRY_MS = 2_000
 LOOK_AGAIN_S = 10.0
 OPEN = ServerSentEvent(comment="open")  # at once: the head of the answer leaves with the first line of its body

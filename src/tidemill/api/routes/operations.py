@@ -7,7 +7,7 @@ from uuid import UUID
 from fastapi import APIRouter, Query, Request, Response
 
 from tidemill.api import cursor
-from tidemill.api.guard import Me, Permission, allow
+from tidemill.api.guard import Guarded, Me, Permission, allow
 from tidemill.api.lookup import OwnJob, own_scope, place_of
 from tidemill.api.schemas.operations import OperationOut, OperationPage, OperationQuery, RedriveIn, ReprocessIn
 from tidemill.api.state import Db
@@ -19,7 +19,7 @@ from tidemill.store import bulk
 from tidemill.store.bulk import Operation
 from tidemill.store.reprocess import Choice
 
-router = APIRouter(tags=["operations"])
+router = APIRouter(tags=["operations"], route_class=Guarded)
 WITHIN_S = 2.0
 _going_on: dict[int | str, dict[str, Any]] = {202: {"description": "It goes on without you", "model": OperationOut}}
 

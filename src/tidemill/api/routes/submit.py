@@ -11,7 +11,7 @@ from fastapi.exceptions import RequestValidationError
 
 from tidemill.api import upload
 from tidemill.api.body import is_json
-from tidemill.api.guard import Me, Permission, address_of, allow
+from tidemill.api.guard import Guarded, Me, Permission, address_of, allow
 from tidemill.api.idempotency import PATTERN, parse_key
 from tidemill.api.routes.submit_document import BESIDE, BODY
 from tidemill.api.schemas.jobs import JobIn, JobOut
@@ -27,7 +27,7 @@ from tidemill.operations.services import KINDS, check_columns, columns_in
 from tidemill.store import jobs
 from tidemill.store.submit import Submission
 
-router = APIRouter(tags=["jobs"])
+router = APIRouter(tags=["jobs"], route_class=Guarded)
 ROUTE = "jobs"
 KEY = "Makes a repeated request harmless: 1 to 200 printable characters, in quotes or without"
 FORM: dict[str, Any] = {"pattern": PATTERN}
