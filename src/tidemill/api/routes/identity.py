@@ -119,9 +119,9 @@ async def list_keys(me: Me, db: Db) -> list[KeyOut]:
     return [KeyOut.model_validate(row) for row in await db.run(users.list_keys, None if me.is_admin else me.user_id)]
 
 
-@router.post("/keys", status_code=201, **allow(Permission.USER, 404))
+@router.post("/keys", status_code=201, **allow(Permission.USER, 404, 409))
 async def add_key(asked: KeyIn, me: Me, db: Db) -> NewKey:
-    """A new key, shown this once. Only admins make keys for others."""
+    """A new key, shown this once. Only admins make keys for others. A user has a hundred at most."""
     user_id = me.user_id
     if asked.user is not None and asked.user != me.name:
         if not me.is_admin:

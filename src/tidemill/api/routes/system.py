@@ -46,6 +46,7 @@ async def get_limits(here: Serving) -> Limits:
         max_file_size_mb=settings.max_file_size_mb,
         max_json_bytes=settings.max_json_bytes,
         max_row_bytes=settings.max_row_bytes,
+        max_inline_inputs=settings.max_inline_inputs,
         rate_limit_per_s=settings.rate_limit_per_s,
         rate_limit_burst=settings.rate_limit_burst,
         max_concurrent_jobs=settings.max_concurrent_jobs,
