@@ -11,7 +11,7 @@ import pytest
 
 from api.conftest import Api
 from api.test_control import submitted
-from support import rows
+from support import eventually, rows
 from tidemill import Mill
 from tidemill.api import hub
 from tidemill.api.routes import events
@@ -176,6 +176,39 @@ async def test_one_user_cannot_take_every_stream(
         assert (await ada.get("/v1/events")).status_code == 503
         async with stream(bob, f"/v1/jobs/{await submitted(bob, [1])}/events") as theirs:
             await theirs.next()
+
+
+async def test_streams_that_come_at_the_same_time_are_counted_each(
+    api: Api, ada: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hub, "OF_ONE_USER", 3)
+
+    async def status(done: asyncio.Event) -> int:
+        async with ada.stream("GET", "/v1/events") as response:
+            seen.append(response.status_code)
+            if len(seen) == 12:
+                done.set()
+            await done.wait()
+            return response.status_code
+
+    for _ in range(2):
+        seen: list[int] = []
+        done = asyncio.Event()
+        found = await asyncio.gather(*(status(done) for _ in range(12)))
+        assert (found.count(200), found.count(503)) == (3, 9)
+        await eventually(lambda: _is_free(api))
+
+
+async def _is_free(api: Api) -> bool:
+    """Whether streams that are over have left their places."""
+    return not api.app.state.service.hub._open
+
+
+@pytest.mark.parametrize("moment", ["0001-01-01T00:00:01+00:00", "0001-01-01", "9999-12-31T23:59:59-14:00"])
+async def test_a_stream_goes_on_from_either_end_of_time(ada: httpx2.AsyncClient, moment: str) -> None:
+    job = await submitted(ada, [1])
+    async with stream(ada, "/v1/events", moment) as changes:
+        assert (await changes.next())["data"]["id"] == job
 
 
 async def test_what_was_closed_before_a_tab_came_is_no_news(ada: httpx2.AsyncClient) -> None:

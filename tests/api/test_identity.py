@@ -1,11 +1,14 @@
 """Keys, sessions, roles: who is let in, and for how long."""
 
+import asyncio
+
 import httpx2
+import pytest
 
 from api.conftest import Api
 from support import rows, shift_clock
 from tidemill.domain.identity import LOCAL_USER
-from tidemill.store import sessions
+from tidemill.store import sessions, users
 
 
 async def test_a_key_says_who_you_are(api: Api, ada: httpx2.AsyncClient) -> None:
@@ -65,6 +68,22 @@ async def test_a_user_sees_and_revokes_only_their_own_keys(
     assert prefix in {key["prefix"] for key in (await root.get("/v1/keys")).json()}
     assert (await root.delete(f"/v1/keys/{prefix}")).status_code == 204
     assert (await ada.get("/v1/me")).status_code == 401
+
+
+async def test_a_user_has_so_many_good_keys_and_no_more(
+    api: Api, ada: httpx2.AsyncClient, bob: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(users, "KEYS_MAX", 4)
+    monkeypatch.setattr(users, "USELESS_KEPT", 2)
+    found = await asyncio.gather(*(ada.post("/v1/keys", json={}) for _ in range(6)))
+    assert sorted(answer.status_code for answer in found) == [201, 201, 201, 409, 409, 409]
+    assert (await bob.post("/v1/keys", json={})).status_code == 201
+    made = [answer.json()["prefix"] for answer in found if answer.status_code == 201]
+    for _ in range(4):
+        assert (await ada.delete(f"/v1/keys/{made.pop()}")).status_code == 204
+        made.append((await ada.post("/v1/keys", json={})).json()["prefix"])
+    useless = [key for key in (await ada.get("/v1/keys")).json() if key["revoked_at"] is not None]
+    assert len(useless) == 2, "the last ones"
 
 
 async def test_only_an_admin_makes_keys_for_others(
@@ -182,7 +201,7 @@ async def test_an_old_secret_is_replaced_and_soon_useless(api: Api) -> None:
     assert opened.secret != token
     old = await api.db.run(sessions.find, token, LIMITS)
     assert old is not None
-    assert old.secret is None, "replaced once, not by every request that comes with the old one"
+    assert old.secret is None, "offered once, not by every request that comes with the old one"
     new = await api.db.run(sessions.find, opened.secret, LIMITS)
     assert new is not None
     assert new.principal.csrf == opened.principal.csrf, "the page that is open can go on writing"

@@ -14,22 +14,25 @@ IDLE_S = 30.0  # between two pieces of a body
 SLOWEST = 1_000  # bytes a second, on average, once IDLE_S are over
 LINGER_S = 2.0
 LINGER_BYTES = 16 << 20
-SMALL = 1 << 20  # of requests that carry no rows; most of these are read before it is known who sends them
-_LARGE = re.compile(r"/v1/jobs/[^/]+/items/[^/]+|/v1/distributions")
+SMALL = 1 << 20  # of requests that carry no rows
+TINY = 8 << 10  # of requests of strangers
+_LARGE = re.compile(r"/v1/jobs|/v1/distributions")
+_ROW = re.compile(r"/v1/jobs/[^/]+/items/[^/]+")
 _FILES = re.compile(r"/v1/(jobs|imports|imports/preview|imports/[^/]+/fixes)")
 
 
 class Body:
     """One request's body. Uploads count their bytes themselves, against a limit of their own."""
 
-    def __init__(self, scope: Scope, receive: Receive, *, max_json_bytes: int) -> None:
+    def __init__(self, scope: Scope, receive: Receive, *, max_json_bytes: int, max_row_bytes: int) -> None:
         headers = Headers(scope=scope)
         self._receive = receive
-        self._most = _most(scope, max_json_bytes)
+        self._most = _most(scope, max_json_bytes, max_row_bytes)
         self._declared = headers.get("content-length", "0")
         self._started = time.monotonic()
         self._seen = 0
         self.is_unread = "transfer-encoding" in headers or self._declared != "0"
+        self.is_encoded = self.is_unread and not _is_plain(headers)
         self.is_ambiguous = "transfer-encoding" in headers and "content-length" in headers
 
     async def receive(self) -> Message:
@@ -71,6 +74,11 @@ def is_more(content_length: str, most: int) -> bool:
     return digits.isdigit() and (len(digits) > len(str(most)) or int(digits) > most)
 
 
+def _is_plain(headers: Headers) -> bool:
+    said = ",".join(headers.getlist("content-encoding")).split(",")
+    return all(word.strip().lower() in ("", "identity") for word in said)
+
+
 def is_json(headers: Headers) -> bool:
     return headers.get("content-type", "").partition(";")[0].strip().lower() == "application/json"
 
@@ -82,7 +90,12 @@ def is_words(scope: Scope) -> bool:
     return scope["path"] == "/v1/jobs" or not scope["query_string"]
 
 
-def _most(scope: Scope, max_json_bytes: int) -> int | None:
-    if scope["method"] == "POST" and _FILES.fullmatch(scope["path"]):
-        return max_json_bytes if is_words(scope) else None
-    return max_json_bytes if _LARGE.fullmatch(scope["path"]) else min(SMALL, max_json_bytes)
+def _most(scope: Scope, max_json_bytes: int, max_row_bytes: int) -> int | None:
+    path = scope["path"]
+    if scope["method"] == "POST" and _FILES.fullmatch(path) and not is_words(scope):
+        return None
+    if _LARGE.fullmatch(path):
+        return max_json_bytes
+    if _ROW.fullmatch(path):
+        return min(max_row_bytes + SMALL, max_json_bytes)
+    return min(TINY if path == "/v1/session" else SMALL, max_json_bytes)

@@ -7,6 +7,7 @@ from fastapi import FastAPI
 
 from tidemill.api import guard, problems
 from tidemill.api.examples import EXAMPLES
+from tidemill.api.schemas.distributions import DistributionIn
 from tidemill.api.schemas.imports import ImportIn, PreviewIn
 from tidemill.api.schemas.jobs import JobIn
 
@@ -59,7 +60,7 @@ def complete(app: FastAPI) -> None:
 def _complete_all(document: Part) -> None:
     """Add the shape of errors, of bodies that are read as a stream, of keys; and examples of everything."""
     parts = document["components"]
-    for added in (problems.Problem, JobIn, ImportIn, PreviewIn):
+    for added in (problems.Problem, JobIn, ImportIn, PreviewIn, DistributionIn):
         schema = added.model_json_schema(ref_template="#/components/schemas/{model}")
         parts["schemas"] |= schema.pop("$defs", {}) | {added.__name__: schema}
     for name in ("HTTPValidationError", "ValidationError"):

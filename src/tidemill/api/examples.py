@@ -184,6 +184,7 @@ EXAMPLES: dict[type[BaseModel], dict[str, Any]] = {
     service.Limits: {
         "max_file_size_mb": 400,
         "max_json_bytes": 16777216,
+        "max_inline_inputs": 100_000,
         "max_row_bytes": 4194304,
         "rate_limit_per_s": 100,
         "rate_limit_burst": 200,

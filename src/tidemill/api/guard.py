@@ -2,6 +2,7 @@
 
 import hmac
 import ipaddress
+from collections.abc import Callable, Coroutine
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -26,22 +27,50 @@ class Permission(StrEnum):
     ADMIN = "admin"
 
 
-async def principal(request: Request, response: Response) -> Principal:
+class Guarded(APIRoute):
+    """A route that knows who asks, and how often, before a byte of a body is read: strangers cost nothing."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+        permission = (self.openapi_extra or {}).get("x-permission")
+
+        async def guarded(request: Request) -> Response:
+            if permission != Permission.PUBLIC:
+                request.state.principal = await _admitted(request, permission)
+            elif request.method not in READS:
+                limit(request, stranger(request))
+            return await handle(request)
+
+        return guarded
+
+
+async def _admitted(request: Request, permission: str | None) -> Principal:
     """Who asks, by key or by session. A browser's write must carry the token of its session."""
     here = service(request)
     keys = request.headers.getlist("authorization")
-    found = await _by_key(here, keys) if keys else await _by_session(here, request, response)
-    caller = stranger(request) if found is None else found.by + str(found.user_id)
-    may, headers = here.rate.take(caller)
-    request.state.headers |= headers
-    if not may:
-        raise Refusal(429, "too many requests; wait a moment")
+    found = await _by_key(here, keys) if keys else await _by_session(here, request)
+    limit(request, stranger(request) if found is None else f"user {found.user_id}")
     if found is None:
         raise Refusal(401, "say who you are: an API key, or sign in", {"WWW-Authenticate": "Bearer"})
     if found.csrf is not None and request.method not in READS:
         given = request.headers.get(CSRF_HEADER, "")
         if not hmac.compare_digest(given.encode(), found.csrf.encode()):
             raise Refusal(403, f"a write from a browser carries its session's token in {CSRF_HEADER}")
+    if permission == Permission.ADMIN and not found.is_admin:
+        raise Refusal(403, "only an admin may do this")
+    return found
+
+
+def limit(request: Request, caller: str) -> None:
+    """Count a request of somebody; too many are refused."""
+    may, headers = service(request).rate.take(caller)
+    request.state.headers |= headers
+    if not may:
+        raise Refusal(429, "too many requests; wait a moment")
+
+
+async def principal(request: Request) -> Principal:
+    found: Principal = request.state.principal
     return found
 
 
@@ -59,22 +88,15 @@ async def is_welcome(request: Request, me: Principal) -> bool:
     return found is not None and found.user_id == me.user_id and found.role is me.role
 
 
-async def _admin(me: Me) -> None:
-    if not me.is_admin:
-        raise Refusal(403, "only an admin may do this")
-
-
 def allow(
     permission: Permission, *statuses: int, also: dict[int | str, dict[str, Any]] | None = None
 ) -> dict[str, Any]:
     """A route's options: who may call it, and which errors, and which answers besides, it may give."""
-    guards = {Permission.PUBLIC: [], Permission.USER: [Depends(principal)], Permission.ADMIN: [Depends(_admin)]}
     always = (422, 429, 500, 503) if permission is Permission.PUBLIC else (401, 403, 422, 429, 500, 503)
     extra: dict[str, Any] = {"x-permission": permission.value}
     if permission is Permission.PUBLIC:
         extra["security"] = []
     return {
-        "dependencies": guards[permission],
         "responses": problems.documented(*always, *statuses) | (also or {}),
         "openapi_extra": extra,
     }
@@ -83,14 +105,21 @@ def allow(
 def include(app: FastAPI, router: APIRouter, prefix: str = "") -> None:
     """Add routes to the service: none without a declared permission."""
     for route in router.routes:
-        declared = isinstance(route, APIRoute) and "x-permission" in (route.openapi_extra or {})
+        declared = isinstance(route, Guarded) and "x-permission" in (route.openapi_extra or {})
         if not declared:
             raise RuntimeError(f"a route without a permission: {prefix}{getattr(route, 'path', route)}")
     app.include_router(router, prefix=prefix)
 
 
-def set_cookie(request: Request, response: Response, token: str) -> None:
-    response.set_cookie(COOKIE, token, httponly=True, samesite="strict", secure=request.url.scheme == "https", path="/")
+def set_cookie(request: Request, token: str | None) -> None:
+    """What the browser has from now on, None for nothing. It leaves with the answer, whatever that will be."""
+    carrier = Response()
+    if token is None:
+        carrier.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict")
+    else:
+        is_https = request.url.scheme == "https"
+        carrier.set_cookie(COOKIE, token, httponly=True, samesite="strict", secure=is_https, path="/")
+    request.state.cookie = carrier.headers["set-cookie"]
 
 
 def stranger(request: Request) -> str:
@@ -117,11 +146,11 @@ async def _by_key(here: Service, headers: list[str]) -> Principal | None:
     return await users.by_key(here.db, text.strip(" ")) if is_key else None
 
 
-async def _by_session(here: Service, request: Request, response: Response) -> Principal | None:
+async def _by_session(here: Service, request: Request) -> Principal | None:
     token = request.cookies.get(COOKIE)
     opened = await here.db.run(sessions.find, token, here.session_limits) if token else None
     if opened is None:
         return None
     if opened.secret is not None:
-        set_cookie(request, response, opened.secret)
+        set_cookie(request, opened.secret)
     return opened.principal

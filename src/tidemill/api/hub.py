@@ -3,7 +3,8 @@
 import asyncio
 import contextlib
 import hashlib
-from collections.abc import AsyncIterator
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -60,14 +61,21 @@ class Hub:
     def __init__(self, db: Database) -> None:
         self._db = db
         self._watchers: set[Watcher] = set()
+        self._open: Counter[int] = Counter()
         self._task: asyncio.Task[None] | None = None
         self._looked_at: datetime | None = None
 
-    def check_room(self, user_id: int) -> None:
-        """Before a stream begins: afterwards nobody can be refused."""
-        theirs = sum(watcher.user_id == user_id for watcher in self._watchers)
-        if len(self._watchers) >= WATCHERS_MAX or theirs >= OF_ONE_USER:
+    @contextlib.contextmanager
+    def room(self, user_id: int) -> Iterator[None]:
+        """From before a stream begins, because afterwards nobody can be refused, until it is over."""
+        if self._open.total() >= WATCHERS_MAX or self._open[user_id] >= OF_ONE_USER:
             raise Busy("too many streams are open; close some")
+        self._open[user_id] += 1
+        try:
+            yield
+        finally:
+            self._open[user_id] -= 1
+            self._open += Counter()  # forgets who has none
 
     async def watch(self, watcher: Watcher) -> AsyncIterator[list[Job]]:
         """What changed, at most twice a second; an empty list now and then, to look around."""

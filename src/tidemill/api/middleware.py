@@ -35,15 +35,15 @@ SECURITY = {
 class Entrance:
     """The outermost layer. Nothing that happens inside leaves without an id, and no error without a document."""
 
-    def __init__(self, app: ASGIApp, *, max_json_bytes: int) -> None:
+    def __init__(self, app: ASGIApp, *, max_json_bytes: int, max_row_bytes: int) -> None:
         self._app = app
-        self._max_json_bytes = max_json_bytes
+        self._limits = {"max_json_bytes": max_json_bytes, "max_row_bytes": max_row_bytes}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        visit = _Visit(scope, Body(scope, receive, max_json_bytes=self._max_json_bytes), send)
+        visit = _Visit(scope, Body(scope, receive, **self._limits), send)
         scope["query_string"] = snake_case(scope["query_string"])
         with bound(request_id=visit.request_id, traceparent=visit.traceparent):
             try:
@@ -56,6 +56,13 @@ class Entrance:
     async def _pass(self, scope: Scope, visit: "_Visit") -> None:
         if visit.body.is_ambiguous:
             await visit.refuse(HTTPStatus.BAD_REQUEST, "a body has either a Content-Length or a Transfer-Encoding")
+            return
+        if visit.body.is_encoded:
+            await visit.refuse(
+                HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+                "a body is taken as it is: send it without a Content-Encoding",
+                {"Accept-Encoding": "identity"},
+            )
             return
         try:
             await self._app(scope, visit.body.receive, visit.send)
@@ -83,9 +90,11 @@ class _Visit:
         state["request_id"] = self.request_id
         state["traceparent"] = self.traceparent
         state["headers"] = {}
+        state["cookie"] = None
 
-    async def refuse(self, status: int, detail: str) -> None:
-        await problems.answer(self.request_id, status, detail)(self._scope, self.body.receive, self.send)
+    async def refuse(self, status: int, detail: str, headers: dict[str, str] | None = None) -> None:
+        answer = problems.answer(self.request_id, status, detail, headers)
+        await answer(self._scope, self.body.receive, self.send)
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -105,6 +114,8 @@ class _Visit:
             headers["connection"] = "close"
         for name, value in (SECURITY | self._scope["state"]["headers"]).items():
             headers.setdefault(name, value)
+        if self._scope["state"]["cookie"]:  # here, because an error and a stream must carry it as well
+            headers.append("set-cookie", self._scope["state"]["cookie"])
         headers["x-request-id"] = self.request_id
         if self.traceparent:
             headers["traceparent"] = self.traceparent

@@ -98,7 +98,7 @@ def create(
             allow_headers=["*"],
             expose_headers=list(document.HEADERS),
         )
-    app.add_middleware(Entrance, max_json_bytes=settings.max_json_bytes)
+    app.add_middleware(Entrance, max_json_bytes=settings.max_json_bytes, max_row_bytes=settings.max_row_bytes)
     if settings.trusted_proxies:
         app.add_middleware(ProxyHeadersMiddleware, trusted_hosts=[str(proxy) for proxy in settings.trusted_proxies])
     return app

@@ -141,7 +141,7 @@ async def _multipart(request: Request, receiver: Receiver, check: Check, max_byt
     async for piece in parts(request.headers.get("content-type", ""), _counted(request.stream(), max_bytes)):
         if isinstance(piece, Part):
             name, is_file = piece.name, piece.filename is not None
-            size += 0 if is_file else len(name) + FIELD_COST
+            size = _more(size, 0 if is_file else len(name) + FIELD_COST)
             if is_file:
                 if receiver.format is None:
                     await check(fields)
@@ -149,14 +149,19 @@ async def _multipart(request: Request, receiver: Receiver, check: Check, max_byt
         elif isinstance(piece, Data) and is_file:
             await receiver.write(piece.data)
         elif isinstance(piece, Data):
-            size += len(piece.data)
-            if size > FIELDS_MAX:
-                raise TooLarge(f"the fields beside the file have more than {FIELDS_MAX} bytes")
+            size = _more(size, len(piece.data))
             text += piece.data
         elif not is_file:
             fields[name] = _decoded(name, bytes(text))
             text.clear()
     return fields
+
+
+def _more(size: int, added: int) -> int:
+    """What the fields have taken so far; those that hold nothing take something, too."""
+    if size + added > FIELDS_MAX:
+        raise TooLarge(f"the fields beside the file have more than {FIELDS_MAX} bytes")
+    return size + added
 
 
 async def _counted(body: AsyncIterator[bytes], most: int) -> AsyncIterator[bytes]:

@@ -1,21 +1,23 @@
 """Making a job out of inputs, or of a stored file."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
-from tidemill.domain.errors import InvalidInput, KeyReused, Unavailable, UnknownKind
+from tidemill.domain.errors import Conflict, InvalidInput, KeyReused, Unavailable, UnknownJob, UnknownKind
 from tidemill.domain.handler import OWN_KINDS
+from tidemill.domain.job import Job
 from tidemill.domain.policy import FailurePolicy
 from tidemill.operations.services import KINDS, service_kind
-from tidemill.store import workers
+from tidemill.store import jobs, workers
 from tidemill.store.database import Connection, Database, is_transient
 from tidemill.store.json import encode
 from tidemill.store.submit import Submission, SyncConnection, find_by_key, run_async, run_sync, submission
 from tidemill.telemetry.events import bound, emit
 
 PRIORITIES = (-100, 100)
+TRIES = 3
 
 
 def encode_inputs(inputs: Iterable[Any], max_row_bytes: int) -> Iterator[bytes]:
@@ -89,6 +91,20 @@ async def submit(
         ) from error
     tell_submitted(job_id, spec, is_new=is_new)
     return job_id, is_new
+
+
+async def submit_and_look(
+    db: Database, spec: Submission, rows: Callable[[], Iterable[bytes]] = tuple, *, built_in: bool = False
+) -> tuple[Job, bool]:
+    """The same, and the job as it is then. What the key made before may be deleted meanwhile: then it is made anew."""
+    for _ in range(TRIES):
+        job_id, is_new = await submit(db, spec, rows(), built_in=built_in)
+        try:
+            return await db.run(jobs.get, job_id), is_new
+        except UnknownJob:
+            if is_new:
+                break
+    raise Conflict("the job was deleted as soon as it was made")
 
 
 async def submit_within(conn: Connection, spec: Submission, rows: Iterable[bytes]) -> tuple[UUID, bool]:

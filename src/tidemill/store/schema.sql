@@ -645,8 +645,9 @@ CREATE TABLE tidemill.api_key (
 );
 CREATE INDEX api_key_user ON tidemill.api_key (user_id);
 
--- Browsers that are signed in. The cookie holds a secret; its hash is kept. The secret is replaced now and then:
--- the old one is good for a minute more, for requests that are under way.
+-- Browsers that are signed in. The cookie holds a secret; its hash is kept. Now and then another
+-- secret is offered, of the same family; it counts from its first use on. Those before it end a minute later, for requests
+-- that are under way: an answer that is lost costs nothing. A session that a key opened ends with it.
 CREATE TABLE tidemill.session (
     hash        bytea PRIMARY KEY,
     user_id     bigint NOT NULL REFERENCES tidemill.app_user ON DELETE CASCADE,
@@ -654,7 +655,11 @@ CREATE TABLE tidemill.session (
     created_at  timestamptz NOT NULL DEFAULT tidemill.now(),
     issued_at   timestamptz NOT NULL DEFAULT tidemill.now(),
     seen_at     timestamptz NOT NULL DEFAULT tidemill.now(),
-    replaced_at timestamptz
+    replaced_at timestamptz,
+    family      uuid NOT NULL DEFAULT tidemill.new_id(),
+    offered_at  timestamptz,
+    used        boolean NOT NULL DEFAULT true,
+    key_prefix  text REFERENCES tidemill.api_key ON DELETE CASCADE
 );
 CREATE INDEX session_by_user ON tidemill.session (user_id);
 

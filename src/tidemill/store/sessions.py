@@ -22,7 +22,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A session that is good; ``secret`` is new when the browser must take another."""
+    """A session that is good; ``secret`` is another one for the browser to take."""
 
     principal: Principal
     secret: str | None = None
@@ -42,12 +42,16 @@ async def use_link(conn: Connection, token: str) -> int | None:
     return int(row[0]) if row is not None and row[1] else None
 
 
-async def begin(conn: Connection, user_id: int, *, instead_of: str | None = None) -> str:
-    """A new session and its secret. The one the browser had before ends: nobody can prepare a session for another."""
+async def begin(conn: Connection, user_id: int, *, key: str | None = None, instead_of: str | None = None) -> str:
+    """A new session and its secret; opened with the key of this prefix, it ends with it.
+
+    The one the browser had before ends: nobody can prepare a session for another.
+    """
     if instead_of is not None:
         await end(conn, instead_of)
     token = secret.new_token()
-    await _add(conn, token, user_id, secret.new_token(), None)
+    params = {"hash": secret.digest(token), "user_id": user_id, "csrf": secret.new_token(), "key_prefix": key}
+    await conn.execute(sql("session/add"), params)
     return token
 
 
@@ -58,15 +62,18 @@ async def look(conn: Connection, token: str, limits: Limits) -> Principal | None
 
 
 async def find(conn: Connection, token: str, limits: Limits) -> Opened | None:
-    """Whose session it is, if it is good. Its secret is replaced when it is due."""
+    """Whose session it is, if it is good. When its secret is due another one is offered, until one of those is used."""
     row = await _row(conn, token, limits)
     if row is None:
         return None
     params, principal = {"hash": secret.digest(token)}, _principal(row)
-    if row["due"] and (await conn.execute(sql("session/replace"), params)).rowcount:
-        new = secret.new_token()
-        await _add(conn, new, principal.user_id, row["csrf"], row["created_at"])
-        return Opened(principal, new)
+    if row["is_first"]:
+        await conn.execute(sql("session/use"), params)
+    elif row["due"]:
+        offered = secret.new_token()
+        new = {"offered": secret.digest(offered), "rotate": limits.rotate}
+        if (await conn.execute(sql("session/offer"), params | new)).rowcount:
+            return Opened(principal, offered)
     if row["stale"]:
         await conn.execute(sql("session/touch"), params)
     return Opened(principal)
@@ -103,8 +110,3 @@ async def _row(conn: Connection, token: str, limits: Limits) -> dict[str, Any] |
 
 def _principal(row: dict[str, Any]) -> Principal:
     return Principal(row["id"], row["name"], Role(row["role"]), by="session", csrf=row["csrf"])
-
-
-async def _add(conn: Connection, token: str, user_id: int, csrf: str, created_at: object) -> None:
-    params = {"hash": secret.digest(token), "user_id": user_id, "csrf": csrf, "created_at": created_at}
-    await conn.execute(sql("session/add"), params)

@@ -4,7 +4,7 @@ The steps are written once, as a generator that speaks no protocol; two small dr
 """
 
 import hashlib
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -14,7 +14,7 @@ from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
 from tidemill.domain.batch import Cutter
-from tidemill.domain.errors import KeyReused
+from tidemill.domain.errors import Conflict, KeyReused
 from tidemill.store.database import Connection
 from tidemill.store.json import encode
 from tidemill.store.rows import item_line
@@ -22,6 +22,7 @@ from tidemill.store.statements import sql
 
 SyncConnection = psycopg.Connection[Any]
 
+TRIES = 3
 COPY_BYTES = 256 * 1024  # libpq buffers what we write: write in pieces
 
 
@@ -69,9 +70,15 @@ Steps = Generator[Execute | Copy, Any, tuple[UUID, bool]]
 def submission(spec: Submission, rows: Iterable[bytes]) -> Steps:
     """Job, items and ready batches; returns the job's id and whether it is new."""
     yield Execute(sql("partition/ensure"), {"days": 0})
-    added = yield Execute(sql("job/add"), _columns(spec))
-    if added is None:
-        return (yield from _existing(spec, rows)), False
+    for _ in range(TRIES):
+        added = yield Execute(sql("job/add"), _columns(spec))
+        if added is not None:
+            break
+        found = yield Execute(sql("job/by_idem_key"), {"owner_id": spec.owner_id, "idem_key": spec.idem_key})
+        if found is not None:
+            return _compared(spec, rows, found), False
+    else:  # deleted between the two, each time
+        raise Conflict(f"what the idempotency key {spec.idem_key!r} made is being deleted: try again")
     job_id, at = added
     counter = _Counter(spec)
     if spec.source is None:
@@ -140,11 +147,12 @@ def run_sync(conn: SyncConnection, steps: Steps) -> tuple[UUID, bool]:
                 answer = cursor.fetchone() if cursor.description else None
 
 
-def _existing(spec: Submission, rows: Iterable[bytes]) -> Generator[Execute, Any, UUID]:
+def _compared(spec: Submission, rows: Iterable[bytes], found: Sequence[Any]) -> UUID:
+    """The job that the key made before, of the same words and rows."""
     counter = _Counter(spec)
     for row in rows:
         counter.add(row)
-    job_id, print_, *_ = yield Execute(sql("job/by_idem_key"), {"owner_id": spec.owner_id, "idem_key": spec.idem_key})
+    job_id, print_, *_ = found
     if print_ != counter.print:
         raise _reused(spec)
     return job_id  # type: ignore[no-any-return]

@@ -13,6 +13,8 @@ from tidemill.store.database import Connection, Database, one_statement, relaxed
 from tidemill.store.statements import sql
 
 NAME_MAX = 100
+KEYS_MAX = 100  # good ones, of a user
+USELESS_KEPT = 100  # revoked or expired, to be looked at
 MEANS_OTHERS = ("me", "all")  # where a user's name may stand, these stand for somebody else
 
 
@@ -72,9 +74,14 @@ async def add_key(
     """A new key, in full for the only time, and what is known of it afterwards."""
     if len(name) > NAME_MAX or not (name.isprintable() or not name):
         raise InvalidInput(f"a key's name has at most {NAME_MAX} printable characters")
+    await conn.execute(sql("user/lock"), {"id": user_id})
+    await conn.execute(sql("key/forget"), {"user_id": user_id, "kept": USELESS_KEPT})
     prefix, text = secret.new_key()
     params = {"prefix": prefix, "hash": secret.digest(text), "user_id": user_id, "name": name, "seconds": seconds}
-    return text, (await _rows(conn, "key/add", params))[0]
+    made = await _rows(conn, "key/add", params | {"most": KEYS_MAX})
+    if not made:
+        raise Conflict(f"a user has at most {KEYS_MAX} keys: revoke one that is not used any more")
+    return text, made[0]
 
 
 async def list_keys(conn: Connection, user_id: int | None) -> list[dict[str, Any]]:

@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from tidemill.api import cursor
-from tidemill.api.guard import Me, Permission, allow
+from tidemill.api.guard import Guarded, Me, Permission, allow
 from tidemill.api.lookup import own_scope, place_of, scope_of
 from tidemill.api.problems import Refusal
 from tidemill.api.schemas.across import (
@@ -27,7 +27,7 @@ from tidemill.operations import inspect
 from tidemill.operations.run_now import run_now
 from tidemill.store import flow
 
-router = APIRouter(tags=["across jobs"])
+router = APIRouter(tags=["across jobs"], route_class=Guarded)
 
 
 @router.get("/pending", response_model_exclude_unset=True, **allow(Permission.USER, 404))

@@ -2,7 +2,7 @@
 
 from fastapi import APIRouter
 
-from tidemill.api.guard import Me, Permission, allow
+from tidemill.api.guard import Guarded, Me, Permission, allow
 from tidemill.api.schemas.resources import FieldOut, ResourceList, ResourceOut
 from tidemill.api.state import Service, Serving
 from tidemill.domain.declaration import Declaration
@@ -10,7 +10,7 @@ from tidemill.domain.errors import InvalidSettings
 from tidemill.domain.identity import Principal
 from tidemill.domain.resource import Field, may
 
-router = APIRouter(tags=["imports"])
+router = APIRouter(tags=["imports"], route_class=Guarded)
 
 
 @router.get("/resources", **allow(Permission.USER))

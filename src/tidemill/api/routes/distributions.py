@@ -5,10 +5,10 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 
-from tidemill.api import cursor
+from tidemill.api import cursor, inline
 from tidemill.api.answer import Answer, encode
 from tidemill.api.distribution_views import content_out, dataset_out, distribution_out, distributions_out
-from tidemill.api.guard import Me, Permission, allow
+from tidemill.api.guard import Guarded, Me, Permission, allow
 from tidemill.api.idempotency import parse_key
 from tidemill.api.lookup import DistributionToRun, OwnDistribution, list_own, own_scope
 from tidemill.api.routes import operations
@@ -32,9 +32,16 @@ from tidemill.operations.distributions import Wanted, content
 from tidemill.operations.reprocess import redrive
 from tidemill.store import jobs
 
-router = APIRouter(tags=["distributions"])
+router = APIRouter(tags=["distributions"], route_class=Guarded)
 ROUTE = "distributions"
 _before: dict[int | str, dict[str, Any]] = {200: {"description": "What this key made before", "model": DistributionOut}}
+_options = allow(Permission.USER, 400, 413, 415, also=_before)
+_options["openapi_extra"] |= {
+    "requestBody": {
+        "required": True,
+        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/DistributionIn"}}},
+    }
+}
 _going_on: dict[int | str, dict[str, Any]] = {202: {"description": "It goes on without you", "model": OperationOut}}
 
 
@@ -44,11 +51,12 @@ async def list_datasets(me: Me, here: Serving) -> DatasetList:
     return DatasetList(datasets=[dataset_out(one) for one in here.distributions.of(me.role)])
 
 
-@router.post("/distributions", status_code=202, **allow(Permission.USER, 400, 413, 415, also=_before))
+@router.post("/distributions", status_code=202, **_options)
 async def submit_distribution(
-    asked: DistributionIn, request: Request, response: Response, me: Me, here: Serving, idempotency_key: Key = None
+    request: Request, response: Response, me: Me, here: Serving, idempotency_key: Key = None
 ) -> DistributionOut:
     """Ask for a file for each input. Inputs that do not fit are refused, all of them, and nothing is made."""
+    asked = await inline.read(request, DistributionIn, most=here.settings.max_distribution_inputs)
     key = parse_key(idempotency_key)
     spec = replace(
         submission_of(request, me),

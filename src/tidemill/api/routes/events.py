@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Header, Query, Request
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic import Field
 
-from tidemill.api.guard import Me, Permission, allow, is_welcome
+from tidemill.api.guard import Guarded, Me, Permission, allow, is_welcome
 from tidemill.api.hub import OVERLAP, Watcher, print_of
 from tidemill.api.lookup import OwnJob, own_job_id, own_scope
 from tidemill.api.schemas.base import Query as Parameters
@@ -20,8 +20,9 @@ from tidemill.domain.errors import InvalidInput
 from tidemill.domain.identity import Principal
 from tidemill.domain.job import Job
 
-router = APIRouter(tags=["events"])
+router = APIRouter(tags=["events"], route_class=Guarded)
 RETRY_MS = 2_000
+EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)  # there is room before it, to look back
 LOOK_AGAIN_S = 10.0
 OPEN = ServerSentEvent(comment="open")  # at once: the head of the answer leaves with the first line of its body
 EXAMPLE = 'event: job\nid: 891f3c69e890d0e2\nretry: 2000\ndata: {"key": "J20261115_000777", "status": "running"}\n\n'
@@ -44,17 +45,19 @@ class TabQuery(Parameters):
     ] = None
 
 
-async def _of_job(job: OwnJob, me: Me, here: Serving, last_event_id: LastId = None) -> Watcher:
-    here.hub.check_room(me.user_id)
-    return Watcher(me.user_id, job_id=job.id, sent={job.id: last_event_id} if last_event_id else {})
+async def _of_job(job: OwnJob, me: Me, here: Serving, last_event_id: LastId = None) -> AsyncIterator[Watcher]:
+    with here.hub.room(me.user_id):
+        yield Watcher(me.user_id, job_id=job.id, sent={job.id: last_event_id} if last_event_id else {})
 
 
-async def _of_tab(query: Annotated[TabQuery, Query()], me: Me, here: Serving, last_event_id: LastId = None) -> Watcher:
-    here.hub.check_room(me.user_id)
+async def _of_tab(
+    query: Annotated[TabQuery, Query()], me: Me, here: Serving, last_event_id: LastId = None
+) -> AsyncIterator[Watcher]:
     owner_id = await own_scope(here.db, me, query.user_id)
     also = None if query.job is None else await own_job_id(query.job, me, here.db)
     seen = _moment(last_event_id)
-    return Watcher(me.user_id, owner_id=owner_id, also=also, since=None if seen is None else seen - OVERLAP)
+    with here.hub.room(me.user_id):
+        yield Watcher(me.user_id, owner_id=owner_id, also=also, since=None if seen is None else seen - OVERLAP)
 
 
 @router.get("/jobs/{job}/events", response_class=EventSourceResponse, **allow(Permission.USER, 404, also=_stream))
@@ -107,4 +110,6 @@ def _moment(text: str | None) -> datetime | None:
         found = datetime.fromisoformat(text) if text else None
     except ValueError:
         raise InvalidInput("Last-Event-ID is not an id of this stream") from None
-    return found.replace(tzinfo=UTC) if found is not None and found.tzinfo is None else found
+    if found is None:
+        return None
+    return max(EARLIEST, found.replace(tzinfo=UTC) if found.tzinfo is None else found)

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from tidemill.api import cursor
 from tidemill.api.export_views import ROUTE, export_now, exports_out
-from tidemill.api.guard import Me, Permission, allow
+from tidemill.api.guard import Guarded, Me, Permission, allow
 from tidemill.api.idempotency import parse_key
 from tidemill.api.leaving import while_there
 from tidemill.api.lookup import list_own, own_scope, readable
@@ -23,7 +23,7 @@ from tidemill.domain.exporting import ExportPlan, TableExport, from_object, from
 from tidemill.domain.identity import Principal
 from tidemill.operations.exports import plan_export, stream_export, submit_export
 
-router = APIRouter(tags=["exports"])
+router = APIRouter(tags=["exports"], route_class=Guarded)
 OF_STREAMS = ("format", "compression", "fields", "order", "spreadsheet_safe")
 _FILTER: dict[str, Any] = {
     "name": "filter",

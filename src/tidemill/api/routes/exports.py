@@ -7,7 +7,7 @@ from fastapi import APIRouter, Body, Query, Request, Response
 
 from tidemill.api.export_views import export_now, exports_out
 from tidemill.api.files import send_file
-from tidemill.api.guard import Me, Permission, address_of, allow
+from tidemill.api.guard import Guarded, Me, Permission, address_of, allow
 from tidemill.api.lookup import OwnExport, OwnJob, seq_of
 from tidemill.api.schemas.exports import ExportOut
 from tidemill.api.schemas.jobs import ExportQuery, JobOut
@@ -21,7 +21,7 @@ from tidemill.operations import control
 from tidemill.operations import export as operation
 from tidemill.store import jobs
 
-router = APIRouter(tags=["exports"])
+router = APIRouter(tags=["exports"], route_class=Guarded)
 _made: dict[int | str, dict[str, Any]] = {200: {"description": "The same file was asked for before", "model": JobOut}}
 EVERYTHING = SelectionIn()
 _FILE = {"schema": {"type": "string", "format": "binary"}}

@@ -1,10 +1,10 @@
 """Signing in and out, users and keys."""
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Request
 from fastapi.responses import RedirectResponse
 
 from tidemill.api import guard
-from tidemill.api.guard import Me, Permission, allow
+from tidemill.api.guard import Guarded, Me, Permission, allow
 from tidemill.api.problems import Refusal
 from tidemill.api.schemas.identity import (
     KeyIn,
@@ -22,43 +22,43 @@ from tidemill.api.state import Db, Service, Serving
 from tidemill.domain.errors import InvalidInput
 from tidemill.domain.identity import Role
 from tidemill.store import sessions, users
+from tidemill.store.secret import prefix_of
 
-root = APIRouter(tags=["identity"])
-router = APIRouter(tags=["identity"])
+root = APIRouter(tags=["identity"], route_class=Guarded)
+router = APIRouter(tags=["identity"], route_class=Guarded)
 LINK_S = 900
 
 
 @router.post("/session", status_code=201, **allow(Permission.PUBLIC, 401))
-async def sign_in(asked: SignIn, request: Request, response: Response, here: Serving) -> MeOut:
+async def sign_in(asked: SignIn, request: Request, here: Serving) -> MeOut:
     """Sign a browser in, with an API key or a one-time link: it gets a cookie, and a token for its writes."""
     if (asked.key is None) == (asked.link is None):
         raise InvalidInput("say either a key or a link")
-    _limit(request, here)
-    user_id = await _by_link(here, asked.link) if asked.link is not None else await _by_key(here, asked.key or "")
-    return await _begin(request, response, here, user_id)
+    if asked.link is not None:
+        return await _begin(request, here, await _by_link(here, asked.link))
+    return await _begin(request, here, await _by_key(here, asked.key or ""), key=prefix_of(asked.key or ""))
 
 
 @root.get("/sign-in/{link}", status_code=303, response_class=RedirectResponse, **allow(Permission.PUBLIC, 401))
 async def follow_link(link: str, request: Request, here: Serving) -> RedirectResponse:
     """Where a one-time link leads: signed in, and on to the first page."""
-    _limit(request, here)
-    response = RedirectResponse("../", 303)  # from where we are: a proxy may show us under a prefix
+    guard.limit(request, guard.stranger(request))
     try:
-        await _begin(request, response, here, await _by_link(here, link[:200]))
+        await _begin(request, here, await _by_link(here, link[:200]))
     except Refusal:
         if "text/html" not in request.headers.get("accept", ""):
             raise
         return RedirectResponse("../sign-in?problem=link", 303)  # somebody looks at it: the page says what to do
-    return response
+    return RedirectResponse("../", 303)  # from where we are: a proxy may show us under a prefix
 
 
 @router.delete("/session", status_code=204, **allow(Permission.USER))
-async def sign_out(_: Me, request: Request, response: Response, db: Db) -> None:
+async def sign_out(request: Request, db: Db) -> None:
     """End this browser's session."""
     token = request.cookies.get(guard.COOKIE)
     if token:
         await db.run(sessions.end, token)
-    response.delete_cookie(guard.COOKIE, path="/", httponly=True, samesite="strict")
+    guard.set_cookie(request, None)
 
 
 @router.get("/sessions", **allow(Permission.USER))
@@ -119,9 +119,9 @@ async def list_keys(me: Me, db: Db) -> list[KeyOut]:
     return [KeyOut.model_validate(row) for row in await db.run(users.list_keys, None if me.is_admin else me.user_id)]
 
 
-@router.post("/keys", status_code=201, **allow(Permission.USER, 404))
+@router.post("/keys", status_code=201, **allow(Permission.USER, 404, 409))
 async def add_key(asked: KeyIn, me: Me, db: Db) -> NewKey:
-    """A new key, shown this once. Only admins make keys for others."""
+    """A new key, shown this once. Only admins make keys for others. A user has a hundred at most."""
     user_id = me.user_id
     if asked.user is not None and asked.user != me.name:
         if not me.is_admin:
@@ -141,13 +141,6 @@ def _user(user: users.User) -> UserOut:
     return UserOut(id=user.id, name=user.name, role=Role(user.role), created_at=user.created_at)
 
 
-def _limit(request: Request, here: Service) -> None:
-    may, headers = here.rate.take(guard.stranger(request))
-    request.state.headers |= headers
-    if not may:
-        raise Refusal(429, "too many tries; wait a moment")
-
-
 async def _by_key(here: Service, key: str) -> int:
     found = await users.by_key(here.db, key)
     if found is None:
@@ -162,12 +155,12 @@ async def _by_link(here: Service, link: str) -> int:
     return user_id
 
 
-async def _begin(request: Request, response: Response, here: Service, user_id: int) -> MeOut:
+async def _begin(request: Request, here: Service, user_id: int, *, key: str | None = None) -> MeOut:
     """The session a browser had before ends: nobody can prepare one for another."""
-    token = await here.db.run(sessions.begin, user_id, instead_of=request.cookies.get(guard.COOKIE))
-    guard.set_cookie(request, response, token)
+    token = await here.db.run(sessions.begin, user_id, key=key, instead_of=request.cookies.get(guard.COOKIE))
     opened = await here.db.run(sessions.find, token, here.session_limits)
     if opened is None:
         raise Refusal(401, "this user is no more", {"WWW-Authenticate": "Bearer"})
+    guard.set_cookie(request, token)
     me = opened.principal
     return MeOut(user_id=me.user_id, name=me.name, role=me.role, by=me.by, csrf_token=me.csrf)

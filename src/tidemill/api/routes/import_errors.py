@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from tidemill.api import cursor, upload
-from tidemill.api.guard import Me, Permission, allow
+from tidemill.api.guard import Guarded, Me, Permission, allow
 from tidemill.api.import_words import from_fields, layout_of
 from tidemill.api.lookup import ImportToRun, OwnImport
 from tidemill.api.routes.import_document import FIXES_BESIDE, FIXES_BODY
@@ -21,7 +21,7 @@ from tidemill.domain.job import Job
 from tidemill.operations import import_errors as operation
 from tidemill.operations.import_fixes import Mended, fix_rows
 
-router = APIRouter(tags=["imports"])
+router = APIRouter(tags=["imports"], route_class=Guarded)
 CSV_EXAMPLE = "email,name,_row,_errors\r\nada,Ada,7,email: not an e-mail address\r\n"
 NDJSON_EXAMPLE = '{"email": "ada", "name": "Ada", "_row": 7, "_errors": []}\n'
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 
 from tidemill.api import cursor
-from tidemill.api.guard import Me, Permission, allow
+from tidemill.api.guard import Guarded, Me, Permission, allow
 from tidemill.api.import_views import import_detail, import_now, imports_out
 from tidemill.api.lookup import ImportToRun, OwnImport, list_own, own_scope, writable
 from tidemill.api.routes import operations
@@ -18,7 +18,7 @@ from tidemill.domain.importing import KIND
 from tidemill.operations import control
 from tidemill.operations.import_promote import plan_of, promote
 
-router = APIRouter(tags=["imports"])
+router = APIRouter(tags=["imports"], route_class=Guarded)
 _going_on: dict[int | str, dict[str, Any]] = {202: {"description": "It goes on without you", "model": OperationOut}}
 _before: dict[int | str, dict[str, Any]] = {200: {"description": "It was promoted before", "model": ImportOut}}
 

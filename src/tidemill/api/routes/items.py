@@ -6,14 +6,14 @@ from fastapi import APIRouter, Path, Query
 
 from tidemill.api import cursor
 from tidemill.api.answer import Answer, encode
-from tidemill.api.guard import Me, Permission, allow
+from tidemill.api.guard import Guarded, Me, Permission, allow
 from tidemill.api.lookup import JobName, JobToRun, OwnJobId, full_name, scope_of
 from tidemill.api.schemas.items import Fixed, FixIn, ItemDetail, ItemPage, ItemQuery
 from tidemill.api.state import Db, Serving
 from tidemill.operations import fix, inspect
 from tidemill.store.database import Database
 
-router = APIRouter(tags=["items"])
+router = APIRouter(tags=["items"], route_class=Guarded)
 Seq = Annotated[int, Path(ge=0, le=2**62, description="An item's place in its job, from 0")]
 
 

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Query
 
 from tidemill.api import cursor
 from tidemill.api.answer import Answer, encode
-from tidemill.api.guard import Me, Permission, allow
+from tidemill.api.guard import Guarded, Me, Permission, allow
 from tidemill.api.lookup import JobName, OwnJob, OwnJobId, full_name, list_own, own_scope, scope_of
 from tidemill.api.schemas.batches import BatchOut, BatchPage
 from tidemill.api.schemas.jobs import (
@@ -29,7 +29,7 @@ from tidemill.operations import control, inspect
 from tidemill.store import jobs, samples
 from tidemill.store.database import Database
 
-router = APIRouter(tags=["jobs"])
+router = APIRouter(tags=["jobs"], route_class=Guarded)
 
 
 @router.get("/jobs", response_model=JobPage, **allow(Permission.USER, 404))

@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from pydantic import Field
 
-from tidemill.api.guard import Permission, allow
+from tidemill.api.guard import Guarded, Permission, allow
 from tidemill.api.leaving import while_there
 from tidemill.api.lookup import OwnJob
 from tidemill.api.schemas.base import Query as Parameters
@@ -14,7 +14,7 @@ from tidemill.api.state import Serving
 from tidemill.domain.errors import Conflict, UnknownKind
 from tidemill.domain.status import JobStatus
 
-router = APIRouter(tags=["jobs"])
+router = APIRouter(tags=["jobs"], route_class=Guarded)
 LONGEST_MS = 60_000
 RUNNABLE = (JobStatus.PENDING, JobStatus.INGESTING, JobStatus.RUNNING)
 

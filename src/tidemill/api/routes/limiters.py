@@ -2,12 +2,12 @@
 
 from fastapi import APIRouter
 
-from tidemill.api.guard import Me, Permission, allow
+from tidemill.api.guard import Guarded, Me, Permission, allow
 from tidemill.api.schemas.limiters import LimiterIn, LimiterOut, UnblockIn
 from tidemill.api.state import Db
 from tidemill.operations import limiters
 
-router = APIRouter(tags=["limiters"])
+router = APIRouter(tags=["limiters"], route_class=Guarded)
 WHOLE = UnblockIn()
 
 

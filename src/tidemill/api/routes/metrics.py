@@ -4,7 +4,7 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from tidemill.api.guard import Permission, allow
+from tidemill.api.guard import Guarded, Permission, allow
 from tidemill.telemetry.metrics import Meter
 
 _TEXT = {"schema": {"type": "string"}}
@@ -14,7 +14,7 @@ _page: dict[int | str, dict[str, Any]] = {
 
 
 def router_of(meter: Meter, path: str) -> APIRouter:
-    router = APIRouter(tags=["service"])
+    router = APIRouter(tags=["service"], route_class=Guarded)
 
     @router.get(path, response_class=Response, **allow(Permission.PUBLIC, also=_page))
     async def get_metrics(request: Request) -> Response:

@@ -9,7 +9,7 @@ from uuid import UUID
 from fastapi import APIRouter, Query, Request, Response
 
 from tidemill.api import cursor
-from tidemill.api.guard import Me, Permission, allow
+from tidemill.api.guard import Guarded, Me, Permission, allow
 from tidemill.api.lookup import JobToRun, OwnJob, check_rights, own_scope, place_of, seq_of
 from tidemill.api.schemas.operations import (
     CancelItemsIn,
@@ -37,7 +37,7 @@ from tidemill.store.lists import count_items as counting
 from tidemill.store.lists.count_items import Selected
 from tidemill.store.reprocess import Choice
 
-router = APIRouter(tags=["operations"])
+router = APIRouter(tags=["operations"], route_class=Guarded)
 WITHIN_S = 2.0
 _going_on: dict[int | str, dict[str, Any]] = {202: {"description": "It goes on without you", "model": OperationOut}}
 

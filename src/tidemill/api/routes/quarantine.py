@@ -5,13 +5,13 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from tidemill.api import cursor
-from tidemill.api.guard import Permission, allow
+from tidemill.api.guard import Guarded, Permission, allow
 from tidemill.api.schemas.quarantine import Cleared, QuarantinePage, QuarantineQuery
 from tidemill.api.state import Db
 from tidemill.domain.errors import InvalidInput
 from tidemill.store import quarantine
 
-router = APIRouter(tags=["service"])
+router = APIRouter(tags=["service"], route_class=Guarded)
 UpTo = Annotated[
     int | None, Query(ge=0, le=2**63 - 1, description="The newest that somebody has looked at; without it, all")
 ]

@@ -2,11 +2,11 @@
 
 from fastapi import APIRouter
 
-from tidemill.api.guard import Me, Permission, allow
+from tidemill.api.guard import Guarded, Me, Permission, allow
 from tidemill.api.schemas.services import ServiceList, ServiceOut
 from tidemill.api.state import Serving
 
-router = APIRouter(tags=["services"])
+router = APIRouter(tags=["services"], route_class=Guarded)
 
 
 @router.get("/services", **allow(Permission.USER))

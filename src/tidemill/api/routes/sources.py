@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query
 
 from tidemill.api import cursor
-from tidemill.api.guard import Me, Permission, allow
+from tidemill.api.guard import Guarded, Me, Permission, allow
 from tidemill.api.schemas.sources import (
     FileOut,
     FilePage,
@@ -25,7 +25,7 @@ from tidemill.domain.importing import KIND
 from tidemill.domain.watching import ImportTask, JobTask, Watch
 from tidemill.store import watch_files, watches
 
-router = APIRouter(tags=["sources"])
+router = APIRouter(tags=["sources"], route_class=Guarded)
 WAIT_S = 20.0  # what a scan has not got to by then, the next one does
 SourceName = Annotated[str, Path(max_length=63, description="A watch's name", examples=["nightly"])]
 

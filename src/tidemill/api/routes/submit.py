@@ -2,16 +2,16 @@
 
 import asyncio
 from dataclasses import replace
+from functools import partial
 from pathlib import PurePath
 from typing import Annotated, Any
 
 import pydantic
 from fastapi import APIRouter, Header, Request, Response
-from fastapi.exceptions import RequestValidationError
 
-from tidemill.api import upload
+from tidemill.api import inline, upload
 from tidemill.api.body import is_json
-from tidemill.api.guard import Me, Permission, address_of, allow
+from tidemill.api.guard import Guarded, Me, Permission, address_of, allow
 from tidemill.api.idempotency import PATTERN, parse_key
 from tidemill.api.routes.submit_document import BESIDE, BODY
 from tidemill.api.schemas.jobs import JobIn, JobOut
@@ -22,12 +22,12 @@ from tidemill.connectors.blobs import Blob
 from tidemill.connectors.layout import FORMATS, KNOWN_FORMATS
 from tidemill.domain.errors import InvalidInput, KeyReused, TooLarge
 from tidemill.domain.identity import Role
+from tidemill.domain.job import Job
 from tidemill.operations import submit as operation
 from tidemill.operations.services import KINDS, check_columns, columns_in
-from tidemill.store import jobs
 from tidemill.store.submit import Submission
 
-router = APIRouter(tags=["jobs"])
+router = APIRouter(tags=["jobs"], route_class=Guarded)
 ROUTE = "jobs"
 KEY = "Makes a repeated request harmless: 1 to 200 printable characters, in quotes or without"
 FORM: dict[str, Any] = {"pattern": PATTERN}
@@ -35,7 +35,7 @@ OF_A_FILE = {"kind", "params", "policy", "priority"}
 BESIDE_A_FILE = {"format", "filename"}
 
 _before: dict[int | str, dict[str, Any]] = {200: {"description": "What this key made before", "model": JobOut}}
-_options = allow(Permission.USER, 400, 413, 415, also=_before)
+_options = allow(Permission.USER, 400, 409, 413, 415, also=_before)
 _options["openapi_extra"] |= {"requestBody": BODY, "parameters": BESIDE}
 
 
@@ -64,31 +64,32 @@ async def submit_job(
     )
     make = _from_json if is_json(request.headers) else _from_file
     try:
-        job_id, is_new = await make(request, here, base, me.role)
+        job, is_new = await make(request, here, base, me.role)
     except KeyReused:
         raise KeyReused("this Idempotency-Key was used for another request") from None
-    job = await here.db.run(jobs.get, job_id)
     response.status_code = 202 if is_new else 200
     response.headers["Location"] = f"/v1/jobs/{job.id}"
     response.headers["Retry-After"] = "1"
     return job_out(job)
 
 
-async def _from_json(request: Request, here: Service, base: Submission, role: Role) -> tuple[Any, bool]:
+async def _from_json(request: Request, here: Service, base: Submission, role: Role) -> tuple[Job, bool]:
     if request.query_params:
         raise InvalidInput("with a JSON body, all words are in it: there are no parameters beside it")
-    asked = _validated(await request.body())
+    asked = await inline.read(request, JobIn, most=here.settings.max_inline_inputs)
     if (asked.inputs is None) == (asked.source is None):
         raise InvalidInput("say either inputs or a source")
     spec = await _checked(here, replace(base, **_words(asked)), role)
     if asked.source is not None:
         return await _from_source(here, spec, asked)
-    check_columns(spec, columns_in(asked.inputs or []))
-    rows = operation.encode_inputs(asked.inputs or [], here.settings.max_row_bytes)
-    return await operation.submit(here.db, spec, rows, built_in=spec.kind in KINDS)
+    inputs = asked.inputs or []
+    if spec.kind in KINDS:
+        check_columns(spec, await asyncio.to_thread(columns_in, inputs))
+    rows = partial(operation.encode_inputs, inputs, here.settings.max_row_bytes)
+    return await operation.submit_and_look(here.db, spec, rows, built_in=spec.kind in KINDS)
 
 
-async def _from_source(here: Service, spec: Submission, asked: JobIn) -> tuple[Any, bool]:
+async def _from_source(here: Service, spec: Submission, asked: JobIn) -> tuple[Job, bool]:
     """The file is copied first: what is accepted stays, whatever becomes of the source."""
     source = asked.source
     if source is None:
@@ -103,7 +104,7 @@ async def _from_source(here: Service, spec: Submission, asked: JobIn) -> tuple[A
     return await _submit_blob(here, spec, blob, format_, path.name)
 
 
-async def _from_file(request: Request, here: Service, base: Submission, role: Role) -> tuple[Any, bool]:
+async def _from_file(request: Request, here: Service, base: Submission, role: Role) -> tuple[Job, bool]:
     is_form = request.headers.get("content-type", "").lower().startswith("multipart/")
     place = "body" if is_form else "query"
 
@@ -121,7 +122,7 @@ async def _from_file(request: Request, here: Service, base: Submission, role: Ro
     return await _submit_blob(here, spec, uploaded.blob, uploaded.format, uploaded.name)
 
 
-async def _submit_blob(here: Service, spec: Submission, blob: Blob, format_: str, name: str) -> tuple[Any, bool]:
+async def _submit_blob(here: Service, spec: Submission, blob: Blob, format_: str, name: str) -> tuple[Job, bool]:
     """The loser of a race for one key leaves no file, and neither does one that is refused.
 
     Where nobody can say whether the job was made, the file stays: an orphan is better than a job without its file.
@@ -134,13 +135,13 @@ async def _submit_blob(here: Service, spec: Submission, blob: Blob, format_: str
             check_columns(spec, () if look.named_by_rows else look.columns)
             source["layout"] = look.layout
         spec = replace(spec, source=source, file_id=blob.id, idem_print=same)
-        job_id, is_new = await operation.submit(here.db, spec, built_in=spec.kind in KINDS)
+        job, is_new = await operation.submit_and_look(here.db, spec, built_in=spec.kind in KINDS)
     except (InvalidInput, KeyReused):
         await asyncio.to_thread(here.blobs.abandon, blob.id)
         raise
     if not is_new:
         await asyncio.to_thread(here.blobs.abandon, blob.id)
-    return job_id, is_new
+    return job, is_new
 
 
 async def _checked(here: Service, spec: Submission, role: Role) -> Submission:
@@ -155,17 +156,6 @@ async def _checked(here: Service, spec: Submission, role: Role) -> Submission:
     return await operation.as_declared(here.db, spec)
 
 
-def _validated(body: bytes) -> JobIn:
-    try:
-        return JobIn.model_validate_json(body)
-    except pydantic.ValidationError as error:
-        raise _faults(error, "body") from error
-
-
-def _faults(error: pydantic.ValidationError, place: str) -> RequestValidationError:
-    return RequestValidationError([{**detail, "loc": (place, *detail["loc"])} for detail in error.errors()])
-
-
 def _from_fields(fields: dict[str, str], place: str) -> JobIn:
     """The words beside a file, in a form or in the query: params and policy are JSON there."""
     unknown = sorted(set(fields) - OF_A_FILE - BESIDE_A_FILE)
@@ -178,7 +168,7 @@ def _from_fields(fields: dict[str, str], place: str) -> JobIn:
     try:
         return JobIn.model_validate(values)
     except pydantic.ValidationError as error:
-        raise _faults(error, place) from error
+        raise inline.faults_of(error, place) from error
 
 
 def _json(name: str, text: str) -> Any:

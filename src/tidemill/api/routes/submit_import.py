@@ -7,7 +7,7 @@ from uuid import UUID
 
 from fastapi import APIRouter, Header, Request, Response
 
-from tidemill.api.guard import Me, Permission, address_of, allow
+from tidemill.api.guard import Guarded, Me, Permission, address_of, allow
 from tidemill.api.idempotency import PATTERN, parse_key
 from tidemill.api.import_files import ImportFile, asked_with_file, fetched, removed_on_error
 from tidemill.api.import_views import ROUTE, import_now
@@ -24,7 +24,7 @@ from tidemill.operations.import_preview import preview
 from tidemill.operations.imports import Look
 from tidemill.store.submit import Submission
 
-router = APIRouter(tags=["imports"])
+router = APIRouter(tags=["imports"], route_class=Guarded)
 KEY = "Makes a repeated request harmless: 1 to 200 printable characters, in quotes or without"
 FORM: dict[str, Any] = {"pattern": PATTERN}
 Key = Annotated[str | None, Header(alias="Idempotency-Key", description=KEY, json_schema_extra=FORM)]

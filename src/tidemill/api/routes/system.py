@@ -6,15 +6,15 @@ from typing import Any
 
 from fastapi import APIRouter, Response
 
-from tidemill.api.guard import Me, Permission, allow
+from tidemill.api.guard import Guarded, Me, Permission, allow
 from tidemill.api.schemas.identity import MeOut
 from tidemill.api.schemas.service import Front, Health, Limits, WorkerOut
 from tidemill.api.state import Db, Serving
 from tidemill.operations import health
 from tidemill.store import workers
 
-root = APIRouter(tags=["service"])
-router = APIRouter(tags=["service"])
+root = APIRouter(tags=["service"], route_class=Guarded)
+router = APIRouter(tags=["service"], route_class=Guarded)
 _unfit: dict[int | str, dict[str, Any]] = {503: {"description": "Not fit to work", "model": Health}}
 
 
@@ -46,6 +46,7 @@ async def get_limits(here: Serving) -> Limits:
         max_file_size_mb=settings.max_file_size_mb,
         max_json_bytes=settings.max_json_bytes,
         max_row_bytes=settings.max_row_bytes,
+        max_inline_inputs=settings.max_inline_inputs,
         rate_limit_per_s=settings.rate_limit_per_s,
         rate_limit_burst=settings.rate_limit_burst,
         max_concurrent_jobs=settings.max_concurrent_jobs,

@@ -1,10 +1,20 @@
 """Limiters."""
 
 from datetime import datetime
+from typing import Annotated
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, BeforeValidator, Field, StrictFloat
 
 from tidemill.api.schemas.base import Asked
+
+
+def _no_truth(value: object) -> object:
+    if isinstance(value, bool):
+        raise ValueError("a number is wanted")  # noqa: TRY004  what pydantic takes for a fault of the request
+    return value
+
+
+Whole = Annotated[int, BeforeValidator(_no_truth)]
 
 
 class LimiterOut(BaseModel):
@@ -30,9 +40,9 @@ class LimiterOut(BaseModel):
 class LimiterIn(Asked):
     """What to change; the rest stays."""
 
-    rate: float | str | None = Field(None, description='As in `"5/s"`, `"300/min"`, or a number a second')
-    burst: int | None = None
-    concurrency: int | None = None
+    rate: StrictFloat | str | None = Field(None, description='As in `"5/s"`, `"300/min"`, or a number a second')
+    burst: Whole | None = None
+    concurrency: Whole | None = None
 
 
 class UnblockIn(Asked):

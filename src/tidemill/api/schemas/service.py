@@ -42,6 +42,7 @@ class Limits(BaseModel):
     max_file_size_mb: int
     max_json_bytes: int
     max_row_bytes: int
+    max_inline_inputs: int = Field(description="Of a submission as JSON; more come as a file")
     rate_limit_per_s: int
     rate_limit_burst: int
     max_concurrent_jobs: int = Field(description="Jobs of one user that turn at the same time; others wait")

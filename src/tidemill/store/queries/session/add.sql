@@ -1,3 +1,3 @@
--- A browser that signed in; with ``created_at``, one whose secret is replaced.
-INSERT INTO tidemill.session (hash, user_id, csrf, created_at)
-VALUES (%(hash)s, %(user_id)s, %(csrf)s, coalesce(%(created_at)s, tidemill.now()))
+-- A browser that signed in, with this key or with a link.
+INSERT INTO tidemill.session (hash, user_id, csrf, key_prefix)
+VALUES (%(hash)s, %(user_id)s, %(csrf)s, %(key_prefix)s)

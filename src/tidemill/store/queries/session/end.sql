@@ -1,2 +1,3 @@
--- Signed out.
-DELETE FROM tidemill.session WHERE hash = %(hash)s
+-- Signed out: every secret of this session. Index: session_pkey, session_by_user.
+DELETE FROM tidemill.session s USING tidemill.session this
+WHERE this.hash = %(hash)s AND s.user_id = this.user_id AND s.family = this.family

@@ -1,9 +1,12 @@
--- Whose session a secret opens: not idle too long, not too old, not replaced more than a minute ago.
--- Index: session_pkey.
-SELECT u.id, u.name, u.role, s.csrf, s.created_at,
+-- Whose session a secret opens: not idle too long, not too old, its key still good, and no newer secret of it in use
+-- for more than a minute. Index: session_pkey, api_key_pkey.
+SELECT u.id, u.name, u.role, s.csrf, NOT s.used AS is_first,
     s.seen_at < tidemill.now() - interval '1 minute' AS stale,
-    s.replaced_at IS NULL AND s.issued_at < tidemill.now() - %(rotate)s * interval '1 second' AS due
+    s.replaced_at IS NULL
+        AND coalesce(s.offered_at, s.issued_at) < tidemill.now() - %(rotate)s * interval '1 second' AS due
 FROM tidemill.session s JOIN tidemill.app_user u ON u.id = s.user_id
+LEFT JOIN tidemill.api_key k ON k.prefix = s.key_prefix
 WHERE s.hash = %(hash)s AND s.seen_at > tidemill.now() - %(idle)s * interval '1 second'
   AND s.created_at > tidemill.now() - %(longest)s * interval '1 second'
   AND (s.replaced_at IS NULL OR s.replaced_at > tidemill.now() - interval '1 minute')
+  AND k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > tidemill.now())

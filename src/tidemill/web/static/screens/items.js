@@ -219,8 +219,8 @@ function listView(job, asked, changed, names, { selection, hasNew }) {
 
   function acts() {
     const has = (/** @type {string[]} */ some) => asked.statuses.length === 0 || asked.statuses.some((one) => some.includes(one));
-    const act = (/** @type {string} */ label, /** @type {string} */ picture, /** @type {(what: import("./selection-acts.js").Chosen) => void} */ run) =>
-      h("button", { type: "button", class: "small", on: { click: () => run(chosen()) } }, icon(picture), label);
+    const act = (/** @type {string} */ label, /** @type {string} */ picture, /** @type {(what: import("./selection-acts.js").Chosen) => void} */ run, hidden = () => false) =>
+      h("button", { type: "button", class: "small", hidden, on: { click: () => run(chosen()) } }, icon(picture), label);
     /** @returns {import("./selection-acts.js").Chosen} */
     const chosen = () => {
       const idOf = (/** @type {any} */ seq) => `${id}:${seq}`;
@@ -236,7 +236,7 @@ function listView(job, asked, changed, names, { selection, hasNew }) {
     return [
       has(SETTLED) ? act("Reprocess …", "retry", unlessTooMany((what) => reprocess(job.peek(), { ...what, statuses: (asked.statuses.length ? asked.statuses : ITEM_STATUSES).filter((one) => SETTLED.includes(one)) }, done))) : null,
       act("Export …", "down", unlessTooMany((what) => exportJob(job.peek(), what))),
-      has(["pending", "retry_wait"]) && !isClosed(job.value.status) ? act("Cancel …", "ban", unlessTooMany((what) => cancelRows(job.peek(), what, done))) : null,
+      has(["pending", "retry_wait"]) ? act("Cancel …", "ban", unlessTooMany((what) => cancelRows(job.peek(), what, done)), () => isClosed(job.value.status)) : null,
       h("button", { type: "button", class: "small plain", on: { click: () => selection.clear() } }, "Clear"),
     ];
   }
