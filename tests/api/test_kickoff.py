@@ -109,10 +109,11 @@ async def test_a_client_that_goes_away_ends_the_slice(serving: Serving, db: Data
     assert await rows(db, "SELECT max(losses), max(crashes) FROM tidemill.batch") == [(0, 0)]
 
 
-@pytest.mark.parametrize("duration", ["0", "99", "60001", "x", "-5"])
-async def test_a_slice_has_bounds(serving: Serving, duration: str) -> None:
+async def test_a_slice_has_bounds(serving: Serving) -> None:
     job = await serving.submit([1])
-    assert (await serving.client.post(f"/v1/jobs/{job}/kickoff?duration_ms={duration}")).status_code == 422
+    for duration in ("0", "99", "60001", "x", "-5"):
+        answer = await serving.client.post(f"/v1/jobs/{job}/kickoff?duration_ms={duration}")
+        assert answer.status_code == 422, duration
 
 
 async def test_an_unknown_kind_and_a_paused_job_are_conflicts(serving: Serving, db: Database) -> None:
