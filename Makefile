@@ -5,6 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
+unexport PYTHONDONTWRITEBYTECODE  # or every process of the tests compiles everything anew
+
 .DEFAULT_GOAL := help
 .PHONY: help demo up check test coverage test-full bench lock clean
 

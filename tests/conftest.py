@@ -1,6 +1,7 @@
 """What every test may ask for."""
 
 import os
+import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -11,6 +12,10 @@ from support import Workers
 from tidemill import Mill
 from tidemill.config import Settings
 from tidemill.store.database import Database
+
+# A machine that keeps no bytecode makes each of the many processes of a run compile everything anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 
 @pytest.fixture(autouse=True)

@@ -17,6 +17,7 @@ from uuid import UUID, uuid4
 import psutil
 from psycopg_pool import AsyncConnectionPool
 
+from forks import MAIN, Forked
 from tidemill.config import Settings
 from tidemill.domain.batch import Lease
 from tidemill.domain.decide import Verdict
@@ -159,9 +160,10 @@ class Workers:
         self, app: str = "app:mill", processes: int = 1, inside: Sequence[str] = (), **settings: object
     ) -> "subprocess.Popen[bytes]":
         """``inside`` is a command that runs it elsewhere, as in a network of its own."""
-        main = "from tidemill.cli.main import main; main()"
-        argv = [*inside, sys.executable, "-c", main, "worker", app, "--processes", str(processes)]
-        process = subprocess.Popen(argv, cwd=self._folder, env=self.env(**settings), start_new_session=True)
+        argv = [*inside, sys.executable, "-c", MAIN, "worker", app, "--processes", str(processes)]
+        process: subprocess.Popen[bytes] = Forked(
+            argv, cwd=self._folder, env=self.env(**settings), start_new_session=True
+        )
         self._started.append(process)
         return process
 

@@ -30,7 +30,7 @@ async def test_a_worker_runs_a_job_and_stops_cleanly(workers: Workers, db: Datab
         async def run(item):
             return {"twice": 2 * item.input["n"]}
     """)
-    process = workers.start()
+    process = workers.start(inside=["env"])  # a program started anew, as a shell does it
     job_id = await add_job(db, 5_000)
     job = await closed(db, job_id)
     assert job.counts.done == 5_000

@@ -57,7 +57,7 @@ LET_IN = {200, 201, 202, 204, 303, 409}
 
 @dataclass
 class Scene:
-    """Somebody's things, one of each, made anew for every try."""
+    """Somebody's things, one of each, made anew for whoever comes after one that was let in."""
 
     api: Api
     toy: Mill
@@ -118,11 +118,16 @@ Try = Callable[[httpx2.AsyncClient], Awaitable[int]]
 
 
 def attempt(scene: Scene, method: str, path: str) -> Try:
+    untouched: list[str] = []
+
     async def go(who: httpx2.AsyncClient) -> int:
         options = dict(BODIES.get((method, path), {}))
         if (method, path) == ("POST", "/v1/session"):
             options = {"json": {"key": scene.api.keys["ada"]}}
-        async with who.stream(method, await scene.path(path), **options) as answer:
+        place = untouched.pop() if untouched else await scene.path(path)
+        async with who.stream(method, place, **options) as answer:
+            if answer.status_code in (401, 403, 404):
+                untouched.append(place)
             return answer.status_code
 
     return go

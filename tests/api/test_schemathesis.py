@@ -63,6 +63,7 @@ class Sender:
         self._session.trust_env = False
         self._session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
         self._excluded: list[Any] = []
+        self._untouched: dict[str, Any] = {}
         self.statuses: set[int] = set()
 
     def __call__(self, case: Case) -> None:
@@ -72,6 +73,8 @@ class Sender:
         url = self._place.api.url
         response = case.call(url, self._session, headers, allow_redirects=False, timeout=60)
         self.statuses.add(response.status_code)
+        if response.status_code < 400:
+            self._untouched.clear()
         sent = {"headers": headers, "base_url": url, "timeout": 60}
         case.validate_response(response, headers=headers, transport_kwargs=sent, excluded_checks=self._excluded)
         if 200 <= response.status_code < 300:
@@ -93,7 +96,16 @@ class Sender:
             case.query = {} if is_json else {name: known.get(name, value) for name, value in case.query.items()}
 
     def _value(self, case: Case, name: str, lot: int) -> Any:
-        """What a path names: something new if it may be gone afterwards."""
+        """What a path names: something new if it may be gone afterwards, and the same while all are refused."""
+        if name not in self._untouched:
+            made = self._new(case, name)
+            if made is None:
+                known = getattr(self._place.things, name)
+                return known[lot // 7 % len(known)]
+            self._untouched[name] = made
+        return self._untouched[name]
+
+    def _new(self, case: Case, name: str) -> str | None:
         method, verb = case.operation.method.upper(), case.operation.path.rpartition("/")[2]
         if name == "job" and (method == "DELETE" or verb in ("pause", "resume", "cancel", "kickoff")):
             return self._place.job(is_paused=verb == "resume")
@@ -108,9 +120,8 @@ class Sender:
         if name == "name" and method != "GET":
             return self._place.user()
         if name in ("link", "prefix"):
-            return getattr(self._place, name)()
-        known = getattr(self._place.things, name)
-        return known[lot // 7 % len(known)]
+            return str(getattr(self._place, name)())
+        return None
 
     def _body(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         """What no schema can know: kinds, folders, secrets, and that two fields exclude each other."""

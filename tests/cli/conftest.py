@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from forks import MAIN, WIDTH, Forked
 from tidemill import Fail, Item, Mill, NotFound
 from tidemill.config import Settings
 
@@ -38,37 +39,31 @@ class Tidemill:
     url: str
     folder: Path
     extra: dict[str, str] = field(default_factory=dict)
+    anew: bool = False  # whether the interpreter itself is started for each command, as by a shell
 
     def __call__(self, *arguments: str, code: int = 0, answer: str = "") -> Said:
-        done = subprocess.run(
-            self._argv(arguments),
-            cwd=self.folder,
-            env=self._env(),
-            input=answer,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        assert done.returncode == code, f"{arguments} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
-        return Said(done.stdout, done.stderr)
+        with self._started(arguments, stdin=subprocess.PIPE) as process:
+            try:
+                said = Said(*process.communicate(answer, timeout=60))
+            finally:
+                process.kill()
+        assert process.returncode == code, f"{arguments} ended with {process.returncode}:\n{said.out}\n{said.err}"
+        return said
 
     @contextmanager
     def running(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
         """A command that goes on meanwhile; it is ended with the block."""
-        pipe, argv = subprocess.PIPE, self._argv(arguments)
-        with subprocess.Popen(argv, cwd=self.folder, env=self._env(), stdout=pipe, stderr=pipe, text=True) as process:
+        with self._started(arguments) as process:
             try:
                 yield process
             finally:
                 process.kill()
 
-    def _argv(self, arguments: tuple[str, ...]) -> list[str]:
-        return [sys.executable, "-c", "from tidemill.cli.main import main; main()", *arguments]
-
-    def _env(self) -> dict[str, str]:
-        ours = {"DATABASE_URL": self.url, "TIDEMILL_HOME": str(self.folder), "COLUMNS": "160"}
-        return os.environ | ours | self.extra
+    def _started(self, arguments: tuple[str, ...], stdin: int | None = None) -> subprocess.Popen[str]:
+        pipe, argv = subprocess.PIPE, [sys.executable, "-c", MAIN, *arguments]
+        ours = {"DATABASE_URL": self.url, "TIDEMILL_HOME": str(self.folder)} | WIDTH
+        env, start = os.environ | ours | self.extra, subprocess.Popen if self.anew else Forked
+        return start(argv, cwd=self.folder, env=env, stdin=stdin, stdout=pipe, stderr=pipe, text=True)
 
     def refuses(self, *arguments: str) -> str:
         """The one line of a command that is refused."""

@@ -116,6 +116,7 @@ def test_help_names_every_option_and_says_what_the_command_does(name: str) -> No
 
 
 def test_the_first_help_lists_every_command(tidemill: "Tidemill") -> None:
+    tidemill.anew = True
     said = tidemill("--help").out
     assert [name for name in COMMANDS if not re.search(rf"\b{name}\b", said)] == []
 
@@ -147,5 +148,6 @@ def test_a_database_that_is_not_there_is_said_in_one_line(tidemill: "Tidemill", 
 
 def test_a_missing_database_is_said_in_one_line(tidemill: "Tidemill", tidemill_database: str, tmp_path: Path) -> None:
     name = psycopg.conninfo.conninfo_to_dict(tidemill_database)["dbname"]
+    tidemill.anew = True
     tidemill.url = tidemill_database.replace(str(name), "gone")
     assert 'database "gone" does not exist' in tidemill.refuses("jobs")

@@ -40,4 +40,5 @@ async def test_what_cannot_be_is_refused_and_an_older_file_stays(tidemill: "Tide
 
 
 def test_the_help_shows_how_a_condition_is_written(tidemill: "Tidemill") -> None:
+    tidemill.anew = True
     assert "role[in]=admin,editor" in tidemill("export", "--help").out

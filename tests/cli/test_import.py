@@ -99,6 +99,7 @@ async def test_an_import_that_is_interrupted_is_kept_and_goes_on_with_a_worker(
     async def counted(least: int) -> bool:
         return bool((await rows(db, "SELECT count(*) >= %s FROM people", least))[0][0])
 
+    tidemill.anew = True
     with tidemill.running("import", file, "--into", "people") as importing:
         await eventually(lambda: counted(1))
         importing.send_signal(signal.SIGINT)

@@ -24,6 +24,7 @@ def test_a_file_is_matched_and_what_was_found_is_written(tidemill: "Tidemill", r
     tidemill.file("tidemill.toml", f'[services.people]\nurl = "{reconcile.url}"\nallow_private = true\n')
     people = tidemill.file("people.csv", "who;born\nAda Lovelace;1815\nAlan Turin;1912\nNobody;1\n")
     arguments = ["--service", "people", "--query", "who", "--threshold", "75", "--not-found-delay", "0"]
+    tidemill.anew = True
     said = tidemill("match", people, *arguments, "--property", "P569=born", "-o", "found.csv").out
     assert "completed" in said
     assert "1 not found" in said

@@ -10,6 +10,7 @@ from typing import Any
 import httpx2
 from prometheus_client.parser import text_string_to_metric_families
 
+from forks import MAIN, Forked
 from support import Workers, eventually
 from tidemill.config import Settings
 
@@ -37,10 +38,9 @@ class Logged(Workers):
         self, app: str = "app:mill", processes: int = 1, inside: Sequence[str] = (), **settings: object
     ) -> "subprocess.Popen[bytes]":
         log = self._folder / f"log-{len(self._logs)}"
-        main = "from tidemill.cli.main import main; main()"
-        argv = [*inside, sys.executable, "-c", main, "worker", app, "--processes", str(processes)]
+        argv = [*inside, sys.executable, "-c", MAIN, "worker", app, "--processes", str(processes)]
         with log.open("wb") as stderr:
-            process = subprocess.Popen(
+            process: subprocess.Popen[bytes] = Forked(
                 argv, cwd=self._folder, env=self.env(**settings), stderr=stderr, start_new_session=True
             )
         self._started.append(process)

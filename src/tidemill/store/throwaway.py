@@ -6,6 +6,7 @@ import itertools
 import os
 import shutil
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -35,6 +36,7 @@ class ThrowawayServer:
     def __init__(self, settings: str = FAST) -> None:
         self._settings = settings
         self._numbers = itertools.count(1)
+        self._kept: psycopg.Connection[Any] | None = None
 
     def __enter__(self) -> Self:
         self.folder = Path(tempfile.mkdtemp(prefix="tidemill-test-", dir=quick_folder()))
@@ -46,6 +48,8 @@ class ThrowawayServer:
         return self
 
     def __exit__(self, *_: object) -> None:
+        if self._kept is not None:
+            self._kept.close()
         self.server.cleanup()
         atexit.unregister(self.server._cleanup)  # noqa: SLF001  at exit it would make the folder again, for its lock
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -65,8 +69,14 @@ class ThrowawayServer:
         self._execute(syntax.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(syntax.Identifier(name)))
 
     def _execute(self, statement: syntax.Composed) -> None:
-        with psycopg.connect(self._admin, autocommit=True) as conn:
-            conn.execute(statement)
+        """On a connection that is kept, which halves the time of a clone; a server that was restarted ends it."""
+        if self._kept is not None:
+            with suppress(psycopg.OperationalError):
+                self._kept.execute(statement)
+                return
+            self._kept.close()
+        self._kept = psycopg.connect(self._admin, autocommit=True)
+        self._kept.execute(statement)
 
     async def _migrate(self, url: str) -> None:
         async with Database(url, size=1) as db:
