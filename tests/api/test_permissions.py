@@ -30,8 +30,8 @@ OPERATIONS = [
 BODIES: dict[tuple[str, str], dict[str, Any]] = {
     ("POST", "/v1/jobs"): {"json": {"kind": "echo", "inputs": [1]}},
     ("POST", "/v1/jobs/{job}/reprocess"): {"json": {}},
-    ("POST", "/v1/jobs/{job}/items/cancel"): {"json": {}},
-    ("POST", "/v1/jobs/{job}/items/count"): {"json": {}},
+    ("POST", "/v1/jobs/{job}/selection/cancel"): {"json": {}},
+    ("POST", "/v1/jobs/{job}/selection/count"): {"json": {}},
     ("POST", "/v1/jobs/{job}/export"): {"params": {"format": "csv"}},
     ("PATCH", "/v1/jobs/{job}/items/{seq}"): {"json": {"input": {"better": 1}}},
     ("POST", "/v1/dead-letters/redrive"): {"json": {"all_matching": True}},

@@ -35,7 +35,7 @@ async def job(api: Api, ada: httpx2.AsyncClient, toy: Mill) -> str:
 
 
 async def count(who: httpx2.AsyncClient, job: str, **asked: Any) -> int:
-    answer = await who.post(f"/v1/jobs/{job}/items/count", json=asked)
+    answer = await who.post(f"/v1/jobs/{job}/selection/count", json=asked)
     assert answer.status_code == 200, answer.text
     assert answer.json()["is_complete"]
     return int(answer.json()["items"])
@@ -98,7 +98,7 @@ async def test_rows_that_wait_are_cancelled_by_the_same_words_and_come_back(api:
     job = await submitted(ada, [{"sku": f"AB-{n}"} for n in range(10)])
     but = {"except": [f"{job}:2"], "key": "AB*", "statuses": ["pending"]}
     assert await count(ada, job, to="cancel", **but) == 9
-    answer = await ada.post(f"/v1/jobs/{job}/items/cancel", json=but)
+    answer = await ada.post(f"/v1/jobs/{job}/selection/cancel", json=but)
     assert (answer.status_code, answer.json()["verb"], answer.json()["items"]) == (200, "cancel", 9)
     assert (await ada.get(answer.headers["location"])).json()["predicate"]["key"] == "AB*"
     assert (await ada.get(f"/v1/jobs/{job}")).json()["counts"]["cancelled"] == 9
@@ -130,11 +130,11 @@ async def test_what_belongs_to_others_or_makes_no_sense_is_refused(
     ada: httpx2.AsyncClient, bob: httpx2.AsyncClient, job: str
 ) -> None:
     other = await submitted(ada, [1])
-    for path in ("items/count", "items/cancel", "export"):
+    for path in ("selection/count", "selection/cancel", "export"):
         assert (await bob.post(f"/v1/jobs/{job}/{path}", json={})).status_code == 404
         assert (await ada.post(f"/v1/jobs/{job}/{path}", json={"item_ids": [f"{other}:0"]})).status_code == 422
         assert (await ada.post(f"/v1/jobs/{job}/{path}", json={"key": "\x00"})).status_code == 422
-    assert (await ada.post(f"/v1/jobs/{job}/items/cancel", json={})).status_code == 409
+    assert (await ada.post(f"/v1/jobs/{job}/selection/cancel", json={})).status_code == 409
     both = await ada.post(f"/v1/jobs/{job}/export?statuses=failed", json={"statuses": ["done"]})
     assert both.status_code == 422
 

@@ -56,7 +56,7 @@ async def reprocess_job(
     return answer(response, await operation.reprocess(db, job.id, choice, within=WITHIN_S, **who))
 
 
-@router.post("/jobs/{job}/items/cancel", **allow(Permission.USER, 404, 409, also=_going_on))
+@router.post("/jobs/{job}/selection/cancel", **allow(Permission.USER, 404, 409, also=_going_on))
 async def cancel_items(
     job: OwnJob, asked: CancelItemsIn, me: Me, request: Request, response: Response, db: Db
 ) -> OperationOut:
@@ -66,7 +66,7 @@ async def cancel_items(
     return answer(response, await cancelling.cancel_rows(db, job.id, waiting, within=WITHIN_S, **who))
 
 
-@router.post("/jobs/{job}/items/count", **allow(Permission.USER, 404))
+@router.post("/jobs/{job}/selection/count", **allow(Permission.USER, 404))
 async def count_items(job: OwnJob, asked: CountIn, db: Db) -> CountOut:
     """How many items a reprocess, a cancel or an export of these would take. Nothing is changed."""
     check_text("a filter", asked.key, *(asked.error_codes or ()))

@@ -27,7 +27,7 @@ export function selectionBody(what) {
 
 /** @param {any} job @param {Chosen} what @param {"reprocess" | "cancel" | "export"} to @param {AbortSignal} [signal] @returns {Promise<Counted>} */
 export function countRows(job, what, to, signal) {
-  return api.post(`/v1/jobs/${job.id}/items/count`, { to, ...selectionBody(what) }, { signal });
+  return api.post(`/v1/jobs/${job.id}/selection/count`, { to, ...selectionBody(what) }, { signal });
 }
 
 /** @param {Counted} counted */
@@ -58,7 +58,7 @@ export async function cancelRows(job, what, done) {
     act: `Cancel ${many(found)}`,
     isDanger: true,
     run: async () => {
-      const operation = await api.post(`/v1/jobs/${job.id}/items/cancel`, selectionBody(asked));
+      const operation = await api.post(`/v1/jobs/${job.id}/selection/cancel`, selectionBody(asked));
       tellOperation(operation);
     },
   });
