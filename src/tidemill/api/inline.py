@@ -139,4 +139,4 @@ def _joined(parts: dict[str, bytes]) -> bytes:
 
 
 def _too_many(most: int) -> InvalidInput:
-    return InvalidInput(f"{INPUTS}: there are more than {most}; send so many as a file")
+    return InvalidInput(f"{INPUTS}: there are more than {most}, which is all that may come as JSON")
