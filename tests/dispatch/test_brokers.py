@@ -119,6 +119,17 @@ async def test_a_message_that_cannot_be_kept_is_told_of_and_gone(db: Database, m
     assert [name for name, _ in told] == ["loop.failed", "hint.quarantined"]
 
 
+async def test_a_stranger_who_sends_rubbish_all_day_does_not_fill_the_disk(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidemill.dispatch.hints.THIN_EVERY", 5)
+    monkeypatch.setattr(quarantine, "KEEP", 3)
+    ear = WorkersEar(db)
+    for n in range(11):
+        await ear.refuse(b"%d" % n, "it is not a JSON object")
+    assert await rows(db, "SELECT message FROM tidemill.quarantine ORDER BY id") == [("7",), ("8",), ("9",), ("10",)]
+
+
 async def test_without_a_broker_nothing_is_sent_and_somebody_says_so(
     own_redis: Broker, dispatchers: Make, ears: Listen
 ) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from redis.asyncio import Redis
 
 from brokers import Broker
 from dispatch.scenes import Ear
@@ -216,6 +217,76 @@ async def test_while_the_broker_is_away_the_outbox_gathers_and_then_it_drains(
     leave()
     names = [name for name, _ in told if name.startswith("broker")]
     assert names == ["broker.lost", "broker.found"]  # once each, however often it was tried
+
+
+async def test_a_broker_that_answers_and_takes_nothing_is_lost_once_and_hints_stay_one_a_job(
+    db: Database, own_redis: Broker, dispatchers: Make, ears: Listen
+) -> None:
+    """A Redis that is full: it can be reached, and every hint is refused."""
+    dispatcher, job_id = dispatchers(own_redis.url), await add_job(db, 3, batch_size=1)
+    told, relay = Told(), Relay(db, dispatcher, "w1", "redis")
+    await dispatcher.open()
+    leave = subscribe(lambda name, fields: told.append((name, fields)))
+    async with Redis.from_url(own_redis.url) as client:
+        await client.config_set("maxmemory", "1")
+        for _ in range(4):
+            await relay.tick()
+            assert dispatcher.trouble
+            await db.run(jobs.pause, job_id)
+            await db.run(jobs.resume, job_id)
+            assert await waiting(db) == [(job_id, 3, False)]
+        await client.config_set("maxmemory", "0")
+    await relay.tick()
+    leave()
+    assert await waiting(db) == []
+    assert [name for name, _ in told if name.startswith("broker")] == ["broker.lost", "broker.found"]
+
+
+async def test_what_is_given_back_is_one_hint_a_job(db: Database) -> None:
+    await db.run(outbox.register, "redis")
+    job_id = await add_job(db, 3, batch_size=1)
+    claimed = []
+    for _ in range(3):
+        claimed += await db.run(outbox.claim, "w1", limit=10, seconds=30)
+        await db.run(jobs.pause, job_id)
+        await db.run(jobs.resume, job_id)
+    assert len(await waiting(db)) == 4
+    await db.run(outbox.give_back, "w1", [hint.id for hint in claimed], "lost\0")
+    assert await waiting(db) == [(job_id, 3, False)]
+    kept = await rows(db, "SELECT created_at FROM tidemill.outbox")
+    assert kept == [(min(hint.created_at for hint in claimed),)]  # and it has waited since then
+
+
+async def test_a_block_is_of_so_many_messages_and_what_was_sent_is_not_sent_again(
+    db: Database, redis: str, dispatchers: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidemill.dispatch.relay.AT_ONCE", 40)
+    dispatcher = dispatchers(redis)
+    made = [await add_job(db, 100, batch_size=1) for _ in range(5)]  # 16 hints each
+    dispatch, sent = dispatcher.dispatch, []
+
+    async def break_down_later(envelopes: list[Any]) -> Any:
+        if sum(sent) and envelopes:
+            raise BrokerLost("too slow")
+        sent.append(len(envelopes))
+        return await dispatch(envelopes)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(dispatcher, "dispatch", break_down_later)
+        with pytest.raises(BrokerLost):
+            await Relay(db, dispatcher, "w1", "redis").send()
+    assert sum(sent) == 32
+    assert sorted(await waiting(db)) == sorted((job_id, 16, False) for job_id in made[2:])
+    assert await Relay(db, dispatcher, "w1", "redis").send() == 3
+
+
+async def test_a_broker_goes_on_with_what_it_has_no_time_for_in_one_claim(
+    db: Database, redis: str, dispatchers: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidemill.dispatch.relay.CLAIM_S", 0.0)  # as if sending took as long as the claim holds
+    await add_job(db, 1)
+    await Relay(db, dispatchers(redis), "w1", "redis").send()
+    assert [taken for *_, taken in await waiting(db)] == [False]
 
 
 async def test_a_broker_that_goes_in_the_middle_of_a_block_loses_none_of_it(

@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -166,3 +167,13 @@ def test_those_who_are_sent_away_come_one_after_another_but_not_next_year() -> N
     assert waits[:4] == [5.0, 5.5, 6.0, 6.5]
     assert waits[-1] == 5 + LONGEST_S
     assert turns.book(10_000.0, 5.0, 2.0) == 5.0
+
+
+async def test_items_that_a_member_sends_away_come_at_its_pace(db: Database) -> None:
+    slow = Limiter("sites", 0.1, 1)
+    await db.run(store.declare, [slow])
+    line = line_of(db, slow)
+    assert await line.enter(None) is None
+    waits = [await line.enter(None, patience=0.5, in_line=True) or 0.0 for _ in range(4)]
+    assert [round(later - sooner) for sooner, later in pairwise(waits)] == [10, 10, 10]
+    await line._trips.close()

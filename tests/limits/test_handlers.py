@@ -216,3 +216,33 @@ async def test_a_refusal_is_told_to_the_limiter_whose_call_it_was_and_to_no_othe
     # Who comes while it is blocked is sent away until it is not, and pays no attempt.
     told = await fates(db, job_id)
     assert sum(n for (status, _, attempts), n in told.items() if status == "retry_wait" and attempts == 0) == 3
+
+
+@pytest.mark.parametrize(("key", "member"), [("\ud800\0x", "?x"), ("x" * 300, "x" * 255)], ids=["odd", "long"])
+async def test_a_member_may_have_any_name(mill: Mill, db: Database, key: str, member: str) -> None:
+    mill.limiter("sites", "100/s")
+
+    @mill.handler("calls", limit="sites", limit_by=lambda _: key)
+    async def calls(item: Item) -> None:
+        async with mill.limit("sites", key):
+            pass
+
+    job_id = await mill.submit_async("calls", range(2))
+    await drain(mill, db=db)
+    assert await fates(db, job_id) == {("done", None, 1): 2}
+    assert await rows(db, "SELECT key FROM tidemill.limiter WHERE key <> ''") == [(member,)]
+
+
+async def test_a_member_without_a_name_is_a_mistake_of_the_handler(mill: Mill, db: Database) -> None:
+    mill.limiter("sites", "100/s")
+
+    @mill.handler("calls", max_attempts=1)
+    async def calls(item: Item) -> None:
+        async with mill.limit("sites", None):  # type: ignore[arg-type]
+            pass
+
+    job_id = await mill.submit_async("calls", range(1))
+    async with asyncio.timeout(10):
+        await drain(mill, db=db)
+    [(reason,)] = await rows(db, "SELECT error->>'reason' FROM tidemill.outcome WHERE job_id = %s", job_id)
+    assert reason == "TypeError: the member of a limiter is named by a text"

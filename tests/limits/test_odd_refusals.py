@@ -36,7 +36,7 @@ async def test_a_date_that_no_calendar_has_is_a_refusal_that_does_not_say_how_lo
 ) -> None:
     mill.limiter("shop", "100/s")
 
-    @mill.handler("call", max_attempts=1, limit="shop" if limited else None)
+    @mill.handler("call", max_attempts=1, limit="shop" if limited else ...)
     async def call(item: Item) -> None:
         if item.seq == 1 and not item.throttles:
             raise TooMany

@@ -1,14 +1,23 @@
 """What is not asked at all, and in which words the rest is."""
 
+import asyncio
 import json
+from typing import Any
 
 import pytest
 
 from matching.scenes import Scene
 from matching.services import Reply, Request, Scripted, echo, named, told
 from matching.test_faults import NAMES, assert_own
-from support import rows
-from tidemill.domain.errors import InvalidSettings
+from support import assert_sound, rows, shift_clock
+from tidemill.domain.errors import InvalidRequest, InvalidSettings
+from tidemill.domain.matching import MatchRequest
+from tidemill.handlers.matching import gather
+from tidemill.handlers.services.desk import ServiceDesk
+from tidemill.operations.health import examine
+from tidemill.store import outbox
+from tidemill.store.lists.pending import _briefs
+from tidemill.store.queue import depth
 
 
 async def test_a_private_address_needs_its_operators_word(scene: Scene, service: Scripted) -> None:
@@ -83,6 +92,96 @@ async def test_a_permit_is_of_a_request_and_a_refusal_is_told_to_its_limiter(sce
     assert len(service.requests) == 3
     query = "SELECT taken, refused, blocked_until IS NOT NULL FROM tidemill.limiter WHERE name = 'names'"
     assert await rows(scene.db, query) == [(3, 1, True)]
+
+
+async def test_while_the_services_limiter_is_blocked_its_jobs_are_left_alone(scene: Scene, service: Scripted) -> None:
+    """One refusal for an hour, and 600 rows: those that nobody has asked for stay as they are, and say why."""
+    scene.limiters = '[limiters.names]\nrate = "100/s"'
+    scene.declare("names", service.url, limit="names")
+    service.answer = lambda _: Reply(429, b"", {"Retry-After": "3600"})
+    job_id = await scene.submit([{"name": f"name {n}"} for n in range(600)])
+    await scene.drain(retries=False)
+    asked, told_of = len(service.requests), len(await scene.rows(job_id))
+    assert asked <= told_of <= 10 * asked < 600
+    await scene.drain(retries=False)  # another process, which knows nothing of it yet
+    assert (len(service.requests), len(await scene.rows(job_id))) == (asked, told_of)
+    await assert_sound(scene.db, job_id)
+    brief = (await scene.db.run(_briefs, {job_id}))[job_id]
+    assert (brief["limiter"], brief["blocked_until"] is not None) == ("names", True)
+    await shift_clock(scene.db, "30 minutes")
+    # It is the limiter that is waited for, not a worker: nobody need be alarmed.
+    assert (await examine(scene.db)).queue_age_s < 60
+    assert (await scene.db.run(depth)).oldest_s < 60
+    await scene.db.run(outbox.register, "redis")
+    assert await scene.db.run(outbox.resend, 60) == []
+    await shift_clock(scene.db, "3 hours")
+    assert (await examine(scene.db)).queue_age_s > 3600
+    assert await scene.db.run(outbox.resend, 60) == [job_id]
+    await rows(scene.db, "DELETE FROM tidemill.broker")
+
+
+async def test_cancelled_work_takes_no_permits(scene: Scene, service: Scripted) -> None:
+    scene.limiters = '[limiters.names]\nrate = "20/s"'
+    scene.declare("names", service.url, limit="names", batch=1, concurrency=1)
+    taken: list[int] = []
+
+    async def answer(request: Request) -> Reply:
+        taken.extend(n for (n,) in await rows(scene.db, "SELECT taken FROM tidemill.limiter"))
+        await scene.cancel(job_id)
+        return echo(request)
+
+    service.answer = answer
+    job_id = await scene.submit([{"name": name} for name in NAMES])
+    await scene.drain()
+    assert len(taken) == 1
+    assert (await rows(scene.db, "SELECT taken FROM tidemill.limiter"))[0][0] <= taken[0]
+
+
+async def test_what_goes_wrong_before_a_request_is_for_those_who_wait(
+    scene: Scene, service: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(*_: object) -> int:
+        raise RuntimeError("nobody thought of this")
+
+    monkeypatch.setattr(gather, "batch_size", broken)
+    job_id = await scene.submit([{"name": name} for name in NAMES])
+    async with asyncio.timeout(10):
+        await scene.drain(retries=False)
+    assert {row.error["reason"] for row in await scene.rows(job_id)} == {"RuntimeError: nobody thought of this"}
+
+
+async def test_a_manifest_that_cannot_be_had_is_done_without(
+    scene: Scene, service: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(desk: ServiceDesk, method: str, *words: Any, **more: Any) -> Any:
+        if method == "GET":
+            raise RuntimeError("nobody thought of this")
+        return await real(desk, method, *words, **more)
+
+    real = ServiceDesk.ask
+    monkeypatch.setattr(ServiceDesk, "ask", broken)
+    (scene.settings.home / "tidemill.toml").write_text(f'[services.names]\nurl = "{service.url}"\nallow_private = true')
+    assert_own(await scene.match(NAMES))
+
+
+async def test_a_score_beyond_all_numbers_is_one_rows_fault(scene: Scene, service: Scripted) -> None:
+    def answer(request: Request) -> Reply:
+        names = {id_: query["query"] for id_, query in request.queries.items()}
+        return told(
+            {id_: {"result": [named(name, 10**400 if name == "name 3" else 100)]} for id_, name in names.items()}
+        )
+
+    service.answer = answer
+    found = await scene.match(NAMES)
+    assert [(row.status, row.attempts) for row in found if row.status == "done"] == [("done", 1)] * 19
+    assert (found[3].status, found[3].error["code"]) == ("failed", "invalid_answer")
+
+
+@pytest.mark.parametrize("name", ["threshold", "not_found_delay"])
+@pytest.mark.parametrize("value", [10**400, -(10**400), float("nan"), float("inf"), True])
+def test_a_number_beyond_all_numbers_is_a_mistake(name: str, value: object) -> None:
+    with pytest.raises(InvalidRequest, match=f"params.{name}: a number is wanted"):
+        MatchRequest.of({"service": "names", "query": "name", name: value})
 
 
 async def test_a_service_whose_limiter_is_not_declared_stops_the_start(scene: Scene, service: Scripted) -> None:

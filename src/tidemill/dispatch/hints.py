@@ -11,6 +11,7 @@ from tidemill.store.database import Database
 from tidemill.telemetry.events import emit
 
 LOOK_S = 0.05
+THIN_EVERY = 1_000  # messages that are none: a stranger may send more than there is room for until somebody cleans up
 HOLD_S = 60.0  # brokers wonder about a message that is kept for longer
 
 
@@ -55,6 +56,7 @@ class Hints:
         self._wake = wake
         self._wake_all = wake_all
         self._has_time = has_time
+        self._refused = 0
 
     async def missed(self) -> None:
         self._wake_all()
@@ -74,6 +76,9 @@ class Hints:
         """A message that cannot even be kept is told of, and gone: it would come back at once, and for ever."""
         try:
             await self._db.run(quarantine.add, self._worker, message, reason)
+            self._refused += 1
+            if self._refused % THIN_EVERY == 0:
+                await self._db.run(quarantine.thin)
         except Exception as error:  # noqa: BLE001  whatever it is, the next message is waiting
             emit("loop.failed", loop="quarantine", error=describe(error))
         emit("hint.quarantined", job=None, reason=reason, bytes=len(message))

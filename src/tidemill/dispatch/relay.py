@@ -1,10 +1,10 @@
 """From the outbox to the broker."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain, repeat
 
-from tidemill.dispatch.taskiq import BrokerDispatcher, pause_after
+from tidemill.dispatch.taskiq import SEND_S, BrokerDispatcher, pause_after
 from tidemill.domain.envelope import Envelope, encode, tracing
 from tidemill.domain.errors import BrokerLost, InvalidRequest
 from tidemill.store import outbox
@@ -12,7 +12,7 @@ from tidemill.store.database import Database
 from tidemill.store.outbox import Hint
 from tidemill.telemetry.events import emit
 
-AT_ONCE = 1_000
+AT_ONCE = 1_000  # rows that are claimed, and messages that are sent
 CLAIM_S = 30.0  # longer than a block may take: whoever needs longer is dead, and another relay sends again
 IDLE_S = 1.0
 REGISTER_EVERY_S = 60.0
@@ -54,28 +54,43 @@ class Relay:
         started = time.monotonic()
         claimed = await self._db.run(outbox.claim, self._worker, limit=AT_ONCE, seconds=CLAIM_S)
         if not claimed:
+            self._dispatcher.nothing_to_send()
             return 0
         wanted = [hint for hint in claimed if hint.wanted]
-        refused = await self._publish(wanted)
-        gone = [hint.id for hint in claimed if hint.id not in refused]
-        await self._db.run(outbox.remove, self._worker, gone)
-        for hint in wanted:
-            if hint.id in refused:
-                await self._set_aside(hint, refused[hint.id])
-        hints = sum(hint.hints for hint in wanted if hint.id not in refused)
-        ms = (time.monotonic() - started) * 1000
-        emit("hints.sent", jobs=len(wanted) - len(refused), hints=hints, dropped=len(claimed) - len(wanted), ms=ms)
+        await self._db.run(outbox.remove, self._worker, [hint.id for hint in claimed if not hint.wanted])
+        rest, sent = list(wanted), list[Hint]()
+        for block in blocks(wanted):
+            if time.monotonic() - started > CLAIM_S - SEND_S:  # the broker is slow: the claim would run out
+                await self._give_back(rest, "the broker is slow")
+                break
+            sent += await self._send_block(block, rest)
+            del rest[: len(block)]
+        hints, ms = sum(hint.hints for hint in sent), (time.monotonic() - started) * 1000
+        emit("hints.sent", jobs=len(sent), hints=hints, dropped=len(claimed) - len(wanted), ms=ms)
         return len(claimed)
 
-    async def _publish(self, wanted: Sequence[Hint]) -> dict[int, str]:
-        """Those that the broker refused, and why."""
-        copies = list(chain.from_iterable(repeat(hint, hint.hints) for hint in wanted))
+    async def _send_block(self, block: Sequence[Hint], rest: Sequence[Hint]) -> list[Hint]:
+        """Send these and forget them, whatever becomes of those behind them; which were sent."""
+        refused = await self._publish(block, rest)
+        sent = [hint for hint in block if hint.id not in refused]
+        await self._db.run(outbox.remove, self._worker, [hint.id for hint in sent])
+        for hint in block:
+            if hint.id in refused:
+                await self._set_aside(hint, refused[hint.id])
+        return sent
+
+    async def _publish(self, block: Sequence[Hint], rest: Sequence[Hint]) -> dict[int, str]:
+        """Those that the broker refused, and why. If it is lost, these and the rest may be taken by others."""
+        copies = list(chain.from_iterable(repeat(hint, hint.hints) for hint in block))
         try:
             answers = await self._dispatcher.dispatch([_envelope(hint) for hint in copies])
         except BrokerLost as error:
-            await self._db.run(outbox.give_back, self._worker, [hint.id for hint in wanted], str(error))
+            await self._give_back(rest, str(error))
             raise
         return {hint.id: answer for hint, answer in zip(copies, answers, strict=True) if answer is not None}
+
+    async def _give_back(self, hints: Sequence[Hint], why: str) -> None:
+        await self._db.run(outbox.give_back, self._worker, [hint.id for hint in hints], why)
 
     async def _set_aside(self, hint: Hint, reason: str) -> None:
         if hint.attempts + 1 < MAX_ATTEMPTS:
@@ -83,6 +98,20 @@ class Relay:
             return
         await self._db.run(outbox.park, self._worker, hint.id, reason, _shown(hint))
         emit("hint.quarantined", job=hint.job_id, reason=reason, bytes=0)
+
+
+def blocks(hints: Sequence[Hint]) -> Iterator[list[Hint]]:
+    """So that each is of about as many messages as a broker surely takes in time."""
+    block: list[Hint] = []
+    messages = 0
+    for hint in hints:
+        if block and messages + hint.hints > AT_ONCE:
+            yield block
+            block, messages = [], 0
+        block.append(hint)
+        messages += hint.hints
+    if block:
+        yield block
 
 
 def _envelope(hint: Hint) -> Envelope:

@@ -66,14 +66,25 @@ class BrokerDispatcher:
         return next(iter(self._troubles.values()), None)
 
     async def dispatch(self, envelopes: Sequence[Envelope]) -> list[str | None]:
+        doing = "open"
         try:
             async with asyncio.timeout(SEND_S):
                 line = await self._line()
-                return await _send(line, envelopes)
+                self._note(doing, None)
+                if not envelopes:
+                    return []
+                doing = "send"
+                answers = await _send(line, envelopes)
         except Exception as error:
             await self.close()
-            self._note("send", _words(error))
+            self._note(doing, _words(error))
             raise BrokerLost(_words(error)) from error
+        self._note(doing, None)
+        return answers
+
+    def nothing_to_send(self) -> None:
+        """What could not be sent, somebody else has sent, or nobody wants it: there is no trouble any more."""
+        self._note("send", None)
 
     async def open(self) -> None:
         """Find out whether there is a broker; BrokerLost if not."""
@@ -109,7 +120,6 @@ class BrokerDispatcher:
                 await _shut(line)
                 raise
             self._sending = line
-        self._note("send", None)
         return self._sending
 
     async def _hand_on(self, line: Line, handler: JobHandler) -> None:

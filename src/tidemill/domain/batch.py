@@ -32,6 +32,7 @@ class Lease:
     sparse: bool = False
     request_id: str | None = None
     traceparent: str | None = None
+    limiter: str | None = None  # that its job waits for, beside what its handler names
 
     @property
     def facts(self) -> dict[str, Any]:

@@ -142,6 +142,7 @@ async def claim_from(context: Context, job_id: UUID, kind: str, lease_id: UUID) 
             lease=seconds,
             worker=context.worker,
             adopt=next(tries) > 0,
+            is_shut=context.limits.is_shut,
         )
 
     lease = await context.db.run(claim)

@@ -14,7 +14,7 @@ from tidemill.domain.outcome import Outcome, Retry, Wait
 from tidemill.engine.context import Context
 from tidemill.engine.flush import Flusher
 from tidemill.engine.limits import Line
-from tidemill.engine.limits.entrance import postponed
+from tidemill.engine.limits.entrance import Postponed
 from tidemill.engine.limits.permit import is_told
 from tidemill.engine.logbook import Page
 from tidemill.engine.verdicts import outcome_of, translate, verdict_of
@@ -34,6 +34,7 @@ class ItemRun:
         self._flusher = flusher
         self._crew = context.crew(handler)
         self._entrance = context.limits.entrance(handler)
+        self._waits_for = flusher.lease.limiter
         self._lines: dict[int, Line] = {}  # where the item of a slot was let in
         self._width = 1 if alone else self._crew.high
         self._todo: deque[Item] = deque()
@@ -143,7 +144,7 @@ class ItemRun:
             finally:
                 line.leave(time.monotonic() - started)
         if wait and entrance.by_member and not self._context.stopping:
-            return verdict_of(item, postponed(line, wait), self._handler, 0)
+            return verdict_of(item, Postponed(line, wait), self._handler, 0)
         self._let_go()  # it has no verdict, and the rest of the batch has none
         return None
 
@@ -154,7 +155,7 @@ class ItemRun:
         return await line.enter(self)
 
     async def _attempt(self, item: Item, slot: int, task: asyncio.Task[None]) -> Verdict | None:
-        """One attempt at one item; None when it was cut short because the worker stops."""
+        """One attempt at one item; None when it was cut short because the worker stops, or its job must wait."""
         if item.defect is not None:
             return verdict_of(item, from_defect(item.defect), self._handler, 0)
         started = time.monotonic()
@@ -183,7 +184,10 @@ class ItemRun:
                     task.uncancel()
         return self._conclude(item, outcome, slot, started)
 
-    def _conclude(self, item: Item, outcome: Outcome, slot: int, started: float) -> Verdict:
+    def _conclude(self, item: Item, outcome: Outcome, slot: int, started: float) -> Verdict | None:
+        if isinstance(outcome, Postponed) and outcome.limiter is not None and outcome.limiter == self._waits_for:
+            self._let_go()  # as in line: the job is not claimed until its limiter lets somebody begin
+            return None
         now, crew = time.monotonic(), self._crew
         try:
             refused = self._note(outcome, slot, started, now)

@@ -52,13 +52,14 @@ class ServiceJobs:
         kind = service_kind(spec.kind)
         if kind == matching.KIND:
             match = MatchRequest.of(spec.params)
-            self.find(match.service, role)
-            return replace(spec, kind=kind, params=match.params, columns=matching.COLUMNS)
+            limiter = self.find(match.service, role).limit
+            return replace(spec, kind=kind, params=match.params, columns=matching.COLUMNS, limiter=limiter)
         enrich = EnrichRequest.of(spec.params)
         service = self.find(enrich.service, role)
         if service.header is not None and service.header.lower() in map(str.lower, enrich.headers):
             raise InvalidRequest([f"params.headers: {service.header} is said by the service's declaration"])
-        return replace(spec, kind=enriching.KIND, params=enrich.params, columns=tuple(enrich.fields))
+        columns = tuple(enrich.fields)
+        return replace(spec, kind=enriching.KIND, params=enrich.params, columns=columns, limiter=service.limit)
 
 
 def columns_in(inputs: Iterable[Any]) -> set[str]:

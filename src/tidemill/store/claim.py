@@ -1,6 +1,6 @@
 """Taking a batch: job first, then one due batch of it, whole or in part."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
@@ -34,17 +34,26 @@ async def runnable(conn: Connection, kinds: Sequence[str]) -> list[Runnable]:
 
 @relaxed
 async def claim(
-    conn: Connection, job_id: UUID, *, wanted: int, lease_id: UUID, lease: float, worker: str, adopt: bool = True
+    conn: Connection,
+    job_id: UUID,
+    *,
+    wanted: int,
+    lease_id: UUID,
+    lease: float,
+    worker: str,
+    adopt: bool = True,
+    is_shut: Callable[[str], bool] | None = None,
 ) -> Lease | None:
     """Lease about ``wanted`` items of a job, or None when nothing is due. ``lease_id`` is the caller's own.
 
-    With ``adopt``, look first whether an earlier try succeeded whose COMMIT answer was lost.
+    With ``adopt``, look first whether an earlier try succeeded whose COMMIT answer was lost. ``is_shut`` says of the
+    job's limiter that it lets nobody begin.
     """
     adopted = await by_lease(conn, worker, lease_id) if adopt else None
     if adopted is not None:
         return adopted
     ready = await _peek(conn, job_id, lease_id)
-    if ready is None:
+    if ready is None or (is_shut is not None and ready.limiter is not None and is_shut(ready.limiter)):
         return None
     hold = {"lease_id": lease_id, "lease": lease, "worker": worker}
     match how_to_cut(ready, wanted):

@@ -1,6 +1,7 @@
 """What a service proposes for a row, and whether one of its candidates will do."""
 
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -72,7 +73,7 @@ def _score(given: Mapping[str, Any]) -> float | None:
         return None
     if isinstance(score, bool) or not isinstance(score, int | float):
         raise ValueError(f"the score of a candidate is {type(score).__name__}, not a number")  # noqa: TRY004
-    if not math.isfinite(score):
+    if not abs(score) <= sys.float_info.max:  # an integer may be larger than any of those
         raise ValueError("the score of a candidate is not a finite number")
     return float(score)
 

@@ -1,6 +1,6 @@
 """What a matching job is asked to do, read from its params; every mistake is told."""
 
-import math
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -72,7 +72,8 @@ def _or_none(read: values.Reader) -> values.Reader:
 
 
 def _number(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not abs(value) <= sys.float_info.max:  # an integer may be larger than any of those
         raise ValueError("a number is wanted")
     return float(value)
 

@@ -60,13 +60,20 @@ class Entrance:
         self._limits.dismiss(run)
 
     def _key(self, item: Item) -> str:
-        key = None if self._by is None else self._by(item)
-        if not isinstance(key, str):
-            raise TypeError(BAD_KEY)
-        return key[:KEY_MAX].replace("\x00", "")
+        return member_key(None if self._by is None else self._by(item), BAD_KEY)
 
 
-def postponed(line: Line, seconds: float) -> Wait:
+def member_key(key: object, why_not: str) -> str:
+    """A member's name, as PostgreSQL can hold it."""
+    if not isinstance(key, str):
+        raise TypeError(why_not)
+    return key[:KEY_MAX].encode(errors="replace").decode().replace("\x00", "")
+
+
+class Postponed(Wait):
     """What becomes of an item that would wait too long in a worker's hand: it comes again then, and is not charged."""
-    member = f" for {line.key}" if line.key else ""
-    return Wait(f"limiter {line.name}{member} lets nobody begin before", after=seconds, code="limited")
+
+    def __init__(self, line: Line, seconds: float) -> None:
+        member = f" for {line.key}" if line.key else ""
+        super().__init__(f"limiter {line.name}{member} lets nobody begin before", after=seconds, code="limited")
+        self.limiter = None if line.key else line.name  # that lets nobody begin at all, if it is not a member only

@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Self
 from tidemill.domain.errors import InvalidInput
 from tidemill.domain.outcome import Retry
 from tidemill.domain.throttle import is_throttle, retry_after
-from tidemill.engine.limits.entrance import postponed
+from tidemill.engine.limits.entrance import Postponed, member_key
 
 if TYPE_CHECKING:
     from tidemill.engine.limits.process import ProcessLimits
+
+
+BAD_KEY = "the member of a limiter is named by a text"
 
 
 class CallPermit:
@@ -19,13 +22,13 @@ class CallPermit:
 
     def __init__(self, limits: "ProcessLimits", name: str, key: str) -> None:
         self._limits = limits
-        self._line = limits.line(name, key)
+        self._line = limits.line(name, member_key(key, BAD_KEY))
         self._started = 0.0
 
     async def __aenter__(self) -> Self:
         wait = await self._line.enter(self)
         if wait is not None:
-            raise postponed(self._line, wait)
+            raise Postponed(self._line, wait)
         self._started = time.monotonic()
         return self
 

@@ -48,9 +48,11 @@ class ProcessLimits:
 
     def is_closed(self, handler: Handler) -> bool:
         """Whether items of a handler need not be claimed: none may begin for a while."""
-        if handler.limiter is None or handler.limit_by is not None:
-            return False
-        line = self._lines.get((handler.limiter, ""))
+        return handler.limiter is not None and handler.limit_by is None and self.is_shut(handler.limiter)
+
+    def is_shut(self, name: str) -> bool:
+        """Whether a limiter lets nobody begin for a while, as far as this process knows."""
+        line = self._lines.get((name, ""))
         if line is None or line.blocked_s() <= PATIENCE_S:
             return False
         line.look_again()

@@ -66,13 +66,23 @@ class Gatherer:
         try:
             while self._waiting or self._alone:
                 await self._desk.enter()
-                batch = await self._next()
-                if batch:
-                    self._begin(self._serve(batch))
-                else:
+                if not await self._begin_next():
                     self._desk.leave()
         finally:
             self._is_taking = False
+
+    async def _begin_next(self) -> bool:
+        """Whether the place at the desk is used; whatever goes wrong before is for those who wait."""
+        try:
+            batch = await self._next()
+        except Exception as error:  # noqa: BLE001  as above: nobody waits for ever
+            _fail([*self._alone, *self._waiting], error)
+            self._alone.clear()
+            self._waiting.clear()
+            return False
+        if batch:
+            self._begin(self._serve(batch))
+        return bool(batch)
 
     async def _next(self) -> list[Asked]:
         """Rows whose askers still wait; one by itself that is to be alone."""
@@ -157,6 +167,6 @@ async def batch_size(desk: ServiceDesk, insist: Insist) -> int:
         try:
             answered = await desk.ask("GET", "", insist=insist, rows=0)
             desk.batch_size = min(batch_size_in(parse(answered.body)) or BATCH, BATCH_MAX)
-        except (CallFailed, Outcome):
-            pass  # the queries that follow will tell
+        except Exception:  # noqa: BLE001, S110  the queries that follow will tell
+            pass
     return desk.batch_size

@@ -54,6 +54,8 @@ class ServiceDesk:
             reason = f"{self.service.secret_env} is not set where this worker runs, or cannot be sent in a header"
             raise CallFailed("service_secret", reason)
         service = self.service
+        if service.limit is not None:
+            await insist()  # before too: a permit for nothing is one that others wait for
         async with self._permit():
             await insist()
             started = time.monotonic()

@@ -1,6 +1,6 @@
 -- The next due batch of a job, locked unless somebody else holds it, and what of its job goes with it.
 -- Index: batch_claim, job_pkey.
-SELECT ready.*, j.sparse, j.request_id, j.traceparent
+SELECT ready.*, j.sparse, j.request_id, j.traceparent, j.limiter
 FROM (
     SELECT id AS batch_id, job_id, owner_id, kind, lo, hi, seqs, open, flush_no, isolated, crashes, losses, retrying
     FROM tidemill.batch

@@ -1,6 +1,6 @@
 -- As peek, but waits a moment (lock_timeout): "nothing free" and "somebody is carving" look the same to
 -- SKIP LOCKED, and workers would sleep beside work. Index: batch_claim, job_pkey.
-SELECT ready.*, j.sparse, j.request_id, j.traceparent
+SELECT ready.*, j.sparse, j.request_id, j.traceparent, j.limiter
 FROM (
     SELECT id AS batch_id, job_id, owner_id, kind, lo, hi, seqs, open, flush_no, isolated, crashes, losses, retrying
     FROM tidemill.batch

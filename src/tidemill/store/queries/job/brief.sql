@@ -6,5 +6,6 @@ SELECT j.id, j.key, j.kind, j.owner_id, j.intent, j.ingest_done, j.closed_as,
     (SELECT coalesce(sum(b.open), 0) FROM tidemill.batch b
      WHERE b.job_id = j.id AND b.state = 'ready' AND NOT b.retrying)::bigint AS pending
 FROM tidemill.job j LEFT JOIN tidemill.ingest g ON g.job_id = j.id
-LEFT JOIN tidemill.kind k ON k.name = j.kind LEFT JOIN tidemill.limiter l ON l.name = k.options->>'limiter' AND l.key = ''
+LEFT JOIN tidemill.kind k ON k.name = j.kind
+LEFT JOIN tidemill.limiter l ON l.name = coalesce(k.options->>'limiter', j.limiter) AND l.key = ''
 WHERE j.id = ANY(%(ids)s)

@@ -1,20 +1,20 @@
 -- Jobs with something to claim now, for a worker to choose from: some of every owner, however many one has; and
--- how many jobs of their owner are being worked on. None of a limiter that lets nobody begin for a while.
--- Index: job_runnable, batch_claim, batch_turning, limiter_pkey.
+-- how many jobs of their owner are being worked on. None of a limiter that lets nobody begin for a while: that of the
+-- kind, or of the service that the job calls. Index: job_runnable, batch_claim, batch_turning, limiter_pkey.
 WITH turning AS (
     SELECT owner_id, count(DISTINCT job_id) AS jobs FROM tidemill.batch WHERE state = 'leased' GROUP BY owner_id
 )
 SELECT id, owner_id, kind, priority, owner_turning, turning FROM (
     SELECT j.id, j.owner_id, j.kind, j.priority, coalesce(t.jobs, 0) AS owner_turning, l.turning,
         row_number() OVER (PARTITION BY j.owner_id ORDER BY l.turning DESC, j.priority DESC, j.id) AS place
-    FROM tidemill.job j LEFT JOIN turning t ON t.owner_id = j.owner_id
+    FROM tidemill.job j LEFT JOIN turning t ON t.owner_id = j.owner_id LEFT JOIN tidemill.kind k ON k.name = j.kind
     CROSS JOIN LATERAL (
         SELECT EXISTS (SELECT 1 FROM tidemill.batch b WHERE b.job_id = j.id AND b.state = 'leased') AS turning
     ) l
     WHERE j.closed_as IS NULL AND j.intent = 'run' AND j.kind = ANY(%(kinds)s)
-      AND j.kind <> ALL (ARRAY(
-          SELECT k.name FROM tidemill.kind k JOIN tidemill.limiter l ON l.name = k.options->>'limiter' AND l.key = ''
-          WHERE l.blocked_until > tidemill.now() + interval '2 seconds'))
+      AND coalesce(k.options->>'limiter', j.limiter, '') <> ALL (ARRAY(
+          SELECT l.name FROM tidemill.limiter l
+          WHERE l.key = '' AND l.blocked_until > tidemill.now() + interval '2 seconds'))
       AND EXISTS (SELECT 1 FROM tidemill.batch b
                   WHERE b.job_id = j.id AND b.state = 'ready' AND b.not_before <= tidemill.now())
 ) runnable

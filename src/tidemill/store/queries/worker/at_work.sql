@@ -1,10 +1,12 @@
--- For a look at health. The oldest batch that is due, of a job that may run: the first few are looked at, no more.
+-- For a look at health. The oldest batch that is due, of a job that may run; what a limiter's block kept waiting is due
+-- since that was over. The first few are looked at, no more.
 -- The broker is as well as the workers say who have one. Index: batch_open_all, job_runnable.
 SELECT (SELECT count(*) FROM tidemill.worker WHERE seen_at > tidemill.now() - %(silent)s * interval '1 second') AS workers,
     (SELECT count(*) FROM (SELECT 1 FROM tidemill.job WHERE closed_as IS NULL AND intent = 'run' LIMIT 1000) j) AS open_jobs,
-    coalesce((SELECT max(extract(epoch FROM tidemill.now() - greatest(b.since, b.not_before)))::float8
+    coalesce((SELECT greatest(0, max(extract(epoch FROM tidemill.now() - greatest(b.since, b.not_before, l.blocked_until))))::float8
         FROM (SELECT * FROM tidemill.batch WHERE state IN ('ready', 'leased') ORDER BY since, id LIMIT 1000) b
-        JOIN tidemill.job j ON j.id = b.job_id
+        JOIN tidemill.job j ON j.id = b.job_id LEFT JOIN tidemill.kind k ON k.name = j.kind
+        LEFT JOIN tidemill.limiter l ON l.name = coalesce(k.options->>'limiter', j.limiter) AND l.key = ''
         WHERE b.state = 'ready' AND b.not_before <= tidemill.now() AND j.intent = 'run'), 0) AS queue_age_s,
     (SELECT CASE WHEN bool_or(info->'broker'->>'trouble' IS NOT NULL) THEN 'lost' ELSE 'ok' END FROM tidemill.worker
         WHERE info ? 'broker' AND seen_at > tidemill.now() - %(silent)s * interval '1 second'
