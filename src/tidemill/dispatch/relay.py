@@ -57,7 +57,9 @@ class Relay:
             self._dispatcher.nothing_to_send()
             return 0
         wanted = [hint for hint in claimed if hint.wanted]
-        await self._db.run(outbox.remove, self._worker, [hint.id for hint in claimed if not hint.wanted])
+        unwanted = [hint.id for hint in claimed if not hint.wanted]
+        if unwanted:
+            await self._db.run(outbox.remove, self._worker, unwanted)
         rest, sent = list(wanted), list[Hint]()
         for block in blocks(wanted):
             if time.monotonic() - started > CLAIM_S - SEND_S:  # the broker is slow: the claim would run out
@@ -66,7 +68,7 @@ class Relay:
             sent += await self._send_block(block, rest)
             del rest[: len(block)]
         hints, ms = sum(hint.hints for hint in sent), (time.monotonic() - started) * 1000
-        emit("hints.sent", jobs=len(sent), hints=hints, dropped=len(claimed) - len(wanted), ms=ms)
+        emit("hints.sent", jobs=len(sent), hints=hints, dropped=len(unwanted), ms=ms)
         return len(claimed)
 
     async def _send_block(self, block: Sequence[Hint], rest: Sequence[Hint]) -> list[Hint]:
