@@ -263,7 +263,7 @@ async def test_a_block_is_of_so_many_messages_and_what_was_sent_is_not_sent_agai
     monkeypatch.setattr("tidemill.dispatch.relay.AT_ONCE", 40)
     dispatcher = dispatchers(redis)
     made = [await add_job(db, 100, batch_size=1) for _ in range(5)]  # 16 hints each
-    dispatch, sent = dispatcher.dispatch, []
+    dispatch, sent = dispatcher.dispatch, list[int]()
 
     async def break_down_later(envelopes: list[Any]) -> Any:
         if sum(sent) and envelopes:

@@ -177,3 +177,18 @@ async def test_items_that_a_member_sends_away_come_at_its_pace(db: Database) -> 
     waits = [await line.enter(None, patience=0.5, in_line=True) or 0.0 for _ in range(4)]
     assert [round(later - sooner) for sooner, later in pairwise(waits)] == [10, 10, 10]
     await line._trips.close()
+
+
+async def test_members_that_share_one_do_not_take_each_others_places(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "MOST_MEMBERS", 0)
+    await db.run(store.declare, [PLACES])
+    limits = ProcessLimits(db, {"shop": PLACES}, worker="w", child=1, seconds=30)
+    one, two = limits.line("shop", "one.example"), limits.line("shop", "two.example")
+    assert [await one.enter(None), await one.enter(None), await two.enter(None)] == [None] * 3
+    assert await rows(db, HELD) == [(3,)]
+    two.leave(0.01)
+    await two._trips.close()
+    assert await rows(db, HELD) == [(2,)]
+    assert {key for (key,) in await rows(db, "SELECT key FROM tidemill.limiter_hold")} == {store.REST}

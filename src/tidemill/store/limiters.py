@@ -32,6 +32,7 @@ class Asking:
     lead: float  # seconds until the answer is heard
     reach: float
     seconds: float  # for which places are good
+    member: str = ""  # what the process calls it: for those that share one, the key is not enough
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +78,9 @@ async def give_back(conn: Connection, name: str, key: str, starts: Sequence[floa
 
 
 @relaxed
-async def leave(conn: Connection, name: str, key: str, worker: str, child: int, held: int) -> None:
+async def leave(conn: Connection, name: str, key: str, worker: str, child: int, held: int, member: str = "") -> None:
     """So many places are left to a process."""
-    params = {"name": name, "key": key, "worker": worker, "child": child, "held": held}
+    params = {"name": name, "key": key, "worker": worker, "child": child, "held": held, "member": member}
     await conn.execute(sql("limiter/leave"), params)
 
 

@@ -424,15 +424,17 @@ CREATE TABLE tidemill.limiter (
     PRIMARY KEY (name, key)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01);
 
--- Who has how many of a limiter's places. A worker keeps those of its children alive; others run out.
+-- Who has how many of a limiter's places. A worker keeps those of its children alive; others run out. `member` is what the
+-- process calls it: beyond so many, several count against one `key`.
 CREATE TABLE tidemill.limiter_hold (
     name   text NOT NULL,
     key    text NOT NULL,
     worker text NOT NULL,
     child  integer NOT NULL,
+    member text NOT NULL,
     held   integer NOT NULL CHECK (held >= 0),
     until  timestamptz NOT NULL,
-    PRIMARY KEY (name, key, worker, child)
+    PRIMARY KEY (name, key, worker, child, member)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01);
 CREATE INDEX limiter_hold_worker ON tidemill.limiter_hold (worker);
 
@@ -442,7 +444,7 @@ CREATE INDEX limiter_hold_worker ON tidemill.limiter_hold (worker);
 -- was lost asks again, and has them. No row: there is no such limiter, or member.
 CREATE FUNCTION tidemill.take_permits(
     p_name text, p_key text, p_wanted integer, p_lead float8, p_reach float8,
-    p_worker text, p_child integer, p_places integer, p_held integer, p_idle integer, p_seconds float8
+    p_worker text, p_child integer, p_member text, p_places integer, p_held integer, p_idle integer, p_seconds float8
 ) RETURNS TABLE (clock float8, starts float8[], places integer, wait float8, blocked float8, slack float8, pace float8,
                  crowded boolean, counted boolean) LANGUAGE plpgsql AS $$
 DECLARE
@@ -475,14 +477,14 @@ BEGIN
     crowded := coalesce(l.crowded_at > moment - interval '1 second', false);
     counted := l.concurrency IS NOT NULL;
     IF counted AND blocked = 0 THEN
-        SELECT coalesce(sum(h.held) FILTER (WHERE (h.worker, h.child) <> (p_worker, p_child)), 0),
-            coalesce(sum(h.held) FILTER (WHERE (h.worker, h.child) = (p_worker, p_child)), 0) INTO others, mine
+        SELECT coalesce(sum(h.held) FILTER (WHERE (h.worker, h.child, h.member) <> (p_worker, p_child, p_member)), 0),
+            coalesce(sum(h.held) FILTER (WHERE (h.worker, h.child, h.member) = (p_worker, p_child, p_member)), 0) INTO others, mine
         FROM tidemill.limiter_hold h WHERE h.name = p_name AND h.key = p_key AND h.until > moment;
         room := greatest(0, least(p_places, greatest(1, floor(l.concurrency * l.share))::integer - others - p_held));
         IF p_held + room <> mine THEN
-            INSERT INTO tidemill.limiter_hold AS h (name, key, worker, child, held, until)
-            VALUES (p_name, p_key, p_worker, p_child, p_held + room, moment + p_seconds * interval '1 second')
-            ON CONFLICT (name, key, worker, child) DO UPDATE SET until = excluded.until, held = excluded.held;
+            INSERT INTO tidemill.limiter_hold AS h (name, key, worker, child, member, held, until)
+            VALUES (p_name, p_key, p_worker, p_child, p_member, p_held + room, moment + p_seconds * interval '1 second')
+            ON CONFLICT (name, key, worker, child, member) DO UPDATE SET until = excluded.until, held = excluded.held;
         END IF;
         places := room;
         IF room < p_places THEN

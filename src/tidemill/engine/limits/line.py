@@ -25,7 +25,7 @@ class Line:
     """First come, first served. Nothing is asked of the database while there are permits in hand."""
 
     def __init__(self, trips: Trips, limiter: Limiter, key: str) -> None:
-        self.name, self.key = limiter.name, key
+        self.name, self.key, self._member = limiter.name, key, key
         self._trips = trips
         self._pace = limiter.pace
         self._slack = limiter.slack_s
@@ -235,19 +235,17 @@ class Line:
 
     async def _tell_places(self) -> None:
         self._places.untold = False
-        await self._trips.leave(self.name, self.key, self._places.held)
+        await self._trips.leave(self.name, self.key, self._places.held, self._member)
 
     async def _ask(self) -> None:
         places, refused, untold = self._places, self._refused, self._refusals.untold
         wanted = self._plan(time.monotonic())
         more = places.lacking(len(self._waiting))
         places.untold = False
-        self.key, answer = await self._trips.take(
-            self.name, self.key, wanted=wanted, places=more, held=places.held, idle=max(0, places.free)
-        )
-        self._hear(
-            answer, time.monotonic(), lacks=more > answer.places, refused=bool(untold) or refused < self._refused
-        )
+        told = {"wanted": wanted, "places": more, "held": places.held, "idle": max(0, places.free)}
+        self.key, answer = await self._trips.take(self.name, self.key, member=self._member, **told)
+        unsure = bool(untold) or refused < self._refused
+        self._hear(answer, time.monotonic(), lacks=more > answer.places, refused=unsure)
 
     def _plan(self, now: float) -> int:
         """How many permits to ask for: for those who wait, and for those who will until we ask again."""
@@ -266,7 +264,7 @@ class Line:
         self._pace, self._slack = answer.pace, answer.slack
         if self._trips.fit is not None:
             self._stock.add(answer.starts, self._trips.fit, answer.slack)
-        if not refused:  # else a block that somebody has lifted is over for us too
+        if not refused:  # somebody may have lifted the block that we know of
             self._blocked_until = float("-inf")
         self._ask_at = now
         if answer.blocked > 0:
@@ -276,6 +274,8 @@ class Line:
             self._ask_at = now + min(answer.wait, PATIENCE_S)
         elif not answer.starts and not answer.places and was == (answer.counted, answer.pace is None):
             self._ask_at = now + self._places.look_s
+        if now < self._blocked_until:
+            self._ask_at = max(self._ask_at, min(self._blocked_until, now + PATIENCE_S))
 
     def _tidy(self) -> None:
         """Give back what nobody here wants."""

@@ -33,12 +33,14 @@ class Trips:
         self._beside: set[asyncio.Task[None]] = set()
         self.fit: ClockFit | None = None
 
-    async def take(self, name: str, key: str, *, wanted: int, places: int, held: int, idle: int) -> tuple[str, Answer]:
+    async def take(
+        self, name: str, key: str, *, member: str, wanted: int, places: int, held: int, idle: int
+    ) -> tuple[str, Answer]:
         """Permits and more places; and the member that gave them: the one for the rest if there are too many."""
         while True:
             lead = min(self._lead or 0.0, LONGEST_LEAD_S)
             asking = Asking(
-                name, key, self._worker, self._child, wanted, places, held, idle, lead, REACH_S, self._seconds
+                name, key, self._worker, self._child, wanted, places, held, idle, lead, REACH_S, self._seconds, member
             )
             asked, answer = await self._db.run(store.take, asking)
             answered = time.monotonic()
@@ -73,8 +75,8 @@ class Trips:
         async with self._db.transaction(durable=False) as conn:
             await store.give_back(conn, name, key, starts, slack)
 
-    async def leave(self, name: str, key: str, held: int) -> None:
-        await self._db.run(store.leave, name, key, self._worker, self._child, held)
+    async def leave(self, name: str, key: str, held: int, member: str) -> None:
+        await self._db.run(store.leave, name, key, self._worker, self._child, held, member)
 
     def beside(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         """Nobody waits for it, but the end of the process does."""
