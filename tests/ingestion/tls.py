@@ -2,6 +2,7 @@
 
 import contextlib
 import re
+import select
 import socket
 import ssl
 import threading
@@ -53,11 +54,22 @@ class TlsFront:
             socket.create_connection(("127.0.0.1", self._behind)) as server,
             self._greeted(client, server.recv(4_096)) as encrypted,
         ):
-            self._start(self._answers, server, encrypted)
-            while data := encrypted.recv(4_096):
-                self._command(data, encrypted, server)
+            self._pass_on(encrypted, server)
 
-    def _greeted(self, client: socket.socket, greeting: bytes) -> socket.socket:
+    def _pass_on(self, client: ssl.SSLSocket, server: socket.socket) -> None:
+        """Both ways in one thread: OpenSSL does not bear one that reads while another writes."""
+        while True:
+            ready = [client] if client.pending() else select.select([client, server], [], [])[0]
+            for one in ready:
+                data = one.recv(4_096)
+                if not data:
+                    return
+                if one is client:
+                    self._command(data, client, server)
+                else:
+                    client.sendall(_PASSIVE.sub(self._passive, data))
+
+    def _greeted(self, client: socket.socket, greeting: bytes) -> ssl.SSLSocket:
         """What was connected is closed with what comes back."""
         if self._implicit:
             encrypted = self._wrapped(client)
@@ -82,11 +94,6 @@ class TlsFront:
             server.sendall(data)
         else:
             client.sendall(own)
-
-    def _answers(self, server: socket.socket, client: socket.socket) -> None:
-        with contextlib.suppress(OSError):
-            while data := server.recv(4_096):
-                client.sendall(_PASSIVE.sub(self._passive, data))
 
     def _passive(self, found: re.Match[bytes]) -> bytes:
         listening = socket.create_server(("127.0.0.1", 0))

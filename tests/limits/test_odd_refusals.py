@@ -1,11 +1,15 @@
 """Refusals in odd words: whatever a service or a handler says, items have an outcome and places are free again."""
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from support import assert_sound, fates, rows
 from tidemill import Item, Mill, Retry
+from tidemill.domain.limits import Limiter
+from tidemill.engine.limits import ProcessLimits
+from tidemill.store import limiters as store
 from tidemill.store.database import Database
 from tidemill.testing import drain
 
@@ -65,16 +69,14 @@ async def test_seconds_that_are_none_are_the_items_failure_and_not_the_batchs(
     await assert_sound(db, job_id)
 
 
-async def test_a_place_is_left_however_odd_the_refusal_was(mill: Mill, db: Database) -> None:
-    mill.limiter("shop", concurrency=1)
-
-    @mill.handler("call", max_attempts=1)
-    async def call(item: Item) -> None:
-        async with mill.limit("shop"):
-            if item.seq == 0:
-                raise Bare
-
-    job_id = await mill.submit_async("call", range(3))
-    await drain(mill, db=db, retries=False)
-    assert sum(n for (status, *_), n in (await fates(db, job_id)).items() if status == "done") == 2
+async def test_a_place_is_left_however_odd_the_refusal_was(db: Database) -> None:
+    shop = Limiter("shop", concurrency=1)
+    await db.run(store.declare, [shop])
+    limits = ProcessLimits(db, {"shop": shop}, worker="w", child=1, seconds=30)
+    with pytest.raises(AttributeError):
+        async with limits.permit("shop"):
+            raise Bare
+    async with asyncio.timeout(5), limits.permit("shop"):
+        pass
+    await limits.close()
     assert await rows(db, "SELECT coalesce(sum(held), 0) FROM tidemill.limiter_hold") == [(0,)]
