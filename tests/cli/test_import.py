@@ -94,7 +94,7 @@ async def test_an_import_that_is_interrupted_is_kept_and_goes_on_with_a_worker(
           BEGIN PERFORM pg_sleep(0.5); RETURN NULL; END $$;
         CREATE TRIGGER slow BEFORE INSERT ON people FOR EACH STATEMENT EXECUTE FUNCTION slow()""",
     )
-    file = tidemill.file("people.csv", "id,name\n" + "".join(f"{n},n\n" for n in range(20_000)))
+    file = tidemill.file("people.csv", "id,name\n" + "".join(f"{n},n\n" for n in range(60_000)))
 
     async def counted(least: int) -> bool:
         return bool((await rows(db, "SELECT count(*) >= %s FROM people", least))[0][0])
@@ -106,9 +106,9 @@ async def test_an_import_that_is_interrupted_is_kept_and_goes_on_with_a_worker(
         said, _ = await asyncio.to_thread(importing.communicate)
     assert importing.returncode == 130
     assert "is kept and goes on with the next worker: tidemill worker\n" in said
-    assert not await counted(20_000)
+    assert not await counted(60_000)
     with tidemill.running("worker") as worker:
-        await eventually(lambda: counted(20_000))
+        await eventually(lambda: counted(60_000))
         worker.terminate()
         await asyncio.to_thread(worker.communicate)
     await assert_sound(db)

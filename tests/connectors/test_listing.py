@@ -96,16 +96,21 @@ def test_folders_and_stores_have_a_listing_each(watched: Watched, tmp_path: Path
     assert list_folder(Watched(tmp_path / "empty"), DAY, ["a"]).names == set()
 
 
-def test_a_large_folder_is_listed_in_parts_and_no_name_is_missing(s3: S3Server, tmp_path: Path) -> None:
-    store = stores.bucket(s3, tmp_path)
-    folder = s3.folder / store.place.prefix / DAY
-    folder.mkdir(parents=True)
-    for number in range(2_500):
-        (folder / f"{number}.csv").touch()
-    there = set(store.list_names(DAY))
-    asked = [f"{DAY}/{number}.csv" for number in range(WORTH_PARTS)]
-    assert len(there) == 2_500
-    assert list_folder(store, DAY, asked).names == there
+def test_a_large_folder_is_listed_in_parts_and_no_name_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with S3Server(tmp_path / "s3") as server:  # of its own: one that has looked into a folder remembers it for minutes
+        for name, value in server.env.items():
+            monkeypatch.setenv(name, value)
+        store = stores.bucket(server, tmp_path)
+        folder = server.folder / store.place.prefix / DAY
+        folder.mkdir(parents=True)
+        for number in range(2_500):
+            (folder / f"{number}.csv").touch()
+        there = set(store.list_names(DAY))
+        asked = [f"{DAY}/{number}.csv" for number in range(WORTH_PARTS)]
+        assert len(there) == 2_500
+        assert list_folder(store, DAY, asked).names == there
 
 
 def test_a_part_begins_after_a_name_in_every_store(s3: S3Server, tmp_path: Path) -> None:

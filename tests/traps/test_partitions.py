@@ -147,7 +147,7 @@ async def test_a_job_reopened_during_the_purge_keeps_its_rows(db: Database) -> N
     async with db.transaction() as conn:
         await conn.execute(sql("job/lock"), {"job_id": job_id})
         condemning = await held_up(db, db.run(partitions._condemn, week, WEEK_S))
-        await conn.execute(sql("job/reopen"), {"job_id": job_id, "forgiven": 0})
+        await conn.execute(sql("job/reopen"), {"job_id": job_id, "forgiven": 0, "rest": False})
     assert await at_once(condemning) is False
     assert (await job_of(db, job_id)).counts.total == 10
 

@@ -29,7 +29,7 @@ async def waiting_job(site: Site, n: int = 40) -> dict[str, str]:
 async def test_rows_with_a_key_are_cancelled_but_some_and_come_back(site: Site, signed_in: OpenPage) -> None:
     job = await waiting_job(site)
     page = await signed_in("ada", f"/jobs/{job['key']}/results?key=AB-1*")
-    await expect(page.get_by_text("11 matching")).to_be_visible()
+    await expect(page.get_by_text("11 matching · 11 loaded")).to_be_visible()
     await select(page, 2)
     await page.get_by_role("button", name="Select all 11 matching").click()
     await page.get_by_role("grid").get_by_label("Select row 11", exact=True).click()
