@@ -150,7 +150,7 @@ class Settings(BaseSettings):
     max_file_size_mb: Positive = Field(400, description="The largest file that may be uploaded")
     max_json_bytes: Positive = Field(16 * 1024 * 1024, description="The largest JSON body of a request")
     max_inline_inputs: Positive = Field(100_000, description="Inputs in a JSON body, at most; more come as a file")
-    rate_limit_per_s: Positive = Field(100, description="Requests a second that one user may make, on average")
+    rate_limit_per_s: Positive = Field(100, description="Requests a second that one key may make, on average")
     rate_limit_burst: Positive = Field(200, description="And at once")
     session_idle_s: SessionSeconds = Field(3_600, description="A browser that does nothing for so long is signed out")
     session_max_s: SessionSeconds = Field(43_200, description="And one that signed in so long ago, whatever it does")

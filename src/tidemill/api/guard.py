@@ -49,7 +49,7 @@ async def _admitted(request: Request, permission: str | None) -> Principal:
     here = service(request)
     keys = request.headers.getlist("authorization")
     found = await _by_key(here, keys) if keys else await _by_session(here, request)
-    limit(request, stranger(request) if found is None else f"user {found.user_id}")
+    limit(request, stranger(request) if found is None else f"{found.by} {found.user_id}")
     if found is None:
         raise Refusal(401, "say who you are: an API key, or sign in", {"WWW-Authenticate": "Bearer"})
     if found.csrf is not None and request.method not in READS:

@@ -1,6 +1,7 @@
 """One run, and nothing left of it."""
 
 import asyncio
+from itertools import cycle, islice
 from typing import Any
 from uuid import uuid4
 
@@ -41,7 +42,8 @@ async def _run(plan: Plan, settings: Settings, *, is_own: bool) -> dict[str, Any
 
 async def _measured(plan: Plan, settings: Settings, db: Database, user: User, *, is_own: bool) -> dict[str, Any]:
     await db.run(workers.register_kinds, mill.registry.all())
-    keys = [(await db.run(users.add_key, user.id))[0] for _ in range(plan.clients)]
+    made = [(await db.run(users.add_key, user.id))[0] for _ in range(min(plan.clients, users.KEYS_MAX))]
+    keys = list(islice(cycle(made), plan.clients))
     with errors.status(f"making a job of {plan.items:,} items"):
         job_id = await bench_job.make(db, user.id, NOOP, plan.items)
     log = settings.home / "serve.log"
