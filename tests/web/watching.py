@@ -78,7 +78,7 @@ async def screenshot(page: Page, name: str) -> None:
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
     for theme in THEMES:
         await page.emulate_media(color_scheme=theme, reduced_motion="reduce")
-        await page.screenshot(path=SCREENSHOTS / f"{name}-{theme}.png")
+        await page.screenshot(path=SCREENSHOTS / f"{name}-{theme}.png", animations="disabled")
     await page.emulate_media(color_scheme="null", reduced_motion="null")
 
 
