@@ -67,6 +67,7 @@ class JobModel:
     reader: UUID | None = None
     reader_expired: bool = False
     forgiven: int = 0
+    cut: bool = False  # there is more of its source, which nobody wants
 
     @property
     def is_running(self) -> bool:
@@ -116,6 +117,17 @@ class JobModel:
         if self.intent is Intent.FAIL or self.has_tripped:
             return JobStatus.FAILED
         return JobStatus.COMPLETED_WITH_ERRORS if self.counts["failed"] else JobStatus.COMPLETED
+
+    @property
+    def has_rest(self) -> bool:
+        return self.closed_as is not None and (self.cut or not self.ingest_done)
+
+    def reopen(self, *, rest: bool) -> None:
+        if self.cut or (not self.ingest_done and self.intent in CONDEMNED):
+            self.cut = self.ingest_done = not rest
+            self.reader, self.reader_expired = None, False
+        self.intent = Intent.PAUSE if self.intent is Intent.PAUSE else Intent.RUN
+        self.closed_as, self.forgiven = None, self.counts["failed"]
 
     def close(self, closed_as: JobStatus) -> None:
         self.closed_as, self.reader, self.reader_expired = closed_as, None, False

@@ -97,9 +97,8 @@ class JobVerbs(BatchVerbs):
             item.reopen(reset_attempts=choice.reset_attempts)
             item.has_row |= choice.seqs is not None  # it left its range for a list
         await self._learn_rows(job, choice)
-        if chosen:
-            job.intent = Intent.PAUSE if job.intent is Intent.PAUSE else Intent.RUN
-            job.closed_as, job.forgiven = None, job.counts["failed"]
+        if chosen or (choice.takes_rest and job.has_rest):
+            job.reopen(rest=choice.takes_rest)
 
     async def _learn_rows(self, job: JobModel, choice: Choice) -> None:
         """All but some: whole ranges stay ranges, and the others become lists. Which, is the engine's to say."""

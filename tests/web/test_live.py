@@ -155,7 +155,7 @@ async def test_news_that_overtake_an_answer_are_shown(site: Site, open_page: Ope
         await route.fulfill(json=before)
 
     await page.goto(await site.link("rosa"))
-    await expect(page.get_by_role("heading", name="Jobs")).to_be_visible()
+    await expect(page.get_by_role("heading", name="Jobs", exact=True)).to_be_visible()
     await page.route("**/v1/events*", stream)
     await page.route(re.compile(rf"/v1{path}(\?|$)"), late, times=1)
     await page.goto(site.url + path)

@@ -24,7 +24,7 @@ async def test_a_key_signs_in_and_leads_to_the_address_that_was_asked_for(site: 
     await expect(page.get_by_role("alert")).to_contain_text("not good")
     await field.fill(key)
     await page.get_by_role("button", name="Sign in").click()
-    await expect(page.get_by_role("heading", name="Jobs")).to_be_visible()
+    await expect(page.get_by_role("heading", name="Jobs", exact=True)).to_be_visible()
     assert page.url == f"{site.url}/jobs?statuses=failed"
 
 
@@ -32,7 +32,7 @@ async def test_a_link_that_was_used_says_so(site: Site, open_page: OpenPage) -> 
     link = await site.link("ada")
     first = await open_page()
     await first.goto(link)
-    await expect(first.get_by_role("heading", name="Jobs")).to_be_visible()
+    await expect(first.get_by_role("heading", name="Jobs", exact=True)).to_be_visible()
     second = await open_page(expect=REFUSED)
     await second.goto(link)
     await expect(second.get_by_role("alert")).to_contain_text("This link was used")

@@ -138,7 +138,7 @@ async def test_what_goes_wrong_is_said_there_and_the_rest_goes_on(site: Site, si
     await expect(page.get_by_role("complementary")).to_be_visible()
     await page.keyboard.press("g")
     await page.keyboard.press("j")
-    await expect(page.get_by_role("heading", name="Jobs")).to_be_visible()
+    await expect(page.get_by_role("heading", name="Jobs", exact=True)).to_be_visible()
     await expect(page.get_by_role("complementary")).to_have_count(0)
 
     await page.route("**/v1/imports*", lambda route: route.fulfill(json={"imports": [{}]}))

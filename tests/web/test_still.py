@@ -33,7 +33,7 @@ async def test_a_row_that_was_looked_at_stays_where_it_was(
 
 async def test_a_notice_pushes_nothing_away(site: Site, signed_in: OpenPage) -> None:
     page = await signed_in("ada", "/jobs")
-    heading = page.get_by_role("heading", name="Jobs")
+    heading = page.get_by_role("heading", name="Jobs", exact=True)
     before = await heading.bounding_box()
     await page.get_by_role("button", name="Live updates").click()
     await expect(page.get_by_text("Paused, showing")).to_be_visible()

@@ -3,10 +3,11 @@
 import asyncio
 import os
 from collections.abc import Iterator
-from typing import BinaryIO, Protocol
+from typing import Any, BinaryIO, Protocol
 
 from fastapi import Request, Response
 from fastapi.responses import RedirectResponse, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from tidemill.api.problems import Refusal
 from tidemill.api.state import Service
@@ -50,7 +51,19 @@ async def send_file(request: Request, here: Service, facts: Facts) -> Response:
     if part is not None:
         headers["Content-Range"] = f"bytes {part.start}-{part.end - 1}/{facts.size}"
     status = 200 if part is None else 206
-    return StreamingResponse(_pieces(file, wanted), status, headers, media_type=facts.content_type)
+    return _FileAnswer(file, wanted, status, headers, media_type=facts.content_type)
+
+
+class _FileAnswer(StreamingResponse):
+    """Its file is closed also when whoever asked is gone before the first byte."""
+
+    def __init__(self, file: BinaryIO, wanted: ByteRange, *words: Any, **more: Any) -> None:
+        super().__init__(_pieces(file, wanted), *words, **more)
+        self._file = file
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._file:
+            await super().__call__(scope, receive, send)
 
 
 def _link(here: Service, facts: Facts) -> str | None:
@@ -82,12 +95,11 @@ def _part(request: Request, size: int, etag: str) -> ByteRange | None:
 
 
 def _pieces(file: BinaryIO, wanted: ByteRange) -> Iterator[bytes]:
-    with file:
-        file.seek(wanted.start)
-        left = wanted.length
-        while left:
-            piece = file.read(min(PIECE, left))
-            if not piece:
-                raise EOFError("a stored file is shorter than it was")  # the connection breaks
-            left -= len(piece)
-            yield piece
+    file.seek(wanted.start)
+    left = wanted.length
+    while left:
+        piece = file.read(min(PIECE, left))
+        if not piece:
+            raise EOFError("a stored file is shorter than it was")  # the connection breaks
+        left -= len(piece)
+        yield piece
