@@ -1,5 +1,6 @@
 """A folder of a store is listed once for all processes of a machine, in parts when it is large."""
 
+import errno
 import hashlib
 import os
 import threading
@@ -62,6 +63,17 @@ def test_who_waits_too_long_for_another_lists_by_itself(watched: Watched, monkey
             assert not any(one.done() for one in asking)
         watched.gate.set()
         assert all(one.result().names for one in asking)
+
+
+def test_where_files_cannot_be_locked_everybody_lists(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "no locks here")
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    monkeypatch.setattr("tidemill.connectors.blobs.listing.PATIENCE_S", 0.05)
+    for _ in range(2):
+        assert list_folder(watched, DAY, ["a"]).names == {f"{DAY}/a.csv"}
+    assert len(watched.listed) == 2
 
 
 @pytest.mark.parametrize("kept", [b"", b"\x82\xa5names", b"not a listing"])

@@ -1,6 +1,5 @@
 """What is in a folder of a store: listed once for all processes of this machine, and in parts at the same time."""
 
-import fcntl
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +13,7 @@ from typing import BinaryIO
 import msgspec
 
 from tidemill.connectors.blobs.base import Blobs
+from tidemill.connectors.locks import is_ours
 
 FRESH_S = 5.0
 PARTS = 4
@@ -91,17 +91,9 @@ def _alone(path: Path) -> Iterator[BinaryIO]:
     deadline = time.monotonic() + PATIENCE_S
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+b") as file:
-        while not _locked(file):
+        while not is_ours(file):
             if time.monotonic() > deadline:
                 yield BytesIO()
                 return
             time.sleep(LOOK_S)
         yield file
-
-
-def _locked(file: BinaryIO) -> bool:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

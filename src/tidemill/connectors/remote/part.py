@@ -1,7 +1,6 @@
 """The part of a file that is here already. It survives its process, and is nobody's but its holder's."""
 
 import contextlib
-import fcntl
 import os
 from io import BufferedRandom
 from pathlib import Path
@@ -11,6 +10,7 @@ from uuid import uuid4
 import msgspec
 
 from tidemill.connectors.blobs import Blob, Blobs
+from tidemill.connectors.locks import is_ours
 from tidemill.domain.errors import Interrupted
 from tidemill.domain.place import checked_name
 
@@ -94,7 +94,7 @@ class Part:
                 with contextlib.suppress(FileNotFoundError):
                     self._beside(left).rename(self._beside(self._path))
                 file = self._opened()
-                if _lock(file):
+                if is_ours(file):
                     return file
                 file.close()
                 self.discard()
@@ -102,7 +102,7 @@ class Part:
 
     def _made(self) -> BufferedRandom:
         file = self._opened()
-        _lock(file)  # where files cannot be locked, nobody inherits them
+        is_ours(file)  # where files cannot be locked, nobody inherits them
         return file
 
     def _opened(self) -> BufferedRandom:
@@ -121,11 +121,3 @@ class Part:
     @staticmethod
     def _beside(path: Path) -> Path:
         return path.with_name(path.name.replace(".part.tmp", ".about.tmp"))
-
-
-def _lock(file: BufferedRandom) -> bool:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True

@@ -59,7 +59,7 @@ export async function cancelRows(job, what, done) {
     isDanger: true,
     run: async () => {
       const operation = await api.post(`/v1/jobs/${job.id}/selection/cancel`, selectionBody(asked));
-      tellOperation(operation);
+      tellIfFails(() => tellOperation(operation));
     },
   });
   if (isDone) done?.();
