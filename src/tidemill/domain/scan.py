@@ -31,10 +31,10 @@ def enough(picked: Sequence[Picked], wanted: int, *, begun: int | None = None, b
 
 
 def windows(lo: int, hi: int, first: int, budget: int) -> list[tuple[int, int]]:
-    """Growing windows over ``[lo, hi)``, within the budget: where matches are frequent, little is looked at."""
-    found = []
+    """A small window of ``[lo, hi)``, then what is left of the budget at once.
+
+    Where matches are frequent, little is looked at; where they are rare, a trip to the server costs more than the rows.
+    """
     end = min(hi, lo + budget)
-    while lo < end:
-        found.append((lo, min(lo + first, end)))
-        lo, first = lo + first, first * 8
-    return found
+    cut = min(lo + first, end)
+    return [window for window in ((lo, cut), (cut, end)) if window[0] < window[1]]
