@@ -246,6 +246,16 @@ async def test_what_is_in_hand_is_looked_at_once_for_a_page_not_once_for_every_i
     assert seen["batch"] <= 300, seen  # 599 in a loop
 
 
+async def test_a_window_of_rare_items_is_read_in_order_of_seq_whatever_is_beyond_it(db: Database) -> None:
+    """By status, all of the job would be looked through for those of the window: the longer, the slower."""
+    job_id = await bench_job.make(db, 0, "test", 20_000)
+    await rows(db, "ANALYZE tidemill.outcome")
+    rare = {"lo": 10_000, "hi": 20_000, "statuses": ["skipped"], "stored": ["skipped"]}
+    way = await plan(db, "item/list_seq", asked_all_day(job_id)["item/list_seq"] | rare)
+    assert "job_id_status" not in way
+    assert "pkey" in way
+
+
 async def test_the_items_of_a_sparse_job_are_listed_without_walking_its_batches(full: Database, big: Big) -> None:
     await rows(full, "UPDATE tidemill.job SET sparse = true WHERE id = %s", big.paused)
     done = "UPDATE tidemill.batch SET state = 'done', done = open, open = 0 WHERE job_id = %s AND lo < 1000"

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-ITEM_BUDGET = 20_000  # items: 10 to 20 ms
+ITEM_BUDGET = 10_000  # items: 2 to 5 ms
 BATCH_BUDGET = 5_000  # batches, dead letters or jobs that are passed over because they do not match
 
 

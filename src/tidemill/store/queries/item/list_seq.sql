@@ -1,6 +1,7 @@
 -- A window of a job's items in order of seq, each with its derived status. Outcomes tell of those that have one;
 -- the live ranges of the others: those that end in the window, and the next one, for ranges do not overlap. Of a
 -- sparse job, the gaps between these are done. Items are read for the page only; with a key, those of the window.
+-- What outcomes say is asked in a way that no index serves: by status, more than the window would be looked through.
 -- Index: outcome_pkey, batch_cover, batch_turning, batch_open_job, item_pkey, item_fix_pkey.
 WITH keyed AS MATERIALIZED (
     SELECT seq FROM tidemill.item
@@ -35,7 +36,7 @@ WITH keyed AS MATERIALIZED (
     FROM tidemill.outcome o
     LEFT JOIN taken t ON t.seq = o.seq AND o.status IN ('pending', 'retry_wait')
     WHERE o.job_id = %(job_id)s AND o.seq >= %(lo)s AND o.seq < %(hi)s
-      AND (%(stored)s::text[] IS NULL OR o.status = ANY(%(stored)s))
+      AND (%(stored)s::text[] IS NULL OR array_position(%(stored)s, o.status) IS NOT NULL)
       AND (%(key)s::text IS NULL OR o.seq IN (SELECT seq FROM keyed))
       AND (%(codes)s::text[] IS NULL OR (o.status = 'failed' AND o.error->>'code' = ANY(%(codes)s)))
 ), page AS (
