@@ -98,7 +98,7 @@ def looked_at_all_day(job_id: UUID) -> dict[str, dict[str, Any]]:
     letters = {"at": ALWAYS, "job": UUID(int=0), "seq": -1, "from": NEVER, "kind": None, "codes": None, "each": 101}
     ids = {"lo": UUID(int=0), "hi": UUID(int=2**128 - 1), "prefix": "", "words": None, "kind": None}
     ids |= {"created_from": None, "created_to": None, "budget": 500}
-    by_seq = {"sparse": False, "statuses": ["skipped"], "stored": ["skipped"], "key": None, "codes": None}
+    by_seq = {"sparse": False, "statuses": ["skipped"], "stored": ["skipped"], "among": None, "codes": None}
     everywhere = {"first": 0, "last": 2**40}
     return {
         "batch/get": {"batch_id": 30_000},

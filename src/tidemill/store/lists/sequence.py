@@ -7,6 +7,7 @@ from tidemill.domain.page import Page, Walk, number
 from tidemill.domain.scan import ITEM_BUDGET, windows
 from tidemill.domain.status import ItemStatus
 from tidemill.store.database import Connection
+from tidemill.store.keys import keyed
 from tidemill.store.lists.fetch import Row, rows
 from tidemill.store.lists.grid import Grid
 
@@ -33,12 +34,13 @@ async def list_by_seq(
     if grid.purged:
         return Page([], None)
     wanted = sorted(set(statuses))
-    narrow = {"key": key, "codes": None if codes is None else list(codes)}
     items: list[Row] = []
     is_some = bool(wanted) or key is not None or codes is not None
     first = max(limit + 1, FIRST_WINDOW) if is_some else limit + 1
     for lo, hi in windows(start, grid.total, first, ITEM_BUDGET):
-        items += await _window(conn, grid, wanted, narrow | {"lo": lo, "hi": hi, "limit": limit + 1 - len(items)})
+        among = None if key is None else await keyed(conn, grid.id, key, lo, hi)
+        which = {"lo": lo, "hi": hi, "among": among, "codes": None if codes is None else list(codes)}
+        items += await _window(conn, grid, wanted, which | {"limit": limit + 1 - len(items)})
         start = hi
         if len(items) > limit:
             return Page(items[:limit], WALK.place(mark, items[limit - 1]["seq"]))
@@ -46,6 +48,8 @@ async def list_by_seq(
 
 
 async def _window(conn: Connection, grid: Grid, wanted: list[ItemStatus], which: dict[str, Any]) -> list[Row]:
+    if which["among"] == []:
+        return []
     params: dict[str, Any] = {"job_id": grid.id, "sparse": grid.sparse}
     params |= {"statuses": wanted or None, "stored": _stored(wanted) or None}
     return await rows(conn, "item/list_seq", params | which)

@@ -1,17 +1,9 @@
 -- A window of a job's items in order of seq, each with its derived status. Outcomes tell of those that have one;
 -- the live ranges of the others: those that end in the window, and the next one, for ranges do not overlap. Of a
--- sparse job, the gaps between these are done. Items are read for the page only; with a key, those of the window.
+-- sparse job, the gaps between these are done. Items are read for the page only.
 -- What outcomes say is asked in a way that no index serves: by status, more than the window would be looked through.
 -- Index: outcome_pkey, batch_cover, batch_turning, batch_open_job, item_pkey, item_fix_pkey.
-WITH keyed AS MATERIALIZED (
-    SELECT seq FROM tidemill.item
-    WHERE %(key)s::text IS NOT NULL AND job_id = %(job_id)s AND seq >= %(lo)s AND seq < %(hi)s
-      AND tidemill.has_key(input, %(key)s)
-    UNION
-    SELECT seq FROM tidemill.item_fix
-    WHERE %(key)s::text IS NOT NULL AND job_id = %(job_id)s AND seq >= %(lo)s AND seq < %(hi)s
-      AND tidemill.has_key(input, %(key)s)
-), live AS (
+WITH live AS (
     SELECT lo, hi, state, worker, since, closed_at FROM tidemill.batch
     WHERE job_id = %(job_id)s AND seqs IS NULL AND state <> 'done' AND hi > %(lo)s AND hi <= %(hi)s
     UNION ALL
@@ -37,7 +29,7 @@ WITH keyed AS MATERIALIZED (
     LEFT JOIN taken t ON t.seq = o.seq AND o.status IN ('pending', 'retry_wait')
     WHERE o.job_id = %(job_id)s AND o.seq >= %(lo)s AND o.seq < %(hi)s
       AND (%(stored)s::text[] IS NULL OR array_position(%(stored)s, o.status) IS NOT NULL)
-      AND (%(key)s::text IS NULL OR o.seq IN (SELECT seq FROM keyed))
+      AND (%(among)s::bigint[] IS NULL OR o.seq = ANY(%(among)s))
       AND (%(codes)s::text[] IS NULL OR (o.status = 'failed' AND o.error->>'code' = ANY(%(codes)s)))
 ), page AS (
     (SELECT * FROM told WHERE %(statuses)s::text[] IS NULL OR status = ANY(%(statuses)s) ORDER BY seq LIMIT %(limit)s)
@@ -45,7 +37,7 @@ WITH keyed AS MATERIALIZED (
     (SELECT n.seq, c.status, c.locked_by, c.locked_at, c.since, NULL, 0::smallint, NULL, NULL, NULL, NULL
      FROM stretch c CROSS JOIN LATERAL generate_series(greatest(c.lo, %(lo)s), least(c.hi, %(hi)s) - 1) AS n(seq)
      WHERE (%(statuses)s::text[] IS NULL OR c.status = ANY(%(statuses)s)) AND %(codes)s::text[] IS NULL
-       AND (%(key)s::text IS NULL OR n.seq IN (SELECT seq FROM keyed))
+       AND (%(among)s::bigint[] IS NULL OR n.seq = ANY(%(among)s))
        AND NOT EXISTS (SELECT 1 FROM tidemill.outcome o
                        WHERE o.job_id = %(job_id)s AND o.seq = n.seq AND o.seq >= %(lo)s AND o.seq < %(hi)s)
      ORDER BY n.seq LIMIT %(limit)s)
