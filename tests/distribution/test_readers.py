@@ -2,6 +2,7 @@
 
 import asyncio
 
+import psycopg
 import pytest
 
 from support import eventually, rows
@@ -11,7 +12,11 @@ from tidemill.store.readers import Readers
 OPEN = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state LIKE 'idle in transaction%%'"
 
 
-async def test_a_transaction_is_handed_on_while_somebody_waits_and_ended_when_nobody_does(db: Database) -> None:
+async def none_is_open(db: Database) -> bool:
+    return await rows(db, OPEN) == [(0,)]
+
+
+async def test_a_transaction_is_handed_on_and_ended_when_nobody_takes_it_up(db: Database) -> None:
     readers, seen = Readers(db, at_once=1, seconds=5), []
 
     async def look() -> None:
@@ -21,53 +26,39 @@ async def test_a_transaction_is_handed_on_while_somebody_waits_and_ended_when_no
             seen.append(await cursor.fetchone())
 
     await asyncio.gather(*(look() for _ in range(5)))
-    assert len(seen) == 5
+    await look()
+    assert len(seen) == 6
     assert len(set(seen)) == 1
-    assert await rows(db, OPEN) == [(0,)]
+    await eventually(lambda: none_is_open(db))
+    await look()
+    assert len(set(seen)) == 2
 
 
-async def test_one_that_was_left_for_somebody_who_is_gone_is_ended(
+async def test_one_that_was_handed_on_for_long_enough_is_ended_at_once(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("tidemill.store.readers.LONGEST_S", 0.0)
+    async with Readers(db, at_once=1, seconds=5).reader():
+        pass
+    assert await none_is_open(db)
+
+
+async def test_one_in_which_a_query_failed_is_not_handed_on(db: Database) -> None:
     readers = Readers(db, at_once=1, seconds=5)
-    release = readers._turn.release
+    with pytest.raises(psycopg.errors.DivisionByZero):
+        async with readers.reader() as conn:
+            await conn.execute("SELECT 1 / 0")
+    assert await none_is_open(db)
+    async with readers.reader() as conn:
+        await conn.execute("SELECT 1")
 
-    async def read() -> None:
-        async with readers.reader():
+
+async def test_what_is_kept_for_the_next_one_is_given_back_when_the_database_is_closed(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidemill.store.readers.IDLE_S", 3_600.0)
+    async with Database(db.url) as other:
+        async with Readers(other, at_once=1, seconds=5).reader():
             pass
-
-    holder, waiter = asyncio.create_task(read()), asyncio.create_task(read())
-
-    def release_and_cancel() -> None:
-        release()
-        waiter.cancel()
-
-    monkeypatch.setattr(readers._turn, "release", release_and_cancel)
-    await asyncio.wait([holder, waiter])
-    assert waiter.cancelled()
-
-    async def none_is_open() -> bool:
-        return await rows(db, OPEN) == [(0,)]
-
-    await eventually(none_is_open)
-
-
-async def test_two_that_end_together_leave_one_transaction_to_the_one_who_waits(db: Database) -> None:
-    readers, both, go = Readers(db, at_once=2, seconds=5), asyncio.Barrier(3), asyncio.Event()
-
-    async def hold() -> None:
-        async with readers.reader():
-            await both.wait()
-            await go.wait()
-
-    async def look() -> None:
-        async with readers.reader():
-            pass
-
-    holding = [asyncio.create_task(hold()) for _ in range(2)]
-    await both.wait()
-    looking = asyncio.create_task(look())
-    await asyncio.sleep(0)  # it waits
-    go.set()
-    await asyncio.gather(*holding, looking)
-    assert await rows(db, OPEN) == [(0,)]
+        assert await rows(db, OPEN) == [(1,)]
+    assert await none_is_open(db)

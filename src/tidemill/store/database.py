@@ -101,6 +101,7 @@ class Database:
         self._watch = Watch(slow_ms)
         self.signals = Signals()
         self._queued = 0
+        self._before_close: list[Callable[[], Awaitable[None]]] = []
         self.timeout_ms = int(timeout * 1000)
         settings: dict[str, Any] = {"autocommit": True, "application_name": name, "connect_timeout": 10}
         settings |= {"keepalives_idle": 15, "keepalives_interval": 5, "keepalives_count": 3}
@@ -127,7 +128,13 @@ class Database:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        for give_back in self._before_close:
+            await give_back()
         await self._pool.close()
+
+    def before_close(self, give_back: Callable[[], Awaitable[None]]) -> None:
+        """For who keeps a connection longer than it is used."""
+        self._before_close.append(give_back)
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
