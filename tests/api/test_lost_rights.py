@@ -44,6 +44,19 @@ async def test_an_import_of_before_is_neither_mended_nor_sent_round(shop: Shop) 
     assert await rows(shop.api.db, "SELECT count(*) FROM shop.people") == [(0,)]
 
 
+async def test_a_redrive_of_everything_leaves_out_what_may_not_be_written_any_more(shop: Shop) -> None:
+    cara = await shop.api.user("cara", Role.ADMIN)
+    lost = (await shop.post(BAD, who=cara, resource="staff")).json()["job_id"]
+    kept = (await shop.post(BAD, who=cara)).json()["job_id"]
+    await shop.work()
+    await demoted(shop.api, "cara")
+    answer = await cara.post("/v1/dead-letters/redrive", json={"all_matching": True})
+    assert (answer.status_code, answer.json()["items"]) == (200, 1), answer.text
+    open_ones = "SELECT job_id::text FROM tidemill.outcome WHERE status = 'pending'"
+    assert await rows(shop.api.db, open_ones) == [(kept,)]
+    assert lost != kept
+
+
 async def test_an_export_of_before_gives_no_rows_of_today(shop: Shop) -> None:
     cara = await shop.api.user("cara", Role.ADMIN)
     made = await cara.post("/v1/exports", json={"resource": "shop.secrets"})

@@ -81,11 +81,31 @@ async def check_rights(here: Service, me: Principal, job: Job) -> None:
     """Who may no longer read or write what a job reads or writes does not do so by sending its items round again."""
     plan = job.params.get("plan")
     if job.kind == IMPORT and plan:
-        await writable(here, me, plan["resource"]["name"])
+        await _check_right(here, me, job.kind, plan["resource"]["name"])
     elif job.kind == EXPORT and plan:
-        await readable(here, me, plan["resource"])
-    elif job.kind == DISTRIBUTE and not here.distributions.is_for(me.role, job.params["dataset"]):
-        raise UnknownResource(f"there is no dataset {job.params['dataset']!r}")
+        await _check_right(here, me, job.kind, plan["resource"])
+    elif job.kind == DISTRIBUTE:
+        await _check_right(here, me, job.kind, job.params["dataset"])
+
+
+async def lost_rights(here: Service, me: Principal) -> list[str]:
+    """What the jobs of a user read or write, as ``kind:name``, that they may not read or write any more."""
+    lost = []
+    for kind, name in await here.db.run(jobs.targets, me.user_id, list(_WORDS)):
+        try:
+            await _check_right(here, me, kind, name)
+        except (Refusal, UnknownResource, InvalidInput):
+            lost.append(f"{kind}:{name}")
+    return lost
+
+
+async def _check_right(here: Service, me: Principal, kind: str, name: str) -> None:
+    if kind == IMPORT:
+        await writable(here, me, name)
+    elif kind == EXPORT:
+        await readable(here, me, name)
+    elif not here.distributions.is_for(me.role, name):
+        raise UnknownResource(f"there is no dataset {name!r}")
 
 
 async def job_to_run(job: OwnJob, me: Me, here: Serving) -> Job:

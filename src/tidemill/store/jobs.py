@@ -290,3 +290,9 @@ async def going_on(conn: Connection, job_ids: Sequence[UUID]) -> set[UUID]:
 async def set_params(conn: Connection, job_id: UUID, params: dict[str, Any]) -> None:
     """With what its source has told."""
     await conn.execute(sql("job/set_params"), {"job_id": job_id, "params": Jsonb(params)})
+
+
+async def targets(conn: Connection, owner_id: int, kinds: Sequence[str]) -> list[tuple[str, str]]:
+    """Of an owner's jobs of these kinds, what they read or write: kind and name."""
+    cursor = await conn.execute(sql("job/targets"), {"owner_id": owner_id, "kinds": list(kinds)})
+    return await cursor.fetchall()

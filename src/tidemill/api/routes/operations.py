@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from tidemill.api import cursor
 from tidemill.api.guard import Guarded, Me, Permission, allow
-from tidemill.api.lookup import JobToRun, OwnJob, check_rights, own_scope, place_of, seq_of
+from tidemill.api.lookup import JobToRun, OwnJob, check_rights, lost_rights, own_scope, place_of, seq_of
 from tidemill.api.schemas.operations import (
     CancelItemsIn,
     ChosenIn,
@@ -105,12 +105,13 @@ async def redrive_dead_letters(
     owner_id = await own_scope(db, me, asked.user_id)
     items = None if asked.item_ids is None else [place_of(text) for text in asked.item_ids]
     await _check_rights(here, me, {job for job, _ in items or ()} | ({asked.filter.job_id} - {None}), owner_id)
+    denied = [] if me.is_admin else await lost_rights(here, me)
     found = await operation.redrive(
         db,
         owner_id=owner_id,
         items=items,
         but=[place_of(text) for text in asked.except_],
-        filters=_filters(asked),
+        filters=_filters(asked) | ({"denied": denied} if denied else {}),
         user_id=me.user_id,
         request_id=request.state.request_id,
         within=WITHIN_S,
