@@ -76,10 +76,23 @@ async def database_over_tcp(url: str, addresses: list[str]) -> AsyncIterator[lis
     known = psycopg.conninfo.conninfo_to_dict(url)
     socket = f"{known['host']}/.s.PGSQL.{known.get('port') or 5432}"
 
+    passing: set[asyncio.Task[None]] = set()
+
     async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError):
+        task = asyncio.current_task()
+        assert task is not None
+        passing.add(task)
+        task.add_done_callback(passing.discard)
+        try:
             far_reader, far_writer = await asyncio.open_unix_connection(socket)
+        except OSError:
+            writer.transport.abort()
+            return
+        try:
             await asyncio.gather(_copy(reader, far_writer), _copy(far_reader, writer))
+        finally:  # also when the test ends in the midst of it
+            writer.transport.abort()
+            far_writer.transport.abort()
 
     servers = [await asyncio.start_server(pass_on, address, 0) for address in addresses]
     names = {"user": str(known["user"]), "dbname": str(known["dbname"]), "sslmode": "disable"}
@@ -90,6 +103,9 @@ async def database_over_tcp(url: str, addresses: list[str]) -> AsyncIterator[lis
     finally:
         for server in servers:
             server.close()
+        for task in [*passing]:
+            task.cancel()
+        await asyncio.gather(*passing, return_exceptions=True)
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -1,6 +1,7 @@
 """The database goes away in mid-flight and comes back: the job finishes, and wake-ups work again."""
 
 import asyncio
+import os
 import subprocess
 import time
 from collections.abc import Iterator
@@ -10,6 +11,8 @@ from uuid import UUID
 import pytest
 
 from support import Workers, add_job, assert_sound, closed, eventually, fates, job_of, rows
+from tidemill.cli.child import FAILED, command
+from tidemill.engine.logbook import Logbook
 from tidemill.store.database import Database
 from tidemill.store.throwaway import ThrowawayServer
 
@@ -124,3 +127,27 @@ async def test_a_worker_whose_database_is_gone_can_still_be_stopped(
     await closed(db, job_id)
     assert await fates(db, job_id) == {("done", None, 1): 1_000}
     await assert_sound(db)
+
+
+def test_a_child_that_finds_no_database_says_so_in_a_line(tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text("from tidemill import Mill\nmill = Mill()\n")
+    nowhere = {"TIDEMILL_DATABASE_URL": "postgresql://127.0.0.1:1/none"}
+    book, (control, near) = Logbook.create(1), os.pipe()
+    try:
+        argv = command("app:mill", "w1", 1, 0, 0, control, book.fd)
+        ended = subprocess.run(
+            argv,
+            check=False,
+            cwd=tmp_path,
+            env={**os.environ, **nowhere},
+            pass_fds=(control, book.fd),
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+    finally:
+        for fd in (control, near, book.fd):
+            os.close(fd)
+    assert ended.returncode == FAILED
+    assert "cannot reach PostgreSQL at 127.0.0.1:1/none" in ended.stderr
+    assert "Traceback" not in ended.stderr

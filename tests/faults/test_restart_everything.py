@@ -78,8 +78,10 @@ async def test_a_job_paused_at_a_third_outlives_a_restart_of_everything(
 ) -> None:
     link, end = up()
     async with browser(link) as client:
-        asked = {"kind": "test", "inputs": list(range(size))}
-        jobs = [(await client.post("/v1/jobs", json=asked)).json()["id"] for _ in range(2)]
+        rows, lines = {"Content-Type": "application/x-ndjson"}, "\n".join(map(str, range(size)))
+        sent = [await client.post("/v1/jobs?kind=test", content=lines, headers=rows) for _ in range(2)]
+        assert [answer.status_code for answer in sent] == [202, 202], sent[0].text
+        jobs = [answer.json()["id"] for answer in sent]
 
         async def a_third() -> bool:
             return bool((await look(client, jobs[0]))["counts"]["done"] >= 0.3 * size)

@@ -9,10 +9,12 @@ import uvloop
 from tidemill.app import Mill, make_context, open_database
 from tidemill.cli.garbage import collect_less
 from tidemill.cli.load import load_mill
+from tidemill.domain.errors import Unavailable
 from tidemill.engine.child import Child, Loops, limit_memory
 from tidemill.engine.logbook import Logbook
 from tidemill.engine.slices import Slices
 from tidemill.engine.supervise import CANNOT_START
+from tidemill.telemetry.events import emit
 from tidemill.telemetry.logs import log_events
 from tidemill.telemetry.relay import hand_events_to_parent
 
@@ -47,6 +49,8 @@ def main() -> None:
         code = FAILED
         uvloop.new_event_loop().run_until_complete(run(mill, worker, *map(int, numbers)))
         code = 0
+    except Unavailable as error:  # nothing is wrong here: the next child tries again
+        emit("database.retry", verb="open", attempt=1, error=str(error))
     except Exception:  # noqa: BLE001  its parent reads the exit code, people read the traceback
         traceback.print_exc()
     # Not sys.exit: a handler stuck in a thread would keep the process for ever.
