@@ -67,6 +67,7 @@ class Sender:
         self.statuses: set[int] = set()
 
     def __call__(self, case: Case) -> None:
+        hypothesis.assume(not _changes_on_its_way(case))
         lot = zlib.crc32(repr(case).encode(errors="replace"))
         self._fit(case, lot)
         headers = self._place.people[lot % 2]
@@ -160,6 +161,12 @@ def _fit_import(case: Case, lot: int) -> None:
         case.query = {}
         if is_form:
             case.body = {"file": "_row,age\n2,1\n"}
+
+
+def _changes_on_its_way(case: Case) -> bool:
+    """An object in a list of the query is written as its keys: `[{"": 1}]` as `?statuses=`, which is allowed."""
+    values = (case.query or {}).values()
+    return any(isinstance(part, dict) for value in values if isinstance(value, list) for part in value)
 
 
 def _is_good(case: Case, location: ParameterLocation) -> bool:

@@ -146,3 +146,4 @@ async def test_a_code_with_a_comma_is_asked_for_by_repeating(api: Api, ada: http
     found = await ada.get(f"/v1/jobs/{job}/items?error_codes=a,b&error_codes=")
     assert [item["seq"] for item in found.json()["items"]] == [1]
     assert (await ada.get(f"/v1/jobs/{job}/items?error_codes=a,b")).json()["items"] == []
+    assert (await ada.get(f"/v1/jobs/{job}/items?{'error_codes=&' * 101}")).status_code == 422

@@ -11,6 +11,7 @@ from tidemill.domain.status import ItemStatus, JobStatus, parse_item_status, par
 
 ITEMS_MAX = 10_000
 PAGE_MAX = 500
+CODES_MAX = 100
 EITHER = AliasChoices("statuses", "status")
 FROM = AliasChoices("from", "from_")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
@@ -41,7 +42,7 @@ def _flat(value: object) -> list[object]:
 def _codes(value: object) -> list[object]:
     """Words between commas; or repeated, and then a comma is part of one: codes are whatever a handler calls them."""
     if isinstance(value, list) and len(value) > 1:
-        return [word for word in value if word != ""]
+        return value if len(value) > CODES_MAX else [word for word in value if word != ""]
     return _flat(value)
 
 
@@ -70,7 +71,7 @@ def _moment(value: object) -> object:
 
 def _or_none(schema: dict[str, Any]) -> None:
     """An empty word is none at all, as in `?statuses=&after=`."""
-    schema["items"] = {"anyOf": [schema["items"], {"const": ""}]}
+    schema["items"] = {"anyOf": [schema["items"], {"type": "string", "const": ""}]}
 
 
 EMPTY_IS_NONE = BeforeValidator(lambda value: None if value == "" else value)  # as in `?kind=&after=`
@@ -78,6 +79,7 @@ Text = Annotated[str, Field(max_length=200)]
 Moment = Annotated[datetime, BeforeValidator(_moment)]
 OF_ITEMS = "Items of these; between commas, or repeated"
 OF_JOBS = "Jobs of these; between commas, or repeated"
+OF_CODES = "Failures with these codes; between commas, or repeated if they have commas"
 JobStatuses = Annotated[
     list[JobStatus], BeforeValidator(_job_words), Field(description=OF_JOBS, json_schema_extra=_or_none)
 ]
@@ -85,10 +87,10 @@ Statuses = Annotated[list[ItemStatus], BeforeValidator(_words), Field(descriptio
 Codes = Annotated[
     list[Text],
     BeforeValidator(_codes),
-    Field(max_length=100, description="Failures with these codes; between commas, or repeated if they have commas"),
+    Field(max_length=CODES_MAX, description=OF_CODES),
 ]
 StatusList = Annotated[list[ItemStatus], BeforeValidator(_listed), Field(description="Items of these")]
-CodeList = Annotated[list[Text], Field(max_length=100, description="Failures with these codes")]
+CodeList = Annotated[list[Text], Field(max_length=CODES_MAX, description="Failures with these codes")]
 PageSize = Annotated[int, Field(ge=1, le=PAGE_MAX, description="Rows of a page")]
 After = Annotated[str | None, Field(max_length=400, description="`next_page` of the page before")]
 Kind = Annotated[Text | None, EMPTY_IS_NONE, Field(description="Of this kind")]
