@@ -53,6 +53,8 @@ async def test_errors_come_in_pages_in_the_order_of_the_file(shop: Shop) -> None
     assert (done["status"], done["error_records"]) == ("completed_with_errors", 2)
     assert sum(done["errors"].values()) == 2
     first = (await shop.ada.get(f"/v1/imports/{done['job_id']}/errors?pageSize=1")).json()
+    no_text = await shop.ada.get(f"/v1/imports/{done['job_id']}/errors?error_codes=a&error_codes=%00")
+    assert no_text.status_code == 422, no_text.text
     (row,) = first["rows"]
     assert (row["row"], row["line"], row["input"]) == (2, 3, {"email": "bob", "name": "Bob", "age": "old"})
     assert [(one["field"], one["value"], one["row"], one["line"]) for one in row["errors"]] == [

@@ -147,3 +147,5 @@ async def test_a_code_with_a_comma_is_asked_for_by_repeating(api: Api, ada: http
     assert [item["seq"] for item in found.json()["items"]] == [1]
     assert (await ada.get(f"/v1/jobs/{job}/items?error_codes=a,b")).json()["items"] == []
     assert (await ada.get(f"/v1/jobs/{job}/items?{'error_codes=&' * 101}")).status_code == 422
+    for path in (f"/v1/jobs/{job}/items", "/v1/dead-letters"):
+        assert (await ada.get(f"{path}?error_codes=a&error_codes=%00")).status_code == 422

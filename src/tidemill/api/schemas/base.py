@@ -4,9 +4,11 @@ import re
 from datetime import datetime
 from typing import Annotated, Any
 
-from pydantic import AliasChoices, AliasGenerator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, AliasChoices, AliasGenerator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+from tidemill.domain.errors import InvalidInput
+from tidemill.domain.page import check_text
 from tidemill.domain.status import ItemStatus, JobStatus, parse_item_status, parse_job_status
 
 ITEMS_MAX = 10_000
@@ -69,13 +71,29 @@ def _moment(value: object) -> object:
     return value
 
 
+def _text(value: str) -> str:
+    try:
+        check_text("this", value)
+    except InvalidInput as error:
+        raise ValueError(str(error)) from None
+    return value
+
+
+_EMPTY = {"type": "string", "const": ""}
+
+
 def _or_none(schema: dict[str, Any]) -> None:
     """An empty word is none at all, as in `?statuses=&after=`."""
-    schema["items"] = {"anyOf": [schema["items"], {"type": "string", "const": ""}]}
+    schema["items"] = {"anyOf": [schema["items"], _EMPTY]}
+
+
+def or_empty(schema: dict[str, Any]) -> None:
+    """The same of one word among some."""
+    schema["anyOf"] = [schema["anyOf"][0], _EMPTY]
 
 
 EMPTY_IS_NONE = BeforeValidator(lambda value: None if value == "" else value)  # as in `?kind=&after=`
-Text = Annotated[str, Field(max_length=200)]
+Text = Annotated[str, Field(max_length=200), AfterValidator(_text)]
 Moment = Annotated[datetime, BeforeValidator(_moment)]
 OF_ITEMS = "Items of these; between commas, or repeated"
 OF_JOBS = "Jobs of these; between commas, or repeated"

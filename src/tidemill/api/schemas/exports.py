@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool
 from typing_extensions import TypeAliasType
 
 from tidemill.api.schemas.base import Asked, NextPage
@@ -39,7 +39,7 @@ class ExportIn(Asked):
         description='Field -> {operator: value or values}, or field -> value: `{"role": {"in": ["admin", "editor"]}}`',
     )
     order: list[Name] = Field([], max_length=100, description=_ORDER)
-    spreadsheet_safe: bool = Field(False, description=_SAFE)
+    spreadsheet_safe: StrictBool = Field(False, description=_SAFE)
     priority: int = Field(10, ge=-100, le=100)
 
 

@@ -4,9 +4,9 @@ from datetime import datetime
 from typing import Annotated
 from uuid import UUID
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StrictBool
 
-from tidemill.api.schemas.base import EMPTY_IS_NONE, After, Asked, NextPage, PageSize, Query
+from tidemill.api.schemas.base import EMPTY_IS_NONE, After, Asked, NextPage, PageSize, Query, or_empty
 from tidemill.domain.watching import FileState
 
 Name = Annotated[str, Field(max_length=63, pattern=r"^[a-z][a-z0-9_-]*$", examples=["nightly"])]
@@ -75,7 +75,9 @@ class FilePage(BaseModel):
 
 
 class FileQuery(Query):
-    state: Annotated[FileState | None, EMPTY_IS_NONE, Field(description="Files in this state")] = None
+    state: Annotated[
+        FileState | None, EMPTY_IS_NONE, Field(description="Files in this state", json_schema_extra=or_empty)
+    ] = None
     page_size: PageSize = 100
     after: After = None
 
@@ -84,7 +86,7 @@ class ScanIn(Asked):
     """Which watch to scan now; without a name, all of yours."""
 
     name: Name | None = None
-    again: bool = Field(False, description="Files that failed, and are there still or again, are tried once more")
+    again: StrictBool = Field(False, description="Files that failed, and are there still or again, are tried once more")
 
 
 class ScanOut(BaseModel):
