@@ -8,7 +8,7 @@ from uuid import UUID
 
 from tidemill.cli.bench.engine import Engine
 from tidemill.cli.bench.exports.plan import Plan
-from tidemill.cli.bench.exports.uploads import upload
+from tidemill.cli.bench.exports.uploads import list_names, upload
 from tidemill.cli.bench.s3 import S3Server
 from tidemill.cli.bench.service.http import Client
 from tidemill.cli.bench.service.server import BenchServer
@@ -22,6 +22,7 @@ from tidemill.store.database import Database
 
 POLL_S = 0.02
 PROCESSES = 2
+ROUNDS = 3
 
 Samples = defaultdict[str, list[float]]
 
@@ -61,11 +62,12 @@ class Deliveries:
         self._jobs = jobs
 
     async def take(self) -> Samples:
-        for number in range(min(2, self._plan.rounds)):
+        for number in range(min(ROUNDS, self._plan.rounds)):
             await self._distribute("files", reuse=False)
-            files = await asyncio.to_thread(self._files)
-            self.samples["obstore_s"].append(await upload(self._s3, f"bare/{number}", files))
+            files, bare = await asyncio.to_thread(self._files), f"bare/{number}"
+            self.samples["obstore_s"].append(await upload(self._s3, bare, files))
             await self._distribute("reused", reuse=True)
+            self.samples["obstore_list_s"].append(await asyncio.to_thread(list_names, self._s3, bare))
         return self.samples
 
     async def _distribute(self, name: str, *, reuse: bool) -> None:
