@@ -198,8 +198,8 @@ def test_a_server_that_drips_is_given_up_at_the_deadline(serve: Serve, remote: M
 
     server, started = serve(answer), time.monotonic()
     with pytest.raises(Unreachable, match=re.escape("was not finished within 0.5 s")):
-        remote(server, total_s=0.5, silence_s=0.2).download(server.url(), BLOB)
-    assert time.monotonic() - started < 3
+        remote(server, total_s=0.5).download(server.url(), BLOB)
+    assert time.monotonic() - started < 10
     assert len(server.requests) == 1
 
 

@@ -1,6 +1,5 @@
 """Real workers with a broker: woken by hints, at work without them."""
 
-import time
 from typing import Any
 
 from brokers import Broker
@@ -46,9 +45,8 @@ async def test_a_hint_wakes_a_worker_that_looks_for_nothing_by_itself(
     await heard_of(db)
     await is_awake(db)
     for n in (1, 2_500, 1):
-        started = time.monotonic()
         assert (await closed(db, await add_job(db, n))).status is JobStatus.COMPLETED
-        assert time.monotonic() - started < 30
+    await drained(db)
     health = await examine(db)
     assert (health.status, health.broker, health.outbox) == ("ok", "ok", 0)
     assert await rows(db, "SELECT * FROM tidemill.outbox") == []

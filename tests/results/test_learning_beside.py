@@ -148,10 +148,10 @@ async def test_no_result_is_ever_without_its_columns_however_often_children_die(
         @mill.handler("test", concurrency=5)
         async def run(item):
             await asyncio.sleep(0.005)
-            return {f"c{item.seq // 25}": item.seq}
+            return {f"c{item.seq // 125}": item.seq}
     """)
     process = workers.start(processes=2, flush_interval_ms=50, batch_size=5, claim_max=20)
-    job_id = await add_job(db, 1_000)
+    job_id = await add_job(db, 5_000)
     for _ in range(3):
 
         async def goes_on(seen: int = (await job_of(db, job_id)).counts.done) -> bool:

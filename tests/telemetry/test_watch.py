@@ -15,6 +15,10 @@ async def doze(conn: Connection) -> None:
     await conn.execute(b"SELECT pg_sleep(0.05)")
 
 
+async def oversleep(conn: Connection) -> None:
+    await conn.execute(b"SELECT pg_sleep(1.1)")
+
+
 async def glance(conn: Connection) -> int:
     cursor = await conn.execute(b"SELECT 1")
     row = await cursor.fetchone()
@@ -23,22 +27,23 @@ async def glance(conn: Connection) -> int:
 
 
 async def test_a_transaction_that_is_slow_is_told_of_with_its_job(tidemill_database: str, told: Told) -> None:
-    async with Database(tidemill_database, slow_ms=40) as db:
+    async with Database(tidemill_database, slow_ms=1_000) as db:
         with bound(job="j1", request_id="abc-1"):
-            await db.run(doze)
+            await db.run(oversleep)
         assert await db.run(glance) == 1
     (slow,) = told.of("query.slow")
-    assert slow.pop("ms") >= 50
-    assert slow == {"verb": "doze", "threshold_ms": 40, "job": "j1", "request_id": "abc-1"}
+    assert slow.pop("ms") >= 1_100
+    assert slow == {"verb": "oversleep", "threshold_ms": 1_000, "job": "j1", "request_id": "abc-1"}
 
 
 async def test_all_transactions_are_told_of_together(
     tidemill_database: str, told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(watch, "EVERY_S", 3_600.0)
     async with Database(tidemill_database) as db:
         for _ in range(5):
             await db.run(glance)
-        assert told.of("database.latency") == [], "not before a second is over"
+        assert told.of("database.latency") == [], "not before its time is over"
         monkeypatch.setattr(watch, "EVERY_S", 0.0)
         await db.run(glance)
     (latency,) = told.of("database.latency")
@@ -51,8 +56,8 @@ async def test_who_waits_for_a_connection_is_told_of(tidemill_database: str, tol
         await db.run(glance)
         told.clear()
         await asyncio.gather(db.run(doze), db.run(glance))
-    (wait,) = told.of("pool.waited")
-    assert wait["ms"] >= 30
+    # Who has the connection may have waited a little for it too, where the machine is busy.
+    assert max(wait["ms"] for wait in told.of("pool.waited")) >= 30
 
 
 def test_a_connection_that_is_there_is_no_wait(told: Told) -> None:
