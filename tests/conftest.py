@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
 
 from s3 import S3Server
 from support import Workers
@@ -20,6 +22,11 @@ sys.dont_write_bytecode = False
 # A script that runs the tests in the background has SIGINT ignored, and so would all processes that tests interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+# How long an example takes says how busy the machine is, and nothing of what the example is about.
+hypothesis_settings.register_profile(
+    "patient", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
+hypothesis_settings.load_profile("patient")
 
 
 @pytest.fixture(autouse=True)

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
 import psutil
+from psycopg import AsyncConnection
 from psycopg_pool import AsyncConnectionPool
 
 from forks import MAIN, Forked
@@ -121,20 +122,20 @@ async def shift_clock(db: Database, interval: str) -> None:
     """Move the database's clock for every connection that is opened from now on, and for the pool's."""
     name = (await rows(db, "SELECT current_database()"))[0][0]
     await rows(db, f"ALTER DATABASE {name} SET tidemill.shift = '{interval}'")
-    await _until_none_is_opening(db._pool)
+    _shift_what_is_opening(db._pool, interval)
     await db._pool.drain()
 
 
-async def _until_none_is_opening(pool: AsyncConnectionPool[Any]) -> None:
-    """A connection that began before the clock moved and is ready after it would stay in the pool with the old time.
+def _shift_what_is_opening(pool: AsyncConnectionPool[Any], interval: str) -> None:
+    """A connection that began before the clock moved and is ready after it would stay in the pool with the old time."""
+    configure = pool._configure
 
-    The wait has an end, because those that somebody uses are counted too; drain() replaces these by itself.
-    """
-    for _ in range(100):
-        told = pool.get_stats()
-        if told["pool_available"] == told["pool_size"]:
-            return
-        await asyncio.sleep(0.005)
+    async def configure_and_shift(conn: AsyncConnection[Any]) -> None:
+        if configure is not None:
+            await configure(conn)
+        await conn.execute(f"SET tidemill.shift = '{interval}'".encode(), prepare=False)
+
+    pool._configure = configure_and_shift
 
 
 def _said(value: object) -> str:

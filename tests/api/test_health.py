@@ -1,6 +1,7 @@
 """What a load balancer asks, and what every answer carries."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import httpx2
@@ -9,6 +10,8 @@ import pytest
 from api.conftest import Api
 from api.test_control import submitted
 from support import rows
+from tidemill.api import service
+from tidemill.api.rate import RateLimit
 from tidemill.store import workers
 from tidemill.store.throwaway import ThrowawayServer
 
@@ -74,7 +77,10 @@ async def test_limits_are_told(ada: httpx2.AsyncClient, api: Api) -> None:
     assert limits["sources"] == []
 
 
-async def test_too_many_requests_are_told_to_wait(make_api: Callable[..., Any]) -> None:
+async def test_too_many_requests_are_told_to_wait(
+    make_api: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "RateLimit", partial(RateLimit, clock=lambda: 0.0))  # however long requests take
     api = await make_api(rate_limit_per_s=1, rate_limit_burst=3)
     ada, bob = await api.user("ada"), await api.user("bob")
     answers = [await ada.get("/v1/me") for _ in range(4)]

@@ -6,6 +6,7 @@ import random
 import signal
 import subprocess
 import time
+from dataclasses import dataclass
 from uuid import UUID
 
 import pytest
@@ -70,26 +71,42 @@ class Chaos:
             self._parents[index] = self._start()
 
 
-async def survive(workers: Workers, db: Database, *, items: int, batched: int, seconds: float, seed: int) -> None:
+@dataclass(frozen=True)
+class Scale:
+    """How much, for how long at most, and the least that must have happened meanwhile."""
+
+    items: int
+    batched: int
+    seconds: float
+    kills: int
+    samples: int
+
+
+A_LITTLE = Scale(items=8_000, batched=1_000, seconds=12, kills=2, samples=20)
+A_MINUTE = Scale(items=60_000, batched=8_000, seconds=65, kills=22, samples=650)
+
+
+async def survive(workers: Workers, db: Database, scale: Scale, seed: int) -> None:
     workers.app(APP)
-    jobs = [await add_job(db, items), await add_job(db, batched, "set", sparse=True)]
+    jobs = [await add_job(db, scale.items), await add_job(db, scale.batched, "set", sparse=True)]
     chaos = Chaos(workers, db, seed)
-    await chaos.rage(jobs, seconds)
-    assert chaos.kills >= seconds / 3
-    assert chaos.samples > 10 * seconds
+    await chaos.rage(jobs, scale.seconds)
+    assert chaos.kills >= scale.kills
+    assert chaos.samples > scale.samples
     for job_id in jobs:
         job = await closed(db, job_id, within=120.0)
         assert job.status is JobStatus.COMPLETED
         assert job.codes == {}
-    assert await fates(db, jobs[0]) == {("done", None, 1): items - items // 50, ("done", None, 2): items // 50}
+    again = scale.items // 50
+    assert await fates(db, jobs[0]) == {("done", None, 1): scale.items - again, ("done", None, 2): again}
     assert await fates(db, jobs[1]) == {}
     await assert_sound(db)
 
 
 async def test_a_little_chaos_loses_nothing_and_charges_nobody(workers: Workers, db: Database) -> None:
-    await survive(workers, db, items=8_000, batched=1_000, seconds=12, seed=7)
+    await survive(workers, db, A_LITTLE, seed=7)
 
 
 @pytest.mark.full
 async def test_a_minute_of_chaos_loses_nothing_and_charges_nobody(workers: Workers, db: Database) -> None:
-    await survive(workers, db, items=60_000, batched=8_000, seconds=65, seed=11)
+    await survive(workers, db, A_MINUTE, seed=11)

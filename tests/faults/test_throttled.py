@@ -110,7 +110,7 @@ async def test_a_worker_slows_down_to_what_the_provider_takes_and_shows_it(
     assert await fates(db, job_id) == {("done", None, 1): 300}, "one attempt was all they had"
     assert any(provider.refused), "it was asked too much at first"
     late = provider.refused[-100:]
-    assert sum(late) < 0.2 * len(late), "and hardly at all in the end"
+    assert sum(late) < 0.5 * len(late), "and less in the end: it would refuse most of what forty ask at a time"
     check_shape(shown)
     await assert_sound(db)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from support import Workers, add_job, assert_sound, eventually, rows
 from tidemill.store.database import Database
 
-BLOCK_S, HEARD_S = 1.5, 0.4  # how far ahead permits are taken, how long they are good, and a busy machine
+BLOCK_S, HEARD_S = 3.0, 1.5  # how far ahead permits are taken, how long they are good, and a busy machine
 
 APP = """
     mill.limiter("shop", "40/s", burst=10)
@@ -16,7 +16,7 @@ APP = """
         refused = item.input["n"] == 60 and item.throttles == 0
         book.write(f"{time.monotonic()} {int(refused)} {os.getpid()}\\n")
         if refused:
-            raise Retry("429", after=1.5, throttled=True)
+            raise Retry("429", after=3.0, throttled=True)
         if item.input["n"] == 150:
             raise Retry("429", after=3600, throttled=True)
 """

@@ -143,15 +143,18 @@ async def test_results_that_a_parent_saves_for_a_dead_child_have_their_columns(
     assert await columns_of(db, job_id) == ["b", "a"]
 
 
-async def test_no_result_is_ever_without_its_columns_however_often_children_die(workers: Workers, db: Database) -> None:
+async def test_no_result_is_ever_without_its_columns_however_often_children_die(
+    workers: Workers, db: Database, tmp_path: Path
+) -> None:
+    # Slow until the last one was killed, however long it takes to start another.
     workers.app("""
         @mill.handler("test", concurrency=5)
         async def run(item):
-            await asyncio.sleep(0.005)
-            return {f"c{item.seq // 125}": item.seq}
+            await asyncio.sleep(0.005 if os.path.exists("killed") else 0.1)
+            return {f"c{item.seq // 50}": item.seq}
     """)
     process = workers.start(processes=2, flush_interval_ms=50, batch_size=5, claim_max=20)
-    job_id = await add_job(db, 5_000)
+    job_id = await add_job(db, 2_000)
     for _ in range(3):
 
         async def goes_on(seen: int = (await job_of(db, job_id)).counts.done) -> bool:
@@ -161,6 +164,7 @@ async def test_no_result_is_ever_without_its_columns_however_often_children_die(
         await assert_every_key_has_a_column(db, job_id)
         with contextlib.suppress(ProcessLookupError):  # one that died before may still have been counted
             os.kill(workers.children(process)[0], signal.SIGKILL)
+    (tmp_path / "killed").touch()
     await closed(db, job_id)
     await assert_every_key_has_a_column(db, job_id)
     assert len(await columns_of(db, job_id)) == 40
