@@ -17,8 +17,10 @@ from tidemill.domain.job import Job
 from tidemill.store.throwaway import ThrowawayServer
 
 TABLE = "CREATE TABLE {name} (id int PRIMARY KEY, email text UNIQUE, n int CHECK (n > 0), at timestamptz DEFAULT now())"
+BODY = "BEGIN PERFORM pg_sleep(seconds) FROM public.pace; RETURN NULL; END"
 SLOW = (
-    "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.15); RETURN NULL; END $$",
+    "CREATE TABLE pace AS SELECT 0.4 AS seconds",
+    f"CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ {BODY} $$",
     "CREATE TRIGGER slow BEFORE INSERT ON t FOR EACH STATEMENT EXECUTE FUNCTION slow()",
 )
 
@@ -91,6 +93,7 @@ async def test_kills_and_restarts_leave_no_trace(
         else:
             await asyncio.to_thread(restart, own_server)
             await scene.db._pool.check()
+    await scene.rows("UPDATE pace SET seconds = 0")  # it need not be slow any more
     job = await closed(scene.db, job_id, 600.0)
     assert await table_of(scene, "t") == await table_of(scene, "calm")
     assert await scene.outcomes(job) == await scene.outcomes(calm)

@@ -37,8 +37,7 @@ async def test_an_inline_job_is_finished_in_repeated_slices(start: Start, db: Da
     worker = await start(NAP)
     job_id = await add_job(db, 800)
     slices = await finish_in_slices(worker, job_id, 0.5)
-    assert len(slices) > 2
-    assert all(each.settled for each in slices[:-1]), "every slice gets on"
+    assert sum(each.settled > 0 for each in slices) > 2, "slice after slice gets on"
     assert sum(each.settled for each in slices) == 800
     assert (await job_of(db, job_id)).status is JobStatus.COMPLETED
     assert await fates(db, job_id) == {("done", None, 1): 800}

@@ -68,7 +68,7 @@ async def test_idle_children_ask_nothing_of_the_database_and_hardly_use_the_proc
         await db.run(jobs.resume, job_id)  # announces work to everybody
         await heartbeats(db, 3)
         assert await rows(db, sessions) == before
-        assert cpu_seconds(worker) - used < 0.2
+        assert cpu_seconds(worker) - used < 0.5
         assert (await job_of(db, job_id)).counts.pending == 10, "nobody asked for it"
 
 

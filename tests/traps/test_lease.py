@@ -19,13 +19,14 @@ from tidemill.store.flush import Flushed
 from tidemill.store.statements import sql
 from traps.scenes import at_once, batches, expire
 
+LONG_S = 20.0  # for a lock that would be held for ever
 UNTIL = "SELECT lease_until FROM tidemill.batch WHERE id = %s"
 
 
 @pytest.fixture
 async def hasty(tidemill_database: str) -> AsyncIterator[Database]:
-    """A database whose statements may take half a second."""
-    async with Database(tidemill_database, size=3, timeout=0.5) as database:
+    """A database whose statements may take a second."""
+    async with Database(tidemill_database, size=3, timeout=1.0) as database:
         yield database
 
 
@@ -111,8 +112,8 @@ async def test_a_flush_stopped_in_mid_copy_loses_its_lock_by_itself(db: Database
             await stuck_in_copy(conn, lease, said)
 
     stopped = asyncio.ensure_future(stop_in_the_middle())
-    await said.wait()
-    assert await eventually(Maintenance(hasty, "w2").sweep, within=5) == 1
+    await asyncio.wait_for(said.wait(), LONG_S)
+    assert await eventually(Maintenance(hasty, "w2").sweep, within=LONG_S) == 1
     stopped.cancel()
     await asyncio.gather(stopped, return_exceptions=True)
     assert (await job_of(db, lease.job_id)).counts == Counts(total=10, pending=10)
@@ -122,18 +123,19 @@ async def test_a_flush_stopped_in_mid_copy_loses_its_lock_by_itself(db: Database
 async def test_a_flush_stopped_between_statements_loses_its_lock_by_itself(db: Database, hasty: Database) -> None:
     lease = await take(db, await add_job(db, 10))
     await expire(db, lease)
-    tries = 0
+    tries = swept = 0
 
     async def stopped_the_first_time(conn: Connection) -> Flushed:
-        nonlocal tries
+        nonlocal tries, swept
         tries += 1
         result = await store.flush(conn, lease, [verdict(0)], seconds=30)
-        if tries == 1:
-            await eventually(Maintenance(hasty, "w2").sweep, within=5)
+        if not swept:
+            swept = await eventually(Maintenance(hasty, "w2").sweep, within=LONG_S)
         return result
 
-    assert await at_once(hasty.run(stopped_the_first_time)) is Flushed.STALE
-    assert tries == 2
+    assert await asyncio.wait_for(hasty.run(stopped_the_first_time), 2 * LONG_S) is Flushed.STALE
+    assert swept == 1
+    assert tries >= 2
     assert (await job_of(db, lease.job_id)).counts == Counts(total=10, pending=10)
     await assert_sound(db)
 
