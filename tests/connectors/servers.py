@@ -37,7 +37,7 @@ class Request:
         self.answer("302 Found", f"Location: {location}", "Content-Length: 0")
 
     def stall(self) -> None:
-        self.gone.wait(10)
+        self.gone.wait(60)
 
 
 Answer = Callable[[Request], None]

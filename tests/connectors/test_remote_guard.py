@@ -151,14 +151,14 @@ def test_a_resolver_that_hangs_does_not_hang_us(remote: Make) -> None:
     hanging = threading.Event()
 
     def resolve(*_: object) -> list[str]:
-        hanging.wait(10)
+        hanging.wait(60)
         return []
 
     started = time.monotonic()
     with pytest.raises(Interrupted):
         remote(resolve=resolve).download("http://x.example/", BLOB, going_on=lambda: time.monotonic() < started + 0.2)
     hanging.set()
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 20
 
 
 @pytest.fixture(scope="module")

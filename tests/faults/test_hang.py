@@ -118,7 +118,7 @@ async def test_who_answers_its_cancellation_does_not_disturb_the_next_item(
         async def broken():
             raise ValueError("inside")
 
-        @mill.handler("test", timeout=0.3, max_attempts=1, concurrency=1)
+        @mill.handler("test", timeout=1, max_attempts=1, concurrency=1)
         async def run(item):
             if item.input["n"] == 0:
                 try:

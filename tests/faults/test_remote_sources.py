@@ -137,7 +137,7 @@ async def test_pausing_or_cancelling_a_job_ends_its_download_soon(
     job_id = await submit_url(db, server.url())
     async with reading(db, mill) as (_, tick):
         await db.run(verb, job_id)  # type: ignore[arg-type]
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             await tick
     assert await holder(db, job_id) is None
     job = await job_of(db, job_id)
@@ -161,7 +161,7 @@ async def test_a_stopping_process_lets_go_of_its_download_at_once(db: Database, 
         started = time.monotonic()
         context.stop(60)
         await tick
-        assert time.monotonic() - started < 2
+        assert time.monotonic() - started < 15
     assert await holder(db, job_id) is None
     assert (await job_of(db, job_id)).status is JobStatus.PENDING
 
@@ -172,7 +172,7 @@ async def test_the_loop_goes_on_while_a_file_is_fetched(db: Database, mill: Mill
         before = time.monotonic()
         for _ in range(20):
             await asyncio.sleep(0)
-        assert time.monotonic() - before < 1
+        assert time.monotonic() - before < 5
         context.stop(0)
     assert not (await job_of(db, job_id)).is_closed
 
@@ -189,7 +189,7 @@ async def test_a_download_keeps_its_lease_and_whoever_lost_it_fails_nothing(
 
         await eventually(is_longer)
         await rows(db, "UPDATE tidemill.ingest SET lease_id = %s WHERE job_id = %s", other, job_id)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             await tick
     assert await holder(db, job_id) == other
     assert (await job_of(db, job_id)).failure_reason is None

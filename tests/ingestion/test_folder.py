@@ -154,7 +154,7 @@ async def test_very_many_that_failed_are_tried_once_more_without_comparing_all_w
     began = time.monotonic()
     whose = watch_files.Whose("nightly", "folder:inbox")
     assert await scene.db.run(watch_files.again, whose, listed, "once more") == many - 2, "one waits, one is another"
-    assert time.monotonic() - began < 8, "compared with each other they take 30 s"
+    assert time.monotonic() - began < 15, "compared with each other they take 30 s"
 
 
 async def test_another_time_is_another_version(scene: Scene) -> None:

@@ -93,7 +93,7 @@ async def test_places_are_counted_as_the_row_says_whatever_the_process_was_told(
     """Of an update that reaches one worker after another: those of yesterday go on, and do not look without a pause."""
     await db.run(store.declare, [now])
     line = line_of(db, SHOP if now is PLACES else PLACES)
-    async with asyncio.timeout(3):
+    async with asyncio.timeout(15):
         for _ in range(3):
             assert await line.enter(None) is None
     assert await rows(db, HELD) == [(3 if now is PLACES else 0,)]
@@ -121,7 +121,7 @@ async def test_calls_that_began_before_places_were_counted_are_counted_too(db: D
     assert not fifth.done()
     assert trips() - asked <= 2 + (time.monotonic() - begun) / 0.02
     line.leave(None)
-    async with asyncio.timeout(3):
+    async with asyncio.timeout(15):
         assert await fifth is None
     await line._trips.close()
 
@@ -136,10 +136,10 @@ async def test_a_block_that_is_lifted_is_lifted_in_the_processes_that_knew_of_it
     line.refused(3600, time.monotonic())
     await line._trips.close()
     assert line.blocked_s() > 3000
-    asked = trips()
+    begun, asked = time.monotonic(), trips()
     for _ in range(20):
         assert await line.enter(None) is not None
-    assert trips() - asked <= 1  # nobody looks again and again
+    assert trips() - asked <= 1 + (time.monotonic() - begun) / 0.2  # nobody looks again and again
     await unblock_limiter(db, "shop")
 
     async def may_begin() -> bool:
@@ -175,7 +175,7 @@ async def test_items_that_a_member_sends_away_come_at_its_pace(db: Database) -> 
     line = line_of(db, slow)
     assert await line.enter(None) is None
     waits = [await line.enter(None, patience=0.5, in_line=True) or 0.0 for _ in range(4)]
-    assert [round(later - sooner) for sooner, later in pairwise(waits)] == [10, 10, 10]
+    assert all(8 < later - sooner < 10.5 for sooner, later in pairwise(waits)), waits
     await line._trips.close()
 
 

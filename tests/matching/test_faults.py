@@ -9,6 +9,7 @@ import pytest
 
 from matching.scenes import Row, Scene
 from matching.services import Answer, Reply, Request, Scripted, echo, named, scripted, told
+from support import eventually
 
 NAMES = [f"name {number}" for number in range(20)]
 OWN_DATE = "Mon, 16 Nov 2026 12:00:00 GMT"
@@ -29,8 +30,11 @@ async def test_rows_share_requests_and_get_their_own_answers(scene: Scene, servi
 async def test_not_more_requests_at_a_time_than_the_service_takes(scene: Scene, service: Scripted) -> None:
     scene.declare("names", service.url, batch=1, concurrency=3)
 
+    async def as_many_as_may_be() -> bool:
+        return service.most_at_once >= 3
+
     async def answer(request: Request) -> Reply:
-        await asyncio.sleep(0.01)
+        await eventually(as_many_as_may_be, within=20)
         return echo(request)
 
     service.answer = answer

@@ -15,7 +15,7 @@ from tidemill.store import delete, jobs
 from tidemill.store.database import Database
 
 GRACE_S = 0.5
-SLACK_S = 4.0  # a busy machine
+SLACK_S = 10.0  # a busy machine
 KILLED_S = 3.0 + SLACK_S
 
 LEISURELY = "await asyncio.sleep(0.3)"
@@ -181,7 +181,7 @@ async def test_a_worker_that_stops_ends_its_slices(start: Start, db: Database) -
     await in_hand(db, job_id)
     started = time.monotonic()
     await worker.stop()
-    assert time.monotonic() - started < 8
+    assert time.monotonic() - started < 20
     assert not (await slice_).child_died
     assert await rows(db, "SELECT id FROM tidemill.batch WHERE state = 'leased'") == []
     assert await rows(db, "SELECT id FROM tidemill.worker") == []

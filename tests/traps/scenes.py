@@ -19,7 +19,7 @@ from tidemill.store.reprocess import Choice, reprocess
 from tidemill.store.statements import sql
 
 T = TypeVar("T")
-AT_ONCE_S = 5.0  # what must not wait for a lock is done long before this
+AT_ONCE_S = 15.0  # what must not wait for a lock is done long before this, and statements are ended after it
 
 
 async def at_once(action: Awaitable[T]) -> T:

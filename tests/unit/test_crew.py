@@ -137,7 +137,7 @@ async def test_a_place_that_falls_free_in_the_moment_of_a_cancellation_goes_to_t
     assert first.cancelled()
     assert second.done()
     crew.leave()
-    assert await asyncio.wait_for(crew.enter(None), 1)
+    assert await asyncio.wait_for(crew.enter(None), 10)
 
 
 async def test_refusals_from_before_a_cut_are_no_reason_for_another() -> None:

@@ -22,11 +22,11 @@ def test_a_said_column_goes_where_it_was_said_and_others_by_their_folded_name() 
 
 
 def test_ten_thousand_strange_columns_are_told_in_no_time() -> None:
-    started = time.monotonic()
+    started = time.process_time()
     found = guess([f"colunm_{n}" for n in range(10_000)], resource(*[f"column_{n}" for n in range(1_000)]))
     assert len(found.problems) == 10_000
     assert sum("did you mean" in problem for problem in found.problems) == GUESSES
-    assert time.monotonic() - started < 5.0
+    assert time.process_time() - started < 5.0
 
 
 def test_a_mended_row_keeps_the_columns_of_its_import_whatever_they_are_called() -> None:
