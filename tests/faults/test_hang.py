@@ -138,7 +138,7 @@ async def test_who_answers_its_cancellation_does_not_disturb_the_next_item(
 
 async def test_an_item_that_waits_for_a_thread_is_not_late(workers: Workers, db: Database) -> None:
     workers.app("""
-        @mill.handler("test", concurrency=1000, timeout=1.5, max_attempts=1)
+        @mill.handler("test", concurrency=1000, timeout=3, max_attempts=1)
         def run(item):
             time.sleep(1)
     """)
