@@ -159,7 +159,8 @@ async def half_read(shop: Shop) -> socket.socket:
     return client
 
 
-async def test_a_client_that_goes_away_frees_its_connection_at_once(shop: Shop) -> None:
+@pytest.mark.parametrize("within", [10.0, pytest.param(1.0, marks=pytest.mark.full)])  # a busy machine may take longer
+async def test_a_client_that_goes_away_frees_its_connection_within_a_second(shop: Shop, within: float) -> None:
     await rows(shop.api.db, WIDE)
     client = await half_read(shop)
     assert await copying(shop) == 1
@@ -168,7 +169,7 @@ async def test_a_client_that_goes_away_frees_its_connection_at_once(shop: Shop) 
     async def is_free() -> bool:
         return await copying(shop) == 0
 
-    await eventually(is_free, within=10)
+    await eventually(is_free, within=within)
 
 
 async def test_a_client_that_goes_away_before_the_first_row_ends_the_query_too(shop: Shop) -> None:
