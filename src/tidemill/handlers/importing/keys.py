@@ -1,7 +1,8 @@
 """Which row had a key first, over a file of any length, at flat memory.
 
-The newest keys are a dict. Older ones are sealed into sorted runs in a temporary file, and a bitmap says of most keys
-that no run has them: at most 32 MB; with ten million keys, one bit in twenty-seven is set.
+The newest keys are a dict. Older ones are sealed into sorted runs in a temporary file, and three bits for each key in
+a bitmap say of nearly all others that no run has them: at most 32 MB; of ten million keys, one in a thousand is looked
+for in vain. What was looked at of a run is let go at once: the system has it in its cache, and we need not.
 
 Keys are told apart by 64 bits of Python's own keyed hash, which no file can be made to collide with. Whether two keys
 are really equal is seen when the rows are imported.
@@ -17,6 +18,8 @@ from collections.abc import Hashable, Iterable, Sequence
 RECENT_MAX = 1 << 17
 BITS_FIRST, BITS_MAX = 1 << 23, 1 << 28
 BITS_PER_KEY = 16
+SECOND, THIRD = 28, 36  # where in a hash its other bits begin
+_DONTNEED: int | None = getattr(mmap, "MADV_DONTNEED", None)
 
 
 class Numbers:
@@ -28,6 +31,11 @@ class Numbers:
         self._file.flush()
         self._map = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)
         self.view = memoryview(self._map).cast("q")
+
+    def let_go(self) -> None:
+        """Pages that were read count as ours until then."""
+        if _DONTNEED is not None:
+            self._map.madvise(_DONTNEED)
 
     def close(self) -> None:
         self.view.release()
@@ -46,6 +54,14 @@ class Run:
     def hashes(self) -> "memoryview[int]":
         return self._sorted.view
 
+    def known(self, keys: Iterable[int]) -> set[int]:
+        """Those of these keys that are here."""
+        hashes = self.hashes
+        length = len(hashes)
+        found = {key for key in keys if (at := bisect_left(hashes, key)) < length and hashes[at] == key}
+        self._sorted.let_go()
+        return found
+
     def find(self, key: int) -> int | None:
         at = bisect_left(self.hashes, key)
         if at == len(self.hashes) or self.hashes[at] != key:
@@ -53,12 +69,21 @@ class Run:
         if self._of_sorted is None:
             rows = dict(zip(self._keys.view, self._rows.view, strict=True))
             self._of_sorted = Numbers(map(rows.__getitem__, self.hashes))
+            self.let_go()
         return self._of_sorted.view[at]
 
+    def let_go(self) -> None:
+        for numbers in self._all:
+            numbers.let_go()
+
     def close(self) -> None:
-        for numbers in (self._sorted, self._keys, self._rows, self._of_sorted):
-            if numbers is not None:
-                numbers.close()
+        for numbers in self._all:
+            numbers.close()
+
+    @property
+    def _all(self) -> list[Numbers]:
+        every = (self._sorted, self._keys, self._rows, self._of_sorted)
+        return [numbers for numbers in every if numbers is not None]
 
 
 class Keys:
@@ -99,8 +124,14 @@ class Keys:
         if not self._runs:
             return set()
         bits, mask = self._bits, len(self._bits) * 8 - 1
-        marked = [key for key in hashes if bits[(key & mask) >> 3] >> (key & 7) & 1]
-        return {key for key in marked if self._find(key) is not None}
+        marked = [
+            key
+            for key in hashes
+            if bits[(key & mask) >> 3] >> (key & 7) & 1
+            and bits[(key >> SECOND & mask) >> 3] >> (key >> SECOND & 7) & 1
+            and bits[(key >> THIRD & mask) >> 3] >> (key >> THIRD & 7) & 1
+        ]
+        return set[int]().union(*(run.known(marked) for run in self._runs)) if marked else set()
 
     def _see_each(self, keys: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
         recent, repeats = self._recent, []
@@ -132,6 +163,7 @@ class Keys:
             self._bits = bytearray(min(len(self._bits) * 4, BITS_MAX // 8))
             for run in self._runs:
                 _mark(self._bits, run.hashes)
+                run.let_go()
         else:
             _mark(self._bits, self._recent)
         self._recent = {}
@@ -140,5 +172,7 @@ class Keys:
 def _mark(bits: bytearray, keys: "Sequence[int] | memoryview[int] | dict[int, int]") -> None:
     mask = len(bits) * 8 - 1
     for key in keys:
-        at = key & mask
+        at, second, third = key & mask, key >> SECOND & mask, key >> THIRD & mask
         bits[at >> 3] |= 1 << (at & 7)
+        bits[second >> 3] |= 1 << (second & 7)
+        bits[third >> 3] |= 1 << (third & 7)
