@@ -9,6 +9,7 @@ import { scope } from "../core/sse.js";
 import { empty } from "../ui/empty.js";
 import { makeGrid } from "../ui/grid.js";
 import { icon } from "../ui/icons.js";
+import { press } from "../ui/press.js";
 import { Selection } from "../ui/selection.js";
 import { CursorSource } from "../ui/source.js";
 import { tellIfFails, toast } from "../ui/toast.js";
@@ -62,10 +63,10 @@ export function deadRows(code, filter, matching, how) {
       if (isEmpty()) return `${many()} with this cause · ${(source.version.value, count(source.loaded))} loaded`;
       return selection.isAll ? `All ${many()} that match${selection.keys.size ? `, but ${counted(selection.keys.size, "row")}` : ""}` : `${counted(selection.size(0), "row")} selected`;
     }),
-    () => (isEmpty() && seen.value !== null && matching().n !== seen.value ? h("button", { type: "button", class: "link", on: { click: show } }, "The list has changed – show") : null),
-    () => (isEmpty() || selection.isAll ? null : h("button", { type: "button", class: "link", on: { click: () => selection.all() } }, `Select all ${many()} that match`)),
+    h("button", { type: "button", class: "link", hidden: () => !isEmpty() || seen.value === null || matching().n === seen.value, on: { click: show } }, "The list has changed – show"),
+    h("button", { type: "button", class: "link", hidden: () => isEmpty() || selection.isAll, on: { click: () => selection.all() } }, () => `Select all ${many()} that match`),
     h("span", { class: "spring" }),
-    () => (isEmpty() ? null : [h("button", { type: "button", class: "small main-act", on: { click: () => tellIfFails(redrive) } }, icon("retry"), "Redrive selected …"), h("button", { type: "button", class: "small", on: { click: () => selection.clear() } }, "Clear")]),
+    h("span", { class: "row", hidden: isEmpty }, h("button", { type: "button", class: "small main-act", on: { click: press(() => tellIfFails(redrive)) } }, icon("retry"), "Redrive selected …"), h("button", { type: "button", class: "small", on: { click: () => selection.clear() } }, "Clear")),
   );
   const grid = makeGrid({
     label: `Dead letters with cause ${code}`,

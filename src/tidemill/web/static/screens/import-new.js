@@ -63,16 +63,17 @@ export function screen() {
     () => (found.preview.value === null && !found.error.value ? waiting(sendingText()) : null),
     () => (found.preview.value ? make() : null),
   ];
+  const unread = () => (found.error.value ? "the file could not be read" : found.preview.value === null ? "the file was not read yet" : null);
   const sendingText = () => (file.value && found.sent.value ? `Looking at ${file.value.name}: ${percent(found.sent.value, file.value.size)} sent` : "Looking at the file …");
   const previewStep = () => [
     h("div", { class: "card stack" }, h("h2", null, () => `How ${file.value?.name ?? "the file"} was read`), layoutForm(() => found.preview.value?.layout ?? {})),
     looked(() => previewTable(found.preview.value)),
-    h("div", { class: "row between" }, h("a", { class: "button", href: href("/imports/new", at("file")) }, "Back"), nextButton("To the columns", "columns", () => (found.preview.value ? null : "the file was not read yet"))),
+    h("div", { class: "row between" }, h("a", { class: "button", href: href("/imports/new", at("file")) }, "Back"), nextButton("To the columns", "columns", unread)),
   ];
   const columnsStep = () => [
     looked(() => columnsTable(found.preview.value)),
     options(),
-    startButtons(() => (found.isLooking.value ? "the file is being looked at" : found.preview.value?.problems.length ? "the columns do not fit yet" : found.preview.value ? null : "the file was not read yet")),
+    startButtons(() => (found.isLooking.value ? "the file is being looked at" : (unread() ?? (found.preview.value?.problems.length ? "the columns do not fit yet" : null)))),
   ];
 
   /** Which of them is shown. A word: whoever signs in again while a file is sent finds the same part, not a new one. */

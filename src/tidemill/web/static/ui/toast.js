@@ -1,5 +1,5 @@
 // @ts-check
-/** Short news in a corner, read out politely. What went wrong stays until it is closed. */
+/** Short news in a corner, read out politely. What went wrong, and what leads somewhere, stays until it is closed. */
 import { append, h } from "../core/dom.js";
 import { icon } from "./icons.js";
 
@@ -21,7 +21,7 @@ export function toast(says, tone = "plain") {
     h("button", { type: "button", class: "plain icon-only small", "aria-label": "Close this message", on: { click: () => made.remove() } }, icon("close")),
   ]);
   toastHolder().append(made);
-  if (tone !== "bad") window.setTimeout(() => made.remove(), STAYS_MS);
+  if (tone !== "bad" && made.querySelector("a") === null) window.setTimeout(() => made.remove(), STAYS_MS);
   return made;
 }
 
