@@ -12,6 +12,7 @@ from support import rows
 from web.conftest import OpenPage
 from web.shop import SLOW, site, written
 from web.site import Site
+from web.test_steady import Gate
 
 __all__ = ["site"]
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -82,6 +83,31 @@ async def test_whose_answer_was_lost_or_whose_session_ended_keeps_what_was_typed
     key = page.url.partition("?")[0].rpartition("/")[2]
     item = await (await page.request.get(f"{site.url}/v1/jobs/{key}/items/0")).json()
     assert item["input"] == {"email": "rob@x.org", "name": "Bob", "age": "44"}
+
+
+async def test_an_answer_leaves_whoever_is_at_another_column_there(
+    site: Site, signed_in: OpenPage, tmp_path: Path
+) -> None:
+    page = await signed_in("ada", "/imports/new?resource=people", expect=AWAY)
+    path = written(tmp_path, "columns.csv", "Mail,Full name,age\na@x.org,A,1\n")
+    await page.get_by_label("File to import").set_input_files(path)
+    await page.get_by_role("button", name="To the columns").click()
+    first, other = page.get_by_label("Field of column Mail"), page.get_by_label("Field of column Full name")
+    late = Gate()
+    await page.route("**/v1/imports/preview?*", late.hold)
+    await first.select_option("email")
+    await other.focus()
+    late.opened.set()
+    await expect(page.get_by_role("row").filter(has=first)).to_contain_text("as you said")
+    await expect(other).to_be_focused()
+    await other.select_option("name")
+    check = page.get_by_role("button", name="Check all rows")
+    await expect(check).to_be_enabled()
+
+    await page.route("**/v1/imports/preview?*", lambda route: route.fulfill(status=503, json={"detail": "away"}))
+    await page.get_by_label("Rows whose key is there already").select_option("upsert")
+    await expect(page.get_by_text("Not yet: the file could not be read")).to_be_visible()
+    await expect(check).to_be_disabled()
 
 
 async def test_who_signs_in_next_finds_nothing_of_whoever_was_there_before(

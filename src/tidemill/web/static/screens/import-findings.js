@@ -15,7 +15,7 @@ import { CursorSource } from "../ui/source.js";
 import { isClosed } from "../ui/status.js";
 import { reprocess } from "./job-acts.js";
 import { save, uploadFixes, workbook } from "./import-acts.js";
-import { openRow } from "./import-row.js";
+import { faultsOf, openRow } from "./import-row.js";
 
 /** @param {import("../core/signal.js").Signal<any>} job the import, which is followed */
 export function findings(job) {
@@ -144,13 +144,8 @@ function rowsGrid(job, code) {
   /** Shown where it stands: the list does not move. @param {number} number @param {any} item */
   function onMended(number, item) {
     const isGood = item.status !== "failed";
-    for (const block of source.blocks.values()) {
-      const at = block.rows?.findIndex((one) => one.row === number) ?? -1;
-      if (at < 0 || !block.rows) continue;
-      block.rows[at] = { ...block.rows[at], input: item.input, errors: item.error?.errors ?? (item.error ? [item.error] : []), isMended: isGood };
-    }
     if (isGood) mended.update((n) => n + 1);
-    source.changed();
+    source.patch((one) => one.row === number, { input: item.input, errors: faultsOf(item), isMended: isGood });
   }
   return grid.element;
 }
