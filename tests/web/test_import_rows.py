@@ -114,7 +114,9 @@ async def test_who_signs_in_next_finds_nothing_of_whoever_was_there_before(
     site: Site, signed_in: OpenPage, tmp_path: Path
 ) -> None:
     page = await signed_in("cem", "/imports/new?resource=people", expect=AWAY)
-    await page.get_by_label("File to import").set_input_files(written(tmp_path, "secret.csv", "email,name\na@x.org,A\n"))
+    await page.get_by_label("File to import").set_input_files(
+        written(tmp_path, "secret.csv", "email,name\na@x.org,A\n")
+    )
     await expect(page.get_by_role("heading", name="How secret.csv was read")).to_be_visible()
     await page.get_by_role("button", name="cem account").click()
     await page.get_by_role("menuitem", name="Sign out").click()
