@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 
 import pytest
 from playwright.async_api import CDPSession, Page, expect

@@ -1,6 +1,5 @@
 """Rows that are mended more than once, files of any size, and addresses that are not what they should be."""
 
-import asyncio
 import json
 import re
 from pathlib import Path
@@ -8,7 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Locator, Page, Route, expect
 
-from support import rows
+from support import eventually, rows
 from web.conftest import OpenPage
 from web.shop import SLOW, site, written
 from web.site import Site
@@ -57,8 +56,10 @@ async def test_whose_answer_was_lost_or_whose_session_ended_keeps_what_was_typed
     site: Site, signed_in: OpenPage, tmp_path: Path
 ) -> None:
     async def checked_and_away(route: Route) -> None:
-        while (await (await route.fetch()).json())["status"] != "failed":
-            await asyncio.sleep(0)
+        async def is_checked() -> bool:
+            return bool((await (await route.fetch()).json())["status"] == "failed")
+
+        await eventually(is_checked)
         await route.fulfill(status=503, json={"detail": "the answer was lost"})
 
     page = await signed_in("bea", "/imports/new?resource=people", expect=AWAY)
