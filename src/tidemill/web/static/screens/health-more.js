@@ -1,6 +1,6 @@
 // @ts-check
 /** Limiters, and messages that no broker could deliver. */
-import { api, me } from "../core/api.js";
+import { api, me, now } from "../core/api.js";
 import { each, h } from "../core/dom.js";
 import { count, moment, rate } from "../core/format.js";
 import { every, load } from "../core/load.js";
@@ -31,10 +31,10 @@ export function limitersCard() {
 
 /** @param {import("../core/signal.js").Signal<any>} one @param {() => void} again */
 function limiterRow(one, again) {
-  const now = () => one.value;
-  const share = () => (now().rate ? now().current_rate / now().rate : 1);
+  const its = () => one.value;
+  const share = () => (its().rate ? its().current_rate / its().rate : 1);
   const isSlow = () => share() < 0.5;
-  const isBlocked = () => Boolean(now().blocked_until) && Date.parse(now().blocked_until) > Date.now();
+  const isBlocked = () => Boolean(its().blocked_until) && Date.parse(its().blocked_until) > now();
   const lift = () =>
     tellIfFails(async () => {
       await api.post(`/v1/limiters/${encodeURIComponent(one.peek().name)}/unblock`);
@@ -44,14 +44,14 @@ function limiterRow(one, again) {
   return h(
     "tr",
     null,
-    h("th", { scope: "row" }, one.peek().name, h("div", { class: "muted small", hidden: () => !now().members }, () => `${count(now().members)} of its kind`)),
-    h("td", { class: "number" }, () => (now().rate ? rate(now().rate) : "any")),
-    h("td", { class: "number" }, () => (now().concurrency ? `${count(now().in_use)} of ${count(now().concurrency)}` : "any")),
-    h("td", { class: "number" }, () => count(now().waiting)),
+    h("th", { scope: "row" }, one.peek().name, h("div", { class: "muted small", hidden: () => !its().members }, () => `${count(its().members)} of its kind`)),
+    h("td", { class: "number" }, () => (its().rate ? rate(its().rate) : "any")),
+    h("td", { class: "number" }, () => (its().concurrency ? `${count(its().in_use)} of ${count(its().concurrency)}` : "any")),
+    h("td", { class: "number" }, () => count(its().waiting)),
     h("td", null, h("span", { class: "status", data: { tone: () => (isSlow() ? "warn" : "ok") } }, () => icon(isSlow() ? "alert" : "check"), () => `${Math.round(share() * 100)}%`)),
-    h("td", { class: "number" }, () => count(now().taken)),
-    h("td", { class: "number" }, () => count(now().refused)),
-    h("td", null, () => (isBlocked() ? moment(now().blocked_until) : "–"), " ", h("button", { type: "button", class: "small", hidden: () => !isBlocked() || me.value?.role !== "admin", on: { click: press(lift) } }, "Lift")),
+    h("td", { class: "number" }, () => count(its().taken)),
+    h("td", { class: "number" }, () => count(its().refused)),
+    h("td", null, () => (isBlocked() ? moment(its().blocked_until) : "–"), " ", h("button", { type: "button", class: "small", hidden: () => !isBlocked() || me.value?.role !== "admin", on: { click: press(lift) } }, "Lift")),
   );
 }
 
