@@ -84,6 +84,29 @@ async def test_all_that_match_but_some_go_round_as_an_operation(working: Site, s
     await expect(page.get_by_label("The chosen operation")).to_contain_text("cause is not_sold, but 2 rows")
 
 
+async def test_one_row_that_is_tried_moves_no_other_and_lets_go_of_no_selection(
+    working: Site, signed_in: OpenPage
+) -> None:
+    await working.finished("hal", [SOLD_OUT] * 3)
+    page = await signed_in("hal", "/dead-letters?cause=not_sold")
+    grid, foot, dialog = page.get_by_role("grid"), page.locator(".grid-foot"), page.get_by_role("dialog")
+    await grid.get_by_role("checkbox").nth(0).click()
+    await expect(foot).to_contain_text("1 row selected")
+    await grid.get_by_role("button", name="Try row 2 of").click()
+    await dialog.get_by_role("button", name="Close").click()
+    await expect(foot).to_contain_text("1 row selected")
+
+    await grid.get_by_role("gridcell", name="2", exact=True).click()
+    drawer = page.get_by_role("complementary")
+    await drawer.get_by_label("Input, as JSON").fill('{"sku": "Z"}')
+    await drawer.get_by_role("button", name="Save and run again").click()
+    await expect(drawer.get_by_role("heading", name="Result")).to_be_visible()
+    await expect(drawer.get_by_role("group")).to_be_focused()
+    await page.keyboard.press("Escape")
+    await expect(grid.get_by_role("row").nth(2)).to_contain_text("Sent round again: done")
+    await expect(foot).to_contain_text("1 row selected")
+
+
 async def redriven(site: Site, name: str) -> None:
     """Somebody's dead letters, all but one sent round again."""
     job = await site.finished(name, [SOLD_OUT] * 3)

@@ -7,6 +7,7 @@ import pytest
 from playwright.async_api import expect
 
 from support import rows
+from tidemill.operations import control
 from web.conftest import OpenPage
 from web.shop import SLOW, site
 from web.site import Site
@@ -73,5 +74,20 @@ async def test_an_export_that_waits_can_be_cancelled(site: Site, signed_in: Open
         await page.get_by_role("button", name=re.compile("^Cancel J")).click()
         await page.get_by_role("dialog").get_by_role("button", name="Cancel the export").click()
         await expect(page.get_by_role("row").filter(has_text="people")).to_contain_text("cancel", timeout=SLOW)
+    finally:
+        site.workers.start()
+
+
+async def test_one_that_ends_is_shown_so_also_when_no_more_of_it_is_known(site: Site, signed_in: OpenPage) -> None:
+    site.workers.end()
+    try:
+        page = await signed_in("dora", "/exports/new?resource=people", expect=("503",))
+        await page.get_by_role("button", name="Make a file").click()
+        row = page.get_by_role("row").filter(has_text="people")
+        await expect(row.get_by_role("button", name="Cancel")).to_be_visible()
+        await page.route(re.compile("/v1/exports/[0-9a-f-]+$"), lambda route: route.fulfill(status=503, json={}))
+        [(job,)] = await rows(site.db, "SELECT id FROM tidemill.job WHERE owner_id = %s", site.ids["dora"])
+        await control.cancel(site.db, job)
+        await expect(row).to_contain_text("cancelled")
     finally:
         site.workers.start()

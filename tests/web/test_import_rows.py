@@ -5,28 +5,36 @@ import re
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Route, expect
+from playwright.async_api import Locator, Page, Route, expect
 
-from support import rows
+from support import eventually, rows
 from web.conftest import OpenPage
 from web.shop import SLOW, site, written
 from web.site import Site
+from web.test_steady import Gate
 
 __all__ = ["site"]
 pytestmark = pytest.mark.asyncio(loop_scope="session")
+AWAY = ("401", "503")
+
+
+async def bad_row(page: Page, folder: Path, email: str) -> Locator:
+    """The drawer of a row whose age is no number."""
+    text = f"email,name,age\n{email},Bob,old\n"
+    await page.get_by_label("File to import").set_input_files(written(folder, "twice.csv", text))
+    await page.get_by_role("button", name="To the columns").click()
+    await page.get_by_role("button", name="Check all rows").click()
+    await page.get_by_role("gridcell", name="Bob", exact=True).click()
+    drawer = page.get_by_role("complementary")
+    await expect(drawer.get_by_label("age")).to_be_focused()
+    return drawer
 
 
 async def test_a_row_that_is_mended_twice_is_imported_as_the_form_shows_it(
     site: Site, signed_in: OpenPage, tmp_path: Path
 ) -> None:
     page = await signed_in("ada", "/imports/new?resource=people")
-    text = "email,name,age\nbob@x.org,Bob,old\n"
-    await page.get_by_label("File to import").set_input_files(written(tmp_path, "twice.csv", text))
-    await page.get_by_role("button", name="To the columns").click()
-    await page.get_by_role("button", name="Check all rows").click()
-    await page.get_by_role("gridcell", name="Bob", exact=True).click()
-    drawer = page.get_by_role("complementary")
-
+    drawer = await bad_row(page, tmp_path, "bob@x.org")
     await drawer.get_by_label("name").fill("Oops")
     await drawer.get_by_label("age").fill("older")
     await drawer.get_by_role("button", name="Save and check").click()
@@ -42,6 +50,83 @@ async def test_a_row_that_is_mended_twice_is_imported_as_the_form_shows_it(
 
     await expect(page.get_by_text("All rows are in people. 1 are new")).to_be_visible(timeout=SLOW)
     assert await rows(site.db, "SELECT name, age FROM shop.people WHERE email = 'bob@x.org'") == [("Bob", 44)]
+
+
+async def test_whose_answer_was_lost_or_whose_session_ended_keeps_what_was_typed(
+    site: Site, signed_in: OpenPage, tmp_path: Path
+) -> None:
+    async def checked_and_away(route: Route) -> None:
+        async def is_checked() -> bool:
+            return bool((await (await route.fetch()).json())["status"] == "failed")
+
+        await eventually(is_checked)
+        await route.fulfill(status=503, json={"detail": "the answer was lost"})
+
+    page = await signed_in("bea", "/imports/new?resource=people", expect=AWAY)
+    drawer = await bad_row(page, tmp_path, "rob@x.org")
+    await page.route("**/items/0", checked_and_away, times=1)
+    await drawer.get_by_label("name").fill("Oops")
+    await drawer.get_by_label("age").fill("older")
+    await drawer.get_by_role("button", name="Save and check").click()
+    await expect(drawer.get_by_role("alert")).to_have_text("the answer was lost", timeout=SLOW)
+
+    await drawer.get_by_label("name").fill("Bob")
+    await drawer.get_by_label("age").fill("44")
+    await rows(site.db, "DELETE FROM tidemill.session")
+    await drawer.get_by_role("button", name="Save and check").dispatch_event("click")  # if nothing else has asked yet
+    dialog = page.get_by_role("dialog", name="Signed out")
+    await dialog.get_by_label("API key, or one-time link").fill(await site.user("bea"))
+    async with page.expect_response("**/items/0"):
+        await dialog.get_by_role("button", name="Sign in again").click()
+    await expect(drawer.get_by_label("age")).to_have_value("44")
+    await drawer.get_by_role("button", name="Save and check").click()
+    await expect(drawer.get_by_text("good now")).to_be_visible(timeout=SLOW)
+    key = page.url.partition("?")[0].rpartition("/")[2]
+    item = await (await page.request.get(f"{site.url}/v1/jobs/{key}/items/0")).json()
+    assert item["input"] == {"email": "rob@x.org", "name": "Bob", "age": "44"}
+
+
+async def test_an_answer_leaves_whoever_is_at_another_column_there(
+    site: Site, signed_in: OpenPage, tmp_path: Path
+) -> None:
+    page = await signed_in("ada", "/imports/new?resource=people", expect=AWAY)
+    path = written(tmp_path, "columns.csv", "Mail,Full name,age\na@x.org,A,1\n")
+    await page.get_by_label("File to import").set_input_files(path)
+    await page.get_by_role("button", name="To the columns").click()
+    first, other = page.get_by_label("Field of column Mail"), page.get_by_label("Field of column Full name")
+    late = Gate()
+    await page.route("**/v1/imports/preview?*", late.hold)
+    await first.select_option("email")
+    await other.focus()
+    late.opened.set()
+    await expect(page.get_by_role("row").filter(has=first)).to_contain_text("as you said")
+    await expect(other).to_be_focused()
+    await other.select_option("name")
+    check = page.get_by_role("button", name="Check all rows")
+    await expect(check).to_be_enabled()
+
+    await page.route("**/v1/imports/preview?*", lambda route: route.fulfill(status=503, json={"detail": "away"}))
+    await page.get_by_label("Rows whose key is there already").select_option("upsert")
+    await expect(page.get_by_text("Not yet: the file could not be read")).to_be_visible()
+    await expect(check).to_be_disabled()
+
+
+async def test_who_signs_in_next_finds_nothing_of_whoever_was_there_before(
+    site: Site, signed_in: OpenPage, tmp_path: Path
+) -> None:
+    page = await signed_in("cem", "/imports/new?resource=people", expect=AWAY)
+    await page.get_by_label("File to import").set_input_files(
+        written(tmp_path, "secret.csv", "email,name\na@x.org,A\n")
+    )
+    await expect(page.get_by_role("heading", name="How secret.csv was read")).to_be_visible()
+    await page.get_by_role("button", name="cem account").click()
+    await page.get_by_role("menuitem", name="Sign out").click()
+    await page.wait_for_url("**/sign-in")
+    await page.get_by_label("API key, or one-time link").fill(await site.user("dan"))
+    await page.get_by_role("button", name="Sign in").click()
+    await page.get_by_role("link", name="Imports", exact=True).click()
+    await page.get_by_role("link", name="Import a file").first.click()
+    await expect(page.get_by_text("Drop a file here")).to_be_visible()
 
 
 async def test_a_service_that_takes_gigabytes_takes_small_files_too(

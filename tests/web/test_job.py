@@ -51,6 +51,8 @@ async def test_a_failed_row_is_mended_in_place_and_runs_again(working: Site, sig
     await field.fill('{"sku": "B-2", "n": 12345678901234567890}')
     await drawer.get_by_role("button", name="Save and run again").click()
     await expect(page.get_by_role("status").get_by_text("Row 2 was sent round again")).to_be_visible()
+    await expect(drawer.get_by_role("heading", name="Result")).to_be_visible()
+    await expect(page.get_by_role("grid").get_by_role("row").nth(1)).to_contain_text("done")
     await drawer.get_by_role("button", name="Close").click()
     await expect(page.get_by_role("heading", name=job.key).locator("..")).to_contain_text("completed")
     await page.goto(f"{working.url}/jobs/{job.key}/results")

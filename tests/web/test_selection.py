@@ -10,6 +10,7 @@ from support import rows
 from tidemill.operations import control
 from web.conftest import OpenPage
 from web.site import Site
+from web.test_steady import Gate
 from web.watching import axe, screenshot
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -102,3 +103,53 @@ async def test_shift_and_arrows_give_rows_up_on_the_way_back(site: Site, signed_
     for key, n in (("ArrowDown", 2), ("ArrowDown", 3), ("ArrowUp", 2), ("ArrowUp", 1), ("ArrowUp", 2)):
         await page.keyboard.press(f"Shift+{key}")
         await expect(page.locator(".grid-foot")).to_contain_text(f"{n} row{'s' if n > 1 else ''} selected")
+
+
+async def test_a_range_that_is_given_up_takes_nothing_else_with_it(site: Site, signed_in: OpenPage) -> None:
+    job = await waiting_job(site, 230)
+    page = await signed_in("ada", f"/jobs/{job['key']}/results")
+    foot = page.locator(".grid-foot")
+    await select(page, 5, 8, 3)
+    for key, times, n in (("ArrowDown", 6, 7), ("ArrowUp", 5, 4)):
+        for _ in range(times):
+            await page.keyboard.press(f"Shift+{key}")
+        await expect(foot).to_contain_text(f"{n} rows selected")
+    await page.keyboard.press("Control+a")
+    for key in ("End", "Home"):
+        await page.keyboard.press(f"Control+Shift+{key}")
+        await expect(foot).to_contain_text("230 rows selected of 230 matching")
+
+    await page.keyboard.press("Escape")
+    await page.get_by_role("button", name="pending 230").click()
+    await expect(foot).to_contain_text("230 matching \N{MIDDLE DOT} 200 loaded")
+    await select(page, 1)
+    await page.keyboard.press("Control+Shift+End")
+    await expect(foot).to_contain_text("200 rows selected")
+    await expect(page.get_by_text("not loaded any more")).to_have_count(0)
+
+
+async def test_who_keeps_a_selection_keeps_its_filter_and_sees_afterwards_what_has_changed(
+    site: Site, signed_in: OpenPage
+) -> None:
+    job = await waiting_job(site)
+    page = await signed_in("ada", f"/jobs/{job['key']}/results")
+    await select(page, 2)
+    await page.get_by_role("searchbox").fill("AB-1*")
+    await page.get_by_role("dialog", name="Let go of the selection?").get_by_role("button", name="Keep").click()
+    await expect(page.get_by_role("searchbox")).to_have_value("")
+
+    held = Gate()
+    await page.route("**/selection/count", held.hold)
+    export = page.locator(".grid-foot").get_by_role("button", name="Export …")
+    await export.press("Enter")
+    await export.press("Enter")
+    held.opened.set()
+    await page.get_by_role("dialog", name="Export 1 row?").get_by_role("button", name="Not now").click()
+    await expect(page.get_by_role("dialog")).to_have_count(0)
+    assert held.n == 1
+
+    await control.cancel(site.db, UUID(job["id"]))
+    await expect(page.locator(".head .title")).to_contain_text("cancelled")
+    await expect(page.get_by_role("gridcell", name="pending").first).to_be_visible()
+    await page.locator(".grid-foot").get_by_role("button", name="Clear").click()
+    await expect(page.get_by_role("gridcell", name="cancelled").first).to_be_visible()

@@ -10,12 +10,42 @@ from playwright.async_api import ElementHandle, Route, expect
 
 from support import FAILED, settle, take, verdict
 from tidemill.domain.batch import Lease
+from tidemill.domain.identity import Role
 from tidemill.store.database import Database
 from tidemill.store.flush import Flushed
 from web.conftest import OpenPage
 from web.site import Site
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
+FAR = "2999-01-01T00:00:00Z"
+EXPORT = {
+    "job_id": "1",
+    "key": "J1",
+    "user_id": 1,
+    "status": "completed",
+    "format": "csv",
+    "compression": "none",
+    "resource_type": "people",
+    "filters": {},
+    "record_count": 1,
+    "size": 1,
+    "download_url": "/v1/exports/1/download",
+    "expires_at": FAR,
+    "completed_at": "2026-01-01T00:00:00Z",
+    "created_at": "2026-01-01T00:00:00Z",
+    "failure_reason": None,
+}
+LIMITER = {
+    "name": "shop",
+    "rate": 5,
+    "current_rate": 5,
+    "concurrency": None,
+    "in_use": 0,
+    "waiting": 0,
+    "refused": 0,
+    "members": 0,
+    "blocked_until": FAR,
+}
 KEPT = ["Pause", "Cancel …", "Reprocess failed …", "Export …", "More actions", "Reprocess failures with cause test"]
 
 
@@ -71,6 +101,36 @@ async def test_buttons_stay_the_same_ones_while_their_job_changes(site: Site, si
     await expect(toggle).to_contain_text("3")
     await expect(toggle).to_be_focused()
     assert await are_there(kept)
+
+
+async def test_buttons_stay_the_same_ones_while_time_goes_by(site: Site, open_page: OpenPage) -> None:
+    asked = 0
+
+    async def limiters(route: Route) -> None:
+        nonlocal asked
+        asked += 1
+        await route.fulfill(json=[LIMITER | {"taken": asked}])
+
+    page = await open_page()
+    await page.route("**/v1/exports?*", lambda route: route.fulfill(json={"exports": [EXPORT], "next_page": None}))
+    await page.route("**/v1/limiters", limiters)
+    await page.clock.install()
+    await page.goto(await site.link("root", Role.ADMIN))
+    await page.get_by_role("link", name="Exports", exact=True).click()
+    for name in ("Download J1", "Copy the link to J1"):
+        act = page.get_by_label(name)
+        await act.focus()
+        await page.clock.run_for(6_000)
+        await expect(act).to_be_focused()
+
+    await page.get_by_role("link", name="Health").click()
+    lift = page.get_by_role("button", name="Lift")
+    await lift.focus()
+    before = asked
+    await page.clock.run_for(6_000)
+    row = page.get_by_role("table", name="Limiters").get_by_role("row").nth(1)
+    await expect(row.get_by_role("cell").nth(4)).not_to_have_text(str(before))
+    await expect(lift).to_be_focused()
 
 
 async def test_one_press_is_one_and_a_question_waits_for_its_answer(site: Site, signed_in: OpenPage) -> None:

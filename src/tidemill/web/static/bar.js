@@ -6,7 +6,6 @@ import { duration, moment } from "./core/format.js";
 import { areKeysOn, knownKeys } from "./core/keys.js";
 import { ticking } from "./core/load.js";
 import { preference, remember } from "./core/prefs.js";
-import { go } from "./core/router.js";
 import { effect } from "./core/signal.js";
 import { freshAt, isPaused, liveState, retryAt, scope } from "./core/sse.js";
 import { showDialog } from "./ui/dialog.js";
@@ -82,15 +81,10 @@ export function accountMenu() {
     "Account",
     () => [
       { label: "Keyboard", icon: "help", run: showKeys },
-      { label: "Sign out", icon: "close", run: leave },
+      { label: "Sign out", icon: "close", run: () => tellIfFails(signOut) },
     ],
     { content: [icon("user"), h("span", { class: "wordy" }, () => me.value?.name ?? ""), h("span", { class: "unseen" }, "account")], class: "plain" },
   );
-}
-
-async function leave() {
-  const isOver = await tellIfFails(async () => (await signOut(), true));
-  if (isOver) await go("/sign-in");
 }
 
 const IN_GRIDS = [

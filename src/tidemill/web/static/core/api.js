@@ -145,7 +145,10 @@ function isNow(found) {
   return Promise.resolve();
 }
 
-/** An error means that the session goes on, unless there was none any more. */
+/**
+ * An error means that the session goes on, unless there was none any more. The page is loaded anew, also when somebody comes
+ * back to it: whoever signs in next finds no file and no text of whoever was there before.
+ */
 export async function signOut() {
   try {
     await api.remove("/v1/session");
@@ -153,4 +156,6 @@ export async function signOut() {
     if (!(error instanceof ApiError) || error.status !== 401) throw error;
   }
   me.value = null;
+  window.addEventListener("pageshow", () => window.location.reload());
+  window.location.assign(address("/sign-in"));
 }

@@ -13,6 +13,7 @@ import { steady } from "../core/steady.js";
 import { empty, failure, waiting } from "../ui/empty.js";
 import { choice, clearFilters, dateField, searchField } from "../ui/filter-bar.js";
 import { icon } from "../ui/icons.js";
+import { press } from "../ui/press.js";
 import { tellIfFails } from "../ui/toast.js";
 import { deadRows } from "./dead-rows.js";
 import { redriveAll, tryOne } from "./redrive.js";
@@ -27,9 +28,7 @@ export function screen() {
     const asked = { user_id: scope.value, kind: kind.value, job_id: job?.id };
     return job === null || job.problem ? null : await api.get("/v1/dead-letters/causes", asked, signal);
   });
-  onJobs((changed) => {
-    if (changed.some((job) => job.counts.failed > 0)) causes.soon(3_000);
-  });
+  onJobs(() => causes.soon(3_000)); // also of jobs in which nothing has failed any more
   const isDated = () => from.value !== "" || to.value !== "";
   /** @param {string} [code] */
   const filter = (code) => /** @type {import("./redrive.js").DeadFilter} */ (JSON.parse(JSON.stringify({ error_codes: code ? [code] : undefined, kind: kind.value || undefined, job_id: found.value?.id ?? undefined, from: dayStart(from.value) ?? undefined, to: dayStart(to.value, 1) ?? undefined })));
@@ -93,7 +92,7 @@ export function screen() {
     const { code } = one.peek();
     const isOpen = () => cause.value === code;
     const most = () => Math.max(1, ...(causes.data.value ?? []).map((/** @type {any} */ other) => other.count));
-    const act = (/** @type {string} */ label, /** @type {string} */ picture, /** @type {typeof redriveAll | typeof tryOne} */ run) => h("button", { type: "button", class: "small", on: { click: () => tellIfFails(async () => void (await run(filter(code), { job: job(), done: causes.again }))) } }, icon(picture), label);
+    const act = (/** @type {string} */ label, /** @type {string} */ picture, /** @type {typeof redriveAll | typeof tryOne} */ run) => h("button", { type: "button", class: "small", on: { click: press(() => tellIfFails(async () => void (await run(filter(code), { job: job(), done: causes.again })))) } }, icon(picture), label);
     return h(
       "tr",
       { "aria-current": () => (isOpen() ? "true" : null) },

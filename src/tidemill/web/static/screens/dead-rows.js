@@ -2,18 +2,20 @@
 /** The dead letters of one cause in a grid, with what can be done to those selected. */
 import { api } from "../core/api.js";
 import { h } from "../core/dom.js";
-import { count, counted, moment, titleOf, wholeMoment } from "../core/format.js";
+import { count, counted, moment, titleOf, wholeMoment, words } from "../core/format.js";
 import { href } from "../core/router.js";
 import { effect, signal, untracked } from "../core/signal.js";
 import { scope } from "../core/sse.js";
 import { empty } from "../ui/empty.js";
 import { makeGrid } from "../ui/grid.js";
 import { icon } from "../ui/icons.js";
+import { press } from "../ui/press.js";
 import { Selection } from "../ui/selection.js";
 import { CursorSource } from "../ui/source.js";
 import { tellIfFails, toast } from "../ui/toast.js";
 import { openItem } from "./item.js";
 import { redriveAll, tryOne } from "./redrive.js";
+import { tooMany } from "./selection-acts.js";
 
 const MOST_IDS = 10_000;
 
@@ -35,6 +37,11 @@ export function deadRows(code, filter, matching, how) {
     source.refresh();
     how.done();
   };
+  /** One was sent round again, alone: shown where it stands, and nothing else moves. @param {any} row @param {any} item */
+  const sent = (row, item) => {
+    source.patch((one) => one.id === row.id, { sent: item.status, attempts: item.attempts, error: item.error ?? row.error });
+    how.done();
+  };
   /** How many there were when the rows were asked for. */
   const seen = signal(/** @type {number | null} */ (null));
   effect(() => {
@@ -49,10 +56,10 @@ export function deadRows(code, filter, matching, how) {
   const many = () => `${matching().isExact ? "" : "≤ "}${count(matching().n)}`;
 
   async function redrive() {
+    const excess = tooMany(selection, MOST_IDS);
+    if (excess) return void toast(excess, "bad");
     if (selection.isAll) return redriveAll(filter, { except: /** @type {string[]} */ ([...selection.keys]), job: how.job, done });
-    const ids = selection.list(MOST_IDS);
-    if (ids === null) return void toast(`More than ${count(MOST_IDS)} single rows cannot be sent at once: select all that match, and take out those that should stay`, "bad");
-    return redriveAll(filter, { ids: /** @type {string[]} */ (ids), done });
+    return redriveAll(filter, { ids: /** @type {string[]} */ (selection.list(MOST_IDS)), done });
   }
 
   const foot = h(
@@ -62,10 +69,10 @@ export function deadRows(code, filter, matching, how) {
       if (isEmpty()) return `${many()} with this cause · ${(source.version.value, count(source.loaded))} loaded`;
       return selection.isAll ? `All ${many()} that match${selection.keys.size ? `, but ${counted(selection.keys.size, "row")}` : ""}` : `${counted(selection.size(0), "row")} selected`;
     }),
-    () => (isEmpty() && seen.value !== null && matching().n !== seen.value ? h("button", { type: "button", class: "link", on: { click: show } }, "The list has changed – show") : null),
-    () => (isEmpty() || selection.isAll ? null : h("button", { type: "button", class: "link", on: { click: () => selection.all() } }, `Select all ${many()} that match`)),
+    h("button", { type: "button", class: "link", hidden: () => !isEmpty() || seen.value === null || matching().n === seen.value, on: { click: show } }, "The list has changed – show"),
+    h("button", { type: "button", class: "link", hidden: () => isEmpty() || selection.isAll, on: { click: () => selection.all() } }, () => `Select all ${many()} that match`),
     h("span", { class: "spring" }),
-    () => (isEmpty() ? null : [h("button", { type: "button", class: "small main-act", on: { click: () => tellIfFails(redrive) } }, icon("retry"), "Redrive selected …"), h("button", { type: "button", class: "small", on: { click: () => selection.clear() } }, "Clear")]),
+    h("span", { class: "row", hidden: isEmpty }, h("button", { type: "button", class: "small main-act", on: { click: press(() => tellIfFails(redrive)) } }, icon("retry"), "Redrive selected …"), h("button", { type: "button", class: "small", on: { click: () => selection.clear() } }, "Clear")),
   );
   const grid = makeGrid({
     label: `Dead letters with cause ${code}`,
@@ -75,7 +82,7 @@ export function deadRows(code, filter, matching, how) {
       { label: "Job", width: "9.5rem", show: showJob },
       { label: "Row", width: "5.5rem", align: "right", show: (cell, row) => text(cell, count(row.seq + 1), row.id) },
       { label: "Title / brand", width: "minmax(7rem, 1fr)", show: (cell, row) => text(cell, titleOf(row.input_summary)) },
-      { label: "Reason", width: "minmax(11rem, 2fr)", show: (cell, row) => text(cell, row.error?.reason ?? "") },
+      { label: "Reason", width: "minmax(11rem, 2fr)", show: (cell, row) => text(cell, row.sent && row.sent !== "failed" ? `Sent round again: ${words(row.sent)}` : (row.error?.reason ?? "")) },
       { label: "Attempts", width: "5.5rem", align: "right", show: (cell, row) => text(cell, String(row.attempts)) },
       { label: "Failed at", width: "6.5rem", show: (cell, row) => text(cell, moment(row.updated_at), wholeMoment(row.updated_at)) },
       { label: "Job type", width: "7rem", show: (cell, row) => text(cell, row.kind) },
@@ -83,7 +90,7 @@ export function deadRows(code, filter, matching, how) {
     ],
     keyOf: (row) => row.id,
     nameOf: (row) => `row ${count(row.seq + 1)} of ${row.job_key}`,
-    onOpen: (row) => openItem(signal({ id: row.job_id, key: row.job_key, user_id: row.user_id }), row.seq, { changed: done, focusBack: () => grid.focus() }),
+    onOpen: (row) => openItem(signal({ id: row.job_id, key: row.job_key, user_id: row.user_id }), row.seq, { changed: (item) => sent(row, item), focusBack: () => grid.focus() }),
     foot,
     whenEmpty: () => empty({ title: "None any more", says: "Every row with this cause was sent round again." }),
   });
@@ -91,7 +98,7 @@ export function deadRows(code, filter, matching, how) {
 
   /** @param {HTMLElement} cell @param {any} row */
   function showTry(cell, row) {
-    const button = h("button", { type: "button", class: "small plain", tabindex: "-1", on: { click: () => tellIfFails(() => tryOne(filter, { row, job: how.job, done })) } }, "Try it …");
+    const button = h("button", { type: "button", class: "small plain", tabindex: "-1", on: { click: press(() => tellIfFails(() => tryOne(filter, { row, job: how.job, done, tried: sent }))) } }, "Try it …");
     button.setAttribute("aria-label", `Try row ${count(row.seq + 1)} of ${row.job_key}`);
     cell.replaceChildren(button);
   }

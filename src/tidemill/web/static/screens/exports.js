@@ -34,6 +34,7 @@ function line(one, at, put) {
   const { key, format, compression, resource_type } = one.peek();
   const isGone = () => Boolean(one.value.expires_at) && Date.parse(one.value.expires_at) <= at.value;
   const isThere = () => Boolean(one.value.download_url) && !isGone();
+  const isOver = () => isClosed(one.value.status) || one.value.status === "cancelling";
   const file = () => `/v1/exports/${one.peek().job_id}/download`;
   const stop = () =>
     confirmDialog({
@@ -59,8 +60,9 @@ function line(one, at, put) {
       h(
         "div",
         { class: "row acts-cell" },
-        () => (isThere() ? [h("a", { class: "button small", href: address(file()), download: "", "aria-label": `Download ${key}` }, icon("down"), "Download"), copyButton(wholeAddress(file()), `Copy the link to ${key}`, "Copy link")] : null),
-        () => (isClosed(one.value.status) || one.value.status === "cancelling" ? null : h("button", { type: "button", class: "small danger", "aria-label": `Cancel ${key}`, on: { click: stop } }, icon("ban"), "Cancel …")),
+        // Hidden, not made anew with every news: what somebody is about to press stays under the pointer.
+        h("span", { class: "row", hidden: () => !isThere() }, h("a", { class: "button small", href: address(file()), download: "", "aria-label": `Download ${key}` }, icon("down"), "Download"), copyButton(wholeAddress(file()), `Copy the link to ${key}`, "Copy link")),
+        h("button", { type: "button", class: "small danger", "aria-label": `Cancel ${key}`, hidden: isOver, on: { click: stop } }, icon("ban"), "Cancel …"),
       ),
     ),
   );

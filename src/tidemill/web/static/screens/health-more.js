@@ -1,11 +1,12 @@
 // @ts-check
 /** Limiters, and messages that no broker could deliver. */
-import { api, me } from "../core/api.js";
-import { h } from "../core/dom.js";
+import { api, me, now } from "../core/api.js";
+import { each, h } from "../core/dom.js";
 import { count, moment, rate } from "../core/format.js";
 import { every, load } from "../core/load.js";
 import { failure } from "../ui/empty.js";
 import { icon } from "../ui/icons.js";
+import { press } from "../ui/press.js";
 import { tellIfFails, toast } from "../ui/toast.js";
 
 const EVERY_MS = 5_000;
@@ -14,47 +15,44 @@ const HEADS = ["Limiter", "Rate", "At a time", "Waiting", "Now allowed", "Taken"
 export function limitersCard() {
   const found = load((signal) => api.get("/v1/limiters", {}, signal));
   every(() => found.soon(0), EVERY_MS);
-  return () => {
-    if (found.error.value) return failure(found.error.value, found.again);
-    const limiters = found.data.value ?? [];
-    if (limiters.length === 0) return null;
-    return h(
+  const limiters = () => found.data.value ?? [];
+  const body = each(h("tbody"), limiters, (/** @type {any} */ one) => one.name, (one) => limiterRow(one, found.again));
+  return [
+    () => (found.error.value ? failure(found.error.value, found.again) : null),
+    h(
       "section",
-      { class: "stack" },
+      { class: "stack", hidden: () => limiters().length === 0 },
       h("h2", null, "Limiters"),
-      h("div", { class: "table-box" }, h("table", { "aria-label": "Limiters" }, h("thead", null, h("tr", null, HEADS.map((label) => h("th", { scope: "col" }, label)))), h("tbody", null, limiters.map((/** @type {any} */ one) => limiterRow(one, found.again))))),
+      h("div", { class: "table-box" }, h("table", { "aria-label": "Limiters" }, h("thead", null, h("tr", null, HEADS.map((label) => h("th", { scope: "col" }, label)))), body)),
       h("p", { class: "hint" }, "Whoever is called too often refuses; the limiter then halves its rate, and lets it grow again. Worth a look when less than half is allowed."),
-    );
-  };
+    ),
+  ];
 }
 
-/** @param {any} one @param {() => void} again */
+/** @param {import("../core/signal.js").Signal<any>} one @param {() => void} again */
 function limiterRow(one, again) {
-  const share = one.rate ? one.current_rate / one.rate : 1;
-  const isSlow = share < 0.5;
+  const its = () => one.value;
+  const share = () => (its().rate ? its().current_rate / its().rate : 1);
+  const isSlow = () => share() < 0.5;
+  const isBlocked = () => Boolean(its().blocked_until) && Date.parse(its().blocked_until) > now();
+  const lift = () =>
+    tellIfFails(async () => {
+      await api.post(`/v1/limiters/${encodeURIComponent(one.peek().name)}/unblock`);
+      toast(`${one.peek().name} is open again`, "ok");
+      again();
+    });
   return h(
     "tr",
     null,
-    h("th", { scope: "row" }, one.name, one.members ? h("div", { class: "muted small" }, `${count(one.members)} of its kind`) : null),
-    h("td", { class: "number" }, one.rate ? rate(one.rate) : "any"),
-    h("td", { class: "number" }, one.concurrency ? `${count(one.in_use)} of ${count(one.concurrency)}` : "any"),
-    h("td", { class: "number" }, count(one.waiting)),
-    h("td", null, h("span", { class: "status", data: { tone: isSlow ? "warn" : "ok" } }, icon(isSlow ? "alert" : "check"), `${Math.round(share * 100)}%`)),
-    h("td", { class: "number" }, count(one.taken)),
-    h("td", { class: "number" }, count(one.refused)),
-    h("td", null, one.blocked_until && Date.parse(one.blocked_until) > Date.now() ? block(one, again) : "–"),
+    h("th", { scope: "row" }, one.peek().name, h("div", { class: "muted small", hidden: () => !its().members }, () => `${count(its().members)} of its kind`)),
+    h("td", { class: "number" }, () => (its().rate ? rate(its().rate) : "any")),
+    h("td", { class: "number" }, () => (its().concurrency ? `${count(its().in_use)} of ${count(its().concurrency)}` : "any")),
+    h("td", { class: "number" }, () => count(its().waiting)),
+    h("td", null, h("span", { class: "status", data: { tone: () => (isSlow() ? "warn" : "ok") } }, () => icon(isSlow() ? "alert" : "check"), () => `${Math.round(share() * 100)}%`)),
+    h("td", { class: "number" }, () => count(its().taken)),
+    h("td", { class: "number" }, () => count(its().refused)),
+    h("td", null, () => (isBlocked() ? moment(its().blocked_until) : "–"), " ", h("button", { type: "button", class: "small", hidden: () => !isBlocked() || me.value?.role !== "admin", on: { click: press(lift) } }, "Lift")),
   );
-}
-
-/** @param {any} one @param {() => void} again */
-function block(one, again) {
-  const lift = () =>
-    tellIfFails(async () => {
-      await api.post(`/v1/limiters/${encodeURIComponent(one.name)}/unblock`);
-      toast(`${one.name} is open again`, "ok");
-      again();
-    });
-  return [moment(one.blocked_until), " ", me.peek()?.role === "admin" ? h("button", { type: "button", class: "small", on: { click: lift } }, "Lift") : null];
 }
 
 export function quarantineCard() {

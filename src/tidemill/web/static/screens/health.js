@@ -5,7 +5,7 @@ import { h } from "../core/dom.js";
 import { count, duration, moment, rate } from "../core/format.js";
 import { every, load } from "../core/load.js";
 import { wholeAddress } from "../core/place.js";
-import { effect, signal } from "../core/signal.js";
+import { computed, effect, signal } from "../core/signal.js";
 import { scope } from "../core/sse.js";
 import { chart } from "../ui/chart.js";
 import { failure, recipe, waiting } from "../ui/empty.js";
@@ -39,6 +39,8 @@ export function screen() {
     if (isAdmin()) workers.soon(0);
   }, EVERY_MS);
 
+  // What holds a table or a chart stays, with how far it was scrolled; what it shows follows.
+  const [hasFlow, hasQuarantine] = [computed(() => flow.data.value !== null), computed(() => isAdmin() && Boolean(health.data.value?.body?.quarantined))];
   return h(
     "div",
     { class: "screen" },
@@ -47,10 +49,10 @@ export function screen() {
     () => (flow.error.value ? failure(flow.error.value, flow.again) : null),
     () => (health.data.value === null && flow.data.value === null && !flow.error.value ? waiting() : null),
     h("div", { class: "tiles" }, () => tiles(health.data.value?.body, flow.data.value, workers.data.value ?? [])),
-    () => (flow.data.value ? charts() : null),
-    () => (isAdmin() && workers.data.value ? workersCard(workers.data.value) : null),
+    () => (hasFlow.value ? charts() : null),
+    workersCard(() => (isAdmin() ? workers.data.value : null)),
     limitersCard(),
-    () => (isAdmin() && health.data.value?.body?.quarantined ? quarantineCard() : null),
+    () => (hasQuarantine.value ? quarantineCard() : null),
   );
 
   function charts() {
@@ -104,19 +106,18 @@ function depthChart(seen) {
   return { at: seen.map((one) => one.at), series: [{ name: "open rows", colour: "--accent", values: seen.map((one) => one.n) }], said: (value) => (Number.isInteger(value) ? count(value) : "") };
 }
 
-/** @param {any[]} workers */
+/** @param {() => any[] | null} workers */
 function workersCard(workers) {
-  if (workers.length === 0) {
-    return h("section", { class: "card stack" }, h("h2", null, "Workers"), h("p", { class: "muted" }, "Nobody is at work. Rows are stored and wait until somebody is."), recipe("Start one", "tidemill worker app:mill --processes 4"));
-  }
+  const nobody = h("section", { class: "card stack", hidden: () => workers()?.length !== 0 }, h("h2", null, "Workers"), h("p", { class: "muted" }, "Nobody is at work. Rows are stored and wait until somebody is."), recipe("Start one", "tidemill worker app:mill --processes 4"));
   const heads = ["Worker", "Host", "State", "In hand", "Room", "Pace", "Processes", "Kinds", "Heartbeat", "Started"];
-  return h(
+  const table = h(
     "section",
-    { class: "stack" },
+    { class: "stack", hidden: () => !workers()?.length },
     h("h2", null, "Workers"),
-    h("div", { class: "table-box" }, h("table", { "aria-label": "Workers" }, h("thead", null, h("tr", null, heads.map((label) => h("th", { scope: "col", title: label === "Pace" ? "By its moving averages: rows it has in hand at a time, and the time each takes" : null }, label)))), h("tbody", null, workers.map(workerRow)))),
+    h("div", { class: "table-box" }, h("table", { "aria-label": "Workers" }, h("thead", null, h("tr", null, heads.map((label) => h("th", { scope: "col", title: label === "Pace" ? "By its moving averages: rows it has in hand at a time, and the time each takes" : null }, label)))), h("tbody", null, () => (workers() ?? []).map(workerRow)))),
     h("p", { class: "hint" }, `A worker that was not heard of for half a minute is lost; its rows go back when their leases run out. Pace is what its moving averages promise while it has work. All of it: `, h("span", { class: "mono" }, wholeAddress("/v1/workers"))),
   );
+  return [nobody, table];
 }
 
 /** @param {any} worker */

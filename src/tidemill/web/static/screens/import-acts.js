@@ -33,15 +33,19 @@ export function promote(trial) {
   });
 }
 
-/**
- * Correct a row, and have it checked again.
- * @param {any} job @param {number} row from 1 @param {Record<string, any>} fields that have changed
- * @param {AbortSignal} [signal] ends the waiting: nobody looks at the row any more
- * @returns {Promise<any>} the row as an item, when it is settled again
- */
-export async function mend(job, row, fields, signal) {
+/** Correct a row, and have it checked again. @param {any} job @param {number} row from 1 @param {Record<string, any>} fields that have changed */
+export async function mend(job, row, fields) {
   const line = new Blob([`${stringify({ _row: row, ...fields })}\n`], { type: "application/x-ndjson" });
   await send("POST", `/v1/imports/${job.job_id}/fixes`, { query: { format: "ndjson", filename: `row-${row}.ndjson` }, body: line });
+}
+
+/**
+ * What a row is when it is settled again.
+ * @param {any} job @param {number} row from 1
+ * @param {AbortSignal} signal ends the waiting: nobody looks at the row any more
+ * @returns {Promise<any>} the row as an item
+ */
+export function settledRow(job, row, signal) {
   return until(() => api.rows(`/v1/jobs/${job.job_id}/items/${row - 1}`, {}, signal), (item) => !OPEN.includes(item.status), { signal });
 }
 

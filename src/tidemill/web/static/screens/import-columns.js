@@ -1,29 +1,35 @@
 // @ts-check
 /** Which column of a file goes to which field, and what else is to be said before rows are checked. */
-import { h } from "../core/dom.js";
+import { each, h } from "../core/dom.js";
 import { cut } from "../core/format.js";
 import { cellText } from "../core/json.js";
 import { query, setQuery, word } from "../core/router.js";
+import { computed, effect, signal } from "../core/signal.js";
 import { icon } from "../ui/icons.js";
 import { mappingOf, setMapping } from "./import-draft.js";
 
 const SAMPLES = 3;
-/** The column whose field was changed last: the table is made anew with the answer, and whoever was there stays there. */
-let changed = "";
+/** @typedef {import("../core/signal.js").Signal<any>} Preview what the service has said last */
 
-/** @param {any} preview */
+/** Every line stays for as long as its column is there: with each answer, whoever is in one is still there. @param {import("../core/signal.js").Signal<any>} preview */
 export function columnsTable(preview) {
-  const said = mappingOf(query.peek());
-  const free = preview.fields.filter((/** @type {any} */ field) => !Object.values(preview.mapping).includes(field.name)).map((/** @type {any} */ field) => field.name);
+  const shown = signal(preview.peek());
+  effect(() => {
+    if (preview.value !== null) shown.value = preview.value;
+  });
+  /** @type {Map<string, HTMLElement>} */
+  const choices = new Map();
   /** @param {string} column @param {string} field */
   const map = (column, field) => {
-    changed = column;
+    choices.get(column)?.focus(); // what was pressed goes with the answer
     setMapping({ ...mappingOf(query.peek()), [column]: field });
   };
+  const lines = () => [...shown.value.columns.map((/** @type {string} */ name) => ({ name, isMissing: false })), ...shown.value.missing.map((/** @type {string} */ name) => ({ name, isMissing: true }))];
+  const body = each(h("tbody"), lines, (one) => `${one.isMissing} ${one.name}`, (one) => (one.peek().isMissing ? missing : line)(one.peek().name, shown, map, choices));
   return h(
     "div",
     { class: "stack" },
-    preview.problems.length ? h("div", { class: "notice", role: "alert" }, h("ul", { class: "told" }, preview.problems.map((/** @type {string} */ one) => h("li", null, one)))) : h("p", { class: "notice", role: "status", data: { tone: "plain" } }, icon("check"), `Every column has its place in ${preview.resource_type}.`),
+    () => problems(shown.value),
     h(
       "div",
       { class: "table-box" },
@@ -31,42 +37,67 @@ export function columnsTable(preview) {
         "table",
         { "aria-label": "Columns" },
         h("thead", null, h("tr", null, ["Column of the file", "Sample", "Field", "Match"].map((label) => h("th", { scope: "col" }, label)))),
-        h("tbody", null, preview.columns.map((/** @type {string} */ column) => line(column, preview, said, free, map)), preview.missing.map((/** @type {string} */ field) => missing(field, preview, map))),
+        body,
       ),
     ),
   );
 }
 
-/** @param {string} column @param {any} preview @param {Record<string, string>} said @param {string[]} free @param {(column: string, field: string) => void} map */
-function line(column, preview, said, free, map) {
-  const field = preview.mapping[column] ?? "";
-  const isUnknown = preview.unknown.includes(column);
-  const near = isUnknown ? nearest(column, free) : null;
-  const choose = h(
-    "select",
-    { "aria-label": `Field of column ${column}`, "aria-invalid": isUnknown ? "true" : null, on: { change: (/** @type {Event} */ event) => map(column, /** @type {HTMLSelectElement} */ (event.target).value) } },
-    isUnknown ? h("option", { value: "", selected: true, disabled: true }, "Choose …") : null,
-    h("option", { value: "", selected: !field && !isUnknown }, "– leave out –"),
-    preview.fields.map((/** @type {any} */ one) => h("option", { value: one.name, selected: one.name === field }, `${one.name}${one.required ? " *" : ""} (${one.type})`)),
-  );
-  if (column === changed) window.setTimeout(() => (document.activeElement === document.body && choose.focus(), (changed = "")));
-  return h("tr", null, h("th", { scope: "row" }, column), h("td", { class: "muted" }, sample(preview.rows, column)), h("td", null, choose), h("td", null, h("div", { class: "row" }, match(column, field, said, isUnknown), near ? h("button", { type: "button", class: "small", on: { click: () => map(column, near) } }, `Is it ${near}?`) : null, isUnknown ? h("button", { type: "button", class: "small", on: { click: () => map(column, "") } }, "Leave out") : null)));
+/** @param {any} preview */
+function problems(preview) {
+  if (preview.problems.length === 0) return h("p", { class: "notice", role: "status", data: { tone: "plain" } }, icon("check"), `Every column has its place in ${preview.resource_type}.`);
+  return h("div", { class: "notice", role: "alert" }, h("ul", { class: "told" }, preview.problems.map((/** @type {string} */ one) => h("li", null, one))));
 }
 
-/** @param {string} column @param {string} field @param {Record<string, string>} said @param {boolean} isUnknown */
-function match(column, field, said, isUnknown) {
+/** @param {string} column @param {Preview} preview @param {(column: string, field: string) => void} map @param {Map<string, HTMLElement>} choices */
+function line(column, preview, map, choices) {
+  const told = computed(() => JSON.stringify(lineOf(column, preview.value)));
+  const now = computed(() => /** @type {ReturnType<typeof lineOf>} */ (JSON.parse(told.value)));
+  const choose = h(
+    "select",
+    { "aria-label": `Field of column ${column}`, "aria-invalid": () => (now.value.isUnknown ? "true" : null), on: { change: (/** @type {Event} */ event) => map(column, /** @type {HTMLSelectElement} */ (event.target).value) } },
+    () => [
+      now.value.isUnknown ? h("option", { value: "", selected: true, disabled: true }, "Choose …") : null,
+      h("option", { value: "", selected: !now.value.field && !now.value.isUnknown }, "– leave out –"),
+      now.value.fields.map(([name, says]) => h("option", { value: name, selected: name === now.value.field }, says)),
+    ],
+  );
+  choices.set(column, choose);
+  const near = h("button", { type: "button", class: "small", hidden: () => now.value.near === null, on: { click: () => map(column, now.peek().near ?? "") } }, () => `Is it ${now.value.near}?`);
+  const leaveOut = h("button", { type: "button", class: "small", hidden: () => !now.value.isUnknown, on: { click: () => map(column, "") } }, "Leave out");
+  return h("tr", null, h("th", { scope: "row" }, column), h("td", { class: "muted" }, () => now.value.sample), h("td", null, choose), h("td", null, h("div", { class: "row" }, () => match(column, now.value), near, leaveOut)));
+}
+
+/** All that the line of a column shows. @param {string} column @param {any} preview */
+function lineOf(column, preview) {
+  const isUnknown = preview.unknown.includes(column);
+  const taken = Object.values(preview.mapping);
+  const names = preview.fields.map((/** @type {any} */ one) => one.name);
+  return {
+    field: /** @type {string} */ (preview.mapping[column] ?? ""),
+    fields: /** @type {Array<[name: string, says: string]>} */ (preview.fields.map((/** @type {any} */ one) => [one.name, `${one.name}${one.required ? " *" : ""} (${one.type})`])),
+    isUnknown,
+    isSaid: column in mappingOf(query.peek()),
+    near: isUnknown ? nearest(column, names.filter((/** @type {string} */ name) => !taken.includes(name))) : null,
+    sample: sample(preview.rows, column),
+  };
+}
+
+/** @param {string} column @param {ReturnType<typeof lineOf>} now */
+function match(column, { field, isSaid, isUnknown }) {
   if (isUnknown) return h("span", { class: "status", data: { tone: "warn" } }, icon("alert"), "no such field");
-  if (!field) return h("span", { class: "muted" }, column in said ? "left out" : "not imported");
-  if (column in said) return h("span", null, "as you said");
+  if (!field) return h("span", { class: "muted" }, isSaid ? "left out" : "not imported");
+  if (isSaid) return h("span", null, "as you said");
   return field === column ? h("span", { class: "status", data: { tone: "ok" } }, icon("check"), "same name") : h("span", { class: "status", data: { tone: "run" } }, icon("help"), "guessed");
 }
 
-/** A required field that no column goes to. @param {string} field @param {any} preview @param {(column: string, field: string) => void} map */
+/** A required field that no column goes to. @param {string} field @param {Preview} preview @param {(column: string, field: string) => void} map */
 function missing(field, preview, map) {
+  const columns = computed(() => JSON.stringify(preview.value.columns));
   return h(
     "tr",
     { class: "missing" },
-    h("td", null, h("select", { "aria-label": `Column for ${field}`, "aria-invalid": "true", on: { change: (/** @type {Event} */ event) => map(/** @type {HTMLSelectElement} */ (event.target).value, field) } }, h("option", { value: "", selected: true, disabled: true }, "Choose a column …"), preview.columns.map((/** @type {string} */ one) => h("option", { value: one }, one)))),
+    h("td", null, h("select", { "aria-label": `Column for ${field}`, "aria-invalid": "true", on: { change: (/** @type {Event} */ event) => map(/** @type {HTMLSelectElement} */ (event.target).value, field) } }, h("option", { value: "", selected: true, disabled: true }, "Choose a column …"), () => JSON.parse(columns.value).map((/** @type {string} */ one) => h("option", { value: one }, one)))),
     h("td", { class: "muted" }, "–"),
     h("th", { scope: "row" }, field),
     h("td", null, h("span", { class: "status", data: { tone: "bad" } }, icon("cross"), "required, and not in the file")),

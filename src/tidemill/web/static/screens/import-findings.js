@@ -10,11 +10,12 @@ import { steady } from "../core/steady.js";
 import { makeGrid } from "../ui/grid.js";
 import { icon } from "../ui/icons.js";
 import { menuButton } from "../ui/menu.js";
+import { press } from "../ui/press.js";
 import { CursorSource } from "../ui/source.js";
 import { isClosed } from "../ui/status.js";
 import { reprocess } from "./job-acts.js";
 import { save, uploadFixes, workbook } from "./import-acts.js";
-import { openRow } from "./import-row.js";
+import { faultsOf, openRow } from "./import-row.js";
 
 /** @param {import("../core/signal.js").Signal<any>} job the import, which is followed */
 export function findings(job) {
@@ -63,7 +64,7 @@ function downloads(job) {
       { content: [icon("down"), "Download failed rows"], class: "" },
     ),
     h("button", { type: "button", on: { click: () => uploadFixes(job.peek(), () => null) } }, icon("up"), "Upload mended file"),
-    h("button", { type: "button", hidden: () => job.value.validate_only, on: { click: () => reprocess({ id: id(), key: job.peek().key }, { statuses: ["failed"] }) } }, icon("retry"), "Reprocess failed …"),
+    h("button", { type: "button", hidden: () => job.value.validate_only, on: { click: press(() => reprocess({ id: id(), key: job.peek().key }, { statuses: ["failed"] })) } }, icon("retry"), "Reprocess failed …"),
   );
 }
 
@@ -99,7 +100,7 @@ function rowsGrid(job, code) {
     { class: "grid-foot", role: "status" },
     () => `${code ? `${code}: ` : ""}${counted(wanted.value, "row")} with errors${mended.value ? `, ${count(mended.value)} mended here` : ""}`,
     h("span", { class: "spring" }),
-    () => (wanted.value + mended.value !== shown.value || mended.value ? h("button", { type: "button", class: "small", on: { click: refresh } }, icon("retry"), "The list has changed – show") : null),
+    h("button", { type: "button", class: "small", hidden: () => wanted.value + mended.value === shown.value && !mended.value, on: { click: refresh } }, icon("retry"), "The list has changed – show"),
   );
   const grid = makeGrid({
     label: "Rows with errors",
@@ -119,7 +120,9 @@ function rowsGrid(job, code) {
   effect(() => {
     const isOver = isClosed(job.value.status);
     if (wanted.value + mended.value === shown.value) return;
-    if (source.loaded === 0 || (isOver && !grid.element.matches(":hover, :focus-within") && open.peek() === null)) untracked(refresh);
+    source.version.value;
+    const isBegun = source.isAsking && source.pages.length === 0; // the first page is on its way: news quicker than it would keep it from ever coming
+    if ((source.loaded === 0 && !isBegun) || (isOver && !grid.element.matches(":hover, :focus-within") && open.peek() === null)) untracked(refresh);
   });
   effect(() => {
     const asked = Number(row.value) || null;
@@ -141,13 +144,8 @@ function rowsGrid(job, code) {
   /** Shown where it stands: the list does not move. @param {number} number @param {any} item */
   function onMended(number, item) {
     const isGood = item.status !== "failed";
-    for (const block of source.blocks.values()) {
-      const at = block.rows?.findIndex((one) => one.row === number) ?? -1;
-      if (at < 0 || !block.rows) continue;
-      block.rows[at] = { ...block.rows[at], input: item.input, errors: item.error?.errors ?? (item.error ? [item.error] : []), isMended: isGood };
-    }
     if (isGood) mended.update((n) => n + 1);
-    source.changed();
+    source.patch((one) => one.row === number, { input: item.input, errors: faultsOf(item), isMended: isGood });
   }
   return grid.element;
 }

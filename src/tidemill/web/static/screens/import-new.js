@@ -58,21 +58,23 @@ export function screen() {
     h("div", { class: "row between" }, h("span", null), nextButton("To the preview", "preview", () => (!resource.value ? "choose where the rows go" : file.value === null ? "choose a file" : null))),
   ];
   const lost = () => h("div", { class: "card stack" }, h("p", { class: "notice" }, () => (file.value ? "Choose where the rows go." : "Choose the file again: a page may not keep it. What you have set is kept.")), () => (resource.value ? null : resourceChoice(() => resources.data.value ?? [], resource)), chooser, faultLine);
+  const isRead = computed(() => found.preview.value !== null);
   const looked = (/** @type {() => any} */ make) => [
     () => (found.error.value ? refusal(found.error.value, found.again) : null),
     () => (found.preview.value === null && !found.error.value ? waiting(sendingText()) : null),
-    () => (found.preview.value ? make() : null),
+    () => (isRead.value ? make() : null),
   ];
+  const unread = () => (found.error.value ? "the file could not be read" : found.preview.value === null ? "the file was not read yet" : null);
   const sendingText = () => (file.value && found.sent.value ? `Looking at ${file.value.name}: ${percent(found.sent.value, file.value.size)} sent` : "Looking at the file …");
   const previewStep = () => [
     h("div", { class: "card stack" }, h("h2", null, () => `How ${file.value?.name ?? "the file"} was read`), layoutForm(() => found.preview.value?.layout ?? {})),
-    looked(() => previewTable(found.preview.value)),
-    h("div", { class: "row between" }, h("a", { class: "button", href: href("/imports/new", at("file")) }, "Back"), nextButton("To the columns", "columns", () => (found.preview.value ? null : "the file was not read yet"))),
+    looked(() => found.preview.value && previewTable(found.preview.value)),
+    h("div", { class: "row between" }, h("a", { class: "button", href: href("/imports/new", at("file")) }, "Back"), nextButton("To the columns", "columns", unread)),
   ];
   const columnsStep = () => [
-    looked(() => columnsTable(found.preview.value)),
+    looked(() => columnsTable(found.preview)),
     options(),
-    startButtons(() => (found.isLooking.value ? "the file is being looked at" : found.preview.value?.problems.length ? "the columns do not fit yet" : found.preview.value ? null : "the file was not read yet")),
+    startButtons(() => (found.isLooking.value ? "the file is being looked at" : (unread() ?? (found.preview.value?.problems.length ? "the columns do not fit yet" : null)))),
   ];
 
   /** Which of them is shown. A word: whoever signs in again while a file is sent finds the same part, not a new one. */

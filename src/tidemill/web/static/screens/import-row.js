@@ -5,12 +5,12 @@ import { h, uid } from "../core/dom.js";
 import { count } from "../core/format.js";
 import { Exact, cellText, parse, stringify } from "../core/json.js";
 import { load } from "../core/load.js";
-import { effect, onCleanup, signal } from "../core/signal.js";
+import { computed, effect, onCleanup, signal, untracked } from "../core/signal.js";
 import { openDrawer } from "../ui/drawer.js";
 import { failure, waiting } from "../ui/empty.js";
 import { icon } from "../ui/icons.js";
 import { status } from "../ui/status.js";
-import { mend } from "./import-acts.js";
+import { mend, settledRow } from "./import-acts.js";
 
 const LONG = 80;
 
@@ -27,7 +27,14 @@ export function openRow(job, row, how) {
       () => {
         const now = shown();
         const item = load((signal) => api.rows(`/v1/jobs/${job.job_id}/items/${now - 1}`, {}, signal));
-        return h("div", { class: "stack" }, () => (item.error.value ? failure(item.error.value, item.again) : item.data.value ? rowForm(job, now, item.data.value, how) : waiting()));
+        // One form for each row: it is asked for again when somebody signs in again, and what was typed stays.
+        const isThere = computed(() => item.data.value !== null);
+        return h(
+          "div",
+          { class: "stack" },
+          () => (item.error.value ? failure(item.error.value, item.again) : null),
+          () => (isThere.value ? untracked(() => rowForm(job, now, item.data.value, how)) : item.error.value ? null : waiting()),
+        );
       },
     ],
     { onClose: () => how.onGo(null) },
@@ -54,6 +61,7 @@ function rowForm(job, row, item, how) {
   onCleanup(() => stop.abort());
   const isObject = item.input !== null && typeof item.input === "object" && !Array.isArray(item.input);
   let before = isObject ? item.input : {}; // what the service holds: changes are told from that
+  let isSent = false; // and how it ended is not known yet
   const columns = [...new Set([...how.columns, ...Object.keys(before)])];
   /** @type {Map<string, HTMLInputElement | HTMLTextAreaElement>} */
   const inputs = new Map();
@@ -66,7 +74,11 @@ function rowForm(job, row, item, how) {
     try {
       const changed = changes(inputs, before);
       isBusy.value = true;
-      const settled = await mend(job, row, changed, stop.signal);
+      if (!isSent || Object.keys(changed).length) await mend(job, row, changed);
+      before = { ...before, ...changed };
+      isSent = true;
+      const settled = await settledRow(job, row, stop.signal);
+      isSent = false;
       if (settled.input !== null && typeof settled.input === "object" && !Array.isArray(settled.input)) before = settled.input;
       how.onMended(row, settled);
       now.value = settled;

@@ -10,6 +10,7 @@ import { lookAt, onJobs } from "../core/sse.js";
 import { failure, waiting } from "../ui/empty.js";
 import { icon } from "../ui/icons.js";
 import { menuButton } from "../ui/menu.js";
+import { press } from "../ui/press.js";
 import { progressBar } from "../ui/progress.js";
 import { isClosed, status } from "../ui/status.js";
 import { tellIfFails } from "../ui/toast.js";
@@ -77,9 +78,9 @@ function acts(job, again) {
       { label: "All rows as a workbook", icon: "down", run: () => workbook(job.peek(), []) },
       { label: "Failed rows as a workbook", icon: "down", run: () => workbook(job.peek(), ["failed"]), why: job.peek().counts.failed ? null : "nothing has failed" },
     ], { content: [icon("down"), "Download"], class: "" }),
-    h("button", { type: "button", hidden: () => !isOpen() || job.value.status === "cancelling", on: { click: () => (job.peek().status === "paused" ? resume(asJob(), again) : pause(asJob(), again)) } }, () => (job.value.status === "paused" ? [icon("play"), "Resume"] : [icon("pause"), "Pause"])),
-    h("button", { type: "button", class: "danger", hidden: () => !isOpen(), on: { click: () => cancel(asJob(), again) } }, icon("ban"), "Cancel …"),
-    isTrial ? h("button", { type: "button", class: "main-act", hidden: () => Boolean(job.value.promoted_to), disabled: () => why() !== null, title: why, on: { click: () => tellIfFails(async () => promote(await api.get(`/v1/imports/${job.peek().job_id}`))) } }, icon("play"), () => `Import ${count(job.value.counts.done)} good rows …`) : null,
+    h("button", { type: "button", hidden: () => !isOpen() || job.value.status === "cancelling", on: { click: press(() => (job.peek().status === "paused" ? resume(asJob(), again) : pause(asJob(), again))) } }, () => (job.value.status === "paused" ? [icon("play"), "Resume"] : [icon("pause"), "Pause"])),
+    h("button", { type: "button", class: "danger", hidden: () => !isOpen(), on: { click: press(() => cancel(asJob(), again)) } }, icon("ban"), "Cancel …"),
+    isTrial ? h("button", { type: "button", class: "main-act", hidden: () => Boolean(job.value.promoted_to), disabled: () => why() !== null, title: why, on: { click: press(() => tellIfFails(async () => promote(await api.get(`/v1/imports/${job.peek().job_id}`)))) } }, icon("play"), () => `Import ${count(job.value.counts.done)} good rows …`) : null,
   );
 }
 

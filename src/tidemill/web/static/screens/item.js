@@ -4,12 +4,14 @@ import { api, isAbort } from "../core/api.js";
 import { h } from "../core/dom.js";
 import { count, milliseconds, wholeMoment } from "../core/format.js";
 import { parse, stringify } from "../core/json.js";
+import { until } from "../core/load.js";
 import { wholeAddress } from "../core/place.js";
-import { effect, signal } from "../core/signal.js";
+import { effect, onCleanup, signal } from "../core/signal.js";
 import { userName } from "../core/users.js";
 import { openDrawer } from "../ui/drawer.js";
 import { copyButton, failure, waiting } from "../ui/empty.js";
-import { status } from "../ui/status.js";
+import { press } from "../ui/press.js";
+import { OPEN_ITEMS, status } from "../ui/status.js";
 import { toast } from "../ui/toast.js";
 
 const MENDABLE = ["failed", "not_found"];
@@ -17,24 +19,34 @@ const MENDABLE = ["failed", "not_found"];
 /**
  * @param {import("../core/signal.js").Signal<any>} job
  * @param {number} seq
- * @param {{changed: () => void, focusBack?: () => void}} how
+ * @param {{changed: (item: any) => void, focusBack?: () => void}} how `changed` what was sent round again is so now
  */
 export function openItem(job, seq, how) {
   const item = signal(/** @type {any} */ (null));
   const error = signal(/** @type {Error | null} */ (null));
   const path = `/v1/jobs/${job.peek().id}/items/${seq}`;
+  const stop = new AbortController(); // with the drawer
+  let isSent = false; // and followed until it is settled
+  const show = (/** @type {any} */ found) => {
+    if (stringify(found) === stringify(item.peek())) return;
+    const hadFocus = drawer.element.contains(document.activeElement);
+    item.value = found;
+    // What had it is gone: who presses Escape now still means the drawer.
+    if (hadFocus && !drawer.element.contains(document.activeElement)) /** @type {HTMLElement | null} */ (drawer.element.querySelector(".body"))?.focus({ preventScroll: true });
+    if (isSent) how.changed(found);
+  };
   const ask = async () => {
     error.value = null;
     try {
-      item.value = await api.rows(path);
+      await until(() => api.rows(path, {}, stop.signal), (found) => !isSent || !OPEN_ITEMS.includes(found.status), { signal: stop.signal, step: show });
     } catch (problem) {
       if (!isAbort(problem)) error.value = /** @type {Error} */ (problem);
     }
   };
   ask();
-  openDrawer(
+  const drawer = openDrawer(
     `Row ${count(seq + 1)}`,
-    () => [() => (error.value ? failure(error.value, ask) : item.value === null ? waiting() : details(item.value))],
+    () => [onCleanup(() => stop.abort()), () => (error.value ? failure(error.value, ask) : item.value === null ? waiting() : details(item.value))],
     { onClose: how.focusBack },
   );
 
@@ -58,11 +70,8 @@ export function openItem(job, seq, how) {
     const field = /** @type {HTMLTextAreaElement} */ (h("textarea", { rows: String(Math.min(16, before.split("\n").length + 1)), spellcheck: "false", "aria-label": "Input, as JSON" }));
     field.value = before;
     const fault = h("p", { class: "fault", role: "alert", hidden: true });
-    const button = /** @type {HTMLButtonElement} */ (h("button", { type: "submit", class: "main-act" }, "Save and run again"));
-    const submit = async (/** @type {Event} */ event) => {
-      event.preventDefault();
+    const save = press(async () => {
       fault.hidden = true;
-      button.disabled = true;
       try {
         if (field.value.trim() !== before.trim()) {
           check(field.value);
@@ -70,19 +79,21 @@ export function openItem(job, seq, how) {
         }
         await api.post(`/v1/jobs/${job.peek().id}/reprocess`, { scope: "items", item_ids: [found.id], statuses: MENDABLE });
         toast(`Row ${count(seq + 1)} was sent round again`, "ok");
-        how.changed();
-        await ask();
+        isSent = true;
+        ask();
       } catch (problem) {
         fault.textContent = /** @type {Error} */ (problem).message;
         fault.hidden = false;
-      } finally {
-        button.disabled = false;
       }
+    });
+    const submit = (/** @type {Event} */ event) => {
+      event.preventDefault();
+      save(event);
     };
     effect(() => {
       field.setAttribute("aria-invalid", "false");
     });
-    return h("form", { class: "stack", on: { submit } }, h("h3", null, "Input"), field, fault, h("div", { class: "row" }, button, h("span", { class: "hint" }, "The original is kept beside the correction.")));
+    return h("form", { class: "stack", on: { submit } }, h("h3", null, "Input"), field, fault, h("div", { class: "row" }, h("button", { type: "submit", class: "main-act" }, "Save and run again"), h("span", { class: "hint" }, "The original is kept beside the correction.")));
   }
 }
 

@@ -14,6 +14,7 @@ import { choice, clearFilters, searchField, statusToggles } from "../ui/filter-b
 import { makeGrid } from "../ui/grid.js";
 import { icon } from "../ui/icons.js";
 import { menuButton } from "../ui/menu.js";
+import { press } from "../ui/press.js";
 import { Selection } from "../ui/selection.js";
 import { CursorSource, SeqSource } from "../ui/source.js";
 import { ITEM_STATUSES, OPEN_ITEMS, isClosed } from "../ui/status.js";
@@ -21,7 +22,7 @@ import { toast } from "../ui/toast.js";
 import { openItem } from "./item.js";
 import { back, front, valueColumn } from "./item-columns.js";
 import { exportJob, matching, reprocess } from "./job-acts.js";
-import { cancelRows, countRows, many } from "./selection-acts.js";
+import { cancelRows, countRows, many, tooMany } from "./selection-acts.js";
 
 const SHOWN_MAX = 24; // columns: each is an element in every row
 const SHOWN_FIRST = 8;
@@ -158,10 +159,17 @@ function listView(job, asked, changed, names, { selection, hasNew }) {
     keyOf: (row) => row.seq,
     nameOf: (row) => `row ${count(row.seq + 1)}`,
     selection,
-    onOpen: (row) => openItem(job, row.seq, { changed: again, focusBack: () => grid.focus() }),
+    onOpen: (row) => openItem(job, row.seq, { changed: sent, focusBack: () => grid.focus() }),
     foot: foot(),
     whenEmpty: () => empty({ title: isWhole ? "No items" : "Nothing matches", says: isWhole ? "This job has no rows, or none that were read so far." : "No item of this job is so now." }),
   });
+
+  /** One was sent round again, alone: shown where it stands, and nothing else moves. @param {any} item */
+  function sent(item) {
+    changed();
+    found?.again();
+    source.patch((one) => one.seq === item.seq, item);
+  }
 
   function again() {
     changed();
@@ -169,21 +177,26 @@ function listView(job, asked, changed, names, { selection, hasNew }) {
     source.refresh();
   }
 
-  // Rows that are looked at follow the job; while some are selected nothing changes under the pointer.
-  let timer = 0;
+  // Rows that are looked at follow the job; while some are selected nothing changes under the pointer, and what has changed
+  // meanwhile is shown when they are let go.
+  const isOwed = signal(false);
   let isFirst = true;
   effect(() => {
     const { total } = job.value.counts;
     if (!(source instanceof SeqSource)) return;
     source.resize(total);
-    if (!isFirst) timer ||= window.setTimeout(follow, FOLLOWS_MS);
+    if (!isFirst) isOwed.value = true;
     isFirst = false;
   });
-  onCleanup(() => window.clearTimeout(timer));
-  function follow() {
-    timer = 0;
-    if (isLive.peek() && selection.isEmpty) source.refresh();
-  }
+  effect(() => {
+    selection.version.value;
+    if (!isOwed.value || !isLive.value || !selection.isEmpty) return;
+    const timer = window.setTimeout(() => {
+      isOwed.value = false;
+      source.refresh();
+    }, FOLLOWS_MS);
+    onCleanup(() => window.clearTimeout(timer));
+  });
   onCleanup(guardChanges(async () => selection.isEmpty || (await letGo())));
 
   async function letGo() {
@@ -219,24 +232,26 @@ function listView(job, asked, changed, names, { selection, hasNew }) {
 
   function acts() {
     const has = (/** @type {string[]} */ some) => asked.statuses.length === 0 || asked.statuses.some((one) => some.includes(one));
-    const act = (/** @type {string} */ label, /** @type {string} */ picture, /** @type {(what: import("./selection-acts.js").Chosen) => void} */ run, hidden = () => false) =>
-      h("button", { type: "button", class: "small", hidden, on: { click: () => run(chosen()) } }, icon(picture), label);
+    const act = (/** @type {string} */ label, /** @type {string} */ picture, /** @type {(what: import("./selection-acts.js").Chosen) => any} */ run, hidden = () => false) =>
+      h("button", { type: "button", class: "small", hidden, on: { click: press(() => unlessTooMany(run)) } }, icon(picture), label);
     /** @returns {import("./selection-acts.js").Chosen} */
     const chosen = () => {
       const idOf = (/** @type {any} */ seq) => `${id}:${seq}`;
       if (selection.isAll) return { ...asked, except: [...selection.keys].map(idOf) };
       return { ...asked, ids: (selection.list(IDS_MAX) ?? []).map(idOf) };
     };
-    const unlessTooMany = (/** @type {(what: any) => void} */ run) => (/** @type {any} */ what) =>
-      !selection.isAll && selection.list(IDS_MAX) === null ? toast(`At most ${count(IDS_MAX)} single rows at once; or select all that match, and take out those that should stay`, "bad") : run(what);
+    const unlessTooMany = (/** @type {(what: import("./selection-acts.js").Chosen) => any} */ run) => {
+      const excess = tooMany(selection, IDS_MAX);
+      return excess ? toast(excess, "bad") : run(chosen());
+    };
     const done = () => {
       selection.clear();
       again();
     };
     return [
-      has(SETTLED) ? act("Reprocess …", "retry", unlessTooMany((what) => reprocess(job.peek(), { ...what, statuses: (asked.statuses.length ? asked.statuses : ITEM_STATUSES).filter((one) => SETTLED.includes(one)) }, done))) : null,
-      act("Export …", "down", unlessTooMany((what) => exportJob(job.peek(), what))),
-      has(["pending", "retry_wait"]) ? act("Cancel …", "ban", unlessTooMany((what) => cancelRows(job.peek(), what, done)), () => isClosed(job.value.status)) : null,
+      has(SETTLED) ? act("Reprocess …", "retry", (what) => reprocess(job.peek(), { ...what, statuses: (asked.statuses.length ? asked.statuses : ITEM_STATUSES).filter((one) => SETTLED.includes(one)) }, done)) : null,
+      act("Export …", "down", (what) => exportJob(job.peek(), what)),
+      has(["pending", "retry_wait"]) ? act("Cancel …", "ban", (what) => cancelRows(job.peek(), what, done), () => isClosed(job.value.status)) : null,
       h("button", { type: "button", class: "small plain", on: { click: () => selection.clear() } }, "Clear"),
     ];
   }

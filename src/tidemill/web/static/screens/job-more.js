@@ -5,7 +5,7 @@ import { h } from "../core/dom.js";
 import { count, wholeMoment, words } from "../core/format.js";
 import { cellText, stringify } from "../core/json.js";
 import { load } from "../core/load.js";
-import { signal } from "../core/signal.js";
+import { computed, signal } from "../core/signal.js";
 import { userName } from "../core/users.js";
 import { failure, waiting } from "../ui/empty.js";
 import { press } from "../ui/press.js";
@@ -20,16 +20,19 @@ export function errorsView(job, changed) {
 
 /** What the workers have settled on for this kind. @param {import("../core/signal.js").Signal<any>} job */
 export function adaptive(job) {
-  return h("div", null, () => {
-    const found = job.value.adaptive;
-    if (found.length === 0) return h("p", { class: "muted" }, "No worker has this kind now.");
-    const names = [...new Set(found.flatMap((/** @type {any} */ one) => Object.keys(one)))].filter((name) => found.some((/** @type {any} */ one) => typeof one[name] !== "object"));
-    return h(
+  const found = computed(() => /** @type {any[]} */ (job.value.adaptive));
+  const names = computed(() => [...new Set(found.value.flatMap((one) => Object.keys(one)))].filter((name) => found.value.some((one) => typeof one[name] !== "object")));
+  const isNone = () => found.value.length === 0;
+  return h(
+    "div",
+    null,
+    h("p", { class: "muted", hidden: () => !isNone() }, "No worker has this kind now."),
+    h(
       "div",
-      { class: "table-box", tabindex: "0", role: "group", "aria-label": "Adaptive state" },
-      h("table", { class: "small" }, h("thead", null, h("tr", null, names.map((name) => h("th", { scope: "col" }, words(name))))), h("tbody", null, found.map((/** @type {any} */ one) => h("tr", null, names.map((name) => h("td", { class: "nowrap" }, figure(one[name]))))))),
-    );
-  });
+      { class: "table-box", tabindex: "0", role: "group", "aria-label": "Adaptive state", hidden: isNone },
+      h("table", { class: "small" }, h("thead", null, h("tr", null, () => names.value.map((name) => h("th", { scope: "col" }, words(name))))), h("tbody", null, () => found.value.map((one) => h("tr", null, names.value.map((name) => h("td", { class: "nowrap" }, figure(one[name]))))))),
+    ),
+  );
 }
 
 /** @param {any} value */
@@ -39,24 +42,25 @@ function figure(value) {
 
 /** @param {import("../core/signal.js").Signal<any>} job */
 export function configView(job) {
-  const said = () => [
-    ["Id", job.value.id],
-    ["Kind", job.value.kind],
-    ["Priority", String(job.value.priority)],
-    ["Owner", userName(job.value.user_id)],
-    ["Submitted", wholeMoment(job.value.created_at)],
-    ["Closed", wholeMoment(job.value.closed_at)],
-    ["From address", job.value.ip_address],
-    ["Request", job.value.request_id],
-    ["Trace", job.value.traceparent],
-    ["File", job.value.file_id],
-    ["Attempts that were repeated", count(job.value.retried)],
-    ["Columns", job.value.columns.join(", ")],
+  /** @type {Array<[name: string, look: () => string | null | undefined]>} */
+  const said = [
+    ["Id", () => job.value.id],
+    ["Kind", () => job.value.kind],
+    ["Priority", () => String(job.value.priority)],
+    ["Owner", () => userName(job.value.user_id)],
+    ["Submitted", () => wholeMoment(job.value.created_at)],
+    ["Closed", () => wholeMoment(job.value.closed_at)],
+    ["From address", () => job.value.ip_address],
+    ["Request", () => job.value.request_id],
+    ["Trace", () => job.value.traceparent],
+    ["File", () => job.value.file_id],
+    ["Attempts that were repeated", () => count(job.value.retried)],
+    ["Columns", () => job.value.columns.join(", ")],
   ];
   return h(
     "div",
     { class: "columns" },
-    h("section", { class: "card" }, h("h2", null, "Facts"), h("dl", { class: "facts" }, () => said().filter(([, value]) => value).map(([name, value]) => [h("dt", null, name), h("dd", null, value)]))),
+    h("section", { class: "card" }, h("h2", null, "Facts"), h("dl", { class: "facts" }, said.map(([name, look]) => [h("dt", { hidden: () => !look() }, name), h("dd", { hidden: () => !look() }, look)]))),
     h("section", { class: "card stack" }, h("h2", null, "Parameters"), h("pre", { class: "json", tabindex: "0" }, () => stringify(job.value.params, 2)), h("h2", null, "Failure policy"), h("pre", { class: "json", tabindex: "0" }, () => stringify(job.value.policy, 2))),
     h("section", { class: "card" }, h("h2", null, "Adaptive state"), adaptive(job)),
   );

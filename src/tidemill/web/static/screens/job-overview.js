@@ -5,9 +5,10 @@ import { each, h } from "../core/dom.js";
 import { count, milliseconds, moment } from "../core/format.js";
 import { every, load } from "../core/load.js";
 import { href } from "../core/router.js";
-import { effect } from "../core/signal.js";
+import { computed, effect } from "../core/signal.js";
 import { steady } from "../core/steady.js";
 import { chart, throughput } from "../ui/chart.js";
+import { press } from "../ui/press.js";
 import { isClosed, status } from "../ui/status.js";
 import { adaptive } from "./job-more.js";
 import { reprocess } from "./job-acts.js";
@@ -29,12 +30,13 @@ export function overview(job) {
     points.soon(4_000);
     batches.soon(4_000);
   }, 5_000);
+  const isDrawn = computed(() => (points.data.value?.length ?? 0) > 1);
   return h(
     "div",
     { class: "columns" },
-    h("section", { class: "card" }, h("h2", null, "Throughput"), () => ((points.data.value?.length ?? 0) > 1 ? chart("Items settled a second", () => throughput(points.data.value ?? [])) : h("p", { class: "muted" }, "Nothing to draw yet: a sample is taken every five seconds while the job moves."))),
+    h("section", { class: "card" }, h("h2", null, "Throughput"), () => (isDrawn.value ? chart("Items settled a second", () => throughput(points.data.value ?? [])) : h("p", { class: "muted" }, "Nothing to draw yet: a sample is taken every five seconds while the job moves."))),
     causes(job),
-    h("section", { class: "card" }, h("h2", null, "Newest batches"), () => batchTable(batches.data.value?.batches ?? null)),
+    h("section", { class: "card" }, h("h2", null, "Newest batches"), batchTable(() => batches.data.value?.batches ?? null)),
     h("section", { class: "card" }, h("h2", null, "Adaptive state"), adaptive(job)),
   );
 }
@@ -53,7 +55,7 @@ export function causes(job, changed) {
       h("a", { href: href(`/jobs/${job.peek().key}/results`, { statuses: "failed", causes: [code] }) }, code),
       h("span", { class: "bar-track", "aria-hidden": "true" }, h("span", { style: { "--part": () => String((cause.value[1] / most()) * 100) } })),
       h("span", { class: "number" }, () => count(cause.value[1])),
-      h("button", { type: "button", class: "small", "aria-label": `Reprocess failures with cause ${code}`, on: { click: () => reprocess(job.peek(), { statuses: ["failed"], codes: [code] }, changed) } }, "Reprocess …"),
+      h("button", { type: "button", class: "small", "aria-label": `Reprocess failures with cause ${code}`, on: { click: press(() => reprocess(job.peek(), { statuses: ["failed"], codes: [code] }, changed)) } }, "Reprocess …"),
     );
   };
   return h(
@@ -65,33 +67,34 @@ export function causes(job, changed) {
   );
 }
 
-/** @param {any[] | null} batches */
+/** The box stays, with the focus and how far it was scrolled; its rows follow. @param {() => any[] | null} batches */
 function batchTable(batches) {
-  if (batches === null) return h("p", { class: "muted" }, "Loading …");
-  if (batches.length === 0) return h("p", { class: "muted" }, "None yet.");
-  return h(
-    "div",
-    { class: "table-box", tabindex: "0", role: "group", "aria-label": "Batches" },
+  const isNone = () => !batches()?.length;
+  return [
+    h("p", { class: "muted", hidden: () => !isNone() }, () => (batches() === null ? "Loading …" : "None yet.")),
     h(
-      "table",
-      { class: "small" },
-      h("thead", null, h("tr", null, ["Rows", "State", "Settled", "Failed", "Took", "Since"].map((one, n) => h("th", { scope: "col", class: n > 1 && n < 5 ? "right" : null }, one)))),
+      "div",
+      { class: "table-box", tabindex: "0", role: "group", "aria-label": "Batches", hidden: isNone },
       h(
-        "tbody",
-        null,
-        batches.map((one) =>
-          h(
-            "tr",
-            null,
-            h("td", { class: "nowrap" }, one.shape === "range" ? `${count(one.lo + 1)}–${count(one.hi)}` : `${count(one.size)} again`),
-            h("td", null, status(one.state)),
-            h("td", { class: "right" }, count(one.size - one.open)),
-            h("td", { class: "right" }, count(one.tallies.failed)),
-            h("td", { class: "right nowrap" }, milliseconds(one.duration_ms)),
-            h("td", { class: "nowrap" }, moment(one.since)),
-          ),
-        ),
+        "table",
+        { class: "small" },
+        h("thead", null, h("tr", null, ["Rows", "State", "Settled", "Failed", "Took", "Since"].map((one, n) => h("th", { scope: "col", class: n > 1 && n < 5 ? "right" : null }, one)))),
+        h("tbody", null, () => (batches() ?? []).map(batchRow)),
       ),
     ),
+  ];
+}
+
+/** @param {any} one */
+function batchRow(one) {
+  return h(
+    "tr",
+    null,
+    h("td", { class: "nowrap" }, one.shape === "range" ? `${count(one.lo + 1)}–${count(one.hi)}` : `${count(one.size)} again`),
+    h("td", null, status(one.state)),
+    h("td", { class: "right" }, count(one.size - one.open)),
+    h("td", { class: "right" }, count(one.tallies.failed)),
+    h("td", { class: "right nowrap" }, milliseconds(one.duration_ms)),
+    h("td", { class: "nowrap" }, moment(one.since)),
   );
 }

@@ -5,7 +5,6 @@ import { h } from "../core/dom.js";
 import { ago, moment, wholeMoment } from "../core/format.js";
 import { load, ticking } from "../core/load.js";
 import { wholeAddress } from "../core/place.js";
-import { go } from "../core/router.js";
 import { scope } from "../core/sse.js";
 import { confirmDialog } from "../ui/dialog.js";
 import { empty, failure, waiting } from "../ui/empty.js";
@@ -76,14 +75,10 @@ export function screen() {
       const done = await confirmDialog({ title: "Sign out everywhere else?", says: [h("p", null, "Every other browser you are signed in with has to sign in again. This one stays.")], act: "Sign the others out", run: () => api.remove("/v1/sessions") });
       if (done) await sessions.again();
     };
-    const leave = async () => {
-      if (!(await tellIfFails(async () => (await signOut(), true)))) return;
-      await go("/sign-in");
-    };
     return h(
       "section",
       { class: "stack" },
-      h("div", { class: "row between" }, h("h2", null, "Browsers you are signed in with"), h("div", { class: "row" }, () => (others() ? h("button", { type: "button", class: "small", on: { click: leaveOthers } }, "Sign out everywhere else …") : null), h("button", { type: "button", class: "small", on: { click: leave } }, "Sign out here"))),
+      h("div", { class: "row between" }, h("h2", null, "Browsers you are signed in with"), h("div", { class: "row" }, () => (others() ? h("button", { type: "button", class: "small", on: { click: leaveOthers } }, "Sign out everywhere else …") : null), h("button", { type: "button", class: "small", on: { click: () => tellIfFails(signOut) } }, "Sign out here"))),
       () => (sessions.error.value ? failure(sessions.error.value, sessions.again) : null),
       () => (sessions.data.value?.length ? h("div", { class: "table-box" }, h("table", { "aria-label": "Sessions" }, h("thead", null, h("tr", null, ["Signed in", "Last seen", ""].map((label) => h("th", { scope: "col" }, label || h("span", { class: "unseen" }, "Which"))))), h("tbody", null, sessions.data.value.map((/** @type {any} */ one) => h("tr", null, h("td", null, wholeMoment(one.created_at)), h("td", null, () => ago(one.seen_at, at.value)), h("td", null, one.is_this ? h("span", { class: "chip" }, "this browser") : "")))))) : null),
     );

@@ -49,8 +49,12 @@ export function listing(path, name, kind) {
       const known = entries.peek().find((one) => one.job_id === job.id);
       if (known === undefined) {
         if (isNew(job)) fresh.value = new Set([...fresh.peek(), job.id]);
-      } else if (isClosed(job.status) !== isClosed(known.status)) api.get(`${path}/${job.id}`, { page_size: name === "distributions" ? 1 : null }).then(put, () => null);
-      else put({ ...known, status: job.status, ...("counts" in known ? { counts: job.counts } : job.counts) });
+        continue;
+      }
+      const told = () => put({ ...known, status: job.status, ...("counts" in known ? { counts: job.counts } : job.counts) });
+      // What a closed one has besides, a file for one, is asked for; without an answer at least what was told is shown.
+      if (isClosed(job.status) !== isClosed(known.status)) api.get(`${path}/${job.id}`, { page_size: name === "distributions" ? 1 : null }).then(put, told);
+      else told();
     }
   }, first);
 

@@ -78,11 +78,13 @@ export async function redriveAll(filter, how = {}) {
 /**
  * Send the newest one that matches round again, and wait for what becomes of it.
  * @param {DeadFilter} filter
- * @param {{row?: any, job?: string, done?: () => void}} [how]
+ * @param {{row?: any, job?: string, done?: () => void, tried?: (row: any, item: any) => void}} [how] `tried` instead of `done`, of the one: what it is now
  */
 export async function tryOne(filter, how = {}) {
   const row = how.row ?? (await api.get("/v1/dead-letters", { ...filter, user_id: scope.peek(), page_size: 1 })).items[0];
   if (!row) throw new ApiError(404, { detail: "no dead letter matches any more" });
+  /** What became of it; null if nothing was sent. @type {any} */
+  let became = null;
   const wantsAll = await showDialog("Try one row first", (close) => {
     const item = signal(/** @type {any} */ (null));
     const says = signal("");
@@ -95,7 +97,9 @@ export async function tryOne(filter, how = {}) {
       says.value = "Sent round again; waiting for what becomes of it …";
       try {
         await api.post("/v1/dead-letters/redrive", { item_ids: [row.id], user_id: scope.peek() });
+        became = { status: "pending", attempts: 0, error: null };
         item.value = await settledItem(row, stop.signal);
+        became = item.value ?? became;
         says.value = item.value ? verdict(item.value) : "It is not settled yet: no worker may be at it. It goes on without this dialog.";
       } catch (error) {
         if (!stop.signal.aborted) says.value = /** @type {Error} */ (error).message;
@@ -108,7 +112,8 @@ export async function tryOne(filter, how = {}) {
       h("div", { class: "acts" }, h("button", { type: "button", on: { click: () => close(null) } }, "Close"), () => (!isAsked.value ? h("button", { type: "submit", class: "main-act", autofocus: true, on: { click: go } }, "Redrive this row") : item.value && item.value.status !== "failed" ? h("button", { type: "submit", class: "main-act", on: { click: () => close(true) } }, "Now the others …") : null)),
     ];
   });
-  how.done?.();
+  if (became && how.tried) how.tried(row, became);
+  else if (became) how.done?.();
   if (wantsAll) await redriveAll(filter, { job: how.job, done: how.done });
 }
 

@@ -25,6 +25,12 @@ export function selectionBody(what) {
   );
 }
 
+/** Why these cannot be named in one request; null if they can. @param {import("../ui/selection.js").Selection} selection @param {number} most */
+export function tooMany(selection, most) {
+  if (selection.isAll) return selection.keys.size > most ? `At most ${count(most)} rows can be taken out of all that match` : null;
+  return selection.list(most) === null ? `At most ${count(most)} single rows at once; or select all that match, and take out those that should stay` : null;
+}
+
 /** @param {any} job @param {Chosen} what @param {"reprocess" | "cancel" | "export"} to @param {AbortSignal} [signal] @returns {Promise<Counted>} */
 export function countRows(job, what, to, signal) {
   return api.post(`/v1/jobs/${job.id}/selection/count`, { to, ...selectionBody(what) }, { signal });

@@ -10,6 +10,13 @@ import { status } from "./status.js";
 
 const PAUSE_MS = 250;
 
+/** Say it in the address. Whoever is asked about that may refuse: the control then shows what was. @param {string} name @param {HTMLInputElement | HTMLSelectElement} control @param {{replace?: boolean}} [how] */
+async function put(name, control, how) {
+  await setQuery({ [name]: control.value.trim() }, how);
+  const now = query.peek().get(name) ?? "";
+  if (control.value.trim() !== now) control.value = now;
+}
+
 /** A search field, reached with `/`. @param {string} name in the address @param {string} label */
 export function searchField(name, label) {
   const said = word(name);
@@ -20,7 +27,7 @@ export function searchField(name, label) {
   });
   listen(input, "input", () => {
     window.clearTimeout(timer);
-    timer = window.setTimeout(() => setQuery({ [name]: input.value.trim() }, { replace: true }), PAUSE_MS);
+    timer = window.setTimeout(() => put(name, input, { replace: true }), PAUSE_MS);
   });
   onCleanup(() => window.clearTimeout(timer)); // what was typed is a word of this screen's address, not of the next one's
   onKeys("/", "Search", () => input.focus());
@@ -68,7 +75,7 @@ export function choice(name, label, options, any = "any") {
     const [now, known] = [said.value, options()];
     return [{ value: "", said: any }, ...(now === "" || known.some((one) => one.value === now) ? [] : [{ value: now }]), ...known];
   };
-  const select = h("select", { "aria-label": label, on: { change: (/** @type {Event} */ event) => setQuery({ [name]: /** @type {HTMLSelectElement} */ (event.target).value }) } });
+  const select = h("select", { "aria-label": label, on: { change: (/** @type {Event} */ event) => put(name, /** @type {HTMLSelectElement} */ (event.target)) } });
   return each(select, all, (one) => one.value, (/** @type {import("../core/signal.js").Signal<{value: string, said?: string}>} */ one) =>
     h("option", { value: one.peek().value, selected: () => said.value === one.peek().value }, () => `${label}: ${one.value.said ?? say(one.value.value)}`),
   );
@@ -77,7 +84,7 @@ export function choice(name, label, options, any = "any") {
 /** A day, in the address as the date it is. @param {string} name @param {string} label */
 export function dateField(name, label) {
   const said = word(name);
-  return h("label", { class: "row small muted" }, label, h("input", { type: "date", value: () => said.value, on: { change: (/** @type {Event} */ event) => setQuery({ [name]: /** @type {HTMLInputElement} */ (event.target).value }) } }));
+  return h("label", { class: "row small muted" }, label, h("input", { type: "date", value: () => said.value, on: { change: (/** @type {Event} */ event) => put(name, /** @type {HTMLInputElement} */ (event.target)) } }));
 }
 
 /** Takes all these words out of the address; there while one is in it. @param {string[]} names */

@@ -1,6 +1,7 @@
 // @ts-check
 /** Ranges of rows in a grid: from where somebody began to where they are. */
 import { count } from "../core/format.js";
+import { batch } from "../core/signal.js";
 import { toast } from "./toast.js";
 
 /** @typedef {import("./source.js").SeqSource | import("./source.js").CursorSource} Source */
@@ -12,43 +13,57 @@ export class GridRange {
     this.selection = selection;
     this.keyOf = keyOf;
     this.anchor = 0;
-    /** What was reached from there so far. @type {[number, number] | null} */
-    this.reached = null;
+    /** What was selected before this range. @type {ReturnType<import("./selection.js").Selection["copy"]> | null} */
+    this.before = null;
+    this.left = 0; // the version of the selection that this range has made
+    /** Keys that this range has reached, by row: they count also when their rows are forgotten. @type {Map<number, string | number>} */
+    this.known = new Map();
+    this.isTold = false;
   }
 
   /** @param {number} row */
   begin(row) {
     this.anchor = row;
-    this.reached = null;
+    this.before = null;
+    this.known.clear();
+    this.isTold = false;
   }
 
-  /** To this row. Whoever comes back gives up what the same range had reached before. @param {number} row */
+  /** To this row. Whoever comes back gives up what the same range had reached, and nothing that was selected before. @param {number} row */
   extend(row) {
-    const [lo, hi] = [Math.min(this.anchor, row), Math.max(this.anchor, row)];
-    const [first, last] = this.reached ?? [lo, hi];
-    if (first < lo) this.giveUp(first, lo - 1);
-    if (hi < last) this.giveUp(hi + 1, last);
-    this.reached = [lo, hi];
-    if (this.source.isDense) this.selection?.addRange(lo, hi);
-    else this.select(lo, hi);
+    const { selection, source } = this;
+    if (!selection || source.loaded === 0) return;
+    const [from, to] = [this.anchor, row].map((one) => Math.min(one, source.loaded - 1)); // the line that says that more is coming is no row
+    const [lo, hi] = [Math.min(from, to), Math.max(from, to)];
+    const before = this.before === null || selection.version.peek() !== this.left ? selection.copy() : this.before;
+    this.before = before;
+    batch(() => {
+      selection.restore(before);
+      if (source.isDense) selection.addRange(lo, hi);
+      else this.select(lo, hi);
+    });
+    this.left = selection.version.peek();
   }
 
-  /** @param {number} lo @param {number} hi */
-  giveUp(lo, hi) {
-    if (this.source.isDense) this.selection?.removeRange(lo, hi);
-    else for (const key of this.keys(lo, hi)) this.selection?.remove(key);
-  }
-
-  /** Of rows that have no numbers of their own, those that are here; and it is said if some are not. @param {number} lo @param {number} hi */
+  /** Of rows that have no numbers of their own, those that are here; and it is said, once, if some are not. @param {number} lo @param {number} hi */
   select(lo, hi) {
     const keys = this.keys(lo, hi);
     const missing = hi - lo + 1 - keys.length;
     this.selection?.addMany(keys);
-    if (missing) toast(`${count(missing)} rows between are not loaded any more, and were not selected; all that match can be`, "bad");
+    if (missing && !this.isTold) toast(`${count(missing)} rows between are not loaded any more, and were not selected; all that match can be`, "bad");
+    this.isTold ||= missing > 0;
   }
 
   /** @param {number} lo @param {number} hi */
   keys(lo, hi) {
-    return Array.from({ length: Math.max(0, hi - lo + 1) }, (_, n) => this.source.rowAt(lo + n)).filter(Boolean).map(this.keyOf);
+    const found = [];
+    for (let at = lo; at <= hi; at += 1) {
+      const row = this.source.rowAt(at);
+      const key = row === undefined ? this.known.get(at) : this.keyOf(row);
+      if (key === undefined) continue;
+      this.known.set(at, key);
+      found.push(key);
+    }
+    return found;
   }
 }

@@ -97,6 +97,7 @@ export function makeGrid(options) {
 
   function draw() {
     frame = 0;
+    const hadFocus = hasFocus; // a cell that is hidden here loses it at once
     const [first, last] = scroll.window(BESIDE);
     while (pool.length < last - first) pool.push(makeLine());
     const used = new Set();
@@ -109,6 +110,7 @@ export function makeGrid(options) {
       fill(line, index);
     }
     for (const line of pool) if (!used.has(line)) line.hidden = true;
+    hasFocus ||= hadFocus;
     keepFocus();
     source.want(first, last);
   }

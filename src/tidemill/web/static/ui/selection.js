@@ -67,13 +67,14 @@ export class Selection {
     this._changed();
   }
 
-  /** @param {number} a @param {number} b */
-  removeRange(a, b) {
-    if (this.isAll) for (let key = a; key <= b; key += 1) this.keys.add(key);
-    else {
-      for (const key of this.keys) if (typeof key === "number" && a <= key && key <= b) this.keys.delete(key);
-      this.ranges = this.ranges.flatMap(([lo, hi]) => /** @type {Array<[number, number]>} */ ([[lo, Math.min(hi, a - 1)], [Math.max(lo, b + 1), hi]]).filter(([from, to]) => from <= to));
-    }
+  /** What is selected now, to come back to. @returns {{isAll: boolean, keys: Set<Key>, ranges: Array<[number, number]>}} */
+  copy() {
+    return { isAll: this.isAll, keys: new Set(this.keys), ranges: this.ranges };
+  }
+
+  /** @param {ReturnType<Selection["copy"]>} copy */
+  restore({ isAll, keys, ranges }) {
+    Object.assign(this, { isAll, keys: new Set(keys), ranges });
     this._changed();
   }
 

@@ -92,6 +92,15 @@ class Source {
     this.changed();
   }
 
+  /** One row as it is now, where it stands: nothing else moves. @param {(row: any) => boolean} isIt @param {Record<string, any>} now */
+  patch(isIt, now) {
+    for (const { rows } of this.blocks.values()) {
+      const at = rows?.findIndex((one) => one !== undefined && isIt(one)) ?? -1;
+      if (rows && at >= 0) rows[at] = { ...rows[at], ...now };
+    }
+    this.changed();
+  }
+
   changed() {
     this.version.update((n) => n + 1);
   }

@@ -1,5 +1,5 @@
 // @ts-check
-/** Short news in a corner, read out politely. What went wrong stays until it is closed. */
+/** Short news in a corner, read out politely. What went wrong, and what leads somewhere, stays until it is closed or followed. */
 import { append, h } from "../core/dom.js";
 import { icon } from "./icons.js";
 
@@ -15,13 +15,14 @@ export function toastHolder() {
 
 /** @param {import("../core/dom.js").Child} says @param {"plain" | "ok" | "bad"} [tone] */
 export function toast(says, tone = "plain") {
-  const made = h("div", { class: "toast", data: { tone } });
+  const follow = (/** @type {Event} */ event) => /** @type {HTMLElement} */ (event.target).closest("a:not([download])") && made.remove();
+  const made = h("div", { class: "toast", data: { tone }, on: { click: follow } });
   append(made, [
     h("div", null, says),
     h("button", { type: "button", class: "plain icon-only small", "aria-label": "Close this message", on: { click: () => made.remove() } }, icon("close")),
   ]);
   toastHolder().append(made);
-  if (tone !== "bad") window.setTimeout(() => made.remove(), STAYS_MS);
+  if (tone !== "bad" && made.querySelector("a") === null) window.setTimeout(() => made.remove(), STAYS_MS);
   return made;
 }
 
