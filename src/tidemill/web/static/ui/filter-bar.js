@@ -10,11 +10,12 @@ import { status } from "./status.js";
 
 const PAUSE_MS = 250;
 
-/** Say it in the address. Whoever is asked about that may refuse: the control then shows what was. @param {string} name @param {HTMLInputElement | HTMLSelectElement} control @param {{replace?: boolean}} [how] */
+/** Say it in the address. Whoever is asked about that may refuse: the control then shows what was, unless somebody has typed on. @param {string} name @param {HTMLInputElement | HTMLSelectElement} control @param {{replace?: boolean}} [how] */
 async function put(name, control, how) {
-  await setQuery({ [name]: control.value.trim() }, how);
+  const wanted = control.value.trim();
+  await setQuery({ [name]: wanted }, how);
   const now = query.peek().get(name) ?? "";
-  if (control.value.trim() !== now) control.value = now;
+  if (now !== wanted && control.value.trim() === wanted) control.value = now;
 }
 
 /** A search field, reached with `/`. @param {string} name in the address @param {string} label */
