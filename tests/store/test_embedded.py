@@ -6,6 +6,9 @@ import sys
 from pathlib import Path
 
 import psutil
+import pytest
+
+from tidemill.store import embedded
 
 USE = (
     "import sys; from pathlib import Path; from tidemill.store import embedded; "
@@ -47,3 +50,21 @@ async def test_a_killed_user_does_not_keep_the_server_running(tmp_path: Path) ->
     assert len(servers(tmp_path)) == 1
     await asyncio.to_thread(use(tmp_path).communicate)
     assert servers(tmp_path) == []
+
+
+def test_whoever_comes_second_to_a_new_machine_waits_for_the_user_that_the_first_one_makes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusals = [subprocess.CalledProcessError(code, ["useradd"]) for code in (1, 9)]  # it is locked; it is there
+
+    def get_server(*_: object, **__: object) -> str:
+        if refusals:
+            raise refusals.pop()
+        return "a server"
+
+    monkeypatch.setattr(embedded._postgres_server(), "get_server", get_server)
+    monkeypatch.setattr(embedded, "USER_WAIT_S", 0)
+    assert embedded._made(tmp_path) == "a server"
+    refusals += [subprocess.CalledProcessError(6, ["useradd"])] * (embedded.USER_TRIES + 1)
+    with pytest.raises(subprocess.CalledProcessError, match="status 6"):
+        embedded._made(tmp_path)

