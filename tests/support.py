@@ -118,6 +118,12 @@ async def rows(db: Database, query: str, *params: Any) -> list[tuple[Any, ...]]:
         return await cursor.fetchall() if cursor.description else []
 
 
+async def file_of(db: Database, export_id: UUID) -> str:
+    """The name under which the file of an export is stored."""
+    [(name,)] = await rows(db, "SELECT result->>'file_id' FROM tidemill.outcome WHERE job_id = %s", export_id)
+    return str(name)
+
+
 async def shift_clock(db: Database, interval: str) -> None:
     """Move the database's clock for every connection that is opened from now on, and for the pool's."""
     name = (await rows(db, "SELECT current_database()"))[0][0]

@@ -103,7 +103,7 @@ async def test_the_file_of_an_export_is_a_source(shop: Shop) -> None:
     done = await shop.imported(b"email,name,age\nada@x.org,Ada,36\n")
     export = (await shop.ada.post(f"/v1/jobs/{done['job_id']}/export?format=csv")).json()
     await shop.work()
-    file_id = export["id"].replace("-", "")
+    file_id = (await shop.ada.get(f"/v1/exports/{export['id']}")).json()["file_id"]
     answer = await shop.ada.post("/v1/imports/preview", json={"resource": "people", "source": {"file_id": file_id}})
     assert answer.status_code == 200, answer.text
     assert answer.json()["columns"][:3] == ["email", "name", "age"]

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from exports.scenes import Scene, lines
-from support import assert_sound, eventually, job_of, rows, shift_clock
+from support import assert_sound, eventually, file_of, job_of, rows, shift_clock
 from tidemill.domain.errors import Conflict
 from tidemill.domain.item import Item
 from tidemill.domain.status import JobStatus
@@ -60,7 +60,7 @@ async def test_a_table_that_is_gone_or_another_one_fails_the_export_with_a_reaso
     with pytest.raises(Conflict, match=r"t\.name does not exist"):
         await export_facts(scene.db, failed)
     assert (await job_of(scene.db, second)).status is JobStatus.COMPLETED, "it has all that it was asked for"
-    assert scene.stored() == [second.hex]
+    assert scene.stored() == [await file_of(scene.db, second)]
 
 
 async def test_a_cancelled_export_leaves_no_file(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,12 +92,12 @@ async def test_a_file_expires_and_the_janitor_removes_it(scene: Scene) -> None:
     expires_at = datetime.fromisoformat((await scene.result(job.id))["expires_at"])
     assert job.created_at is not None
     assert 167 < (expires_at - job.created_at).total_seconds() / 3600 < 169
-    cleaner = Janitor(scene.db, scene.blobs)
+    cleaner, file_id = Janitor(scene.db, scene.blobs), await file_of(scene.db, job.id)
     assert await cleaner.clean() == []
     await shift_clock(scene.db, "8 days")
     with pytest.raises(Conflict, match="has expired"):
         await export_facts(scene.db, job)
-    assert await cleaner.clean() == [job.id.hex]
+    assert await cleaner.clean() == [file_id]
     assert scene.stored() == []
 
 
@@ -105,9 +105,9 @@ async def test_a_file_whose_maker_died_before_it_could_tell_goes_too(scene: Scen
     job_id = await scene.submit("people")
     exporter = export_table.TableExporter(scene.db, scene.blobs, ttl_hours=1)
     [(input_,)] = await rows(scene.db, "SELECT input FROM tidemill.item WHERE job_id = %s", job_id)
-    await exporter.run(Item(job_id, 0, input_))
+    made = await exporter.run(Item(job_id, 0, input_))
     await control.delete(scene.db, job_id)
-    assert await Janitor(scene.db, scene.blobs).clean() == [job_id.hex]
+    assert await Janitor(scene.db, scene.blobs).clean() == [made["file_id"]]
 
 
 async def test_the_file_has_the_rows_of_one_moment(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,7 +150,7 @@ async def test_an_export_that_is_cancelled_when_its_file_is_complete_has_none_ei
     assert (job.status, job.counts.done) == (JobStatus.CANCELLED, 1)
     with pytest.raises(Conflict, match="is cancelled; it has no file"):
         await export_facts(scene.db, job)
-    assert await Janitor(scene.db, scene.blobs).clean() == [job_id.hex]
+    assert await Janitor(scene.db, scene.blobs).clean() == [await file_of(scene.db, job_id)]
 
 
 async def test_files_that_are_nowhere_do_not_hide_others_from_the_janitor(
@@ -162,5 +162,6 @@ async def test_files_that_are_nowhere_do_not_hide_others_from_the_janitor(
         "INSERT INTO tidemill.unneeded_file (file_id, at)"
         " SELECT lpad(n::text, 32, '0'), tidemill.now() - interval '1 day' FROM generate_series(1, 5) n"
     )
+    file_id = await file_of(scene.db, job.id)
     await control.delete(scene.db, job.id)
-    assert await Janitor(scene.db, scene.blobs).clean() == [job.id.hex]
+    assert await Janitor(scene.db, scene.blobs).clean() == [file_id]

@@ -10,7 +10,7 @@ import pytest
 
 from results.scenes import ask, export, fetch, stored_files
 from results.values import read_csv, read_ndjson, read_xlsx
-from support import add_job, job_of, rows, settle, shift_clock, take, verdict
+from support import add_job, file_of, job_of, rows, settle, shift_clock, take, verdict
 from tidemill import Fail, Item, Mill
 from tidemill.connectors.blobs import open_blobs
 from tidemill.domain.errors import Conflict, InvalidInput, UnknownKind
@@ -84,7 +84,7 @@ async def test_the_identical_request_returns_the_existing_job_and_makes_no_secon
     await control.delete(db, at_once[0][0])
     await drain(mill, db=db)
     assert await ask(db, mill, job_id, statuses=["failed", "done"]) == (first, False)
-    assert stored_files(mill) == [first.hex]
+    assert stored_files(mill) == [await file_of(db, first)]
     asked: dict[str, Any] = {"statuses": ["done", "failed"]}
     for other in ({"format_": "xlsx"}, {"statuses": ["skipped"]}, {"spreadsheet_safe": True}, {"owner_id": 7}):
         assert (await ask(db, mill, job_id, **asked | other))[1], other
@@ -113,7 +113,7 @@ async def test_an_export_that_failed_or_was_cancelled_or_lost_its_file_is_made_a
     second, is_new = await ask(db, mill, job_id)
     assert (is_new, second != first) == (True, True)
     await drain(mill, db=db)
-    open_blobs(mill.settings.blobs).remove(second.hex)
+    open_blobs(mill.settings.blobs).remove(await file_of(db, second))
     with pytest.raises(Conflict, match="is gone; ask for the export again"):
         await fetch(db, mill, second)
     third, is_new = await ask(db, mill, job_id)

@@ -14,11 +14,11 @@ import pytest
 
 from results.scenes import ask, big_results, export, fetch, stored_files
 from results.values import read_csv
-from support import Workers, add_job, closed, eventually, fates, job_of, rows, settle, take
+from support import Workers, add_job, closed, eventually, fates, file_of, job_of, rows, settle, take
 from tidemill import Item, Mill
 from tidemill.connectors.blobs import Folder, Writing, open_blobs
 from tidemill.domain.export import ExportRequest, Format
-from tidemill.domain.outcome import Fail
+from tidemill.domain.outcome import Outcome
 from tidemill.engine.janitor import Janitor
 from tidemill.engine.sweep import Maintenance
 from tidemill.handlers.export import Exporter
@@ -163,7 +163,7 @@ async def test_a_disk_that_is_full_leaves_nothing_and_is_tried_again(
     assert (await job_of(db, export_id)).counts.retry_wait == 1
     await drain(mill, db=db)
     assert await fates(db, export_id) == {("done", None, 2): 1}
-    assert stored_files(mill) == [export_id.hex]
+    assert stored_files(mill) == [await file_of(db, export_id)]
 
 
 def failing(monkeypatch: pytest.MonkeyPatch, verb: str, times: int) -> None:
@@ -180,20 +180,39 @@ def failing(monkeypatch: pytest.MonkeyPatch, verb: str, times: int) -> None:
 
 
 async def test_somebody_who_comes_late_does_not_touch_the_file_that_is_there(
-    mill: Mill, db: Database, held: Held
+    mill: Mill, db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     export_id, item = await asked_directly(db, mill)
-    late = asyncio.create_task(Exporter(db, open_blobs(mill.settings.blobs)).run(item))
-    await held.reached()
-    draining = asyncio.create_task(drain(mill, db=db))
-    held.let_go()
-    await asyncio.wait([late, draining])
-    if late.exception() is None:  # it was first after all: the other one's file replaced it
-        assert late.result()["file_id"] == export_id.hex
-    else:
-        assert isinstance(late.exception(), Fail)
+    blobs, ending, others_are_done = open_blobs(mill.settings.blobs), threading.Event(), threading.Event()
+    finish = Writing.finish
+
+    def late(writing: Writing) -> Any:
+        if not ending.is_set():
+            ending.set()
+            assert others_are_done.wait(30)
+        return finish(writing)
+
+    monkeypatch.setattr(Writing, "finish", late)
+    zombie = asyncio.create_task(Exporter(db, blobs).run(item))
+    assert await asyncio.to_thread(ending.wait, 30)
+    await drain(mill, db=db)
+    file_id = await file_of(db, export_id)
+    others_are_done.set()
+    assert (await zombie)["file_id"] != file_id
+    assert stored_files(mill) == sorted([file_id, zombie.result()["file_id"]])
     assert len(read_csv(await fetch(db, mill, export_id))) == 21
-    assert stored_files(mill) == [export_id.hex]
+    await control.delete(db, export_id)
+    await Janitor(db, blobs).clean()
+    assert stored_files(mill) == [], "what nobody ever heard of goes with it"
+
+
+async def test_an_export_that_others_have_finished_is_not_made_again(mill: Mill, db: Database, held: Held) -> None:
+    export_id, item = await asked_directly(db, mill)
+    held.let_go()
+    await drain(mill, db=db)
+    with pytest.raises(Outcome):
+        await Exporter(db, open_blobs(mill.settings.blobs)).run(item)
+    assert stored_files(mill) == [await file_of(db, export_id)]
 
 
 async def test_files_go_with_their_export_and_no_sooner(mill: Mill, db: Database) -> None:
@@ -204,9 +223,10 @@ async def test_files_go_with_their_export_and_no_sooner(mill: Mill, db: Database
     await drain(mill, db=db)
     await control.delete(db, job_id)
     assert await Janitor(db, blobs).clean() == []
+    files = [await file_of(db, gone), await file_of(db, kept)]
     await control.delete(db, gone)
-    assert await Janitor(db, blobs).clean() == [gone.hex]
-    assert stored_files(mill) == [kept.hex]
+    assert await Janitor(db, blobs).clean() == files[:1]
+    assert stored_files(mill) == files[1:]
 
 
 async def test_files_of_purged_exports_go(mill: Mill, db: Database) -> None:
@@ -214,9 +234,10 @@ async def test_files_of_purged_exports_go(mill: Mill, db: Database) -> None:
     path = await export(db, mill, job_id)
     assert path.exists()
     [(export_id,)] = await rows(db, "SELECT id FROM tidemill.job WHERE kind = 'tidemill.export'")
+    file_id = await file_of(db, export_id)
     for week in await db.run(partitions.weeks):
         assert await db.run(partitions._condemn, week, -7 * 86_400.0) or week.lo > export_id
-    assert await Janitor(db, open_blobs(mill.settings.blobs)).clean() == [export_id.hex]
+    assert await Janitor(db, open_blobs(mill.settings.blobs)).clean() == [file_id]
 
 
 def test_a_half_that_nobody_writes_to_any_more_is_removed(tmp_path: Path) -> None:
@@ -251,10 +272,10 @@ async def test_a_killed_export_is_made_again_whole_and_its_half_is_removed(
     assert await fates(db, export_id) == {("done", None, 1): 1}
     lines = read_csv(await fetch(db, mill, export_id))
     assert [int(line[0]) for line in lines[1:]] == list(range(40_000))
-    assert stored_files(mill) == sorted([half, export_id.hex])
+    assert stored_files(mill) == sorted([half, await file_of(db, export_id)])
     os.utime(Path(mill.settings.blobs) / half, (0, 0))
     await Janitor(db, open_blobs(mill.settings.blobs)).tick()
-    assert stored_files(mill) == [export_id.hex]
+    assert stored_files(mill) == [await file_of(db, export_id)]
 
 
 async def test_a_large_export_needs_no_more_memory_than_a_small_one(workers: Workers, mill: Mill, db: Database) -> None:

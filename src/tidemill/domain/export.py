@@ -99,11 +99,6 @@ class ExportRequest:
         return "-".join((job_key, *self.statuses, *chosen)) + f".{self.format}"
 
 
-def file_id(export_job_id: UUID) -> str:
-    """The stored file of an export has the export's own name: another attempt replaces it, nothing is left over."""
-    return export_job_id.hex
-
-
 def is_of_table(value: dict[str, Any]) -> bool:
     """Whether an export's item is about a table: what it asks for stands in its job's params."""
     return "resource" in value

@@ -4,7 +4,7 @@ from contextlib import aclosing, suppress
 from typing import Any
 
 from tidemill.connectors.blobs import Blobs, Label, Writing
-from tidemill.domain.export import CONTENT_TYPES, KIND, ExportRequest, Rows, file_id, is_of_table
+from tidemill.domain.export import CONTENT_TYPES, KIND, ExportRequest, Rows, is_of_table
 from tidemill.domain.handler import Handler
 from tidemill.domain.item import Item
 from tidemill.domain.outcome import Fail, Wait
@@ -42,12 +42,12 @@ class Exporter:
     async def run(self, item: Item) -> dict[str, Any]:
         """The file is whole, or there is none."""
         request = ExportRequest.parse(item.input)
-        writing, desk = self._blobs.write(file_id(item.job_id)), Desk()
+        writing, desk = self._blobs.write(), Desk()  # each attempt has a file of its own: a late one harms nobody
         tables: list[Table] = []
         try:
             made = await self._write(writing, desk, request, tables)
             await self._insist(request, item)
-            expires_at = await self._db.run(files.expire, file_id(item.job_id), self._ttl_hours)
+            expires_at = await self._db.run(files.expire, writing.name, item.job_id, self._ttl_hours)
             blob = await desk.do(writing.finish)
         except BaseException:
             await desk.clear(lambda: _abandon(writing, tables))

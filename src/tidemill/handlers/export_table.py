@@ -10,7 +10,6 @@ import msgspec
 from tidemill.connectors.blobs import Blob, Blobs, Label, Writing
 from tidemill.connectors.encoders import Encoder, open_encoder
 from tidemill.domain.errors import Conflict, InvalidInput
-from tidemill.domain.export import file_id
 from tidemill.domain.exporting import ExportPlan
 from tidemill.domain.item import Item
 from tidemill.domain.outcome import Fail, Wait
@@ -36,7 +35,7 @@ class TableExporter:
         job = await self._db.run(jobs.get, item.job_id)
         plan = msgspec.convert(job.params["plan"], ExportPlan)
         name, started = plan.file_name(job.key), time.monotonic()
-        writing, desk = self._blobs.write(file_id(item.job_id)), Desk()
+        writing, desk = self._blobs.write(), Desk()  # as of jobs: each attempt has its own
         writing.label = Label(name, plan.form.content_type)
         encoders: list[Encoder] = []
         try:
@@ -74,7 +73,7 @@ class TableExporter:
     async def _finish(self, job_id: UUID, writing: Writing, desk: Desk) -> tuple[Blob, str]:
         """When it expires is written first: should nobody live to tell of the file, it goes all the same."""
         await self._insist(job_id)
-        expires_at = await self._db.run(files.expire, file_id(job_id), self._ttl_hours)
+        expires_at = await self._db.run(files.expire, writing.name, job_id, self._ttl_hours)
         return await desk.do(writing.finish), expires_at.isoformat()
 
     async def _insist(self, job_id: UUID) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime
+from uuid import UUID
 
 from tidemill.store.database import Connection
 from tidemill.store.statements import sql
@@ -18,9 +19,9 @@ async def forget(conn: Connection, files: Sequence[str]) -> None:
     await conn.execute(sql("file/forget"), {"files": list(files)})
 
 
-async def expire(conn: Connection, file_id: str, hours: int) -> datetime:
-    """A file is not needed any more after so long; when that is."""
-    cursor = await conn.execute(sql("file/expire"), {"file_id": file_id, "hours": hours})
+async def expire(conn: Connection, file_id: str, made_by: UUID, hours: int) -> datetime:
+    """A file that a job makes is not needed any more after so long; when that is."""
+    cursor = await conn.execute(sql("file/expire"), {"file_id": file_id, "made_by": made_by, "hours": hours})
     row = await cursor.fetchone()
     assert row is not None  # noqa: S101  it returns what it wrote
     return row[0]  # type: ignore[no-any-return]

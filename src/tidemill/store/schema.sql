@@ -620,11 +620,14 @@ CREATE TABLE tidemill.deleted_job (
     at     timestamptz NOT NULL DEFAULT tidemill.now()
 );
 
--- Stored files of deleted and purged jobs, for the janitor of the machine that has them.
+-- Stored files of deleted and purged jobs, for the janitor of the machine that has them; and those that exports have
+-- made, from the first, for when they expire. Each attempt makes its own: a late one replaces nobody's.
 CREATE TABLE tidemill.unneeded_file (
     file_id text PRIMARY KEY,
-    at      timestamptz NOT NULL DEFAULT tidemill.now()
+    at      timestamptz NOT NULL DEFAULT tidemill.now(),
+    made_by uuid
 );
+CREATE INDEX unneeded_file_made_by ON tidemill.unneeded_file (made_by) WHERE made_by IS NOT NULL;
 
 -- Owner 0 is this machine: what is submitted with database credentials belongs to it.
 CREATE TABLE tidemill.app_user (

@@ -36,7 +36,7 @@ class Writing(ABC):
     def __init__(self, name: str) -> None:
         self.size = 0
         self.label: Label | None = None  # to be set before the first byte
-        self._name = name
+        self.name = name
         self._digest = hashlib.sha256()
         self._is_over = self._is_finished = False
 
@@ -61,7 +61,7 @@ class Writing(ABC):
         """Whole, durable and under its name from here on."""
         self._complete()
         self._is_over = self._is_finished = True
-        return Blob(self._name, self.size, self._digest.digest())
+        return Blob(self.name, self.size, self._digest.digest())
 
     def discard(self) -> None:
         """Nothing of it stays, not even if it was finished a moment ago."""

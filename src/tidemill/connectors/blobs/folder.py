@@ -154,14 +154,14 @@ class FolderWriting(Writing):
             with self._opened() as file:
                 file.flush()
                 os.fsync(file.fileno())
-            self._folder.move(self._temporary, self._name)
+            self._folder.move(self._temporary, self.name)
 
     def _drop(self) -> None:
         if self._file is not None:
             with contextlib.suppress(OSError):  # of a full disk, which was told of already
                 self._file.close()
             if self._is_finished:
-                self._folder.remove(self._name)
+                self._folder.remove(self.name)
             else:
                 self._temporary.unlink(missing_ok=True)
 

@@ -96,24 +96,24 @@ class BucketWriting(Writing):
         self._writer: WritableFile | None = None
 
     def _append(self, piece: bytes) -> None:
-        with in_our_words(self._shelf.place, self._name, writing=True):
+        with in_our_words(self._shelf.place, self.name, writing=True):
             self._opened().write(piece)
 
     def _complete(self) -> None:
-        with in_our_words(self._shelf.place, self._name, writing=True):
+        with in_our_words(self._shelf.place, self.name, writing=True):
             self._opened().close()
 
     def _drop(self) -> None:
         if self._is_finished:
-            self._shelf.remove(self._name)
+            self._shelf.remove(self.name)
         elif self._writer is not None and not self._writer.closed():
             # What cannot be ended now, the store ends by its own rules: see docs/storage.md.
-            with suppress(Unavailable), in_our_words(self._shelf.place, self._name, writing=True):
+            with suppress(Unavailable), in_our_words(self._shelf.place, self.name, writing=True):
                 self._writer.__exit__(StoreUnavailable, None, None)
 
     def _opened(self) -> "WritableFile":
         if self._writer is None:
-            key, about = self._shelf.place.key(self._name), attributes_of(self.label)
+            key, about = self._shelf.place.key(self.name), attributes_of(self.label)
             self._writer = obstore.open_writer(
                 self._shelf.store, key, attributes=about, buffer_size=PART_BYTES, max_concurrency=PARTS_AT_ONCE
             )

@@ -1,8 +1,8 @@
 -- The stored files of jobs that go: what they were submitted with, and what they made if they are exports.
--- Every submission and every export stores a file of its own: nobody else needs it.
+-- Every submission and every export stores files of its own: nobody else needs them. Index: unneeded_file_made_by.
+WITH made AS (
+    UPDATE tidemill.unneeded_file SET at = least(at, tidemill.now()) WHERE made_by >= %(lo)s AND made_by < %(hi)s
+)
 INSERT INTO tidemill.unneeded_file (file_id)
 SELECT file_id FROM tidemill.job WHERE id >= %(lo)s AND id < %(hi)s AND file_id IS NOT NULL
-UNION ALL
-SELECT replace(id::text, '-', '') FROM tidemill.job
-WHERE id >= %(lo)s AND id < %(hi)s AND kind = 'tidemill.export'
 ON CONFLICT (file_id) DO UPDATE SET at = least(unneeded_file.at, EXCLUDED.at)
