@@ -14,7 +14,7 @@ from tidemill.store import sessions, users
 from tidemill.store.database import Database
 
 KINDS = """
-@mill.handler("price.lookup", columns=["sku", "cents", "serial"], max_attempts=2, backoff=0.01)
+@mill.handler("price.lookup", columns=["sku", "cents", "serial"], max_attempts=2, backoff=0.01, not_found_delay=0.01)
 async def lookup(item: Item):
     wish = item.input.get("wish")
     if wish == "fail":

@@ -19,8 +19,8 @@ async def forget(conn: Connection, files: Sequence[str]) -> None:
     await conn.execute(sql("file/forget"), {"files": list(files)})
 
 
-async def expire(conn: Connection, file_id: str, made_by: UUID, hours: int) -> datetime:
-    """A file that a job makes is not needed any more after so long; when that is."""
+async def expire(conn: Connection, file_id: str, made_by: UUID | None, hours: int) -> datetime:
+    """A file is not needed any more after so long; when that is. It goes sooner with the job that made it."""
     cursor = await conn.execute(sql("file/expire"), {"file_id": file_id, "made_by": made_by, "hours": hours})
     row = await cursor.fetchone()
     assert row is not None  # noqa: S101  it returns what it wrote

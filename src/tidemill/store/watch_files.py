@@ -11,6 +11,7 @@ from psycopg.rows import class_row
 from tidemill.domain.page import MAX_NUMBER, Page, Walk, mark_of, moment, number
 from tidemill.domain.watching.decide import JobFacts, Known, news_of, orphans_of
 from tidemill.domain.watching.file import Entry, FileState, WatchFile
+from tidemill.store import files
 from tidemill.store.database import Connection, one_statement
 from tidemill.store.lists.fetch import Row, rows
 from tidemill.store.statements import sql
@@ -69,7 +70,7 @@ async def take(conn: Connection, file: WatchFile, owner_id: int, file_id: str) -
     """It is being fetched, into this stored file, which goes by itself if nothing comes of it."""
     taken = await _step(conn, "watch_file/take", {"id": file.id, "owner_id": owner_id, "file_id": file_id})
     if taken:
-        await conn.execute(sql("file/expire"), {"file_id": file_id, "hours": ABANDONED_H})
+        await files.expire(conn, file_id, None, ABANDONED_H)
     return taken
 
 
