@@ -2,7 +2,9 @@
 
 import contextlib
 import signal
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
 from tidemill.cli.bench import s3
 
@@ -13,7 +15,14 @@ class S3Server(s3.S3Server):
         """It takes connections and says nothing."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
+        while not _is_stopped(self._process.pid):  # each of its threads, when it is its turn
+            time.sleep(0.005)
         try:
             yield
         finally:
             self._process.send_signal(signal.SIGCONT)
+
+
+def _is_stopped(pid: int) -> bool:
+    stats = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/stat")]
+    return all(stat.rpartition(")")[2].split()[0] == "T" for stat in stats)

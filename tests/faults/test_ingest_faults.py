@@ -1,9 +1,11 @@
 """Bad files: a clear error for every bad row or for the whole job, and no row goes missing."""
 
 import asyncio
+import itertools
 import time
+import zlib
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, BinaryIO
 from uuid import UUID, uuid4
 
 import pytest
@@ -11,7 +13,7 @@ import pytest
 from support import Workers, add_job, add_rows, assert_sound, closed, fates, job_of, rows, take
 from tidemill import Item, Mill
 from tidemill.config import Settings
-from tidemill.connectors.blobs import open_blobs
+from tidemill.connectors.blobs import Folder, open_blobs
 from tidemill.domain.crash import Cause
 from tidemill.domain.job import Job
 from tidemill.domain.status import JobStatus
@@ -20,6 +22,7 @@ from tidemill.engine.logbook import Logbook
 from tidemill.store import ingest
 from tidemill.store.database import Database
 from tidemill.store.submit import Submission, run_async, submission
+from tidemill.testing import drain
 
 WITHIN = 60.0
 ECHO = """
@@ -92,6 +95,26 @@ async def test_rows_of_ten_megabytes_are_refused_or_carried_as_the_settings_say(
     assert await fates(db, carried.id) == {("done", None, 1): 4}
     sizes = "SELECT result FROM tidemill.outcome WHERE job_id = %s AND seq IN (1, 2)"
     assert await rows(db, sizes, carried.id) == [(10_000_000,), (10_000_000,)]
+
+
+async def test_a_source_that_its_reader_stumbles_over_fails_and_the_next_one_is_read(
+    db: Database, settings: Settings, mill: Mill, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mill.handler("test")(lambda item: item.input)
+    first = await submit_file(db, settings, [b"{}\n"])
+    second = await submit_file(db, settings, [b"{}\n"])
+    blobs_open, times = Folder.open, itertools.count()
+
+    def stumbling(folder: Folder, name: str) -> BinaryIO:
+        if next(times) == 0:
+            raise zlib.error("of a kind that nobody foresaw")
+        return blobs_open(folder, name)
+
+    monkeypatch.setattr(Folder, "open", stumbling)
+    await drain(mill, db=db)
+    jobs = [await job_of(db, job_id) for job_id in (first, second)]
+    assert [job.status for job in jobs] == [JobStatus.FAILED, JobStatus.COMPLETED]
+    assert jobs[0].failure_reason == "the source cannot be read: error: of a kind that nobody foresaw"
 
 
 @pytest.mark.parametrize("form", ["ndjson", "csv"])

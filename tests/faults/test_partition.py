@@ -14,6 +14,8 @@ APP = """
     async def run(item):
         open("in-hand-" + os.environ["HOST"], "w").close()
         await asyncio.sleep(0.3)
+        while "LONELY" in os.environ and not os.path.exists("mended"):  # so that it has results that are late
+            await asyncio.sleep(0.05)
         return os.environ["HOST"]
 """
 
@@ -32,11 +34,15 @@ async def test_a_host_that_is_cut_off_loses_nothing_and_its_late_results_are_ref
             started = []
             for host, url, n in zip(places, urls, processes, strict=True):
                 monkeypatch.setenv("HOST", host.name)
-                started.append(workers.start(processes=n, inside=host.inside, database_url=url, claim_max=50))
+                with monkeypatch.context() as its:
+                    if host is lonely:
+                        its.setenv("LONELY", "yes")
+                    started.append(workers.start(processes=n, inside=host.inside, database_url=url, claim_max=50))
             await _have_items(workers, places)
             lonely.cut()
             await _is_silent(db, started[0].pid)
             lonely.mend()
+            (workers._folder / "mended").touch()
             done = await closed(db, job_id)
             assert (done.status, done.counts.done) == (JobStatus.COMPLETED, items)
 

@@ -7,8 +7,9 @@ from uuid import UUID
 from support import DONE, FAILED, RETRY, add_job, rows, settle, take, verdict
 from tidemill.domain.page import Page
 from tidemill.domain.status import ItemStatus
-from tidemill.operations import control, inspect
+from tidemill.operations import inspect
 from tidemill.store import leases
+from tidemill.store.cancel_rows import Waiting, cancel_rows
 from tidemill.store.database import Database
 from tidemill.store.reprocess import Choice
 from traps.scenes import send_round
@@ -68,7 +69,8 @@ async def varied_job(db: Database, *, sparse: bool = False) -> UUID:
     partly = await take(db, job_id)  # 60 … 69
     await settle(db, partly, [verdict(seq, FAILED) for seq in (60, 69)])
     await db.run(leases.release, partly.flushed(2))
-    await control.cancel(db, job_id)  # what is left of 40 … 49 and 60 … 119, and the two that were to be tried again
+    # What is left of 40 … 49 and 60 … 119, and the two that were to be tried again.
+    await db.run(cancel_rows, job_id, Waiting([ItemStatus.PENDING, ItemStatus.RETRY_WAIT]), {})
     await send_round(db, job_id, Choice(seqs=range(50, 56)))
     again = await take(db, job_id, worker="w3")
     await settle(db, again, [verdict(50, RETRY, delay=60), verdict(51, RETRY, delay=60), verdict(52)])

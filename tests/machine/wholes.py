@@ -91,6 +91,10 @@ class JobVerbs(BatchVerbs):
 
     async def reprocess(self, job_id: UUID, choice: Choice) -> None:
         job = self.model.jobs[job_id]
+        if job.is_condemned:
+            with pytest.raises(Conflict):
+                await self.db.run(reprocess, job_id, choice)
+            return
         chosen = [item for item in job.items if Chosen(choice).has(item)]
         assert await self.db.run(reprocess, job_id, choice) == (len(chosen), None)
         for item in chosen:

@@ -25,11 +25,6 @@ async def test_what_killed_children_did_stays_counted(logged: Logged, db: Databa
     worker = logged.start(processes=2, log_level="info", metrics_port=0, batch_size=10, claim_max=100)
     job_id = await add_job(db, 800, batch_size=100)
 
-    async def under_way() -> bool:
-        return (await logged.metrics()).get(("tidemill_items_total", ("test", "done")), 0) > 50
-
-    await eventually(under_way)
-    os.kill(logged.children(worker)[0], signal.SIGKILL)
     await closed(db, job_id)
 
     async def all_counted() -> bool:
@@ -39,6 +34,13 @@ async def test_what_killed_children_did_stays_counted(logged: Logged, db: Databa
         return bool(told) and seen.get(("tidemill_items_total", ("test", "done"))) == 720
 
     await eventually(all_counted)
+    os.kill(logged.children(worker)[0], signal.SIGKILL)  # not before: what it has written and not told goes with it
+
+    async def is_dead() -> bool:
+        return ("tidemill_children_died_total", ("killed",)) in await logged.metrics()
+
+    await eventually(is_dead)
+    assert await all_counted()
     seen = await logged.metrics()
     assert seen["tidemill_failures_total", ("other", "test")] == 80
     assert seen["tidemill_children_died_total", ("killed",)] == 1

@@ -9,6 +9,7 @@ from tidemill.domain.errors import Conflict
 from tidemill.domain.job import Counts
 from tidemill.domain.status import ItemStatus, JobStatus
 from tidemill.operations import control
+from tidemill.operations.reprocess import redrive
 from tidemill.store import bulk, jobs, maintain
 from tidemill.store.database import Database
 from tidemill.store.reprocess import Choice, reprocess
@@ -81,6 +82,27 @@ async def test_a_reprocess_that_is_on_its_way_does_not_undo_an_end(db: Database,
     with pytest.raises(Conflict, match="has ended it meanwhile"):
         await db.run(reprocess, job_id, Choice(), after_seq=999, goes_on=True)
     assert (await job_of(db, job_id)).counts.failed == 1_500
+    await assert_sound(db)
+
+
+@pytest.mark.parametrize("verb", ["reprocess", "redrive"])
+async def test_nothing_is_sent_round_while_a_job_is_being_cancelled(db: Database, verb: str) -> None:
+    job_id = await add_job(db, 30, batch_size=10)
+    await settle(db, await take(db, job_id, 10), [verdict(0, FAILED), *map(verdict, range(1, 10))])
+    lease = await take(db, job_id, 10)
+    await control.cancel(db, job_id)
+    cancelling = await job_of(db, job_id)
+    assert cancelling.status is JobStatus.CANCELLING
+    if verb == "reprocess":
+        with pytest.raises(Conflict, match=f"job {cancelling.key} is cancelling: .*wait for its end"):
+            await db.run(reprocess, job_id, Choice())
+    else:
+        assert (await redrive(db, owner_id=None)).items == 0, "others may be sent round"
+    assert await job_of(db, job_id) == cancelling
+    await settle(db, lease)
+    assert await db.run(jobs.finalize, job_id) is not None
+    assert (await job_of(db, job_id)).status is JobStatus.CANCELLED
+    assert await send_round(db, job_id) == 1
     await assert_sound(db)
 
 

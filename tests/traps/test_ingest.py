@@ -42,6 +42,18 @@ async def test_one_reader_at_a_time(db: Database) -> None:
     assert second is None
 
 
+async def test_a_priority_counts_among_the_jobs_of_its_owner(db: Database) -> None:
+    source = {"path": "somewhere"}
+    for _ in range(20):
+        await add_rows(db, [], source=source, owner_id=1, priority=100)
+    low = await add_rows(db, [], source=source, owner_id=2)
+    high = await add_rows(db, [], source=source, owner_id=2, priority=1)
+    taken = [(await lease_it(db))[1] for _ in range(22)]
+    order = [lease.job_id for lease in taken if lease is not None]
+    assert order.index(high) < order.index(low)
+    assert order.index(low) < 21, "the chances that an owner of two jobs is last by fair choice are 1 to a million"
+
+
 async def test_a_reader_that_was_stopped_too_long_is_refused(db: Database) -> None:
     job_id = await source_job(db)
     zombie, _ = await lease_it(db, lease=-1)

@@ -11,6 +11,7 @@ import msgspec
 from tidemill.connectors.blobs import Blob, Blobs, Writing
 from tidemill.connectors.records import InputRecord, RecordSource
 from tidemill.connectors.zips import ENTRIES_MAX, open_zip
+from tidemill.domain.decide import describe
 from tidemill.domain.errors import InvalidInput
 
 HEAD_BYTES = 64 * 1024  # of an image, to learn its size: nothing is unpacked whole here
@@ -43,8 +44,9 @@ class ImagesSource(RecordSource):
         try:
             with archive.open(entry) as file:
                 shown |= measure(file.read(HEAD_BYTES))
-        except (zipfile.BadZipFile, InvalidInput, NotImplementedError, RuntimeError, OSError, EOFError) as error:
-            defect = {"line": number + 1, "code": "invalid", "reason": str(error), "value": name[:200]}
+        except Exception as error:  # noqa: BLE001  unpackers raise what they like: it is this entry's defect
+            reason = str(error) if isinstance(error, InvalidInput) else f"it cannot be unpacked: {describe(error)}"
+            defect = {"line": number + 1, "code": "invalid", "reason": reason, "value": name[:200]}
         return InputRecord(msgspec.json.encode(shown), number + 1, {"entry": number + 1}, defect)
 
 
@@ -114,7 +116,7 @@ def clean(name: str) -> str:
 
 def measure(head: bytes) -> dict[str, Any]:
     """An image's type and size, from its first bytes; InvalidInput when it is none that we know."""
-    if head.startswith(b"\x89PNG\r\n\x1a\n") and head[12:16] == b"IHDR":
+    if head.startswith(b"\x89PNG\r\n\x1a\n") and head[12:16] == b"IHDR" and len(head) >= 24:  # noqa: PLR2004
         return _shown("image/png", *struct.unpack_from(">LL", head, 16))
     if head[:6] in (b"GIF87a", b"GIF89a") and len(head) >= 10:  # noqa: PLR2004
         return _shown("image/gif", *struct.unpack_from("<HH", head, 6))

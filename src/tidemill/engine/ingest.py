@@ -10,7 +10,7 @@ from tidemill.domain.ports import Intake, Source
 from tidemill.engine.adapt.chunk import ChunkSize
 from tidemill.engine.context import Context
 from tidemill.engine.logbook import Page
-from tidemill.engine.opening import opened
+from tidemill.engine.opening import opened, reading
 from tidemill.engine.service import Service
 from tidemill.store import ingest as store
 from tidemill.store import items, jobs
@@ -99,12 +99,14 @@ class Ingester(Service):
         if make is None:
             return None
         params = await db.run(jobs.params, lease.job_id)
-        intake: Intake = make(params, source)
+        with reading():
+            intake: Intake = make(params, source)
         if intake.params != params:
             await db.run(jobs.set_params, lease.job_id, intake.params)
         for lo in range(0, lease.next_seq, SEEN_AT_ONCE):
             inputs = await db.run(items.inputs, lease.job_id, lo, min(lo + SEEN_AT_ONCE, lease.next_seq))
-            await asyncio.to_thread(intake.see, lo, inputs)
+            with reading():
+                await asyncio.to_thread(intake.see, lo, inputs)
         return intake
 
     async def _append_all(self, lease: IngestLease, lease_id: UUID, source: Source) -> bool:
@@ -125,11 +127,12 @@ class Ingester(Service):
     def _chunk(self, lo: int, source: Source) -> Chunk:
         """The next records: so many rows and about so many bytes at most, but one at least."""
         most = self._context.settings.ingest_max_batch_bytes
-        block = source.read(self._context.chunk.rows, most)
-        bounded = sum(map(len, block.inputs)) >= most
-        if self._intake is None:
-            return Chunk(lo, block, source.first_line, bounded=bounded)
-        repeats, held = self._intake.see(lo, block.inputs), self._intake.held
+        with reading():
+            block = source.read(self._context.chunk.rows, most)
+            bounded = sum(map(len, block.inputs)) >= most
+            if self._intake is None:
+                return Chunk(lo, block, source.first_line, bounded=bounded)
+            repeats, held = self._intake.see(lo, block.inputs), self._intake.held
         return Chunk(lo, block, source.first_line, repeats, held=held, bounded=bounded)
 
     async def _append(self, job_id: UUID, kind: str, lease_id: UUID, chunk: Chunk) -> bool:

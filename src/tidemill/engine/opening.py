@@ -1,9 +1,11 @@
 """Opening a source beside the loop: it may have to be fetched first, which takes long and must be stopped soon."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, closing
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, closing, contextmanager
 
+from tidemill.domain.decide import describe
+from tidemill.domain.errors import InvalidInput, TidemillError
 from tidemill.domain.ports import Source
 from tidemill.engine.context import Context
 from tidemill.engine.corrected import corrected
@@ -19,13 +21,25 @@ async def opened(context: Context, lease: IngestLease, still_ours: StillOurs) ->
     wanted = _Wanted(context)
     watching = asyncio.create_task(wanted.watch(still_ours))
     try:
-        source = await asyncio.to_thread(context.open_source, lease.source, lease.checkpoint, wanted)
+        with reading():
+            source = await asyncio.to_thread(context.open_source, lease.source, lease.checkpoint, wanted)
     finally:
         wanted.over = True
         watching.cancel()
         await asyncio.wait([watching])  # or it could take again what is given back next
     with closing(source):
         yield corrected(context.db, lease, source) if lease.source.get("fixes_of") else source
+
+
+@contextmanager
+def reading() -> Iterator[None]:
+    """Whatever a reader stumbles over is the source's fault: it would stumble again, try after try, for ever."""
+    try:
+        yield
+    except (TidemillError, OSError, UnicodeError):
+        raise
+    except Exception as error:
+        raise InvalidInput(describe(error)) from error
 
 
 class _Wanted:

@@ -105,13 +105,13 @@ async def _take_keyed(
 
 
 async def begin(conn: Connection, job_id: UUID, *, goes_on: bool = False) -> dict[str, Any]:
-    """The lock of a job whose items go round again; Conflict if they are gone, or it was ended since a step before."""
+    """The lock of a job whose items go round again; Conflict if they are gone, or somebody has just ended it."""
     job = await lock(conn, job_id)
     if job["purged_at"] is not None:
         raise Conflict("the job's rows were purged; it cannot be reprocessed")
-    if goes_on and job["intent"] in (Intent.CANCEL, Intent.FAIL):
+    if job["intent"] in (Intent.CANCEL, Intent.FAIL) and (goes_on or job["closed_as"] is None):
         known = await get(conn, job_id)
-        raise Conflict(f"job {known.key} is {known.status}: somebody, or its policy, has ended it meanwhile")
+        raise Conflict(f"job {known.key} is {known.status}: somebody, or its policy, has ended it; wait for its end")
     # Fold first: the counts that are taken back are then all in one row, under our lock.
     await conn.execute(sql("tally/fold"), {"job_id": job_id})
     return job

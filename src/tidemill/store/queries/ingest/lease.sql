@@ -1,9 +1,11 @@
--- The right to read one job's source; the same one again when the answer to an earlier COMMIT was lost. Index: job_runnable, ingest_pkey.
+-- The right to read one job's source; the same one again when the answer to an earlier COMMIT was lost. Fair between
+-- owners, who come in a new order each time; a priority counts among the jobs of one. Index: job_runnable, ingest_pkey.
 WITH free AS (
     SELECT g.job_id FROM tidemill.job j JOIN tidemill.ingest g ON g.job_id = j.id
     WHERE j.closed_as IS NULL AND j.intent = 'run' AND NOT j.ingest_done AND j.kind = ANY(%(kinds)s)
       AND (g.lease_id IS NULL OR g.lease_until < tidemill.now() OR g.lease_id = %(lease_id)s)
-    ORDER BY g.lease_id IS NOT DISTINCT FROM %(lease_id)s DESC, j.priority DESC, j.id LIMIT 1 FOR UPDATE OF g SKIP LOCKED
+    ORDER BY g.lease_id IS NOT DISTINCT FROM %(lease_id)s DESC, md5(j.owner_id::text || %(lease_id)s::text),
+        j.priority DESC, j.id LIMIT 1 FOR UPDATE OF g SKIP LOCKED
 )
 UPDATE tidemill.ingest g SET lease_id = %(lease_id)s, worker = %(worker)s,
     lease_until = tidemill.now() + %(lease)s * interval '1 second'

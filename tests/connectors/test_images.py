@@ -1,0 +1,63 @@
+"""Images in a zip: whatever is in it, an entry is an item or a defect, and the rest goes on."""
+
+import io
+import zipfile
+
+import pytest
+
+from tidemill.connectors.images import ImagesSource
+from tidemill.domain.errors import TidemillError
+
+PNG = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x00\x20\x00\x00\x00\x10" + bytes(range(64))
+HEADS = {
+    "png": PNG,
+    "gif": b"GIF89a\x20\x00\x10\x00 and so on",
+    "bmp": b"BM" + bytes(16) + b"\x20\x00\x00\x00\x10\x00\x00\x00",
+    "webp": b"RIFF\x00\x00\x00\x00WEBPVP8X" + bytes(14),
+    "lossy": b"RIFF\x00\x00\x00\x00WEBPVP8 " + bytes(14),
+    "lossless": b"RIFF\x00\x00\x00\x00WEBPVP8L" + bytes(9),
+    "jpeg": b"\xff\xd8\xff\xe0\x00\x04xx\xff\xc0\x00\x11\x08\x00\x10\x00\x20 and so on",
+}
+
+
+def zipped(entries: dict[str, bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in entries.items():
+            archive.writestr(name, data)
+    return buffer.getvalue()
+
+
+def read(data: bytes) -> list[str | None]:
+    """Of each entry, the reason why it is none."""
+    source = ImagesSource(io.BytesIO(data), "blob", {})
+    block = source.read(100, 1 << 20)
+    return [block.defects[at]["reason"] if at in block.defects else None for at in range(len(block.inputs))]
+
+
+@pytest.mark.parametrize("kind", HEADS)
+def test_an_image_that_is_cut_anywhere_is_an_item(kind: str) -> None:
+    whole = HEADS[kind]
+    assert read(zipped({"whole": whole})) == [None]
+    for length in range(len(whole)):
+        assert len(read(zipped({"cut": whole[:length], "whole": whole}))) == 2
+
+
+def test_an_entry_that_is_damaged_is_a_defect_and_its_neighbours_are_not() -> None:
+    data = bytearray(zipped({"a.png": PNG, "b.png": PNG, "c.png": PNG}))
+    middle = data.index(b"b.png") + len(b"b.png")
+    data[middle : middle + 8] = b"\xff" * 8
+    first, second, third = read(bytes(data))
+    assert (first, third) == (None, None)
+    assert second is not None
+    assert second.startswith("it cannot be unpacked: error: ")
+
+
+def test_no_damage_of_a_zip_is_anything_but_a_refusal_or_defects() -> None:
+    data = zipped({"a.png": PNG, "b.gif": HEADS["gif"]})
+    for at in range(len(data)):
+        damaged = data[:at] + bytes([data[at] ^ 0xFF]) + data[at + 1 :]
+        try:
+            read(damaged)
+        except TidemillError as error:
+            assert str(error)  # noqa: PT017  anything else would have ended the test
