@@ -112,6 +112,7 @@ async def test_a_table_that_loses_a_column_fails_one_file_and_no_other(scene: Sc
     async def make(threads: ThreadPoolExecutor, name: str) -> str:
         out = Outgoing(blobs, name, flags.form(), threads)
         await producer.produce(flags, Input.read(flags.fields, {"n": 1}), out)
+        await out.finish()
         return name
 
     await rows(scene.db, "CREATE TABLE public.flags AS SELECT true AS a, false AS b")

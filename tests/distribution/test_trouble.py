@@ -11,7 +11,10 @@ from distribution.scenes import PRICES, QUERY, Scene, given, statuses
 from s3 import S3Server
 from support import Workers, assert_sound, closed, eventually, job_of, rows
 from tidemill.config import Settings
-from tidemill.domain.outcome import Fail
+from tidemill.connectors.blobs import open_blobs
+from tidemill.domain.item import Item
+from tidemill.domain.outcome import Fail, Wait
+from tidemill.handlers.distribution import handler
 from tidemill.operations.reprocess import redrive
 from tidemill.store.database import Database
 
@@ -123,3 +126,19 @@ async def settled(db: Database, job_id: object, least: int) -> bool:
 async def waiting(db: Database, job_id: object) -> bool:
     """Somebody has noticed that the store is gone."""
     return (await job_of(db, job_id)).counts.retry_wait > 0  # type: ignore[arg-type]
+
+
+async def test_somebody_who_comes_late_does_not_replace_the_file_of_his_successor(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handler, "LATE_S", -1.0)
+    job_id = await scene.submit(given("ABC"), reuse_enabled=False)
+    blobs = open_blobs(scene.settings.blobs)
+    zombie = handler.Distributor(scene.db, blobs, scene.datasets, handler.DistributionOptions())
+    (made,) = await scene.finish(job_id)
+    assert made["status"] == "done", "whoever is slow and still wanted is not held back"
+    await rows(scene.db, "INSERT INTO public.prices VALUES ('ABC', 20240202, 'CLS', 'new', 1)")
+    with pytest.raises(Wait):
+        await zombie.run(Item(job_id, 0, given("ABC")))
+    await scene.assert_whole()
+    assert scene.leftovers() == []

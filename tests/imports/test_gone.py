@@ -8,9 +8,11 @@ import pytest
 from imports.scenes import Scene, look_at, meanwhile, small_batches, with_fields
 from support import rows
 from tidemill.domain.status import ItemStatus
+from tidemill.engine import batchwise
 from tidemill.engine.worker import Lane
 from tidemill.operations.reprocess import reprocess
 from tidemill.store.reprocess import Choice
+from tidemill.telemetry.events import subscribe
 from tidemill.testing import drain
 
 FILE = "id,name\n" + "".join(f"{n},n{n}\n" for n in range(100))
@@ -91,6 +93,46 @@ async def test_a_disk_that_is_full_for_a_while_holds_the_import_up_and_costs_no_
     job = await scene.run(FILE, "t")
     assert (job.status, await scene.count("t")) == ("completed", 100)
     assert (await scene.rows("SELECT last_value FROM tries"))[0][0] >= 4
+
+
+async def test_a_disk_that_stays_full_fails_the_import_with_the_reason_and_it_goes_on_afterwards(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batchwise, "MAX_FULL", 3)
+    await scene.table(
+        TABLE,
+        "CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE disk_full; END $$",
+        "CREATE TRIGGER full_disk BEFORE INSERT ON t FOR EACH STATEMENT EXECUTE FUNCTION full_disk()",
+    )
+    told: list[tuple[str, dict[str, Any]]] = []
+    end = subscribe(lambda name, fields: told.append((name, fields)))
+    job = await scene.run(FILE, "t")
+    end()
+    assert (job.status, await scene.count("t")) == ("failed", 0)
+    assert (job.failure_reason or "").startswith("the database has no room: ")
+    tries = [fields for name, fields in told if name == "database.retry"]
+    assert [fields["attempt"] for fields in tries] == [1, 2]
+    await rows(scene.db, "DROP TRIGGER full_disk ON t")
+    await reprocess(scene.db, job.id, Choice([ItemStatus.CANCELLED]))
+    job = await scene.finish(job.id)
+    assert (job.status, await scene.count("t")) == ("completed", 100)
+
+
+async def test_a_row_that_somebody_else_keeps_locked_fails_and_the_others_do_not_wait_for_it(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batchwise, "LOCKED_S", 0.1)
+    await scene.table(TABLE)
+    async with scene.db.transaction() as other:
+        await other.execute(b"SET LOCAL idle_in_transaction_session_timeout = 0; INSERT INTO t VALUES (42, 'theirs')")
+        job = await scene.run(FILE, "t")
+        assert await scene.count("t") == 99
+    [(row, status, error)] = await scene.outcomes(job)
+    assert (job.status, row, status) == ("completed_with_errors", 43, "failed")
+    assert "lock timeout" in error["reason"]
+    await rows(scene.db, "DELETE FROM t WHERE id = 42")
+    await reprocess(scene.db, job.id, Choice())
+    assert (await scene.finish(job.id)).status == "completed"
 
 
 async def test_a_cancelled_import_keeps_the_batch_in_hand_and_cancels_the_rest(

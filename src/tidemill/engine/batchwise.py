@@ -19,13 +19,15 @@ from tidemill.engine.logbook import Page
 from tidemill.engine.verdicts import failures_of, outcome_of, translate, verdict_of
 from tidemill.store import flush as store
 from tidemill.store import jobs, leases
-from tidemill.store.database import Connection, is_contention, is_refused_data, is_timeout, is_transient
+from tidemill.store.database import Connection, is_contention, is_full, is_refused_data, is_timeout, is_transient
 from tidemill.store.flush import Flushed
 from tidemill.telemetry.events import emit
 
 WATCH_S = 0.1
 _DONE = Done()
 MAX_CONTENTION = 5  # tries at a transaction that others stand in the way of
+LOCKED_S = 10.0  # that it waits for one of them
+MAX_FULL = 60  # tries, about a second apart, at a server whose disk is full
 
 
 class LetGo(Exception):
@@ -144,17 +146,24 @@ class BatchRun:
         return await self._flush()
 
     async def _settle_in_transaction(self, items: Sequence[Item], good: list[Item]) -> Flushed:
-        """Again while the database is in trouble; what the handler's own statements run into is its failure."""
+        """Again while the database is in trouble; what the handler's own statements run into is its failure.
+
+        Raises Abort when the server has no room, and gets none for about a minute.
+        """
         db, limit = self._context.db, self._handler.timeout or 0.0
         for attempt in itertools.count(1):
             try:
-                async with db.transaction(seconds=limit) as conn:
+                async with db.transaction(seconds=limit, lock_seconds=LOCKED_S) as conn:
                     result = await self._settle_within(conn, items, good)
                 await self._columns.store(db)
                 return result
             except Exception as error:
                 if not is_transient(error) or is_timeout(error) or (is_contention(error) and attempt >= MAX_CONTENTION):
                     raise
+                said = str(error).strip()
+                if is_full(error) and attempt >= MAX_FULL:
+                    raise Abort(f"the database has no room: {said}") from error
+                emit("database.retry", verb=self._handler.kind, attempt=attempt, error=said)
                 await asyncio.sleep(min(1.0, 0.02 * 2**attempt))
         raise AssertionError  # count() does not end
 

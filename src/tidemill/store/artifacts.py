@@ -63,6 +63,14 @@ async def find(conn: Connection, asked: Sequence[ArtifactKey]) -> list[Found]:
     return [Found(None if row[0] is None else Artifact(*row), today) for _, today, *row in found]
 
 
+@one_statement
+async def is_settled(conn: Connection, job_id: UUID, seq: int) -> bool:
+    """Whether an item is settled already, or gone with its job."""
+    cursor = await conn.execute(sql("outcome/is_settled"), {"job_id": job_id, "seq": seq})
+    row = await cursor.fetchone()
+    return row is not None and bool(row[0])
+
+
 @dataclass(frozen=True, slots=True)
 class Files:
     """Of a distribution: how many are new, and how many were there before."""

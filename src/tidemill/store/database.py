@@ -69,6 +69,11 @@ def is_contention(error: Exception) -> bool:
     return isinstance(error, psycopg.Error) and error.sqlstate in ("40001", "40P01", "55P03")
 
 
+def is_full(error: Exception) -> bool:
+    """Whether the server has run out of something: of its disk, mostly."""
+    return isinstance(error, psycopg.Error) and (error.sqlstate or "").startswith("53")
+
+
 def is_timeout(error: BaseException) -> bool:
     """Whether a statement or a transaction took longer than it may."""
     return isinstance(error, psycopg.Error) and error.sqlstate in TIMEOUTS
@@ -151,16 +156,21 @@ class Database:
         snapshot: bool = False,
         read_only: bool = False,
         seconds: float | None = None,
+        lock_seconds: float | None = None,
     ) -> AsyncIterator[Connection]:
         """One transaction, bounded in time: a worker that is stopped in it must not hold its batch for ever.
 
-        ``seconds`` is what one statement may take, 0 for as long as it likes.
+        ``seconds`` is what one statement may take, 0 for as long as it likes; ``lock_seconds``, what it may wait for
+        others.
         """
         async with self._taken() as conn:
             begin = b"BEGIN ISOLATION LEVEL REPEATABLE READ" if snapshot else b"BEGIN"
             begin += b" READ ONLY" if read_only else b""
             try:
-                await conn.execute(begin + self._bounds(conn, bounded, durable, seconds), prepare=False)
+                bounds = self._bounds(conn, bounded, durable, seconds)
+                if lock_seconds is not None:
+                    bounds += f"; SET LOCAL lock_timeout = {int(lock_seconds * 1000)}".encode()
+                await conn.execute(begin + bounds, prepare=False)
                 yield conn
                 await conn.execute(b"COMMIT", prepare=False)
             except BaseException:

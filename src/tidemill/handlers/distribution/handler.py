@@ -1,5 +1,6 @@
 """One input, one file: looked for first, if that is wanted, and made if it is not there."""
 
+import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ from tidemill.domain.errors import InvalidInput, StoreDenied, StoreUnavailable
 from tidemill.domain.form import Form
 from tidemill.domain.handler import Handler
 from tidemill.domain.item import Item
-from tidemill.domain.outcome import Fail, Retry
+from tidemill.domain.outcome import Fail, Retry, Wait
 from tidemill.domain.retry import RetryPolicy
 from tidemill.handlers.distribution.outgoing import Outgoing
 from tidemill.handlers.distribution.presence import Presence
@@ -38,6 +39,7 @@ from tidemill.telemetry.events import emit
 CONCURRENCY = 100
 THREADS = 32  # that wait for the store
 JOBS_KEPT = 64
+LATE_S = 1.0  # no lease is shorter: whoever was quicker has not lost his
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +93,7 @@ class Distributor:
         about = {"dataset": order.dataset.name, "input_key": given.key}
         try:
             reused = await self._reusable(order, given, about["input_key"])
-            return (reused or await self._generate(order, given)) | about
+            return (reused or await self._generate(order, given, item)) | about
         except StoreUnavailable as error:
             raise Retry(str(error), code="store_unavailable") from error
         except StoreDenied as error:
@@ -127,16 +129,24 @@ class Distributor:
             emit("artifact.gone", dataset=dataset.name, path=artifact.path)
         return is_there
 
-    async def _generate(self, order: _Order, given: Input) -> dict[str, Any]:
-        name = f"{order.folder}/{file_name(given, order.form.ending)}"
+    async def _generate(self, order: _Order, given: Input, item: Item) -> dict[str, Any]:
+        name, started = f"{order.folder}/{file_name(given, order.form.ending)}", time.monotonic()
         out = Outgoing(self._blobs, name, order.form, self._threads)
         try:
-            blob, rows = await self._producer.produce(order.dataset, given, out)
+            rows = await self._producer.produce(order.dataset, given, out)
+            if time.monotonic() - started > LATE_S:
+                await self._insist(item)
+            blob = await out.finish()
         except BaseException:
             await out.abandon()
             raise
         made = Artifact(self._blobs.url(name), rows, blob.size, blob.sha256.hex(), order.form.ending.lstrip("."))
         return _result(made, reused=False)
+
+    async def _insist(self, item: Item) -> None:
+        """Every attempt writes to the same place: one that was stopped for long must not replace its successor's."""
+        if await self._db.run(artifacts.is_settled, item.job_id, item.seq):
+            raise Wait("somebody else has settled this input", after=1.0, code="unwanted")
 
     async def _find_orders(self, job_ids: Sequence[UUID]) -> list[Order | None]:
         """Once for all items of a job, which begin together."""

@@ -40,7 +40,7 @@ class Outgoing:
             sent = await self._blobs.send(self._name, self._held, self._label())
             if sent is not None:
                 return sent
-        return await self.run(self.end)
+        return await self.run(self._end)
 
     async def abandon(self) -> None:
         """Nothing half of it stays."""
@@ -52,8 +52,7 @@ class Outgoing:
         if held:
             self._write(held)
 
-    def end(self) -> Blob:
-        """As ``finish``."""
+    def _end(self) -> Blob:
         writing, encoder = self._write(self._held)
         encoder.close()
         blob = writing.finish()

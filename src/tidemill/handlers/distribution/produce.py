@@ -7,7 +7,6 @@ from collections.abc import AsyncIterable, Iterable
 from dataclasses import replace
 from typing import Any
 
-from tidemill.connectors.blobs import Blob
 from tidemill.domain.distribution import Dataset, Input
 from tidemill.domain.form import Column
 from tidemill.domain.outcome import Fail
@@ -29,21 +28,21 @@ class Producer:
         self._columns: dict[str, tuple[tuple[Column, ...], float]] = {}  # by query, and until when they are believed
         self._describing = asyncio.Lock()
 
-    async def produce(self, dataset: Dataset, given: Input, out: Outgoing) -> tuple[Blob, int]:
-        """The whole file, and how many rows it has."""
+    async def produce(self, dataset: Dataset, given: Input, out: Outgoing) -> int:
+        """All rows of the file, which is still to be finished; how many they are."""
         values = {field.name: field.bound(given.values[field.name]) for field in dataset.fields}
         if dataset.query is not None:
-            rows = await self._query(dataset.query, values, out)
-            return await out.finish(), rows
+            return await self._query(dataset.query, values, out)
         function = dataset.producer
         if function is None:
             raise Fail(f"nothing makes the rows of {dataset.name}", code="unknown_dataset", retryable=True)
         made = Rows(out.form.feed, dataset.columns)
         if inspect.isasyncgenfunction(function) or inspect.iscoroutinefunction(function):
             found = function(values)
-            return await _walk(found if hasattr(found, "__aiter__") else await found, made, out), made.count
-        # All of it in one thread: a generator that blocks must not block its neighbours.
-        return await out.run(lambda: _drain(function(values), made, out)), made.count
+            await _walk(found if hasattr(found, "__aiter__") else await found, made, out)
+        else:  # all of it in one thread: a generator that blocks must not block its neighbours
+            await out.run(lambda: _drain(function(values), made, out))
+        return made.count
 
     async def _query(self, query: str, values: dict[str, Any], out: Outgoing) -> int:
         out.form = replace(out.form, columns=await self._described(query, values))
@@ -63,7 +62,7 @@ class Producer:
         return columns
 
 
-async def _walk(found: AsyncIterable[Any] | Iterable[Any], made: Rows, out: Outgoing) -> Blob:
+async def _walk(found: AsyncIterable[Any] | Iterable[Any], made: Rows, out: Outgoing) -> None:
     waiting = bytearray()
     async for row in _each(found):
         waiting += made.add(row)
@@ -74,7 +73,6 @@ async def _walk(found: AsyncIterable[Any] | Iterable[Any], made: Rows, out: Outg
     waiting += made.begin()
     _name_columns(made, out)
     await out.take(bytes(waiting))
-    return await out.finish()
 
 
 async def _each(found: AsyncIterable[Any] | Iterable[Any]) -> AsyncIterable[Any]:
@@ -86,7 +84,7 @@ async def _each(found: AsyncIterable[Any] | Iterable[Any]) -> AsyncIterable[Any]
             yield row
 
 
-def _drain(found: Iterable[Any], made: Rows, out: Outgoing) -> Blob:
+def _drain(found: Iterable[Any], made: Rows, out: Outgoing) -> None:
     waiting = bytearray()
     for row in found:
         waiting += made.add(row)
@@ -97,7 +95,6 @@ def _drain(found: Iterable[Any], made: Rows, out: Outgoing) -> Blob:
     waiting += made.begin()
     _name_columns(made, out)
     out.put(bytes(waiting))
-    return out.end()
 
 
 def _name_columns(made: Rows, out: Outgoing) -> None:
