@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 
+from forks import WIDTH
 from s3 import S3Server
 from support import Workers
 from tidemill import Mill
@@ -19,6 +20,9 @@ from tidemill.store.database import Database
 # A machine that keeps no bytecode makes each of the many processes of a run compile everything anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+# xdist says 80 columns to its processes: a command that is told of another width than the process it forks from had is
+# started anew, which takes a second each time.
+os.environ.update(WIDTH)
 # A script that runs the tests in the background has SIGINT ignored, and so would all processes that tests interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -152,13 +152,16 @@ def serve(control: int) -> None:
             request = json.loads(caller.recv(int.from_bytes(size), socket.MSG_WAITALL))
             pid = os.fork()
             if pid == 0:
+                if request["new_session"]:
+                    os.setsid()
+                # Only now: who knows of it may end its whole session at once.
+                caller.sendall(os.getpid().to_bytes(4, signed=True))
                 for inherited in (asked, caller, *(other for _, other in callers.values())):
                     inherited.detach()
                 _become(request, files)
                 return
             for file in files:
                 os.close(file)
-            caller.sendall(pid.to_bytes(4, signed=True))
             callers[os.pidfd_open(pid)] = pid, caller
 
 
@@ -173,8 +176,6 @@ def _tell_the_end(file: int, pid: int, caller: socket.socket) -> None:
 
 
 def _become(request: dict[str, Any], files: list[int]) -> None:
-    if request["new_session"]:
-        os.setsid()
     for number, file in enumerate(files):
         os.dup2(file, number)
     os.closerange(3, FILES)

@@ -1,5 +1,8 @@
 """The whole way of an item, once in process and once with real processes."""
 
+import os
+
+from forks import Forked, starting
 from support import Workers, add_job, assert_sound, closed
 from tidemill import Item, Mill, NotFound, Retry
 from tidemill.domain.status import JobStatus
@@ -37,3 +40,10 @@ async def test_a_worker_runs_a_job_and_stops_cleanly(workers: Workers, db: Datab
     process.terminate()
     assert process.wait(20) == 0
     await assert_sound(db)
+
+
+def test_commands_that_tests_start_are_forks_whatever_starts_the_tests(workers: Workers) -> None:
+    workers.app("")
+    process = workers.start()
+    assert isinstance(process, Forked)
+    assert process._told is not None, f"started anew: {starting(workers.env())} is not {starting(dict(os.environ))}"
