@@ -1,6 +1,7 @@
 """From what a request names to what it may see. What belongs to somebody else is not there."""
 
 import re
+from collections.abc import Sequence
 from typing import Annotated
 from uuid import UUID
 
@@ -8,6 +9,7 @@ from fastapi import Depends, Path
 
 from tidemill.api import cursor
 from tidemill.api.guard import Me
+from tidemill.api.inline import faults
 from tidemill.api.problems import Refusal
 from tidemill.api.schemas.jobs import ListQuery
 from tidemill.api.state import Db, Service, Serving
@@ -167,21 +169,32 @@ async def readable(here: Service, me: Principal, name: str) -> Resource:
     raise UnknownResource(f"there is no resource {name!r}")
 
 
-def place_of(text: str) -> tuple[UUID, int]:
-    """An item's id: its job and its place in it."""
+def places_of(ids: Sequence[str], field: str) -> list[tuple[UUID, int]]:
+    """Items by their ids, of a field of the body: their jobs and their places in them."""
+    found = [_place_of(text) for text in ids]
+    _insist(ids, field, [place is not None for place in found], "{!r} is not the id of an item")
+    return [place for place in found if place is not None]
+
+
+def seqs_of(ids: Sequence[str], field: str, job_id: UUID) -> list[int]:
+    """The places of items in this job; those of another one are pointed at."""
+    found = places_of(ids, field)
+    _insist(ids, field, [job == job_id for job, _ in found], "{!r} is an item of another job")
+    return [seq for _, seq in found]
+
+
+def _place_of(text: str) -> tuple[UUID, int] | None:
     job, _, seq = text.partition(":")
     try:
         return UUID(job), int(seq)
     except ValueError:
-        raise InvalidInput(f"{text!r} is not the id of an item") from None
+        return None
 
 
-def seq_of(text: str, job_id: UUID) -> int:
-    """The place of an item in this job; InvalidInput if it is of another one."""
-    job, seq = place_of(text)
-    if job != job_id:
-        raise InvalidInput(f"{text!r} is an item of another job")
-    return seq
+def _insist(ids: Sequence[str], field: str, are_good: Sequence[bool], why: str) -> None:
+    wrong = [(at, text) for at, (text, is_good) in enumerate(zip(ids, are_good, strict=True)) if not is_good]
+    if wrong:
+        raise faults([(("body", field, at), why.format(text)) for at, text in wrong])
 
 
 async def own_scope(db: Database, me: Principal, user_id: str) -> int | None:

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Query
 
 from tidemill.api import cursor
 from tidemill.api.guard import Guarded, Me, Permission, allow
-from tidemill.api.lookup import own_scope, place_of, scope_of
+from tidemill.api.lookup import own_scope, places_of, scope_of
 from tidemill.api.problems import Refusal
 from tidemill.api.schemas.across import (
     Cause,
@@ -81,7 +81,7 @@ async def list_dead_letter_causes(query: Annotated[CauseQuery, Query()], me: Me,
 @router.post("/pending/run-now", **allow(Permission.USER, 404))
 async def run_items_now(asked: RunNowIn, me: Me, db: Db) -> RunNowOut:
     """Items of any jobs that wait for a retry are due at once; whatever else they wait for, they still do."""
-    items = [place_of(text) for text in asked.item_ids]
+    items = places_of(asked.item_ids, "item_ids")
     return RunNowOut.model_validate(await run_now(db, items, scope_of(me), by=me.user_id), from_attributes=True)
 
 

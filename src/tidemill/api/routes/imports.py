@@ -42,7 +42,7 @@ async def promote_import(
 ) -> ImportOut:
     """Make a closed trial real: the same file and plan, with the corrections made to it. Asked again, the same job."""
     await writable(here, me, plan_of(import_id).resource.name)
-    job_id, is_new = await promote(here.db, here.blobs, import_id, submission_of(request, me), by=me.user_id)
+    job_id, is_new = await promote(here.db, here.incoming, import_id, submission_of(request, me), by=me.user_id)
     return await accepted(response, here, job_id, is_new=is_new)
 
 
