@@ -80,7 +80,7 @@ async def max_attempts(conn: Connection, kind: str) -> int:
 
 @one_statement
 async def at_work(conn: Connection, silent_s: float) -> dict[str, Any]:
-    """How many workers were heard of lately, how long the oldest due batch has waited, and how many jobs are open."""
+    """How many workers were heard of lately, how long the oldest work that is due has waited, how many jobs are open."""
     async with conn.cursor(row_factory=dict_row) as cursor:
         await cursor.execute(sql("worker/at_work"), {"silent": silent_s})
         return await cursor.fetchone() or {}
@@ -88,6 +88,6 @@ async def at_work(conn: Connection, silent_s: float) -> dict[str, Any]:
 
 @one_statement
 async def live_kinds(conn: Connection) -> set[str]:
-    """Every kind that a worker which was heard of lately can run."""
+    """Every kind that a worker which was heard of lately runs by itself."""
     cursor = await conn.execute(sql("worker/live_kinds"), {"seconds": SILENCE_S})
-    return {row[0] for row in await cursor.fetchall()}
+    return {kind for kind, on_demand in await cursor.fetchall() if not on_demand}

@@ -79,7 +79,7 @@ class Families:
 
         self.queue_depth = gauge("queue_depth", "Open items of all jobs", "status", seconds=30)
         self.queue_oldest = gauge(
-            "queue_oldest_seconds", "How long the batch that is longest due has waited", seconds=30
+            "queue_oldest_seconds", "How long the work that is longest due has waited", seconds=30
         )
         self.pending_count = gauge("pending_count", "Items that are not settled", seconds=30)
         self.hints = count("hints", "Hints by what became of them", "fate")
