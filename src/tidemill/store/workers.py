@@ -58,6 +58,7 @@ async def register_kinds(conn: Connection, handlers: list[Handler]) -> None:
     for handler in sorted(handlers, key=lambda handler: handler.kind):
         options: dict[str, Any] = {"mode": handler.mode, "concurrency": handler.concurrency, "timeout": handler.timeout}
         options |= {"max_attempts": handler.retry.max_attempts, "limiter": handler.limiter}
+        options["max_attempts_not_found"] = handler.retry.max_attempts_not_found
         options["columns"] = list(handler.columns)
         params = {"name": handler.kind, "sparse": handler.sparse, "options": Jsonb(options)}
         await conn.execute(sql("kind/register"), params)
@@ -72,7 +73,7 @@ async def kinds(conn: Connection) -> dict[str, dict[str, Any]]:
 
 
 async def max_attempts(conn: Connection, kind: str) -> int:
-    """How often an item of a kind may be tried."""
+    """How often an item of a kind may be tried that fails."""
     cursor = await conn.execute(sql("kind/get"), {"name": kind})
     row = await cursor.fetchone()
     return 0 if row is None else int(row[0]["max_attempts"])
@@ -80,7 +81,7 @@ async def max_attempts(conn: Connection, kind: str) -> int:
 
 @one_statement
 async def at_work(conn: Connection, silent_s: float) -> dict[str, Any]:
-    """How many workers were heard of lately, how long the oldest work that is due has waited, how many jobs are open."""
+    """How many workers were heard of lately, how long the oldest due work has waited, and how many jobs are open."""
     async with conn.cursor(row_factory=dict_row) as cursor:
         await cursor.execute(sql("worker/at_work"), {"silent": silent_s})
         return await cursor.fetchone() or {}

@@ -30,6 +30,7 @@ OperationVerb = TypeAliasType("OperationVerb", Literal["reprocess", "redrive", "
 CountFor = TypeAliasType("CountFor", Literal["reprocess", "cancel", "export"])
 OperationState = TypeAliasType("OperationState", Literal["running", "done", "failed"])
 
+RESET = "Without it, only items that have attempts left: of failures and of what was not found, as the handler has it"
 
 But = Annotated[
     list[ItemId],
@@ -46,7 +47,7 @@ class ReprocessIn(Asked):
     error_codes: CodeList | None = None
     key: Key = None
     except_: But = Field(default_factory=list)
-    reset_attempts: StrictBool = Field(True, description="Without it, only items that have attempts left")
+    reset_attempts: StrictBool = Field(True, description=RESET)
 
 
 class ChosenIn(Asked):
@@ -100,7 +101,7 @@ class RedriveIn(Asked):
     filter: DeadLetterFilter = DeadLetterFilter()
     except_: list[ItemId] = Field([], max_length=ITEMS_MAX, validation_alias=AliasChoices("except", "except_"))
     item_ids: list[ItemId] | None = Field(None, max_length=ITEMS_MAX, description="Instead of all_matching")
-    reset_attempts: StrictBool = Field(True, description="Without it, only items that have attempts left")
+    reset_attempts: StrictBool = Field(True, description=RESET)
     user_id: UserId = "me"
 
 
