@@ -206,6 +206,41 @@ async def test_the_number_of_what_waits_is_half_a_minute_old_at_most(
     assert (await ada.get("/v1/pending")).json()["pending_count"] == 3
 
 
+async def test_the_number_is_of_what_is_listed_or_there_is_none(api: Api, ada: httpx2.AsyncClient, toy: Mill) -> None:
+    job = await submitted(ada, [1, 2])
+    await rows(api.db, "UPDATE tidemill.batch SET retrying = true")
+    await submitted(ada, [3])
+
+    async def told(query: str) -> Any:
+        return (await ada.get(f"/v1/pending?{query}")).json().get("pending_count")
+
+    assert await told("") == 1
+    assert await told("statuses=retry_wait") == 2
+    assert await told("statuses=pending,retry_wait&job_type=echo") == 3
+    assert await told("statuses=pending,retry_wait&job_type=other") == 0
+    assert await told(f"job_id={job}") is None
+    assert await told("from=2020-01-01T00:00:00Z") is None
+
+
+async def test_a_job_is_named_by_its_key_wherever_it_is_by_its_id(
+    api: Api, ada: httpx2.AsyncClient, bob: httpx2.AsyncClient, toy: Mill
+) -> None:
+    await submitted(ada, [{"fail": 1}])
+    job = await submitted(ada, [{"fail": 1}, {"fail": 2}])
+    key = (await ada.get(f"/v1/jobs/{job}")).json()["key"]
+    assert len((await ada.get(f"/v1/pending?job_id={key}")).json()["items"]) == 2
+    await drain(toy, db=api.db)
+    for name in (job, key, key.lower()):
+        assert len((await ada.get(f"/v1/dead-letters?job_id={name}")).json()["items"]) == 2
+        assert [cause["count"] for cause in (await ada.get(f"/v1/dead-letters/causes?job_id={name}")).json()] == [2]
+    for path in ("/v1/pending", "/v1/dead-letters", "/v1/dead-letters/causes"):
+        assert (await bob.get(f"{path}?job_id={key}")).status_code == 404, "it is somebody else's"
+        assert (await ada.get(f"{path}?job_id={job[:8]}")).status_code == 422, "no beginnings of ids"
+    asked = {"all_matching": True, "filter": {"job_id": key}}
+    assert (await bob.post("/v1/dead-letters/redrive", json=asked)).status_code == 404
+    assert (await ada.post("/v1/dead-letters/redrive", json=asked)).json()["items"] == 2
+
+
 async def test_the_dashboard_can_be_switched_off(make_api: Callable[..., Any]) -> None:
     api = await make_api(pending_dashboard=False)
     ada = await api.user("ada")

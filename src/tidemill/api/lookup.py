@@ -11,6 +11,7 @@ from tidemill.api import cursor
 from tidemill.api.guard import Me
 from tidemill.api.inline import faults
 from tidemill.api.problems import Refusal
+from tidemill.api.schemas.base import JOB_NAME
 from tidemill.api.schemas.jobs import ListQuery
 from tidemill.api.state import Db, Service, Serving
 from tidemill.domain.distribution import KIND as DISTRIBUTE
@@ -25,8 +26,7 @@ from tidemill.operations import inspect
 from tidemill.store import jobs, users
 from tidemill.store.database import Database
 
-# No beginnings of ids here: they would tell of the jobs of others.
-_FULL = re.compile(r"[0-9a-fA-F]{8}-?([0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}|[Jj]\d{8}_\d{6,}")
+_FULL = re.compile(JOB_NAME)
 JobName = Annotated[str, Path(max_length=64, description="A job's id or key", examples=["J20261115_000777"])]
 
 
@@ -37,6 +37,13 @@ async def own_job_id(job: JobName, me: Me, db: Db) -> UUID:
 
 async def own_job(job: JobName, me: Me, db: Db) -> Job:
     return await db.run(jobs.get_named, full_name(job), scope_of(me))
+
+
+async def job_named(db: Database, name: str | None, owner_id: int | None) -> UUID | None:
+    """The id of a job that a filter names, by its id or its key; an id is taken as it is."""
+    if name is None:
+        return None
+    return await db.run(jobs.find, name, owner_id) if "_" in name else UUID(name)
 
 
 def full_name(name: str) -> str:

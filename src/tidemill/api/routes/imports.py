@@ -54,7 +54,7 @@ async def pause_import(import_id: OwnImport, me: Me, db: Db) -> ImportOut:
 
 
 @router.post("/imports/{import_id}/resume", **allow(Permission.USER, 404, 409))
-async def resume_import(import_id: OwnImport, me: Me, db: Db) -> ImportOut:
+async def resume_import(import_id: ImportToRun, me: Me, db: Db) -> ImportOut:
     """A paused import goes on."""
     await control.resume(db, import_id.id, by=me.user_id)
     return await import_now(db, import_id.id)

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from tidemill.api import cursor
 from tidemill.api.guard import Guarded, Me, Permission, allow
-from tidemill.api.lookup import JobToRun, OwnJob, check_rights, lost_rights, own_scope, places_of, seqs_of
+from tidemill.api.lookup import JobToRun, OwnJob, check_rights, job_named, lost_rights, own_scope, places_of, seqs_of
 from tidemill.api.schemas.operations import (
     CancelItemsIn,
     ChosenIn,
@@ -103,14 +103,15 @@ async def redrive_dead_letters(
     db = here.db
     owner_id = await own_scope(db, me, asked.user_id)
     items = None if asked.item_ids is None else places_of(asked.item_ids, "item_ids")
-    await _check_rights(here, me, {job for job, _ in items or ()} | ({asked.filter.job_id} - {None}), owner_id)
+    only = await job_named(db, asked.filter.job_id, owner_id)
+    await _check_rights(here, me, {job for job, _ in items or ()} | ({only} - {None}), owner_id)
     denied = [] if me.is_admin else await lost_rights(here, me)
     found = await operation.redrive(
         db,
         owner_id=owner_id,
         items=items,
         but=places_of(asked.except_, "except"),
-        filters=_filters(asked) | ({"denied": denied} if denied else {}),
+        filters=_filters(asked, only) | ({"denied": denied} if denied else {}),
         user_id=me.user_id,
         request_id=request.state.request_id,
         within=WITHIN_S,
@@ -145,10 +146,10 @@ async def _check_rights(here: Service, me: Principal, named: Iterable[UUID | Non
             await check_rights(here, me, await here.db.run(jobs.get_named, str(job_id), owner_id))
 
 
-def _filters(asked: RedriveIn) -> dict[str, Any]:
+def _filters(asked: RedriveIn, only: UUID | None) -> dict[str, Any]:
     found = asked.filter
     check_moments(found.from_, found.to)
-    jobs = None if found.job_id is None else [str(found.job_id)]
+    jobs = None if only is None else [str(only)]
     times = {"since": _text(found.from_), "until": _text(found.to)}
     return {
         "jobs": jobs,

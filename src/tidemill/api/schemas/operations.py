@@ -18,6 +18,7 @@ from tidemill.api.schemas.base import (
     Kind,
     Moment,
     NextPage,
+    OfJob,
     PageSize,
     Query,
     StatusList,
@@ -87,7 +88,7 @@ class CountOut(BaseModel):
 class DeadLetterFilter(Asked):
     """Dead letters that have all of these."""
 
-    job_id: UUID | None = None
+    job_id: OfJob = None
     kind: Kind = None
     error_codes: CodeList | None = None
     from_: Moment | None = Field(None, validation_alias=FROM, description="Failed then or later")
