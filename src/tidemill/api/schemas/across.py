@@ -45,7 +45,7 @@ class PendingPage(BaseModel):
     items: list[PendingOut]
     pending_count: int | None = Field(
         None,
-        description="How many there are of these statuses and kind, half a minute ago at most; absent with other filters",
+        description="How many there are of these statuses and kind, half a minute ago at most; not with other filters",
     )
     next_page: NextPage = None
 
