@@ -18,6 +18,7 @@ from support import rows
 from tidemill import Mill
 from tidemill.domain.columns import Columns, cells
 from tidemill.domain.identity import Role
+from tidemill.store import workers
 from tidemill.testing import drain
 
 
@@ -163,6 +164,21 @@ async def test_a_job_shows_counts_rates_errors_and_links(api: Api, ada: httpx2.A
             assert (await ada.get(link)).status_code == 200
     chart = (await ada.get(f"/v1/jobs/{job['id']}/chart")).json()
     assert chart[-1]["settled"] == 4
+
+
+async def test_while_a_source_is_read_a_job_shows_who_may_read_it_and_in_what_chunks(
+    api: Api, ada: httpx2.AsyncClient, toy: Mill
+) -> None:
+    child = {"child": 0, "kinds": {}, "ingest": {"chunk_rows": 256}, "database": {}, "pressure": {}}
+    await api.db.run(workers.register, "w1", "host", 1, {"kinds": ["echo"], "adaptive": [child]})
+    await api.db.run(workers.register, "w2", "host", 1, {"kinds": ["other"], "adaptive": [child]})
+    headers = {"content-type": "text/csv"}
+    job = (await ada.post("/v1/jobs?kind=echo", content=b"a\n1\n", headers=headers)).json()["id"]
+    shown = (await ada.get(f"/v1/jobs/{job}")).json()["adaptive"]
+    assert [(one["worker"], one["child"], one["chunk_rows"]) for one in shown] == [("w1", 0, 256)]
+    await drain(toy, db=api.db)
+    await api.db.run(workers.register, "w1", "host", 1, {"kinds": ["echo"], "adaptive": [child]})
+    assert (await ada.get(f"/v1/jobs/{job}")).json()["adaptive"] == [], "nobody who has not run it"
 
 
 async def test_batches_are_listed_with_what_became_of_them(api: Api, ada: httpx2.AsyncClient, toy: Mill) -> None:

@@ -46,12 +46,15 @@ async def list_workers(conn: Connection) -> list[Worker]:
 
 
 @one_statement
-async def adaptive_state(conn: Connection, kind: str) -> list[dict[str, Any]]:
-    """How each child process that runs a kind adapts: claim size, concurrency, pauses, and what it goes by."""
+async def adaptive_state(conn: Connection, kind: str, *, ingesting: bool = False) -> list[dict[str, Any]]:
+    """How each child process that runs a kind adapts: claim size, concurrency, pauses, and what it goes by.
+
+    While a source is read, also those that may do that.
+    """
     async with conn.cursor(row_factory=dict_row) as cursor:
-        await cursor.execute(sql("worker/adaptive"), {"kind": kind, "silence": SILENCE_S})
+        await cursor.execute(sql("worker/adaptive"), {"kind": kind, "silence": SILENCE_S, "ingesting": ingesting})
         found = await cursor.fetchall()
-    return [row | row.pop("kind") for row in found]
+    return [row | (row.pop("kind") or {}) for row in found]
 
 
 async def register_kinds(conn: Connection, handlers: list[Handler]) -> None:
