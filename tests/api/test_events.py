@@ -26,7 +26,6 @@ class Stream:
 
     def __init__(self, response: httpx2.Response) -> None:
         self._lines = response.aiter_lines()
-        self.comments = 0
 
     async def next(self, within: float = 15) -> dict[str, Any]:
         return await asyncio.wait_for(self._next(), within)
@@ -43,9 +42,7 @@ class Stream:
             name, _, value = line.partition(": ")
             if not line and event:
                 return event | {"data": json.loads(event["data"])}
-            if line.startswith(":"):
-                self.comments += 1
-            elif line:
+            if line and not line.startswith(":"):
                 event[name] = value
         raise EOFError
 
