@@ -16,6 +16,7 @@ from tidemill.api import inline, upload
 from tidemill.api.body import is_json
 from tidemill.api.guard import Guarded, Me, Permission, address_of, allow
 from tidemill.api.idempotency import PATTERN, parse_key
+from tidemill.api.problems import ERRORS_MAX, Refusal, fault_of
 from tidemill.api.routes.submit_document import BESIDE, BODY
 from tidemill.api.schemas.jobs import JobIn, JobOut, SourceIn
 from tidemill.api.state import Service, Serving
@@ -89,7 +90,8 @@ async def _submit(request: Request, here: Service, base: Submission, role: Role)
         if not all(told):
             raise
         found = [((*_place(request), *one["path"].split(".")), one["reason"]) for one in told if one]
-        raise inline.faults(found) from None
+        pointed = [fault_of(fault) for fault in inline.faults(found).errors()[:ERRORS_MAX]]
+        raise Refusal(422, str(error), faults=pointed) from None
 
 
 def _place(request: Request) -> tuple[str]:
