@@ -19,6 +19,7 @@ from tidemill.config import Settings
 from tidemill.domain.identity import Role
 from tidemill.store import users, workers
 from tidemill.store.database import Database
+from tidemill.telemetry.metrics import Meter
 
 ANY_PORT = Settings(http_port=0)
 
@@ -128,7 +129,7 @@ async def make_api(settings: Settings, toy: Mill) -> AsyncIterator[Callable[...,
     async with contextlib.AsyncExitStack() as stack:
 
         async def make(**changes: Any) -> Api:
-            return await stack.enter_async_context(opened(settings.model_copy(update=changes), toy))
+            return await stack.enter_async_context(opened(settings.model_copy(update=changes), toy, meter=Meter()))
 
         yield make
 

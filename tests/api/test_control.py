@@ -8,9 +8,11 @@ import pytest
 
 from api.conftest import Api
 from support import assert_sound, rows
-from tidemill import Mill
+from tidemill import Item, Mill, NotFound
+from tidemill.config import Settings
+from tidemill.domain.errors import Conflict, UnknownJob
 from tidemill.operations import reprocess
-from tidemill.store import bulk
+from tidemill.store import bulk, workers
 from tidemill.store.reprocess import Choice
 from tidemill.testing import drain
 
@@ -146,15 +148,37 @@ async def test_an_operation_goes_on_after_its_caller_stopped_waiting(
     assert (found.state, found.error, found.items) == ("done", None, 5)
 
 
+async def test_a_reprocess_that_is_refused_is_a_problem_and_no_answer(
+    api: Api, ada: httpx2.AsyncClient, toy: Mill
+) -> None:
+    job = await failing(api, toy, ada)
+    await rows(api.db, "UPDATE tidemill.job SET purged_at = now()")
+    refused = await ada.post(f"/v1/jobs/{job}/reprocess", json={})
+    assert (refused.status_code, refused.json()["detail"]) == (
+        409,
+        "the job's rows were purged; it cannot be reprocessed",
+    )
+    [told] = (await ada.get("/v1/operations")).json()["operations"]
+    assert (told["state"], told["items"]) == ("failed", 0)
+    await rows(api.db, "UPDATE tidemill.job SET purged_at = NULL")
+    await rows(api.db, "DELETE FROM tidemill.kind")
+    nobody_knows = await ada.post(f"/v1/jobs/{job}/reprocess", json={"reset_attempts": False})
+    assert nobody_knows.status_code == 409
+
+
 async def test_an_operation_on_a_job_that_is_deleted_meanwhile_fails_and_says_why(
     api: Api, ada: httpx2.AsyncClient, toy: Mill
 ) -> None:
     job = await failing(api, toy, ada)
     operation = await reprocess.reprocess(api.db, UUID(job), Choice(), within=0)
     await ada.delete(f"/v1/jobs/{job}")
-    operation = await reprocess.carry_out(api.db, operation.id)
+    with pytest.raises(UnknownJob):
+        await reprocess.carry_out(api.db, operation.id)
+    operation = await api.db.run(bulk.find, operation.id)
     assert operation.state == "failed"
     assert "there is no job" in str(operation.error)
+    with pytest.raises(Conflict, match="there is no job"):
+        await reprocess.carry_out(api.db, operation.id)
 
 
 async def dead(api: Api) -> int:
@@ -241,6 +265,25 @@ async def test_an_operation_that_can_never_work_fails_and_lets_others_go_on(
         pass
     states = [(await api.db.run(bulk.find, one)).state for one in (broken, good.id)]
     assert states == ["failed", "done"]
+
+
+async def test_what_was_not_found_has_attempts_left_by_its_own_bound(
+    api: Api, ada: httpx2.AsyncClient, settings: Settings
+) -> None:
+    mill = Mill(settings)
+
+    @mill.handler("seek", max_attempts=5, max_attempts_not_found=2, backoff=0.01, not_found_delay=0.01)
+    async def seek(_item: Item) -> Any:
+        return NotFound()
+
+    await api.db.run(workers.register_kinds, mill.registry.all())
+    job = (await ada.post("/v1/jobs", json={"kind": "seek", "inputs": [1, 2]})).json()["id"]
+    await drain(mill, db=api.db)
+    assert (await ada.get(f"/v1/jobs/{job}")).json()["counts"]["not_found"] == 2
+    await rows(api.db, "UPDATE tidemill.outcome SET attempts = 1 WHERE seq = 1")
+    kept = await ada.post(f"/v1/jobs/{job}/reprocess", json={"reset_attempts": False})
+    assert (kept.status_code, kept.json()["items"]) == (200, 1), "the first has had its two"
+    assert await rows(api.db, "SELECT seq FROM tidemill.outcome WHERE status = 'pending'") == [(1,)]
 
 
 async def test_a_redrive_may_count_on_from_the_attempts_items_had(api: Api, ada: httpx2.AsyncClient, toy: Mill) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx2
 import pytest
+from fastapi import sse
 
 from api.conftest import Api
 from api.test_control import submitted
@@ -25,10 +26,15 @@ class Stream:
 
     def __init__(self, response: httpx2.Response) -> None:
         self._lines = response.aiter_lines()
-        self.comments = 0
 
     async def next(self, within: float = 15) -> dict[str, Any]:
         return await asyncio.wait_for(self._next(), within)
+
+    async def comment(self) -> str:
+        async for line in self._lines:
+            if line.startswith(":"):
+                return line
+        raise EOFError
 
     async def _next(self) -> dict[str, Any]:
         event: dict[str, Any] = {}
@@ -36,9 +42,7 @@ class Stream:
             name, _, value = line.partition(": ")
             if not line and event:
                 return event | {"data": json.loads(event["data"])}
-            if line.startswith(":"):
-                self.comments += 1
-            elif line:
+            if line and not line.startswith(":"):
                 event[name] = value
         raise EOFError
 
@@ -71,6 +75,19 @@ async def test_a_stream_is_resumed_where_it_broke(ada: httpx2.AsyncClient) -> No
     async with stream(ada, f"/v1/jobs/{job}/events", seen) as changes:
         await ada.post(f"/v1/jobs/{job}/pause")
         assert (await changes.next())["data"]["status"] == "paused"
+
+
+async def test_a_stream_of_no_news_says_that_it_is_there(
+    ada: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a proxy hears nothing of for a minute, it closes; 15 seconds are fewer."""
+    assert 0 < sse._PING_INTERVAL <= 15
+    monkeypatch.setattr("fastapi.routing._PING_INTERVAL", 0.05)
+    job = await submitted(ada, [1])
+    async with stream(ada, f"/v1/jobs/{job}/events") as changes:
+        await changes.next()
+        for _ in range(3):
+            assert await asyncio.wait_for(changes.comment(), 15) == ": ping"
 
 
 async def test_changes_are_coalesced(api: Api, ada: httpx2.AsyncClient, toy: Mill) -> None:

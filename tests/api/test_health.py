@@ -12,7 +12,7 @@ from api.test_control import submitted
 from support import rows
 from tidemill.api import service
 from tidemill.api.rate import RateLimit
-from tidemill.store import workers
+from tidemill.store import queue, workers
 from tidemill.store.throwaway import ThrowawayServer
 
 
@@ -47,6 +47,39 @@ async def test_work_that_nobody_does_is_degraded_health(api: Api, ada: httpx2.As
     health = (await ada.get("/health")).json()
     assert health["status"] == "degraded"
     assert health["queue_age_s"] >= 600
+
+
+async def test_a_source_that_nobody_reads_is_work_that_waits(api: Api, ada: httpx2.AsyncClient) -> None:
+    await api.db.run(workers.register, "w", "host", 1, {})
+    headers = {"content-type": "text/csv"}
+    assert (await ada.post("/v1/jobs?kind=echo", content=b"a\n1\n", headers=headers)).status_code == 202
+    assert (await ada.get("/health")).json()["status"] == "ok"
+    await rows(api.db, "UPDATE tidemill.job SET updated_at = updated_at - interval '10 min'")
+    health = (await ada.get("/health")).json()
+    assert (health["status"], len(health["reasons"])) == ("degraded", 1)
+    assert health["queue_age_s"] >= 600
+    assert (await api.db.run(queue.depth)).oldest_s >= 600
+    await rows(api.db, "UPDATE tidemill.ingest SET lease_id = gen_random_uuid(), lease_until = now() + interval '1 h'")
+    assert (await ada.get("/health")).json()["queue_age_s"] == 0, "somebody reads it"
+    assert (await api.db.run(queue.depth)).oldest_s == 0
+    await rows(api.db, "UPDATE tidemill.ingest SET lease_until = now() - interval '2 min'")
+    assert 120 <= (await ada.get("/health")).json()["queue_age_s"] < 600, "nobody has since that was lost"
+    await rows(api.db, "UPDATE tidemill.job SET intent = 'pause'")
+    assert (await ada.get("/health")).json()["queue_age_s"] == 0
+
+
+async def test_who_works_only_when_asked_to_is_no_worker(api: Api, ada: httpx2.AsyncClient) -> None:
+    await submitted(ada, [1])
+    await api.db.run(workers.register, "pool", "host", 1, {"kinds": ["echo"], "on_demand": True})
+    health = (await ada.get("/health")).json()
+    assert (health["workers"], health["reasons"]) == (0, ["there are open jobs and no worker"])
+    [item] = (await ada.get("/v1/pending")).json()["items"]
+    assert item["why"] == "no worker has this kind; a kickoff runs it"
+    assert await api.db.run(workers.live_kinds) == set()
+    await api.db.run(workers.register, "w", "host", 2, {"kinds": ["echo"], "on_demand": False})
+    assert (await ada.get("/health")).json()["reasons"] == []
+    [item] = (await ada.get("/v1/pending")).json()["items"]
+    assert item["why"] == "waits for its turn"
 
 
 async def test_a_schema_that_is_not_ours_is_unfit(api: Api) -> None:

@@ -181,7 +181,7 @@ REFUSED: list[tuple[bytes, dict[str, Any], list[str]]] = [
     (b"email,email,name\na,b,c\n", {}, ["twice"]),
     (b"Email,e-mail,name\na,b,c\n", {}, ["are all 'email'"]),
     (GOOD, {"mapping": '{"email": "nowhere"}'}, ["'nowhere', which is no field"]),
-    (GOOD, {"mapping": "[]"}, ["mapping is not a JSON object"]),
+    (GOOD, {"mapping": "[]"}, ["mapping: it is not a JSON object"]),
     (GOOD, {"mode": "merge"}, ["mode"]),
     (GOOD, {"duplicates": "some"}, ["duplicates"]),
     (GOOD, {"encoding": "klingon"}, ["klingon"]),
@@ -191,7 +191,7 @@ REFUSED: list[tuple[bytes, dict[str, Any], list[str]]] = [
     (GOOD, {"mode": "upsert", "key": "name"}, ["unique index on (name)"]),
     (GOOD, {"key": "nowhere"}, ["nowhere"]),
     (GOOD, {"policy": '{"mode": "tolerate"}'}, ["tolerate"]),
-    (GOOD, {"surprise": "1"}, ["unknown fields beside a file: surprise"]),
+    (GOOD, {"surprise": "1"}, ["there is no field 'surprise' beside a file", '"parameter":"surprise"']),
     (b"PK\x03\x04 not really", {}, ["zip"]),
     (b"\x00\x01\x02" * 100, {"headers": {"content-type": "application/octet-stream"}}, ["format"]),
 ]

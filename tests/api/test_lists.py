@@ -18,6 +18,7 @@ from support import rows
 from tidemill import Mill
 from tidemill.domain.columns import Columns, cells
 from tidemill.domain.identity import Role
+from tidemill.store import workers
 from tidemill.testing import drain
 
 
@@ -165,6 +166,21 @@ async def test_a_job_shows_counts_rates_errors_and_links(api: Api, ada: httpx2.A
     assert chart[-1]["settled"] == 4
 
 
+async def test_while_a_source_is_read_a_job_shows_who_may_read_it_and_in_what_chunks(
+    api: Api, ada: httpx2.AsyncClient, toy: Mill
+) -> None:
+    child = {"child": 0, "kinds": {}, "ingest": {"chunk_rows": 256}, "database": {}, "pressure": {}}
+    await api.db.run(workers.register, "w1", "host", 1, {"kinds": ["echo"], "adaptive": [child]})
+    await api.db.run(workers.register, "w2", "host", 1, {"kinds": ["other"], "adaptive": [child]})
+    headers = {"content-type": "text/csv"}
+    job = (await ada.post("/v1/jobs?kind=echo", content=b"a\n1\n", headers=headers)).json()["id"]
+    shown = (await ada.get(f"/v1/jobs/{job}")).json()["adaptive"]
+    assert [(one["worker"], one["child"], one["chunk_rows"]) for one in shown] == [("w1", 0, 256)]
+    await drain(toy, db=api.db)
+    await api.db.run(workers.register, "w1", "host", 1, {"kinds": ["echo"], "adaptive": [child]})
+    assert (await ada.get(f"/v1/jobs/{job}")).json()["adaptive"] == [], "nobody who has not run it"
+
+
 async def test_batches_are_listed_with_what_became_of_them(api: Api, ada: httpx2.AsyncClient, toy: Mill) -> None:
     job = await failing(api, toy, ada)
     found = await walk(ada, f"/v1/jobs/{job}/batches", "batches", page_size=1)
@@ -204,6 +220,41 @@ async def test_the_number_of_what_waits_is_half_a_minute_old_at_most(
     assert (await ada.get("/v1/pending")).json()["pending_count"] == 2, "it is not summed for every request"
     monkeypatch.setattr(api.app.state.service.pending_counts, "_keep_s", 0.0)
     assert (await ada.get("/v1/pending")).json()["pending_count"] == 3
+
+
+async def test_the_number_is_of_what_is_listed_or_there_is_none(api: Api, ada: httpx2.AsyncClient, toy: Mill) -> None:
+    job = await submitted(ada, [1, 2])
+    await rows(api.db, "UPDATE tidemill.batch SET retrying = true")
+    await submitted(ada, [3])
+
+    async def told(query: str) -> Any:
+        return (await ada.get(f"/v1/pending?{query}")).json().get("pending_count")
+
+    assert await told("") == 1
+    assert await told("statuses=retry_wait") == 2
+    assert await told("statuses=pending,retry_wait&job_type=echo") == 3
+    assert await told("statuses=pending,retry_wait&job_type=other") == 0
+    assert await told(f"job_id={job}") is None
+    assert await told("from=2020-01-01T00:00:00Z") is None
+
+
+async def test_a_job_is_named_by_its_key_wherever_it_is_by_its_id(
+    api: Api, ada: httpx2.AsyncClient, bob: httpx2.AsyncClient, toy: Mill
+) -> None:
+    await submitted(ada, [{"fail": 1}])
+    job = await submitted(ada, [{"fail": 1}, {"fail": 2}])
+    key = (await ada.get(f"/v1/jobs/{job}")).json()["key"]
+    assert len((await ada.get(f"/v1/pending?job_id={key}")).json()["items"]) == 2
+    await drain(toy, db=api.db)
+    for name in (job, key, key.lower()):
+        assert len((await ada.get(f"/v1/dead-letters?job_id={name}")).json()["items"]) == 2
+        assert [cause["count"] for cause in (await ada.get(f"/v1/dead-letters/causes?job_id={name}")).json()] == [2]
+    for path in ("/v1/pending", "/v1/dead-letters", "/v1/dead-letters/causes"):
+        assert (await bob.get(f"{path}?job_id={key}")).status_code == 404, "it is somebody else's"
+        assert (await ada.get(f"{path}?job_id={job[:8]}")).status_code == 422, "no beginnings of ids"
+    asked = {"all_matching": True, "filter": {"job_id": key}}
+    assert (await bob.post("/v1/dead-letters/redrive", json=asked)).status_code == 404
+    assert (await ada.post("/v1/dead-letters/redrive", json=asked)).json()["items"] == 2
 
 
 async def test_the_dashboard_can_be_switched_off(make_api: Callable[..., Any]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from api.conftest import Api
-from api.importing import CSV_TYPE, Shop, open_shop
+from api.importing import CSV_TYPE, GOOD, Shop, open_shop
 from support import rows
 from tidemill import Mill
 from tidemill.domain.identity import Role
@@ -55,6 +55,19 @@ async def test_a_redrive_of_everything_leaves_out_what_may_not_be_written_any_mo
     open_ones = "SELECT job_id::text FROM tidemill.outcome WHERE status = 'pending'"
     assert await rows(shop.api.db, open_ones) == [(kept,)]
     assert lost != kept
+
+
+async def test_an_import_of_before_does_not_go_on(shop: Shop) -> None:
+    cara = await shop.api.user("cara", Role.ADMIN)
+    job = (await shop.post(GOOD, who=cara, resource="staff")).json()["job_id"]
+    assert (await cara.post(f"/v1/imports/{job}/pause")).status_code == 200
+    await demoted(shop.api, "cara")
+    resumed = [await cara.post(f"/v1/{kind}/{job}/resume") for kind in ("imports", "jobs")]
+    assert [answer.status_code for answer in resumed] == [403, 403]
+    assert (await cara.post(f"/v1/jobs/{job}/kickoff")).status_code == 403
+    await shop.work()
+    assert await rows(shop.api.db, "SELECT count(*) FROM shop.people") == [(0,)]
+    assert (await cara.post(f"/v1/imports/{job}/cancel")).status_code == 200, "to end it, nobody needs the right"
 
 
 async def test_an_export_of_before_gives_no_rows_of_today(shop: Shop) -> None:

@@ -33,6 +33,22 @@ MISTAKES: list[tuple[dict[str, Any], dict[str, str]]] = [
         {"parameter": "kind", "detail": "kind: it is missing"},
     ),
     ({"files": {"file": ("a.csv", CSV)}}, {"pointer": "#/kind", "detail": "it is missing"}),
+    (
+        {"json": {"kind": "echo", "inputs": ["x" * 70_000], "prio": 1}},
+        {"pointer": "#/prio", "detail": "there is no such field"},
+    ),
+    (
+        {"content": CSV, "headers": {"content-type": "text/csv"}, "params": {"kind": "echo", "prio": 1}},
+        {"parameter": "prio", "detail": "prio: there is no field 'prio' beside a file"},
+    ),
+    (
+        {"files": {"file": ("a.csv", CSV)}, "data": {"kind": "echo", "params": "[1]"}},
+        {"pointer": "#/params", "detail": "it is not a JSON object: Input should be an object"},
+    ),
+    (
+        {"content": CSV, "headers": {"content-type": "text/csv"}, "params": {"kind": "nobody"}},
+        {"parameter": "kind", "detail": "kind: no worker has ever had a handler for 'nobody' (known: echo)"},
+    ),
 ]
 
 

@@ -19,9 +19,10 @@ from tidemill.domain.identity import LOCAL_USER
 from tidemill.domain.limits import Limiter
 from tidemill.store import limiters, sessions
 from tidemill.store.database import Database
+from tidemill.telemetry.metrics import Meter
 from tidemill.testing import drain
 
-DOCUMENT = service.create(Database("postgresql://nowhere"), Settings(home="/nowhere")).openapi()
+DOCUMENT = service.create(Database("postgresql://nowhere"), Settings(home="/nowhere"), meter=Meter()).openapi()
 OPERATIONS = [
     (method.upper(), path, operation["x-permission"])
     for path, methods in DOCUMENT["paths"].items()
@@ -131,6 +132,10 @@ def attempt(scene: Scene, method: str, path: str) -> Try:
             return answer.status_code
 
     return go
+
+
+def test_metrics_are_an_operation_like_others() -> None:
+    assert ("GET", "/metrics", "public") in OPERATIONS
 
 
 @pytest.mark.parametrize(("method", "path", "permission"), OPERATIONS)

@@ -8,7 +8,7 @@ import httpx2
 import pytest
 
 from api.conftest import Api
-from support import assert_sound
+from support import assert_sound, rows
 from tidemill import Mill
 from tidemill.testing import drain
 
@@ -149,3 +149,20 @@ async def test_a_code_with_a_comma_is_asked_for_by_repeating(api: Api, ada: http
     assert (await ada.get(f"/v1/jobs/{job}/items?{'error_codes=&' * 101}")).status_code == 422
     for path in (f"/v1/jobs/{job}/items", "/v1/dead-letters"):
         assert (await ada.get(f"{path}?error_codes=a&error_codes=%00")).status_code == 422
+
+
+@pytest.mark.parametrize("asked", [{"item_ids": ["{own}", "{other}"]}, {"except": ["{own}", "{other}"]}])
+@pytest.mark.parametrize("what", ["reprocess", "selection/cancel", "selection/count", "export"])
+async def test_items_of_another_job_are_pointed_at_and_nothing_happens(
+    api: Api, ada: httpx2.AsyncClient, job: str, what: str, asked: dict[str, list[str]]
+) -> None:
+    other = await submitted(ada, [1])
+    [(field, ids)] = asked.items()
+    said: dict[str, Any] = {field: [one.format(own=f"{job}:0", other=f"{other}:0") for one in ids]}
+    if what == "reprocess" and field == "item_ids":
+        said["scope"] = "items"
+    answer = await ada.post(f"/v1/jobs/{job}/{what}", json=said)
+    assert answer.status_code == 422, answer.text
+    assert answer.json()["errors"] == [{"pointer": f"#/{field}/1", "detail": f"'{other}:0' is an item of another job"}]
+    assert await rows(api.db, "SELECT count(*) FROM tidemill.operation") == [(0,)]
+    assert await rows(api.db, "SELECT count(*) FROM tidemill.job") == [(2,)]

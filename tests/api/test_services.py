@@ -46,7 +46,9 @@ async def test_every_mistake_is_told_and_nothing_is_stored(here: Api) -> None:
     answer = await user.post("/v1/jobs", json=wrong)
     assert answer.status_code == 422
     for word in ("params.service", "params.limit", "did you mean threshold?"):
-        assert word in answer.text
+        assert word in answer.json()["detail"]
+    pointers = {fault["pointer"] for fault in answer.json()["errors"]}
+    assert pointers == {"#/params/service", "#/params/limit", "#/params/treshold"}
     assert (await user.get("/v1/jobs")).json()["jobs"] == []
 
 

@@ -14,6 +14,7 @@ import httpx2
 import pytest
 
 from api.conftest import Api
+from api.importing import stocked
 from support import eventually, rows
 from tidemill import Mill
 from tidemill.config import Settings
@@ -87,7 +88,9 @@ async def test_both_spellings_and_all_words_are_understood(api: Api, ada: httpx2
         ({"kind": "echo", "inputs": [1], "priority": 101}, "#/priority"),
         ({"kind": "echo", "inputs": [1], "policy": {"mode": "hope"}}, "#/policy/mode"),
         ({"kind": "echo", "inputs": [1], "policy": {"mode": "tolerate"}}, None),
-        ({"kind": "nobody", "inputs": [1]}, None),
+        ({"kind": "nobody", "inputs": [1]}, "#/kind"),
+        ({"kind": "match", "inputs": [1], "params": {"service": "nobody", "query": "a"}}, "#/params/service"),
+        ({"kind": "echo", "inputs": ["x" * 70_000], "more": 1}, "#/more"),
         ({"kind": "echo", "inputs": ["a\u0000b"]}, None),
         ({"kind": "echo", "inputs": [1], "source": {"name": "a", "path": "b"}}, None),
         ([], "#"),
@@ -308,6 +311,26 @@ async def test_nothing_else_is_a_source(make_api: Callable[..., Any], inbox: Pat
     assert "secret" not in answer.text or "secret" in path
     other = await ada.post("/v1/jobs", json={"kind": "echo", "source": {"name": "outbox", "path": "a.csv"}})
     assert other.status_code == 422
+    assert files(api.settings) == []
+
+
+@pytest.mark.parametrize("url", ["/v1/jobs", "/v1/imports"])
+async def test_a_source_that_cannot_be_read_is_a_clear_problem(
+    make_api: Callable[..., Any], tmp_path: Path, url: str
+) -> None:
+    api = await stocked(make_api, tmp_path, sources={"kernel": Path("/proc/self")}, max_file_size_mb=1)
+    ada = await api.user("ada")
+
+    async def post(path: str) -> httpx2.Response:
+        source = {"name": "kernel", "path": path}
+        of_jobs = {"kind": "echo", "source": source | {"format": "csv"}}
+        return await ada.post(url, json=of_jobs if url == "/v1/jobs" else {"resource": "people", "source": source})
+
+    unreadable = await post("mem")
+    assert unreadable.status_code == 422, unreadable.text
+    assert "'mem' cannot be read: Input/output error" in unreadable.json()["detail"]
+    endless = await post("pagemap")
+    assert endless.status_code == 413, "it says of itself that it is empty"
     assert files(api.settings) == []
 
 

@@ -124,7 +124,8 @@ def check_shape(shown: dict[str, Any]) -> None:
     assert 0 <= shown["error_rate"] < 1
     assert shown["claim_size"] >= 1
     assert shown["item_ms"] is None or shown["item_ms"] > 0
-    assert shown["ingest"]["chunk_rows"] == 64
+    assert shown["lease_s"] >= 1
+    assert shown["ingest"]["chunk_rows"] == shown["chunk_rows"] == 64
     assert shown["database"]["latency_ms"] > 0
     assert shown["database"]["pool_wait_ms"] >= 0
     assert set(shown["pressure"]) == {"cpu", "memory", "time", "room"}

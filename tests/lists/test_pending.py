@@ -8,13 +8,14 @@ from uuid import uuid4
 import pytest
 
 from lists.scenes import walk
-from support import DONE, RETRY, add_job, rows, settle, take
+from support import DONE, RETRY, add_job, rows, settle, take, verdict
 from tidemill.domain.errors import InvalidInput, UnknownJob
 from tidemill.domain.status import ItemStatus
 from tidemill.operations import control, inspect
 from tidemill.operations.pending_counts import PendingCounts
 from tidemill.store import workers
 from tidemill.store.database import Database
+from tidemill.store.lists.batches import OpenSums
 from traps.scenes import retry_some
 
 PENDING, PROCESSING = ItemStatus.PENDING, ItemStatus.PROCESSING
@@ -158,7 +159,24 @@ async def test_the_count_is_summed_for_an_owner_or_everybody(db: Database) -> No
     first, second = await add_job(db, 30, owner_id=1), await add_job(db, 5, owner_id=2)
     await settle(db, await take(db, first, 10))
     await take(db, second)
-    assert [await inspect.pending_count(db, owner) for owner in (1, 2, 3, None)] == [20, 5, 0, 25]
+    counts = PendingCounts(db)
+    assert [(await counts.get(owner)).count for owner in (1, 2, 3, None)] == [20, 5, 0, 25]
+
+
+async def test_the_count_is_of_a_kind_and_of_statuses(db: Database) -> None:
+    first = await add_job(db, 30, "first")
+    await settle(db, await take(db, first, 10), [verdict(seq, RETRY, delay=60.0) for seq in range(10)])
+    await take(db, first, 5)
+    await add_job(db, 7, "second")
+    counts = PendingCounts(db)
+    open_ones = {PENDING: 22, ItemStatus.PROCESSING: 5, RETRY: 10}
+    for status, n in open_ones.items():
+        assert (await counts.get(statuses=[status])).count == n
+        listed = await inspect.list_pending(db, owner_id=None, statuses=[status], limit=100)
+        assert len(listed.items) == n, "as many as are listed"
+    assert (await counts.get(kind="first", statuses=[PENDING, RETRY])).count == 25
+    assert (await counts.get(kind="second")).count == 7
+    assert (await counts.get(kind="third")).count == 0
 
 
 async def test_the_count_is_remembered_for_a_while_and_says_how_old_it_is(db: Database) -> None:
@@ -179,15 +197,15 @@ async def test_the_count_is_remembered_for_a_while_and_says_how_old_it_is(db: Da
 async def test_many_who_ask_at_once_cause_one_sum(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = 0
 
-    async def sum_up(_: Database, owner_id: int | None) -> int:
+    async def sum_up(_: Database, owner_id: int | None) -> OpenSums:
         nonlocal asked
         asked += 1
         await asyncio.sleep(0)
         if owner_id == 1:
             raise OSError("the line is down")
-        return 5
+        return {("test", PENDING): 5}
 
-    monkeypatch.setattr("tidemill.operations.pending_counts.pending_count", sum_up)
+    monkeypatch.setattr("tidemill.operations.pending_counts.open_sums", sum_up)
     counts = PendingCounts(db)
     assert {found.count for found in await asyncio.gather(*(counts.get() for _ in range(50)))} == {5}
     assert asked == 1

@@ -81,6 +81,19 @@ async def test_a_job_that_was_closed_quickly_has_one_sample(db: Database) -> Non
     assert abs(sample.at - job.closed_at) < timedelta(seconds=1)
 
 
+async def test_what_was_cancelled_is_in_no_sample_and_in_no_summary(db: Database, told: Told) -> None:
+    job_id = await add_job(db, 1_000, batch_size=10)
+    await settle(db, await take(db, job_id, 10))
+    await control.cancel(db, job_id)
+    job = await job_of(db, job_id)
+    assert (job.counts.done, job.counts.cancelled) == (10, 990)
+    assert await settled(db, job_id) == [10]
+    assert job.closed_at is not None
+    assert job.created_at is not None
+    seconds = (job.closed_at - job.created_at).total_seconds()
+    assert told.of("job.closed")[0]["rows_per_sec"] == pytest.approx(10 / seconds, abs=0.1)
+
+
 async def test_maintenance_takes_samples_every_few_seconds(db: Database) -> None:
     job_id = await add_job(db, 20, batch_size=10)
     maintenance = Maintenance(db, "w1")

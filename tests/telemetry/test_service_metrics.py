@@ -5,9 +5,12 @@ import pytest
 
 from support import add_job, eventually
 from telemetry.hearing import Told
+from tidemill import Item, Mill
 from tidemill.cli import serve
 from tidemill.config import Settings
+from tidemill.store import workers
 from tidemill.store.database import Database
+from tidemill.telemetry.events import emit
 
 
 @pytest.mark.parametrize("path", ["/metrics", "/inner/metrics"])
@@ -30,6 +33,27 @@ async def test_the_api_shows_its_requests_and_the_queue(
     assert 'tidemill_queue_depth{status="pending"} 10.0' in text
     assert 'tidemill_http_requests_total{method="GET",route="/health",status="200"} 1.0' in text
     assert told.of("request.done")[0]["request_id"] == "abc-1"
+
+
+async def test_the_api_names_the_provider_of_a_kind_that_it_knows(settings: Settings, db: Database) -> None:
+    settings = settings.model_copy(update={"http_port": 0})
+    mill = Mill(settings)
+
+    @mill.handler("ask", limit="shop")
+    async def ask(_item: Item) -> None: ...
+
+    mill.limiter("shop", "5/s")
+    await db.run(workers.register_kinds, mill.registry.all())
+    listening = serve.listen(settings)
+    async with (
+        serve.service(settings, listening, mill=mill),
+        httpx2.AsyncClient(base_url=serve.address(listening)) as client,
+    ):
+        for kind in ("ask", "of others"):
+            emit("item.retry", job=None, batch=1, kind=kind, items=1, codes={"throttled": 1}, decisions=[])
+        text = (await client.get("/metrics")).text
+    assert 'tidemill_throttles_total{kind="ask",provider="shop"} 1.0' in text
+    assert 'tidemill_throttles_total{kind="of others",provider="of others"} 1.0' in text
 
 
 async def test_the_api_can_do_without(settings: Settings, db: Database) -> None:

@@ -52,6 +52,21 @@ async def test_what_killed_children_did_stays_counted(logged: Logged, db: Databa
     assert worker.wait(20) == 0
 
 
+async def test_a_worker_shows_what_its_controllers_have_come_to(logged: Logged, db: Database) -> None:
+    logged.app(HANDLER)
+    logged.start(log_level="info", metrics_port=0)
+    await closed(db, await add_job(db, 20))
+
+    async def shown() -> bool:
+        seen = await logged.metrics()
+        names = ("tidemill_lease_seconds", "tidemill_retry_spacing")
+        return all(seen.get((name, ("0", "test")), 0) >= 1 for name in names) and (
+            ("tidemill_pressure", ("0", "memory")) in seen
+        )
+
+    await eventually(shown)
+
+
 async def test_workers_with_the_same_port_do_not_collide(logged: Logged) -> None:
     logged.app(HANDLER)
     logged.start(log_level="info", metrics_port=0)

@@ -50,6 +50,14 @@ def test_now_is_the_last_half_minute_whatever_was_before() -> None:
     assert found.average_per_s == pytest.approx(3_020 / 130)
 
 
+def test_what_was_cancelled_is_not_quick() -> None:
+    going = job(1_000)
+    cancelled = replace(going, counts=replace(going.counts, pending=0, cancelled=9_000))
+    found = rates(steady(10, 100), cancelled, at(100))
+    assert found.now_per_s == pytest.approx(10)
+    assert found.average_per_s == pytest.approx(10)
+
+
 def test_what_was_settled_since_the_last_sample_counts() -> None:
     found = rates(samples((5, 50)), job(120), at(9))
     assert found.now_per_s == pytest.approx(120 / 9)

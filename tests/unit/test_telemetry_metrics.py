@@ -29,7 +29,7 @@ def shown(meter: Meter) -> dict[tuple[str, tuple[str, ...]], float]:
 
 @pytest.fixture
 def meter() -> Meter:
-    return Meter({"k": "shop", "mail": "mail"})
+    return Meter({"k": "shop", "mail": "mail"}, only=True)
 
 
 def flush(meter: Meter, **fields: Any) -> None:
@@ -86,6 +86,27 @@ def test_other_kinds_than_those_of_the_mill_are_one_word(meter: Meter) -> None:
     for n in range(1_000):
         flush(meter, items=1, done=1, kind=f"kind-{n}")
     assert shown(meter)["tidemill_items_total", (OTHER, "done")] == 1_000
+
+
+def test_who_knows_some_kinds_and_serves_all_names_the_providers_of_those() -> None:
+    meter = Meter({"k": "shop"})
+    for kind in ("k", "mail"):
+        meter.hear("item.retry", {"kind": kind, "items": 1, "codes": {"throttled": 1}})
+    seen = shown(meter)
+    assert seen["tidemill_throttles_total", ("k", "shop")] == 1
+    assert seen["tidemill_throttles_total", ("mail", "mail")] == 1
+
+
+def test_what_controllers_have_come_to_is_shown_until_the_child_ends(meter: Meter) -> None:
+    pressure = {"cpu": 2.5, "memory": 0.4, "time": 0.8, "room": 1.0}
+    told = {"child": 3, "kinds": {"k": {"lease_s": 12.5, "retry_spacing": 2.0}}, "pressure": pressure}
+    meter.hear("worker.adapted", {"children": [told]})
+    seen = shown(meter)
+    assert seen["tidemill_lease_seconds", ("3", "k")] == 12.5
+    assert seen["tidemill_retry_spacing", ("3", "k")] == 2.0
+    assert {labels[1]: value for (name, labels), value in seen.items() if name == "tidemill_pressure"} == pressure
+    meter.hear("child.stopped", {"child": 3})
+    assert not [name for name, _ in shown(meter) if name in ("tidemill_lease_seconds", "tidemill_pressure")]
 
 
 def test_whatever_comes_labels_stay_few() -> None:
@@ -199,6 +220,7 @@ def test_children_hand_on_what_is_measured() -> None:
         "job.submitted",
         "batch.swept",
         "queue.sampled",
+        "worker.adapted",
         "child.started",
         "child.stopped",
         "child.died",

@@ -4,8 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
-from uuid import uuid4
+from typing import TypeVar
 
 from fastapi import Request
 
@@ -19,7 +18,7 @@ from tidemill.connectors.blobs import Blob
 from tidemill.connectors.remote import links
 from tidemill.connectors.remote.download import Remote
 from tidemill.connectors.remote.limits import RemoteLimits
-from tidemill.domain.errors import InvalidInput, TooLarge, Unknown, UnknownFile
+from tidemill.domain.errors import InvalidInput, Unknown, UnknownFile
 from tidemill.domain.identity import Principal
 from tidemill.store import imports
 
@@ -36,27 +35,29 @@ class ImportFile:
     content_type: str = ""
 
 
-Check = Callable[[M], Awaitable[Any]]
+Check = Callable[[M], Awaitable[bool]]  # whether the file that the words refer to is needed at all
 
 
 async def asked_with_file(
     request: Request, here: Service, me: Principal, model: type[M], check: Check[M]
 ) -> tuple[M, ImportFile | None]:
-    """The words and the file of a request. Words are checked before a byte of a file is read; no file with a URL."""
+    """The words and the file of a request. Words are checked before a byte of a file is read.
+
+    No file comes with a URL, nor of a reference that is not needed.
+    """
     if is_words(request.scope):
         asked = from_json(model, await request.body())
         source = checked_source(asked.source)
         if source.url is not None:  # what its name leads to is seen when it is fetched
             links.checked(source.url, RemoteLimits.of(here.settings).allowed)
-        await check(asked)
-        return asked, None if source.url else await _referred(here, me, source)
+        is_needed = await check(asked)
+        return asked, await _referred(here, me, source) if is_needed and source.url is None else None
     place = "body" if request.headers.get("content-type", "").lower().startswith("multipart/") else "query"
 
     async def check_fields(fields: dict[str, str]) -> None:
         await check(from_fields(model, fields, place))
 
-    most = here.settings.max_file_size_mb << 20
-    uploaded = await upload.receive(request, here.blobs, max_bytes=most, check=check_fields, any_type=True)
+    uploaded = await upload.receive(request, here, check=check_fields, any_type=True)
     file = ImportFile(uploaded.blob, uploaded.name, uploaded.content_type)
     async with removed_on_error(here, file):
         asked = from_fields(model, uploaded.fields, place)
@@ -78,7 +79,8 @@ def checked_source(source: ImportSourceIn | None) -> ImportSourceIn:
 async def fetched(here: Service, url: str) -> ImportFile:
     """A file of another machine, now: for whoever waits for it."""
     remote = Remote(here.blobs, RemoteLimits.of(here.settings, seconds=PREVIEW_S))
-    found = await asyncio.to_thread(remote.download, url, uuid4().hex)
+    async with here.incoming.reserved() as name:
+        found = await asyncio.to_thread(remote.download, url, name)
     return ImportFile(found.blob, found.name or "", found.content_type or "")
 
 
@@ -88,7 +90,7 @@ async def removed_on_error(here: Service, file: ImportFile | None) -> AsyncItera
         yield
     except BaseException:
         if file is not None:
-            await asyncio.to_thread(here.blobs.abandon, file.blob.id)
+            await here.incoming.drop(file.blob.id)
         raise
 
 
@@ -99,10 +101,8 @@ async def _referred(here: Service, me: Principal, source: ImportSourceIn) -> Imp
         if not await here.db.run(imports.has_file, source.file_id, None if me.is_admin else me.user_id):
             raise unknown
         try:
-            return ImportFile(await asyncio.to_thread(here.blobs.link, source.file_id), "")
+            return ImportFile(await here.incoming.link(source.file_id), "")
         except UnknownFile:
             raise unknown from None
     path = folders.find(here.settings.sources, source.name or "", source.path or "")
-    if path.stat().st_size > here.settings.max_file_size_mb << 20:
-        raise TooLarge(f"the file has more than {here.settings.max_file_size_mb} MB")
-    return ImportFile(await asyncio.to_thread(here.blobs.put_file, path), path.name)
+    return ImportFile(await here.incoming.put_file(path, here.settings.max_file_size_mb << 20), path.name)

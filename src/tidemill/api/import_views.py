@@ -67,7 +67,7 @@ def _out(job: Job, origin: Origin | None) -> ImportOut:
         validate_only=words.get("validate_only", False),
         status=job.status,
         total_records=counts.total,
-        processed_records=counts.settled - counts.cancelled,
+        processed_records=counts.processed,
         successful_records=counts.done,
         error_records=counts.failed,
         failure_reason=job.failure_reason,

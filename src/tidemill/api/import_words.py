@@ -5,13 +5,12 @@ from typing import Any, TypeVar
 import httpx2
 import msgspec
 import pydantic
-from fastapi.exceptions import RequestValidationError
 from pydantic.alias_generators import to_snake
 
+from tidemill.api.inline import faults, faults_of
 from tidemill.api.schemas.imports import ImportIn, LayoutIn
 from tidemill.connectors.layout import checked
 from tidemill.connectors.remote.links import bare
-from tidemill.domain.errors import InvalidInput
 from tidemill.domain.importing import ImportRequest
 
 M = TypeVar("M", bound=LayoutIn)
@@ -24,7 +23,7 @@ def from_json(model: type[M], body: bytes) -> M:
     try:
         return model.model_validate_json(body)
     except pydantic.ValidationError as error:
-        raise _faults(error, "body") from error
+        raise faults_of(error, "body") from error
 
 
 def from_fields(model: type[M], fields: dict[str, str], place: str) -> M:
@@ -32,18 +31,18 @@ def from_fields(model: type[M], fields: dict[str, str], place: str) -> M:
     values: dict[str, Any] = {to_snake(name): text for name, text in fields.items() if name != "filename"}
     unknown = sorted(values.keys() - set(model.model_fields) | values.keys() & set(NOT_BESIDE_A_FILE))
     if unknown:
-        raise InvalidInput(f"unknown fields beside a file: {', '.join(unknown)}")
+        raise faults([((place, name), f"there is no field {name!r} beside a file") for name in unknown])
     for name in JSON_WORDS:
         if name in values:
-            values[name] = _object(name, values[name])
+            values[name] = _object((place, name), values[name])
     if values.get("sheet", "").isdecimal():
         values["sheet"] = int(values["sheet"])
     if "key" in values:
-        values["key"] = _list(values["key"])
+        values["key"] = _list((place, "key"), values["key"])
     try:
         return model.model_validate(values)
     except pydantic.ValidationError as error:
-        raise _faults(error, place) from error
+        raise faults_of(error, place) from error
 
 
 def layout_of(asked: LayoutIn) -> dict[str, Any]:
@@ -86,21 +85,17 @@ def policy_of(asked: ImportIn) -> dict[str, Any]:
     return asked.policy.model_dump(exclude_none=True)
 
 
-def _object(name: str, text: str) -> Any:
+def _object(at: tuple[str, str], text: str) -> Any:
     try:
         return pydantic.TypeAdapter(dict[str, Any]).validate_json(text)
     except pydantic.ValidationError as error:
-        raise InvalidInput(f"{name} is not a JSON object: {error.errors()[0]['msg']}") from error
+        raise faults([(at, f"it is not a JSON object: {error.errors()[0]['msg']}")]) from error
 
 
-def _list(text: str) -> list[Any]:
+def _list(at: tuple[str, str], text: str) -> list[Any]:
     if not text.lstrip().startswith("["):
         return [word.strip() for word in text.split(",") if word.strip()]
     try:
         return pydantic.TypeAdapter(list[Any]).validate_json(text)
     except pydantic.ValidationError as error:
-        raise InvalidInput(f"key is not a list: {error.errors()[0]['msg']}") from error
-
-
-def _faults(error: pydantic.ValidationError, place: str) -> RequestValidationError:
-    return RequestValidationError([{**detail, "loc": (place, *detail["loc"])} for detail in error.errors()])
+        raise faults([(at, f"it is not a list: {error.errors()[0]['msg']}")]) from error

@@ -5,7 +5,8 @@ is parsed when it is its turn: 16 MB of `{}` would be 400 MB of objects, and sec
 """
 
 import asyncio
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any, TypeVar
 
@@ -16,7 +17,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic_core import from_json
 
 from tidemill.api.body import SMALL, is_json
-from tidemill.api.problems import Refusal
+from tidemill.api.problems import WORDS, Refusal
 from tidemill.domain.errors import InvalidInput, TooLarge
 
 M = TypeVar("M", bound=pydantic.BaseModel)
@@ -25,6 +26,7 @@ WINDOW = 256 << 10
 COMMAS_MAX = 1_000_000  # of a part in which no end of an input is found: rows that people have are not like that
 ENDS = ((b"},", 8), (b"],", 4), (b'",', 2), (b",", 2))  # where an input may end, and how often that is tried
 INPUTS = "inputs"
+_UNKNOWN = re.compile(r"unknown field `(.*)`", re.DOTALL)
 
 
 class Slices(list[Any]):
@@ -52,6 +54,11 @@ async def read(request: Request, model: type[M], *, most: int) -> M:
 
 def faults_of(error: pydantic.ValidationError, place: str) -> RequestValidationError:
     return RequestValidationError([{**detail, "loc": (place, *detail["loc"])} for detail in error.errors()])
+
+
+def faults(found: Iterable[tuple[tuple[int | str, ...], str]]) -> RequestValidationError:
+    """What is wrong where: of the body, or of the query."""
+    return RequestValidationError([{"type": "value_error", "loc": at, "msg": reason} for at, reason in found])
 
 
 def _whole(model: type[M], body: bytes) -> M:
@@ -116,8 +123,10 @@ def _parts(model: type[pydantic.BaseModel], body: bytes) -> dict[str, bytes]:
     """Every field of a body that is there, unparsed."""
     try:
         found = msgspec.json.decode(body, type=_shape(model))
-    except msgspec.ValidationError as error:  # no object, or unknown fields
-        raise InvalidInput(str(error)) from error
+    except msgspec.ValidationError as error:  # no object, or an unknown field, of which only the message knows the name
+        named = _UNKNOWN.search(str(error))
+        at, reason = ("body",) + ((named[1],) if named else ()), WORDS["extra_forbidden"] if named else str(error)
+        raise faults([(at, reason)]) from error
     except (msgspec.DecodeError, RecursionError) as error:
         invalid = {"type": "json_invalid", "loc": ("body",), "msg": "", "ctx": {"error": str(error)}}
         raise RequestValidationError([invalid]) from error

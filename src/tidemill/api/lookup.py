@@ -1,6 +1,7 @@
 """From what a request names to what it may see. What belongs to somebody else is not there."""
 
 import re
+from collections.abc import Sequence
 from typing import Annotated
 from uuid import UUID
 
@@ -8,7 +9,9 @@ from fastapi import Depends, Path
 
 from tidemill.api import cursor
 from tidemill.api.guard import Me
+from tidemill.api.inline import faults
 from tidemill.api.problems import Refusal
+from tidemill.api.schemas.base import JOB_NAME
 from tidemill.api.schemas.jobs import ListQuery
 from tidemill.api.state import Db, Service, Serving
 from tidemill.domain.distribution import KIND as DISTRIBUTE
@@ -23,8 +26,7 @@ from tidemill.operations import inspect
 from tidemill.store import jobs, users
 from tidemill.store.database import Database
 
-# No beginnings of ids here: they would tell of the jobs of others.
-_FULL = re.compile(r"[0-9a-fA-F]{8}-?([0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}|[Jj]\d{8}_\d{6,}")
+_FULL = re.compile(JOB_NAME)
 JobName = Annotated[str, Path(max_length=64, description="A job's id or key", examples=["J20261115_000777"])]
 
 
@@ -35,6 +37,13 @@ async def own_job_id(job: JobName, me: Me, db: Db) -> UUID:
 
 async def own_job(job: JobName, me: Me, db: Db) -> Job:
     return await db.run(jobs.get_named, full_name(job), scope_of(me))
+
+
+async def job_named(db: Database, name: str | None, owner_id: int | None) -> UUID | None:
+    """The id of a job that a filter names, by its id or its key; an id is taken as it is."""
+    if name is None:
+        return None
+    return await db.run(jobs.find, name, owner_id) if "_" in name else UUID(name)
 
 
 def full_name(name: str) -> str:
@@ -167,21 +176,32 @@ async def readable(here: Service, me: Principal, name: str) -> Resource:
     raise UnknownResource(f"there is no resource {name!r}")
 
 
-def place_of(text: str) -> tuple[UUID, int]:
-    """An item's id: its job and its place in it."""
+def places_of(ids: Sequence[str], field: str) -> list[tuple[UUID, int]]:
+    """Items by their ids, of a field of the body: their jobs and their places in them."""
+    found = [_place_of(text) for text in ids]
+    _insist(ids, field, [place is not None for place in found], "{!r} is not the id of an item")
+    return [place for place in found if place is not None]
+
+
+def seqs_of(ids: Sequence[str], field: str, job_id: UUID) -> list[int]:
+    """The places of items in this job; those of another one are pointed at."""
+    found = places_of(ids, field)
+    _insist(ids, field, [job == job_id for job, _ in found], "{!r} is an item of another job")
+    return [seq for _, seq in found]
+
+
+def _place_of(text: str) -> tuple[UUID, int] | None:
     job, _, seq = text.partition(":")
     try:
         return UUID(job), int(seq)
     except ValueError:
-        raise InvalidInput(f"{text!r} is not the id of an item") from None
+        return None
 
 
-def seq_of(text: str, job_id: UUID) -> int:
-    """The place of an item in this job; InvalidInput if it is of another one."""
-    job, seq = place_of(text)
-    if job != job_id:
-        raise InvalidInput(f"{text!r} is an item of another job")
-    return seq
+def _insist(ids: Sequence[str], field: str, are_good: Sequence[bool], why: str) -> None:
+    wrong = [(at, text) for at, (text, is_good) in enumerate(zip(ids, are_good, strict=True)) if not is_good]
+    if wrong:
+        raise faults([(("body", field, at), why.format(text)) for at, text in wrong])
 
 
 async def own_scope(db: Database, me: Principal, user_id: str) -> int | None:

@@ -73,11 +73,18 @@ EXAMPLES = {
 class Refusal(Exception):
     """A refusal that belongs to HTTP and not to the domain."""
 
-    def __init__(self, status: int, detail: str, headers: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        status: int,
+        detail: str,
+        headers: dict[str, str] | None = None,
+        faults: Sequence[Fault] | None = None,
+    ) -> None:
         super().__init__(detail)
         self.status = status
-        self.detail = detail
+        self.detail = detail[:DETAIL_MAX]
         self.headers = headers or {}
+        self.faults = faults
 
 
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
@@ -141,7 +148,7 @@ async def _of_ours(request: Request, error: Exception) -> JSONResponse:
 async def _of_refusal(request: Request, error: Exception) -> JSONResponse:
     if not isinstance(error, Refusal):
         raise error
-    return answer(_id(request), error.status, error.detail, error.headers)
+    return answer(_id(request), error.status, error.detail, error.headers, error.faults)
 
 
 async def _of_http(request: Request, error: Exception) -> JSONResponse:

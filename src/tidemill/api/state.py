@@ -16,6 +16,7 @@ from tidemill.connectors.blobs import Blobs
 from tidemill.domain.slice import Slice
 from tidemill.operations.distributions import Distributions
 from tidemill.operations.imports import Importing
+from tidemill.operations.incoming import Incoming
 from tidemill.operations.pending_counts import PendingCounts
 from tidemill.operations.resources import Resources
 from tidemill.operations.scanning import Scanner
@@ -47,12 +48,14 @@ class Service:
     normalizers: Mapping[str, Callable[[str], str]] = field(default_factory=dict)
     session_limits: Limits = field(init=False)
     hub: Hub = field(init=False)
+    incoming: Incoming = field(init=False)
     shared: Shared[bytes] = field(default_factory=Shared)
     pending_counts: PendingCounts = field(init=False)
     streams: Streams = field(init=False)
 
     def __post_init__(self) -> None:
         self.hub = Hub(self.db)
+        self.incoming = Incoming(self.db, self.blobs)
         self.pending_counts = PendingCounts(self.db)
         self.streams = Streams(self.settings.export_streams)
         self.session_limits = Limits(self.settings.session_idle_s, self.settings.session_max_s)

@@ -12,7 +12,8 @@ from fastapi import Request
 from tidemill.api.body import is_more
 from tidemill.api.multipart import Data, Part, parts
 from tidemill.api.problems import Refusal
-from tidemill.connectors.blobs import Blob, Blobs
+from tidemill.api.state import Service
+from tidemill.connectors.blobs import Blob, Writing
 from tidemill.connectors.images import ImagesWriter, clean
 from tidemill.connectors.layout import FORMATS, KNOWN_FORMATS
 from tidemill.domain.errors import InvalidInput, TooLarge
@@ -48,10 +49,10 @@ class Uploaded:
 class Receiver:
     """Takes the files of one request. What is not finished in the end is removed."""
 
-    def __init__(self, blobs: Blobs, *, max_bytes: int, any_type: bool = False) -> None:
+    def __init__(self, writing: Writing, *, max_bytes: int, any_type: bool = False) -> None:
         self._any_type = any_type
         self._stack = ExitStack()
-        self._writing = self._stack.enter_context(blobs.write())
+        self._writing = self._stack.enter_context(writing)
         self._images: ImagesWriter | None = None
         self._max_bytes = max_bytes
         self._buffer = bytearray()
@@ -108,14 +109,18 @@ class Receiver:
             await asyncio.to_thread((self._images or self._writing).write, piece)
 
 
-async def receive(request: Request, blobs: Blobs, *, max_bytes: int, check: Check, any_type: bool = False) -> Uploaded:
+async def receive(request: Request, here: Service, *, check: Check, any_type: bool = False) -> Uploaded:
     """Store the body's file. ``check`` looks at the words of the request before the first byte of a file.
 
     With ``any_type`` the file is whatever it turns out to be.
     """
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    max_bytes = here.settings.max_file_size_mb << 20
     _refuse_early(request, max_bytes)
-    async with Receiver(blobs, max_bytes=max_bytes, any_type=any_type) as receiver:
+    async with (
+        here.incoming.reserved() as name,
+        Receiver(here.blobs.write(name), max_bytes=max_bytes, any_type=any_type) as receiver,
+    ):
         if media_type == "multipart/form-data":
             fields = await _multipart(request, receiver, check, max_bytes + FIELDS_MAX)
         else:

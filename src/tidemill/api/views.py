@@ -51,7 +51,7 @@ async def job_detail(db: Database, job: Job) -> dict[str, Any]:
         "errors": job.codes,
         "columns": columns,
         "rates": rates,
-        "adaptive": await db.run(workers.adaptive_state, job.kind),
+        "adaptive": await db.run(workers.adaptive_state, job.kind, ingesting=not job.ingest_complete),
         "retried": job.retried,
         "request_id": job.request_id,
         "traceparent": job.traceparent,

@@ -1,6 +1,5 @@
 """Commands about an import that was made before: sending mended rows, and doing what was only tried."""
 
-import asyncio
 from pathlib import Path
 from typing import Annotated
 
@@ -19,6 +18,7 @@ from tidemill.domain.job import Job
 from tidemill.operations import inspect
 from tidemill.operations.import_fixes import Mended, fix_rows
 from tidemill.operations.import_promote import promote
+from tidemill.operations.incoming import Incoming
 from tidemill.store import jobs
 from tidemill.store.database import Database
 from tidemill.store.submit import Submission
@@ -42,8 +42,8 @@ def fix_command(
 
     async def action(db: Database) -> Job:
         found = await inspect.find_job(db, job)
-        blobs = open_blobs(settings.blobs)
-        blob = await asyncio.to_thread(blobs.put_file, file)
+        incoming = Incoming(db, open_blobs(settings.blobs))
+        blob = await incoming.put_file(file)
         sent = Mended(
             blob.id,
             file.name,
@@ -56,7 +56,7 @@ def fix_command(
         try:
             operation = await fix_rows(db, make_importing(db, settings), found, sent)
         finally:
-            blobs.abandon(blob.id)
+            await incoming.drop(blob.id)
         console.print(f"{operation.items:,} rows run again", highlight=False)
         return found
 
@@ -70,7 +70,7 @@ def promote_command(job: JobArgument, errors_to: ErrorsTo = None, processes: Pro
 
     async def action(db: Database) -> Job:
         found = await inspect.find_job(db, job)
-        job_id, _ = await promote(db, open_blobs(settings.blobs), found, Submission(KIND), by=LOCAL_USER)
+        job_id, _ = await promote(db, Incoming(db, open_blobs(settings.blobs)), found, Submission(KIND), by=LOCAL_USER)
         return await db.run(jobs.get, job_id)
 
     finish(settings, run_in(settings, action), errors_to=errors_to, processes=processes, app=app)

@@ -27,6 +27,7 @@ from tidemill.domain.job import Job
 from tidemill.domain.resource import Resource
 from tidemill.domain.status import ItemStatus, JobStatus
 from tidemill.operations import import_errors, inspect
+from tidemill.operations.incoming import Incoming
 from tidemill.store import imports as store
 from tidemill.store import jobs, workers
 from tidemill.store.database import Database
@@ -175,13 +176,13 @@ async def _submit(db: Database, settings: Settings, asked: Asked) -> UUID:
     if asked.is_remote:
         return (await importing.submit_remote(spec, asked.file, resource, asked.request, asked.words))[0]
     path = _existing(asked.file)
-    blobs = open_blobs(settings.blobs)
-    blob = await asyncio.to_thread(blobs.put_file, path)
+    incoming = Incoming(db, open_blobs(settings.blobs))
+    blob = await incoming.put_file(path)
     try:
         look = await importing.look(blob.id, name=path.name, given=asked.layout)
         plan = await importing.plan(look, resource, asked.request)
     except BaseException:
-        blobs.abandon(blob.id)
+        await incoming.drop(blob.id)
         raise
     return (await importing.submit(spec, blob, look, plan, asked.words, path.name))[0]
 
@@ -195,12 +196,12 @@ async def _preview(db: Database, settings: Settings, asked: Asked) -> None:
         raise InvalidInput("a preview is of a file that is here")
     await migrate(db)
     importing, resource = make_importing(db, settings), await _resource(db, settings, asked)
-    blobs, path = open_blobs(settings.blobs), _existing(asked.file)
-    blob = await asyncio.to_thread(blobs.put_file, path)
+    incoming, path = Incoming(db, open_blobs(settings.blobs)), _existing(asked.file)
+    blob = await incoming.put_file(path)
     try:
         look = await importing.look(blob.id, name=path.name, given=asked.layout, rows=SHOWN_ROWS)
     finally:
-        blobs.abandon(blob.id)
+        await incoming.drop(blob.id)
     show_preview(look, resource, asked.request, load_mill(asked.app).registry.normalizers)
 
 

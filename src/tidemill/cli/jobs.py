@@ -20,6 +20,7 @@ from tidemill.domain.errors import Conflict, InvalidInput
 from tidemill.domain.job import Job
 from tidemill.domain.status import CLOSED, JobStatus, parse_item_status
 from tidemill.operations import control, inspect, reprocess, submit
+from tidemill.operations.incoming import Incoming
 from tidemill.store import jobs as store
 from tidemill.store import workers
 from tidemill.store.bulk import Operation
@@ -62,7 +63,7 @@ def submit_command(
             return await db.run(store.get, await submit_file(db, settings, file, asked, _told(format_)))
         spec = await submit.as_declared(db, asked)
         submit.check(spec)
-        blob = await asyncio.to_thread(open_blobs(settings.blobs).put_file, file)
+        blob = await Incoming(db, open_blobs(settings.blobs)).put_file(file)
         source = reference | {"blob": blob.id, "name": file.name}
         job_id, _ = await submit.submit(db, replace(spec, source=source, file_id=blob.id))
         return await db.run(store.get, job_id)

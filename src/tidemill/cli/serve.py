@@ -102,7 +102,7 @@ async def service(
 
     ``pool`` is where kickoffs run, ``mill`` may declare resources.
     """
-    with metered(settings) as meter:
+    with metered(settings, None if mill is None else mill.registry.providers()) as meter:
         async with open_database(settings, patience=PATIENCE_S) as db:
             normalizers = {} if mill is None else mill.registry.normalizers
             registry = None if mill is None else mill.registry

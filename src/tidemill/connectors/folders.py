@@ -1,9 +1,10 @@
 """Files in configured folders: what a submission may refer to, and nothing else."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from tidemill.domain.errors import InvalidInput
+from tidemill.connectors.blobs.base import pieces_of
+from tidemill.domain.errors import InvalidInput, TooLarge
 
 
 def find(folders: Mapping[str, Path], name: str, path: str) -> Path:
@@ -21,3 +22,17 @@ def find(folders: Mapping[str, Path], name: str, path: str) -> Path:
     if not found.is_relative_to(root) or not found.is_file():
         raise missing
     return found
+
+
+def read(path: Path, max_bytes: int | None = None) -> Iterator[bytes]:
+    """What is in a file, counted as it comes: what it says of its size need not be so, or not any more."""
+    size = 0
+    try:
+        with path.open("rb") as file:
+            for piece in pieces_of(file):
+                size += len(piece)
+                if max_bytes is not None and size > max_bytes:
+                    raise TooLarge(f"the file has more than {max_bytes >> 20} MB")
+                yield piece
+    except OSError as error:
+        raise InvalidInput(f"the file {path.name!r} cannot be read: {error.strerror}") from error

@@ -31,6 +31,11 @@ class Counts:
         return self.done + self.not_found + self.skipped + self.failed + self.cancelled
 
     @property
+    def processed(self) -> int:
+        """Settled by work: what was cancelled cost none, and says nothing of how quick a job is."""
+        return self.settled - self.cancelled
+
+    @property
     def add_up(self) -> bool:
         return self.total == self.open + self.settled
 

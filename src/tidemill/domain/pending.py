@@ -15,6 +15,7 @@ def why(
     due_at: datetime | None,
     is_due: bool,
     has_worker: bool,
+    has_kickoff: bool = False,
     limiter: str | None = None,
     blocked_until: datetime | None = None,
 ) -> str:
@@ -26,7 +27,7 @@ def why(
     if intent is Intent.PAUSE:
         return "paused"
     if not has_worker:
-        return "no worker has this kind"
+        return "no worker has this kind" + ("; a kickoff runs it" if has_kickoff else "")
     if status is ItemStatus.RETRY_WAIT and due_at is not None and not is_due:
         return f"waits for its retry at {due_at.isoformat(timespec='seconds')}"
     if limiter is not None and blocked_until is not None:

@@ -15,7 +15,7 @@ EVERY = timedelta(seconds=5)  # between two samples of a job that moves
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """So many items were settled at that time. A sample is taken only when they are more or fewer than before."""
+    """So many items were settled, not cancelled, at that time. Taken only when they are more or fewer than before."""
 
     at: datetime
     settled: int
@@ -34,7 +34,7 @@ class NoEstimate(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Items settled per second: in the last half minute, and since the job was submitted."""
+    """Items settled per second, not cancelled: in the last half minute, and since the job was submitted."""
 
     now_per_s: float
     average_per_s: float
@@ -46,8 +46,8 @@ def rates(samples: Sequence[Sample], job: Job, now: datetime) -> Rates:
     """From the newest samples, in order of time, and the job's own counts at ``now``."""
     created = job.created_at or now
     seconds = ((job.closed_at or now) - created).total_seconds()
-    average = job.counts.settled / seconds if seconds > 0 else 0.0
-    current = 0.0 if job.is_closed else _current(samples, job.counts.settled, created, now)
+    average = job.counts.processed / seconds if seconds > 0 else 0.0
+    current = 0.0 if job.is_closed else _current(samples, job.counts.processed, created, now)
     why = _why_not(job, current)
     return Rates(current, average, job.counts.open / current if why is None else None, why)
 

@@ -33,7 +33,7 @@ def adaptive(context: Context) -> dict[str, Any]:
     signals, strain = context.db.signals, context.machine.strain()
     return {
         "kinds": {kind: _of_kind(context, crew) for kind, crew in context.crews.items()},
-        "ingest": {"chunk_rows": context.chunk.rows},
+        "ingest": {"chunk_rows": context.chunk.rows, "average_ms": _rounded(context.chunk.average_ms)},
         "database": {
             "latency_ms": _rounded(signals.latency_ms),
             "pool_wait_ms": _rounded(signals.pool_wait_ms),
@@ -46,10 +46,12 @@ def adaptive(context: Context) -> dict[str, Any]:
 
 def _of_kind(context: Context, crew: Crew) -> dict[str, Any]:
     handler = context.handlers.get(crew.kind)
+    claim_size = context.claim_size(handler)
     return {
         "provider": handler.limiter or handler.kind,
         "item_ms": _rounded(context.pace(crew.kind).item_ms),
-        "claim_size": context.claim_size(handler),
+        "claim_size": claim_size,
+        "lease_s": _rounded(context.lease_seconds(crew.kind, claim_size)),
         "concurrency": crew.places,
         "max_concurrency": crew.high,
         "gap_ms": _rounded(crew.gap_s * 1000),

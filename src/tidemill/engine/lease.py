@@ -9,6 +9,7 @@ from uuid import UUID
 from tidemill.engine.service import Service
 from tidemill.store import leases, limiters, workers
 from tidemill.store.database import Database
+from tidemill.telemetry.events import emit
 
 LONGEST_S = 5.0
 
@@ -43,5 +44,7 @@ class Heartbeat(Service):
     async def tick(self) -> float:
         await self._db.run(leases.heartbeat, self._worker, self._in_hand(), self._seconds)
         await self._db.run(limiters.renew, self._worker, self._children(), self._seconds)
-        await self._db.run(workers.register, self._worker, *self._place, self._info())
+        info = self._info()
+        await self._db.run(workers.register, self._worker, *self._place, info)
+        emit("worker.adapted", children=info.get("adaptive", []))
         return min(self._seconds / 3, LONGEST_S)

@@ -1,6 +1,8 @@
 """Distributions: a job of inputs that are known to fit their dataset, and what has become of them."""
 
 import asyncio
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -28,7 +30,7 @@ from tidemill.operations import inspect
 from tidemill.operations.submit import submit
 from tidemill.store import results
 from tidemill.store.database import Database
-from tidemill.store.submit import Submission
+from tidemill.store.submit import Submission, find_repeated
 
 FAIL_FAST = {"mode": "fail_fast"}
 
@@ -69,6 +71,12 @@ class Distributions:
 
     async def submit(self, db: Database, spec: Submission, wanted: Wanted, role: Role) -> tuple[UUID, bool]:
         """The job, and whether it is new. InvalidInputs with what is wrong: then nothing was made."""
+        spec = replace(spec, kind=KIND, policy=spec.policy or FAIL_FAST)
+        if spec.idem_key is not None:  # it stands for what was said, whatever has become of the dataset
+            spec = replace(spec, idem_print=await asyncio.to_thread(_print, wanted.inputs))
+            made = await db.run(find_repeated, spec)
+            if made is not None:
+                return made, False
         dataset = self.find(wanted.dataset, role)
         form = _form(dataset, wanted)
         inputs = await asyncio.to_thread(self._read, dataset, wanted.inputs, form)  # 100,000 take a second or two
@@ -77,7 +85,7 @@ class Distributions:
             days=self._reuse.days if wanted.reuse_days is None else wanted.reuse_days,
         )
         request = DistributionRequest(dataset.name, reuse, form.format, form.compression)
-        spec = replace(spec, kind=KIND, params=request.params, policy=spec.policy or FAIL_FAST, columns=COLUMNS)
+        spec = replace(spec, params=request.params, columns=COLUMNS)
         return await submit(db, spec, (one.text.encode() for one in inputs), built_in=True)
 
     def _read(self, dataset: Dataset, given: Sequence[Any], form: Form) -> list[Input]:
@@ -107,6 +115,15 @@ class Distributions:
         if faults:
             raise InvalidInputs(faults[:FAULTS_MAX])
         return found
+
+
+def _print(inputs: Sequence[Any]) -> bytes:
+    """Of inputs as they were said; in which order an object has its fields says nothing."""
+    digest = hashlib.sha256()
+    for one in inputs:
+        text = json.dumps(one, sort_keys=True).encode()
+        digest.update(len(text).to_bytes(8, "big") + text)
+    return digest.digest()
 
 
 def request_of(job: Job) -> DistributionRequest:

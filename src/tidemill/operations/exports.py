@@ -20,7 +20,7 @@ from tidemill.store.catalog import denied
 from tidemill.store.database import Database
 from tidemill.store.extract import compiled, copy_out
 from tidemill.store.json import encode
-from tidemill.store.submit import Submission
+from tidemill.store.submit import Submission, find_repeated
 from tidemill.telemetry.summary import export_completed
 
 FAIL_FAST = {"mode": "fail_fast"}  # an export that has no file has failed
@@ -39,12 +39,19 @@ async def plan_export(db: Database, resource: Resource, request: TableExport) ->
     return plan
 
 
+async def repeated_export(db: Database, spec: Submission, request: TableExport) -> UUID | None:
+    """The job that the same words have made before, whatever has become of the table."""
+    return await db.run(find_repeated, _asking(spec, request))
+
+
 async def submit_export(db: Database, spec: Submission, plan: ExportPlan, request: TableExport) -> tuple[UUID, bool]:
     """The job that makes the file, and whether it is new. A key that comes again stands for what was said."""
-    words = request.words()
-    params = {"asked": words, "plan": msgspec.to_builtins(plan)}
-    spec = replace(spec, kind=KIND, params=params, asked=words, policy=FAIL_FAST)
+    spec = replace(_asking(spec, request), params={"asked": request.words(), "plan": msgspec.to_builtins(plan)})
     return await submit(db, spec, [encode({"resource": request.resource})], built_in=True)
+
+
+def _asking(spec: Submission, request: TableExport) -> Submission:
+    return replace(spec, kind=KIND, asked=request.words(), policy=FAIL_FAST)
 
 
 async def stream_export(

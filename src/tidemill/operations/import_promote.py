@@ -1,17 +1,16 @@
 """From a trial to the real thing: the same file, the same plan, with every correction made since; and it writes."""
 
-import asyncio
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
 import msgspec
 
-from tidemill.connectors.blobs import Blobs
 from tidemill.domain.errors import Conflict, Unavailable, UnknownFile, UnknownJob
 from tidemill.domain.importing import KIND, ImportPlan
 from tidemill.domain.job import Job
 from tidemill.operations.imports import insist_on_rights
+from tidemill.operations.incoming import Incoming
 from tidemill.operations.submit import tell_submitted
 from tidemill.store import activity, fix, imports
 from tidemill.store.database import Database, is_transient
@@ -32,7 +31,7 @@ def plan_of(job: Job) -> ImportPlan:
     return plan
 
 
-async def promote(db: Database, blobs: Blobs, job: Job, asked: Submission, *, by: int) -> tuple[UUID, bool]:
+async def promote(db: Database, incoming: Incoming, job: Job, asked: Submission, *, by: int) -> tuple[UUID, bool]:
     """The live job of a trial, and whether it is new: there is one, however often it is asked for."""
     plan = replace(plan_of(job), validate_only=False)
     key = f"{KEY} {job.id}"
@@ -46,7 +45,7 @@ async def promote(db: Database, blobs: Blobs, job: Job, asked: Submission, *, by
     if origin is None:
         raise UnknownJob(f"there is no job {job.id}")
     try:
-        blob = await asyncio.to_thread(blobs.link, str(job.file_id))
+        blob = await incoming.link(str(job.file_id))
     except UnknownFile:
         raise Conflict(f"the file of import {job.key} is gone") from None
     spec = replace(
@@ -65,10 +64,10 @@ async def promote(db: Database, blobs: Blobs, job: Job, asked: Submission, *, by
     try:
         job_id, is_new = await _submit(db, spec, job, by)
     except (UnknownJob, Conflict):
-        await asyncio.to_thread(blobs.abandon, blob.id)
+        await incoming.drop(blob.id)
         raise
     if not is_new:
-        await asyncio.to_thread(blobs.abandon, blob.id)
+        await incoming.drop(blob.id)
     return job_id, is_new
 
 

@@ -1,7 +1,6 @@
 """Importing a file into a table: looking at it, planning, submitting."""
 
 import asyncio
-from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,7 +14,8 @@ from tidemill.domain.errors import InvalidInput, KeyReused
 from tidemill.domain.importing import KIND, ImportPlan, ImportRequest, make_plan
 from tidemill.domain.ports import OpenSource, Source
 from tidemill.domain.resource import Resource
-from tidemill.operations.submit import check, submit
+from tidemill.operations.incoming import Incoming
+from tidemill.operations.submit import submit
 from tidemill.store.catalog import denied
 from tidemill.store.database import Database
 from tidemill.store.json import decode_input
@@ -43,6 +43,7 @@ class Importing:
     def __init__(self, db: Database, blobs: Blobs, open_source: OpenSource) -> None:
         self._db = db
         self._blobs = blobs
+        self._incoming = Incoming(db, blobs)
         self._open = open_source
 
     async def look(
@@ -72,7 +73,15 @@ class Importing:
         params = {"asked": asked, "plan": msgspec.to_builtins(plan)}
         source = {"blob": blob.id, "format": look.layout["format"], "layout": look.layout, "name": name}
         spec = replace(_fingerprinted(spec, blob, look, asked), params=params, source=source)
-        return await self._submit(replace(spec, sparse=True, file_id=blob.id), lambda: self._blobs.abandon(blob.id))
+        spec = replace(spec, sparse=True, file_id=blob.id)
+        try:
+            job_id, is_new = await submit(self._db, spec, built_in=True)
+        except (InvalidInput, KeyReused):
+            await self._incoming.drop(blob.id)
+            raise
+        if not is_new:
+            await self._incoming.drop(blob.id)
+        return job_id, is_new
 
     async def submit_remote(
         self, spec: Submission, url: str, resource: Resource, request: ImportRequest, asked: dict[str, Any]
@@ -82,24 +91,19 @@ class Importing:
         blob_id = uuid4().hex
         source = {"url": url, "blob": blob_id, "layout": asked.get("layout") or {}}
         spec = replace(spec, kind=KIND, params=params, source=source, sparse=True, file_id=blob_id)
-        return await self._submit(replace(spec, asked=asked, idem_print=url.encode()), lambda: None)
+        return await submit(self._db, replace(spec, asked=asked, idem_print=url.encode()), built_in=True)
 
-    async def refuse_reuse(self, spec: Submission, asked: dict[str, Any]) -> None:
-        """KeyReused if this owner's key stands for other words, before a byte of the file is read."""
+    async def existing(self, spec: Submission, asked: dict[str, Any]) -> UUID | None:
+        """The job this owner's key made already, of the same words; KeyReused if it stands for others.
+
+        Before a byte of the file is read: only where the words say where it is are they all that there is to compare.
+        """
         found = None if spec.idem_key is None else await self._db.run(find_by_key, spec.owner_id, spec.idem_key)
-        if found is not None and found["params"].get("asked") != asked:
+        if found is None:
+            return None
+        if found["params"].get("asked") != asked:
             raise KeyReused(f"idempotency key {spec.idem_key!r} was used for another submission")
-
-    async def _submit(self, spec: Submission, undo: Callable[[], None]) -> tuple[UUID, bool]:
-        check(spec, built_in=True)
-        try:
-            job_id, is_new = await submit(self._db, spec, built_in=True)
-        except (InvalidInput, KeyReused):
-            await asyncio.to_thread(undo)
-            raise
-        if not is_new:
-            await asyncio.to_thread(undo)
-        return job_id, is_new
+        return UUID(str(found["id"]))
 
     def _look(self, blob_id: str, name: str, content_type: str, given: dict[str, Any], rows: int) -> Look:
         with self._blobs.open(blob_id) as file:
@@ -134,7 +138,8 @@ async def insist_on_rights(db: Database, plan: ImportPlan) -> None:
 
 def _fingerprinted(spec: Submission, blob: Blob, look: Look, asked: dict[str, Any]) -> Submission:
     """A key that comes again stands for what was said and sent, and not for what the catalog made of it."""
-    same = blob.sha256 + msgspec.json.encode(look.layout, order="deterministic")
+    refers = not {"name", "file_id"}.isdisjoint(asked.get("source", ()))  # and its file may be another one by now
+    same = b"" if refers else blob.sha256 + msgspec.json.encode(look.layout, order="deterministic")
     return replace(spec, kind=KIND, asked=asked, idem_print=same)
 
 

@@ -18,6 +18,7 @@ from tidemill.store import inspect as store
 from tidemill.store.database import Database
 from tidemill.store.lists import batches, dead_letters, items, job_counts, open_items, pending
 from tidemill.store.lists import jobs as job_lists
+from tidemill.store.lists.batches import OpenSums
 from tidemill.store.lists.grid import Grid, find_grid
 from tidemill.store.lists.job_counts import JobCounts
 from tidemill.telemetry.events import emit
@@ -162,8 +163,8 @@ async def list_pending(
     return await _listed("pending", db.run(pending.list_pending, asked, limit=limit, after=after))
 
 
-async def pending_count(db: Database, owner_id: int | None = None) -> int:
-    """How many items are open, now; never by counting items."""
+async def open_sums(db: Database, owner_id: int | None = None) -> OpenSums:
+    """How many items are open, now, by kind and status; never by counting items."""
     return await db.run(batches.sum_open, owner_id)
 
 

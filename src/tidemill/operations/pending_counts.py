@@ -2,11 +2,13 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from tidemill.operations.inspect import pending_count
+from tidemill.domain.status import ItemStatus
+from tidemill.operations.inspect import open_sums
 from tidemill.store.database import Database
+from tidemill.store.lists.batches import OpenSums
 
 KEEP_S = 30.0
 MOST_OWNERS = 10_000
@@ -27,19 +29,24 @@ class PendingCounts:
         self._db = db
         self._keep_s = keep_s
         self._clock = clock
-        self._summed: dict[int | None, tuple[float, asyncio.Future[int]]] = {}
+        self._summed: dict[int | None, tuple[float, asyncio.Future[OpenSums]]] = {}
 
-    async def get(self, owner_id: int | None = None) -> PendingCount:
+    async def get(
+        self, owner_id: int | None = None, *, statuses: Collection[ItemStatus] = (), kind: str | None = None
+    ) -> PendingCount:
+        """Of these statuses, and of this kind, if that is said."""
         at, sum_ = self._summed.get(owner_id, (float("-inf"), None))
         if sum_ is None or self._clock() - at >= self._keep_s:
-            at, sum_ = self._clock(), asyncio.ensure_future(pending_count(self._db, owner_id))
+            at, sum_ = self._clock(), asyncio.ensure_future(open_sums(self._db, owner_id))
             self._forget_old()
             self._summed[owner_id] = (at, sum_)
         try:
-            return PendingCount(await asyncio.shield(sum_), self._clock() - at)
+            sums = await asyncio.shield(sum_)
         except Exception:
             self._summed.pop(owner_id, None)  # the next one tries again
             raise
+        wanted = (n for (of, status), n in sums.items() if kind in (None, of) and (not statuses or status in statuses))
+        return PendingCount(sum(wanted), self._clock() - at)
 
     def _forget_old(self) -> None:
         if len(self._summed) >= MOST_OWNERS:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from tidemill.domain.errors import InvalidInput
+from tidemill.domain.errors import Conflict, InvalidInput
 from tidemill.domain.identity import LOCAL_USER
 from tidemill.domain.page import check_text
 from tidemill.domain.status import TERMINAL, ItemStatus
@@ -64,16 +64,23 @@ async def redrive(
 
 
 async def carry_out(db: Database, operation_id: UUID, within: float | None = None) -> Operation:
-    """Step by step to its end, or until the time is up: whoever does bulk work next goes on from there."""
+    """Step by step to its end, or until the time is up: whoever does bulk work next goes on from there.
+
+    What refuses it before an item is touched is raised; what stops it later, the operation says.
+    """
     started = time.monotonic()
     operation = await db.run(bulk.find, operation_id)
     while operation.state == "running" and (within is None or time.monotonic() - started < within):
         step = await db.run(bulk.step, operation_id)
         if step is None:
             await asyncio.sleep(BESIDE_S)  # somebody else is at it
+        elif step.error is not None and not operation.items:
+            raise step.error
         else:
             await tell_step(db, step)
         operation = await db.run(bulk.find, operation_id)
+    if operation.state == "failed" and not operation.items:  # as somebody else found
+        raise Conflict(str(operation.error))
     return operation
 
 

@@ -28,6 +28,7 @@ from tidemill.domain.resource import Resource, may
 from tidemill.domain.watching import FileState, ImportTask, JobTask, LinksAddress, Watch, WatchFile
 from tidemill.domain.watching.decide import idem_key
 from tidemill.operations.imports import Importing
+from tidemill.operations.incoming import Incoming
 from tidemill.operations.resources import Resources
 from tidemill.operations.services import KINDS, ServiceJobs, check_columns
 from tidemill.operations.submit import as_declared, calls_service, check, submit
@@ -78,6 +79,7 @@ class Taker:
         self._db = db
         self._settings = settings
         self._blobs = blobs
+        self._incoming = Incoming(db, blobs)
         self._importing = importing
         self._resources = resources
         self._services = services
@@ -144,7 +146,7 @@ class Taker:
             await self._set(file, FileState.REJECTED, str(error))
             return None
         if not await self._is_same(inlet, file, blob):
-            await asyncio.to_thread(self._blobs.abandon, name)
+            await self._incoming.drop(name)
             return None
         return await self._submit(order, file, blob)
 
@@ -163,7 +165,7 @@ class Taker:
         try:
             job_id = await self._job(order, file, blob)
         except (InvalidInput, TooLarge) as error:
-            await asyncio.to_thread(self._blobs.abandon, blob.id)
+            await self._incoming.drop(blob.id)
             await self._set(file, FileState.REJECTED, str(error))
             return None
         except KeyReused:  # somebody was quicker, with other words: the declaration has changed meanwhile
@@ -187,7 +189,7 @@ class Taker:
             spec = replace(spec, source=source, file_id=blob.id, idem_print=blob.sha256)
             job_id, is_new = await submit(self._db, spec, built_in=spec.kind in KINDS)
             if not is_new:
-                await asyncio.to_thread(self._blobs.abandon, blob.id)
+                await self._incoming.drop(blob.id)
             return job_id
         if task.request.keep_empty:
             layout |= {"keep_empty": True}

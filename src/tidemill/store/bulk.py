@@ -77,13 +77,17 @@ async def list_operations(
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A part of an operation: so many items of a job go round again, or were cancelled. Of no job: nothing was left."""
+    """A part of an operation: so many items of a job go round again, or were cancelled. Of no job: nothing was left.
+
+    Or why it has failed.
+    """
 
     operation_id: UUID
     items: int = 0
     job_id: UUID | None = None
     request_id: str | None = None
     verb: str = "reprocess"
+    error: Exception | None = None
 
 
 async def step(conn: Connection, operation_id: UUID | None = None) -> Step | None:
@@ -102,7 +106,7 @@ async def step(conn: Connection, operation_id: UUID | None = None) -> Step | Non
         # Whatever it is, it would be the same the next time, and keep others from being carried on with.
         reason = str(error) if isinstance(error, TidemillError) else f"something went wrong: {type(error).__name__}"
         await conn.execute(sql("operation/fail"), {"id": operation.id, "error": reason})
-        return Step(operation.id)
+        return Step(operation.id, error=error)
     state = "done" if place is None else "running"
     params = {"id": operation.id, "items": items, "place": Jsonb(place or operation.place), "state": state}
     await conn.execute(sql("operation/move"), params)

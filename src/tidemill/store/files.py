@@ -1,4 +1,4 @@
-"""Stored files that no job needs any more."""
+"""Stored files that no job needs: any more, or yet."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -6,6 +6,8 @@ from uuid import UUID
 
 from tidemill.store.database import Connection
 from tidemill.store.statements import sql
+
+ABANDONED_H = 168  # a file of which nobody could make a job is kept for a week
 
 
 async def unneeded(conn: Connection, after: str, limit: int) -> list[str]:
@@ -17,6 +19,16 @@ async def unneeded(conn: Connection, after: str, limit: int) -> list[str]:
 async def forget(conn: Connection, files: Sequence[str]) -> None:
     """They are removed."""
     await conn.execute(sql("file/forget"), {"files": list(files)})
+
+
+async def reserve(conn: Connection, file_id: str) -> None:
+    """A file is about to be stored, and goes by itself if nothing comes of it."""
+    await expire(conn, file_id, None, ABANDONED_H)
+
+
+async def keep(conn: Connection, file_id: str) -> None:
+    """It does not go by itself any more."""
+    await conn.execute(sql("file/keep"), {"file_id": file_id})
 
 
 async def expire(conn: Connection, file_id: str, made_by: UUID | None, hours: int) -> datetime:

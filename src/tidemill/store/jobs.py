@@ -217,7 +217,7 @@ async def close(conn: Connection, job_id: UUID) -> Job | None:
     row = await cursor.fetchone()
     assert row is not None  # noqa: S101  we hold its lock
     counts = drained.counts
-    await conn.execute(sql("sample/add_last"), {"job_id": job_id, "settled": counts.settled, "failed": counts.failed})
+    await conn.execute(sql("sample/add_last"), {"job_id": job_id, "settled": counts.processed, "failed": counts.failed})
     if closed_as is JobStatus.CANCELLED and drained.kind == EXPORT:  # its file may have been complete a moment before
         await conn.execute(sql("file/condemn_one"), {"job_id": job_id})
     return replace(drained, status=closed_as, closed_at=row[0])

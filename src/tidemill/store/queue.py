@@ -10,7 +10,7 @@ from tidemill.store.statements import sql
 
 @dataclass(frozen=True, slots=True)
 class Depth:
-    """Open items by status; ``oldest_s`` is how long the batch that was due first has waited."""
+    """Open items by status; ``oldest_s`` is how long what was due first has waited."""
 
     pending: int
     processing: int

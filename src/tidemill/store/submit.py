@@ -30,7 +30,7 @@ COPY_BYTES = 256 * 1024  # libpq buffers what we write: write in pieces
 class Submission:
     """What is asked for. ``source`` is read later by a worker; without it the rows come with the submission.
 
-    ``asked`` is what its fingerprint is taken of, where ``params`` hold more than whoever asks has said.
+    ``asked`` is what its fingerprint is taken of, where ``params`` and rows are not what whoever asks has said.
     """
 
     kind: str
@@ -80,6 +80,8 @@ def submission(spec: Submission, rows: Iterable[bytes]) -> Steps:
     else:  # deleted between the two, each time
         raise Conflict(f"what the idempotency key {spec.idem_key!r} made is being deleted: try again")
     job_id, at = added
+    if spec.file_id is not None:
+        yield Execute(sql("file/keep"), {"file_id": spec.file_id})
     counter = _Counter(spec)
     if spec.source is None:
         yield Copy(sql("item/copy"), _lines(job_id, at, rows, counter))
@@ -96,7 +98,7 @@ def submission(spec: Submission, rows: Iterable[bytes]) -> Steps:
 
 
 async def find_repeated(conn: Connection, spec: Submission) -> UUID | None:
-    """The job that the same words made before, without rows of their own; KeyReused if its key stands for others."""
+    """The job that the same words, all of a fingerprint, made before; KeyReused if its key stands for others."""
     found = None if spec.idem_key is None else await find_by_key(conn, spec.owner_id, spec.idem_key)
     if found is None:
         return None
@@ -181,13 +183,15 @@ class _Counter:
     def __init__(self, spec: Submission) -> None:
         self.n = 0
         self.cutter = Cutter(0, spec.batch_size)
+        self._takes_rows = spec.asked is None
         asked = spec.params if spec.asked is None else spec.asked
         self._digest = hashlib.sha256(encode([spec.kind, asked, spec.policy, spec.priority, spec.idem_print]))
 
     def add(self, row: bytes) -> None:
         self.n += 1
         self.cutter.add(len(row))
-        self._digest.update(len(row).to_bytes(8, "big") + row)
+        if self._takes_rows:
+            self._digest.update(len(row).to_bytes(8, "big") + row)
 
     @property
     def print(self) -> bytes:

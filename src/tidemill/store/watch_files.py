@@ -17,7 +17,6 @@ from tidemill.store.lists.fetch import Row, rows
 from tidemill.store.statements import sql
 
 WALK = Walk("watch_files", (moment, number))
-ABANDONED_H = 168  # a file that was fetched, and of which nobody could make a job, is kept for a week
 KEPT_DAYS, FORGOTTEN_AT_ONCE = 90, 10_000
 _FILE = tuple(WatchFile.__slots__)
 
@@ -70,13 +69,12 @@ async def take(conn: Connection, file: WatchFile, owner_id: int, file_id: str) -
     """It is being fetched, into this stored file, which goes by itself if nothing comes of it."""
     taken = await _step(conn, "watch_file/take", {"id": file.id, "owner_id": owner_id, "file_id": file_id})
     if taken:
-        await files.expire(conn, file_id, None, ABANDONED_H)
+        await files.reserve(conn, file_id)
     return taken
 
 
 async def submit(conn: Connection, file: WatchFile, job_id: UUID) -> bool:
-    """It has a job, whose own the stored file is from here on."""
-    await conn.execute(sql("watch_file/keep_file"), {"job_id": job_id})
+    """It has a job."""
     return await _step(conn, "watch_file/submit", {"id": file.id, "job_id": job_id})
 
 

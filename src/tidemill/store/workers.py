@@ -46,18 +46,22 @@ async def list_workers(conn: Connection) -> list[Worker]:
 
 
 @one_statement
-async def adaptive_state(conn: Connection, kind: str) -> list[dict[str, Any]]:
-    """How each child process that runs a kind adapts: claim size, concurrency, pauses, and what it goes by."""
+async def adaptive_state(conn: Connection, kind: str, *, ingesting: bool = False) -> list[dict[str, Any]]:
+    """How each child process that runs a kind adapts: claim size, concurrency, pauses, and what it goes by.
+
+    While a source is read, also those that may do that.
+    """
     async with conn.cursor(row_factory=dict_row) as cursor:
-        await cursor.execute(sql("worker/adaptive"), {"kind": kind, "silence": SILENCE_S})
+        await cursor.execute(sql("worker/adaptive"), {"kind": kind, "silence": SILENCE_S, "ingesting": ingesting})
         found = await cursor.fetchall()
-    return [row | row.pop("kind") for row in found]
+    return [row | (row.pop("kind") or {}) for row in found]
 
 
 async def register_kinds(conn: Connection, handlers: list[Handler]) -> None:
     for handler in sorted(handlers, key=lambda handler: handler.kind):
         options: dict[str, Any] = {"mode": handler.mode, "concurrency": handler.concurrency, "timeout": handler.timeout}
         options |= {"max_attempts": handler.retry.max_attempts, "limiter": handler.limiter}
+        options["max_attempts_not_found"] = handler.retry.max_attempts_not_found
         options["columns"] = list(handler.columns)
         params = {"name": handler.kind, "sparse": handler.sparse, "options": Jsonb(options)}
         await conn.execute(sql("kind/register"), params)
@@ -72,7 +76,7 @@ async def kinds(conn: Connection) -> dict[str, dict[str, Any]]:
 
 
 async def max_attempts(conn: Connection, kind: str) -> int:
-    """How often an item of a kind may be tried."""
+    """How often an item of a kind may be tried that fails."""
     cursor = await conn.execute(sql("kind/get"), {"name": kind})
     row = await cursor.fetchone()
     return 0 if row is None else int(row[0]["max_attempts"])
@@ -80,7 +84,7 @@ async def max_attempts(conn: Connection, kind: str) -> int:
 
 @one_statement
 async def at_work(conn: Connection, silent_s: float) -> dict[str, Any]:
-    """How many workers were heard of lately, how long the oldest due batch has waited, and how many jobs are open."""
+    """How many workers were heard of lately, how long the oldest due work has waited, and how many jobs are open."""
     async with conn.cursor(row_factory=dict_row) as cursor:
         await cursor.execute(sql("worker/at_work"), {"silent": silent_s})
         return await cursor.fetchone() or {}
@@ -88,6 +92,6 @@ async def at_work(conn: Connection, silent_s: float) -> dict[str, Any]:
 
 @one_statement
 async def live_kinds(conn: Connection) -> set[str]:
-    """Every kind that a worker which was heard of lately can run."""
+    """Every kind that a worker which was heard of lately runs by itself."""
     cursor = await conn.execute(sql("worker/live_kinds"), {"seconds": SILENCE_S})
-    return {row[0] for row in await cursor.fetchall()}
+    return {kind for kind, on_demand in await cursor.fetchall() if not on_demand}

@@ -42,6 +42,7 @@ child.died           child, pid, cause, returncode, in_hand     a child process 
 slice.ended          job, child, settled, failed, retried, ms, died  a time-slice that somebody asked for is over
 worker.started       worker, processes, kinds                   a worker is at work
 worker.stopped       worker                                     a worker has stopped as it should
+worker.adapted       children                                   what their controllers have come to, for the metrics
 queue.sampled        pending, processing, retry_wait, oldest_s  what is open was summed, for the metrics
 file.removed         files                                      stored files that nobody needs are gone
 file.abandoned       file, error                                one of nobody's stays: the store does not answer

@@ -65,6 +65,9 @@ class Families:
         self.ingest_rows = count("ingest_rows", "Rows that were read from sources", "kind")
         self.claim_items = spread("claim_items", "Items per claim", SIZES, "kind")
         self.concurrency = gauge("concurrency", "Items a child process has in hand at a time at most", "kind", "child")
+        self.lease_length = gauge("lease_seconds", "How long a claim of now is leased", "kind", "child", seconds=30)
+        self.retry_spacing = gauge("retry_spacing", "What errors make of backoff, times", "kind", "child", seconds=30)
+        self.pressure = gauge("pressure", "How strained a child and its machine are", "child", "of", seconds=30)
         self.flush_items = spread("flush_items", "Outcomes per flush", SIZES, "kind")
         self.flush_ms = spread("flush_ms", "Milliseconds of a flush", MS, "kind")
         self.buffer_fill = spread("buffer_fill", "How full the buffer of outcomes was at a flush", FILL, "kind")
@@ -79,7 +82,7 @@ class Families:
 
         self.queue_depth = gauge("queue_depth", "Open items of all jobs", "status", seconds=30)
         self.queue_oldest = gauge(
-            "queue_oldest_seconds", "How long the batch that is longest due has waited", seconds=30
+            "queue_oldest_seconds", "How long the work that is longest due has waited", seconds=30
         )
         self.pending_count = gauge("pending_count", "Items that are not settled", seconds=30)
         self.hints = count("hints", "Hints by what became of them", "fate")

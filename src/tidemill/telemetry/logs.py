@@ -51,6 +51,7 @@ _LEVELS = {
     "pool.waited": logging.DEBUG,
     "queue.sampled": logging.DEBUG,
     "watch.scanned": logging.DEBUG,
+    "worker.adapted": logging.DEBUG,
 }
 # What is usually said in passing, and is a warning when this holds.
 _WARNINGS: dict[str, Callable[[dict[str, Any]], bool]] = {

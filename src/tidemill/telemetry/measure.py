@@ -16,14 +16,19 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def metered(settings: Settings, providers: Mapping[str, str] | None = None) -> "Iterator[Meter | None]":
-    """Metrics of this process and of the children it has, for whoever serves them; None when they are switched off."""
+def metered(
+    settings: Settings, providers: Mapping[str, str] | None = None, *, only: bool = False
+) -> "Iterator[Meter | None]":
+    """Metrics of this process and of the children it has, for whoever serves them; None when they are switched off.
+
+    With ``only``, of no other kinds than those whose providers are given.
+    """
     if not settings.enable_metrics:
         yield None
         return
     from tidemill.telemetry.metrics import Meter  # noqa: PLC0415
 
-    meter = Meter(providers)
+    meter = Meter(providers, only=only)
     unsubscribe = subscribe(meter.hear, children=True)
     try:
         yield meter
@@ -43,7 +48,7 @@ async def measuring(settings: Settings, providers: Mapping[str, str]) -> AsyncIt
             return
         from tidemill.telemetry.endpoint import serving  # noqa: PLC0415
 
-        with metered(settings, providers) as meter:
+        with metered(settings, providers, only=True) as meter:
             assert meter is not None  # noqa: S101  they are switched on
             async with serving(meter, settings.metrics_host, settings.metrics_port, settings.metrics_path):
                 yield environment

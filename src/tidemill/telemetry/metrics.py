@@ -18,14 +18,14 @@ SETTLED = (ItemStatus.DONE, ItemStatus.NOT_FOUND, ItemStatus.SKIPPED, ItemStatus
 class Meter:
     """A subscriber of events; ``render`` is what Prometheus reads.
 
-    ``providers`` says for each kind whom its handler calls, by the name of its limiter. Given, it is also every kind
-    there is, and others are ``other``. Without it the first hundred kinds that come are kept.
+    ``providers`` says for each kind whom its handler calls, by the name of its limiter. With ``only`` it is also every
+    kind there is, and others are ``other``. Without that the first hundred kinds that come are kept.
     """
 
-    def __init__(self, providers: Mapping[str, str] | None = None) -> None:
+    def __init__(self, providers: Mapping[str, str] | None = None, *, only: bool = False) -> None:
         self.families = Families()
         self._providers = providers or {}
-        self._kind = Words(None if providers is None else frozenset(providers))
+        self._kind = Words(frozenset(self._providers) if only else None)
         self._method = Words(METHODS)
         self._route, self._list, self._verb, self._loop = Words(), Words(), Words(), Words()
         self._limiter = Words()
@@ -66,6 +66,15 @@ class Meter:
 
     def _on_concurrency_changed(self, fields: dict[str, Any]) -> None:
         self.families.concurrency.set(fields["now"], self._kind_of(fields), str(fields.get("child", "")))
+
+    def _on_worker_adapted(self, fields: dict[str, Any]) -> None:
+        for told in fields["children"]:
+            child = str(told["child"])
+            for kind, state in told["kinds"].items():
+                self.families.lease_length.set(state["lease_s"], self._kind(kind), child)
+                self.families.retry_spacing.set(state["retry_spacing"], self._kind(kind), child)
+            for name, value in told["pressure"].items():
+                self.families.pressure.set(value, child, name)
 
     def _on_limiter_taken(self, fields: dict[str, Any]) -> None:
         limiter = self._limiter(fields["limiter"])
@@ -152,7 +161,9 @@ class Meter:
 
     def _on_child_stopped(self, fields: dict[str, Any]) -> None:
         self._count_children(-1)
-        self.families.concurrency.forget("child", str(fields.get("child", "")))
+        families = self.families
+        for gauge in (families.concurrency, families.lease_length, families.retry_spacing, families.pressure):
+            gauge.forget("child", str(fields.get("child", "")))
 
     def _on_child_died(self, fields: dict[str, Any]) -> None:
         self._on_child_stopped(fields)

@@ -20,8 +20,8 @@ def job_closed(job: Job) -> None:
             kind=job.kind,
             closed_as=job.status,
             duration_ms=round(seconds * 1000),
-            rows_per_sec=_rate(counts.settled, seconds),
-            error_rate=_share(counts.failed, counts.settled - counts.cancelled),
+            rows_per_sec=_rate(counts.processed, seconds),
+            error_rate=_share(counts.failed, counts.processed),
             counts={name: n for name, n in asdict(counts).items() if n},
         )
         if job.kind == IMPORT and "plan" in job.params:
@@ -41,8 +41,8 @@ def _import_completed(job: Job, seconds: float) -> None:
         successful_records=counts.done + counts.skipped,
         failed_records=counts.failed,
         duration_ms=round(seconds * 1000),
-        rows_per_sec=_rate(counts.settled, seconds),
-        error_rate=_share(counts.failed, counts.settled - counts.cancelled),
+        rows_per_sec=_rate(counts.processed, seconds),
+        error_rate=_share(counts.failed, counts.processed),
     )
 
 

@@ -21,7 +21,7 @@ from tidemill.domain.errors import InvalidRequest, KeyReused
 from tidemill.domain.export import KIND
 from tidemill.domain.exporting import ExportPlan, TableExport, from_object, from_query
 from tidemill.domain.identity import Principal
-from tidemill.operations.exports import plan_export, stream_export, submit_export
+from tidemill.operations.exports import plan_export, repeated_export, stream_export, submit_export
 
 router = APIRouter(tags=["exports"], route_class=Guarded)
 OF_STREAMS = ("format", "compression", "fields", "order", "spreadsheet_safe")
@@ -65,10 +65,12 @@ async def submit_export_job(
     """Have a file made of the rows of a resource. It is kept for a while, to be downloaded or imported again."""
     key = parse_key(idempotency_key)
     wanted = _request(asked)
-    plan = await _plan(here, me, wanted)
     spec = submission_of(request, me, priority=asked.priority, idem_key=None if key is None else f"{ROUTE} {key}")
     try:
-        job_id, is_new = await submit_export(here.db, spec, plan, wanted)
+        made = await repeated_export(here.db, spec, wanted)
+        job_id, is_new = (
+            (made, False) if made else await submit_export(here.db, spec, await _plan(here, me, wanted), wanted)
+        )
     except KeyReused:
         raise KeyReused("this Idempotency-Key was used for another request") from None
     response.status_code = 202 if is_new else 200

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Body, Query, Request, Response
 from tidemill.api.export_views import export_now, exports_out
 from tidemill.api.files import send_file
 from tidemill.api.guard import Guarded, Me, Permission, address_of, allow
-from tidemill.api.lookup import OwnExport, OwnJob, seq_of
+from tidemill.api.lookup import OwnExport, OwnJob, seqs_of
 from tidemill.api.schemas.exports import ExportOut
 from tidemill.api.schemas.jobs import ExportQuery, JobOut
 from tidemill.api.schemas.operations import SelectionIn
@@ -71,9 +71,9 @@ async def export_job(
 
 
 def _rows(asked: SelectionIn, job_id: UUID) -> Rows:
-    seqs = None if asked.item_ids is None else frozenset(seq_of(text, job_id) for text in asked.item_ids)
+    seqs = None if asked.item_ids is None else frozenset(seqs_of(asked.item_ids, "item_ids", job_id))
     codes = None if asked.error_codes is None else frozenset(asked.error_codes)
-    return Rows(codes, asked.key, seqs, frozenset(seq_of(text, job_id) for text in asked.except_))
+    return Rows(codes, asked.key, seqs, frozenset(seqs_of(asked.except_, "except", job_id)))
 
 
 @router.get("/exports/{export}", **allow(Permission.USER, 404))

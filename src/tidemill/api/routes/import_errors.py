@@ -1,6 +1,5 @@
 """Rows of an import that failed: in pages, as files, and back again when they are mended."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
@@ -74,8 +73,7 @@ async def fix_import(import_id: ImportToRun, me: Me, request: Request, here: Ser
     async def check(fields: dict[str, str]) -> None:
         layout_of(from_fields(LayoutIn, fields, place))
 
-    most = here.settings.max_file_size_mb << 20
-    found = await upload.receive(request, here.blobs, max_bytes=most, check=check, any_type=True)
+    found = await upload.receive(request, here, check=check, any_type=True)
     try:
         if not found.blob.size:
             raise InvalidInput("the file is empty")
@@ -90,7 +88,7 @@ async def fix_import(import_id: ImportToRun, me: Me, request: Request, here: Ser
         )
         return operation_out(await fix_rows(here.db, here.importing, import_id, mended))
     finally:
-        await asyncio.to_thread(here.blobs.abandon, found.blob.id)
+        await here.incoming.drop(found.blob.id)
 
 
 async def _streamed(pieces: AsyncIterator[bytes], job: Job, media_type: str, ending: str) -> StreamingResponse:

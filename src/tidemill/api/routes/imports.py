@@ -42,7 +42,7 @@ async def promote_import(
 ) -> ImportOut:
     """Make a closed trial real: the same file and plan, with the corrections made to it. Asked again, the same job."""
     await writable(here, me, plan_of(import_id).resource.name)
-    job_id, is_new = await promote(here.db, here.blobs, import_id, submission_of(request, me), by=me.user_id)
+    job_id, is_new = await promote(here.db, here.incoming, import_id, submission_of(request, me), by=me.user_id)
     return await accepted(response, here, job_id, is_new=is_new)
 
 
@@ -54,7 +54,7 @@ async def pause_import(import_id: OwnImport, me: Me, db: Db) -> ImportOut:
 
 
 @router.post("/imports/{import_id}/resume", **allow(Permission.USER, 404, 409))
-async def resume_import(import_id: OwnImport, me: Me, db: Db) -> ImportOut:
+async def resume_import(import_id: ImportToRun, me: Me, db: Db) -> ImportOut:
     """A paused import goes on."""
     await control.resume(db, import_id.id, by=me.user_id)
     return await import_now(db, import_id.id)

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query
 from tidemill.api import cursor
 from tidemill.api.answer import Answer, encode
 from tidemill.api.guard import Guarded, Me, Permission, allow
-from tidemill.api.lookup import JobName, OwnJob, OwnJobId, full_name, list_own, own_scope, scope_of
+from tidemill.api.lookup import JobName, JobToRun, OwnJob, OwnJobId, full_name, list_own, own_scope, scope_of
 from tidemill.api.schemas.batches import BatchOut, BatchPage
 from tidemill.api.schemas.jobs import (
     ActivityOut,
@@ -92,7 +92,7 @@ async def pause_job(job: OwnJob, me: Me, db: Db) -> JobOut:
 
 
 @router.post("/jobs/{job}/resume", **allow(Permission.USER, 404, 409))
-async def resume_job(job: OwnJob, me: Me, db: Db) -> JobOut:
+async def resume_job(job: JobToRun, me: Me, db: Db) -> JobOut:
     """A paused job goes on."""
     await control.resume(db, job.id, by=me.user_id)
     return await _now(db, job)

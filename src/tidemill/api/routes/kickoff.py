@@ -7,7 +7,7 @@ from pydantic import Field
 
 from tidemill.api.guard import Guarded, Permission, allow
 from tidemill.api.leaving import while_there
-from tidemill.api.lookup import OwnJob
+from tidemill.api.lookup import JobToRun
 from tidemill.api.schemas.base import Query as Parameters
 from tidemill.api.schemas.jobs import SliceOut
 from tidemill.api.state import Serving
@@ -25,7 +25,7 @@ class KickoffQuery(Parameters):
 
 @router.post("/jobs/{job}/kickoff", **allow(Permission.USER, 404, 409))
 async def kickoff_job(
-    job: OwnJob, query: Annotated[KickoffQuery, Query()], request: Request, here: Serving
+    job: JobToRun, query: Annotated[KickoffQuery, Query()], request: Request, here: Serving
 ) -> SliceOut:
     """Work on the job here and now, with an ordinary lease, for one time-slice; repeat it as you like.
 

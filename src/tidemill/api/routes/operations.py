@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from tidemill.api import cursor
 from tidemill.api.guard import Guarded, Me, Permission, allow
-from tidemill.api.lookup import JobToRun, OwnJob, check_rights, lost_rights, own_scope, place_of, seq_of
+from tidemill.api.lookup import JobToRun, OwnJob, check_rights, job_named, lost_rights, own_scope, places_of, seqs_of
 from tidemill.api.schemas.operations import (
     CancelItemsIn,
     ChosenIn,
@@ -49,8 +49,7 @@ async def reprocess_job(
     """Send settled items round again, opening the job if it is closed. 202 when they are so many that it goes on."""
     if (asked.scope == "items") != (asked.item_ids is not None):
         raise InvalidInput("scope `items` comes with item_ids, scope `job` without")
-    seqs = None if asked.item_ids is None else [seq_of(text, job.id) for text in asked.item_ids]
-    but = [seq_of(text, job.id) for text in asked.except_]
+    seqs, but = _seqs(asked, job.id), _but(asked, job.id)
     choice = Choice(asked.statuses, seqs, asked.error_codes, asked.reset_attempts, but=but, key=asked.key)
     who = {"user_id": me.user_id, "request_id": request.state.request_id}
     return answer(response, await operation.reprocess(db, job.id, choice, within=WITHIN_S, **who))
@@ -86,12 +85,12 @@ async def count_items(job: OwnJob, asked: CountIn, db: Db) -> CountOut:
     return CountOut(items=items, is_complete=is_complete)
 
 
-def _seqs(asked: ChosenIn, job_id: UUID) -> list[int] | None:
-    return None if asked.item_ids is None else [seq_of(text, job_id) for text in asked.item_ids]
+def _seqs(asked: ChosenIn | ReprocessIn, job_id: UUID) -> list[int] | None:
+    return None if asked.item_ids is None else seqs_of(asked.item_ids, "item_ids", job_id)
 
 
-def _but(asked: ChosenIn, job_id: UUID) -> list[int]:
-    return [seq_of(text, job_id) for text in asked.except_]
+def _but(asked: ChosenIn | ReprocessIn, job_id: UUID) -> list[int]:
+    return seqs_of(asked.except_, "except", job_id)
 
 
 @router.post("/dead-letters/redrive", **allow(Permission.USER, 404, 409, also=_going_on))
@@ -103,15 +102,16 @@ async def redrive_dead_letters(
         raise InvalidInput("say either all_matching or item_ids")
     db = here.db
     owner_id = await own_scope(db, me, asked.user_id)
-    items = None if asked.item_ids is None else [place_of(text) for text in asked.item_ids]
-    await _check_rights(here, me, {job for job, _ in items or ()} | ({asked.filter.job_id} - {None}), owner_id)
+    items = None if asked.item_ids is None else places_of(asked.item_ids, "item_ids")
+    only = await job_named(db, asked.filter.job_id, owner_id)
+    await _check_rights(here, me, {job for job, _ in items or ()} | ({only} - {None}), owner_id)
     denied = [] if me.is_admin else await lost_rights(here, me)
     found = await operation.redrive(
         db,
         owner_id=owner_id,
         items=items,
-        but=[place_of(text) for text in asked.except_],
-        filters=_filters(asked) | ({"denied": denied} if denied else {}),
+        but=places_of(asked.except_, "except"),
+        filters=_filters(asked, only) | ({"denied": denied} if denied else {}),
         user_id=me.user_id,
         request_id=request.state.request_id,
         within=WITHIN_S,
@@ -146,10 +146,10 @@ async def _check_rights(here: Service, me: Principal, named: Iterable[UUID | Non
             await check_rights(here, me, await here.db.run(jobs.get_named, str(job_id), owner_id))
 
 
-def _filters(asked: RedriveIn) -> dict[str, Any]:
+def _filters(asked: RedriveIn, only: UUID | None) -> dict[str, Any]:
     found = asked.filter
     check_moments(found.from_, found.to)
-    jobs = None if found.job_id is None else [str(found.job_id)]
+    jobs = None if only is None else [str(only)]
     times = {"since": _text(found.from_), "until": _text(found.to)}
     return {
         "jobs": jobs,

@@ -1,6 +1,5 @@
 """POST /imports: a file, or where it is; and a look at what would become of it."""
 
-import asyncio
 from dataclasses import replace
 from typing import Annotated, Any
 from uuid import UUID
@@ -57,9 +56,10 @@ async def submit_import(
 async def preview_import(request: Request, me: Me, here: Serving) -> PreviewOut:
     """What a file is, where its columns would go, and what is wrong with its first rows. Nothing is kept."""
 
-    async def check(asked: PreviewIn) -> None:
+    async def check(asked: PreviewIn) -> bool:
         layout_of(asked)
         await writable(here, me, asked.resource)
+        return True
 
     asked, file = await asked_with_file(request, here, me, PreviewIn, check)
     if file is None:
@@ -70,7 +70,7 @@ async def preview_import(request: Request, me: Me, here: Serving) -> PreviewOut:
         found = await preview(here.importing, look, resource, request_of(asked), here.normalizers)
         return PreviewOut.model_validate(found)
     finally:
-        await asyncio.to_thread(here.blobs.abandon, file.blob.id)
+        await here.incoming.drop(file.blob.id)
 
 
 def submission_of(request: Request, me: Principal, **more: Any) -> Submission:
@@ -92,23 +92,29 @@ async def accepted(response: Response, here: Service, job_id: UUID, *, is_new: b
 
 
 async def _submit_import(request: Request, here: Service, me: Principal, base: Submission) -> tuple[UUID, bool]:
-    async def check(asked: ImportIn) -> None:
+    made: UUID | None = None
+
+    async def check(asked: ImportIn) -> bool:
+        nonlocal made
         words = words_of(asked)
         operation.check(replace(base, policy=policy_of(asked), priority=asked.priority), built_in=True)
         await writable(here, me, asked.resource)
-        await here.importing.refuse_reuse(base, words)
+        made = await here.importing.existing(base, words)
+        return made is None
 
     asked, file = await asked_with_file(request, here, me, ImportIn, check)
     async with removed_on_error(here, file):
         resource = await writable(here, me, asked.resource)
         spec = replace(base, policy=policy_of(asked), priority=asked.priority)
+        url = asked.source.url if asked.source and asked.source.url else ""
+        if file is None and not url and made is not None:
+            return made, False
         if file is None:
-            url = asked.source.url if asked.source and asked.source.url else ""
             return await here.importing.submit_remote(spec, url, resource, request_of(asked), words_of(asked))
         look = await _look(here, asked, file)
         found = await here.importing.find(spec, file.blob, look, words_of(asked))
         if found is not None:
-            await asyncio.to_thread(here.blobs.abandon, file.blob.id)
+            await here.incoming.drop(file.blob.id)
             return found, False
         plan = await here.importing.plan(look, resource, request_of(asked))
     # From here on the file is the job's, or removed with the refusal.

@@ -16,6 +16,7 @@ from tidemill.api.schemas.base import (
     Kind,
     Moment,
     NextPage,
+    OfJob,
     PageSize,
     Query,
     Statuses,
@@ -42,7 +43,10 @@ class PendingPage(BaseModel):
     """Those that have been as they are for longest first."""
 
     items: list[PendingOut]
-    pending_count: int = Field(description="How many wait in all; up to half a minute old")
+    pending_count: int | None = Field(
+        None,
+        description="How many there are of these statuses and kind, half a minute ago at most; not with other filters",
+    )
     next_page: NextPage = None
 
 
@@ -50,7 +54,7 @@ class PendingQuery(Query):
     statuses: Statuses = Field([ItemStatus.PENDING, ItemStatus.PROCESSING], validation_alias=EITHER)
     user_id: UserId = "me"
     job_type: Kind = None
-    job_id: UUID | None = None
+    job_id: OfJob = None
     from_: Moment | None = Field(None, validation_alias=FROM, description="Unchanged since then or later")
     to: Moment | None = Field(None, description="Unchanged since before then")
     page_size: PageSize = 100
@@ -86,7 +90,7 @@ class DeadLetterQuery(Query):
     user_id: UserId = "me"
     kind: Kind = None
     error_codes: Codes | None = None
-    job_id: UUID | None = None
+    job_id: OfJob = None
     from_: Moment | None = Field(None, validation_alias=FROM, description="Failed then or later")
     to: Moment | None = Field(None, description="Failed before then")
     page_size: PageSize = 100
@@ -96,7 +100,7 @@ class DeadLetterQuery(Query):
 class CauseQuery(Query):
     user_id: UserId = "me"
     kind: Kind = None
-    job_id: UUID | None = None
+    job_id: OfJob = None
 
 
 class Cause(BaseModel):

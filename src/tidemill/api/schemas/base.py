@@ -115,6 +115,12 @@ Kind = Annotated[Text | None, EMPTY_IS_NONE, Field(description="Of this kind")]
 OF_KEY = "With a field at the top of the input that is this, or begins with it when it ends with a star: `AB-1*`"
 Key = Annotated[Text | None, EMPTY_IS_NONE, Field(description=OF_KEY)]
 UserId = Annotated[str, Field(max_length=100, description="`me`; for admins also `all`, or a user's name or id")]
+# No beginnings of ids here: they would tell of the jobs of others.
+JOB_NAME = r"[0-9a-fA-F]{8}-?([0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}|[Jj][0-9]{8}_[0-9]{6,}"
+OfJob = Annotated[
+    Annotated[str, Field(max_length=64, pattern=f"^({JOB_NAME})$")] | None,
+    Field(description="Of this job: its id or key", examples=["J20261115_000777"]),
+]
 ItemId = Annotated[
     str, Field(pattern=r"^[0-9a-fA-F-]{32,36}:[0-9]{1,18}$", examples=["019a8b7c-1d2e-7f00-8000-123456789abc:7"])
 ]

@@ -73,7 +73,7 @@ class Counts(BaseModel):
 
 
 class Rates(BaseModel):
-    """Items settled per second: in the last half minute, and since the job was submitted."""
+    """Items settled per second, not cancelled: in the last half minute, and since the job was submitted."""
 
     now_per_s: float
     average_per_s: float
@@ -173,7 +173,7 @@ class ActivityPage(BaseModel):
 
 
 class Point(BaseModel):
-    """So many were settled by then."""
+    """So many were settled by then, those aside that were cancelled."""
 
     at: datetime
     settled: int

@@ -18,6 +18,7 @@ from tidemill.api.schemas.base import (
     Kind,
     Moment,
     NextPage,
+    OfJob,
     PageSize,
     Query,
     StatusList,
@@ -30,6 +31,7 @@ OperationVerb = TypeAliasType("OperationVerb", Literal["reprocess", "redrive", "
 CountFor = TypeAliasType("CountFor", Literal["reprocess", "cancel", "export"])
 OperationState = TypeAliasType("OperationState", Literal["running", "done", "failed"])
 
+RESET = "Without it, only items that have attempts left: of failures and of what was not found, as the handler has it"
 
 But = Annotated[
     list[ItemId],
@@ -46,7 +48,7 @@ class ReprocessIn(Asked):
     error_codes: CodeList | None = None
     key: Key = None
     except_: But = Field(default_factory=list)
-    reset_attempts: StrictBool = Field(True, description="Without it, only items that have attempts left")
+    reset_attempts: StrictBool = Field(True, description=RESET)
 
 
 class ChosenIn(Asked):
@@ -86,7 +88,7 @@ class CountOut(BaseModel):
 class DeadLetterFilter(Asked):
     """Dead letters that have all of these."""
 
-    job_id: UUID | None = None
+    job_id: OfJob = None
     kind: Kind = None
     error_codes: CodeList | None = None
     from_: Moment | None = Field(None, validation_alias=FROM, description="Failed then or later")
@@ -100,7 +102,7 @@ class RedriveIn(Asked):
     filter: DeadLetterFilter = DeadLetterFilter()
     except_: list[ItemId] = Field([], max_length=ITEMS_MAX, validation_alias=AliasChoices("except", "except_"))
     item_ids: list[ItemId] | None = Field(None, max_length=ITEMS_MAX, description="Instead of all_matching")
-    reset_attempts: StrictBool = Field(True, description="Without it, only items that have attempts left")
+    reset_attempts: StrictBool = Field(True, description=RESET)
     user_id: UserId = "me"
 
 

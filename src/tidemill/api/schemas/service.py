@@ -26,7 +26,9 @@ class Health(BaseModel):
     migrations: str = Field(description="`ok`, or what is wrong")
     workers: int = Field(description="That were heard of in the last half minute")
     open_jobs: int
-    queue_age_s: float = Field(description="How long the oldest batch that is due has waited")
+    queue_age_s: float = Field(
+        description="How long the oldest batch that is due, or source that nobody reads, has waited"
+    )
     reasons: list[str] = Field(description="Why it is degraded")
     broker: str | None = Field(
         description="`ok` or `lost`, in which case work goes on by polling; null if there is none"

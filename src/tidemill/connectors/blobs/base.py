@@ -154,9 +154,9 @@ class Blobs(ABC):
         with path.open("rb") as file:
             return self.put(pieces_of(file), name)
 
-    def link(self, name: str) -> Blob:
+    def link(self, name: str, to: str | None = None) -> Blob:
         """A copy under a new name, and what is in it."""
-        to = uuid4().hex
+        to = to or uuid4().hex
         self.copy(name, to)
         return self.look(to)
 
@@ -169,12 +169,14 @@ class Blobs(ABC):
                 digest.update(piece)
         return Blob(name, size, digest.digest())
 
-    def abandon(self, name: str) -> None:
-        """Remove a file that belongs to nobody. A store that does not answer keeps it: that hurts nobody."""
+    def abandon(self, name: str) -> bool:
+        """Remove a file that belongs to nobody; whether that was possible. A store that does not answer keeps it."""
         try:
             self.remove(name)
         except Unavailable as error:
             emit("file.abandoned", file=name, error=str(error))
+            return False
+        return True
 
 
 def pieces_of(file: BinaryIO) -> Iterator[bytes]:

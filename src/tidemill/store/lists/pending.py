@@ -1,7 +1,6 @@
 """Open items across jobs, each with its job and with why it waits."""
 
 from dataclasses import replace
-from typing import Any
 from uuid import UUID
 
 from tidemill.domain.page import Page
@@ -21,7 +20,7 @@ async def list_pending(conn: Connection, asked: Asked, *, limit: int, after: obj
             return Page([], None)
     page = await list_open(conn, asked, limit=limit, after=after)
     briefs = await _briefs(conn, {item["job_id"] for item in page.items})
-    live = {row["kind"] for row in await rows(conn, "worker/live_kinds", {"seconds": LIVE_S})}
+    live = {row["kind"]: row["on_demand"] for row in await rows(conn, "worker/live_kinds", {"seconds": LIVE_S})}
     return replace(page, items=[_tell(item, briefs[item["job_id"]], live) for item in page.items])
 
 
@@ -30,7 +29,7 @@ async def _briefs(conn: Connection, job_ids: set[UUID]) -> dict[UUID, Row]:
     return {job["id"]: job for job in found}
 
 
-def _tell(item: Row, job: Row, live: set[Any]) -> Row:
+def _tell(item: Row, job: Row, live: dict[str, bool]) -> Row:
     intent, status = Intent(job["intent"]), ItemStatus(item["status"])
     shown = job_status(
         intent=intent,
@@ -45,7 +44,8 @@ def _tell(item: Row, job: Row, live: set[Any]) -> Row:
         worker=item["locked_by"],
         due_at=item["due_at"],
         is_due=item["is_due"],
-        has_worker=job["kind"] in live,
+        has_worker=not live.get(job["kind"], True),
+        has_kickoff=job["kind"] in live,
         limiter=job["limiter"],
         blocked_until=job["blocked_until"],
     )

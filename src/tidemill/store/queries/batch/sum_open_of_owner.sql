@@ -1,2 +1,4 @@
--- How many items of an owner are open: a row a batch, never an item. Index: batch_open_owner.
-SELECT coalesce(sum(open), 0)::bigint FROM tidemill.batch WHERE state IN ('ready', 'leased') AND owner_id = %(owner_id)s
+-- The same of an owner's items. Index: batch_open_owner.
+SELECT kind, CASE WHEN state = 'leased' THEN 'processing' WHEN retrying THEN 'retry_wait' ELSE 'pending' END AS status,
+    sum(open)::bigint AS items
+FROM tidemill.batch WHERE state IN ('ready', 'leased') AND owner_id = %(owner_id)s GROUP BY 1, 2

@@ -1,8 +1,13 @@
--- terminal -> pending, a chunk at a time; a second call finds none of them. Index: outcome_exception, outcome_pkey.
-WITH chosen AS (
+-- terminal -> pending, a chunk at a time; a second call finds none of them. Who may be tried how often is the kind's to
+-- say: less often what was not found. Index: outcome_exception, outcome_pkey; job_pkey, kind_pkey.
+WITH bound AS (
+    SELECT (k.options->>'max_attempts_not_found')::integer AS not_found
+    FROM tidemill.job j JOIN tidemill.kind k ON k.name = j.kind WHERE j.id = %(job_id)s
+), chosen AS (
     SELECT seq, status, error->>'code' AS code FROM tidemill.outcome
     WHERE job_id = %(job_id)s AND seq > %(after_seq)s AND status = ANY(%(statuses)s)
-      AND (%(reset_attempts)s OR attempts < %(max_attempts)s)
+      AND (%(reset_attempts)s OR attempts < CASE status
+          WHEN 'not_found' THEN coalesce((SELECT not_found FROM bound), %(max_attempts)s) ELSE %(max_attempts)s END)
       AND (%(seqs)s::bigint[] IS NULL OR seq = ANY(%(seqs)s))
       AND seq <> ALL(%(but)s::bigint[])
       AND (%(codes)s::text[] IS NULL OR error->>'code' = ANY(%(codes)s))

@@ -1,10 +1,14 @@
 -- What is open, summed over batches and never over items; and since when the batch that is longest due waits, of jobs
--- that are to run; what a limiter's block kept waiting is due since that was over. Index: batch_open_all, job_runnable.
+-- that are to run, or the source that is longest to be read by nobody; what a limiter's block kept waiting is due since
+-- that was over. Index: batch_open_all, job_runnable, ingest_pkey.
 SELECT coalesce(sum(b.open) FILTER (WHERE b.state = 'ready' AND NOT b.retrying), 0)::bigint AS pending,
     coalesce(sum(b.open) FILTER (WHERE b.state = 'leased'), 0)::bigint AS processing,
     coalesce(sum(b.open) FILTER (WHERE b.state = 'ready' AND b.retrying), 0)::bigint AS retry_wait,
-    greatest(0, extract(epoch FROM tidemill.now() - min(greatest(b.since, b.not_before, l.blocked_until))
-        FILTER (WHERE b.state = 'ready' AND b.not_before <= tidemill.now() AND j.intent = 'run')))::float8 AS oldest_s
+    greatest(0, extract(epoch FROM tidemill.now() - least(min(greatest(b.since, b.not_before, l.blocked_until))
+        FILTER (WHERE b.state = 'ready' AND b.not_before <= tidemill.now() AND j.intent = 'run'),
+        (SELECT min(greatest(u.updated_at, g.lease_until)) FROM tidemill.job u JOIN tidemill.ingest g ON g.job_id = u.id
+            WHERE u.closed_as IS NULL AND u.intent = 'run' AND NOT u.ingest_done
+              AND (g.lease_id IS NULL OR g.lease_until < tidemill.now())))))::float8 AS oldest_s
 FROM tidemill.batch b JOIN tidemill.job j ON j.id = b.job_id LEFT JOIN tidemill.kind k ON k.name = j.kind
 LEFT JOIN tidemill.limiter l ON l.name = coalesce(k.options->>'limiter', j.limiter) AND l.key = ''
 WHERE b.state IN ('ready', 'leased') AND j.closed_as IS NULL

@@ -1,9 +1,9 @@
--- Where these jobs are now, if they are open and have moved since their last sample.
+-- Where these jobs are now, if they are open and have moved since their last sample. To be cancelled is no move.
 -- Index: job_pkey, batch_unfolded, job_sample_pkey.
 INSERT INTO tidemill.job_sample (job_id, at, settled, failed)
 SELECT p.id, tidemill.now(), p.settled, p.failed
 FROM (
-    SELECT id, failed, done + not_found + skipped + failed + cancelled AS settled
+    SELECT id, failed, done + not_found + skipped + failed AS settled
     FROM tidemill.job_progress WHERE id = ANY(%(job_ids)s) AND closed_as IS NULL
 ) p
 LEFT JOIN LATERAL (

@@ -1,13 +1,20 @@
 -- For a look at health. The oldest batch that is due, of a job that may run; what a limiter's block kept waiting is due
--- since that was over. The first few are looked at, no more.
--- The broker is as well as the workers say who have one. Index: batch_open_all, job_runnable.
-SELECT (SELECT count(*) FROM tidemill.worker WHERE seen_at > tidemill.now() - %(silent)s * interval '1 second') AS workers,
+-- since that was over. Or the oldest source that is to be read, and that nobody reads. The first few are looked at, no more.
+-- Who works only when asked to is no worker here: nobody may ask.
+-- The broker is as well as the workers say who have one. Index: batch_open_all, job_runnable, ingest_pkey.
+SELECT (SELECT count(*) FROM tidemill.worker WHERE seen_at > tidemill.now() - %(silent)s * interval '1 second'
+        AND NOT coalesce((info->>'on_demand')::boolean, false)) AS workers,
     (SELECT count(*) FROM (SELECT 1 FROM tidemill.job WHERE closed_as IS NULL AND intent = 'run' LIMIT 1000) j) AS open_jobs,
-    coalesce((SELECT greatest(0, max(extract(epoch FROM tidemill.now() - greatest(b.since, b.not_before, l.blocked_until))))::float8
+    greatest((SELECT greatest(0, max(extract(epoch FROM tidemill.now() - greatest(b.since, b.not_before, l.blocked_until))))::float8
         FROM (SELECT * FROM tidemill.batch WHERE state IN ('ready', 'leased') ORDER BY since, id LIMIT 1000) b
         JOIN tidemill.job j ON j.id = b.job_id LEFT JOIN tidemill.kind k ON k.name = j.kind
         LEFT JOIN tidemill.limiter l ON l.name = coalesce(k.options->>'limiter', j.limiter) AND l.key = ''
-        WHERE b.state = 'ready' AND b.not_before <= tidemill.now() AND j.intent = 'run'), 0) AS queue_age_s,
+        WHERE b.state = 'ready' AND b.not_before <= tidemill.now() AND j.intent = 'run'),
+        (SELECT extract(epoch FROM tidemill.now() - min(greatest(j.updated_at, g.lease_until)))::float8
+        FROM (SELECT id, updated_at FROM tidemill.job WHERE closed_as IS NULL AND intent = 'run' AND NOT ingest_done
+            ORDER BY priority DESC, id LIMIT 1000) j
+        JOIN tidemill.ingest g ON g.job_id = j.id
+        WHERE g.lease_id IS NULL OR g.lease_until < tidemill.now()), 0) AS queue_age_s,
     (SELECT CASE WHEN bool_or(info->'broker'->>'trouble' IS NOT NULL) THEN 'lost' ELSE 'ok' END FROM tidemill.worker
         WHERE info ? 'broker' AND seen_at > tidemill.now() - %(silent)s * interval '1 second'
         HAVING count(*) > 0) AS broker,

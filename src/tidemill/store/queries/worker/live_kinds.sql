@@ -1,5 +1,6 @@
--- Every kind that a worker which was heard of lately can run.
-SELECT DISTINCT kind FROM tidemill.worker w
+-- Every kind that a worker which was heard of lately can run, and whether only when it is asked to.
+SELECT kind, bool_and(coalesce((w.info->>'on_demand')::boolean, false)) AS on_demand FROM tidemill.worker w
 CROSS JOIN LATERAL jsonb_array_elements_text(CASE jsonb_typeof(w.info->'kinds') WHEN 'array' THEN w.info->'kinds' ELSE '[]' END)
     AS k(kind)
 WHERE w.seen_at > tidemill.now() - %(seconds)s * interval '1 second'
+GROUP BY kind
