@@ -103,6 +103,18 @@ async def test_folders_below_are_looked_into_if_the_pattern_says_so(scene: Scene
     ]
 
 
+async def test_what_a_watch_of_a_folder_below_has_put_away_is_not_taken_again(scene: Scene) -> None:
+    scene.declare(name="daily", source='"inbox/daily"')
+    scene.put("daily/a.csv")
+    await scene.scan(times=2, name="daily")
+    await scene.work()
+    await scene.scan(name="daily")
+    scene.drop("daily")
+    scene.declare('pattern = "**/*.csv"')
+    await scene.whole_way()
+    assert (scene.there(), await scene.jobs()) == (["daily/processed/a.csv"], 1)
+
+
 async def test_a_file_that_cannot_be_read_goes_to_failed_and_the_others_go_on(scene: Scene) -> None:
     await rows(scene.db, TABLE)
     scene.declare(IMPORT)
