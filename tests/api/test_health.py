@@ -12,7 +12,7 @@ from api.test_control import submitted
 from support import rows
 from tidemill.api import service
 from tidemill.api.rate import RateLimit
-from tidemill.store import workers
+from tidemill.store import outbox, workers
 from tidemill.store.throwaway import ThrowawayServer
 
 
@@ -47,6 +47,18 @@ async def test_work_that_nobody_does_is_degraded_health(api: Api, ada: httpx2.As
     health = (await ada.get("/health")).json()
     assert health["status"] == "degraded"
     assert health["queue_age_s"] >= 600
+
+
+async def test_hints_that_wait_are_minded_while_a_worker_has_a_broker(api: Api, ada: httpx2.AsyncClient) -> None:
+    await api.db.run(outbox.register, "redis")
+    await submitted(ada, [1])
+    await rows(api.db, "UPDATE tidemill.outbox SET created_at = created_at - interval '2 min'")
+    await api.db.run(workers.register, "w", "host", 1, {"broker": {"name": "redis", "trouble": None}})
+    health = (await ada.get("/health")).json()
+    assert (health["status"], health["outbox"]) == ("degraded", 1)
+    await api.db.run(workers.register, "w", "host", 1, {})  # as it starts without one
+    health = (await ada.get("/health")).json()
+    assert (health["status"], health["outbox"], health["reasons"]) == ("ok", 1, [])
 
 
 async def test_a_schema_that_is_not_ours_is_unfit(api: Api) -> None:
