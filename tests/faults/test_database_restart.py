@@ -139,7 +139,8 @@ async def test_a_crash_of_the_database_does_not_give_a_burst_twice(db: Database,
     _, after = await db.run(limiters.take, asking)
     assert before is not None
     assert after is not None
-    assert (len(before.starts), len(after.starts)) == (99, 0)
+    assert len(before.starts) == 99
+    assert len(after.starts) <= 1  # what is left, and has come meanwhile
 
 
 def test_a_child_that_finds_no_database_says_so_in_a_line(tmp_path: Path) -> None:
