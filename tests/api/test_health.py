@@ -12,7 +12,7 @@ from api.test_control import submitted
 from support import rows
 from tidemill.api import service
 from tidemill.api.rate import RateLimit
-from tidemill.store import queue, workers
+from tidemill.store import outbox, queue, workers
 from tidemill.store.throwaway import ThrowawayServer
 
 
@@ -80,6 +80,18 @@ async def test_who_works_only_when_asked_to_is_no_worker(api: Api, ada: httpx2.A
     assert (await ada.get("/health")).json()["reasons"] == []
     [item] = (await ada.get("/v1/pending")).json()["items"]
     assert item["why"] == "waits for its turn"
+
+
+async def test_hints_that_wait_are_minded_while_a_worker_has_a_broker(api: Api, ada: httpx2.AsyncClient) -> None:
+    await api.db.run(outbox.register, "redis")
+    await submitted(ada, [1])
+    await rows(api.db, "UPDATE tidemill.outbox SET created_at = created_at - interval '2 min'")
+    await api.db.run(workers.register, "w", "host", 1, {"broker": {"name": "redis", "trouble": None}})
+    health = (await ada.get("/health")).json()
+    assert (health["status"], health["outbox"]) == ("degraded", 1)
+    await api.db.run(workers.register, "w", "host", 1, {})  # as it starts without one
+    health = (await ada.get("/health")).json()
+    assert (health["status"], health["outbox"], health["reasons"]) == ("ok", 1, [])
 
 
 async def test_a_schema_that_is_not_ours_is_unfit(api: Api) -> None:

@@ -12,6 +12,7 @@ from api import importing
 from api.conftest import Api
 from support import rows
 from tidemill import Mill
+from tidemill.api.routes import sources
 from tidemill.domain.identity import Role
 from tidemill.telemetry.events import subscribe
 from tidemill.testing import drain
@@ -69,6 +70,18 @@ async def test_a_scan_says_what_it_found_and_what_became_of_it(
     await drain(toy, db=api.db)
     (third,) = await scan(ada)
     assert [(file["state"], file["moved_to"]) for file in third["files"]] == [("processed", "processed/a.csv")]
+
+
+async def test_watches_that_a_scan_had_no_time_for_say_so(
+    api: Api, ada: httpx2.AsyncClient, inbox: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (inbox / "a.csv").write_text("n\n1\n2\n")
+    with monkeypatch.context() as hurried:
+        hurried.setattr(sources, "WAIT_S", 0.0)
+        (cut,) = await scan(ada)
+    assert (cut["found"], cut["problem"]) == (0, "there was no time to look at all of it: the next scan does")
+    (whole,) = await scan(ada)
+    assert (whole["found"], whole["problem"]) == (1, None)
 
 
 async def test_sources_show_their_last_scan_and_their_counts(api: Api, ada: httpx2.AsyncClient, inbox: Path) -> None:

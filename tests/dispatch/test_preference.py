@@ -45,6 +45,14 @@ async def test_beside_others_it_is_first_and_gets_every_other_batch_at_least(db:
     assert set(found[1::2]) & set(others)
 
 
+async def test_it_is_found_among_however_many_its_owner_has(db: Database, claimer: Claimer) -> None:
+    for _ in range(60):
+        await add_job(db, 1)
+    hinted = await add_job(db, 1, priority=-10)
+    claimer.prefer(hinted)
+    assert await claimed(claimer, 1) == [hinted]
+
+
 async def test_a_hint_for_a_job_with_nothing_to_do_is_spent(db: Database, claimer: Claimer) -> None:
     taken, other = await add_job(db, 1), await add_job(db, 1)
     await take(db, taken)

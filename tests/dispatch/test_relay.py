@@ -316,6 +316,21 @@ async def test_a_hint_that_was_lost_is_sent_again(db: Database) -> None:
     assert [job_id for job_id, *_ in await waiting(db)] == [sent, lost]
 
 
+async def test_a_job_that_nobody_looks_at_gets_hints_further_and_further_apart(db: Database) -> None:
+    await db.run(outbox.register, "redis")
+    job_id = await add_job(db, 1)
+    await rows(db, "UPDATE tidemill.batch SET not_before = since")
+    hinted = []
+    async with db.transaction(bounded=False) as conn:
+        await conn.execute(b"SET LOCAL tidemill.shift = '1 hour'")
+        await conn.execute(b"UPDATE tidemill.batch SET not_before = tidemill.now(), since = tidemill.now()")
+        for minute in range(24 * 60):
+            await conn.execute(b"DELETE FROM tidemill.outbox")
+            await conn.execute(f"SET LOCAL tidemill.shift = '{60 + minute} minutes 5 seconds'".encode(), prepare=False)
+            hinted += [minute for found in await outbox.resend(conn, 60.0, 60.0) if found == job_id]
+    assert hinted == [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024]
+
+
 async def test_an_installation_that_gives_its_broker_up_writes_no_more_hints(db: Database) -> None:
     await db.run(outbox.register, "redis")
     await add_job(db, 1)

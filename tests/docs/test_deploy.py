@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 import yaml
+from prometheus_client import Counter, Histogram
 from typer.main import get_command
 from typer.testing import CliRunner
 
+from tidemill.app.wiring import make_watches
 from tidemill.cli.main import app
 from tidemill.config import PREFIX, Settings
-from tidemill.telemetry.families import Families
+from tidemill.telemetry.families import Families, Gauge
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
@@ -61,6 +63,56 @@ def test_every_metric_that_is_asked_for_exists(file: str) -> None:
     assert asked <= _metrics()
 
 
+def _labels() -> dict[str, set[str]]:
+    """Of every metric, as Prometheus names it."""
+    found: dict[str, set[str]] = {}
+    families = [one for one in vars(Families()).values() if isinstance(one, Counter | Histogram | Gauge)]
+    for family in families:
+        own = set(family._labels if isinstance(family, Gauge) else family._labelnames)
+        found[f"{family._name}_total" if isinstance(family, Counter) else family._name] = own
+        if isinstance(family, Histogram):
+            found |= {f"{family._name}_sum": own, f"{family._name}_count": own, f"{family._name}_bucket": own | {"le"}}
+    return found
+
+
+def _wrong_labels(expr: str, shown: str) -> set[str]:
+    """Labels that an expression asks for, or a text shows, and that its metrics do not have, or do not keep."""
+    known = _labels()
+    wrong: set[str] = set()
+    for metric, inside in re.findall(r"\b(tidemill_[a-z_0-9]+)\b(?:\{([^}]*)\})?", expr):
+        wrong |= set(re.findall(r"(\w+)\s*(?:=~|!~|!=|=)", inside)) - known[metric]
+    kept = {name.strip() for names in re.findall(r"\bby \(([^)]*)\)", expr) for name in names.split(",")}
+    wrong |= {name for name in kept for metric in METRIC.findall(expr) if name not in known[metric]}
+    return wrong | set(re.findall(r"\{\{\s*(?:\$labels\.)?(\w+)\s*\}\}", shown)) - kept
+
+
+def test_every_label_that_is_asked_for_is_one_of_its_metric() -> None:
+    board = json.loads((DEPLOY / "grafana/dashboard.json").read_text())
+    (group,) = yaml.safe_load((DEPLOY / "prometheus/alerts.yml").read_text())["groups"]
+    targets = [target for panel in board["panels"] for target in panel["targets"]]
+    asked = [(target["expr"], target["legendFormat"]) for target in targets]
+    asked += [(rule["expr"], " ".join(rule["annotations"].values())) for rule in group["rules"]]
+    assert len(asked) > 30
+    for expr, shown in asked:
+        assert _wrong_labels(expr, shown) == set(), expr
+    for metric, label in re.findall(r"label_values\((\w+), *(\w+)\)", json.dumps(board)):
+        assert label in _labels()[metric]
+
+
+@pytest.mark.parametrize(
+    ("expr", "shown", "wrong"),
+    [
+        ('sum by (kind) (rate(tidemill_items_total{status="failed"}[5m]))', "{{kind}}", set()),
+        ("sum by (kind) (rate(tidemill_items_total[5m]))", "{{status}}", {"status"}),
+        ('sum(rate(tidemill_items_total{state="failed"}[5m]))', "", {"state"}),
+        ("sum by (kind, le) (rate(tidemill_flush_ms_bucket[5m]))", "{{ $labels.kind }}", set()),
+        ("max by (kind) (tidemill_queue_depth)", "", {"kind"}),
+    ],
+)
+def test_the_comparison_of_labels_sees_a_wrong_one(expr: str, shown: str, wrong: set[str]) -> None:
+    assert _wrong_labels(expr, shown) == wrong
+
+
 def test_the_dashboard_shows_something_on_every_panel_and_asks_the_chosen_source() -> None:
     board = json.loads((DEPLOY / "grafana/dashboard.json").read_text())
     assert len({panel["title"] for panel in board["panels"]}) == len(board["panels"]) > 10
@@ -96,6 +148,27 @@ def test_a_service_of_compose_runs_a_command_that_exists(name: str) -> None:
     service = _compose()["services"][name]
     _runs(service["command"])
     assert (DEPLOY.parent / service["build"]["dockerfile"]).is_file()
+
+
+@pytest.mark.parametrize("name", ["migrate", "api", "worker"])
+def test_a_service_of_compose_is_given_the_settings_and_the_declarations(name: str) -> None:
+    service = _compose()["services"][name]
+    assert all((DEPLOY / file).is_file() for file in service["env_file"])
+    assert "tidemill.env" in service["env_file"]
+    mounts = {
+        target: (source, mode) for source, target, mode in (f"{one}:rw".split(":")[:3] for one in service["volumes"])
+    }
+    source, mode = mounts[service["environment"]["TIDEMILL_CONFIG"]]
+    assert mode == "ro"
+    assert make_watches(Settings(config=DEPLOY / source)) == {}  # it can be read
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda file: file.name)
+def test_a_unit_says_how_watches_may_move_files(unit: Path) -> None:
+    text = unit.read_text()
+    assert re.search(r"^ProtectSystem=strict$", text, re.MULTILINE)
+    assert re.search(r"^#ReadWritePaths=/", text, re.MULTILINE)
+    assert "ReadWritePaths" in (DEPLOY / "README.md").read_text()
 
 
 def test_settings_that_are_set_exist() -> None:

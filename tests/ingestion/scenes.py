@@ -40,6 +40,9 @@ class Scene:
         self._declared[name] = text + ("" if "job =" in text or "import =" in text else f"\n{ECHO}")
         Path(str(self.settings.config)).write_text("\n".join(self._declared.values()))
 
+    def drop(self, name: str) -> None:
+        del self._declared[name]
+
     def rename(self, name: str, to: str) -> None:
         lines = self._declared.pop(name).splitlines()
         self.declare(*lines[2:], name=to, wait=True)

@@ -3,7 +3,9 @@
 import os
 import re
 import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -68,8 +70,11 @@ async def test_an_empty_file_waits_for_its_content(scene: Scene) -> None:
     scene.declare()
     scene.put("a.csv", b"")
     assert (await scene.scan(times=3)).came.submitted == 0
+    assert (await scene.files())["a.csv"].note == "it is empty, and waits for content"
     scene.put("a.csv")
-    assert (await scene.scan(times=2)).came.submitted == 1
+    await scene.scan()
+    assert (await scene.files())["a.csv"].note == "it waits until it has stopped changing"
+    assert (await scene.scan()).came.submitted == 1
 
 
 async def test_with_a_marker_a_file_is_taken_when_that_is_there(scene: Scene) -> None:
@@ -101,6 +106,18 @@ async def test_folders_below_are_looked_into_if_the_pattern_says_so(scene: Scene
         *("failed/old.csv", "processed/a.csv", "processed/old.csv", "processed/x/b.csv", "processed/x/y/c.csv"),
         "x/.git/d.csv",
     ]
+
+
+async def test_what_a_watch_of_a_folder_below_has_put_away_is_not_taken_again(scene: Scene) -> None:
+    scene.declare(name="daily", source='"inbox/daily"')
+    scene.put("daily/a.csv")
+    await scene.scan(times=2, name="daily")
+    await scene.work()
+    await scene.scan(name="daily")
+    scene.drop("daily")
+    scene.declare('pattern = "**/*.csv"')
+    await scene.whole_way()
+    assert (scene.there(), await scene.jobs()) == (["daily/processed/a.csv"], 1)
 
 
 async def test_a_file_that_cannot_be_read_goes_to_failed_and_the_others_go_on(scene: Scene) -> None:
@@ -275,6 +292,31 @@ async def test_ten_thousand_files_are_taken_a_part_at_a_time(scene: Scene) -> No
     scanner = scene.scanner(scan_max_files=20)
     assert (await scanner.scan("nightly")).came.found == 10_000
     assert [(await scanner.scan("nightly")).came.submitted for _ in range(2)] == [20, 10]
+
+
+async def test_a_scan_that_is_cut_says_how_far_it_came(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    scene.declare()
+    for name in "abc":
+        scene.put(f"{name}.csv")
+    cut = await scene.scan(going_on=lambda: False)
+    assert (cut.came.found, cut.problem) == (0, "there was no time to look at all of it: the next scan does")
+    await scene.scan()
+    taken: list[object] = []
+    monkeypatch.setattr(watch_files, "submit", noted(watch_files.submit, taken))
+    cut = await scene.scan(going_on=lambda: not taken)
+    assert (cut.came.found, cut.came.submitted) == (3, 1)
+    assert cut.problem == "there was no time to take all its files: the next scan goes on with them"
+    assert (await rows(scene.db, "SELECT problem FROM tidemill.watch")) == [(None,)]  # there is nothing wrong with it
+    whole = await scene.scan()
+    assert (whole.came.submitted, whole.problem) == (2, None)
+
+
+def noted(verb: Callable[..., Awaitable[Any]], calls: list[object]) -> Callable[..., Awaitable[Any]]:
+    async def call(*args: Any) -> Any:
+        calls.append(args)
+        return await verb(*args)
+
+    return call
 
 
 async def test_more_files_than_anybody_looks_at_are_said(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:

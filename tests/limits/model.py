@@ -18,8 +18,8 @@ class Bucket:
         """When each of the permits begins that are given now."""
         slack, pace = self.limiter.slack_s, self.limiter.pace or 0.0
         good = sorted(start for start in self.spare if start > clock + lead - slack / 2)
-        reused = good[:wanted]
-        self.spare = [start for start in self.spare if start > clock - slack and start not in reused]
+        late = [start for start in self.spare if clock - slack < start <= clock + lead - slack / 2]
+        reused, self.spare = good[:wanted], late + good[wanted:]
         base = max(self.at, clock + lead)
         self.level = min(self.limiter.depth, self.level + (base - self.at) * pace)
         self.at = base

@@ -80,3 +80,17 @@ async def test_a_place_is_left_however_odd_the_refusal_was(db: Database) -> None
         pass
     await limits.close()
     assert await rows(db, "SELECT coalesce(sum(held), 0) FROM tidemill.limiter_hold") == [(0,)]
+
+
+@pytest.mark.parametrize(("said", "days"), [(3 * 86_400, 3), (30 * 86_400, 7)])
+async def test_a_block_is_as_long_as_is_said_and_a_week_at_most(mill: Mill, db: Database, said: int, days: int) -> None:
+    mill.limiter("shop", "100/s")
+
+    @mill.handler("call", limit="shop")
+    async def call(item: Item) -> None:
+        raise in_words(after=said)
+
+    await mill.submit_async("call", range(1))
+    await drain(mill, retries=False, db=db)
+    blocked = "SELECT round(extract(epoch FROM blocked_until - tidemill.now()) / 86400) FROM tidemill.limiter"
+    assert await rows(db, blocked) == [(days,)]

@@ -54,6 +54,19 @@ async def test_what_is_given_back_is_given_to_the_next(db: Database) -> None:
     assert await rows(db, "SELECT taken, spare FROM tidemill.limiter WHERE name = 'shop'") == [(19, [])]
 
 
+async def test_of_a_burst_that_is_given_back_only_what_is_taken_again_is_gone(db: Database) -> None:
+    await rows(db, "UPDATE tidemill.limiter SET slack = 60 WHERE name = 'shop'")  # so that nothing comes too late here
+    burst = await ask(db, wanted=9)
+    assert len(set(burst.starts)) == 1
+    await db.run(store.give_back, "shop", "", burst.starts[1:], burst.slack)
+    bucket = Bucket(SHOP, 0.0, burst.clock, burst.starts[1:])
+    for given, left in ((1, 7), (2, 5)):
+        answer = await ask(db, wanted=given)
+        assert answer.starts == burst.starts[:given] == bucket.take(burst.clock, given, lead=0, reach=0.1)
+        assert await rows(db, "SELECT spare FROM tidemill.limiter WHERE name = 'shop'") == [(burst.starts[:left],)]
+        assert bucket.spare == burst.starts[:left]
+
+
 async def test_who_gets_nothing_is_told_when_to_come(db: Database) -> None:
     await drain(db)
     assert 1 < (await ask(db)).wait < 3

@@ -63,11 +63,36 @@ def test_every_mistake_in_a_request_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["//evil.example/x", "https://evil.example", "/../x", "/a/%2e%2e/x", "/x y", "/x#y", "/\\x"]
+    "path",
+    [
+        *("//evil.example/x", "https://evil.example", "/../x", "/a/%2e%2e/x", "/x y", "/x#y", "/\\x"),
+        *("/a/%252e%252e/x", "/a/..%2fx", "/a%2F..%2Fx", "/a/..%5Cx", "/a%255c..%255cx", "/a/..;/x", "/a/.%2e;v=1/x"),
+        *("/a/%25252E./x", "/a/..", "/."),
+    ],
 )
 def test_a_path_cannot_leave_its_service(path: str) -> None:
     with pytest.raises(InvalidRequest):
         EnrichRequest.of({"service": "shop", "path": path, "fields": PRICE})
+
+
+@pytest.mark.parametrize("path", ["/a..b/{sku}", "/a/...", "/x%2fy/%20", "/search?q={name}..", "/1.0/{sku}"])
+def test_a_path_may_have_dots(path: str) -> None:
+    assert EnrichRequest.of({"service": "shop", "path": path, "fields": PRICE}).path == path
+
+
+@pytest.mark.parametrize("value", ["../admin", "a/../../admin", "..\\admin", "%2e%2e/admin", "..;/admin"])
+async def test_a_value_cannot_leave_its_service(scene: Scene, value: str) -> None:
+    async with scripted(lambda _: told({"offers": [{"price": 1}]})) as service:
+        scene.declare("shop", service.url)
+        row, fine = await scene.run(
+            [{"sku": value, "q": "1"}, {"sku": "1", "q": value}],
+            kind="http.enrich",
+            path="/items/{sku}?q={q}",
+            fields=PRICE,
+        )
+        assert (row.status, row.error["code"]) == ("failed", "invalid")
+        assert fine.status == "done"
+        assert len(service.requests) == 1
 
 
 async def test_rows_are_enriched(scene: Scene) -> None:

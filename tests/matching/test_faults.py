@@ -10,6 +10,7 @@ import pytest
 from matching.scenes import Row, Scene
 from matching.services import Answer, Reply, Request, Scripted, echo, named, scripted, told
 from support import eventually
+from tidemill.handlers.matching import gather
 
 NAMES = [f"name {number}" for number in range(20)]
 OWN_DATE = "Mon, 16 Nov 2026 12:00:00 GMT"
@@ -52,12 +53,30 @@ async def test_the_manifest_says_how_many_rows_a_request_may_have(scene: Scene, 
         assert {len(request.queries) for request in other.requests if request.method == "POST"} == {4}
 
 
+async def test_a_manifest_that_could_not_be_had_is_asked_for_again_after_a_while(
+    scene: Scene, service: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gather, "ASK_AGAIN_S", 0.0)
+
+    def answer(request: Request) -> Reply:
+        if request.method == "POST":
+            return echo(request)
+        return Reply(500) if len(service.requests) == 1 else told({"batchSize": 4})
+
+    service.answer = answer
+    (scene.settings.home / "tidemill.toml").write_text(f'[services.names]\nurl = "{service.url}"\nallow_private = true')
+    assert_own(await scene.match(NAMES))
+    assert [request.method for request in service.requests].count("GET") == 2
+    assert len(service.requests[-1].queries) <= 4
+
+
 @pytest.mark.parametrize(
     ("status", "headers", "seconds"),
     [
         (429, {"Retry-After": "30"}, 30),
         (503, {"Retry-After": LATER_DATE, "Date": OWN_DATE}, 30),
-        (429, {"Retry-After": "999999999"}, 3600),
+        (429, {"Retry-After": "86400"}, 86_400),
+        (429, {"Retry-After": "999999999"}, 7 * 86_400),
     ],
 )
 async def test_a_refusal_charges_nobody_and_says_when_to_come_back(

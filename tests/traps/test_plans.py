@@ -15,6 +15,7 @@ from tidemill.store.throwaway import ThrowawayServer
 from traps.scenes import big_job, plan, prepared_plan, rows_looked_at, whole_scans
 
 NONE: dict[str, Any] = {}
+RUNNABLE: dict[str, Any] = {"kinds": ["test"], "hinted": [uuid4()]}
 NEVER, ALWAYS = "-infinity", "infinity"
 HERE = "SELECT since, id, lo FROM tidemill.batch WHERE job_id = %s AND state = %s ORDER BY since DESC, id DESC LIMIT 1"
 
@@ -84,7 +85,7 @@ def asked_all_day(job_id: UUID) -> dict[str, dict[str, Any]]:
         "job/is_drained": job,
         "job/outlook": job,
         "ingest/lease_of_job": job | {"kinds": ["test"], "lease_id": uuid4(), "lease": 30.0, "worker": "w1"},
-        "job/runnable": {"kinds": ["test"]},
+        "job/runnable": RUNNABLE,
         **looked_at_all_day(job_id),
     }
 
@@ -186,13 +187,13 @@ async def test_a_statement_looks_at_few_rows(full: Database, big: Big, statement
 
 
 async def test_a_paused_job_costs_a_worker_nothing(full: Database, big: Big) -> None:
-    seen = await rows_looked_at(full, "job/runnable", {"kinds": ["test"]})
+    seen = await rows_looked_at(full, "job/runnable", RUNNABLE)
     assert seen["batch"] <= 20, seen  # the few that are leased, twice
     assert (await rows_looked_at(full, "batch/peek", {"job_id": big.paused}))["batch"] == 0
 
 
 async def test_jobs_that_are_long_closed_cost_a_worker_nothing(full: Database, big: Big) -> None:
-    for statement, params in {"job/runnable": {"kinds": ["test"]}, "job/to_police": NONE}.items():
+    for statement, params in {"job/runnable": RUNNABLE, "job/to_police": NONE}.items():
         assert (await rows_looked_at(full, statement, params))["job"] <= 5, statement
 
 

@@ -57,7 +57,8 @@ class Hearing:
         return self._broker is not None and self._broker.trouble is None
 
     def _wake_relay(self) -> None:
-        if self._relay is not None:
+        """Not while there is nobody to send to: it tries again by itself, less and less often."""
+        if self._relay is not None and self._hears_broker:
             self._relay.wake()
 
     def _hints(self) -> Hints:

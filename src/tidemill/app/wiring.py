@@ -19,6 +19,7 @@ from tidemill.domain.limits import Limiter, check_named, limiters
 from tidemill.domain.resource import NORMALIZERS
 from tidemill.domain.retry import RetryPolicy
 from tidemill.domain.watching import FolderAddress, Watch
+from tidemill.domain.watching.overlap import overlaps
 from tidemill.engine.context import Context
 from tidemill.engine.logbook import Logbook
 from tidemill.handlers import builtins
@@ -123,6 +124,12 @@ def make_watches(settings: Settings) -> dict[str, Watch]:
             checked(dict(one.layout))
         except InvalidInput as error:
             problems.append(f"watches.{one.name}.layout: {error}")
+    folders = {
+        one.name: (settings.sources[one.source.root] / one.source.path).resolve()
+        for one in declared.values()
+        if isinstance(one.source, FolderAddress) and one.source.root in settings.sources
+    }
+    problems += overlaps(declared.values(), folders)
     if problems:
         raise InvalidSettings("these watches cannot be:\n" + "\n".join(f"  - {line}" for line in problems))
     return declared

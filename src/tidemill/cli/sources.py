@@ -72,15 +72,15 @@ async def _scan(scanner: Scanner, name: str, *, again: bool) -> str:
         console.print(f"[yellow]{escape(str(error))}[/]", highlight=False)
         return str(error)
     _show_scan(scanned)
-    return scanned.came.problem or ""
+    return scanned.problem or ""
 
 
 def _show_scan(scanned: Scanned) -> None:
     came = scanned.came
     said = f"[bold]{scanned.watch.name}[/]  {came.found:,} found · {came.submitted:,} submitted"
     console.print(said, highlight=False)
-    if came.problem:
-        console.print(f"  [red]{escape(came.problem)}[/]", highlight=False, soft_wrap=True)
+    if scanned.problem:
+        console.print(f"  [red]{escape(scanned.problem)}[/]", highlight=False, soft_wrap=True)
     table = Table(box=None, pad_edge=False, show_header=False)
     for file in scanned.files:
         table.add_row(*_row(file))

@@ -22,8 +22,8 @@ class Line(Protocol):
     async def send(self, messages: Sequence[tuple[str, bytes]]) -> list[str | None]:
         """(queue, message) each, all in one go; for each of them None when the broker has it, or why it was refused."""
 
-    def listen(self) -> "AsyncGenerator[AckableMessage, None]":
-        """What is sent to the kinds it was made for; it ends when the line breaks."""
+    def listen(self) -> "AsyncGenerator[AckableMessage | None, None]":
+        """None once it is sure that we may, then what is sent to the kinds it was made for; it ends with the line."""
 
     async def drop(self, kind: str) -> None:
         """Remove the queue of a kind, with all that is in it."""

@@ -1,13 +1,17 @@
 """RabbitMQ, through Taskiq."""
 
+import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import suppress
 from typing import Any
 
 from aio_pika import ExchangeType, connect
+from aio_pika.abc import AbstractQueueIterator
 from pamqp.common import FieldTable
-from taskiq import AsyncBroker
+from taskiq import AckableMessage, AsyncBroker
 from taskiq_aio_pika import AioPikaBroker, Exchange, Queue, QueueType
+from taskiq_aio_pika.utils import merge_async_iterables
 
 from tidemill.dispatch.confirms import publish_all
 from tidemill.dispatch.line import CONNECT_S, MAX_LENGTH, QUIET_S
@@ -62,6 +66,16 @@ class RabbitLine(AioPikaBroker):
         self._declared -= {queue for (queue, _), answer in zip(messages, answers, strict=True) if answer is not None}
         return answers
 
+    async def listen(self) -> AsyncGenerator[AckableMessage | None, None]:  # type: ignore[override]  # see Line
+        assert self.read_channel is not None  # noqa: S101  opened
+        await self.read_channel.set_qos(prefetch_count=ONE_HINT)
+        consumers = [queue.iterator(**words) for queue, words in await self._declare_queues(self.read_channel)]
+        for consumer in consumers:
+            await consumer.consume()
+        yield None
+        async for message in merge_async_iterables(*map(_messages, consumers)):
+            yield message
+
     async def drop(self, kind: str) -> None:
         assert self.write_channel is not None  # noqa: S101  opened
         await self.write_channel.queue_delete(self.queue(kind))
@@ -79,6 +93,13 @@ class RabbitLine(AioPikaBroker):
             made = await self.write_channel.declare_queue(name, durable=True, arguments=arguments | queue.arguments)
             await made.bind(self._exchange.name, routing_key=name)
             self._declared.add(name)
+
+
+async def _messages(consumer: AbstractQueueIterator) -> AsyncGenerator[AckableMessage, None]:
+    with suppress(RuntimeError, asyncio.CancelledError):  # of a channel that closes while the consumer does
+        async with consumer:
+            async for message in consumer:
+                yield AckableMessage(data=message.body, ack=message.ack)
 
 
 def _queue(name: str, length: int) -> Queue:

@@ -63,9 +63,12 @@ class RedisLine(RedisStreamBroker):
                 await pipe.execute()
         return [None] * len(messages)  # what Redis refuses, it refuses to all: that was an exception
 
-    async def listen(self) -> AsyncGenerator[AckableMessage, None]:
+    async def listen(self) -> AsyncGenerator[AckableMessage | None, None]:  # type: ignore[override]  # see Line
         streams: Any = dict.fromkeys(self._streams, ">")
         async with Redis(connection_pool=self.connection_pool) as redis:
+            ours: Any = dict.fromkeys(self._streams, "0")  # what we have: nothing is taken before we are ready
+            await redis.xreadgroup(GROUP, self.consumer_name, ours, count=1)
+            yield None
             while True:
                 found: Any = await redis.xreadgroup(GROUP, self.consumer_name, streams, count=1, block=BLOCK_MS)
                 if time.monotonic() >= self._look_at:

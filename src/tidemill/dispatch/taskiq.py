@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import random
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -93,16 +94,18 @@ class BrokerDispatcher:
     async def deliver(self, handler: JobHandler) -> None:
         failures = 0
         while True:
+            began = time.monotonic()
             try:
-                async with _opened(self._make_line()) as line:
-                    failures = 0
+                async with _opened(self._make_line()) as line, aclosing(line.listen()) as messages:
+                    await anext(messages)
                     self._note("receive", None)
                     await handler.missed()
-                    await self._hand_on(line, handler)
+                    await self._hand_on(messages, handler)
                     error = "the broker has closed the line"
             except Exception as failure:  # noqa: BLE001  whatever it was, work goes on without it and we try again
                 error = _words(failure)
             self._note("receive", error)
+            failures = 0 if time.monotonic() - began > LONGEST_S else failures  # one that held is made again soon
             await asyncio.sleep(pause_after(failures))
             failures += 1
 
@@ -122,15 +125,14 @@ class BrokerDispatcher:
             self._sending = line
         return self._sending
 
-    async def _hand_on(self, line: Line, handler: JobHandler) -> None:
-        async with aclosing(line.listen()) as messages:
-            while True:
-                await handler.ready()
-                message = await anext(messages, None)
-                if message is None:
-                    return
-                await self._hear(message, handler)
-                await _acknowledge(message)
+    async def _hand_on(self, messages: "AsyncIterator[AckableMessage | None]", handler: JobHandler) -> None:
+        while True:
+            await handler.ready()
+            message = await anext(messages, None)
+            if message is None:
+                return
+            await self._hear(message, handler)
+            await _acknowledge(message)
 
     async def _hear(self, message: "AckableMessage", handler: JobHandler) -> None:
         try:

@@ -104,7 +104,7 @@ class Claimer:
     async def _runnable(self) -> list[Runnable]:
         now = time.monotonic()
         if not self._jobs or now - self._listed_at > CACHE_S:
-            self._jobs = await self._context.db.run(store.runnable, self._context.handlers.kinds())
+            self._jobs = await self._context.db.run(store.runnable, self._context.handlers.kinds(), self._hinted)
             self._listed_at = now
         return self._jobs
 

@@ -1,6 +1,7 @@
 """Maintenance: what one worker at a time does for all."""
 
 import contextlib
+import math
 import time
 
 from tidemill.domain.errors import UnknownJob
@@ -60,7 +61,7 @@ class Maintenance(Service):
             self._folded_at = now
         await self._observer.observe(now)
         if now - self._resent_at > self._resend_after_s:
-            await self.resend()
+            await self.resend(now - self._resent_at)
             self._resent_at = now
         if now - self._housekept_at > HOUSEKEEPING_EVERY_S:
             await self._observer.thin()
@@ -92,9 +93,9 @@ class Maintenance(Service):
         for job_id in await self._db.run(jobs.drained_candidates):
             await finalize(self._db, job_id)
 
-    async def resend(self) -> None:
+    async def resend(self, window: float = math.inf) -> None:
         """Jobs that nobody has looked at for too long get another hint: theirs was lost."""
-        resent = await self._db.run(outbox.resend, self._resend_after_s)
+        resent = await self._db.run(outbox.resend, self._resend_after_s, window)
         if resent:
             emit("hints.resent", jobs=len(resent))
 

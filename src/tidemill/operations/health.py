@@ -38,11 +38,12 @@ class Health:
     @property
     def reasons(self) -> list[str]:
         """Why somebody should look, although it works."""
+        is_late = self.broker is not None and self.outbox_age_s > LATE_S  # without one, nobody waits for it
         found = {
             f"work that is due has waited for {self.queue_age_s:.0f} s": self.queue_age_s > OLD_S,
             "there are open jobs and no worker": self.open_jobs and not self.workers,
             "the broker is lost; work goes on by polling": self.broker == "lost",
-            f"hints have waited for the broker for {self.outbox_age_s:.0f} s": self.outbox_age_s > LATE_S,
+            f"hints have waited for the broker for {self.outbox_age_s:.0f} s": is_late,
         }
         return [reason for reason, holds in found.items() if holds]
 

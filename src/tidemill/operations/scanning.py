@@ -5,13 +5,14 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from uuid import uuid4
 
 from tidemill.config import Settings
 from tidemill.connectors.inlets import Bounds, Inlet, open_inlet
 from tidemill.domain.errors import Busy, Interrupted, TidemillError, Unknown
 from tidemill.domain.identity import Principal
-from tidemill.domain.watching import Watch, WatchFile
+from tidemill.domain.watching import Entry, Watch, WatchFile
 from tidemill.domain.watching.names import told
 from tidemill.domain.watching.times import next_look
 from tidemill.operations.listing import Listing, listing_of
@@ -27,7 +28,10 @@ NOTED_AT_ONCE = 1_000
 TOLD_MAX = 500
 IDLE_S = 5.0
 WAITS = "it waits until it has stopped changing"
+WAITS_FOR_CONTENT = "it is empty, and waits for content"
 WAITS_FOR_MARKER = "it waits for its marker, which may not be older than it is"
+NO_TIME_TO_LOOK = "there was no time to look at all of it: the next scan does"
+NO_TIME_TO_TAKE = "there was no time to take all its files: the next scan goes on with them"
 ONCE_MORE = "it failed before, and is tried once more"
 GoingOn = Callable[[], bool]
 
@@ -39,6 +43,13 @@ class Scanned:
     watch: Watch
     came: Came
     files: list[WatchFile] = field(default_factory=list)
+
+    @property
+    def problem(self) -> str | None:
+        """For whoever asked for it: what is wrong with the watch, or that it did not come to an end."""
+        if self.came.problem is not None or not self.came.is_cut:
+            return self.came.problem
+        return NO_TIME_TO_TAKE if self.came.looked else NO_TIME_TO_LOOK
 
 
 class Scanner:
@@ -128,7 +139,7 @@ class Scanner:
         try:
             return await self._worked(watch, turn, still, again=again)
         except Interrupted:
-            return Came(looked=False, delay=0.0 if turn.is_due else None)
+            return Came(looked=False, delay=0.0 if turn.is_due else None, is_cut=True)
         except Exception as error:  # noqa: BLE001  what nobody has thought of is no reason to keep the watch, nor silent
             is_known = isinstance(error, TidemillError | OSError)
             problem = str(error) if is_known else f"the scan broke off: {type(error).__name__}: {error}"
@@ -136,6 +147,8 @@ class Scanner:
             return Came(looked=turn.is_due, problem=problem, delay=delay)
 
     async def _worked(self, watch: Watch, turn: Turn, still: GoingOn, *, again: bool) -> Came:
+        if not still():
+            raise Interrupted("nobody waits for it any more")
         to_move = await self._settler.decide(watch)
         if not turn.is_due and (not to_move or not watch.can_move):
             problem = await self._settler.put_away(watch, None, to_move, still)
@@ -150,15 +163,15 @@ class Scanner:
             took = await self._taken(watch, turn, inlet, listing, still)
         delay = 0.0 if took.more and took.problem is None else watch.every
         problem = problem or listing.problem or took.problem
-        return Came(looked=True, problem=problem, found=listing.wanted, submitted=took.submitted, delay=delay)
+        is_cut = took.more and not still()
+        return Came(True, problem, listing.wanted, took.submitted, delay, is_cut)
 
     async def _noted(self, watch: Watch, inlet: Inlet, *, again: bool) -> Listing:
         """What is there, in the database: what is new, what has changed, what has vanished."""
         listing = await asyncio.to_thread(listing_of, watch, inlet)
         whose = Whose(watch.name, watch.key, frozenset(self._watches))
-        why = WAITS if watch.marker is None else WAITS_FOR_MARKER
         for at in range(0, len(listing.entries), NOTED_AT_ONCE):
-            await self._db.run(watch_files.note, whose, listing.entries[at : at + NOTED_AT_ONCE], why)
+            await self._db.run(watch_files.note, whose, listing.entries[at : at + NOTED_AT_ONCE], partial(_why, watch))
         if listing.is_whole:
             await self._db.run(watch_files.lose, whose, listing.entries)
         if again:
@@ -204,3 +217,10 @@ class Scanner:
             keeper.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await keeper
+
+
+def _why(watch: Watch, entry: Entry) -> str:
+    """What a file waits for."""
+    if watch.marker is not None:
+        return WAITS_FOR_MARKER
+    return WAITS_FOR_CONTENT if entry.size == 0 else WAITS

@@ -1,6 +1,6 @@
 """Taking a batch: job first, then one due batch of it, whole or in part."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
@@ -26,9 +26,9 @@ class Runnable:
 
 
 @relaxed
-async def runnable(conn: Connection, kinds: Sequence[str]) -> list[Runnable]:
+async def runnable(conn: Connection, kinds: Sequence[str], hinted: Collection[UUID] = ()) -> list[Runnable]:
     async with conn.cursor(row_factory=class_row(Runnable)) as cursor:
-        await cursor.execute(sql("job/runnable"), {"kinds": list(kinds)})
+        await cursor.execute(sql("job/runnable"), {"kinds": list(kinds), "hinted": list(hinted)})
         return await cursor.fetchall()
 
 

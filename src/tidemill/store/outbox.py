@@ -1,5 +1,6 @@
 """Hints on their way to the broker, and what became of those that never were one."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,7 +14,7 @@ from tidemill.store.quarantine import storable
 from tidemill.store.statements import sql
 
 FORGOTTEN_S = 3_600.0  # a broker that no worker has for so long is none
-RESEND_AT_ONCE = 1_000
+RESEND_AT_ONCE = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +84,13 @@ async def park(conn: Connection, worker: str, hint_id: int, reason: str, message
     )
 
 
-async def resend(conn: Connection, seconds: float) -> list[UUID]:
-    """Write hints anew for jobs that nobody has looked at for so long; which."""
-    cursor = await conn.execute(sql("outbox/resend"), {"seconds": seconds, "limit": RESEND_AT_ONCE})
+async def resend(conn: Connection, seconds: float, window: float = math.inf) -> list[UUID]:
+    """Write hints anew for jobs that nobody has looked at for so long, or twice as long, and so on; which.
+
+    ``window`` is how long ago this was done before: what came to its turn since then gets a hint now.
+    """
+    params = {"seconds": seconds, "window": window, "limit": RESEND_AT_ONCE}
+    cursor = await conn.execute(sql("outbox/resend"), params)
     return [row[0] for row in await cursor.fetchall()]
 
 

@@ -491,9 +491,10 @@ DECLARE
     wanted     integer := p_wanted;
     n          integer := 0;
     next_start float8;
+    good       float8[];
     reused     float8[] := '{}';
+    at_once    float8 := 0;
 BEGIN
-    PERFORM set_config('synchronous_commit', 'off', true);  -- of this transaction: a permit lost in a crash is lost
     SELECT * INTO l FROM tidemill.limiter WHERE name = p_name AND key = p_key FOR UPDATE;
     IF NOT FOUND THEN
         RETURN;
@@ -526,15 +527,17 @@ BEGIN
         wanted := least(wanted, p_idle + places);
     END IF;
     IF l.pace IS NOT NULL AND blocked = 0 AND wanted > 0 THEN
-        SELECT coalesce(array_agg(s ORDER BY s), '{}') INTO reused
-            FROM (SELECT s FROM unnest(l.spare) s WHERE s > clock + p_lead - l.slack / 2 ORDER BY s LIMIT wanted) one;
-        l.spare := array(SELECT s FROM unnest(l.spare) s WHERE s > clock - l.slack AND s <> ALL (reused));
+        good := array(SELECT s FROM unnest(l.spare) s WHERE s > clock + p_lead - l.slack / 2 ORDER BY s);
+        reused := good[:wanted];
+        l.spare := array(SELECT s FROM unnest(l.spare) s WHERE s > clock - l.slack AND s <= clock + p_lead - l.slack / 2)
+            || good[wanted + 1:];
         wanted := wanted - cardinality(reused);
         base := greatest(l.at, clock + p_lead);
         l.level := least(l.depth, l.level + (base - l.at) * rate);
         l.at := base;
         n := least(wanted, greatest(0, floor(l.level + (clock + p_lead + p_reach - base) * rate))::integer);
         starts := reused || array(SELECT base + greatest(0, (i - l.level) / rate) FROM generate_series(1, n) i);
+        at_once := greatest(0, l.level) + cardinality(reused);
         l.level := l.level - n;
         next_start := base + greatest(0, (1 - l.level) / rate);
     END IF;
@@ -548,6 +551,10 @@ BEGIN
         wait := blocked;
     ELSE
         l.turned_away := 0;
+    END IF;
+    -- A crash of the server forgets what was not yet written down, and gives it again: no more than came in a second.
+    IF cardinality(starts) = 0 OR at_once <= rate THEN
+        PERFORM set_config('synchronous_commit', 'off', true);  -- of this transaction
     END IF;
     pace := l.pace * l.share;
     UPDATE tidemill.limiter SET level = l.level, at = l.at, turned_away = l.turned_away, spare = l.spare, share = l.share,

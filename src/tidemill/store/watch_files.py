@@ -1,6 +1,6 @@
 """Files that watches have found. Every step from one state to the next is one statement, and made by one of many."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -32,7 +32,7 @@ class Whose:
     )  # the watches that there are: what is another's, and not of these, is nobody's
 
 
-async def note(conn: Connection, whose: Whose, entries: Sequence[Entry], why: str) -> None:
+async def note(conn: Connection, whose: Whose, entries: Sequence[Entry], why: Callable[[Entry], str]) -> None:
     """A part of a listing: what is new waits, what has changed waits anew. Of what is known, nothing is written."""
     columns = _columns(whose, entries)
     known = [Known(**row) for row in await rows(conn, "watch_file/known", columns)]
@@ -42,10 +42,12 @@ async def note(conn: Connection, whose: Whose, entries: Sequence[Entry], why: st
     news = news_of(entries, known)
     if news.changed:
         ids, changed = [one.id for one, _ in news.changed], [entry for _, entry in news.changed]
-        await conn.execute(sql("watch_file/change"), _columns(whose, changed) | {"ids": ids, "note": why})
+        notes = [why(entry) for entry in changed]
+        await conn.execute(sql("watch_file/change"), _columns(whose, changed) | {"ids": ids, "notes": notes})
     if news.added:
         refusals = [one.refused for one in news.added]
-        await conn.execute(sql("watch_file/add"), _columns(whose, news.added) | {"refusals": refusals, "note": why})
+        notes = [why(entry) for entry in news.added]
+        await conn.execute(sql("watch_file/add"), _columns(whose, news.added) | {"refusals": refusals, "notes": notes})
 
 
 async def lose(conn: Connection, whose: Whose, listed: Sequence[Entry]) -> int:

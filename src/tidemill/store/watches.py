@@ -32,6 +32,7 @@ class Came:
     found: int = 0
     submitted: int = 0
     delay: float | None = None  # seconds to the next look at the source; None: as it was
+    is_cut: bool = False  # nobody waited until all of it was done
 
 
 async def ensure(conn: Connection, names: Collection[str]) -> None:

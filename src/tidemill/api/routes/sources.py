@@ -65,7 +65,7 @@ async def _scan(here: Service, watch: Watch, asked: ScanIn, ends_at: float) -> S
         return ScanOut(name=watch.name, found=0, submitted=0, problem=str(error), files=[])
     files = [FileOut.model_validate(file) for file in done.files]
     came = done.came
-    return ScanOut(name=watch.name, found=came.found, submitted=came.submitted, problem=came.problem, files=files)
+    return ScanOut(name=watch.name, found=came.found, submitted=came.submitted, problem=done.problem, files=files)
 
 
 def _source(watch: Watch, known: Mapping[str, Any]) -> SourceOut:

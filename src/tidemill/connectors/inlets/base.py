@@ -65,7 +65,7 @@ class Inlet(ABC):
 
     @abstractmethod
     def list(self, *, deep: bool, skip: frozenset[str]) -> Iterator[Entry]:
-        """All files; with ``deep`` also those of folders below, but for the folders of these names at the top."""
+        """All files; with ``deep`` also those of folders below, but for folders of these names."""
 
     @abstractmethod
     def look(self, path: str) -> Entry | None:
@@ -150,7 +150,7 @@ class FolderLike(Inlet):
                     self.insist()
                     if not one.is_folder:
                         yield one.entry
-                    elif deep and depth < DEPTH_MAX and one.entry.path not in skip and "/." not in f"/{one.entry.path}":
+                    elif deep and depth < DEPTH_MAX and not _is_passed_over(one.entry.path, skip):
                         folders.append((one.entry.path, depth + 1))
             except UnknownFile:
                 if not folder:
@@ -159,6 +159,11 @@ class FolderLike(Inlet):
                 if not folder:
                     raise  # a folder below may be somebody else's
                 troubles.append(str(error))
+
+
+def _is_passed_over(folder: str, skip: frozenset[str]) -> bool:
+    name = folder.rpartition("/")[2]
+    return name in skip or name.startswith(".")
 
 
 def below(folder: str, name: str) -> str:

@@ -35,7 +35,7 @@ class BucketInlet(Inlet):
                 return
             for metas in obstore.list(self._store, top, chunk_size=1_000):
                 self.insist()
-                yield from (one for one in self._entries(metas) if one.path.partition("/")[0] not in skip)
+                yield from (one for one in self._entries(metas) if skip.isdisjoint(one.path.split("/")[:-1]))
 
     def look(self, path: str) -> Entry | None:
         try:

@@ -90,7 +90,7 @@ def _path(value: Any) -> str:
         raise ValueError(f"a path has no spaces, no # and no backslash, and at most {LENGTH_MAX} characters")
     if not text.startswith("/") or text.startswith("//"):
         raise ValueError("a path below the service's address is wanted, as in /items/{sku}")
-    if any(part in (".", "..") for part in re.split(r"[/?]", text.replace("%2e", ".").replace("%2E", "."))):
+    if template.leads_upwards(text):
         raise ValueError("a path does not lead upwards")
     return text
 

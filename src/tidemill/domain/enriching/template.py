@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 DEEPEST = 16
 VALUE_MAX = 2_000  # characters of a value in a URL
@@ -16,6 +16,17 @@ class Empty(Exception):
     def __init__(self, column: str) -> None:
         super().__init__(column)
         self.column = column
+
+
+class Upwards(Exception):
+    """A row has something in a path that a server may read as the way to the folder above."""
+
+
+def leads_upwards(path: str) -> bool:
+    """Whether some server may find . or .. in it, however often it was escaped, and however it splits paths."""
+    while (plain := unquote(path)) != path:
+        path = plain
+    return any(part.partition(";")[0] in (".", "..") for part in re.split(r"[/\\?]", path))
 
 
 def problem_of(template: str) -> str | None:
@@ -67,7 +78,10 @@ def fill_path(template: str, row: Mapping[str, Any]) -> str:
             raise Empty(found[1])
         return quote(text[:VALUE_MAX], safe="", errors="replace")
 
-    return _PLACE.sub(put, template)
+    path = _PLACE.sub(put, template)
+    if leads_upwards(path.partition("?")[0]):
+        raise Upwards
+    return path
 
 
 def fill_json(template: Any, row: Mapping[str, Any]) -> Any:

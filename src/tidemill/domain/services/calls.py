@@ -2,7 +2,7 @@
 
 from http import HTTPStatus
 
-LONGEST_AFTER_S = 3_600.0  # a service that asks for more is asked again after that
+LONGEST_AFTER_S = 7 * 86_400.0  # a service that asks for more is asked again after that
 NOTHING_THERE = frozenset({204, 404, 410})
 _REFUSALS = frozenset({429, 503})
 _PASSING = frozenset({408, 425})

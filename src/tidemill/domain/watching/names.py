@@ -64,6 +64,12 @@ class Pattern:
             return False
         return any(one.fullmatch(path) for one in self._compiled)
 
+    def meets(self, other: "Pattern", folder: str = "") -> bool:
+        """Whether one file in this folder below, or deeper, may match both: the other one counts from there."""
+        if is_hidden(folder):
+            return False
+        return any(_reaches(mine, folder) and _may_agree(mine, its) for mine in self.globs for its in other.globs)
+
     def matches_name(self, path: str) -> bool:
         """The same of the last part alone: files of the web have no folder here."""
         return self.matches(path.rpartition("/")[2])
@@ -87,6 +93,23 @@ def _regex(glob: str) -> str:
         else:
             out, at = out + re.escape(glob[at]), at + 1
     return out
+
+
+def _reaches(glob: str, folder: str) -> bool:
+    """Whether what matches may lie in this folder."""
+    *folders, name = glob.split("/")
+    for at, part in enumerate(filter(None, folder.split("/"))):
+        if "**" in [*folders, name][at]:
+            return True
+        if at >= len(folders) or not re.fullmatch(_regex(folders[at]), part):
+            return False
+    return True
+
+
+def _may_agree(one: str, other: str) -> bool:
+    """Whether a name may end as both do: one that ends in .csv does not end in .json."""
+    ends = [re.split(r"[*?\]]", glob)[-1].rpartition("/")[2] for glob in (one, other)]
+    return ends[0].endswith(ends[1]) or ends[1].endswith(ends[0])
 
 
 def put_away(folder: str, path: str) -> str:

@@ -89,8 +89,8 @@ class Watch:
                 return getattr(self.source, "scheme", "folder")
 
     def is_ours(self, path: str) -> bool:
-        """Whether it lies where we put files ourselves."""
-        return path.startswith((f"{self.processed}/", f"{self.failed}/"))
+        """Whether it lies where we put files ourselves, or where a watch of a folder below puts them, or once did."""
+        return any(folder in (self.processed, self.failed) for folder in path.split("/")[:-1])
 
     def is_wanted(self, path: str) -> bool:
         """Whether a file of that name is to be taken, once it is whole."""

@@ -9,7 +9,7 @@ from tidemill.engine.limits.trips import Trips
 from tidemill.telemetry.events import emit
 
 REFUSED_S = 1.0  # how long nobody begins after a refusal that does not say how long
-LONGEST_BLOCK_S = 86_400.0
+LONGEST_BLOCK_S = 7 * 86_400.0
 
 
 class Refused(Protocol):

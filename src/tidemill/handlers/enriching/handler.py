@@ -5,7 +5,7 @@ from typing import Any
 
 from tidemill.connectors.remote.calls import Answered
 from tidemill.domain.enriching import KIND, EnrichRequest
-from tidemill.domain.enriching.template import Empty, fill_json, fill_path
+from tidemill.domain.enriching.template import Empty, Upwards, fill_json, fill_path
 from tidemill.domain.handler import Handler
 from tidemill.domain.item import Item
 from tidemill.domain.outcome import Fail, NotFound, Skip
@@ -73,6 +73,8 @@ def _path(request: EnrichRequest, item: Item) -> str:
         return fill_path(request.path, row)
     except Empty as empty:
         raise Skip(f"there is nothing to ask with: {empty.column} is empty") from None
+    except Upwards:
+        raise Fail("a value leads upwards in the path: it has . or .. between slashes", code="invalid") from None
 
 
 def _parsed(body: bytes) -> Any:

@@ -1,6 +1,7 @@
 """Rows that are asked for at about the same time become one request; each gets its own answer."""
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from tidemill.handlers.services.desk import Insist, ServiceDesk
 GATHER_S = 0.005  # how long a request that is not full waits for others to join it
 BATCH = 10  # rows in a request, of a service that does not say how many it takes
 BATCH_MAX = 200  # whatever it says
+ASK_AGAIN_S = 300.0  # for the manifest, if it could not be had
 
 
 @dataclass(eq=False, slots=True)
@@ -159,14 +161,14 @@ def _fail(batch: Sequence[Asked], error: BaseException) -> None:
 
 
 async def batch_size(desk: ServiceDesk, insist: Insist) -> int:
-    """As it is declared, or as the service's manifest says; asked for once."""
+    """As it is declared, or as the service's manifest says; asked for until it is known, and not too often."""
     if desk.service.batch is not None:
         return desk.service.batch
-    if desk.batch_size is None:
-        desk.batch_size = BATCH
+    if desk.batch_size is None and time.monotonic() >= desk.batch_size_from:
+        desk.batch_size_from = time.monotonic() + ASK_AGAIN_S
         try:
             answered = await desk.ask("GET", "", insist=insist, rows=0)
             desk.batch_size = min(batch_size_in(parse(answered.body)) or BATCH, BATCH_MAX)
         except Exception:  # noqa: BLE001, S110  the queries that follow will tell
             pass
-    return desk.batch_size
+    return desk.batch_size or BATCH

@@ -22,7 +22,8 @@ class ServiceDesk:
 
     def __init__(self, service: Service, reach: Reach, environment: Mapping[str, str], permits: Permits) -> None:
         self.service = service
-        self.batch_size: int | None = None  # rows in a request, once the service was asked
+        self.batch_size: int | None = None  # rows in a request, once the service has said so
+        self.batch_size_from = 0.0  # when to ask for it, by our own clock
         self._places = asyncio.Semaphore(service.concurrency)
         self._permits = permits
         self._secret = service.secret(environment)

@@ -1,6 +1,6 @@
--- Jobs with something to claim now, for a worker to choose from: some of every owner, however many one has; and
--- how many jobs of their owner are being worked on. None of a limiter that lets nobody begin for a while: that of the
--- kind, or of the service that the job calls. Index: job_runnable, batch_claim, batch_turning, limiter_pkey.
+-- Jobs with something to claim now, for a worker to choose from: some of every owner, however many one has, and
+-- those that hints name; and how many jobs of their owner are being worked on. None of a limiter that lets nobody begin
+-- for a while: that of the kind, or of the service that the job calls. Index: job_runnable, batch_claim, batch_turning, limiter_pkey.
 WITH turning AS (
     SELECT owner_id, count(DISTINCT job_id) AS jobs FROM tidemill.batch WHERE state = 'leased' GROUP BY owner_id
 )
@@ -18,4 +18,4 @@ SELECT id, owner_id, kind, priority, owner_turning, turning FROM (
       AND EXISTS (SELECT 1 FROM tidemill.batch b
                   WHERE b.job_id = j.id AND b.state = 'ready' AND b.not_before <= tidemill.now())
 ) runnable
-WHERE place <= 50 ORDER BY priority DESC, id LIMIT 5000
+WHERE place <= 50 OR id = ANY(%(hinted)s) ORDER BY id = ANY(%(hinted)s) DESC, priority DESC, id LIMIT 5000
