@@ -152,7 +152,7 @@ def test_a_row_that_must_hold_more_than_a_row_may_is_refused_unread() -> None:
 
 def test_rows_that_come_to_too_much_end_the_reading_wherever_it_began() -> None:
     data = written({"a": ["x" * 1_000] * 3_000})
-    found, error = told(data, PARQUET, max_bytes=1 << 20)
+    _, error = told(data, PARQUET, max_bytes=1 << 20)
     assert "unpacks to more than 1 MB" in (error or "")
     again = opened(data, PARQUET, {"row": 10, "unpacked": (1 << 20) - 1_500}, max_bytes=1 << 20)
     assert len(again.read(1, 1 << 20).inputs) == 1
