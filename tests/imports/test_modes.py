@@ -130,14 +130,16 @@ async def test_a_row_that_leaves_everything_to_the_table_is_imported(scene: Scen
 
 
 async def test_an_import_says_what_it_came_to_and_warns_of_many_errors(scene: Scene) -> None:
-    await scene.table("CREATE TABLE t (n int)")
+    await scene.table("CREATE TABLE t (n int PRIMARY KEY)")
     told: list[dict[str, Any]] = []
     leave = subscribe(lambda name, fields: told.append(fields) if name == "import.completed" else None)
     await scene.run("n\n1\n2\n3\nx\n", "t")
+    await scene.run("n\n4\n4\n5\n", "t", duplicates="first")
     leave()
-    (line,) = told
+    line, repeated = told
     assert (line["resource_type"], line["mode"], line["status"]) == ("public.t", "insert", "completed_with_errors")
     assert (line["total_records"], line["successful_records"], line["failed_records"]) == (4, 3, 1)
+    assert (repeated["successful_records"], repeated["skipped_records"], repeated["failed_records"]) == (2, 1, 0)
     assert line["error_rate"] == 0.25
     assert line["rows_per_sec"] > 0
     assert level_of("import.completed", line) == logging.WARNING
