@@ -185,7 +185,7 @@ EXAMPLES: dict[type[BaseModel], dict[str, Any]] = {
         "quarantined": 0,
     },
     service.Limits: {
-        "max_file_size_mb": 400,
+        "max_file_size_mb": 500,
         "max_json_bytes": 16777216,
         "max_inline_inputs": 100_000,
         "max_row_bytes": 4194304,
