@@ -88,6 +88,7 @@ class Settings(BaseSettings):
     )
     blobs: Annotated[str, BeforeValidator(_text), AfterValidator(_place)] = Field(
         default_factory=lambda data: str(data.get("home", Path()) / "blobs"),
+        validation_alias=AliasChoices("TIDEMILL_BLOBS", "TIDEMILL_EXPORT_FILE_PATH"),
         description="Where stored files are: a folder, or s3://bucket/prefix, gs://bucket/prefix, az://container/prefix",
     )
     presigned_s: Annotated[int, Field(ge=0, le=7 * 86_400)] = Field(
@@ -147,7 +148,7 @@ class Settings(BaseSettings):
 
     http_host: str = Field("127.0.0.1", description="The address `tidemill serve` listens on")
     http_port: Annotated[int, Field(ge=0, le=65535)] = Field(8484, description="Its port; 0 for any that is free")
-    max_file_size_mb: Positive = Field(400, description="The largest file that may be uploaded")
+    max_file_size_mb: Positive = Field(500, description="The largest file that may be uploaded")
     max_json_bytes: Positive = Field(16 * 1024 * 1024, description="The largest JSON body of a request")
     max_inline_inputs: Positive = Field(100_000, description="Inputs in a JSON body, at most; more come as a file")
     rate_limit_per_s: Positive = Field(100, description="Requests a second that one key may make, on average")
@@ -239,6 +240,12 @@ def load_settings(**overrides: object) -> Settings:
     return settings
 
 
+def known_names() -> set[str]:
+    """What settings are called in the environment; some have two names."""
+    aliases = [getattr(field.validation_alias, "choices", ()) for field in Settings.model_fields.values()]
+    return {PREFIX + name.upper() for name in Settings.model_fields}.union(*aliases)
+
+
 def _default(name: str) -> object:
     return Settings.model_fields[name].get_default(call_default_factory=True, validated_data={})
 
@@ -248,7 +255,7 @@ def _field(location: tuple[int | str, ...]) -> str:
 
 
 def _unknown_names() -> list[str]:
-    known = {PREFIX + name.upper() for name in Settings.model_fields}
+    known = known_names()
     return [
         f"{name}: there is no such setting"
         for name in sorted(os.environ)

@@ -39,6 +39,7 @@ async def test_a_distribution_tells_where_its_files_are(api: Api, ada: httpx2.As
     assert first["status"] == "completed"
     assert (first["total"], first["done"], first["files_generated"], first["files_reused"]) == (2, 2, 2, 0)
     assert first["error_message"] is None
+    assert first["created_at"] <= first["started_at"] <= first["completed_at"]
     content = first["data_content"]
     assert [(one["first_name"], one["sent_on"], one["edition"]) for one in content] == [
         ("Ada", 20240202, None),
@@ -108,7 +109,8 @@ async def test_dead_inputs_and_what_was_cancelled_for_them_are_sent_round_again(
     await rows(api.db, "ALTER TABLE shop.people RENAME TO folk")
     failed = await worked(api, ada)
     assert failed["status"] == "failed"
-    assert failed["error_message"] == "fail_fast: an item failed"
+    reason = failed["data_content"][0]["error"]["reason"]
+    assert failed["error_message"] == f"fail_fast: an item failed; input 1: {reason}"
     assert failed["data_content"][0]["error"]["code"] == "query"
     assert failed["data_content"][0]["path"] is None
     await rows(api.db, "ALTER TABLE shop.folk RENAME TO people")

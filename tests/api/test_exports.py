@@ -103,6 +103,16 @@ async def test_an_export_is_made_downloaded_and_listed(shop: Shop) -> None:
     assert (await bob.get(f"/v1/exports/{export['job_id']}")).status_code == 404
 
 
+async def test_of_a_file_that_has_expired_no_link_is_given(shop: Shop) -> None:
+    done = await made(shop)
+    assert done["download_url"] == done["links"]["download"]
+    past = """UPDATE tidemill.outcome SET result = result || '{"expires_at": "2020-01-01T00:00:00+00:00"}'"""
+    await rows(shop.api.db, f"{past} WHERE job_id = %s", done["job_id"])
+    seen = (await shop.ada.get(done["links"]["self"])).json()
+    assert (seen.get("download_url"), seen.get("file_path"), "download" in seen["links"]) == (None, None, False)
+    assert (await shop.ada.get(done["download_url"])).status_code == 409
+
+
 async def test_a_key_that_comes_again_makes_no_second_export(shop: Shop) -> None:
     async def post(**asked: Any) -> httpx2.Response:
         words = {"resource": "people"} | asked

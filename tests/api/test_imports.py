@@ -317,6 +317,35 @@ async def test_a_preview_shows_layout_mapping_and_the_problems_of_rows_and_keeps
     assert await shop.people() == []
 
 
+async def test_a_preview_reads_values_as_the_import_would(shop: Shop) -> None:
+    content = b'email,name,age\n\'@x.org,"",1\n'  # once restored, no address
+    words = {"resource": "people"}
+    answer = await shop.ada.post("/v1/imports/preview", params=words, content=content, headers=CSV_TYPE)
+    assert {error["field"] for error in answer.json()["rows"][0]["errors"]} == {"name"}
+    words |= {"keep_empty": "true", "spreadsheet_safe": "true"}
+    answer = await shop.ada.post("/v1/imports/preview", params=words, content=content, headers=CSV_TYPE)
+    assert {error["field"] for error in answer.json()["rows"][0]["errors"]} == {"email"}
+    answer = await shop.ada.post("/v1/imports/preview", params=words | {"key": "nmae"}, content=content)
+    assert answer.json()["problems"] == ["the key names nmae, which people does not have"]
+
+
+async def test_a_file_that_was_made_safe_is_read_so_unless_somebody_says_otherwise(shop: Shop) -> None:
+    await shop.imported(b"email,name,age\nada@x.org,=Ada,36\nbob@x.org,'Bob,\n")
+    asked = {"resource": "people", "format": "csv", "spreadsheet_safe": True, "fields": ["email", "name"]}
+    answer = await shop.ada.post("/v1/exports", json=asked)
+    assert answer.status_code == 202, answer.text
+    await shop.work()
+    file_id = (await shop.ada.get(f"/v1/exports/{answer.json()['job_id']}")).json()["file_id"]
+    again = {"resource": "people", "mode": "upsert", "source": {"file_id": file_id}}
+    for more, effects in (({}, (0, 2)), ({"spreadsheet_safe": False}, (1, 1))):
+        headers = {"Idempotency-Key": f"safe-{len(more)}"}
+        first = await shop.ada.post("/v1/imports", json=again | more, headers=headers)
+        assert first.status_code == 202, first.text
+        done = await shop.worked(first.json()["job_id"])
+        assert (done["effects"]["updated"], done["effects"]["unchanged"]) == effects
+        assert (await shop.ada.post("/v1/imports", json=again | more, headers=headers)).status_code == 200
+
+
 async def test_a_preview_tells_what_an_import_would_refuse(shop: Shop) -> None:
     content = b"E-MAIL,shoe,age\nada@x.org,9,1\n"
     answer = await shop.ada.post("/v1/imports/preview", params={"resource": "people"}, content=content)

@@ -15,6 +15,7 @@ import pytest
 from api.importing import CSV_TYPE, GOOD, MIXED, Shop, open_shop
 from support import assert_sound, rows
 from tidemill import Mill
+from tidemill.domain.identity import Role
 from tidemill.operations import resources
 from tidemill.store import fix, imports
 from tidemill.store.delete import delete
@@ -102,6 +103,37 @@ async def test_what_could_not_be_parsed_and_what_needs_quotes_survive_the_trip(s
     assert (await send_back(shop, done["job_id"], as_csv(found))).status_code == 200
     assert (await shop.worked(done["job_id"]))["status"] == "completed"
     assert ("bob@x.org", 'B, "b"\nb', 1) in await shop.people()
+
+
+@pytest.mark.parametrize("content_type", ["text/csv", "application/x-ndjson"])
+async def test_what_is_not_touched_in_the_errors_stays_what_it_was(shop: Shop, content_type: str) -> None:
+    await rows(shop.api.db, "CREATE TABLE shop.notes (id int PRIMARY KEY, a text, b text, about jsonb, n int NOT NULL)")
+    records: list[dict[str, Any]] = [
+        {"id": 1, "a": None, "b": "", "about": {"k": [1, 2.50]}, "n": "x"},
+        {"id": 2, "a": "", "b": None, "about": "plain", "n": "x"},
+        {"id": 3, "a": "t", "b": "7", "about": None, "n": "x"},
+        {"id": 4, "a": "t", "b": "u", "about": "17", "n": "x"},
+    ]
+    content = "".join(json.dumps(one) + "\n" for one in records).replace("2.5", "2.50").encode()
+    if content_type == "text/csv":
+        content = b'id,a,b,about,n\n1,,"","{""k"":[1,2.50]}",x\n2,"",,"""plain""",x\n3,t,7,,x\n4,t,u,"""17""",x\n'
+    root = await shop.api.user("root", Role.ADMIN)
+    words = {"resource": "shop.notes", "keep_empty": "true"}
+    answer = await root.post("/v1/imports", params=words, content=content, headers={"content-type": content_type})
+    assert answer.status_code == 202, answer.text
+    await shop.work()
+    job_id = answer.json()["job_id"]
+    found = list(csv.DictReader(io.StringIO((await root.get(f"/v1/imports/{job_id}/errors.csv")).text, newline="")))
+    mended = as_csv([one | {"n": "5"} for one in found])
+    answer = await root.post(f"/v1/imports/{job_id}/fixes", content=mended, headers=CSV_TYPE)
+    assert answer.status_code == 200, answer.text
+    await shop.work()
+    assert await rows(shop.api.db, "SELECT id, a, b, about::text, n FROM shop.notes ORDER BY id") == [
+        (1, None, "", '{"k": [1, 2.50]}', 5),
+        (2, "", None, '"plain"', 5),
+        (3, "t", "7", None, 5),
+        (4, "t", "u", '"17"', 5),
+    ]
 
 
 async def test_a_row_with_bytes_of_no_encoding_is_told_with_their_place(shop: Shop) -> None:

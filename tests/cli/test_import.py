@@ -70,6 +70,14 @@ async def test_a_preview_shows_what_a_file_means_and_keeps_nothing(tidemill: "Ti
     assert list((tidemill.folder / "blobs").iterdir()) == []
 
 
+async def test_a_preview_says_why_a_row_cannot_be_read(tidemill: "Tidemill", db: Database) -> None:
+    await rows(db, TABLE)
+    file = tidemill.file("people.csv", "id,name,age\n1,Ann,1\n2,Bob\n")
+    said = tidemill("import", file, "--into", "people", "--preview").out
+    assert "row 2  2 fields where the header has 3" in said
+    assert "an object with a value for each field is wanted" not in said
+
+
 async def test_what_cannot_work_is_said_in_one_line_before_a_row_is_read(tidemill: "Tidemill", db: Database) -> None:
     await rows(db, TABLE)
     file = tidemill.file("people.csv", "id,nmae\n1,Ann\n")

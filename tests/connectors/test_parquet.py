@@ -4,6 +4,10 @@ import datetime as dt
 import decimal
 import io
 import sys
+import tracemalloc
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from typing import Any
 
 import pyarrow as pa
@@ -86,6 +90,99 @@ def test_a_file_that_unpacks_to_too_much_is_refused() -> None:
     data = written({"n": ["x" * 1_000] * 10_000}, use_dictionary=False)
     with pytest.raises(InvalidInput, match="unpacks to more than 1 MB"):
         opened(data, PARQUET, max_bytes=1 << 20)
+
+
+MANY = 200_000
+POOL = pa.proxy_memory_pool(pa.system_memory_pool())  # outlives all that was taken from it
+
+
+@contextmanager
+def measured() -> Iterator[None]:
+    """What Arrow takes at most, and Python."""
+    old = pa.default_memory_pool()
+    pa.set_memory_pool(POOL)
+    tracemalloc.start()
+    try:
+        yield
+        assert POOL.max_memory() < 200 << 20
+        assert tracemalloc.get_traced_memory()[1] < 100 << 20
+    finally:
+        tracemalloc.stop()
+        pa.set_memory_pool(old)
+
+
+def few_words(long: int) -> pa.Array:
+    """A dictionary of one long word, which every row has."""
+    return pa.DictionaryArray.from_arrays(pa.array([0] * MANY, pa.int32()), pa.array(["x" * long]))
+
+
+def one_long_list(values: Any) -> pa.Array:
+    """Of two rows, the second has all of these."""
+    return pa.ListArray.from_arrays(pa.array([0, 0, len(values)], pa.int32()), values)
+
+
+@pytest.mark.parametrize(
+    ("make", "read", "reason"),
+    [
+        (lambda: {"a": few_words(100_000)}, 3_000, "good"),
+        (lambda: {"a": few_words(30 << 20)}, 20, "longer than 1048576 bytes"),
+        (lambda: {"a": few_words(300_000), "b": few_words(300_000)}, 500, "good"),
+        (lambda: {f"c{n}": [0] * 1_000 for n in range(2_000)}, 1_000, "good"),
+        (lambda: {"a": pa.StructArray.from_arrays([few_words(100_000)], ["b"])}, 3_000, "good"),
+        (lambda: {"a": one_long_list(few_words(100_000))}, 2, "longer than 1048576 bytes"),
+    ],
+)
+def test_a_small_file_of_many_large_rows_takes_little_memory(
+    make: Callable[[], dict[str, Any]], read: int, reason: str
+) -> None:
+    data = written(make(), compression="zstd", store_schema=False)
+    found: Counter[str] = Counter()
+    with measured(), closing(opened(data, PARQUET)) as source:
+        while found.total() < read and (block := source.read(min(read, 1_000), 1 << 20)).inputs:
+            assert sum(map(len, block.inputs)) < 4 << 20
+            found.update(block.defects[n]["reason"] if n in block.defects else "good" for n in range(len(block.inputs)))
+    assert found[reason] >= read - 1
+
+
+def test_a_row_that_must_hold_more_than_a_row_may_is_refused_unread() -> None:
+    data = written({"a": one_long_list(pa.array([0] * (2 << 20)))})
+    with pytest.raises(InvalidInput, match=r"the rows of a\.list\.element are longer than"):
+        opened(data, PARQUET, limit=1 << 19)
+
+
+def test_rows_that_come_to_too_much_end_the_reading_wherever_it_began() -> None:
+    data = written({"a": ["x" * 1_000] * 3_000})
+    _, error = told(data, PARQUET, max_bytes=1 << 20)
+    assert "unpacks to more than 1 MB" in (error or "")
+    again = opened(data, PARQUET, {"row": 10, "unpacked": (1 << 20) - 1_500}, max_bytes=1 << 20)
+    assert len(again.read(1, 1 << 20).inputs) == 1
+    again.read(1, 1 << 20)
+    with pytest.raises(InvalidInput, match="unpacks to more than 1 MB"):
+        again.read(1, 1 << 20)
+
+
+def test_words_in_lists_maps_and_structs_are_what_they_were() -> None:
+    columns = {
+        "tags": [["a", None, "b"], [], None],
+        "pairs": pa.array([[("k", "v")], [], None], pa.map_(pa.string(), pa.string())),
+        "about": [{"k": "v"}, {"k": None}, None],
+        "kind": pa.array(["one", "two", None]).dictionary_encode(),
+        "grade": pa.array([1, 2, None]).dictionary_encode(),
+    }
+    found, error = told(written(columns), PARQUET)
+    assert error is None
+    assert [row["tags"] for row in found] == [["a", None, "b"], [], None]
+    assert [row["pairs"] for row in found] == [[["k", "v"]], [], None]
+    assert [row["about"] for row in found] == [{"k": "v"}, {"k": None}, None]
+    assert [(row["kind"], row["grade"]) for row in found] == [("one", 1), ("two", 2), (None, None)]
+
+
+def test_a_value_that_grows_out_of_the_one_before_it_counts_in_full() -> None:
+    words = ["x" * 200_000] * 2_000
+    data = written({"a": words}, use_dictionary=False, column_encoding="DELTA_BYTE_ARRAY")
+    assert len(data) < 500_000
+    with measured(), closing(opened(data, PARQUET)) as source:
+        assert source.read(5, 8 << 20).inputs
 
 
 def test_without_the_extra_it_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -90,10 +90,43 @@ def test_a_workbook_of_1904_says_so_itself() -> None:
 
 def test_a_sheet_is_chosen_by_name_or_number() -> None:
     data = workbook([["id"], [1]], people=[["id"], [2]])
-    for sheet, value in ((None, 1), ("people", 2), (2, 2), ("2", 2), ("Sheet", 1)):
+    for sheet, value in ((1, 1), ("people", 2), (2, 2), ("2", 2), ("Sheet", 1)):
         assert told(data, XLSX | {"sheet": sheet}) == ([{"id": value}], None)
     with pytest.raises(InvalidInput, match="there is no sheet 'nope'; there are: Sheet, people"):
         opened(data, XLSX | {"sheet": "nope"})
+
+
+def test_a_workbook_with_rows_in_several_sheets_is_refused_until_one_is_said() -> None:
+    filled: list[list[Any]] = [["id"], [2]]
+    for other in ("people", "Sheet 3"):
+        data = workbook([["id"], [1]], **{other: filled})
+        with pytest.raises(InvalidInput, match=f"rows in several sheets: Sheet, {other}. Say which one with sheet"):
+            opened(data, XLSX)
+    unlike: list[list[Any]] = [["name"], ["x"]]
+    data = workbook([["id"], [1]], **{"Sheet 2": unlike})
+    with pytest.raises(InvalidInput, match="rows in several sheets: Sheet, Sheet 2"):
+        opened(data, XLSX)
+    assert told(workbook([["id"], [1]], empty=[[]]), XLSX) == ([{"id": 1}], None)
+
+
+def test_a_hidden_sheet_is_nobodys_table() -> None:
+    book = openpyxl.load_workbook(io.BytesIO(workbook([["id"], [1]], notes=[["x"], ["y"]])))
+    book["notes"].sheet_state = "hidden"
+    file = io.BytesIO()
+    book.save(file)
+    assert told(file.getvalue(), XLSX) == ([{"id": 1}], None)
+
+
+def test_sheets_that_go_on_are_one_table_and_are_read_on_from_any_row() -> None:
+    further: dict[str, list[list[Any]]] = {"Sheet 2": [["id"], [3]], "Sheet 3": [["id"], [4], [5]]}
+    data = workbook([["id"], [1], [2]], **further)
+    found = list(walk(opened(data, XLSX)))
+    assert [(one.value["id"], one.line) for one in found] == [(1, 2), (2, 3), (3, 5), (4, 7), (5, 8)]
+    for at, one in enumerate(found):
+        assert [rest.value for rest in walk(opened(data, XLSX, one.checkpoint))] == [
+            rest.value for rest in found[at + 1 :]
+        ]
+    assert told(data, XLSX | {"sheet": "Sheet 2"}) == ([{"id": 3}], None)
 
 
 def test_rows_without_anything_are_none_and_lines_are_the_sheets_own() -> None:
@@ -165,6 +198,26 @@ def test_a_small_file_that_spans_the_whole_sheet_costs_nothing() -> None:
     assert found == [{"id": 1, "name": None}, "a cell in column XFD where the header ends at B"]
     assert error is None
     assert peak < 4 << 20
+
+
+@pytest.mark.parametrize(("rows", "cells"), [(1, 16_000), (2_000, 1)])
+def test_cells_that_share_a_long_text_do_not_hold_a_copy_each(rows: int, cells: int) -> None:
+    text = "x" * 1_000_000
+    row = '<row><c t="s"><v>1</v></c>' + '<c t="s"><v>1</v></c>' * (cells - 1) + "</row>"
+    header = '<row><c t="s"><v>0</v></c></row>'
+    data = handmade(header + row * rows, strings=f"<si><t>id</t></si><si><t>{text}</t></si>")
+    assert len(data) < 10_000
+    tracemalloc.start()
+    try:
+        source = opened(data, XLSX)
+        blocks = [source.read(3, 1 << 20) for _ in range(min(rows, 5))]
+        source.close()
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 30 << 20
+    reasons = [defect["reason"] for block in blocks for defect in block.defects.values()]
+    assert reasons == (["longer than 1048576 bytes"] if cells > 1 else [])
 
 
 @pytest.mark.parametrize(

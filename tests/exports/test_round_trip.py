@@ -29,8 +29,7 @@ INSERT INTO nasty (id, word, short, amount, ratio, small, day, at, local, docume
     (7, U&'\00E9\D83D\DE00\2028', '@sum', 0.12345678901234567890123456789, 5e-324, 1e-45, NULL, NULL, NULL, '{"much": 12345678901234567890.123456789}', NULL, ARRAY['ü']),
     (8, '  blanks  ', 'NULL', 1, 1e21, 1e7, NULL, NULL, NULL, '"\u00fc"', NULL, ARRAY['null']),
     (9, '\N', '\.', 1, 0, 0, NULL, NULL, NULL, 'null', NULL, NULL),
-    (10, E'\t', '+', 2, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL);
-UPDATE nasty SET document = NULL WHERE id = 9;
+    (10, E'\n=1', U&'\FF1D1', 2, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL);
 UPDATE nasty SET fixed = 'ab', price = -12.5, big = -9223372036854775808, hour = '23:59:59.5', yes = id = 3, mood = 'it''s "good"',
     key = '0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0', numbers = '{1,NULL,3}', grid = '{{1,2},{3,4}}', net = '10.0.0.0/8', span = '1 mon -2 days 03:04:05'
     WHERE id IN (3, 4);
@@ -55,6 +54,8 @@ async def bring_in(scene: Scene, data: bytes, name: str, **options: bool) -> Non
     ("format_", "options"), [("csv", {}), ("csv", SPREADSHEET), ("ndjson", {})], ids=["csv", "safe csv", "ndjson"]
 )
 async def test_export_import_export_gives_the_same_bytes(scene: Scene, format_: str, options: dict[str, bool]) -> None:
+    if format_ == "ndjson":  # there, no value and the null of JSON are written alike
+        await rows(scene.db, "UPDATE nasty SET document = NULL WHERE document = 'null'")
     first = await scene.stream("nasty", format=format_, **options)
     await bring_in(scene, first, f"nasty.{format_}", **options)
     assert await scene.stream("again", format=format_, **options) == first
@@ -78,3 +79,4 @@ async def test_apostrophes_stand_before_what_a_spreadsheet_might_run_and_nowhere
     assert "6,'=1+1,'-1,-Infinity" in found, "numbers stay numbers"
     assert "7,é😀\u2028,'@sum," in found
     assert "8,  blanks  ,NULL," in found
+    assert "10,\"'\n=1\",'\uff1d1," in found, "a line end, and full width"

@@ -1,10 +1,11 @@
 """Rows of one file that share a key: which is imported is decided by row number, whatever batches and workers do."""
 
 import random
+from dataclasses import replace
 
 import pytest
 
-from imports.scenes import Scene, small_batches
+from imports.scenes import Scene, look_at, small_batches
 from support import rows
 from tidemill.engine.ingest import Ingester
 from tidemill.handlers.importing import keys
@@ -47,6 +48,52 @@ async def test_two_spellings_of_a_key_are_one_key(scene: Scene, monkeypatch: pyt
     job = await scene.run(text, "t", mode="upsert", duplicates="last")
     assert await scene.rows("SELECT row FROM t") == [(3,)]
     assert [(row, status) for row, status, _ in await scene.outcomes(job)] == [(1, "skipped"), (2, "skipped")]
+
+
+async def test_every_spelling_of_a_uuid_is_the_same_key(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    small_batches(monkeypatch, 1)
+    await scene.table("CREATE TABLE t (id uuid PRIMARY KEY, row int)")
+    plain = "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"
+    spelled = [plain, plain.upper(), plain.replace("-", ""), f"{{{plain}}}", "a0ee-bc99-9c0b-4ef8-bb6d-6bb9-bd38-0a11"]
+    text = "id,row\n" + "".join(f"{one},{row}\n" for row, one in enumerate(spelled, 1))
+    job = await scene.run(text, "t")
+    assert await scene.errors(job) == [(row, "id.duplicate") for row in range(2, len(spelled) + 1)]
+
+
+@pytest.mark.parametrize("validate_only", [True, False])
+@pytest.mark.parametrize("mode", ["insert", "upsert"])
+async def test_rows_without_a_value_are_told_apart_where_null_equals_null(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, mode: str, validate_only: bool
+) -> None:
+    small_batches(monkeypatch, 2)
+    await scene.table(
+        "CREATE TABLE t (id int PRIMARY KEY, a text, b text, UNIQUE NULLS NOT DISTINCT (a, b), plain text UNIQUE)",
+        "INSERT INTO t VALUES (1, NULL, 'x'), (2, NULL, NULL)",
+    )
+    text = "id,a,b,plain\n10,,x,\n11,,,\n12,,y,\n13,,y,\n14,q,,\n15,q,,\n16,q,r,\n2,,,\n"
+    job = await scene.run(text, "t", mode=mode, validate_only=validate_only)
+    there = [(8, "id.exists")] if mode == "insert" else [(8, "a, b.duplicate")]
+    found = await scene.errors(job)
+    assert found[:4] == [(1, "a, b.exists"), (2, "a, b.exists"), (4, "a, b.duplicate"), (6, "a, b.duplicate")]
+    assert [row for row, _ in found[4:]] == [row for row, _ in there]
+
+
+@pytest.mark.parametrize("mode", ["insert", "upsert"])
+async def test_what_is_declared_unique_is_looked_up_though_no_index_holds_it(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    small_batches(monkeypatch, 2)
+    await scene.table("CREATE TABLE t (id int PRIMARY KEY, name text)", "INSERT INTO t VALUES (1, 'a'), (2, 'b')")
+    found = await look_at(scene.db, "t")
+    resource = replace(found, unique=(*found.unique, ("name",)))
+    job = await scene.run("id,name\n10,a\n11,c\n12,b\n13,d\n", "t", resource=resource, mode=mode)
+    assert await scene.errors(job) == [(1, "name.exists"), (3, "name.exists")]
+
+
+async def test_a_key_that_was_asked_for_is_looked_up_though_no_index_holds_it(scene: Scene) -> None:
+    await scene.table("CREATE TABLE t (id int PRIMARY KEY, name text)", "INSERT INTO t VALUES (1, 'a')")
+    job = await scene.run("id,name\n10,a\n11,c\n", "t", key=("name",))
+    assert await scene.errors(job) == [(1, "name.exists")]
 
 
 async def test_a_file_that_is_read_on_after_an_interruption_knows_the_keys_before_it(

@@ -64,6 +64,20 @@ async def test_only_looking_finds_what_the_live_run_finds_and_writes_nothing(sce
     ]
 
 
+async def test_a_trial_takes_no_number_from_a_sequence(scene: Scene) -> None:
+    await scene.table(
+        'CREATE SEQUENCE "odd \'name" START 1000',
+        "CREATE TABLE t (id serial PRIMARY KEY, n int NOT NULL, code text NOT NULL DEFAULT"
+        " 'C-' || nextval('\"odd ''name\"') CHECK (code > 'C-1'))",
+        "INSERT INTO t (n) VALUES (1)",
+    )
+    job = await scene.run("n\n2\n3\nx\n", "t", validate_only=True)
+    assert await scene.errors(job) == [(3, "n.type")]
+    assert await scene.effects(job) == (2, 0, 0)
+    await scene.table("INSERT INTO t (n) VALUES (2)")
+    assert await scene.rows("SELECT id, code FROM t ORDER BY id") == [(1, "C-1000"), (2, "C-1001")]
+
+
 async def test_an_update_of_some_columns_is_tried_with_what_the_row_has_in_the_others(scene: Scene) -> None:
     await scene.table(
         "CREATE TABLE t (id int PRIMARY KEY, a int NOT NULL, b int, CHECK (b > a))",
@@ -116,14 +130,16 @@ async def test_a_row_that_leaves_everything_to_the_table_is_imported(scene: Scen
 
 
 async def test_an_import_says_what_it_came_to_and_warns_of_many_errors(scene: Scene) -> None:
-    await scene.table("CREATE TABLE t (n int)")
+    await scene.table("CREATE TABLE t (n int PRIMARY KEY)")
     told: list[dict[str, Any]] = []
     leave = subscribe(lambda name, fields: told.append(fields) if name == "import.completed" else None)
     await scene.run("n\n1\n2\n3\nx\n", "t")
+    await scene.run("n\n4\n4\n5\n", "t", duplicates="first")
     leave()
-    (line,) = told
+    line, repeated = told
     assert (line["resource_type"], line["mode"], line["status"]) == ("public.t", "insert", "completed_with_errors")
     assert (line["total_records"], line["successful_records"], line["failed_records"]) == (4, 3, 1)
+    assert (repeated["successful_records"], repeated["skipped_records"], repeated["failed_records"]) == (2, 1, 0)
     assert line["error_rate"] == 0.25
     assert line["rows_per_sec"] > 0
     assert level_of("import.completed", line) == logging.WARNING

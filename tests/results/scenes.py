@@ -1,13 +1,17 @@
 """What export tests do again and again."""
 
+import errno
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import pytest
+
 from support import job_of, rows
 from tidemill import Mill
-from tidemill.connectors.blobs import open_blobs
+from tidemill.connectors.blobs import Writing, open_blobs
 from tidemill.operations.export import export_file, export_results
 from tidemill.store.database import Database
 from tidemill.testing import drain
@@ -67,3 +71,17 @@ async def big_results(db: Database, n: int, *, large: int = 0) -> UUID:
         n,
     )
     return job_id
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, verb: str, times: int) -> None:
+    """The disk is full for so many times."""
+    whole: Callable[..., Any] = getattr(Writing, verb)
+    left = [times]
+
+    def full(writing: Writing, *args: bytes) -> Any:
+        if left[0]:
+            left[0] -= 1
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return whole(writing, *args)
+
+    monkeypatch.setattr(Writing, verb, full)

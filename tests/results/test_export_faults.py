@@ -1,18 +1,16 @@
 """Exports beside deletes, kills, cancellations and full disks: a whole file, or none."""
 
 import asyncio
-import errno
 import os
 import signal
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import pytest
 
-from results.scenes import ask, big_results, export, fetch, stored_files
+from results.scenes import ask, big_results, export, failing, fetch, stored_files
 from results.values import read_csv
 from support import Workers, add_job, closed, eventually, fates, file_of, job_of, rows, settle, take
 from tidemill import Item, Mill
@@ -164,19 +162,6 @@ async def test_a_disk_that_is_full_leaves_nothing_and_is_tried_again(
     await drain(mill, db=db)
     assert await fates(db, export_id) == {("done", None, 2): 1}
     assert stored_files(mill) == [await file_of(db, export_id)]
-
-
-def failing(monkeypatch: pytest.MonkeyPatch, verb: str, times: int) -> None:
-    whole: Callable[..., Any] = getattr(Writing, verb)
-    left = [times]
-
-    def full(writing: Writing, *args: bytes) -> Any:
-        if left[0]:
-            left[0] -= 1
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return whole(writing, *args)
-
-    monkeypatch.setattr(Writing, verb, full)
 
 
 async def test_somebody_who_comes_late_does_not_touch_the_file_that_is_there(

@@ -18,6 +18,8 @@ from tidemill.connectors.writers.xlsx_parts import cut, letters
 from tidemill.domain.columns import Columns
 from tidemill.domain.export import Format
 
+WIDE = "\uff1d\uff0b\uff0d\uff20"  # = + - @ in full width
+
 
 def written(
     format_: Format, results: Sequence[dict[str, Any]], names: Sequence[str] = ("a", "b"), **options: Any
@@ -45,7 +47,7 @@ def test_empty_text_is_told_from_no_value_whatever_stands_beside_it() -> None:
     assert line[:2] == ["", 'with "quotes", and\nlines']
 
 
-@pytest.mark.parametrize("text", ["=1", "+1", "-1", "@x", "\tx", "\rx"])
+@pytest.mark.parametrize("text", ["=1", "+1", "-1", "@x", "\tx", "\rx", "\nx", *(f"{mark}1" for mark in WIDE)])
 def test_spreadsheet_safe_defuses_formulas_and_nothing_else(text: str) -> None:
     values = [{"a": text, "b": -1}, {"a": "x" + text, "b": 1.5}]
     made = written(Format.CSV, values, spreadsheet_safe=True).decode()

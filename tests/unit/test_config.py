@@ -38,6 +38,18 @@ def test_a_database_url_may_come_bare_and_ours_goes_first(monkeypatch: pytest.Mo
     assert load_settings().database_url == "postgresql://ours"
 
 
+def test_where_exports_lie_is_where_all_files_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIDEMILL_EXPORT_FILE_PATH", "./exports")
+    assert load_settings().blobs == "./exports"
+    assert load_settings(blobs="elsewhere").blobs == "elsewhere"
+    monkeypatch.setenv("TIDEMILL_BLOBS", "blobs")
+    assert load_settings().blobs == "blobs"
+
+
+def test_a_place_that_cannot_be_is_told_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "TIDEMILL_BLOBS: " in problems(monkeypatch, TIDEMILL_EXPORT_FILE_PATH="ftp://somewhere/else")
+
+
 def test_what_is_given_by_hand_goes_before_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIDEMILL_WORKER_POOL_SIZE", "3")
     assert load_settings(worker_pool_size=5).worker_pool_size == 5

@@ -1,5 +1,6 @@
 """Which row had a key first, against a plain dict."""
 
+import psutil
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -32,3 +33,16 @@ def test_keys_see_what_a_dict_sees(chunks: list[list[str | None]], latest: bool,
             lo += len(chunk)
         assert len(seen._bits) * 8 <= max(bits, 256)
         seen.close()
+
+
+def test_a_file_of_any_length_takes_few_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keys, "RECENT_MAX", 100)
+    seen = Keys(latest=False)
+    seen.see(0, list(map(str, range(100))))
+    before = psutil.Process().num_fds()
+    for run in range(1, 300):
+        seen.see(run * 100, list(map(str, range(run * 100, run * 100 + 100))))
+    assert psutil.Process().num_fds() == before
+    assert seen.see(30_000, ["7", "29999", "new"]) == [(30_000, 7), (30_001, 29_999)]
+    seen.close()
+    assert psutil.Process().num_fds() < before

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Page, expect
 
+from connectors.workbooks import workbook
 from support import rows
 from web.conftest import OpenPage
 from web.shop import SLOW, people_csv, site, written
@@ -167,6 +168,17 @@ async def test_files_that_cannot_be_imported_are_refused_in_words(
     await choose(page, written(tmp_path, "broken.xlsx", "this is no workbook"))
     await expect(page.get_by_role("alert")).to_contain_text("not a zip file", timeout=SLOW)
     await expect(page.get_by_role("button", name="To the columns")).to_be_disabled()
+
+
+async def test_of_a_workbook_with_several_tables_one_is_chosen(site: Site, signed_in: OpenPage, tmp_path: Path) -> None:
+    page = await signed_in("ada", "/imports/new?resource=people", expect=("422",))
+    book = tmp_path / "two.xlsx"
+    book.write_bytes(workbook([["x"], [1]], people=[["email", "name"], ["sheet1@x.org", "One"]]))
+    await choose(page, book)
+    await expect(page.get_by_role("alert")).to_contain_text("rows in several sheets: Sheet, people", timeout=SLOW)
+    await page.get_by_label("Sheet, by name or number").fill("people")
+    await page.get_by_label("Sheet, by name or number").press("Enter")
+    await expect(page.get_by_text("sheet1@x.org")).to_be_visible(timeout=SLOW)
 
 
 async def test_an_import_can_begin_without_a_check(site: Site, signed_in: OpenPage, tmp_path: Path) -> None:

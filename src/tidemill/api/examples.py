@@ -137,7 +137,10 @@ _DISTRIBUTION: dict[str, Any] = {"job_id": JOB, "key": "J20261115_000779", "data
 _DISTRIBUTION |= dict.fromkeys(_COUNTS, 0) | {"total": 2, "done": 2, "files_generated": 1, "files_reused": 1}
 _DISTRIBUTION |= {"reuse": {"enabled": True, "days": 7}, "format": "csv", "compression": "none"}
 _DISTRIBUTION |= {"policy": {"mode": "fail_fast"}, "user_id": 3, "created_at": SUBMITTED, "completed_at": CHANGED}
-_DISTRIBUTION |= {"links": {"self": f"/v1/distributions/{JOB}", "redrive": f"/v1/distributions/{JOB}/redrive"}}
+_DISTRIBUTION |= {
+    "started_at": SUBMITTED,
+    "links": {"self": f"/v1/distributions/{JOB}", "redrive": f"/v1/distributions/{JOB}/redrive"},
+}
 _FILES = "s3://bucket/exports/2026/11/15/J20261115_000779"
 _CONTENT = _INPUT | {"status": "done", "attempts": 1, "path": f"{_FILES}/ABC_20240202_CLS.csv", "rows": 500}
 _CONTENT |= {
@@ -182,7 +185,7 @@ EXAMPLES: dict[type[BaseModel], dict[str, Any]] = {
         "quarantined": 0,
     },
     service.Limits: {
-        "max_file_size_mb": 400,
+        "max_file_size_mb": 500,
         "max_json_bytes": 16777216,
         "max_inline_inputs": 100_000,
         "max_row_bytes": 4194304,

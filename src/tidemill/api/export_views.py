@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import asdict
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -19,8 +20,10 @@ OF_JOB = "job"
 
 
 async def exports_out(here: Service, found: Sequence[Job]) -> list[ExportOut]:
-    made = await here.db.run(exports.made, [job.id for job in found]) if found else {}
-    return [await asyncio.to_thread(_out, here, job, made.get(job.id)) for job in found]
+    if not found:
+        return []
+    made, now = await here.db.run(exports.made, [job.id for job in found]), await here.db.run(jobs.clock)
+    return [await asyncio.to_thread(_out, here, job, made.get(job.id), now) for job in found]
 
 
 async def export_now(here: Service, job_id: UUID) -> ExportOut:
@@ -28,10 +31,12 @@ async def export_now(here: Service, job_id: UUID) -> ExportOut:
     return found
 
 
-def _out(here: Service, job: Job, made: Made | None) -> ExportOut:
+def _out(here: Service, job: Job, made: Made | None, now: datetime) -> ExportOut:
     link = f"/v1/exports/{job.id}"
     asked, result, error = _asked(job, made), (made.result if made else None) or {}, made.error if made else None
-    is_there = bool(job.is_closed and result) and job.status is not JobStatus.CANCELLED
+    is_expired = bool(result.get("expires_at")) and datetime.fromisoformat(result["expires_at"]) <= now
+    is_there = bool(job.is_closed and result) and job.status is not JobStatus.CANCELLED and not is_expired
+    download = {} if is_expired else {"download": f"{link}/download"}
     return ExportOut(
         job_id=job.id,
         key=job.key,
@@ -57,7 +62,7 @@ def _out(here: Service, job: Job, made: Made | None) -> ExportOut:
         completed_at=job.closed_at,
         created_at=job.created_at,
         expires_at=result.get("expires_at"),
-        links={"self": link, "job": f"/v1/jobs/{job.id}", "download": f"{link}/download", "cancel": f"{link}/cancel"},
+        links={"self": link, "job": f"/v1/jobs/{job.id}", "cancel": f"{link}/cancel"} | download,
     )
 
 

@@ -50,6 +50,7 @@ async def asked_with_file(
         source = checked_source(asked.source)
         if source.url is not None:  # what its name leads to is seen when it is fetched
             links.checked(source.url, RemoteLimits.of(here.settings).allowed)
+        asked = await _as_exported(here, asked, source)
         is_needed = await check(asked)
         return asked, await _referred(here, me, source) if is_needed and source.url is None else None
     place = "body" if request.headers.get("content-type", "").lower().startswith("multipart/") else "query"
@@ -63,6 +64,14 @@ async def asked_with_file(
         asked = from_fields(model, uploaded.fields, place)
         await check(asked)  # again: fields may come behind the file
     return asked, file
+
+
+async def _as_exported(here: Service, asked: M, source: ImportSourceIn) -> M:
+    """Of a file that we have made ourselves, we know how to read it; unless somebody says otherwise."""
+    if source.file_id is None or "spreadsheet_safe" in asked.model_fields_set:
+        return asked
+    is_safe = await here.db.run(imports.is_safe, source.file_id)
+    return asked.model_copy(update={"spreadsheet_safe": True}) if is_safe else asked
 
 
 def checked_source(source: ImportSourceIn | None) -> ImportSourceIn:

@@ -7,11 +7,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from tidemill.cli.views import console
-from tidemill.domain.importing import Checker, ImportRequest, columns_of, make_plan
+from tidemill.domain.importing.failures import in_words
 from tidemill.domain.job import Job
-from tidemill.domain.resource import Resource
-from tidemill.domain.values.field import Normalizer
-from tidemill.operations.imports import Look
 
 CELL_MAX = 30
 
@@ -37,42 +34,39 @@ def show_errors(samples: Sequence[tuple[int, Mapping[str, Any]]]) -> None:
     console.print(table)
 
 
-def show_preview(look: Look, resource: Resource, request: ImportRequest, normalizers: Mapping[str, Normalizer]) -> None:
-    layout = ", ".join(f"{name} {_plain(value)}" for name, value in look.layout.items())
+def show_preview(seen: Mapping[str, Any]) -> None:
+    """``seen``: what the preview of a file has told."""
+    layout = ", ".join(f"{name} {_plain(value)}" for name, value in seen["layout"].items())
     console.print(f"[bold]{escape(layout)}[/]", highlight=False, soft_wrap=True)
-    found = columns_of(request, resource, look.columns, named_by_rows=look.named_by_rows)
-    for column in look.columns:
-        target = found.mapping.get(column)
+    for column in seen["columns"]:
+        target = seen["mapping"].get(column)
         shown = f"[green]{escape(target)}[/]" if target else "[yellow]left out[/]"
         console.print(f"  {escape(column)} → {shown}", highlight=False)
-    for problem in found.problems:
+    for problem in seen["problems"]:
         console.print(f"  [red]{escape(problem)}[/]", highlight=False, soft_wrap=True)
-    console.print(_rows(look))
-    if found.is_good:
-        plan = make_plan(request, resource, look.columns, named_by_rows=look.named_by_rows)
-        _show_problems(look, Checker(plan, normalizers))
+    console.print(_rows(seen["columns"], seen["rows"]))
+    _show_errors(seen["rows"])
 
 
-def _rows(look: Look) -> Table:
+def _rows(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("row", justify="right")
-    for column in look.columns:
+    for column in columns:
         table.add_column(escape(column), no_wrap=True, max_width=CELL_MAX)
-    for number, record in enumerate(look.records, 1):
+    for row in rows:
+        record = row["input"]
         if isinstance(record, dict):
-            table.add_row(str(number), *[escape(_cell(record.get(column))) for column in look.columns])
+            table.add_row(str(row["row"]), *[escape(_cell(record.get(column))) for column in columns])
         else:
-            table.add_row(str(number), escape(_cell(record)))
+            table.add_row(str(row["row"]), escape(_cell(record)))
     return table
 
 
-def _show_problems(look: Look, checker: Checker) -> None:
-    checked = checker.check(look.records)
-    for index, problems in sorted(checked.problems.items()):
-        for problem in problems:
-            field = "" if problem.field is None else f"{problem.field}: "
-            console.print(f"  [red]row {index + 1}[/]  {escape(field + problem.reason)}", highlight=False)
-    if not checked.problems:
+def _show_errors(rows: Sequence[Mapping[str, Any]]) -> None:
+    for row in rows:
+        for error in row["errors"]:
+            console.print(f"  [red]row {row['row']}[/]  {escape(in_words([error]))}", highlight=False)
+    if not any(row["errors"] for row in rows):
         console.print("  these rows are fine by themselves", highlight=False)
 
 

@@ -27,6 +27,7 @@ from tidemill.domain.job import Job
 from tidemill.domain.resource import Resource
 from tidemill.domain.status import ItemStatus, JobStatus
 from tidemill.operations import import_errors, inspect
+from tidemill.operations.import_preview import preview as look_through
 from tidemill.operations.incoming import Incoming
 from tidemill.store import imports as store
 from tidemill.store import jobs, workers
@@ -202,7 +203,8 @@ async def _preview(db: Database, settings: Settings, asked: Asked) -> None:
         look = await importing.look(blob.id, name=path.name, given=asked.layout, rows=SHOWN_ROWS)
     finally:
         await incoming.drop(blob.id)
-    show_preview(look, resource, asked.request, load_mill(asked.app).registry.normalizers)
+    normalizers = load_mill(asked.app).registry.normalizers
+    show_preview(await look_through(importing, look, resource, asked.request, normalizers))
 
 
 @asynccontextmanager

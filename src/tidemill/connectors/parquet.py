@@ -1,14 +1,15 @@
 """Parquet: row groups, batch by batch."""
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any, BinaryIO
 
 import msgspec
 
+from tidemill.connectors.parquet_bounds import SHRINK, Bounds, longest, portions, weight_of
 from tidemill.connectors.records import BlockSource, Draft
 from tidemill.domain.errors import InvalidInput
 
-BATCH = 4_096
 _encode = msgspec.json.Encoder().encode
 _NUL = b"\\u0000"
 
@@ -23,7 +24,7 @@ def load_pyarrow() -> Any:
 
 
 class ParquetSource(BlockSource):
-    """A checkpoint is the number of rows before the next one."""
+    """A checkpoint is the number of rows before the next one, and of the bytes that they came to."""
 
     columns: list[str]
 
@@ -31,16 +32,22 @@ class ParquetSource(BlockSource):
         super().__init__(checkpoint)
         self._file = file
         self._limit = max_row_bytes
+        self._max_bytes = max_bytes
+        self._unpacked = int(checkpoint.get("unpacked", 0))
         self._left: list[bytes | str] = []
         pa = load_pyarrow()
         from pyarrow import parquet  # noqa: PLC0415
 
         self._errors = (pa.ArrowException, OSError, ValueError)
         try:
-            self._parquet = parquet.ParquetFile(file, buffer_size=1 << 20, pre_buffer=False)
+            about = parquet.read_metadata(file)
+            self._bounds = Bounds(about)
+            options = {"metadata": about, "buffer_size": 1 << 20, "pre_buffer": False}
+            self._parquet = parquet.ParquetFile(file, read_dictionary=self._bounds.listed, **options)
+            self._words = parquet.ParquetFile(file, read_dictionary=self._bounds.worded, **options)
         except self._errors as error:
             raise InvalidInput(f"not a Parquet file: {error}") from error
-        self._check(max_bytes)
+        self._check()
         self.columns = list(self._parquet.schema_arrow.names)
         self._batches = self._read()
 
@@ -49,31 +56,43 @@ class ParquetSource(BlockSource):
         self._file.close()
 
     def _place(self) -> dict[str, Any]:
-        return {}
+        return {"unpacked": self._unpacked}
 
-    def _check(self, max_bytes: int) -> None:
+    def _check(self) -> None:
         about = self._parquet.metadata
-        if sum(about.row_group(n).total_byte_size for n in range(about.num_row_groups)) > max_bytes:
-            raise InvalidInput(f"the file unpacks to more than {max_bytes >> 20} MB")
+        self._count(sum(about.row_group(n).total_byte_size for n in range(about.num_row_groups)))
+        self._bounds.check(self._file.seek(0, 2), self._limit)
         names = self._parquet.schema_arrow.names
         if len(set(names)) < len(names):
             raise InvalidInput(f"columns are there twice: {sorted({name for name in names if names.count(name) > 1})}")
 
+    def _count(self, unpacked: int) -> None:
+        if unpacked > self._max_bytes:
+            raise InvalidInput(f"the file unpacks to more than {self._max_bytes >> 20} MB")
+
     def _more(self, draft: Draft) -> bool:
-        if not self._left:
-            self._left = next(self._batches, [])
-        records, self._left = self._left[: draft.room], self._left[draft.room :]
-        for record in records:
-            line = self._row + len(draft.inputs) + 1
-            if isinstance(record, str):
-                draft.add_bad("", line, record)
-            elif len(record) > self._limit:
-                draft.add_bad(record, line, f"longer than {self._limit} bytes")
-            elif _NUL in record and _NUL in record.replace(b"\\\\", b""):
-                draft.add_bad(record, line, "a NUL character cannot be stored")
-            else:
-                draft.add(record, line)
-        return bool(records)
+        self._left = self._left or next(self._batches, [])
+        before = len(draft.inputs)
+        for record in self._left:
+            self._add(draft, record)
+            if not draft.room:
+                break
+        taken = len(draft.inputs) - before
+        self._unpacked += sum(map(len, self._left[:taken]))
+        self._left = self._left[taken:]
+        self._count(self._unpacked)
+        return taken > 0
+
+    def _add(self, draft: Draft, record: bytes | str) -> None:
+        line = self._row + len(draft.inputs) + 1
+        if isinstance(record, str):
+            draft.add_bad("", line, record)
+        elif len(record) > self._limit:
+            draft.add_bad(record, line, f"longer than {self._limit} bytes")
+        elif _NUL in record and _NUL in record.replace(b"\\\\", b""):
+            draft.add_bad(record, line, "a NUL character cannot be stored")
+        else:
+            draft.add(record, line)
 
     def _read(self) -> Iterator[list[bytes | str]]:
         skip = self._row
@@ -86,28 +105,32 @@ class ParquetSource(BlockSource):
             for batch in self._batches_of(group):
                 left = batch.slice(min(skip, batch.num_rows))
                 skip -= batch.num_rows - left.num_rows
-                if left.num_rows:
-                    yield _records(_plain(left))
+                for part in portions(left) if left.num_rows else ():
+                    yield self._records(part)
 
     def _batches_of(self, group: int) -> Iterator[Any]:
-        batches = self._parquet.iter_batches(BATCH, row_groups=[group], use_threads=False)
-        while True:
-            try:
-                yield next(batches)
-            except StopIteration:
-                return
-            except self._errors as error:
-                raise InvalidInput(f"the Parquet file is damaged: {error}") from error
+        try:
+            rows = self._bounds.rows(group, self._longest(group))
+            yield from self._parquet.iter_batches(rows, row_groups=[group], use_threads=False)
+        except self._errors as error:
+            raise InvalidInput(f"the Parquet file is damaged: {error}") from error
 
+    def _longest(self, group: int) -> int:
+        if not self._bounds.worded:
+            return 0
+        first = self._words.iter_batches(1, row_groups=[group], columns=self._bounds.worded, use_threads=False)
+        return sum(map(longest, islice(first, 1)))
 
-def _records(batch: Any) -> list[bytes | str]:
-    """Each row encoded, or why it cannot be."""
-    try:
-        return [_encode(row) for row in batch.to_pylist()]
-    except (TypeError, ValueError, OverflowError) as error:
-        if batch.num_rows == 1:
-            return [f"cannot be read: {error}"]
-    return [record for n in range(batch.num_rows) for record in _records(batch.slice(n, 1))]
+    def _records(self, batch: Any) -> list[bytes | str]:
+        """Each row encoded, or why it cannot be. One that is too long is not even made."""
+        if batch.num_rows == 1 and weight_of(batch) > SHRINK * self._limit:
+            return [f"longer than {self._limit} bytes"]
+        try:
+            return [_encode(row) for row in _plain(batch).to_pylist()]
+        except (TypeError, ValueError, OverflowError) as error:
+            if batch.num_rows == 1:
+                return [f"cannot be read: {error}"]
+        return [record for n in range(batch.num_rows) for record in self._records(batch.slice(n, 1))]
 
 
 def _plain(batch: Any) -> Any:

@@ -5,6 +5,7 @@ import posixpath
 import tempfile
 from array import array
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import BinaryIO
 
 from tidemill.connectors.unpack import guarded
@@ -14,6 +15,15 @@ from tidemill.connectors.zips import open_zip
 from tidemill.domain.errors import InvalidInput
 
 _RELATIONS = "{}/_rels/{}.rels"
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """``path``: the part that holds it."""
+
+    name: str
+    path: str
+    is_hidden: bool
 
 
 class Book:
@@ -31,7 +41,7 @@ class Book:
         workbook = _Found(("sheet", "workbookPr"), self, self._root)
         self._links = _Found("Relationship", self, _RELATIONS.format(folder, name))
         self._folder = folder
-        self.sheets = [one for element, one in workbook.found if element == "sheet"]
+        self.sheets = [self._sheet(one) for element, one in workbook.found if element == "sheet"]
         properties = [one for element, one in workbook.found if element == "workbookPr"]
         self.is_1904 = any(one.get("date1904") in ("1", "true") for one in properties)
         self.shown = self._shown(self._path(self._links.by_type("styles")))
@@ -42,14 +52,13 @@ class Book:
         self.archive.close()
         self._file.close()
 
-    def sheet_path(self, wanted: str | int | None) -> str:
-        """The part that holds a sheet: by name, by number from 1, or the first."""
-        names = [one.get("name", "") for one in self.sheets]
+    def sheet(self, wanted: str | int | None) -> Sheet:
+        """By name, by number from 1, or the first."""
+        names = [one.name for one in self.sheets]
         at = _position(names, wanted)
         if at is None:
             raise InvalidInput(f"there is no sheet {wanted!r}; there are: {', '.join(names) or 'none'}")
-        link = next((value for key, value in self.sheets[at].items() if key.rpartition(":")[2] == "id"), "")
-        return self._path(self._links.by_id(link))
+        return self.sheets[at]
 
     def pieces(self, path: str) -> Iterator[bytes]:
         try:
@@ -60,6 +69,11 @@ class Book:
 
     def has(self, path: str) -> bool:
         return path in self.archive.NameToInfo
+
+    def _sheet(self, said: Attributes) -> Sheet:
+        link = next((value for key, value in said.items() if key.rpartition(":")[2] == "id"), "")
+        is_hidden = said.get("state", "visible") != "visible"
+        return Sheet(said.get("name", ""), self._path(self._links.by_id(link)), is_hidden=is_hidden)
 
     def _shown(self, path: str) -> list[Shown | None]:
         styles = Styles()
@@ -92,9 +106,13 @@ class Strings(Part):
             self._file.close()
             raise
 
-    def __getitem__(self, number: int) -> str:
+    def size(self, number: int) -> int:
+        """Of one of them, in bytes."""
         if not 0 <= number < len(self._ends) - 1:
             raise InvalidInput(f"the workbook is damaged: it has no shared string {number}")
+        return self._ends[number + 1] - self._ends[number]
+
+    def __getitem__(self, number: int) -> str:
         return self._map[self._ends[number] : self._ends[number + 1]].decode(errors="replace")
 
     def close(self) -> None:

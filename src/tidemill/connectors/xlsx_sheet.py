@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from tidemill.connectors.xlsx_book import Book
+from tidemill.connectors.xlsx_book import Book, Strings
 from tidemill.connectors.xlsx_dates import as_date
 from tidemill.connectors.xlsx_xml import Attributes, Part, parse, unescape
 from tidemill.domain.errors import InvalidInput
@@ -16,18 +16,29 @@ _LETTERS = re.compile(r"[A-Z]{1,3}")
 Value = str | int | float | bool
 
 
+class Shared(int):
+    """The number of a shared string: a million cells may have the same, and none of them needs a copy yet."""
+
+
 @dataclass(slots=True)
 class Row:
-    """The cells that hold something, by their column from 0."""
+    """The cells that hold something, by their column from 0. Of a row that is too long, those before the end of it."""
 
     number: int
     cells: dict[int, Value] = field(default_factory=dict)
+    size: int = 0
+    is_long: bool = False
+
+    def with_texts(self, strings: Strings, after: int) -> "Row":
+        cells = {at: strings[value] if type(value) is Shared else value for at, value in self.cells.items()}
+        return Row(self.number + after, cells, self.size, self.is_long)
 
 
-def rows(book: Book, sheet: str | int | None) -> Iterator[Row]:
+def rows(book: Book, path: str, after: int = 0) -> Iterator[Row]:
+    """The rows of a sheet that hold something, counted on from others."""
     hearing = _Sheet(book)
-    for _ in parse(book.pieces(book.sheet_path(sheet)), hearing):
-        yield from hearing.done
+    for _ in parse(book.pieces(path), hearing):
+        yield from (row.with_texts(book.strings, after) for row in hearing.done if row.cells)
         hearing.done.clear()
 
 
@@ -60,7 +71,7 @@ class _Sheet(Part):
             self._is_value = False
         elif name == "c":
             if self._text:
-                self._row.cells[self._column] = self._value("".join(self._text))
+                self._add(self._value("".join(self._text)))
                 self._text, self._size = [], 0
         elif name == "row":
             self.done.append(self._row)
@@ -73,6 +84,13 @@ class _Sheet(Part):
             self._size += len(data)
             if self._size > self._book.max_text:
                 raise InvalidInput(f"a cell of row {self._row.number} has more than {self._book.max_text} characters")
+
+    def _add(self, value: Value) -> None:
+        row = self._row
+        row.size += self._book.strings.size(value) if type(value) is Shared else self._size
+        row.is_long = row.is_long or row.size > self._book.max_text
+        if not row.is_long or not row.cells:
+            row.cells[self._column] = value
 
     def _begin(self, said: str | None) -> None:
         self._digits = said or str(self._row.number + 1)
@@ -107,7 +125,7 @@ class _Sheet(Part):
     def _value(self, text: str) -> Value:
         kind = self._kind
         if kind == "s":
-            return self._book.strings[int(text) if text.isascii() and text.isdecimal() else -1]
+            return Shared(text if text.isascii() and text.isdecimal() else -1)
         if kind == "n":
             return self._number(text)
         return text in ("1", "true") if kind == "b" else unescape(text)

@@ -7,9 +7,10 @@ gives back every text as it was.
 import re
 from typing import Final
 
-FORMULA: Final = r"^'*[=+@\t\r-]"  # the same in Python and in PostgreSQL
+_BEGINS: Final = r"[=+@\t\r\n\uff1d\uff0b\uff20\uff0d-]"  # the last four are = + @ - in full width
+FORMULA: Final = rf"^'*{_BEGINS}"  # the same in Python and in PostgreSQL
 _formula = re.compile(FORMULA).match
-_defused = re.compile(r"'+[=+@\t\r-]").match
+_defused = re.compile(rf"'+{_BEGINS}").match
 
 
 def defuse(text: str) -> str:

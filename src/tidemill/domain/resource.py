@@ -1,6 +1,7 @@
 """A resource: a table that rows are imported into, its fields with their rules, and its natural key."""
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -102,6 +103,7 @@ class Resource:
     fields: tuple[Field, ...]
     key: tuple[str, ...] = ()
     unique: tuple[tuple[str, ...], ...] = ()
+    indexed: tuple[tuple[str, ...], ...] = ()  # those of the unique sets that the table itself holds unique
     nulls_equal: tuple[tuple[str, ...], ...] = ()  # those of the unique sets in which NULL equals NULL
     references: tuple[Reference, ...] = ()
     conditions: tuple[Condition, ...] = ()
@@ -117,6 +119,10 @@ class Resource:
     @property
     def names(self) -> list[str]:
         return [field.name for field in self.fields]
+
+    def tells(self, fields: tuple[str, ...], empty: Collection[str]) -> bool:
+        """Whether a row that lacks some of these fields may still be one too many by them."""
+        return not empty or (fields in self.nulls_equal and not any(self.field(name).filled for name in empty))
 
     @property
     def unique_sets(self) -> tuple[tuple[str, ...], ...]:

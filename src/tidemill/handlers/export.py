@@ -4,6 +4,7 @@ from contextlib import aclosing, suppress
 from typing import Any
 
 from tidemill.connectors.blobs import Blobs, Label, Writing
+from tidemill.domain.errors import StoreDenied
 from tidemill.domain.export import CONTENT_TYPES, KIND, ExportRequest, Rows, is_of_table
 from tidemill.domain.handler import Handler
 from tidemill.domain.item import Item
@@ -25,7 +26,10 @@ def export_handler(db: Database, blobs: Blobs, *, ttl_hours: int = TTL_HOURS) ->
     of_table = TableExporter(db, blobs, ttl_hours=ttl_hours).run
 
     async def run(item: Item) -> dict[str, Any]:
-        return await (of_table if is_of_table(item.input) else of_job)(item)
+        try:
+            return await (of_table if is_of_table(item.input) else of_job)(item)
+        except StoreDenied as error:  # another attempt would be denied as well
+            raise Fail(str(error), code="store_denied", retryable=True) from error
 
     retry = RetryPolicy(max_attempts=3)
     return Handler(KIND, run, "async", concurrency=2, timeout=None, retry=retry, columns=COLUMNS)

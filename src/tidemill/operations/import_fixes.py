@@ -1,7 +1,7 @@
 """Mended rows of an import, sent back as a file: stored as corrections, and only those rows go round again."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +10,7 @@ from tidemill.domain.batch import LIST_MAX
 from tidemill.domain.block import Block, line_of
 from tidemill.domain.errors import InvalidColumns, InvalidInput, InvalidRows, Unavailable
 from tidemill.domain.importing.failures import ROW
-from tidemill.domain.importing.fixes import PROBLEMS_MAX, Matcher, Problems
+from tidemill.domain.importing.fixes import PROBLEMS_MAX, Cells, Matcher, Problems
 from tidemill.domain.job import Job
 from tidemill.domain.ports import Source
 from tidemill.operations.import_errors import file_columns
@@ -23,6 +23,7 @@ from tidemill.store.inspect import look_up
 from tidemill.store.json import decode_input, encode
 
 CHUNK_BYTES = 4 << 20
+Merge = Callable[[Any, dict[str, Any]], dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +41,17 @@ class Mended:
 
 async def fix_rows(db: Database, importing: Importing, job: Job, file: Mended) -> Operation:
     """All of them in one transaction, or none: InvalidRows tells every row that cannot be taken."""
+    given = file.layout | ({"keep_empty": True} if _plan(job).get("keep_empty") else {})
     look = await importing.look(
-        file.blob_id, name=file.name, content_type=file.content_type, given=file.layout, rows=LIST_MAX
+        file.blob_id, name=file.name, content_type=file.content_type, given=given, rows=LIST_MAX
     )
-    lacks = await _check_columns(db, job, look)
+    await _check_columns(db, job, look)
+    merge = _over if look.named_by_rows else Cells(_plan(job)).read
     source = await importing.open(file.blob_id, look.layout)
     try:
         with closing(source):
             async with db.transaction(bounded=False) as conn:
-                step = await _Fixing(conn, job, file, lacks=lacks).run(source)
+                step = await _Fixing(conn, job, file, merge).run(source)
     except Exception as error:
         if not is_transient(error):
             raise
@@ -57,30 +60,27 @@ async def fix_rows(db: Database, importing: Importing, job: Job, file: Mended) -
     return await db.run(bulk.find, step.operation_id)
 
 
-async def _check_columns(db: Database, job: Job, look: Look) -> bool:
-    """Whether some columns of the import are not in the file: what rows hold in those stays as it is."""
-    columns = await file_columns(db, job)
-    known = {*columns, *(job.params.get("plan") or {}).get("mapping", ())}
+async def _check_columns(db: Database, job: Job, look: Look) -> None:
     if look.named_by_rows:
-        return True
+        return
+    known = {*await file_columns(db, job), *_plan(job).get("mapping", ())}
     problems = [] if ROW in look.columns else [f"there is no column {ROW!r}, which says which row of the import it is"]
     strange = [name for name in look.columns if name not in known and not name.startswith("_")]
     problems += [f"column {name!r} is none of the import's" for name in strange]
     if problems:
         raise InvalidColumns(problems)
-    return not set(columns) <= set(look.columns)
 
 
 class _Fixing:
-    """One file, in one transaction."""
+    """One file, in one transaction. ``merge``: what a row held, and what the file has of it; the rest stays."""
 
-    def __init__(self, conn: Connection, job: Job, file: Mended, *, lacks: bool) -> None:
+    def __init__(self, conn: Connection, job: Job, file: Mended, merge: Merge) -> None:
         self._conn = conn
         self._job = job
         self._file = file
-        self._lacks = lacks
+        self._merge = merge
         self._problems = Problems()
-        self._matcher = Matcher(job.counts.total, self._problems, (job.params.get("plan") or {}).get("mapping", ()))
+        self._matcher = Matcher(job.counts.total, self._problems, _plan(job).get("mapping", ()))
         self._row = 0
 
     async def run(self, source: Source) -> Step:
@@ -112,9 +112,8 @@ class _Fixing:
     async def _take(self, locked: dict[str, Any], mended: dict[int, dict[str, Any]]) -> int:
         if not mended:
             return 0
-        if self._lacks:
-            held = await fix.current(self._conn, self._job.id, list(mended))
-            mended = {seq: _over(held.get(seq), fields) for seq, fields in mended.items()}
+        held = await fix.current(self._conn, self._job.id, list(mended))
+        mended = {seq: self._merge(held.get(seq), fields) for seq, fields in mended.items()}
         inputs = {seq: data for seq, fields in mended.items() if (data := self._encoded(seq, fields)) is not None}
         taken = await fix.fix_failed(self._conn, locked, inputs, by=self._file.by)
         for seq in sorted(inputs.keys() - set(taken)):
@@ -136,6 +135,10 @@ class _Fixing:
         is_told = len(self._problems.told) < PROBLEMS_MAX
         status = (await look_up(self._conn, self._job.id, seq))["status"] if is_told else "in another state"
         self._problems.add(f"row {seq + 1} is {status}: only failed rows can be mended")
+
+
+def _plan(job: Job) -> dict[str, Any]:
+    return job.params.get("plan") or {}
 
 
 def _over(held: Any, fields: dict[str, Any]) -> dict[str, Any]:

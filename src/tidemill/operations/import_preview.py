@@ -28,7 +28,15 @@ async def preview(
         except InvalidInput as error:
             problems.append(str(error))
     mapping = {column: name for column, name in found.mapping.items() if name in resource.names}
-    plan = ImportPlan(resource=resource, mode=request.mode, mapping=mapping, columns=look.columns)
+    plan = ImportPlan(
+        resource=resource,
+        mode=request.mode,
+        mapping=mapping,
+        columns=look.columns,
+        spreadsheet_safe=request.spreadsheet_safe,
+        keep_empty=request.keep_empty,
+        documents=request.keep_empty and look.named_by_rows,
+    )
     checker = Checker(plan, normalizers)
     return {
         "resource_type": resource.name,

@@ -73,16 +73,23 @@ async def is_settled(conn: Connection, job_id: UUID, seq: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """Of a distribution: how many are new, and how many were there before."""
+    """Of a distribution: how many are new, and how many were there before; when it began, and who failed first."""
 
     generated: int = 0
     reused: int = 0
+    started_at: datetime | None = None
+    failed_seq: int | None = None
+    failed_because: str | None = None
+
+    @property
+    def failure(self) -> str | None:
+        return None if self.failed_seq is None else f"input {self.failed_seq + 1}: {self.failed_because}"
 
 
 @one_statement
 async def files_of(conn: Connection, job_ids: Sequence[UUID]) -> dict[UUID, Files]:
     cursor = await conn.execute(sql("delivery/sum"), {"ids": list(job_ids)})
-    return {job_id: Files(generated, reused) for job_id, generated, reused in await cursor.fetchall()}
+    return {job_id: Files(*told) for job_id, *told in await cursor.fetchall()}
 
 
 @dataclass(frozen=True, slots=True)

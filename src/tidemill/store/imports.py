@@ -71,6 +71,13 @@ async def origins(conn: Connection, job_ids: Sequence[UUID]) -> dict[UUID, Origi
 
 
 @one_statement
+async def is_safe(conn: Connection, file_id: str) -> bool:
+    """Whether an export has made this file so that a spreadsheet runs nothing of it."""
+    cursor = await conn.execute(sql("job/made_safe"), {"file_id": file_id})
+    row = await cursor.fetchone()
+    return row is not None and bool(row[0])
+
+
 async def has_file(conn: Connection, file_id: str, owner_id: int | None) -> bool:
     """Whether a stored file is one of somebody's jobs', or anybody's."""
     cursor = await conn.execute(sql("job/has_file"), {"file_id": file_id, "owner_id": owner_id})

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import psycopg
-from psycopg.sql import SQL, Composable, Identifier, Placeholder
+from psycopg.sql import SQL, Composable, Identifier, Literal, Placeholder
 
 from tidemill.domain.errors import InvalidInput
 from tidemill.domain.resource import Field, Reference, Resource, Table
@@ -123,15 +123,17 @@ class Target:
         """Constraints that wait for the end of the transaction would fail all of it."""
         await self._conn.execute(sql("target/check_at_once"))
 
-    async def existing(self, fields: Sequence[str], rows: Rows) -> set[int]:
-        """Places of rows whose values in these fields the table has already."""
-        asked = self._unnest(fields, rows) | {"match": self._match(fields)}
+    async def existing(self, fields: Sequence[str], rows: Rows, empty: Collection[str] = ()) -> set[int]:
+        """Places of rows whose values in these fields the table has already; in ``empty`` they have none."""
+        asked = self._unnest(fields, rows) | {"match": self._match(fields, empty=empty)}
         return await self._places("target/existing", asked)
 
-    async def taken(self, key: Sequence[str], fields: Sequence[str], rows: Rows) -> set[int]:
+    async def taken(
+        self, key: Sequence[str], fields: Sequence[str], rows: Rows, empty: Collection[str] = ()
+    ) -> set[int]:
         """Places of rows whose values in these fields another row of the table has; the rows begin with their key."""
         given = [*key, *(name for name in fields if name not in key)]
-        asked = self._unnest(given, rows) | {"match": self._match(fields), "own": self._match(key)}
+        asked = self._unnest(given, rows) | {"match": self._match(fields, empty=empty), "own": self._match(key)}
         return await self._places("target/taken", asked)
 
     async def missing(self, reference: Reference, rows: Rows) -> set[int]:
@@ -186,7 +188,18 @@ class Target:
         table = Identifier(self._table_name.schema, self._table_name.name)
         async with self.looking():
             await self._conn.execute(_template("target/create_trial").format(table=table))
+            await self._count_apart()
             await self._conn.execute(_template("target/create_trial_there").format(table=table))
+
+    async def _count_apart(self) -> None:
+        """A trial has sequences of its own: it takes no number from those of the table."""
+        params = {"schema": self._table_name.schema, "table": self._table_name.name}
+        found = await (await self._conn.execute(sql("target/trial_sequences"), params)).fetchall()
+        for column, name, start, default in found:
+            names = {"sequence": Identifier("pg_temp", name), "column": Identifier(column)}
+            made = _template("target/create_trial_sequence").format(start=Literal(start), **names)
+            await self._conn.execute(made)
+            await self._conn.execute(_template("target/set_trial_default").format(default=SQL(default), **names))
 
     def _others(self, fields: Sequence[str]) -> list[Field]:
         """What an update may change."""
@@ -218,12 +231,17 @@ class Target:
             "values": columns,
         }
 
-    def _match(self, fields: Sequence[str], columns: dict[str, str] | None = None) -> Composable:
-        parts = []
+    def _match(
+        self, fields: Sequence[str], columns: dict[str, str] | None = None, empty: Collection[str] = ()
+    ) -> Composable:
+        parts: list[Composable] = []
         for name in fields:
             field = self._fields[name]
-            column = field.column if columns is None else columns[name]
-            parts.append(SQL("t.{} = {}").format(_name(column), self._value(field)))
+            column = _name(field.column if columns is None else columns[name])
+            if name in empty:
+                parts.append(SQL("t.{} IS NULL").format(column))
+            else:
+                parts.append(SQL("t.{} = {}").format(column, self._value(field)))
         return SQL(" AND ").join(parts)
 
     def _alias(self, field: Field) -> Identifier:

@@ -12,8 +12,8 @@ job.reprocessed      job, items                                 settled items of
 items.cancelled      job, items                                 some of its items that waited were cancelled
 job.deleted          job, by                                    somebody, by number, has removed it for everybody
 job.closed           job, kind, closed_as, duration_ms, rows_per_sec, error_rate, counts  nothing of it is open any more
-import.completed     job, resource_type, mode, status, total_records, successful_records, failed_records, duration_ms,
-                     rows_per_sec, error_rate  an import is closed
+import.completed     job, resource_type, mode, status, total_records, successful_records, skipped_records,
+                     failed_records, duration_ms, rows_per_sec, error_rate  an import is closed
 export.completed     job, resource_type, format, total_records, duration_ms, rows_per_sec  rows are in a file, or sent
 job.failed           job, reason                                its failure policy tripped, or its source failed
 ingest.chunk         job, lo, hi, ms                            a chunk of items is durable

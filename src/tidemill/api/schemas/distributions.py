@@ -66,13 +66,16 @@ class DistributionOut(BaseModel):
     cancelled: Count
     files_generated: int
     files_reused: int
-    error_message: str | None = Field(None, description="Why it failed as a whole")
+    error_message: str | None = Field(
+        None, description="Why it failed as a whole, and the first input that failed with its reason"
+    )
     reuse: ReuseOut
     format: str
     compression: str
     policy: dict[str, Any]
     user_id: int
     created_at: datetime | None = None
+    started_at: datetime | None = Field(None, description="When its first input was taken in hand")
     completed_at: datetime | None = None
     links: dict[str, str] = Field(description="What can be asked about it, or done to it")
 

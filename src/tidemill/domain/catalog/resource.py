@@ -57,6 +57,7 @@ def resource_of(table: Table, facts: Facts, *, reads: bool = False) -> Resource:
         fields=tuple(fields.values()),
         key=natural_key(unique, fields),
         unique=_sets(unique),
+        indexed=_sets(unique),
         nulls_equal=_sets(one for one in unique if one.nulls_equal and _has_nulls(one, fields)),
         references=tuple(one for one in facts.references if fields.keys() >= set(one.fields)),
     )

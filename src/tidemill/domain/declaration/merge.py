@@ -39,6 +39,7 @@ class _Merging:
             fields=fields,
             key=self._key(written),
             unique=self._unique(written),
+            indexed=tuple(self._indexed(written)),
             nulls_equal=tuple(self._renamed(one) for one in found.nulls_equal if written.issuperset(one)),
             references=self._references(written),
             conditions=declared.conditions,

@@ -1,6 +1,8 @@
 """Mended rows that come back: which row of the import each of them is."""
 
-from collections.abc import Container
+import json
+from collections.abc import Container, Mapping
+from decimal import Decimal
 from typing import Any
 
 from tidemill.domain.importing.failures import ROW
@@ -47,6 +49,43 @@ class Matcher:
             return None
         self._seen[seq >> 3] |= 1 << (seq & 7)
         return seq, {name: value for name, value in record.items() if name in self._known or not name.startswith("_")}
+
+
+class Cells:
+    """Mended rows of a file that has texts alone. A cell that was not touched stays the value it was written from."""
+
+    def __init__(self, plan: Mapping[str, Any]) -> None:
+        """``plan``: the import's, as its job keeps it."""
+        fields = (plan.get("resource") or {}).get("fields", ()) if plan.get("documents") else ()
+        documents = {field["name"] for field in fields if field["type"] == "json"}
+        self._documents = {column for column, name in plan.get("mapping", {}).items() if name in documents}
+
+    def read(self, held: Any, cells: Mapping[str, Any]) -> dict[str, Any]:
+        """A field that the row did not name, and has nothing in its cell, is still not named."""
+        if not isinstance(held, dict):
+            return {name: self._value(name, value) for name, value in cells.items()}
+        touched = {name for name, value in cells.items() if written(held.get(name)) != written(value)}
+        return held | {name: self._value(name, cells[name]) for name in cells if name in touched}
+
+    def _value(self, name: str, value: Any) -> Any:
+        return _document(value) if name in self._documents else value
+
+
+def written(value: Any) -> str:
+    """A value as a cell of a file has it; no value and empty text look the same there."""
+    if value is None or isinstance(value, str):
+        return value or ""
+    if isinstance(value, Decimal):
+        value = float(value)
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=float)
+
+
+def _document(text: Any) -> Any:
+    """What a cell is that was written from a document: text by itself has no quotes there."""
+    try:
+        return json.loads(text, parse_float=Decimal)
+    except (TypeError, ValueError, RecursionError):
+        return text
 
 
 def row_number(said: Any) -> int | None:

@@ -38,7 +38,7 @@ def _speller(field: Field) -> Callable[[str], str] | None:
     if field.type == "integer":
         return lambda text: str(int(text))
     if field.type == "uuid":
-        return str.lower
+        return lambda text: text.strip("{}").replace("-", "").lower()
     if field.type == "number":
         return _number(field, named)
     if field.type in ("timestamp", "time"):

@@ -23,6 +23,7 @@ class KeyIntake:
         self.params = params
         self.held = plan.duplicates == "last" and bool(plan.watched) and plan.watched[0] == plan.resource.key
         self._watched = plan.watched
+        self._resource = plan.resource
         names = sorted({name for fields in self._watched for name in fields})
         columns = {name: column for column, name in plan.mapping.items()}
         self._fields = {name: plan.resource.field(name) for name in names}
@@ -47,11 +48,14 @@ class KeyIntake:
         found = []
         for place, fields in enumerate(self._watched):
             values: Sequence[Any] = columns[fields[0]]
-            if len(fields) > 1:
+            if len(fields) > 1 or fields in self._resource.nulls_equal:
                 tuples = zip(*(columns[name] for name in fields), strict=True)
-                values = [None if None in value else value for value in tuples]
+                values = [value if None not in value or self._tells(fields, value) else None for value in tuples]
             found += [(seq, other, place) for seq, other in self._keys[place].see(lo, values)]
         return found
+
+    def _tells(self, fields: tuple[str, ...], values: tuple[Any, ...]) -> bool:
+        return self._resource.tells(fields, [name for name, value in zip(fields, values, strict=True) if value is None])
 
     def close(self) -> None:
         for keys in self._keys:

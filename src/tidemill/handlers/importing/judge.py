@@ -7,6 +7,7 @@ from tidemill.domain.importing import Checked, ImportPlan
 from tidemill.domain.resource import Reference, Resource
 from tidemill.domain.values import Problem
 from tidemill.domain.values.problem import REDACTED, shown
+from tidemill.domain.values.same import same_texts
 from tidemill.store.target import Moved, Refusal, Target
 
 Row = tuple[str | None, ...]
@@ -88,10 +89,8 @@ class Judge:
             self._look_at_each_other(rows, keys)
             self.existing = {rows[place] for place in await self.target.existing(resource.key, keys)} if rows else set()
             self._look_at_absent()
-        if not self.expects_existing:  # what COPY will not meet is asked about now: errors depend on no batch before
-            self._in_question = [index for index in self._in_question if index in self.checked.problems]
-        for fields in dict.fromkeys((resource.key, *resource.unique)) if self._in_question else ():
-            if fields and given.issuperset(fields) and not (self._plan.mode == "upsert" and fields == resource.key):
+        for fields in dict.fromkeys((resource.key, *resource.unique)):
+            if fields and given.issuperset(fields):
                 await self._look_at_unique(fields)
 
     def _look_at_absent(self) -> None:
@@ -118,11 +117,14 @@ class Judge:
 
     def _look_at_each_other(self, rows: Sequence[int], keys: Sequence[Row]) -> None:
         """Rows that were corrected after their file was read may have the same key: the first is the one."""
-        first = dict(zip(reversed(keys), reversed(rows), strict=True))
+        key, columns = self._plan.resource.key, zip(*keys, strict=True)
+        fields = map(self._plan.resource.field, key)
+        same = list(zip(*(same_texts(*one) for one in zip(fields, map(list, columns), strict=False)), strict=True))
+        first = dict(zip(reversed(same), reversed(rows), strict=True))
         if len(first) < len(rows):
-            for index, key in zip(rows, keys, strict=True):
-                if first[key] != index:
-                    self._tell(index, self._plan.resource.key, "duplicate", "another corrected row has the same", key)
+            for index, values, spelled in zip(rows, keys, same, strict=True):
+                if first[spelled] != index:
+                    self._tell(index, key, "duplicate", "another corrected row has the same", values)
 
     async def _look_at_reference(self, reference: Reference) -> None:
         rows, asked = self._asked(reference.fields)
@@ -157,19 +159,37 @@ class Judge:
             for index in bad:
                 del found[index]
 
-    async def _look_at_unique(self, fields: Sequence[str]) -> None:
+    async def _look_at_unique(self, fields: tuple[str, ...]) -> None:
+        """COPY meets what an index holds unique: asked about are rows that it will not get, and what has no index.
+
+        So errors depend on no batch before.
+        """
+        rows = self._in_question
+        if fields in self._plan.resource.indexed and not self.expects_existing:
+            rows = [index for index in rows if index in self.checked.problems]
+        for empty, alike in self._by_empty(fields, rows).items():
+            if alike and (empty or self._plan.mode == "insert" or fields != self._plan.resource.key):
+                await self._look_at_taken(fields, empty, alike)
+
+    async def _look_at_taken(self, fields: tuple[str, ...], empty: tuple[str, ...], rows: list[int]) -> None:
         """In the way of an upsert is only what a row of another key has; its own may have come since we looked."""
-        rows, asked = self._asked(fields)
-        if not rows:
-            return
-        if self._plan.mode == "upsert":
-            key = self._plan.resource.key
+        key, asked = self._plan.resource.key, self.checked.tuples(fields, rows)
+        if self._plan.mode == "upsert" and fields != key:
             with_key = self.checked.tuples([*key, *(name for name in fields if name not in key)], rows)
-            taken = await self.target.taken(key, fields, with_key)
+            taken = await self.target.taken(key, fields, with_key, empty)
         else:
-            taken = await self.target.existing(fields, asked)
+            taken = await self.target.existing(fields, asked, empty)
         for place in taken:
             self._tell_exists(rows[place], fields, asked[place])
+
+    def _by_empty(self, fields: tuple[str, ...], rows: list[int]) -> dict[tuple[str, ...], list[int]]:
+        """Rows that these fields tell apart, by those of them that they lack: it counts where NULL equals NULL."""
+        columns = {name: self.checked.columns[name] for name in fields}
+        lacking = [name for name in fields if None in columns[name]]
+        groups: dict[tuple[str, ...], list[int]] = {} if lacking else {(): rows}
+        for index in rows if lacking else ():
+            groups.setdefault(tuple(name for name in lacking if columns[name][index] is None), []).append(index)
+        return {empty: alike for empty, alike in groups.items() if self._plan.resource.tells(fields, empty)}
 
     def _asked(self, fields: Sequence[str]) -> tuple[list[int], list[tuple[str | None, ...]]]:
         """Rows in question that have a value in each of these fields, and the values."""

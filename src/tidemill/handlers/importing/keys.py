@@ -18,72 +18,89 @@ from collections.abc import Hashable, Iterable, Sequence
 RECENT_MAX = 1 << 17
 BITS_FIRST, BITS_MAX = 1 << 23, 1 << 28
 BITS_PER_KEY = 16
+WIDTH = 8  # bytes of a number
 SECOND, THIRD = 28, 36  # where in a hash its other bits begin
 _DONTNEED: int | None = getattr(mmap, "MADV_DONTNEED", None)
 
 
 class Numbers:
-    """Numbers in a temporary file: they are read where they lie."""
+    """Numbers in one temporary file, read where they lie: stretches of them, each from a new page on.
 
-    def __init__(self, numbers: Iterable[int]) -> None:
+    One file and one map of it, however many stretches: a process has few descriptors, and each map takes one.
+    """
+
+    def __init__(self) -> None:
         self._file = tempfile.TemporaryFile()  # noqa: SIM115  it lives as long as we do
+        self._map: mmap.mmap | None = None
+        self._view = memoryview(b"").cast("q")
+
+    def add(self, numbers: Iterable[int]) -> slice:
+        """Where they are from now on. No stretch may be in use: the map is made anew."""
+        begin = self._file.seek(0, 2)
+        begin = self._file.seek(begin + -begin % mmap.PAGESIZE)
         array("q", numbers).tofile(self._file)
         self._file.flush()
+        self._unmap()
         self._map = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)
-        self.view = memoryview(self._map).cast("q")
+        self._view = memoryview(self._map).cast("q")
+        return slice(begin // WIDTH, len(self._view))
 
-    def let_go(self) -> None:
+    def __getitem__(self, stretch: slice) -> "memoryview[int]":
+        return self._view[stretch]
+
+    def let_go(self, *stretches: slice | None) -> None:
         """Pages that were read count as ours until then."""
-        if _DONTNEED is not None:
-            self._map.madvise(_DONTNEED)
+        for one in stretches:
+            if one is not None and self._map is not None and _DONTNEED is not None:
+                self._map.madvise(_DONTNEED, one.start * WIDTH, (one.stop - one.start) * WIDTH)
 
     def close(self) -> None:
-        self.view.release()
-        self._map.close()
+        self._unmap()
         self._file.close()
+
+    def _unmap(self) -> None:
+        self._view.release()
+        if self._map is not None:
+            self._map.close()
 
 
 class Run:
     """Sealed keys, sorted. Which row each had is put into the same order when somebody first asks: few files do."""
 
-    def __init__(self, rows: dict[int, int]) -> None:
-        self._sorted, self._keys, self._rows = Numbers(sorted(rows)), Numbers(rows), Numbers(rows.values())
-        self._of_sorted: Numbers | None = None
+    def __init__(self, numbers: Numbers, rows: dict[int, int]) -> None:
+        self._numbers = numbers
+        self._sorted, self._keys, self._rows = map(numbers.add, (sorted(rows), rows, rows.values()))
+        self._of_sorted: slice | None = None
 
     @property
     def hashes(self) -> "memoryview[int]":
-        return self._sorted.view
+        return self._numbers[self._sorted]
 
     def known(self, keys: Iterable[int]) -> set[int]:
         """Those of these keys that are here."""
         hashes = self.hashes
         length = len(hashes)
         found = {key for key in keys if (at := bisect_left(hashes, key)) < length and hashes[at] == key}
-        self._sorted.let_go()
+        self._numbers.let_go(self._sorted)
         return found
 
     def find(self, key: int) -> int | None:
-        at = bisect_left(self.hashes, key)
-        if at == len(self.hashes) or self.hashes[at] != key:
+        hashes = self.hashes
+        at = bisect_left(hashes, key)
+        if at == len(hashes) or hashes[at] != key:
             return None
+        hashes.release()
         if self._of_sorted is None:
-            rows = dict(zip(self._keys.view, self._rows.view, strict=True))
-            self._of_sorted = Numbers(map(rows.__getitem__, self.hashes))
+            self._of_sorted = self._numbers.add(self._rows_in_order())
             self.let_go()
-        return self._of_sorted.view[at]
+        return self._numbers[self._of_sorted][at]
 
     def let_go(self) -> None:
-        for numbers in self._all:
-            numbers.let_go()
+        self._numbers.let_go(self._sorted, self._keys, self._rows, self._of_sorted)
 
-    def close(self) -> None:
-        for numbers in self._all:
-            numbers.close()
-
-    @property
-    def _all(self) -> list[Numbers]:
-        every = (self._sorted, self._keys, self._rows, self._of_sorted)
-        return [numbers for numbers in every if numbers is not None]
+    def _rows_in_order(self) -> list[int]:
+        rows = dict(zip(self._numbers[self._keys], self._numbers[self._rows], strict=True))
+        return [rows[key] for key in self.hashes]
 
 
 class Keys:
@@ -92,6 +109,7 @@ class Keys:
     def __init__(self, *, latest: bool) -> None:
         self._latest = latest
         self._recent: dict[int, int] = {}
+        self._numbers = Numbers()
         self._runs: list[Run] = []
         self._bits, self._sealed = bytearray(BITS_FIRST // 8), 0
 
@@ -116,8 +134,7 @@ class Keys:
         return repeats
 
     def close(self) -> None:
-        for run in self._runs:
-            run.close()
+        self._numbers.close()
 
     def _in_runs(self, hashes: list[int]) -> set[int]:
         """Those of these keys that were sealed."""
@@ -157,7 +174,7 @@ class Keys:
         return None
 
     def _seal(self) -> None:
-        self._runs.append(Run(self._recent))
+        self._runs.append(Run(self._numbers, self._recent))
         self._sealed += len(self._recent)
         if self._sealed * BITS_PER_KEY > len(self._bits) * 8 < BITS_MAX:
             self._bits = bytearray(min(len(self._bits) * 4, BITS_MAX // 8))

@@ -26,6 +26,8 @@ async def find_repeats(
         mine, theirs = checked.tuples(fields, [index])[0], others.tuples(fields, [at])[0]
         if not _are_same(plan, fields, mine, theirs):
             continue
+        if None in mine and (index in checked.problems or at in others.problems):
+            continue  # that may be a value which could not be read
         reason = f"row {repeat.other + 1} has the same"
         problem = Problem(", ".join(fields), "duplicate", reason, told(plan.resource, fields, mine))
         if fields == plan.resource.key and plan.duplicates != "error":
@@ -41,6 +43,6 @@ def _are_same(
     pairs = zip(fields, mine, theirs, strict=True)
     for name, ours, other in pairs:
         first, second = same_texts(plan.resource.field(name), [ours, other])
-        if first is None or first != second:
+        if first != second or (first is None and not plan.resource.tells(tuple(fields), [name])):
             return False
     return True

@@ -1,3 +1,13 @@
--- How many files some jobs have made, and used again. Index: delivery_job.
-SELECT job_id, sum(generated)::bigint AS generated, sum(reused)::bigint AS reused FROM tidemill.delivery
-WHERE job_id = ANY(%(ids)s) GROUP BY job_id
+-- Of some distributions: how many files they have made and used again, when they began, and which input failed first. Indexes:
+-- delivery_job, batch_job, outcome_exception.
+SELECT j.id, coalesce(d.generated, 0)::bigint, coalesce(d.reused, 0)::bigint, b.started_at, f.seq, f.error->>'reason'
+FROM unnest(%(ids)s::uuid[]) AS j(id)
+LEFT JOIN LATERAL (
+    SELECT sum(generated) AS generated, sum(reused) AS reused FROM tidemill.delivery WHERE job_id = j.id
+) d ON true
+LEFT JOIN LATERAL (
+    SELECT min(since) AS started_at FROM tidemill.batch WHERE job_id = j.id AND state <> 'ready'
+) b ON true
+LEFT JOIN LATERAL (
+    SELECT seq, error FROM tidemill.outcome WHERE job_id = j.id AND status = 'failed' ORDER BY updated_at, seq LIMIT 1
+) f ON true

@@ -31,7 +31,7 @@ export function screen({ params }) {
   onJobs((jobs) => {
     const news = jobs.find((one) => one.id === job.peek()?.job_id);
     if (news === undefined) return;
-    job.value = { ...job.peek(), ...news.counts, status: news.status, error_message: news.failure_reason };
+    job.value = { ...job.peek(), ...news.counts, status: news.status, error_message: news.failure_reason ?? job.peek().error_message };
     if (isClosed(news.status)) found.again();
     else found.soon(1_500);
   }, found);

@@ -67,7 +67,7 @@ export function screen() {
   const unread = () => (found.error.value ? "the file could not be read" : found.preview.value === null ? "the file was not read yet" : null);
   const sendingText = () => (file.value && found.sent.value ? `Looking at ${file.value.name}: ${percent(found.sent.value, file.value.size)} sent` : "Looking at the file …");
   const previewStep = () => [
-    h("div", { class: "card stack" }, h("h2", null, () => `How ${file.value?.name ?? "the file"} was read`), layoutForm(() => found.preview.value?.layout ?? {})),
+    h("div", { class: "card stack" }, h("h2", null, () => `How ${file.value?.name ?? "the file"} was read`), layoutForm(() => found.preview.value?.layout ?? { format: file.value?.name.split(".").pop()?.toLowerCase() })),
     looked(() => found.preview.value && previewTable(found.preview.value)),
     h("div", { class: "row between" }, h("a", { class: "button", href: href("/imports/new", at("file")) }, "Back"), nextButton("To the columns", "columns", unread)),
   ];

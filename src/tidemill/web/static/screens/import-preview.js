@@ -41,7 +41,7 @@ function choice({ name, options }, layout) {
 /** @param {() => Record<string, any>} layout */
 function sheetField(layout) {
   const said = word("sheet");
-  return h("label", { class: "field", hidden: () => layout().format !== "xlsx" }, "Sheet, by name or number", h("input", { type: "text", size: "12", placeholder: () => (layout().sheet ? `found: ${layout().sheet}` : "the first"), value: () => said.value, on: { change: (/** @type {Event} */ event) => setQuery({ sheet: /** @type {HTMLInputElement} */ (event.target).value.trim() }, { replace: true }) } }));
+  return h("label", { class: "field", hidden: () => layout().format !== "xlsx" }, "Sheet, by name or number", h("input", { type: "text", size: "12", placeholder: () => (layout().sheet ? `found: ${layout().sheet}` : "the one with rows"), value: () => said.value, on: { change: (/** @type {Event} */ event) => setQuery({ sheet: /** @type {HTMLInputElement} */ (event.target).value.trim() }, { replace: true }) } }));
 }
 
 /** @param {any} preview */

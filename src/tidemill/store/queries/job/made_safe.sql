@@ -1,0 +1,5 @@
+-- Whether a file that an export has made keeps text from being run by a spreadsheet. Indexes: unneeded_file_pkey, outcome_pkey.
+SELECT (o.result->>'spreadsheet_safe')::boolean
+FROM tidemill.unneeded_file f
+JOIN tidemill.outcome o ON o.job_id = f.made_by AND o.seq = 0
+WHERE f.file_id = %(file_id)s AND o.result->>'file_id' = %(file_id)s

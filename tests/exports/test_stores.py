@@ -1,0 +1,92 @@
+"""Exports of tables into stores that deny, are full, or are gone for a while: a whole file, or none and the reason."""
+
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from exports.scenes import Scene
+from results.scenes import failing
+from s3 import S3Server
+from support import assert_sound, file_of, job_of, rows
+from tidemill import Mill
+from tidemill.domain.errors import Conflict
+from tidemill.domain.status import JobStatus
+from tidemill.operations.export import export_facts
+from tidemill.testing import drain
+
+
+@pytest.fixture
+async def scene(scene: Scene) -> Scene:
+    await scene.run(
+        "CREATE TABLE people (id int PRIMARY KEY, name text)",
+        "INSERT INTO people SELECT n, 'name ' || n FROM generate_series(1, 1000) n",
+    )
+    return scene
+
+
+def into(scene: Scene, place: str) -> Scene:
+    settings = scene.settings.model_copy(update={"blobs": place})
+    return Scene(scene.db, settings, Mill(settings))
+
+
+async def fate(scene: Scene, job_id: UUID) -> tuple[str, str, int]:
+    """How the export ended, why, and after how many attempts."""
+    query = "SELECT status, error->>'code', attempts FROM tidemill.outcome WHERE job_id = %s"
+    [(status, code, attempts)] = await rows(scene.db, query, job_id)
+    return status, code, attempts
+
+
+async def test_a_store_that_denies_fails_the_export_with_its_reason(
+    scene: Scene, s3: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
+    job = await into(scene, s3.place("denied")).made("people")
+    assert job.status is JobStatus.FAILED
+    assert await fate(scene, job.id) == ("failed", "store_denied", 1)
+    with pytest.raises(Conflict, match=r"denies access .* it has no file"):
+        await export_facts(scene.db, job)
+
+
+@pytest.mark.parametrize("format_", ["csv", "xlsx", "parquet"])
+@pytest.mark.parametrize("verb", ["write", "finish"])
+async def test_a_disk_that_is_full_leaves_nothing_and_is_tried_again(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, format_: str, verb: str
+) -> None:
+    failing(monkeypatch, verb, times=1)
+    job_id = await scene.submit("people", format=format_)
+    await drain(scene.mill, retries=False, db=scene.db)
+    assert scene.stored() == []
+    assert (await job_of(scene.db, job_id)).counts.retry_wait == 1
+    await drain(scene.mill, db=scene.db)
+    assert (await job_of(scene.db, job_id)).status is JobStatus.COMPLETED
+    assert scene.stored() == [await file_of(scene.db, job_id)]
+    await assert_sound(scene.db, job_id)
+
+
+async def test_a_folder_that_cannot_be_written_fails_the_export_when_its_attempts_are_used_up(
+    scene: Scene, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("a file where a folder should be")
+    job = await into(scene, str(tmp_path / "file" / "blobs")).made("people")
+    assert job.status is JobStatus.FAILED
+    assert await fate(scene, job.id) == ("failed", "exhausted", 3)
+    with pytest.raises(Conflict, match="the folder of stored files cannot be written"):
+        await export_facts(scene.db, job)
+
+
+async def test_a_store_that_is_gone_for_a_while_gets_the_file_when_it_is_back(
+    scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with S3Server(tmp_path / "s3") as server:
+        for name, value in server.env.items():
+            monkeypatch.setenv(name, value)
+        there = into(scene, server.place("mill"))
+        server.kill()
+        job_id = await there.submit("people")
+        await drain(there.mill, retries=False, db=there.db)
+        assert (await job_of(there.db, job_id)).counts.retry_wait == 1
+        server.start()
+        await drain(there.mill, db=there.db)
+        assert (await job_of(there.db, job_id)).status is JobStatus.COMPLETED
+        assert list(server.names("mill")) == [await file_of(there.db, job_id)]
