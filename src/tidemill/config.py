@@ -102,6 +102,8 @@ class Settings(BaseSettings):
     db_max_conns: Positive = Field(
         8, description="Connections a process may open at most, but one per lane and two more"
     )
+    db_max_idle_conns: Positive = Field(1, description="Of these, how many stay open though nobody needs them")
+    db_conn_max_lifetime: Positive = Field(3_600, description="Seconds after which a connection is replaced")
     db_prepare: bool = Field(True, description="Prepared statements; switch off behind some proxies")
     db_timeout_ms: Positive = Field(20_000, description="The longest a statement of a flush or a chunk may take")
     db_p50_ms: Positive = Field(50, description="Ingest chunks grow while their moving average is below this")
@@ -207,6 +209,7 @@ class Settings(BaseSettings):
             ("lock_floor_ms", "lock_cap_ms"),
             ("ingest_min_rows", "ingest_max_rows"),
             ("db_p50_ms", "db_p95_ms"),
+            ("db_max_idle_conns", "db_max_conns"),
             ("batch_size", "flush_buffer"),
             ("max_row_bytes", "ingest_max_batch_bytes"),
             ("rate_limit_per_s", "rate_limit_burst"),

@@ -77,3 +77,10 @@ async def test_tries_that_failed_are_counted_for_whoever_asks(db: Database) -> N
     ran = await db.measured(troubled)
     assert (ran.value, ran.failed) == ("done", 2)
     assert db.signals.failures == 2
+
+
+async def test_as_many_connections_stay_open_as_may_be_idle(tidemill_database: str) -> None:
+    async with Database(tidemill_database, size=4, idle=3, lifetime=60) as db:
+        stats = db._pool.get_stats()
+        assert (stats["pool_min"], stats["pool_max"], stats["pool_size"]) == (3, 4, 3)
+        assert db._pool.max_lifetime == 60

@@ -46,6 +46,11 @@ def test_where_exports_lie_is_where_all_files_do(monkeypatch: pytest.MonkeyPatch
     assert load_settings().blobs == "blobs"
 
 
+def test_more_connections_cannot_be_idle_than_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = problems(monkeypatch, TIDEMILL_DB_MAX_IDLE_CONNS="9", TIDEMILL_DB_CONN_MAX_LIFETIME="60")
+    assert said.endswith("db_max_idle_conns must not exceed db_max_conns")
+
+
 def test_a_place_that_cannot_be_is_told_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "TIDEMILL_BLOBS: " in problems(monkeypatch, TIDEMILL_EXPORT_FILE_PATH="ftp://somewhere/else")
 

@@ -52,6 +52,8 @@ async def open_database(
     async with Database(
         url,
         size=size or settings.db_max_conns,
+        idle=settings.db_max_idle_conns,
+        lifetime=settings.db_conn_max_lifetime,
         timeout=settings.db_timeout_ms / 1000,
         prepare=settings.db_prepare,
         patience=patience,

@@ -94,6 +94,8 @@ class Database:
         url: str,
         *,
         size: int = 4,
+        idle: int = 1,
+        lifetime: float = 3_600.0,
         timeout: float = 20.0,
         prepare: bool = True,
         name: str = "tidemill",
@@ -113,7 +115,14 @@ class Database:
         if not prepare:
             settings["prepare_threshold"] = None
         self._pool: AsyncConnectionPool[Connection] = AsyncConnectionPool(
-            url, min_size=1, max_size=size, open=False, kwargs=settings, configure=_configure, timeout=patience or 15.0
+            url,
+            min_size=min(idle, size),
+            max_size=size,
+            max_lifetime=lifetime,
+            open=False,
+            kwargs=settings,
+            configure=_configure,
+            timeout=patience or 15.0,
         )
 
     @property
