@@ -20,19 +20,6 @@ HIDE = """(state) => {
 }"""
 
 
-async def asked(site: Site, name: str, method: str, path: str) -> Any:
-    """As somebody, by HTTP."""
-    headers = {"Authorization": f"Bearer {await site.user(name)}"}
-    async with httpx2.AsyncClient(base_url=site.url, headers=headers, timeout=30, trust_env=False) as client:
-        return (await client.request(method, path)).raise_for_status().json()
-
-
-async def cancelled(site: Site, name: str, **more: Any) -> dict[str, Any]:
-    job = await site.submit(name, [{"sku": "A"}], **more)
-    await asked(site, name, "POST", f"/v1/jobs/{job['id']}/cancel")
-    return job
-
-
 def requests_of(page: Page) -> list[str]:
     """Those that begin from now on."""
     begun: list[str] = []
@@ -66,7 +53,7 @@ async def test_nothing_is_asked_for_while_paused_or_hidden_and_nothing_is_missed
     await page.get_by_role("button", name="Live updates").click()
     await expect(page.get_by_text(re.compile(r"Paused, showing \d\d:\d\d:\d\d"))).to_be_visible()
     begun = requests_of(page)
-    await cancelled(site, "pia")  # over before anybody looks again
+    await site.cancelled("pia")  # over before anybody looks again
     await page.clock.fast_forward(120_000)
     assert begun == []
     await page.get_by_role("button", name="Live updates").click()
@@ -135,9 +122,9 @@ async def has(begun: list[str], path: str, n: int) -> bool:
 async def test_news_that_overtake_an_answer_are_shown(site: Site, open_page: OpenPage, screen: str) -> None:
     job = await site.submit("rosa", [{"sku": "A"}])
     path = screen.format(key=job["key"])
-    before = await asked(site, "rosa", "GET", f"/v1{path}")
-    await asked(site, "rosa", "POST", f"/v1/jobs/{job['id']}/cancel")
-    after = httpx2.Response(200, json=await asked(site, "rosa", "GET", f"/v1/jobs/{job['id']}")).text
+    before = await site.ask("rosa", "GET", f"/v1{path}")
+    await site.ask("rosa", "POST", f"/v1/jobs/{job['id']}/cancel")
+    after = httpx2.Response(200, json=await site.ask("rosa", "GET", f"/v1/jobs/{job['id']}")).text
     page = await open_page()
     is_asked, was_told = asyncio.Event(), False
 
@@ -166,7 +153,7 @@ async def test_news_that_overtake_an_answer_are_shown(site: Site, open_page: Ope
 async def test_who_did_not_sign_out_is_told_and_who_became_somebody_else_sees_nothing_of_before(
     site: Site, open_page: OpenPage
 ) -> None:
-    job = await cancelled(site, "sam")
+    job = await site.cancelled("sam")
     page = await with_a_clock(site, await open_page(expect=AWAY), "sam")
     await expect(page.get_by_role("link", name=job["key"])).to_be_visible()
 
