@@ -81,6 +81,25 @@ async def test_nothing_is_asked_for_while_paused_or_hidden_and_nothing_is_missed
     assert any(f"job={job['id']}" in one for one in begun), "the job that is looked at is named to the stream"
 
 
+async def test_a_screen_that_is_opened_while_paused_is_as_old_as_it_is(site: Site, open_page: OpenPage) -> None:
+    job = await site.submit("uma", [{"sku": "A"}])
+    page = await with_a_clock(site, await open_page(), "uma")
+    notice = page.get_by_text(re.compile(r"Paused, showing \d\d:\d\d:\d\d"))
+    await live(page, "Live").to_be_visible()
+    await page.get_by_role("button", name="Live updates").click()
+    began = await notice.inner_text()
+    await page.clock.fast_forward(120_000)
+    await expect(notice).to_have_text(began)
+    await page.get_by_role("link", name=job["key"]).click()
+    await expect(page.get_by_role("heading", name=job["key"])).to_be_visible()
+    opened = await notice.inner_text()
+    assert opened != began
+    await page.clock.fast_forward(120_000)
+    await page.get_by_role("link", name="Config").click()  # another part of what is shown already
+    await expect(page.get_by_role("heading", name="Facts")).to_be_visible()
+    await expect(notice).to_have_text(opened)
+
+
 async def test_a_stream_that_breaks_says_how_old_the_screen_is_and_comes_back_by_itself(
     site: Site, open_page: OpenPage
 ) -> None:
