@@ -49,7 +49,8 @@ export function screen() {
     });
   });
   effect(() => {
-    kinds.value = [...new Set([...kinds.peek(), ...jobs.value.map((job) => job.kind)])].sort();
+    const all = new Set([...kinds.peek(), ...jobs.value.map((job) => job.kind)]);
+    if (all.size > kinds.peek().length) kinds.value = [...all].sort();
   });
 
   onJobs((changed) => {
