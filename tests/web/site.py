@@ -53,13 +53,23 @@ class Site:
         await self.user(name, role)
         return f"{self.url}/sign-in/{await self.db.run(sessions.make_link, self.ids[name], 60)}"
 
-    async def submit(self, name: str, inputs: list[Any], kind: str = "price.lookup", **more: Any) -> dict[str, Any]:
-        """A job of somebody's, by HTTP."""
+    async def ask(self, name: str, method: str, path: str, **more: Any) -> Any:
+        """As somebody, by HTTP."""
         headers = {"Authorization": f"Bearer {await self.user(name)}"}
         async with httpx2.AsyncClient(base_url=self.url, headers=headers, timeout=30, trust_env=False) as client:
-            answer = await client.post("/v1/jobs", json={"kind": kind, "inputs": inputs, **more})
-        assert answer.status_code == 202, answer.text
-        return dict(answer.json())
+            answer = await client.request(method, path, **more)
+        assert answer.is_success, answer.text
+        return answer.json() if answer.content else None
+
+    async def submit(self, name: str, inputs: list[Any], kind: str = "price.lookup", **more: Any) -> dict[str, Any]:
+        """A job of somebody's, by HTTP."""
+        return dict(await self.ask(name, "POST", "/v1/jobs", json={"kind": kind, "inputs": inputs, **more}))
+
+    async def cancelled(self, name: str, **more: Any) -> dict[str, Any]:
+        """One that was never begun."""
+        job = await self.submit(name, [{"sku": "A"}], **more)
+        await self.ask(name, "POST", f"/v1/jobs/{job['id']}/cancel")
+        return job
 
     async def finished(self, name: str, inputs: list[Any]) -> Job:
         """One that a worker has done."""

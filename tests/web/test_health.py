@@ -52,6 +52,7 @@ async def test_work_without_workers_is_degraded(working: Site, signed_in: OpenPa
     page = await signed_in("ada", "/service")
     await expect(page.get_by_role("status").filter(has_text="degraded")).to_be_visible()
     await expect(page.locator(".tile").filter(has_text="Workers")).to_contain_text("nobody to do it")
+    await expect(page.locator(".tile").filter(has_text="Workers")).to_contain_text("for 1 open job.")
     await axe(page)
     await screenshot(page, "health-degraded")
 

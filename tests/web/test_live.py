@@ -18,19 +18,10 @@ HIDE = """(state) => {
   Object.defineProperty(document, "visibilityState", { value: state, configurable: true });
   document.dispatchEvent(new Event("visibilitychange"));
 }"""
-
-
-async def asked(site: Site, name: str, method: str, path: str) -> Any:
-    """As somebody, by HTTP."""
-    headers = {"Authorization": f"Bearer {await site.user(name)}"}
-    async with httpx2.AsyncClient(base_url=site.url, headers=headers, timeout=30, trust_env=False) as client:
-        return (await client.request(method, path)).raise_for_status().json()
-
-
-async def cancelled(site: Site, name: str, **more: Any) -> dict[str, Any]:
-    job = await site.submit(name, [{"sku": "A"}], **more)
-    await asked(site, name, "POST", f"/v1/jobs/{job['id']}/cancel")
-    return job
+NO_DATE = """
+const get = Headers.prototype.get;
+Headers.prototype.get = function (name) { return name === "date" ? null : get.call(this, name); };
+"""
 
 
 def requests_of(page: Page) -> list[str]:
@@ -66,7 +57,7 @@ async def test_nothing_is_asked_for_while_paused_or_hidden_and_nothing_is_missed
     await page.get_by_role("button", name="Live updates").click()
     await expect(page.get_by_text(re.compile(r"Paused, showing \d\d:\d\d:\d\d"))).to_be_visible()
     begun = requests_of(page)
-    await cancelled(site, "pia")  # over before anybody looks again
+    await site.cancelled("pia")  # over before anybody looks again
     await page.clock.fast_forward(120_000)
     assert begun == []
     await page.get_by_role("button", name="Live updates").click()
@@ -92,6 +83,27 @@ async def test_nothing_is_asked_for_while_paused_or_hidden_and_nothing_is_missed
     async with page.expect_request(re.compile("/v1/exports/")):
         await page.evaluate(HIDE, "visible")
     assert any(f"job={job['id']}" in one for one in begun), "the job that is looked at is named to the stream"
+
+
+async def test_a_screen_that_is_opened_while_paused_is_as_old_as_it_is(site: Site, open_page: OpenPage) -> None:
+    job = await site.submit("uma", [{"sku": "A"}])
+    page = await open_page()
+    await page.add_init_script(NO_DATE)  # an answer that comes late would set the clock back that is moved on here
+    await with_a_clock(site, page, "uma")
+    notice = page.get_by_text(re.compile(r"Paused, showing \d\d:\d\d:\d\d"))
+    await live(page, "Live").to_be_visible()
+    await page.get_by_role("button", name="Live updates").click()
+    began = await notice.inner_text()
+    await page.clock.fast_forward(120_000)
+    await expect(notice).to_have_text(began)
+    await page.get_by_role("link", name=job["key"]).click()
+    await expect(page.get_by_role("heading", name=job["key"])).to_be_visible()
+    opened = await notice.inner_text()
+    assert opened != began
+    await page.clock.fast_forward(120_000)
+    await page.get_by_role("link", name="Config").click()  # another part of what is shown already
+    await expect(page.get_by_role("heading", name="Facts")).to_be_visible()
+    await expect(notice).to_have_text(opened)
 
 
 async def test_a_stream_that_breaks_says_how_old_the_screen_is_and_comes_back_by_itself(
@@ -135,9 +147,9 @@ async def has(begun: list[str], path: str, n: int) -> bool:
 async def test_news_that_overtake_an_answer_are_shown(site: Site, open_page: OpenPage, screen: str) -> None:
     job = await site.submit("rosa", [{"sku": "A"}])
     path = screen.format(key=job["key"])
-    before = await asked(site, "rosa", "GET", f"/v1{path}")
-    await asked(site, "rosa", "POST", f"/v1/jobs/{job['id']}/cancel")
-    after = httpx2.Response(200, json=await asked(site, "rosa", "GET", f"/v1/jobs/{job['id']}")).text
+    before = await site.ask("rosa", "GET", f"/v1{path}")
+    await site.ask("rosa", "POST", f"/v1/jobs/{job['id']}/cancel")
+    after = httpx2.Response(200, json=await site.ask("rosa", "GET", f"/v1/jobs/{job['id']}")).text
     page = await open_page()
     is_asked, was_told = asyncio.Event(), False
 
@@ -166,7 +178,7 @@ async def test_news_that_overtake_an_answer_are_shown(site: Site, open_page: Ope
 async def test_who_did_not_sign_out_is_told_and_who_became_somebody_else_sees_nothing_of_before(
     site: Site, open_page: OpenPage
 ) -> None:
-    job = await cancelled(site, "sam")
+    job = await site.cancelled("sam")
     page = await with_a_clock(site, await open_page(expect=AWAY), "sam")
     await expect(page.get_by_role("link", name=job["key"])).to_be_visible()
 

@@ -17,6 +17,14 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 COLUMNS = ["Selected", "Item ID", "Job ID", "Title / brand", "Status", "Why it waits", "Attempts"]
 COLUMNS += ["Locked by", "Updated at", "Job type", "Progress"]
+# Whether what is in a cell has room in it.
+FITS = """it => {
+  const inside = document.createRange();
+  inside.selectNodeContents(it);
+  const { paddingLeft, paddingRight } = getComputedStyle(it);
+  const room = it.clientWidth - parseFloat(paddingLeft) - parseFloat(paddingRight);
+  return inside.getBoundingClientRect().width <= room + 1;
+}"""
 
 
 async def waiting_for_a_retry(site: Site, name: str, n: int = 3) -> str:
@@ -86,7 +94,7 @@ async def test_filters_stand_in_the_address(site: Site, signed_in: OpenPage) -> 
     await page.get_by_placeholder("Job id or key").fill("")
     await page.get_by_label("Updated from").fill("2001-01-01")
     await page.get_by_label("to", exact=True).fill("2001-01-02")
-    await expect(page.get_by_text("Nothing waits")).to_be_visible()
+    await expect(page.get_by_text("Nothing matches this filter")).to_be_visible()
     await expect(page).to_have_url(re.compile("from=2001-01-01.*to=2001-01-02"))
 
 
@@ -130,8 +138,11 @@ async def test_a_job_has_a_tab_with_its_own(site: Site, signed_in: OpenPage) -> 
     job = await waiting_for_a_retry(site, "emil", 2)
     await waiting_for_a_retry(site, "emil", 2)
     page = await signed_in("emil", f"/jobs/{job}/pending")
-    await expect(page.get_by_text("Nothing waits")).to_be_visible()
-    await page.get_by_role("button", name="retry wait 2").click()
+    await expect(page.get_by_text("Nothing matches this filter")).to_be_visible()
+    await expect(page.get_by_text("But 2 rows wait for a retry.")).to_be_visible()
+    await expect(page.get_by_text("Every row is settled")).to_have_count(0)
+    await page.get_by_role("button", name="Show them").click()
+    await expect(page).to_have_url(re.compile("statuses=retry_wait"))
     await expect(page.get_by_role("row").filter(has_text="Retried")).to_have_count(2)
     await axe(page)
     await screenshot(page, "job-pending")
@@ -151,3 +162,59 @@ async def test_nothing_waiting_is_said_with_what_would_make_a_difference(site: S
     await expect(page.get_by_text("tidemill submit")).to_be_visible()
     await axe(page)
     await screenshot(page, "pending-empty")
+
+
+async def test_what_waits_outside_the_filter_is_told_of_until_it_does_not(site: Site, signed_in: OpenPage) -> None:
+    job = await waiting_for_a_retry(site, "ines", 1)
+    page = await signed_in("ines", "/pending")
+    await expect(page.get_by_text("But 1 row waits for a retry.")).to_be_visible()
+    await site.ask("ines", "POST", f"/v1/jobs/{job}/cancel")
+    await expect(page.get_by_text("Nothing waits")).to_be_visible()
+    await expect(page.get_by_role("button", name="Show them")).to_be_hidden()
+
+
+@pytest.mark.parametrize("screen", ["/pending", "/jobs/{job}/pending"])
+async def test_numbers_of_all_rows_do_not_stand_beside_those_of_some_days(
+    site: Site, signed_in: OpenPage, screen: str
+) -> None:
+    job = await waiting_for_a_retry(site, "jon", 1)
+    page = await signed_in("jon", screen.format(job=job))
+    toggles = page.get_by_role("group", name="Status").get_by_role("button")
+    await expect(toggles.first).to_have_text(re.compile(r"\d"))
+    await page.get_by_label("Updated from").fill("2001-01-01")
+    await expect(toggles.first).not_to_have_text(re.compile(r"\d"))
+
+
+async def test_rows_of_jobs_of_the_same_minute_have_ids_of_their_own(site: Site, signed_in: OpenPage) -> None:
+    jobs = [await in_hand(site, "kim", 1) for _ in range(2)]
+    page = await signed_in("kim", "/pending")
+    cells = [line(page, "Held 0").nth(n).get_by_role("gridcell").nth(1) for n in range(2)]
+    assert sorted([await cell.inner_text() for cell in cells]) == sorted(f"…{job[-4:]}:0" for job in jobs)
+
+
+async def test_a_closed_job_is_not_to_be_processed(site: Site, signed_in: OpenPage) -> None:
+    job = await site.submit("lea", [{"sku": "A"}])
+    page = await signed_in("lea", f"/jobs/{job['key']}/pending")
+    await expect(page.get_by_role("button", name="Process now")).to_be_enabled()
+    await site.ask("lea", "POST", f"/v1/jobs/{job['id']}/pause")
+    await expect(page.get_by_role("button", name="Process now")).to_be_disabled()
+    await site.ask("lea", "POST", f"/v1/jobs/{job['id']}/cancel")
+    await expect(page.get_by_role("button", name="Process now")).to_be_hidden()
+
+
+async def test_every_column_is_in_sight_on_a_usual_screen(site: Site, signed_in: OpenPage) -> None:
+    await in_hand(site, "max", 1)
+    bars = 2 * 15  # of the page and of the grid: those of a headless browser take no room
+    page = await signed_in("max", "/pending", viewport={"width": 1280 - bars, "height": 800})
+    await expect(line(page, "Held 0")).to_be_visible()
+    box = await page.get_by_role("grid").bounding_box()
+    last = await page.get_by_role("columnheader", name="Progress").bounding_box()
+    assert box is not None
+    assert last is not None
+    assert last["x"] + last["width"] <= box["x"] + box["width"]
+    for name in COLUMNS[1:]:
+        label = page.get_by_role("columnheader", name=name, exact=True)
+        assert await label.evaluate(FITS), f"{name} is cut"
+    cells = line(page, "Held 0").get_by_role("gridcell")
+    for n in (1, 2, 4, 6, 7, 8, 9, 10):  # what is of some length by itself, not what people write
+        assert await cells.nth(n).evaluate(FITS), f"a value of {COLUMNS[n]} is cut"

@@ -1,16 +1,18 @@
 """Process now: slices of work in a real `tidemill serve`, without any worker."""
 
+import asyncio
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
 
 import pytest
-from playwright.async_api import expect
+from playwright.async_api import Route, expect
 
-from support import assert_sound
+from support import assert_sound, eventually
 from web.conftest import OpenPage
 from web.site import KINDS, Site
+from web.test_live import HIDE, has
 from web.watching import axe, screenshot
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -60,6 +62,46 @@ async def test_stopping_keeps_what_is_finished(site: Site, address: str, open_pa
     await expect(dialog.get_by_text("Stopped: what was finished is kept")).to_be_visible()
     await expect(dialog.get_by_role("button", name="Go on")).to_be_visible()
     await assert_sound(site.db)
+
+
+async def test_nothing_goes_on_while_nobody_looks_or_all_is_paused(
+    site: Site, address: str, open_page: OpenPage
+) -> None:
+    job = await site.submit("cleo", [{"sku": str(n), "wish": "slow"} for n in range(50_000)])
+    page = await open_page(expect=("503", "the server responded"))
+    await page.goto((await site.link("cleo")).replace(site.url, address))
+    await page.goto(f"{address}/jobs/{job['key']}/pending")
+    slices: list[str] = []
+    held = asyncio.Event()
+
+    async def told(route: Route) -> None:
+        slices.append(route.request.url)
+        if len(slices) == 2:
+            await held.wait()
+        said = {"settled": 1, "failed": 0, "retried": 0, "seconds": 0.1, "is_drained": False, "child_died": False}
+        await route.fulfill(json=said)
+
+    await page.route("**/kickoff*", told)
+    await page.get_by_role("button", name="Process now").click()
+    dialog = page.get_by_role("dialog")
+    lines = dialog.get_by_text("1 settled, in 0.1 s")
+    await expect(lines).to_have_count(1)
+    await eventually(lambda: has(slices, "/kickoff", 2))
+    await page.evaluate(HIDE, "hidden")
+    held.set()
+    await expect(lines).to_have_count(2)
+    await page.evaluate("() => new Promise(requestAnimationFrame)")
+    assert len(slices) == 2, "none is begun after the one that was under way"
+    await page.evaluate(HIDE, "visible")
+    await expect(lines.nth(3)).to_be_visible()
+    await dialog.get_by_role("button", name="Stop").click()
+    await dialog.get_by_role("button", name="Close").click()
+
+    await page.get_by_role("button", name="Live updates").click()
+    slices.clear()
+    await page.get_by_role("button", name="Process now").click()
+    await expect(dialog.get_by_text("Live updates are paused")).to_be_visible()
+    assert len(slices) == 1, "what somebody has pressed for, and no more"
 
 
 async def test_a_service_without_handlers_says_so(site: Site, signed_in: OpenPage) -> None:

@@ -3,11 +3,13 @@
 import json
 import re
 from typing import Any
+from uuid import UUID
 
 import pytest
 import pytest_asyncio
 from playwright.async_api import Route, expect
 
+from support import FAILED, settle, take, verdict
 from web.conftest import OpenPage
 from web.site import Site
 from web.watching import isolated
@@ -87,3 +89,139 @@ async def test_sums_of_too_many_jobs_are_said_to_be_at_least_that(
     await page.goto(f"{site.url}/pending")
     await expect(page.get_by_text("at least 100 open")).to_be_visible()
     await expect(page.get_by_text("≥ 100 wait or are in hand")).to_be_visible()
+
+
+async def test_what_is_new_waits_over_the_list_and_moves_none_of_it(site: Site, signed_in: OpenPage) -> None:
+    job = await site.submit("bea", [{"sku": "A"}])
+    page = await signed_in("bea", "/jobs")
+    line = page.get_by_role("row", name=job["key"])
+    await expect(line).to_be_visible()
+    await expect(page.get_by_role("group", name="Status").get_by_role("button")).to_have_count(1)
+    before = await line.bounding_box()
+    await site.submit("bea", [{"sku": "B"}])
+    await expect(page.get_by_role("button", name="1 new")).to_be_visible()
+    assert await line.bounding_box() == before
+    await page.get_by_role("button", name="1 new").click()
+    await expect(page.get_by_role("table", name="Jobs").get_by_role("rowheader")).to_have_count(2)
+
+
+def operation(n: int, **more: Any) -> dict[str, Any]:
+    made = {"id": f"019a8b7c-1d2e-7f00-8000-00000000000{n}", "verb": "reprocess", "items": 0, "user_id": 1}
+    made |= {"predicate": {"statuses": ["failed"]}, "state": "running", "job_id": None}
+    return made | {"created_at": "2026-11-16T12:00:00Z", "updated_at": "2026-11-16T12:00:00Z"} | more
+
+
+def file(n: int) -> dict[str, Any]:
+    at = "2026-11-16T12:00:00Z"
+    made = {"path": f"{n}.csv", "state": "seen", "status": None, "tries": 0, "job_id": None, "job_key": None}
+    return made | {"moved_to": None, "size": 1, "seen_at": at, "updated_at": at}
+
+
+WATCH = {
+    "name": "prices",
+    "scheme": "file",
+    "source": "inbox",
+    "pattern": ["*.csv"],
+    "task": {"kind": "price.lookup"},
+    "every_s": None,
+    "scanning": False,
+    "last_scan_at": None,
+    "next_scan_at": None,
+    "problem": None,
+    "found": 1,
+    "submitted": 0,
+    "files": {"seen": 1},
+}
+
+
+@pytest.mark.parametrize(
+    ("screen", "path", "name", "rows"),
+    [
+        ("/operations", "/v1/operations", "operations", [operation(1), operation(2)]),
+        ("/sources/prices", "/v1/sources/prices/files", "files", [file(1), file(2)]),
+    ],
+)
+async def test_new_rows_of_other_lists_move_none_either(
+    site: Site, signed_in: OpenPage, screen: str, path: str, name: str, rows: list[dict[str, Any]]
+) -> None:
+    page = await signed_in("bea")
+    shown = rows[:1]
+    await page.route(re.compile(r"/v1/sources$"), lambda route: route.fulfill(json={"sources": [WATCH]}))
+    await page.route(re.compile(path + r"\b"), lambda route: route.fulfill(json={name: shown}))
+    await page.goto(site.url + screen)
+    line = page.get_by_role("table").last.locator("tbody tr").last
+    await expect(line).to_be_visible()
+    before = await line.bounding_box()
+    shown = rows[::-1]
+    await expect(page.get_by_role("button", name="1 new")).to_be_visible()
+    assert await line.bounding_box() == before
+
+
+async def test_a_first_failure_leaves_pause_and_cancel_where_they_are(site: Site, signed_in: OpenPage) -> None:
+    job = await site.submit("bea", [{"sku": "A"}, {"sku": "B"}])
+    lease = await take(site.db, UUID(job["id"]), lease=600)
+    page = await signed_in("bea", f"/jobs/{job['key']}")
+    acts = [page.get_by_role("button", name=name, exact=True) for name in ("Pause", "Cancel …", "Export …")]
+    reprocess = page.get_by_role("button", name="Reprocess failed …", exact=True)
+    await expect(reprocess).to_be_disabled()
+    before = [await act.bounding_box() for act in acts]
+    await settle(site.db, lease, [verdict(0, FAILED)])
+    await expect(reprocess).to_be_enabled()
+    assert [await act.bounding_box() for act in acts] == before
+
+
+async def test_a_status_that_is_new_leaves_the_others_where_they_are(site: Site, signed_in: OpenPage) -> None:
+    await site.cancelled("cleo")
+    page = await signed_in("cleo", "/jobs")
+    toggles = page.get_by_role("group", name="Status").get_by_role("button")
+    await expect(toggles).to_have_text([re.compile("^cancelled")])
+    before = await toggles.first.bounding_box()
+    await site.submit("cleo", [{"sku": "A"}])
+    await expect(toggles).to_have_text([re.compile("^cancelled"), re.compile("^pending")])
+    assert await toggles.first.bounding_box() == before
+
+
+async def refuse(route: Route) -> None:
+    await route.fulfill(status=500, json={"detail": "the database is away"})
+
+
+@pytest.mark.parametrize(
+    ("screen", "asks", "stays"),
+    [
+        ("/operations", r"/v1/operations\?", "No bulk action yet"),
+        ("/service", r"/v1/flow|/v1/limiters|/health", "Queue depth"),
+        ("/sources", r"/v1/sources", "No watches"),
+    ],
+)
+async def test_an_answer_that_does_not_come_again_moves_nothing(
+    site: Site, open_page: OpenPage, screen: str, asks: str, stays: str
+) -> None:
+    page = await open_page(expect=("500",))
+    await page.clock.install()
+    await page.goto(await site.link("dan"))
+    await page.goto(site.url + screen)
+    shown = page.get_by_role("heading", name=stays).first
+    await expect(shown).to_be_visible()
+    before = await shown.bounding_box()
+    await page.route(re.compile(asks), refuse)
+    told = page.locator(".toast").filter(has_text="the database is away")
+    await page.clock.run_for(12_000)
+    await expect(told).to_have_count(1)
+    assert await shown.bounding_box() == before
+    await page.unroute_all()
+    await told.get_by_role("button", name="Try again").click()
+    await expect(told).to_have_count(0)
+
+
+async def test_a_list_that_cannot_be_asked_for_again_stays_where_it_is(site: Site, signed_in: OpenPage) -> None:
+    job = await site.submit("emil", [{"sku": "A"}])
+    page = await signed_in("emil", "/jobs", expect=("500",))
+    line = page.get_by_role("row", name=job["key"])
+    await expect(line).to_be_visible()
+    await expect(page.get_by_role("group", name="Status").get_by_role("button")).to_have_count(1)
+    before = await line.bounding_box()
+    await site.submit("emil", [{"sku": "B"}])
+    await page.route(re.compile(r"/v1/jobs\?"), refuse)
+    await page.get_by_role("button", name="1 new").click()
+    await expect(page.locator(".toast").filter(has_text="the database is away")).to_be_visible()
+    assert await line.bounding_box() == before

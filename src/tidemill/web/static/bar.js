@@ -6,8 +6,10 @@ import { duration, moment } from "./core/format.js";
 import { areKeysOn, knownKeys } from "./core/keys.js";
 import { ticking } from "./core/load.js";
 import { preference, remember } from "./core/prefs.js";
-import { effect } from "./core/signal.js";
+import { match, path } from "./core/router.js";
+import { computed, effect } from "./core/signal.js";
 import { freshAt, isPaused, liveState, retryAt, scope } from "./core/sse.js";
+import { SCREENS } from "./screens/index.js";
 import { showDialog } from "./ui/dialog.js";
 import { icon } from "./ui/icons.js";
 import { menuButton } from "./ui/menu.js";
@@ -47,12 +49,23 @@ export function liveButton() {
   );
 }
 
+/** When the screen that stands there was opened: nothing on it is older. */
+function openedAt() {
+  const screen = computed(() => {
+    const found = match(SCREENS, path.value);
+    return found === null ? path.value : `${found.route.path} ${found.params[found.route.key] ?? ""}`;
+  });
+  return computed(() => (screen.value, now()));
+}
+
 /** How old what is shown is, when it is not live. */
 export function liveNotice() {
   const at = ticking();
+  const opened = openedAt();
+  const shown = () => moment(Math.max(freshAt.value, opened.value));
   const says = () => {
-    if (liveState.value === "paused") return `Paused, showing ${moment(freshAt.value || now())}. Nothing is asked for meanwhile.`;
-    return liveState.value === "lost" ? `Live updates lost, showing ${moment(freshAt.value)}. ` : "";
+    if (liveState.value === "paused") return `Paused, showing ${shown()}. Nothing is asked for meanwhile.`;
+    return liveState.value === "lost" ? `Live updates lost, showing ${shown()}. ` : "";
   };
   const next = () => {
     if (liveState.value !== "lost") return "";

@@ -41,6 +41,11 @@ export function isAbort(error) {
   return error instanceof DOMException && error.name === "AbortError";
 }
 
+/** Whether there is no such thing, or not for who asks. @param {unknown} error */
+export function isMissing(error) {
+  return error instanceof ApiError && error.status === 404;
+}
+
 /**
  * @param {string} method
  * @param {string} path as in `/v1/jobs`

@@ -112,12 +112,14 @@ export async function until(ask, isOver, { signal, step } = {}) {
   }
 }
 
-async function untilLive() {
+/** When somebody looks again, or it is over. @param {AbortSignal} [signal] */
+export async function untilLive(signal) {
   if (isLive.peek()) return;
   let end = () => {};
   await new Promise((resolve) => {
     const look = () => isLive.value && resolve(null);
     [, end] = scope(() => effect(look)); // of nobody's: who waits may be an effect that ends meanwhile
+    signal?.addEventListener("abort", resolve, { once: true });
   });
   end();
 }

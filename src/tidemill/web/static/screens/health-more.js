@@ -3,30 +3,24 @@
 import { api, me, now } from "../core/api.js";
 import { each, h } from "../core/dom.js";
 import { count, moment, rate } from "../core/format.js";
-import { every, load } from "../core/load.js";
-import { failure } from "../ui/empty.js";
+import { load } from "../core/load.js";
 import { icon } from "../ui/icons.js";
 import { press } from "../ui/press.js";
 import { tellIfFails, toast } from "../ui/toast.js";
 
-const EVERY_MS = 5_000;
 const HEADS = ["Limiter", "Rate", "At a time", "Waiting", "Now allowed", "Taken", "Refused", "Blocked until"];
 
-export function limitersCard() {
-  const found = load((signal) => api.get("/v1/limiters", {}, signal));
-  every(() => found.soon(0), EVERY_MS);
+/** @param {import("../core/load.js").Loaded<any[]>} found */
+export function limitersCard(found) {
   const limiters = () => found.data.value ?? [];
   const body = each(h("tbody"), limiters, (/** @type {any} */ one) => one.name, (one) => limiterRow(one, found.again));
-  return [
-    () => (found.error.value ? failure(found.error.value, found.again) : null),
-    h(
-      "section",
-      { class: "stack", hidden: () => limiters().length === 0 },
-      h("h2", null, "Limiters"),
-      h("div", { class: "table-box" }, h("table", { "aria-label": "Limiters" }, h("thead", null, h("tr", null, HEADS.map((label) => h("th", { scope: "col" }, label)))), body)),
-      h("p", { class: "hint" }, "Whoever is called too often refuses; the limiter then halves its rate, and lets it grow again. Worth a look when less than half is allowed."),
-    ),
-  ];
+  return h(
+    "section",
+    { class: "stack", hidden: () => limiters().length === 0 },
+    h("h2", null, "Limiters"),
+    h("div", { class: "table-box" }, h("table", { "aria-label": "Limiters" }, h("thead", null, h("tr", null, HEADS.map((label) => h("th", { scope: "col" }, label)))), body)),
+    h("p", { class: "hint" }, "Whoever is called too often refuses; the limiter then halves its rate, and lets it grow again. Worth a look when less than half is allowed."),
+  );
 }
 
 /** @param {import("../core/signal.js").Signal<any>} one @param {() => void} again */

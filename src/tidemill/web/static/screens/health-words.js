@@ -1,6 +1,6 @@
 // @ts-check
 /** What the figures of a mill mean: each with a tone, and the threshold it goes by, in words. Pure functions. */
-import { count, duration, milliseconds, percent, rate } from "../core/format.js";
+import { count, counted, duration, milliseconds, percent, rate } from "../core/format.js";
 
 /** @typedef {{title: string, value: string, says: string, tone: "ok" | "warn" | "bad" | "plain"}} Tile */
 
@@ -46,7 +46,7 @@ export function waitTile(health) {
 /** @param {any} health @returns {Tile} */
 export function workersTile(health) {
   const isBad = health.workers === 0 && health.open_jobs > 0;
-  return { title: "Workers", value: count(health.workers), says: `Heard of in the last half minute, for ${count(health.open_jobs)} open jobs. Degraded when there is work and nobody to do it.`, tone: isBad ? "bad" : health.workers ? "ok" : "plain" };
+  return { title: "Workers", value: count(health.workers), says: `Heard of in the last half minute, for ${counted(health.open_jobs, "open job")}. Degraded when there is work and nobody to do it.`, tone: isBad ? "bad" : health.workers ? "ok" : "plain" };
 }
 
 /** @param {any} health @param {any[]} workers @returns {Tile} */

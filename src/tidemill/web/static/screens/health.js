@@ -8,9 +8,10 @@ import { wholeAddress } from "../core/place.js";
 import { computed, effect, signal } from "../core/signal.js";
 import { scope } from "../core/sse.js";
 import { chart } from "../ui/chart.js";
-import { failure, recipe, waiting } from "../ui/empty.js";
+import { recipe, waiting } from "../ui/empty.js";
 import { icon } from "../ui/icons.js";
 import { status } from "../ui/status.js";
+import { trouble } from "../ui/trouble.js";
 import { limitersCard, quarantineCard } from "./health-more.js";
 import { brokerTile, databaseTile, depthTile, failureTile, standing, throughputTile, waitTile, workerLine, workersTile } from "./health-words.js";
 
@@ -22,6 +23,7 @@ export function screen() {
   const health = load((signal) => askHealth(signal));
   const flow = load((signal) => api.get("/v1/flow", { user_id: scope.value }, signal));
   const workers = load((signal) => (isAdmin() ? api.get("/v1/workers", {}, signal) : Promise.resolve([])));
+  const limiters = load((signal) => api.get("/v1/limiters", {}, signal));
   const depths = signal(/** @type {Array<{at: number, n: number}>} */ ([]));
   effect(() => {
     const seen = flow.data.value;
@@ -36,6 +38,7 @@ export function screen() {
   every(() => {
     health.soon(0);
     flow.soon(0);
+    limiters.soon(0);
     if (isAdmin()) workers.soon(0);
   }, EVERY_MS);
 
@@ -45,13 +48,12 @@ export function screen() {
     "div",
     { class: "screen" },
     h("div", { class: "head" }, h("div", { class: "title" }, h("h1", null, "Health"), () => (health.data.value || health.error.value ? summary(health.data.value?.body ?? null) : null)), h("span", { class: "muted small" }, () => `as of ${moment(flow.at.value || health.at.value)}, ${scope.value === "all" ? "everybody's rows" : "your rows"}`)),
-    () => (health.error.value ? failure(health.error.value, health.again) : null),
-    () => (flow.error.value ? failure(flow.error.value, flow.again) : null),
+    trouble([health, flow, workers, limiters]),
     () => (health.data.value === null && flow.data.value === null && !flow.error.value ? waiting() : null),
     h("div", { class: "tiles" }, () => tiles(health.data.value?.body, flow.data.value, workers.data.value ?? [])),
     () => (hasFlow.value ? charts() : null),
     workersCard(() => (isAdmin() ? workers.data.value : null)),
-    limitersCard(),
+    limitersCard(limiters),
     () => (hasQuarantine.value ? quarantineCard() : null),
   );
 

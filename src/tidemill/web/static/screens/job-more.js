@@ -1,17 +1,20 @@
 // @ts-check
 /** The quieter tabs of a job: what failed, how it was asked for, who did what to it. */
-import { api } from "../core/api.js";
-import { h } from "../core/dom.js";
+import { api, isMissing } from "../core/api.js";
+import { each, h } from "../core/dom.js";
 import { count, wholeMoment, words } from "../core/format.js";
 import { cellText, stringify } from "../core/json.js";
-import { load } from "../core/load.js";
-import { computed, signal } from "../core/signal.js";
+import { every, load } from "../core/load.js";
+import { batch, computed, effect, signal } from "../core/signal.js";
 import { userName } from "../core/users.js";
-import { failure, waiting } from "../ui/empty.js";
-import { press } from "../ui/press.js";
-import { tellIfFails } from "../ui/toast.js";
+import { waiting } from "../ui/empty.js";
+import { moreButton } from "../ui/more.js";
+import { trouble } from "../ui/trouble.js";
 import { itemsView } from "./items.js";
 import { causes } from "./job-overview.js";
+
+const PAGE = 50;
+const EVERY_MS = 10_000;
 
 /** @param {import("../core/signal.js").Signal<any>} job @param {() => void} changed */
 export function errorsView(job, changed) {
@@ -69,24 +72,46 @@ export function configView(job) {
 /** @param {import("../core/signal.js").Signal<any>} job */
 export function activityView(job) {
   const path = `/v1/jobs/${job.peek().id}/activity`;
-  const first = load((signal) => api.get(path, { page_size: 50, at: null }, signal));
-  const more = signal(/** @type {any[]} */ ([]));
-  const next = signal(/** @type {string | null | undefined} */ (undefined));
-  const after = () => (next.value === undefined ? (first.data.value?.next_page ?? null) : next.value);
-  const go = async () => {
-    const page = await tellIfFails(() => api.get(path, { page_size: 50, after: after() }));
-    if (!page) return;
-    more.value = [...more.peek(), ...page.activity];
-    next.value = page.next_page ?? null;
-  };
-  return h("section", { class: "card stack" }, h("h2", null, "Who did what"), () => {
-    if (first.error.value) return failure(first.error.value, first.again);
-    if (first.data.value === null) return waiting();
-    const all = [...first.data.value.activity, ...more.value];
-    if (all.length === 0) return h("p", { class: "muted" }, "Nobody has done anything to this job since it was submitted.");
-    return [
-      h("div", { class: "table-box" }, h("table", null, h("thead", null, h("tr", null, ["When", "Who", "What", "Details"].map((one) => h("th", { scope: "col" }, one)))), h("tbody", null, all.map((one) => h("tr", null, h("td", { class: "nowrap" }, wholeMoment(one.at)), h("td", null, () => userName(one.user_id)), h("td", null, words(one.verb)), h("td", { class: "mono small" }, Object.keys(one.details).length ? stringify(one.details) : "")))))),
-      after() ? h("button", { type: "button", class: "plain", on: { click: press(go) } }, "Show more") : null,
-    ];
+  const first = load((signal) => api.get(path, { page_size: PAGE }, signal));
+  const all = signal(/** @type {any[]} */ ([]));
+  const next = signal(/** @type {string | null} */ (null));
+  effect(() => {
+    const page = first.data.value;
+    if (page === null) return;
+    const newest = all.peek()[0]?.id ?? -1;
+    const fresh = page.activity.filter((/** @type {any} */ one) => one.id > newest);
+    batch(() => {
+      // Those that were loaded further down stay, unless so many are new that there would be a gap.
+      const isWhole = fresh.length === page.activity.length;
+      all.value = isWhole ? fresh : [...fresh, ...all.peek()];
+      if (isWhole) next.value = page.next_page ?? null;
+    });
   });
+  const shown = job.peek();
+  effect(() => {
+    if (job.value !== shown) first.soon(1_000); // whatever is done to a job makes it another one
+  });
+  every(() => first.soon(0), EVERY_MS); // but for what leaves it as it is: an export, for one
+  const more = moreButton(next, () => path, (after, signal) => api.get(path, { page_size: PAGE, after }, signal), (page) =>
+    batch(() => {
+      all.value = [...all.peek(), ...page.activity];
+      next.value = page.next_page ?? null;
+    }),
+  );
+  const body = each(h("tbody"), () => all.value, (one) => one.id, (entry) => activityRow(entry.peek()));
+  return h(
+    "section",
+    { class: "card stack" },
+    h("h2", null, "Who did what"),
+    trouble([first], isMissing),
+    () => (first.data.value === null && !first.error.value ? waiting() : null),
+    h("p", { class: "muted", hidden: () => first.data.value === null || all.value.length > 0 }, "Nobody has done anything to this job since it was submitted."),
+    h("div", { class: "table-box", hidden: () => all.value.length === 0 }, h("table", { "aria-label": "Activity" }, h("thead", null, h("tr", null, ["When", "Who", "What", "Details"].map((one) => h("th", { scope: "col" }, one)))), body)),
+    more,
+  );
+}
+
+/** @param {any} one */
+function activityRow(one) {
+  return h("tr", null, h("td", { class: "nowrap" }, wholeMoment(one.at)), h("td", null, () => userName(one.user_id)), h("td", null, words(one.verb)), h("td", { class: "mono small" }, Object.keys(one.details).length ? stringify(one.details) : ""));
 }

@@ -1,6 +1,6 @@
 // @ts-check
 /** How a job gets on: throughput, causes of failure, batches, what the workers have settled on. */
-import { api } from "../core/api.js";
+import { api, isMissing } from "../core/api.js";
 import { each, h } from "../core/dom.js";
 import { count, milliseconds, moment } from "../core/format.js";
 import { every, load } from "../core/load.js";
@@ -10,6 +10,7 @@ import { steady } from "../core/steady.js";
 import { chart, throughput } from "../ui/chart.js";
 import { press } from "../ui/press.js";
 import { isClosed, status } from "../ui/status.js";
+import { trouble } from "../ui/trouble.js";
 import { adaptive } from "./job-more.js";
 import { reprocess } from "./job-acts.js";
 
@@ -26,17 +27,19 @@ export function overview(job) {
     batches.soon(4_000);
   });
   every(() => {
-    if (isClosed(job.peek().status)) return;
+    if (isClosed(job.peek().status) && !points.error.peek() && !batches.error.peek()) return;
     points.soon(4_000);
     batches.soon(4_000);
   }, 5_000);
   const isDrawn = computed(() => (points.data.value?.length ?? 0) > 1);
+  const nothingDrawn = computed(() => (points.data.value === null ? (points.error.value ? "" : "Loading …") : "Nothing to draw yet: a sample is taken every five seconds while the job moves."));
+  const [noPoints, noBatches] = trouble([points, batches], isMissing);
   return h(
     "div",
     { class: "columns" },
-    h("section", { class: "card" }, h("h2", null, "Throughput"), () => (isDrawn.value ? chart("Items settled a second", () => throughput(points.data.value ?? [])) : h("p", { class: "muted" }, "Nothing to draw yet: a sample is taken every five seconds while the job moves."))),
+    h("section", { class: "card" }, h("h2", null, "Throughput"), noPoints, () => (isDrawn.value ? chart("Items settled a second", () => throughput(points.data.value ?? [])) : h("p", { class: "muted" }, nothingDrawn))),
     causes(job),
-    h("section", { class: "card" }, h("h2", null, "Newest batches"), batchTable(() => batches.data.value?.batches ?? null)),
+    h("section", { class: "card" }, h("h2", null, "Newest batches"), noBatches, batchTable(() => batches.data.value?.batches ?? null, () => batches.error.value !== null)),
     h("section", { class: "card" }, h("h2", null, "Adaptive state"), adaptive(job)),
   );
 }
@@ -67,11 +70,11 @@ export function causes(job, changed) {
   );
 }
 
-/** The box stays, with the focus and how far it was scrolled; its rows follow. @param {() => any[] | null} batches */
-function batchTable(batches) {
+/** The box stays, with the focus and how far it was scrolled; its rows follow. @param {() => any[] | null} batches @param {() => boolean} hasFailed */
+function batchTable(batches, hasFailed) {
   const isNone = () => !batches()?.length;
   return [
-    h("p", { class: "muted", hidden: () => !isNone() }, () => (batches() === null ? "Loading …" : "None yet.")),
+    h("p", { class: "muted", hidden: () => !isNone() }, () => (batches() !== null ? "None yet." : hasFailed() ? "" : "Loading …")),
     h(
       "div",
       { class: "table-box", tabindex: "0", role: "group", "aria-label": "Batches", hidden: isNone },

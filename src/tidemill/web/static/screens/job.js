@@ -1,20 +1,21 @@
 // @ts-check
 /** One job: how far it is above, everything about it in tabs below. */
-import { ApiError, api } from "../core/api.js";
+import { api, isMissing } from "../core/api.js";
 import { h } from "../core/dom.js";
 import { ago, count, estimate, percent, rate, wholeMoment, words } from "../core/format.js";
-import { load, ticking } from "../core/load.js";
+import { every, load, ticking } from "../core/load.js";
 import { settled } from "../core/pace.js";
 import { go, href } from "../core/router.js";
 import { computed, effect } from "../core/signal.js";
 import { lookAt, onJobs } from "../core/sse.js";
 import { userName } from "../core/users.js";
-import { empty, failure, waiting } from "../ui/empty.js";
+import { empty, waiting } from "../ui/empty.js";
 import { icon } from "../ui/icons.js";
 import { menuButton } from "../ui/menu.js";
 import { press } from "../ui/press.js";
 import { progressBar } from "../ui/progress.js";
 import { isClosed, status } from "../ui/status.js";
+import { trouble } from "../ui/trouble.js";
 import { itemsView } from "./items.js";
 import { cancel, exportJob, jobActions, pause, reprocess, resume } from "./job-acts.js";
 import { activityView, configView, errorsView } from "./job-more.js";
@@ -42,6 +43,8 @@ const FIGURES = [
   ["pending", "pending", "--track"],
 ];
 
+const LOOKS_AGAIN_MS = 10_000;
+
 /** @param {{params: import("../core/signal.js").Signal<Record<string, string>>}} asked */
 export function screen({ params }) {
   const name = params.peek().job;
@@ -56,18 +59,23 @@ export function screen({ params }) {
     job.data.value = { ...known, ...fresh };
     job.soon(2_000); // what the stream does not tell: rates, causes, what the workers settled on
   }, job);
-  lookAt(() => (isThere.value && !isClosed(/** @type {any} */ (job.data.value).status) ? job.data.peek().id : null));
+  const isGone = computed(() => isMissing(job.error.value));
+  every(() => isGone.peek() || job.soon(0), LOOKS_AGAIN_MS); // nobody tells that a job was deleted
+  lookAt(() => (isThere.value && !isGone.value && !isClosed(/** @type {any} */ (job.data.value).status) ? job.data.peek().id : null));
   effect(() => {
     if (isThere.value) document.title = `${job.data.peek().key} · Tidemill`;
   });
 
-  return h("div", { class: "screen" }, () => {
+  return h("div", { class: "screen" }, trouble([job], isMissing), () => {
+    if (isGone.value) return isThere.value ? none("This job is not there any more", `${job.data.peek().key} was deleted, with its rows and results, or is not yours to see any more.`) : none("There is no such job", `No job of yours is called ${name}. It may have been deleted, or belong to somebody else.`);
     if (isThere.value) return whole();
-    const error = job.error.value;
-    if (error === null) return waiting();
-    if (error instanceof ApiError && error.status === 404) return empty({ title: "There is no such job", says: `No job of yours is called ${name}. It may have been deleted, or belong to somebody else.`, acts: [h("a", { class: "button", href: href("/jobs") }, "To the jobs")] });
-    return failure(error, job.again);
+    return job.error.value ? null : waiting();
   });
+
+  /** @param {string} title @param {string} says */
+  function none(title, says) {
+    return empty({ title, says, acts: [h("a", { class: "button", href: href("/jobs") }, "To the jobs")] });
+  }
 
   function whole() {
     const found = /** @type {import("../core/signal.js").Signal<any>} */ (job.data);
@@ -113,7 +121,7 @@ function head(job, changed, loaded) {
         { class: "row" },
         h("button", { type: "button", class: () => (isPaused() ? "main-act" : null), hidden: isOver, on: { click: press(() => (isPaused() ? resume : pause)(job.peek(), changed)) } }, () => (isPaused() ? [icon("play"), "Resume"] : [icon("pause"), "Pause"])),
         act("Cancel …", "ban", () => cancel(job.peek(), changed), { class: "danger", hidden: isOver }),
-        act("Reprocess failed …", "retry", () => reprocess(job.peek(), { statuses: ["failed"] }, loaded.again), { hidden: () => job.value.counts.failed === 0 }),
+        act("Reprocess failed …", "retry", () => reprocess(job.peek(), { statuses: ["failed"] }, loaded.again), { disabled: () => job.value.counts.failed === 0, title: () => (job.value.counts.failed ? null : "Nothing has failed") }),
         act("Export …", "down", () => exportJob(job.peek())),
         menuButton("More actions", () => jobActions(job.peek(), changed, () => go("/jobs")), { class: "icon-only" }),
       ),

@@ -1,71 +1,68 @@
 // @ts-check
 /** Jobs, the newest first. */
-import { api, me, now } from "../core/api.js";
+import { api, now } from "../core/api.js";
 import { each, h } from "../core/dom.js";
-import { count, duration, moment, percent, rate, wholeMoment } from "../core/format.js";
+import { count, dayStart, duration, moment, percent, rate, wholeMoment } from "../core/format.js";
 import { load, ticking } from "../core/load.js";
 import { Pace, settled } from "../core/pace.js";
 import { wholeAddress } from "../core/place.js";
 import { href, query, word, words } from "../core/router.js";
-import { batch, computed, effect, signal } from "../core/signal.js";
+import { batch, effect, signal } from "../core/signal.js";
 import { onJobs, scope } from "../core/sse.js";
+import { steady } from "../core/steady.js";
 import { userName } from "../core/users.js";
-import { empty, failure, waiting } from "../ui/empty.js";
+import { empty, waiting } from "../ui/empty.js";
 import { choice, clearFilters, dateField, searchField, statusToggles } from "../ui/filter-bar.js";
-import { icon } from "../ui/icons.js";
 import { menuButton } from "../ui/menu.js";
 import { moreButton } from "../ui/more.js";
+import { underPill } from "../ui/pill.js";
 import { progressBar, progressText } from "../ui/progress.js";
 import { JOB_STATUSES, isClosed, status } from "../ui/status.js";
+import { trouble } from "../ui/trouble.js";
 import { jobActions } from "./job-acts.js";
+import { listNews } from "./list-news.js";
 
 const FILTERS = ["q", "statuses", "kind", "from", "to"];
 const PAGE = 50;
+/** Kinds that this tab has seen: nobody tells of all that there are, and of rows that are filtered there may be only one. */
+const kinds = signal(/** @type {string[]} */ ([]));
 
 export function screen() {
   const statuses = words("statuses");
   const [q, kind, from, to] = ["q", "kind", "from", "to"].map(word);
   const jobs = signal(/** @type {any[]} */ ([]));
   const next = signal(/** @type {string | null} */ (null));
-  const fresh = signal(/** @type {Map<string, any>} */ (new Map()));
   const pace = new Pace();
   const at = ticking(2_000);
 
-  const asked = () => ({ q: q.value, statuses: statuses.value, kind: kind.value, user_id: scope.value, created_from: day(from.value), created_to: day(to.value, 1), page_size: PAGE });
+  const asked = () => ({ q: q.value, statuses: statuses.value, kind: kind.value, user_id: scope.value, created_from: dayStart(from.value), created_to: dayStart(to.value, 1), page_size: PAGE });
   const first = load((signal) => api.get("/v1/jobs", asked(), signal));
   const totals = load((signal) => api.get("/v1/jobs/counts", { user_id: scope.value }, signal));
+  const news = listNews({ first, shown: jobs, next, statuses, asked });
   effect(() => {
     const page = first.data.value;
     if (page === null) return;
     batch(() => {
       jobs.value = page.jobs;
       next.value = page.next_page ?? null;
-      fresh.value = new Map();
+      news.forget();
     });
+  });
+  effect(() => {
+    const all = new Set([...kinds.peek(), ...jobs.value.map((job) => job.kind)]);
+    if (all.size > kinds.peek().length) kinds.value = [...all].sort();
   });
 
   onJobs((changed) => {
-    const known = new Map(jobs.peek().map((job) => [job.id, job]));
-    const unknown = new Map(fresh.peek());
-    for (const job of changed) {
-      pace.note(job, now());
-      if (known.has(job.id)) known.set(job.id, job);
-      else if (isNew(job)) unknown.set(job.id, job);
-    }
+    const told = new Map(changed.map((job) => [job.id, job]));
+    changed.forEach((job) => pace.note(job, now()));
+    const known = new Set(jobs.peek().map((job) => job.id));
     batch(() => {
-      jobs.value = jobs.peek().map((job) => known.get(job.id));
-      if (unknown.size !== fresh.peek().size) fresh.value = unknown;
+      jobs.value = jobs.peek().map((job) => told.get(job.id) ?? job);
+      news.hear(changed.filter((job) => !known.has(job.id)));
     });
     totals.soon(3_000);
   }, first);
-
-  /** Would be on this page, at its top. @param {any} job */
-  function isNew(job) {
-    const newest = jobs.peek()[0];
-    if (first.data.peek() === null || (newest && Date.parse(job.created_at) < Date.parse(newest.created_at))) return false;
-    if (scope.peek() !== "all" && job.user_id !== me.peek()?.user_id) return false;
-    return (!kind.peek() || job.kind === kind.peek()) && !q.peek() && !to.peek() && (statuses.peek().length === 0 || statuses.peek().includes(job.status));
-  }
 
   /** @param {any} job */
   const changed = (job) => (jobs.value = jobs.peek().map((one) => (one.id === job.id ? { ...one, ...job } : one)));
@@ -76,14 +73,15 @@ export function screen() {
     }),
   );
 
-  const kinds = computed(() => [...new Set(jobs.value.map((job) => job.kind))].sort().map((value) => ({ value, said: value })));
-  /** Statuses that were offered stay where they are; their numbers are of all jobs, and not said beside a list of some. */
+  /** Statuses that were offered stay where they are, and new ones come last; their numbers are of all jobs, and not said beside a list of some. */
   const offered = new Set();
+  const inOrder = steady((/** @type {string} */ value) => value);
   const isSome = () => [q, kind, from, to].some((one) => one.value !== "");
   const byStatus = () => {
     const told = totals.data.value;
+    if (told === null && totals.error.value === null) return []; // those that are chosen would come first
     for (const value of JOB_STATUSES) if (told?.counts[value] || statuses.value.includes(value)) offered.add(value);
-    return JOB_STATUSES.filter((value) => offered.has(value)).map((value) => ({ value, n: isSome() ? null : (told?.counts[value] ?? null), atLeast: told ? !told.is_complete : false }));
+    return inOrder(JOB_STATUSES.filter((value) => offered.has(value))).map((value) => ({ value, n: isSome() ? null : (told?.counts[value] ?? null), atLeast: told ? !told.is_complete : false }));
   };
   const isAll = () => scope.value === "all";
 
@@ -126,13 +124,16 @@ export function screen() {
     "div",
     { class: "screen" },
     h("div", { class: "head" }, h("h1", null, "Jobs")),
-    h("div", { class: "filters", role: "search" }, searchField("q", "Search by key or id"), choice("kind", "Kind", () => kinds.value), dateField("from", "From"), dateField("to", "to"), clearFilters(FILTERS)),
+    h("div", { class: "filters", role: "search" }, searchField("q", "Search by key or id"), choice("kind", "Kind", () => kinds.value.map((value) => ({ value, said: value }))), dateField("from", "From"), dateField("to", "to"), clearFilters(FILTERS)),
     statusToggles("statuses", "Status", byStatus),
-    h("button", { type: "button", class: "pill", hidden: () => fresh.value.size === 0, on: { click: () => first.again() } }, icon("up"), () => `${count(fresh.value.size)} new – show`),
-    () => (first.error.value ? failure(first.error.value, first.again) : null),
-    table,
-    () => (first.data.value === null && !first.error.value ? waiting() : null),
-    () => (first.data.value !== null && jobs.value.length === 0 ? nothing(FILTERS.some((name) => query.value.has(name)), next.value !== null) : null),
+    trouble([first]),
+    underPill(
+      news.says,
+      first.again,
+      table,
+      () => (first.data.value === null && !first.error.value ? waiting() : null),
+      () => (first.data.value !== null && jobs.value.length === 0 ? nothing(FILTERS.some((name) => query.value.has(name)), next.value !== null) : null),
+    ),
     more,
   );
 }
@@ -148,14 +149,6 @@ function summary(job) {
   if (counts.total === 0) return job.ingest_complete ? "no rows" : "being read";
   if (isClosed(job.status)) return progressText(counts).split(", ").slice(1).join(" · ");
   return `${percent(settled(counts), counts.total)} of ${count(counts.total)}${counts.failed ? ` · ${count(counts.failed)} failed` : ""}`;
-}
-
-/** @param {string} date @param {number} [plus] days */
-function day(date, plus = 0) {
-  if (!date) return null;
-  const at = new Date(`${date}T00:00:00`);
-  at.setDate(at.getDate() + plus);
-  return Number.isNaN(at.getTime()) ? null : at.toISOString();
 }
 
 /** @param {boolean} isFiltered @param {boolean} hasMore */

@@ -10,10 +10,11 @@ import { href } from "../core/router.js";
 import { batch, computed, effect, signal, untracked } from "../core/signal.js";
 import { scope } from "../core/sse.js";
 import { userName } from "../core/users.js";
-import { empty, failure, waiting } from "../ui/empty.js";
+import { empty, waiting } from "../ui/empty.js";
 import { moreButton } from "../ui/more.js";
-import { icon } from "../ui/icons.js";
+import { underPill } from "../ui/pill.js";
 import { status } from "../ui/status.js";
+import { trouble } from "../ui/trouble.js";
 import { predicateWords } from "./operation-words.js";
 
 const PAGE = 50;
@@ -83,11 +84,14 @@ function list(chosen) {
   return h(
     "div",
     { class: "stack" },
-    () => (first.error.value ? failure(first.error.value, first.again) : null),
-    () => (fresh.value ? h("button", { type: "button", class: "pill", on: { click: () => ((wantsNew = true), first.again()) } }, icon("up"), `${count(fresh.value)} new – show`) : null),
-    h("div", { class: "table-box", hidden: () => operations.value.length === 0 }, h("table", { "aria-label": "Operations" }, h("thead", null, h("tr", null, heads.map((label) => h("th", { scope: "col", class: label === "Rows" ? "right" : null }, label)))), body)),
-    () => (first.data.value === null && !first.error.value ? waiting() : null),
-    () => (first.data.value !== null && operations.value.length === 0 ? nothing() : null),
+    trouble([first]),
+    underPill(
+      () => (fresh.value ? `${count(fresh.value)} new – show` : ""),
+      () => ((wantsNew = true), first.again()),
+      h("div", { class: "table-box", hidden: () => operations.value.length === 0 }, h("table", { "aria-label": "Operations" }, h("thead", null, h("tr", null, heads.map((label) => h("th", { scope: "col", class: label === "Rows" ? "right" : null }, label)))), body)),
+      () => (first.data.value === null && !first.error.value ? waiting() : null),
+      () => (first.data.value !== null && operations.value.length === 0 ? nothing() : null),
+    ),
     more,
   );
 }
@@ -110,11 +114,11 @@ function one(id) {
     if (found.data.peek()?.state === "running") found.soon(0);
   }, QUICK_MS);
   const isThere = computed(() => found.data.value !== null);
-  return h("section", { class: "card stack", "aria-label": "The chosen operation" }, () => {
-    const error = found.error.value;
-    if (error instanceof ApiError && [404, 422].includes(error.status)) return h("p", null, "There is no such operation: the address may be wrong, or it belongs to somebody else.");
-    if (error) return failure(error, found.again);
-    return isThere.value ? untracked(() => details(/** @type {import("../core/signal.js").Signal<any>} */ (found.data))) : waiting();
+  const isNone = (/** @type {Error | null} */ error) => error instanceof ApiError && [404, 422].includes(error.status);
+  return h("section", { class: "card stack", "aria-label": "The chosen operation" }, trouble([found], isNone), () => {
+    if (isThere.value) return untracked(() => details(/** @type {import("../core/signal.js").Signal<any>} */ (found.data)));
+    if (isNone(found.error.value)) return h("p", null, "There is no such operation: the address may be wrong, or it belongs to somebody else.");
+    return found.error.value ? null : waiting();
   });
 }
 

@@ -7,21 +7,23 @@ import { api, me } from "../core/api.js";
 import { h } from "../core/dom.js";
 import { count, counted, dayStart, localTimes, moment, percent, titleOf, wholeMoment } from "../core/format.js";
 import { settled } from "../core/pace.js";
-import { href, word, words } from "../core/router.js";
+import { href, setQuery, word, words } from "../core/router.js";
 import { computed, effect, onCleanup, scope as inScope, signal, untracked } from "../core/signal.js";
 import { scope } from "../core/sse.js";
-import { empty } from "../ui/empty.js";
+import { empty, recipe } from "../ui/empty.js";
 import { makeGrid } from "../ui/grid.js";
 import { icon } from "../ui/icons.js";
 import { Selection } from "../ui/selection.js";
 import { CursorSource } from "../ui/source.js";
-import { OPEN_ITEMS, setStatus, status } from "../ui/status.js";
+import { OPEN_ITEMS, isClosed, setStatus, status } from "../ui/status.js";
 import { tellIfFails, toast } from "../ui/toast.js";
 import { openWaiting } from "./pending-item.js";
 import { processNow } from "./process-now.js";
 
 export const USUAL = ["pending", "processing"];
 const MOST_IDS = 10_000;
+/** @type {Record<string, [one: string, many: string]>} */
+const SAID = { pending: ["row is pending", "rows are pending"], processing: ["row is in hand", "rows are in hand"], retry_wait: ["row waits for a retry", "rows wait for a retry"] };
 
 /**
  * @typedef {object} PendingOptions
@@ -113,14 +115,13 @@ function list(asked, options) {
     h("span", { class: "spring" }),
     () =>
       isEmpty()
-        ? options.job
-          ? h("button", { type: "button", class: "small", on: { click: () => processNow(options.job?.peek(), show) } }, icon("play"), "Process now …")
-          : null
+        ? options.job && processButton(options.job, show)
         : [h("button", { type: "button", class: "small main-act", on: { click: runChosen } }, icon("retry"), "Reprocess selected"), h("button", { type: "button", class: "small", on: { click: () => selection.clear() } }, "Clear")],
   );
   /** Cells are made while the grid is drawn, which is nobody's turn: what follows something there ends with the grid. @type {Array<() => void>} */
   const ends = [];
   onCleanup(() => ends.forEach((end) => end()));
+  const blank = nothing(asked, options); // made here, as it follows the counts
   const grid = makeGrid({
     label: options.job ? `Open rows of ${options.job.peek().key}` : "Open rows of all jobs",
     source,
@@ -130,24 +131,60 @@ function list(asked, options) {
     nameOf: (row) => `item ${row.id}`,
     onOpen: (row) => openWaiting(row, { runNow: async () => (await runNow([row.id])) && show(), focusBack: () => grid.focus(), changed: show }),
     foot,
-    whenEmpty: () => empty({ title: "Nothing waits", says: isDated || asked.job_id || asked.job_type ? "No row that fits these filters is open." : "Every row is settled. Rows show up here as soon as somebody submits some, with why they wait.", recipes: asked.job_id ? [] : [["From a file", "tidemill submit greet people.csv"]] }),
+    whenEmpty: () => blank,
   });
   return grid.element;
+}
+
+/** @param {import("../core/signal.js").Signal<any>} job @param {() => void} show */
+function processButton(job, show) {
+  const isResting = () => ["paused", "cancelling"].includes(job.value.status);
+  return h("button", { type: "button", class: "small", hidden: () => isClosed(job.value.status), disabled: isResting, title: () => (isResting() ? `The job is ${job.value.status}` : null), on: { click: () => processNow(job.peek(), show) } }, icon("play"), "Process now …");
+}
+
+/** Why there is nothing: because all is settled, or because of what is asked for. @param {any} asked @param {PendingOptions} options */
+function nothing(asked, options) {
+  const isNarrow = asked.from !== null || asked.to !== null || asked.job_type !== "" || (asked.job_id !== null && !options.job);
+  const isDone = computed(() => !isNarrow && options.open(OPEN_ITEMS) === 0);
+  // By the counts of jobs, which know of no days.
+  const others = () => (asked.from !== null || asked.to !== null ? [] : OPEN_ITEMS.filter((one) => !asked.statuses.includes(one) && options.open([one])));
+  const toldOthers = () => others().map((one) => `${options.atLeast?.() ? "at least " : ""}${counted(options.open([one]) ?? 0, ...SAID[one])}`).join(", ");
+  const says = () => {
+    if (others().length) return `No row that is ${asked.statuses.map(inWords).join(" or ")} was found. But ${toldOthers()}.`;
+    if (!isDone.value) return "No row that fits these filters is open.";
+    return options.job ? (options.job.value.ingest_complete ? "Every row is settled." : "Every row that was read so far is settled.") : "Every row is settled. Rows show up here as soon as somebody submits some, with why they wait.";
+  };
+  const howTo = recipe("From a file", "tidemill submit greet people.csv");
+  effect(() => void (howTo.hidden = !isDone.value));
+  return empty({
+    title: () => (isDone.value ? "Nothing waits" : "Nothing matches this filter"),
+    says,
+    acts: [
+      h("button", { type: "button", hidden: () => others().length === 0, on: { click: () => setQuery({ statuses: others() }) } }, "Show them"),
+      asked.job_id ? null : howTo,
+    ],
+  });
+}
+
+/** @param {string} status of a row */
+function inWords(status) {
+  return { pending: "pending", processing: "in hand", retry_wait: "waiting for a retry" }[status] ?? status;
 }
 
 /** @param {(id: string) => any} jobOf @param {Array<() => void>} ends @returns {import("../ui/grid.js").Column[]} */
 function columns(jobOf, ends) {
   return [
-    { label: "Item ID", width: "8rem", show: (cell, row) => text(cell, `${row.job_id.slice(0, 8)}…:${row.seq}`, row.id, "mono") },
-    { label: "Job ID", width: "10.5rem", show: showJob },
-    { label: "Title / brand", width: "minmax(9rem, 1fr)", show: (cell, row) => text(cell, titleOf(row.input_summary)) },
-    { label: "Status", width: "8rem", show: showStatus },
-    { label: "Why it waits", width: "minmax(14rem, 1.4fr)", show: (cell, row) => text(cell, whyOf(row)) },
-    { label: "Attempts", width: "5.75rem", align: "right", show: (cell, row) => text(cell, String(row.attempts)) },
-    { label: "Locked by", width: "8rem", show: (cell, row) => text(cell, row.locked_by ?? "–") },
-    { label: "Updated at", width: "6.5rem", show: (cell, row) => text(cell, moment(row.updated_at), wholeMoment(row.updated_at)) },
-    { label: "Job type", width: "8rem", show: showKind },
-    { label: "Progress", width: "6.5rem", show: (cell, row) => showProgress(cell, row, jobOf, ends) },
+    // The end of a job's id: its beginning is a time, which jobs of the same minute share.
+    { label: "Item ID", width: "5.7rem", show: (cell, row) => text(cell, `…${row.job_id.slice(-4)}:${row.seq}`, row.id, "mono") },
+    { label: "Job ID", width: "8.6rem", show: showJob },
+    { label: "Title / brand", width: "minmax(6rem, 1fr)", show: (cell, row) => text(cell, titleOf(row.input_summary)) },
+    { label: "Status", width: "7rem", show: showStatus },
+    { label: "Why it waits", width: "minmax(9rem, 1.5fr)", show: (cell, row) => text(cell, whyOf(row)) },
+    { label: "Attempts", width: "4.8rem", align: "right", show: (cell, row) => text(cell, String(row.attempts)) },
+    { label: "Locked by", width: "5.2rem", show: (cell, row) => text(cell, row.locked_by ?? "–") },
+    { label: "Updated at", width: "5.6rem", show: (cell, row) => text(cell, moment(row.updated_at).split(" ")[0], wholeMoment(row.updated_at)) },
+    { label: "Job type", width: "6.8rem", show: showKind },
+    { label: "Progress", width: "4.9rem", show: (cell, row) => showProgress(cell, row, jobOf, ends) },
   ];
 }
 
@@ -183,6 +220,7 @@ function showStatus(cell, row) {
 function showKind(cell, row) {
   const chip = cell.firstElementChild ?? cell.appendChild(h("span", { class: "chip" }));
   chip.textContent = row.kind;
+  cell.title = row.kind;
 }
 
 /** How far its job is, kept up to date while the row stands still. @param {HTMLElement} cell @param {any} row @param {(id: string) => any} jobOf @param {Array<() => void>} ends */

@@ -12,6 +12,7 @@ import { scope } from "../core/sse.js";
 import { empty, failure, waiting } from "../ui/empty.js";
 import { choice, clearFilters, dateField, searchField, statusToggles } from "../ui/filter-bar.js";
 import { OPEN_ITEMS } from "../ui/status.js";
+import { trouble } from "../ui/trouble.js";
 import { USUAL, pendingFilter, pendingList } from "./pending-list.js";
 
 const FILTERS = ["statuses", "type", "job", "from", "to"];
@@ -45,8 +46,10 @@ function dashboard() {
 
   const fits = (/** @type {any} */ job) => (!filter.kind.value || job.kind === filter.kind.value) && (!found.value?.id || job.id === found.value.id);
   const byStatus = () => {
-    const sums = open.sum(fits);
-    return OPEN_ITEMS.map((value) => ({ value, n: /** @type {any} */ (sums)[value], atLeast: !open.isComplete.value }));
+    const sums = /** @type {any} */ (open.sum(fits));
+    // Nobody has sums of days, and none stand beside a list that is not there.
+    const isTold = !filter.from.value && !filter.to.value && found.value !== null && !found.value.problem;
+    return OPEN_ITEMS.map((value) => ({ value, n: isTold ? sums[value] : null, atLeast: !open.isComplete.value }));
   };
   const total = (/** @type {string[]} */ statuses) => {
     if (open.first.data.value === null) return null;
@@ -55,6 +58,7 @@ function dashboard() {
   };
   const says = () => (open.first.data.value === null ? "" : summary(open.sum(() => true), flow.data.value, open.isComplete.value));
   return [
+    trouble([open.first, flow]),
     h("p", { class: "row muted" }, says),
     h("p", { class: "unseen", role: "status" }, calm(says)),
     h("div", { class: "filters", role: "search" }, statusToggles("statuses", "Status", byStatus, USUAL), choice("type", "Job type", open.kinds), searchField("job", "Job id or key"), dateField("from", "Updated from"), dateField("to", "to"), clearFilters(FILTERS)),

@@ -3,7 +3,9 @@
 import { ApiError, api, isAbort } from "../core/api.js";
 import { h } from "../core/dom.js";
 import { count, duration } from "../core/format.js";
+import { untilLive } from "../core/load.js";
 import { onCleanup, signal } from "../core/signal.js";
+import { isPaused } from "../core/sse.js";
 import { showDialog } from "../ui/dialog.js";
 import { icon } from "../ui/icons.js";
 
@@ -29,7 +31,10 @@ export async function processNow(job, done) {
       stop = new AbortController();
       isRunning.value = true;
       try {
-        while (!stop.signal.aborted && (await one())) says.value = "Working …";
+        while (!stop.signal.aborted && (await one())) {
+          if (isPaused.peek()) return void tell("Live updates are paused: every press of Go on is one slice.");
+          await untilLive(stop.signal);
+        }
       } catch (error) {
         if (!isAbort(error)) tell(/** @type {Error} */ (error).message, true);
       } finally {

@@ -1,6 +1,6 @@
 // @ts-check
 /** Sources: watches that make jobs of files, their last scans, and what became of each file. */
-import { ApiError, api } from "../core/api.js";
+import { api, isMissing } from "../core/api.js";
 import { each, h } from "../core/dom.js";
 import { ago, bytes, count, counted, duration, moment, wholeMoment, words } from "../core/format.js";
 import { stringify } from "../core/json.js";
@@ -8,11 +8,13 @@ import { every, load, ticking } from "../core/load.js";
 import { wholeAddress } from "../core/place.js";
 import { href, word } from "../core/router.js";
 import { batch, computed, effect, signal } from "../core/signal.js";
-import { empty, failure, waiting } from "../ui/empty.js";
+import { empty, waiting } from "../ui/empty.js";
 import { choice } from "../ui/filter-bar.js";
 import { icon } from "../ui/icons.js";
 import { moreButton } from "../ui/more.js";
+import { underPill } from "../ui/pill.js";
 import { tellIfFails, toast } from "../ui/toast.js";
+import { trouble } from "../ui/trouble.js";
 
 const EVERY_MS = 5_000;
 /** @type {Record<string, [tone: string, icon: string]>} */
@@ -25,6 +27,7 @@ export function screen({ params }) {
   const chosen = computed(() => params.value.source ?? "");
   const at = ticking(5_000);
   const isScanning = signal("");
+  const isKnown = computed(() => sources.data.value !== null);
   const isThere = computed(() => Boolean(sources.data.value?.length));
 
   /** @param {string | null} name @param {boolean} [again] */
@@ -41,10 +44,10 @@ export function screen({ params }) {
     "div",
     { class: "screen" },
     h("div", { class: "head" }, h("h1", null, "Sources"), h("button", { type: "button", hidden: () => !isThere.value, disabled: () => isScanning.value !== "", on: { click: () => scan(null) } }, icon("search"), "Scan all now")),
+    trouble([sources]),
     () => {
-      if (sources.error.value) return failure(sources.error.value, sources.again);
-      if (sources.data.value === null) return waiting();
-      return sources.data.value.length ? null : nothing();
+      if (isKnown.value) return isThere.value ? null : nothing();
+      return sources.error.value ? null : waiting();
     },
     table(),
     () => (chosen.value && isThere.value ? files(chosen.value) : null),
@@ -135,10 +138,14 @@ export function screen({ params }) {
       "section",
       { class: "stack" },
       h("div", { class: "row between" }, h("h2", null, `Files of ${name}`), h("div", { class: "row" }, choice("state", "State", states), h("button", { type: "button", class: "small", on: { click: () => scan(name, true) } }, icon("retry"), "Try failed files again"))),
-      () => (first.error.value ? (first.error.value instanceof ApiError && first.error.value.status === 404 ? h("p", { class: "notice" }, "There is no such watch: it may belong to somebody else, or not be declared any more.") : failure(first.error.value, first.again)) : null),
-      () => (fresh.value ? h("button", { type: "button", class: "pill", on: { click: () => ((wantsNew = true), first.again()) } }, icon("up"), `${count(fresh.value)} new – show`) : null),
-      h("div", { class: "table-box", hidden: () => rows.value.length === 0 }, h("table", { "aria-label": `Files of ${name}` }, h("thead", null, h("tr", null, heads.map((label) => h("th", { scope: "col" }, label)))), body)),
-      () => (first.data.value && rows.value.length === 0 ? h("p", { class: "muted" }, "No file of it was seen yet.") : null),
+      trouble([first], isMissing),
+      h("p", { class: "notice", hidden: () => !isMissing(first.error.value) }, "There is no such watch: it may belong to somebody else, or not be declared any more."),
+      underPill(
+        () => (fresh.value ? `${count(fresh.value)} new – show` : ""),
+        () => ((wantsNew = true), first.again()),
+        h("div", { class: "table-box", hidden: () => rows.value.length === 0 }, h("table", { "aria-label": `Files of ${name}` }, h("thead", null, h("tr", null, heads.map((label) => h("th", { scope: "col" }, label)))), body)),
+        () => (first.data.value && rows.value.length === 0 ? h("p", { class: "muted" }, "No file of it was seen yet.") : null),
+      ),
       more,
     );
   }
@@ -165,7 +172,7 @@ async function askSources(signal) {
   try {
     return (await api.get("/v1/sources", {}, signal)).sources;
   } catch (error) {
-    if (error instanceof ApiError && error.status === 404) return [];
+    if (isMissing(error)) return [];
     throw error;
   }
 }

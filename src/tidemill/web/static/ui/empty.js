@@ -33,7 +33,7 @@ export function copyButton(text, label, said = "Copy") {
   return h("button", { type: "button", class: "small", "aria-label": label, on: { click: copy } }, icon("copy"), shown);
 }
 
-/** @param {{title: string, says: import("../core/dom.js").Child, recipes?: Array<[label: string, text: string]>, acts?: import("../core/dom.js").Child[]}} told */
+/** @param {{title: import("../core/dom.js").Child, says: import("../core/dom.js").Child, recipes?: Array<[label: string, text: string]>, acts?: import("../core/dom.js").Child[]}} told */
 export function empty({ title, says, recipes = [], acts = [] }) {
   return h("div", { class: "empty" }, h("h2", null, title), h("p", null, says), acts, recipes.map(([label, text]) => recipe(label, text)));
 }

@@ -1,0 +1,147 @@
+"""The tabs of a job say what is so: figures, batches, settings, who did what; and what could not be asked for."""
+
+import re
+from typing import Any
+from uuid import UUID
+
+import pytest
+from playwright.async_api import Page, Route, expect
+
+from support import DONE, FAILED, rows, settle, take, verdict
+from tidemill.store import samples, workers
+from web.conftest import OpenPage
+from web.site import Site
+from web.test_live import with_a_clock
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+ADAPTIVE = [{"child": 3, "kinds": {"price.lookup": {"claim_size": 250, "concurrency": 7.25}}}]
+
+
+def card(page: Page, name: str) -> Any:
+    return page.locator("section.card").filter(has=page.get_by_role("heading", name=name, exact=True))
+
+
+async def refuse(route: Route) -> None:
+    await route.fulfill(status=500, json={"detail": "the database is away"})
+
+
+async def begun(site: Site, name: str) -> dict[str, Any]:
+    """A job of 40 rows that is a thousand seconds old: one batch, half of its rows, is done, two of them in vain."""
+    job = await site.submit(name, [{"sku": f"A-{n}"} for n in range(40)], params={"shop": "north"}, priority=2)
+    job_id = UUID(job["id"])
+    lease = await take(site.db, job_id, 20, worker="mill-1")
+    await settle(site.db, lease, [verdict(seq, FAILED if seq < 2 else DONE) for seq in range(20)])
+    old = "UPDATE tidemill.job SET created_at = created_at - interval '1000 s' WHERE id = %s"
+    took = "UPDATE tidemill.batch SET since = closed_at - interval '1.5 s' WHERE job_id = %s AND state = 'done'"
+    sample = "INSERT INTO tidemill.job_sample VALUES (%s, tidemill.now() - interval '20 s', 10, 0)"
+    for query in (old, took, sample):
+        await rows(site.db, query, job_id)
+    await site.db.run(samples.add, [job_id])
+    return job
+
+
+async def test_the_overview_tells_how_quick_it_is_and_what_was_done(site: Site, signed_in: OpenPage) -> None:
+    job = await begun(site, "ada")
+    info = {"kinds": ["price.lookup"], "adaptive": ADAPTIVE}
+    await site.db.run(workers.register, "mill-1", "here", 1, info)
+    page = await signed_in("ada", f"/jobs/{job['key']}")
+    said = page.locator(".card").first
+    await expect(said).to_contain_text(re.compile(r"now [\d.]+/(s|min)"))
+    await expect(said).to_contain_text("average 1.2/min")
+    await expect(said).to_contain_text(re.compile(r"done in \d"))
+    chart = card(page, "Throughput")
+    await expect(chart.get_by_role("img", name="Items settled a second")).to_be_visible()
+    points = chart.get_by_role("table", name="Items settled a second").get_by_role("row")
+    await expect(points.first).to_have_text("Timesettled wellfailed")
+    await expect(points.last).to_have_text(re.compile(r"[\d.]+/(s|min).*[\d.]+/(s|min)$"))
+    batch = card(page, "Newest batches").get_by_role("row").filter(has_text="1–20")  # noqa: RUF001
+    await expect(batch.get_by_role("cell")).to_have_text(
+        ["1–20", "done", "20", "2", "1.5 s", re.compile(r"\d\d:\d\d:\d\d")]  # noqa: RUF001
+    )
+    await expect(card(page, "Adaptive state").get_by_role("columnheader")).to_have_text(
+        ["worker", "child", "silent s", "claim size", "concurrency"]
+    )
+    await expect(card(page, "Adaptive state").get_by_role("cell")).to_have_text(
+        ["mill-1", "3", re.compile(r"\d"), "250", "7.25"]
+    )
+
+
+async def test_config_tells_how_it_was_asked_for(site: Site, signed_in: OpenPage) -> None:
+    job = await begun(site, "bea")
+    page = await signed_in("bea", f"/jobs/{job['key']}/config")
+    facts = card(page, "Facts")
+    for name, value in {"Id": job["id"], "Kind": "price.lookup", "Priority": "2", "Owner": "bea"}.items():
+        fact = facts.locator("dt", has_text=re.compile(f"^{name}$")).locator("xpath=following-sibling::dd[1]")
+        await expect(fact).to_have_text(value)
+    await expect(facts.get_by_text("Closed", exact=True)).to_be_hidden()
+    await expect(card(page, "Parameters").locator("pre").first).to_contain_text('"shop": "north"')
+
+
+async def test_activity_tells_what_is_done_as_it_is_done(site: Site, signed_in: OpenPage) -> None:
+    job = await site.submit("cleo", [{"sku": "A"}])
+    page = await signed_in("cleo", f"/jobs/{job['key']}/activity")
+    await expect(page.get_by_text("Nobody has done anything to this job")).to_be_visible()
+    lines = page.get_by_role("table", name="Activity").locator("tbody tr")
+    await page.get_by_role("button", name="Pause", exact=True).click()
+    await expect(lines).to_have_text([re.compile(r"\d\d:\d\d:\d\dcleopause")])
+    await site.ask("cleo", "POST", f"/v1/jobs/{job['id']}/resume")  # elsewhere
+    await expect(lines).to_have_text([re.compile("cleoresume"), re.compile("cleopause")])
+
+
+async def test_older_activity_stays_while_newer_comes(site: Site, signed_in: OpenPage) -> None:
+    job = await site.submit("dan", [{"sku": "A"}])
+    for _ in range(30):
+        await site.ask("dan", "POST", f"/v1/jobs/{job['id']}/pause")
+        await site.ask("dan", "POST", f"/v1/jobs/{job['id']}/resume")
+    page = await signed_in("dan", f"/jobs/{job['key']}/activity")
+    lines = page.get_by_role("table", name="Activity").locator("tbody tr")
+    await expect(lines).to_have_count(50)
+    await page.get_by_role("button", name="Show more").click()
+    await expect(lines).to_have_count(60)
+    await page.get_by_role("button", name="Pause", exact=True).click()
+    await expect(lines).to_have_count(61)
+
+
+async def test_parts_that_could_not_be_asked_for_say_so_and_are_asked_for_again(
+    site: Site, open_page: OpenPage
+) -> None:
+    job = await begun(site, "emil")
+    page = await open_page(expect=("500",))
+    await page.route(re.compile(r"/v1/jobs/[^/]+/(chart|batches)"), refuse)
+    await with_a_clock(site, page, "emil", f"/jobs/{job['key']}")
+    for name in ("Throughput", "Newest batches"):
+        await expect(card(page, name).get_by_role("alert")).to_contain_text("the database is away")
+        await expect(card(page, name)).not_to_contain_text("Loading")
+    await page.unroute_all()
+    await card(page, "Throughput").get_by_role("button", name="Try again").click()
+    await expect(card(page, "Throughput").get_by_role("img")).to_be_visible()
+    await page.clock.run_for(6_000)
+    await expect(card(page, "Newest batches").get_by_role("cell").first).to_be_visible()
+    await expect(page.get_by_role("alert")).to_have_count(0)
+
+
+async def test_a_job_that_was_deleted_elsewhere_has_no_buttons_any_more(site: Site, open_page: OpenPage) -> None:
+    job = await site.cancelled("fay")
+    page = await with_a_clock(site, await open_page(expect=("404",)), "fay", f"/jobs/{job['key']}")
+    await expect(page.get_by_role("button", name="Export …")).to_be_visible()
+    await site.ask("fay", "DELETE", f"/v1/jobs/{job['id']}")
+    await page.clock.run_for(11_000)
+    await expect(page.get_by_role("heading", name="This job is not there any more")).to_be_visible()
+    await expect(page.get_by_role("button", name="Export …")).to_have_count(0)
+    await page.get_by_role("link", name="To the jobs", exact=True).click()
+    await expect(page.get_by_text("No jobs yet")).to_be_visible()
+
+
+async def test_a_job_that_cannot_be_asked_for_again_says_so(site: Site, open_page: OpenPage) -> None:
+    job = await site.cancelled("gil")
+    page = await with_a_clock(site, await open_page(expect=("500",)), "gil", f"/jobs/{job['key']}")
+    export = page.get_by_role("button", name="Export …")
+    await expect(export).to_be_visible()
+    await page.route(re.compile(rf"/v1/jobs/{job['key']}$"), refuse)
+    await page.clock.run_for(11_000)
+    told = page.locator(".toast").filter(has_text="the database is away")
+    await expect(told).to_be_visible()
+    await expect(export).to_be_visible()
+    await page.unroute_all()
+    await told.get_by_role("button", name="Try again").click()
+    await expect(told).to_have_count(0)

@@ -1,0 +1,117 @@
+"""The list of jobs without any worker: filters, what has changed under them, and the menu of a row."""
+
+import json
+import re
+
+import pytest
+from playwright.async_api import expect
+
+from tidemill import Mill
+from tidemill.store import workers
+from web.conftest import OpenPage
+from web.site import Site
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+
+async def test_under_a_filter_the_list_offers_what_it_does_not_show_or_shows_no_more_rightly(
+    site: Site, signed_in: OpenPage
+) -> None:
+    older, newer = await site.submit("bea", [{"sku": "A"}]), await site.cancelled("bea")
+    page = await signed_in("bea", "/jobs?statuses=cancelled")
+    lines = page.get_by_role("table", name="Jobs").get_by_role("rowheader")
+    await expect(lines).to_have_text([newer["key"]])
+    await site.ask("bea", "POST", f"/v1/jobs/{older['id']}/cancel")
+    await page.get_by_role("button", name="1 new").click()
+    await expect(lines).to_have_text([newer["key"], older["key"]])
+
+    await page.goto(f"{site.url}/jobs?statuses=pending,running")
+    waiting = await site.submit("bea", [{"sku": "B"}])
+    await page.get_by_role("button", name="1 new").click()
+    await expect(lines).to_have_text([waiting["key"]])
+    await site.ask("bea", "POST", f"/v1/jobs/{waiting['id']}/cancel")
+    await expect(page.get_by_role("row", name=waiting["key"])).to_contain_text("cancelled")
+    await page.get_by_role("button", name="1 no longer matches – show").click()  # noqa: RUF001
+    await expect(page.get_by_text("No job matches")).to_be_visible()
+
+
+async def test_what_matches_only_for_a_while_is_not_offered_for_longer(site: Site, signed_in: OpenPage) -> None:
+    page = await signed_in("cleo", "/jobs?statuses=pending")
+    await expect(page.get_by_text("No job matches")).to_be_visible()
+    job = await site.submit("cleo", [{"sku": "A"}])
+    await expect(page.get_by_role("button", name="1 new")).to_be_visible()
+    await site.ask("cleo", "POST", f"/v1/jobs/{job['id']}/cancel")
+    await expect(page.get_by_role("button", name="1 new")).to_be_hidden()
+
+
+async def test_a_list_of_imports_offers_what_its_filter_has_come_to_match(site: Site, signed_in: OpenPage) -> None:
+    job = await site.cancelled("dan")
+    page = await signed_in("dan")
+    await page.route(re.compile(r"/v1/imports\?"), lambda route: route.fulfill(json={"imports": []}))
+    stream = [f"event: job\ndata: {json.dumps(job | {'kind': 'tidemill.import', 'status': 'cancelled'})}\n\n"]
+    await page.route(
+        "**/v1/events*", lambda route: route.fulfill(content_type="text/event-stream", body="".join(stream))
+    )
+    await page.goto(f"{site.url}/imports?statuses=cancelled")
+    await expect(page.get_by_role("button", name="1 new")).to_be_visible()
+    await page.goto(f"{site.url}/imports?statuses=failed")
+    await expect(page.get_by_text("Nothing matches")).to_be_visible()
+    await expect(page.get_by_role("button", name="Live updates: Lost")).to_be_visible()  # it has told all
+    await expect(page.get_by_role("button", name="1 new")).to_be_hidden()
+
+
+async def test_kinds_that_were_seen_are_offered_and_stand_in_the_address(site: Site, signed_in: OpenPage) -> None:
+    mill = Mill(site.settings)
+    mill.handler("stock.count")(lambda item: item.input)
+    await site.db.run(workers.register_kinds, mill.registry.all())
+    stock = await site.submit("emil", [{"sku": "A"}], kind="stock.count")
+    price = await site.submit("emil", [{"sku": "A"}])
+    page = await signed_in("emil", "/jobs")
+    lines = page.get_by_role("table", name="Jobs").get_by_role("rowheader")
+    await expect(lines).to_have_text([price["key"], stock["key"]])
+    kind = page.get_by_label("Kind")
+    await kind.select_option("stock.count")
+    await expect(page).to_have_url(re.compile(r"/jobs\?kind=stock\.count$"))
+    await expect(lines).to_have_text([stock["key"]])
+    await expect(kind.get_by_role("option")).to_have_text(["Kind: any", "Kind: price.lookup", "Kind: stock.count"])
+    await kind.select_option("price.lookup")
+    await expect(lines).to_have_text([price["key"]])
+
+
+async def test_jobs_are_found_by_day_and_the_days_stand_in_the_address(site: Site, signed_in: OpenPage) -> None:
+    job = await site.submit("fay", [{"sku": "A"}])
+    page = await signed_in("fay", "/jobs")
+    line = page.get_by_role("link", name=job["key"])
+    today = await page.evaluate("new Date().toLocaleDateString('sv')")
+    await page.get_by_label("From").fill(today)
+    await expect(page).to_have_url(re.compile(rf"/jobs\?from={today}$"))
+    await page.get_by_label("to", exact=True).fill(today)
+    await expect(page).to_have_url(re.compile(rf"from={today}&to={today}$"))
+    await expect(line).to_be_visible()
+    await page.goto(f"{site.url}/jobs?from=2001-01-01&to=2001-01-02")
+    await expect(page.get_by_text("No job matches")).to_be_visible()
+    await expect(page.get_by_label("From")).to_have_value("2001-01-01")
+    await page.get_by_role("button", name="Clear filters").click()
+    await expect(page).to_have_url(re.compile(r"/jobs$"))
+    await expect(line).to_be_visible()
+
+
+async def test_a_job_is_paused_cancelled_and_deleted_from_its_row(site: Site, signed_in: OpenPage) -> None:
+    job = await site.submit("gil", [{"sku": "A"}])
+    page = await signed_in("gil", "/jobs")
+    line = page.get_by_role("row", name=job["key"])
+
+    async def choose(name: str) -> None:
+        await line.get_by_role("button", name=f"Actions for {job['key']}").click()
+        await page.get_by_role("menuitem", name=name).click()
+
+    await choose("Pause")
+    await expect(line).to_contain_text("paused")
+    await choose("Resume")
+    await expect(line).to_contain_text("pending")
+    await choose("Cancel …")
+    await page.get_by_role("dialog").get_by_role("button", name="Cancel the job").click()
+    await expect(line).to_contain_text("cancelled")
+    await choose("Delete …")
+    await page.get_by_role("dialog").get_by_role("button", name="Delete for good").click()
+    await expect(page.get_by_text("No jobs yet")).to_be_visible()
