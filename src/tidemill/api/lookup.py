@@ -10,6 +10,7 @@ from tidemill.api import cursor
 from tidemill.api.guard import Me
 from tidemill.api.problems import Refusal
 from tidemill.api.schemas.jobs import ListQuery
+from tidemill.api.schemas.operations import ChosenIn
 from tidemill.api.state import Db, Service, Serving
 from tidemill.domain.distribution import KIND as DISTRIBUTE
 from tidemill.domain.errors import InvalidInput, UnknownJob, UnknownResource
@@ -17,6 +18,7 @@ from tidemill.domain.export import KIND as EXPORT
 from tidemill.domain.identity import Principal
 from tidemill.domain.importing import KIND as IMPORT
 from tidemill.domain.job import Job
+from tidemill.domain.numbers import Range, merged
 from tidemill.domain.page import Page
 from tidemill.domain.resource import Resource, may
 from tidemill.operations import inspect
@@ -182,6 +184,14 @@ def seq_of(text: str, job_id: UUID) -> int:
     if job != job_id:
         raise InvalidInput(f"{text!r} is an item of another job")
     return seq
+
+
+def chosen_of(asked: ChosenIn, job_id: UUID) -> tuple[list[int] | None, tuple[Range, ...]]:
+    """Items that are chosen by their numbers: single ones, None if all are meant, and ranges of them beside these."""
+    seqs = None if asked.item_ids is None else [seq_of(text, job_id) for text in asked.item_ids]
+    if asked.ranges is None:
+        return seqs, ()
+    return seqs or [], merged(asked.ranges)
 
 
 async def own_scope(db: Database, me: Principal, user_id: str) -> int | None:
