@@ -92,5 +92,6 @@ function showScreens(main) {
 }
 
 function nothingHere() {
-  return empty({ title: "There is nothing here", says: "The address may have been typed or copied wrongly.", acts: [h("a", { class: "button", href: href("/jobs") }, "To the jobs")] });
+  const said = empty({ title: "There is nothing here", says: "The address may have been typed or copied wrongly.", acts: [h("a", { class: "button", href: href("/jobs") }, "To the jobs")] });
+  return h("div", { class: "screen" }, h("h1", { class: "unseen" }, "Not found"), said);
 }
