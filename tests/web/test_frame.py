@@ -82,7 +82,7 @@ async def test_the_theme_is_chosen_and_kept(site: Site, signed_in: OpenPage) -> 
     await page.get_by_role("menuitem", name="System").click()
     await expect(html).not_to_have_attribute("data-theme", re.compile("."))
     for scheme in ("light", "dark"):
-        await page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+        await page.emulate_media(color_scheme=scheme)
         assert await background() == seen[scheme.capitalize()]
 
 
