@@ -27,6 +27,10 @@ def text_of(url: str) -> str:
     return Path(httpx2.URL(url).path).read_text()
 
 
+def remove(url: str) -> None:
+    Path(httpx2.URL(url).path).unlink()
+
+
 async def worked(api: Api, who: httpx2.AsyncClient, **asked: Any) -> dict[str, Any]:
     answer = await who.post("/v1/distributions", json={"dataset": "letters", "inputs": [SENT]} | asked)
     assert answer.status_code == 202, answer.text
@@ -53,6 +57,34 @@ async def test_a_distribution_tells_where_its_files_are(api: Api, ada: httpx2.As
     assert second["data_content"][0]["path"] == content[0]["path"]
     third = await worked(api, ada, reuse={"enabled": False})
     assert third["files_generated"] == 1
+
+
+async def test_each_file_is_downloaded_by_whose_it_is(
+    api: Api, ada: httpx2.AsyncClient, bob: httpx2.AsyncClient
+) -> None:
+    made = await worked(api, ada, inputs=[SENT, SENT | {"edition": 2}])
+    again = await worked(api, ada)
+    one = again["data_content"][0]
+    assert one["reused"]
+    for url in (made["data_content"][0]["download_url"], one["download_url"]):
+        file = await ada.get(url)
+        assert (file.status_code, file.text) == (200, "email,name,age\nada@x.org,Ada,36\n")
+        assert file.headers["content-type"].startswith("text/csv")
+        assert file.headers["content-disposition"] == f'attachment; filename="{one["path"].rpartition("/")[2]}"'
+        assert (await ada.get(url, headers={"Range": "bytes=0-4"})).text == "email"
+        assert (await ada.get(url, headers={"If-None-Match": file.headers["etag"]})).status_code == 304
+        assert (await bob.get(url)).status_code == 404
+    assert (await ada.get(f"/v1/distributions/{again['key']}/files/1")).status_code == 404
+    remove(one["path"])
+    assert (await ada.get(one["download_url"])).status_code == 409
+
+
+async def test_an_input_that_failed_has_no_file(api: Api, ada: httpx2.AsyncClient) -> None:
+    await rows(api.db, "ALTER TABLE shop.people RENAME TO folk")
+    failed = await worked(api, ada)
+    assert failed["data_content"][0]["download_url"] is None
+    answer = await ada.get(f"/v1/distributions/{failed['key']}/files/0")
+    assert (answer.status_code, "it has no file" in answer.json()["detail"]) == (409, True)
 
 
 async def test_its_inputs_come_in_pages(api: Api, ada: httpx2.AsyncClient) -> None:

@@ -8,7 +8,7 @@ import httpx2
 import pytest
 
 from api.conftest import Api
-from support import assert_sound, rows
+from support import assert_sound, eventually, rows
 from tidemill import Mill
 from tidemill.testing import drain
 
@@ -51,6 +51,19 @@ async def exported(api: Api, toy: Mill, who: httpx2.AsyncClient, job: str, asked
     return [row["Row"] if "Row" in row else next(iter(row.values())) for row in csv.DictReader(io.StringIO(file.text))]
 
 
+async def ended(who: httpx2.AsyncClient, answer: httpx2.Response) -> dict[str, Any]:
+    """An operation, when it is over."""
+    assert answer.status_code in (200, 202), answer.text
+    told: dict[str, Any] = {}
+
+    async def is_over() -> bool:
+        told.update((await who.get(answer.headers["location"])).json())
+        return bool(told["state"] != "running")
+
+    await eventually(is_over)
+    return told
+
+
 @pytest.mark.parametrize(
     ("asked", "rows"),
     [
@@ -60,6 +73,11 @@ async def exported(api: Api, toy: Mill, who: httpx2.AsyncClient, job: str, asked
         ({"key": "AB*", "except": [0, 1]}, [2, 3, 4]),
         ({"key": "AB-3", "statuses": ["failed"]}, [3]),
         ({"key": "AB*", "error_codes": ["odd"], "item_ids": [1, 2, 5]}, [1]),
+        ({"ranges": [[2, 3], [5, 900]]}, [2, 3, 5]),
+        ({"ranges": [[1, 2], [2, 4]], "item_ids": [0], "except": [3]}, [0, 1, 2, 4]),
+        ({"ranges": [[0, 4]], "statuses": ["failed"], "error_codes": ["odd"]}, [1, 3]),
+        ({"ranges": [[3, 5]], "key": "AB*"}, [3, 4]),
+        ({"ranges": []}, []),
     ],
 )
 async def test_an_export_has_the_rows_that_were_chosen_and_the_count_is_theirs(
@@ -106,6 +124,32 @@ async def test_rows_that_wait_are_cancelled_by_the_same_words_and_come_back(api:
     assert await count(ada, job, to="reprocess", item_ids=chosen["item_ids"], statuses=["cancelled"]) == 1
     assert (await ada.post(f"/v1/jobs/{job}/reprocess", json=chosen)).json()["items"] == 1
     await assert_sound(api.db)
+
+
+async def test_ranges_are_cancelled_and_sent_round_however_long_they_are(api: Api, ada: httpx2.AsyncClient) -> None:
+    job = await submitted(ada, list(range(45_000)))
+    most = {"ranges": [[1, 44_998]]}
+    assert await count(ada, job, to="cancel", **most) == 44_998
+    answer = await ada.post(f"/v1/jobs/{job}/selection/cancel", json=most)
+    done = await ended(ada, answer)
+    assert (done["items"], done["predicate"]["ranges"]) == (44_998, [[1, 44_998]])
+    counts = (await ada.get(f"/v1/jobs/{job}")).json()["counts"]
+    assert (counts["pending"], counts["cancelled"]) == (2, 44_998)
+    await assert_sound(api.db)
+
+    some = {"scope": "items", "ranges": [[0, 10], [25_000, 44_999]], "statuses": ["cancelled"]}
+    assert await count(ada, job, to="reprocess", ranges=some["ranges"], statuses=["cancelled"]) == 20_009
+    assert (await ended(ada, await ada.post(f"/v1/jobs/{job}/reprocess", json=some)))["items"] == 20_009
+    assert (await ada.get(f"/v1/jobs/{job}")).json()["counts"]["cancelled"] == 24_989
+    await assert_sound(api.db)
+
+
+@pytest.mark.parametrize("ranges", [[[3, 2]], [[1]], [[1, 2, 3]], [[-1, 2]], [[0, 2**63]], [["1", 2]], [[0, 1]] * 101])
+@pytest.mark.parametrize("path", ["selection/count", "selection/cancel", "export", "reprocess"])
+async def test_a_range_that_is_none_is_refused(ada: httpx2.AsyncClient, path: str, ranges: Any) -> None:
+    job = await submitted(ada, [1])
+    asked = {"ranges": ranges} | ({"scope": "items"} if path == "reprocess" else {})
+    assert (await ada.post(f"/v1/jobs/{job}/{path}", json=asked)).status_code == 422
 
 
 async def test_rows_of_a_cancelled_job_are_counted_and_come_back_one_by_one(api: Api, ada: httpx2.AsyncClient) -> None:

@@ -11,6 +11,7 @@ from support import rows
 from tidemill.domain.identity import Role
 from web.conftest import OpenPage
 from web.site import Site
+from web.test_steady import Gate
 from web.watching import axe, screenshot
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -67,11 +68,12 @@ async def test_all_that_match_but_some_go_round_as_an_operation(working: Site, s
     await expect(page.get_by_text("All 12 that match, but 2 rows")).to_be_visible()
     await page.get_by_role("button", name="Redrive selected").click()
     dialog = page.get_by_role("dialog")
-    await expect(dialog.get_by_role("heading")).to_have_text("Redrive 10 rows?")
-    await expect(dialog).to_contain_text("Filter: cause is not_sold, your jobs, but 2 rows. The service counted 10 at")
+    await expect(dialog.get_by_role("heading")).to_have_text("Redrive all that match but 2 rows?")
+    await expect(dialog).to_contain_text("Filter: cause is not_sold, your jobs. The service counted 12 that match at")
+    await expect(dialog).to_contain_text("; 2 of them are left out.")
     await axe(page)
     await screenshot(page, "dead-letters-redrive")
-    await dialog.get_by_role("button", name="Redrive 10").click()
+    await dialog.get_by_role("button", name="Redrive the others").click()
     await expect(page.get_by_text("10 rows sent round again")).to_be_visible()
     stored = await rows(
         working.db, "SELECT predicate, items FROM tidemill.operation WHERE user_id = %s", working.ids["cem"]
@@ -105,6 +107,36 @@ async def test_one_row_that_is_tried_moves_no_other_and_lets_go_of_no_selection(
     await page.keyboard.press("Escape")
     await expect(grid.get_by_role("row").nth(2)).to_contain_text("Sent round again: done")
     await expect(foot).to_contain_text("1 row selected")
+
+
+async def test_the_kinds_and_the_time_of_the_last_one_are_kept_up(working: Site, signed_in: OpenPage) -> None:
+    await working.finished("ida", [SOLD_OUT])
+    other = await working.finished("ida", [SOLD_OUT])
+    await rows(working.db, "UPDATE tidemill.job SET kind = 'other.kind' WHERE id = %s", other.id)
+    page = await signed_in("ida", "/dead-letters?type=price.lookup")
+    seen = group(page, "not_sold").get_by_role("cell").nth(3)
+    await expect(seen).to_contain_text(re.compile(r"just now|\d s ago"))
+    await expect(page.get_by_label("Job type").get_by_role("option")).to_have_text(
+        ["Job type: any", "Job type: other.kind", "Job type: price.lookup"]
+    )
+    said = await seen.text_content()
+    await expect(seen).not_to_have_text(str(said))
+
+
+async def test_a_row_of_which_nothing_is_known_yet_is_said_to_be_sent_and_no_more(
+    working: Site, signed_in: OpenPage
+) -> None:
+    await working.finished("jo", [SOLD_OUT])
+    page = await signed_in("jo", "/dead-letters?cause=not_sold")
+    held = Gate()
+    await page.route("**/items/0", held.hold)
+    await page.get_by_role("grid").get_by_role("button", name="Try row 1 of").click()
+    dialog = page.get_by_role("dialog")
+    await dialog.get_by_role("button", name="Redrive this row").click()
+    await expect(dialog.get_by_role("status")).to_have_text("Sent round again; waiting for what becomes of it …")
+    await dialog.get_by_role("button", name="Close").click()
+    await expect(page.get_by_role("gridcell", name="Sent round again", exact=True)).to_be_visible()
+    held.opened.set()
 
 
 async def redriven(site: Site, name: str) -> None:

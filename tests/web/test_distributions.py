@@ -39,8 +39,16 @@ async def test_files_are_made_used_again_and_redriven_where_they_failed(site: Si
     await expect(page.get_by_role("gridcell", name="division by zero")).to_be_visible(timeout=SLOW)
     await axe(page)
     await screenshot(page, "distribution")
+    await expect(page.get_by_role("link", name="Download ABC 20240202")).to_be_in_viewport()
+    async with page.expect_download() as taken:
+        await page.get_by_role("link", name="Download ABC 20240202").click()
+    assert (await taken.value).suggested_filename == "ABC_20240202.csv"
+    assert (await (await taken.value).path()).read_text().startswith("member,price\nX,1.5")
+    swatches = page.locator(".figures > div", has=page.locator(".swatch")).locator("dt")
+    await expect(swatches).to_have_text(["done", "failed", "cancelled", "retrying", "processing"])
     await page.get_by_role("gridcell", name="ABC", exact=True).click()
     await expect(page.get_by_role("complementary")).to_contain_text("ABC_20240202.csv")
+    await expect(page.get_by_role("complementary").get_by_role("link", name="Download")).to_be_visible()
     await axe(page)
     await page.keyboard.press("Escape")
 

@@ -33,7 +33,9 @@ async def test_a_file_is_asked_for_by_typed_filters_made_and_downloaded(site: Si
     await page.get_by_label("From, of filter 1").fill("25")
     await page.get_by_label("To, of filter 1").fill("90")
     await page.get_by_label("Order").select_option("-age")
-    await expect(page.get_by_text('"filters":{"age":{"between":["25","90"]}}')).to_be_visible()
+    await expect(
+        page.get_by_text('"filters":{"age":{"between":["25","90"]}},"order":["-age"],"spreadsheet_safe":true')
+    ).to_be_visible()
     await axe(page)
     await screenshot(page, "export-new")
 
@@ -54,6 +56,27 @@ async def test_a_file_is_asked_for_by_typed_filters_made_and_downloaded(site: Si
     assert (await (await made.value).path()).read_text() == expected
     await axe(page)
     await screenshot(page, "exports")
+
+
+async def test_text_that_a_spreadsheet_would_run_is_harmless_unless_somebody_says_otherwise(
+    site: Site, signed_in: OpenPage
+) -> None:
+    await rows(site.db, "INSERT INTO shop.people (email, name) VALUES ('=1+1', 'Formula')")
+    page = await signed_in("ada", "/exports/new?resource=people&fields=email%2Cname&format=csv")
+    safe = page.get_by_label("Make text harmless")
+    await expect(safe).to_be_checked()
+    await expect(page.get_by_role("button", name="Stream now")).to_be_enabled()
+    for is_safe in (True, False):
+        await safe.set_checked(is_safe)
+        async with page.expect_download() as streamed:
+            await page.get_by_role("button", name="Stream now").click()
+        text = (await (await streamed.value).path()).read_text()
+        assert ("\n'=1+1," in text, "\n=1+1," in text) == (is_safe, not is_safe)
+    await page.get_by_label("Format").select_option("ndjson")
+    await expect(safe).to_be_hidden()
+    await page.reload()
+    await page.get_by_label("Format").select_option("csv")
+    await expect(safe).not_to_be_checked()
 
 
 async def test_what_cannot_be_exported_is_said_before_a_byte_comes(site: Site, signed_in: OpenPage) -> None:

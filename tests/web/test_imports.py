@@ -11,6 +11,7 @@ from support import rows
 from web.conftest import OpenPage
 from web.shop import SLOW, people_csv, site, written
 from web.site import Site
+from web.test_steady import Gate
 from web.watching import axe, screenshot
 
 __all__ = ["site"]
@@ -155,6 +156,75 @@ async def test_a_closed_tab_loses_nothing_and_a_mended_file_comes_back(
     await expect(page.get_by_role("row", name="p.csv")).to_contain_text("completed", timeout=SLOW)
     await axe(page)
     await screenshot(page, "imports")
+
+
+DROP = """(zone, [name, text]) => {
+  const files = new DataTransfer();
+  files.items.add(new File([text], name, { type: "text/csv" }));
+  const said = ["dragenter", "dragover", "drop"].map((type) => {
+    const event = new DragEvent(type, { dataTransfer: files, bubbles: true, cancelable: true });
+    zone.dispatchEvent(event);
+    return event.defaultPrevented;
+  });
+  return said.at(-1) && said.at(-2);
+}"""
+
+
+async def test_a_file_is_dropped_on_the_zone_and_one_beside_it_leaves_the_page_alone(
+    site: Site, signed_in: OpenPage
+) -> None:
+    page = await signed_in("ada", "/imports/new?resource=people")
+    given = ["dropped.csv", people_csv(3, prefix="drop")]
+    await expect(page.get_by_text("Drop a file here")).to_be_visible()
+    assert await page.locator("main").evaluate(DROP, given), "the browser would open the file"
+    await expect(page.get_by_text("Drop a file here")).to_be_visible()
+    assert await page.locator(".drop").evaluate(DROP, given)
+    await expect(page.get_by_text("How dropped.csv was read")).to_be_visible()
+    assert await page.locator("main").evaluate(DROP, given), "the browser would open the file"
+    await page.get_by_role("link", name="Jobs", exact=True).click()
+    await expect(page.get_by_role("heading", name="Jobs", level=1)).to_be_visible()
+    assert not await page.locator("main").evaluate(DROP, given)
+
+
+async def test_who_loads_the_page_anew_is_asked_for_the_same_file_and_goes_on(
+    site: Site, signed_in: OpenPage, tmp_path: Path
+) -> None:
+    page = await signed_in("ada", "/imports/new?resource=people")
+    path = written(tmp_path, "staff.csv", people_csv(3, prefix="anew"))
+    await choose(page, path)
+    await page.get_by_role("button", name="To the columns").click()
+    await page.get_by_label("Field of column Full name").select_option("name")
+    await page.get_by_label("Rows whose key is there already").select_option("upsert")
+    await expect(page).to_have_url(re.compile("mode=upsert"))
+    await page.reload()
+    await expect(page.get_by_text("Choose staff.csv again")).to_be_visible()
+    await choose(page, path)
+    await page.get_by_role("button", name="To the columns").click()
+    await expect(page.get_by_label("Field of column Full name")).to_have_value("name")
+    await expect(page.get_by_label("Rows whose key is there already")).to_have_value("upsert")
+
+    await page.goto(await site.link("bea"))
+    await page.goto(f"{site.url}/imports/new?resource=people&step=columns")
+    await expect(page.get_by_text("Choose the file again")).to_be_visible()
+
+
+async def test_a_mended_file_on_its_way_is_waited_for(site: Site, signed_in: OpenPage, tmp_path: Path) -> None:
+    page = await signed_in("ada", "/imports/new?resource=people")
+    await choose(page, written(tmp_path, "way.csv", "email,name,age\nway@x.org,Way,old\n"))
+    await page.get_by_role("button", name="To the columns").click()
+    await page.get_by_role("button", name="Check all rows").click()
+    await figure(page, "with errors", "1")
+    await page.get_by_role("button", name="Upload mended file").click()
+    dialog, held = page.get_by_role("dialog"), Gate()
+    await page.route("**/fixes?*", held.hold)
+    await choose(page, written(tmp_path, "mended.csv", "_row,age\n1,44\n"), "File of mended rows")
+    await expect(dialog.get_by_role("button", name="Not now")).to_be_disabled()
+    for _ in range(3):
+        await page.keyboard.press("Escape")
+    await expect(dialog).to_be_visible()
+    held.opened.set()
+    await expect(page.get_by_text("1 mended row go round again")).to_be_visible()
+    await expect(dialog).to_have_count(0)
 
 
 async def test_files_that_cannot_be_imported_are_refused_in_words(

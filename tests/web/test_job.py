@@ -6,9 +6,12 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import expect
 
+from support import rows
 from tidemill.domain.job import Job
 from web.conftest import OpenPage
 from web.site import Site
+from web.test_live import with_a_clock
+from web.test_steady import Gate
 from web.watching import axe, screenshot
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -94,15 +97,68 @@ async def test_a_job_is_paused_resumed_and_cancelled_as_the_service_says(working
     await expect(shown).to_contain_text("cancelled", timeout=30_000)
 
 
-async def test_results_are_exported_and_downloaded(job: Job, signed_in: OpenPage) -> None:
+async def test_failed_rows_are_told_apart_and_every_fact_is_in_sight(job: Job, signed_in: OpenPage) -> None:
+    page = await signed_in("ada", f"/jobs/{job.key}/results?causes=not_sold")
+    grid = page.get_by_role("grid")
+    row = grid.get_by_role("row").filter(has=page.get_by_label("Select row 303", exact=True))
+    await expect(row).to_contain_text("B-2")
+    for name in ("Input", "Attempts", "Took", "Changed", "Cause", "Reason"):
+        await expect(grid.get_by_role("columnheader", name=name, exact=True)).to_be_in_viewport(ratio=0.98)
+    await page.goto(page.url.partition("?")[0])
+    for name in ("Input", "Attempts", "Took", "Changed", "sku"):
+        await expect(grid.get_by_role("columnheader", name=name, exact=True)).to_be_in_viewport(ratio=0.98)
+
+
+async def test_columns_are_chosen_and_stand_in_the_address(job: Job, signed_in: OpenPage) -> None:
+    page = await signed_in("ada", f"/jobs/{job.key}/results")
+    serial = page.get_by_role("columnheader", name="serial")
+    await expect(serial).to_have_count(1)
+    await page.get_by_role("button", name="Columns").click()
+    await page.get_by_role("menuitem", name="✓ serial").click()
+    await expect(page).to_have_url(re.compile("columns=sku%2Ccents$"))
+    await expect(serial).to_have_count(0)
+    await page.get_by_role("button", name="Columns").click()
+    await page.get_by_role("menuitem", name="serial").click()
+    await expect(serial).to_have_count(1)
+
+
+async def test_results_are_exported_and_downloaded(job: Job, signed_in: OpenPage, working: Site) -> None:
     page = await signed_in("ada", f"/jobs/{job.key}")
     await page.get_by_role("button", name="Export …").click()
     dialog = page.get_by_role("dialog")
+    await expect(dialog.get_by_label("Make text harmless")).to_be_checked()
+    await axe(page)
+    await screenshot(page, "job-export")
     await dialog.get_by_label("Excel workbook (xlsx)").check()
+    held = Gate()
+    await page.route("**/export?*", held.hold)
     await dialog.get_by_role("button", name="Export 320").click()
+    await expect(dialog.get_by_role("button", name="Not now")).to_be_disabled()
+    for _ in range(3):
+        await page.keyboard.press("Escape")
+    await expect(dialog).to_be_visible()
+    held.opened.set()
     async with page.expect_download() as download:
         await page.get_by_role("link", name="Download").click(timeout=30_000)
     assert (await download.value).suggested_filename == f"{job.key}.xlsx"
+    of_exports = "SELECT id FROM tidemill.job WHERE kind = 'tidemill.export'"
+    made = f"SELECT input->>'spreadsheet_safe' FROM tidemill.item WHERE job_id IN ({of_exports})"
+    assert ("true",) in await rows(working.db, made)
+
+
+async def test_that_a_file_is_being_made_is_said_until_it_is(working: Site, job: Job, open_page: OpenPage) -> None:
+    page = await with_a_clock(working, await open_page(), "ada", f"/jobs/{job.key}")
+    held = Gate()
+    await page.route(re.compile(r"/v1/exports/[^/]+$"), held.hold)
+    await page.get_by_role("button", name="Export …").click()
+    await page.get_by_role("dialog").get_by_role("button", name="Export 320").click()
+    told = page.get_by_text("The file is being made")
+    await expect(told).to_be_visible()
+    await page.clock.fast_forward(10_000)
+    await expect(told).to_be_visible()
+    held.opened.set()
+    await expect(page.get_by_text("320 rows are ready")).to_be_visible(timeout=30_000)
+    await expect(told).to_have_count(0)
 
 
 async def test_only_the_rows_that_were_chosen_are_exported(job: Job, signed_in: OpenPage) -> None:

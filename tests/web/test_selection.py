@@ -128,6 +128,43 @@ async def test_a_range_that_is_given_up_takes_nothing_else_with_it(site: Site, s
     await expect(page.get_by_text("not loaded any more")).to_have_count(0)
 
 
+async def test_a_range_goes_on_from_where_it_began_wherever_one_has_gone_meanwhile(
+    site: Site, signed_in: OpenPage
+) -> None:
+    job = await waiting_job(site, 15_500)
+    page = await signed_in("ada", f"/jobs/{job['key']}/results")
+    foot = page.locator(".grid-foot")
+    await select(page, 1)
+    await page.get_by_label("Go to row").fill("15000")
+    await page.keyboard.press("Enter")
+    await page.get_by_role("grid").get_by_label("Select row 15,000", exact=True).click(modifiers=["Shift"])
+    await expect(foot).to_contain_text("15,000 rows selected")
+
+    await foot.get_by_role("button", name="Export …").click()
+    dialog = page.get_by_role("dialog", name="Export 15,000 rows?")
+    await expect(dialog).to_contain_text("15,000 chosen rows, job")
+    await dialog.get_by_role("button", name="Not now").click()
+    await foot.get_by_role("button", name="Cancel …").click()
+    await page.get_by_role("dialog", name="Cancel 15,000 rows?").get_by_role("button", name="Cancel 15,000").click()
+    await expect(page.get_by_text("15,000 rows cancelled")).to_be_visible()
+    counts = "SELECT pending, cancelled FROM tidemill.job_progress WHERE key = %s"
+    assert await rows(site.db, counts, job["key"]) == [(500, 15_000)]
+    await page.get_by_role("link", name="Show the operation").click()
+    await expect(page.get_by_label("The chosen operation")).to_contain_text("15,000 chosen rows")
+
+
+async def test_numbers_beside_a_filter_are_of_what_the_list_shows(site: Site, signed_in: OpenPage) -> None:
+    job = await waiting_job(site)
+    page = await signed_in("ada", f"/jobs/{job['key']}/results")
+    toggle = page.get_by_role("group", name="Status").get_by_role("button", name="pending")
+    await expect(toggle).to_have_text("pending40")
+    await page.get_by_role("searchbox").fill("AB-1*")
+    await expect(page.locator(".grid-foot")).to_contain_text("11 matching \N{MIDDLE DOT} 11 loaded")
+    await expect(toggle).to_have_text("pending")
+    await page.get_by_role("button", name="Clear filters").click()
+    await expect(toggle).to_have_text("pending40")
+
+
 async def test_who_keeps_a_selection_keeps_its_filter_and_sees_afterwards_what_has_changed(
     site: Site, signed_in: OpenPage
 ) -> None:

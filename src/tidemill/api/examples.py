@@ -46,6 +46,7 @@ _DETAIL: dict[str, Any] = {
     "policy": {"mode": "continue"},
     "errors": {"exhausted": 6, "invalid": 1},
     "columns": ["sku", "cents"],
+    "columns_of": "result",
     "rates": {"now_per_s": 24.5, "average_per_s": 18.1, "eta_s": 10.1},
     "adaptive": [{"worker": WORKER, "child": 0, "concurrency": 50}],
     "retried": 21,
@@ -143,6 +144,7 @@ _DISTRIBUTION |= {
 }
 _FILES = "s3://bucket/exports/2026/11/15/J20261115_000779"
 _CONTENT = _INPUT | {"status": "done", "attempts": 1, "path": f"{_FILES}/ABC_20240202_CLS.csv", "rows": 500}
+_CONTENT |= {"download_url": f"/v1/distributions/{JOB}/files/0"}
 _CONTENT |= {
     "size": 20110,
     "sha256": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",

@@ -13,6 +13,7 @@ from tidemill.api.inline import faults
 from tidemill.api.problems import Refusal
 from tidemill.api.schemas.base import JOB_NAME
 from tidemill.api.schemas.jobs import ListQuery
+from tidemill.api.schemas.operations import ChosenIn
 from tidemill.api.state import Db, Service, Serving
 from tidemill.domain.distribution import KIND as DISTRIBUTE
 from tidemill.domain.errors import InvalidInput, UnknownJob, UnknownResource
@@ -20,6 +21,7 @@ from tidemill.domain.export import KIND as EXPORT
 from tidemill.domain.identity import Principal
 from tidemill.domain.importing import KIND as IMPORT
 from tidemill.domain.job import Job
+from tidemill.domain.numbers import Range, merged
 from tidemill.domain.page import Page
 from tidemill.domain.resource import Resource, may
 from tidemill.operations import inspect
@@ -202,6 +204,14 @@ def _insist(ids: Sequence[str], field: str, are_good: Sequence[bool], why: str) 
     wrong = [(at, text) for at, (text, is_good) in enumerate(zip(ids, are_good, strict=True)) if not is_good]
     if wrong:
         raise faults([(("body", field, at), why.format(text)) for at, text in wrong])
+
+
+def chosen_of(asked: ChosenIn, job_id: UUID) -> tuple[list[int] | None, tuple[Range, ...]]:
+    """Items that are chosen by their numbers: single ones, None if all are meant, and ranges of them beside these."""
+    seqs = None if asked.item_ids is None else seqs_of(asked.item_ids, "item_ids", job_id)
+    if asked.ranges is None:
+        return seqs, ()
+    return seqs or [], merged(asked.ranges)
 
 
 async def own_scope(db: Database, me: Principal, user_id: str) -> int | None:

@@ -50,6 +50,7 @@ async def job_detail(db: Database, job: Job) -> dict[str, Any]:
         "policy": job.policy,
         "errors": job.codes,
         "columns": columns,
+        "columns_of": "result" if job.result_columns else "input",
         "rates": rates,
         "adaptive": await db.run(workers.adaptive_state, job.kind, ingesting=not job.ingest_complete),
         "retried": job.retried,

@@ -9,6 +9,7 @@ from uuid import UUID
 from tidemill.domain import form
 from tidemill.domain.errors import InvalidInput
 from tidemill.domain.handler import OWN_KINDS
+from tidemill.domain.numbers import Range, is_in, merged
 from tidemill.domain.status import ItemStatus, parse_item_status
 
 KIND = f"{OWN_KINDS}export"
@@ -31,6 +32,7 @@ class Rows:
     key: str | None = None
     seqs: frozenset[int] | None = None
     but: frozenset[int] = frozenset()
+    ranges: tuple[Range, ...] = ()  # beside the seqs; in order, and apart from one another
 
     @classmethod
     def parse(cls, words: dict[str, Any]) -> Self:
@@ -40,6 +42,7 @@ class Rows:
             words.get("key"),
             None if seqs is None else frozenset(seqs),
             frozenset(words.get("but", ())),
+            merged(words.get("ranges", ())),
         )
 
     def words(self) -> dict[str, Any]:
@@ -47,10 +50,11 @@ class Rows:
         codes = {} if self.codes is None else {"codes": sorted(self.codes)}
         key = {} if self.key is None else {"key": self.key}
         seqs = {} if self.seqs is None else {"seqs": sorted(self.seqs)}
-        return codes | key | seqs | ({"but": sorted(self.but)} if self.but else {})
+        ranges = {"ranges": [list(one) for one in self.ranges]} if self.ranges else {}
+        return codes | key | seqs | ranges | ({"but": sorted(self.but)} if self.but else {})
 
     def has(self, seq: int) -> bool:
-        return seq not in self.but and (self.seqs is None or seq in self.seqs)
+        return seq not in self.but and (self.seqs is None or seq in self.seqs or is_in(seq, self.ranges))
 
 
 @dataclass(frozen=True, slots=True)

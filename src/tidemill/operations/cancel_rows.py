@@ -31,6 +31,7 @@ async def cancel_rows(
     await db.run(begin, job_id)
     predicate: dict[str, Any] = {"statuses": sorted(set(waiting.statuses))}
     predicate |= {"seqs": None if waiting.seqs is None else sorted(set(waiting.seqs))}
+    predicate |= {"ranges": waiting.ranges} if waiting.ranges else {}
     predicate |= {"but": sorted(waiting.but)} if waiting.but else {}
     predicate |= {"key": waiting.key} if waiting.key else {}
     added = await db.run(bulk.add, "cancel", predicate, user_id=user_id, job_id=job_id, request_id=request_id)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
+from tidemill.connectors.blobs import Blobs
 from tidemill.domain.declaration.suggest import did_you_mean
 from tidemill.domain.distribution import (
     COLUMNS,
@@ -21,12 +22,14 @@ from tidemill.domain.distribution import (
     file_name,
 )
 from tidemill.domain.distribution.fields import FAULTS_MAX
-from tidemill.domain.errors import InvalidInput
+from tidemill.domain.errors import Conflict, InvalidInput
 from tidemill.domain.form import Compression, FileFormat, Form
 from tidemill.domain.identity import Role
 from tidemill.domain.job import Job
 from tidemill.domain.page import Page
+from tidemill.domain.status import ItemStatus
 from tidemill.operations import inspect
+from tidemill.operations.export import FileFacts
 from tidemill.operations.submit import submit
 from tidemill.store import results
 from tidemill.store.database import Database
@@ -134,10 +137,28 @@ async def content(db: Database, job_id: UUID, *, limit: int, after: object = Non
     """A page of a distribution's inputs, in their order: each with its fields and what has become of it."""
     page = await inspect.list_items(db, job_id, limit=limit, after=after)
     inputs = await db.run(results.shown_inputs, job_id, [item["seq"] for item in page.items])
-    return Page([_told(item, inputs.get(item["seq"])) for item in page.items], page.after)
+    return Page([_told(job_id, item, inputs.get(item["seq"])) for item in page.items], page.after)
 
 
-def _told(item: Mapping[str, Any], given: Any) -> dict[str, Any]:
+async def file_facts(db: Database, blobs: Blobs, job: Job, seq: int) -> FileFacts:
+    """Of the file of one input; Conflict says why there is none."""
+    item = await inspect.get_item(db, job.id, seq)
+    made = item["result"]
+    if item["status"] != ItemStatus.DONE:
+        raise Conflict(f"input {seq} of {job.key} is {item['status']}: it has no file")
+    name = await asyncio.to_thread(blobs.name_of, made["path"])
+    if name is None:
+        raise Conflict(f"the file of input {seq} of {job.key} is in another store: {made['path']}")
+    request = request_of(job)
+    form = Form(request.format, (), request.compression)
+    return FileFacts(name, made["name"], made["size"], made["sha256"], form.content_type)
+
+
+def file_gone(job: Job, seq: int) -> Conflict:
+    return Conflict(f"the file of input {seq} of {job.key} is gone; ask for it again")
+
+
+def _told(job_id: UUID, item: Mapping[str, Any], given: Any) -> dict[str, Any]:
     result, error = item["result"] or {}, item["error"] or {}
     is_done = item["status"] == "done"
     return {
@@ -145,6 +166,7 @@ def _told(item: Mapping[str, Any], given: Any) -> dict[str, Any]:
         "status": item["status"],
         "attempts": item["attempts"],
         "path": result.get("path") if is_done else None,
+        "download_url": f"/v1/distributions/{job_id}/files/{item['seq']}" if is_done else None,
         "rows": result.get("rows") if is_done else None,
         "size": result.get("size") if is_done else None,
         "sha256": result.get("sha256") if is_done else None,

@@ -29,8 +29,8 @@ PRIORITY = 10  # among the jobs of its owner: somebody waits for a file
 
 
 @dataclass(frozen=True, slots=True)
-class ExportFacts:
-    """What is known of an export's file."""
+class FileFacts:
+    """What is known of a file that was made."""
 
     file_id: str
     name: str
@@ -40,7 +40,7 @@ class ExportFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class ExportFile(ExportFacts):
+class ExportFile(FileFacts):
     """An export's file, open; whoever asked for it closes it."""
 
     file: BinaryIO
@@ -104,7 +104,7 @@ async def export_results(
         await db.run(results.release_key, export_id, key)
 
 
-async def export_facts(db: Database, export: Job) -> ExportFacts:
+async def export_facts(db: Database, export: Job) -> FileFacts:
     """Of an export that has made its file; Conflict says why there is none."""
     if export.kind != KIND:
         raise Conflict(f"job {export.key} is no export: it has no file")
@@ -116,7 +116,7 @@ async def export_facts(db: Database, export: Job) -> ExportFacts:
     if made.get("expires_at") and datetime.fromisoformat(made["expires_at"]) <= await db.run(jobs.clock):
         raise Conflict(f"the file of export {export.key} has expired; ask for the export again")
     told = {name: made[name] for name in ("file_id", "name", "size", "sha256")}
-    return ExportFacts(**told, content_type=_content_type(made))
+    return FileFacts(**told, content_type=_content_type(made))
 
 
 async def export_file(db: Database, blobs: Blobs, export: Job) -> ExportFile:

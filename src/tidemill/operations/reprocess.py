@@ -37,6 +37,7 @@ async def reprocess(
     await db.run(jobs.get, job_id)
     predicate: dict[str, Any] = {"statuses": list(choice.statuses), "reset_attempts": choice.reset_attempts}
     predicate |= {"seqs": None if choice.seqs is None else sorted(set(choice.seqs)), "codes": choice.codes}
+    predicate |= {"ranges": choice.ranges} if choice.ranges else {}
     predicate |= ({"but": sorted(set(choice.but))} if choice.but else {}) | ({"key": choice.key} if choice.key else {})
     added = await db.run(bulk.add, "reprocess", predicate, user_id=user_id, job_id=job_id, request_id=request_id)
     return await carry_out(db, added, within)

@@ -10,6 +10,7 @@ from psycopg.rows import class_row
 from psycopg.types.json import Jsonb
 
 from tidemill.domain.errors import Conflict, TidemillError, Unknown, UnknownJob
+from tidemill.domain.numbers import merged
 from tidemill.domain.status import ItemStatus
 from tidemill.store import activity
 from tidemill.store.cancel_rows import Waiting, cancel_rows
@@ -134,6 +135,7 @@ async def _cancel(conn: Connection, operation: Operation) -> Taken:
         asked.get("seqs"),
         frozenset(asked.get("but", ())),
         asked.get("key"),
+        merged(asked.get("ranges", ())),
     )
     taken, place = await cancel_rows(conn, job_id, waiting, operation.place)
     await _tell(conn, operation, job_id, taken)
@@ -180,6 +182,7 @@ def _choice(asked: Mapping[str, Any]) -> Choice:
         codes=asked.get("codes"),
         key=asked.get("key"),
         but=asked.get("but", ()),
+        ranges=merged(asked.get("ranges", ())),
         since=_time(asked.get("since")),
         until=_time(asked.get("until")),
         reset_attempts=asked.get("reset_attempts", True),

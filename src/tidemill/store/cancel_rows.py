@@ -9,11 +9,12 @@ from uuid import UUID
 from psycopg.types.json import Jsonb
 
 from tidemill.domain.errors import Conflict
+from tidemill.domain.numbers import Range
 from tidemill.domain.page import MAX_NUMBER
 from tidemill.domain.status import Intent, ItemStatus
 from tidemill.store.database import Connection
 from tidemill.store.jobs import get, lock
-from tidemill.store.keys import WINDOW, keyed
+from tidemill.store.keys import WINDOW, chosen
 from tidemill.store.lists.fetch import Row, rows
 from tidemill.store.statements import sql
 
@@ -30,6 +31,7 @@ class Waiting:
     seqs: Sequence[int] | None = None
     but: frozenset[int] = field(default_factory=frozenset)
     key: str | None = None
+    ranges: Sequence[Range] = ()  # beside the seqs
 
 
 Place = dict[str, Any]
@@ -48,30 +50,32 @@ async def cancel_rows(conn: Connection, job_id: UUID, waiting: Waiting, place: P
     """A step: how many, and where to go on if there may be more. A retry that is put off meanwhile is not meant."""
     job = await begin(conn, job_id)
     place = place or {"until": await _newest(conn, job_id)}
-    if waiting.key is None:
+    if waiting.key is None and not waiting.ranges:
         n, after = await _cancel(conn, job, waiting, place.get("after", 0), place["until"])
         following = None if after is None else place | {"after": after}
     else:
-        n, following = await _cancel_keyed(conn, job, waiting, place)
+        n, following = await _cancel_in_window(conn, job, waiting, place)
     if n:
         await conn.execute(sql("job/touch"), {"job_id": job_id})
     return n, following
 
 
-async def _cancel_keyed(
+async def _cancel_in_window(
     conn: Connection, job: dict[str, Any], waiting: Waiting, place: Place
 ) -> tuple[int, Place | None]:
-    """The items of one window that have the key."""
+    """The chosen items of one window."""
     lo = place.get("lo", 0)
-    named = None if waiting.seqs is None else set(waiting.seqs)
-    found = await keyed(conn, job["id"], waiting.key or "", lo, lo + WINDOW)
-    seqs = [seq for seq in found if named is None or seq in named]
+    wanted: dict[str, Any] = {"key": waiting.key, "seqs": waiting.seqs, "ranges": waiting.ranges}
+    total = (await get(conn, job["id"])).counts.total
+    seqs = await chosen(conn, job["id"], lo, lo + WINDOW, **wanted)
+    while not seqs and waiting.key is None and lo + WINDOW < total:  # a look at numbers costs no step of its own
+        lo += WINDOW
+        seqs = await chosen(conn, job["id"], lo, lo + WINDOW, **wanted)
     after: int | None = 0 if seqs else None
     n = 0
     while after is not None:
         some, after = await _cancel(conn, job, Waiting(waiting.statuses, seqs, waiting.but), after, place["until"])
         n += some
-    total = (await get(conn, job["id"])).counts.total
     return n, place | {"lo": lo + WINDOW} if lo + WINDOW < total else None
 
 
@@ -95,17 +99,19 @@ async def _cancel_in(
 ) -> int:
     if held["seqs"] is not None:
         return await _cancel_in_list(conn, job, held, wanted, but)
-    if wanted is None and not any(held["lo"] <= seq < held["hi"] for seq in but):
-        await conn.execute(sql("batch/cancel_whole"), {"batch_id": held["id"]})
-        return int(held["open"])
+    lo, hi = held["lo"], held["hi"]
     if wanted is None:
-        wanted = [seq for seq in range(held["lo"], held["hi"]) if seq not in but]
-    return await _cancel_in_range(conn, job, held, wanted)
+        inside = [seq for seq in range(lo, hi) if seq not in but]
+    else:
+        inside = wanted[bisect_left(wanted, lo) : bisect_left(wanted, hi)]
+    if len(inside) < hi - lo:
+        return await _cancel_in_range(conn, job, held, inside)
+    await conn.execute(sql("batch/cancel_whole"), {"batch_id": held["id"]})
+    return int(held["open"])
 
 
-async def _cancel_in_range(conn: Connection, job: dict[str, Any], held: Row, wanted: list[int]) -> int:
+async def _cancel_in_range(conn: Connection, job: dict[str, Any], held: Row, inside: list[int]) -> int:
     """They leave the range with an outcome of their own: who reads it then passes over them."""
-    inside = wanted[bisect_left(wanted, held["lo"]) : bisect_left(wanted, held["hi"])]
     who = {"job_id": job["id"], "owner_id": job["owner_id"], "status": "cancelled", "seqs": inside}
     cursor = await conn.execute(sql("outcome/add_plain"), who | {"lo": held["lo"], "hi": held["hi"]})
     n = len(await cursor.fetchall())

@@ -12,12 +12,13 @@ from psycopg.types.json import Jsonb
 from tidemill.domain.batch import LIST_MAX
 from tidemill.domain.distribution import KIND as DISTRIBUTE
 from tidemill.domain.errors import Conflict
+from tidemill.domain.numbers import Range
 from tidemill.domain.page import MAX_NUMBER
 from tidemill.domain.status import Intent, ItemStatus
 from tidemill.store import artifacts
 from tidemill.store.database import Connection
 from tidemill.store.jobs import get, lock
-from tidemill.store.keys import WINDOW, keyed
+from tidemill.store.keys import WINDOW, chosen
 from tidemill.store.revive import revive
 from tidemill.store.statements import sql
 
@@ -38,6 +39,7 @@ class Choice:
     since: datetime | None = None  # settled from here on
     until: datetime | None = None  # and before
     key: str | None = None  # a field of the input; see tidemill.has_key
+    ranges: Sequence[Range] = ()  # beside the seqs, of which there are none then, or some
 
     @property
     def is_narrow(self) -> bool:
@@ -65,7 +67,7 @@ async def reprocess(
     ``goes_on`` when a step before has opened the job: Conflict, if it was ended since.
     """
     job = await begin(conn, job_id, goes_on=goes_on)
-    take = _take if choice.key is None else _take_keyed
+    take = _take if choice.key is None and not choice.ranges else _take_in_windows
     taken, last = await take(conn, job, choice, after_seq, most)
     if taken or (choice.takes_rest and await _has_rest(conn, job_id)):
         await reopen(conn, job_id, rest=choice.takes_rest)
@@ -86,20 +88,19 @@ async def _take(
     return taken, last
 
 
-async def _take_keyed(
+async def _take_in_windows(
     conn: Connection, job: dict[str, Any], choice: Choice, after_seq: int, most: int
 ) -> tuple[int, int | None]:
     """Window by window, each whole: so many windows, or about so many items, at a time."""
     total = (await get(conn, job["id"])).counts.total
-    named = None if choice.seqs is None else set(choice.seqs)
+    wanted: dict[str, Any] = {"key": choice.key, "seqs": choice.seqs, "ranges": choice.ranges}
     taken, lo = 0, after_seq + 1
     for _ in range(WINDOWS):
         if lo >= total or taken >= most:
             break
-        found = await keyed(conn, job["id"], choice.key or "", lo, lo + WINDOW)
-        seqs = [seq for seq in found if named is None or seq in named]
+        seqs = await chosen(conn, job["id"], lo, lo + WINDOW, **wanted)
         if seqs:
-            taken += (await _take(conn, job, replace(choice, key=None, seqs=seqs), -1, MAX_NUMBER))[0]
+            taken += (await _take(conn, job, replace(choice, key=None, seqs=seqs, ranges=()), -1, MAX_NUMBER))[0]
         lo += WINDOW
     return taken, lo - 1 if lo < total else None
 

@@ -15,7 +15,7 @@ from tidemill.domain.export import Rows
 from tidemill.domain.standing import Standing
 from tidemill.store.database import Connection, Database, relaxed
 from tidemill.store.json import decode_input
-from tidemill.store.keys import keyed
+from tidemill.store.keys import chosen
 from tidemill.store.lists.grid import find_grid
 from tidemill.store.statements import sql
 
@@ -114,11 +114,9 @@ async def walk(conn: Connection, survey: Survey, only: Rows = ALL) -> AsyncGener
 
 async def _wanted(conn: Connection, job_id: UUID, only: Rows, lo: int, hi: int) -> set[int] | None:
     """Those of a window that are named and have the key; None: all of them."""
-    named = None if only.seqs is None else {seq for seq in range(lo, hi) if seq in only.seqs}
-    if only.key is None or named == set():
-        return named
-    found = set(await keyed(conn, job_id, only.key, lo, hi))
-    return found if named is None else found & named
+    if only.seqs is None and only.key is None:
+        return None
+    return set(await chosen(conn, job_id, lo, hi, key=only.key, seqs=only.seqs, ranges=only.ranges))
 
 
 async def state(conn: Connection, job_id: UUID) -> dict[str, Any]:

@@ -8,10 +8,13 @@ from fastapi import APIRouter, Query, Request, Response
 from tidemill.api import cursor, inline
 from tidemill.api.answer import Answer, encode
 from tidemill.api.distribution_views import content_out, dataset_out, distribution_out, distributions_out
+from tidemill.api.files import send_file
 from tidemill.api.guard import Guarded, Me, Permission, allow
 from tidemill.api.idempotency import parse_key
 from tidemill.api.lookup import DistributionToRun, OwnDistribution, list_own, own_scope
 from tidemill.api.routes import operations
+from tidemill.api.routes.exports import FILE_ANSWERS
+from tidemill.api.routes.items import Seq
 from tidemill.api.routes.submit_import import Key, submission_of
 from tidemill.api.schemas.distributions import (
     ContentQuery,
@@ -25,10 +28,10 @@ from tidemill.api.schemas.jobs import ListQuery
 from tidemill.api.schemas.operations import OperationOut
 from tidemill.api.state import Db, Serving
 from tidemill.domain.distribution import KIND
-from tidemill.domain.errors import KeyReused
+from tidemill.domain.errors import KeyReused, UnknownFile
 from tidemill.domain.form import Compression, FileFormat
 from tidemill.operations import control
-from tidemill.operations.distributions import Wanted, content
+from tidemill.operations.distributions import Wanted, content, file_facts, file_gone
 from tidemill.operations.reprocess import redrive
 from tidemill.store import jobs
 
@@ -90,6 +93,20 @@ async def get_distribution(distribution_id: OwnDistribution, query: Annotated[Co
     page = await content(db, distribution_id.id, limit=query.page_size, after=cursor.decode(query.after))
     told = {"data_content": [content_out(one) for one in page.items], **cursor.next_page(page.after)}
     return Answer(encode(await distribution_out(db, distribution_id) | told))
+
+
+@router.get(
+    "/distributions/{distribution_id}/files/{seq}",
+    response_class=Response,
+    **allow(Permission.USER, 404, 409, 416, also=FILE_ANSWERS),
+)
+async def download_file(distribution_id: OwnDistribution, seq: Seq, request: Request, here: Serving) -> Response:
+    """The file of one input, made or used again: all of it, or a range. `seq` is its place among the inputs, from 0."""
+    facts = await file_facts(here.db, here.blobs, distribution_id, seq)
+    try:
+        return await send_file(request, here, facts)
+    except UnknownFile:
+        raise file_gone(distribution_id, seq) from None
 
 
 @router.post("/distributions/{distribution_id}/cancel", **allow(Permission.USER, 404, 409))

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Body, Query, Request, Response
 from tidemill.api.export_views import export_now, exports_out
 from tidemill.api.files import send_file
 from tidemill.api.guard import Guarded, Me, Permission, address_of, allow
-from tidemill.api.lookup import OwnExport, OwnJob, seqs_of
+from tidemill.api.lookup import OwnExport, OwnJob, chosen_of, seqs_of
 from tidemill.api.schemas.exports import ExportOut
 from tidemill.api.schemas.jobs import ExportQuery, JobOut
 from tidemill.api.schemas.operations import SelectionIn
@@ -27,7 +27,7 @@ EVERYTHING = SelectionIn()
 _FILE = {"schema": {"type": "string", "format": "binary"}}
 _NAMES = [name.partition(";")[0] for name in (*CONTENT_TYPES.values(), *COMPRESSED_TYPES.values())]
 FILES = {name: _FILE for name in _NAMES if name != "application/json"}  # which is a page, to whoever reads the document
-_file: dict[int | str, dict[str, Any]] = {
+FILE_ANSWERS: dict[int | str, dict[str, Any]] = {
     200: {"description": "The file; of format json it is application/json", "content": FILES},
     206: {"description": "The range that was asked for", "content": FILES},
     304: {"description": "The caller has it: If-None-Match is its ETag"},
@@ -71,9 +71,10 @@ async def export_job(
 
 
 def _rows(asked: SelectionIn, job_id: UUID) -> Rows:
-    seqs = None if asked.item_ids is None else frozenset(seqs_of(asked.item_ids, "item_ids", job_id))
+    seqs, ranges = chosen_of(asked, job_id)
     codes = None if asked.error_codes is None else frozenset(asked.error_codes)
-    return Rows(codes, asked.key, seqs, frozenset(seqs_of(asked.except_, "except", job_id)))
+    but = frozenset(seqs_of(asked.except_, "except", job_id))
+    return Rows(codes, asked.key, None if seqs is None else frozenset(seqs), but, ranges)
 
 
 @router.get("/exports/{export}", **allow(Permission.USER, 404))
@@ -89,7 +90,9 @@ async def cancel_export(export: OwnExport, me: Me, here: Serving) -> ExportOut:
     return await export_now(here, export.id)
 
 
-@router.get("/exports/{export}/download", response_class=Response, **allow(Permission.USER, 404, 409, 416, also=_file))
+@router.get(
+    "/exports/{export}/download", response_class=Response, **allow(Permission.USER, 404, 409, 416, also=FILE_ANSWERS)
+)
 async def download_export(export: OwnExport, request: Request, here: Serving) -> Response:
     """The file of a finished export: all of it, or a range."""
     facts = await operation.export_facts(here.db, export)

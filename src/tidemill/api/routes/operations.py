@@ -10,7 +10,17 @@ from fastapi import APIRouter, Query, Request, Response
 
 from tidemill.api import cursor
 from tidemill.api.guard import Guarded, Me, Permission, allow
-from tidemill.api.lookup import JobToRun, OwnJob, check_rights, job_named, lost_rights, own_scope, places_of, seqs_of
+from tidemill.api.lookup import (
+    JobToRun,
+    OwnJob,
+    check_rights,
+    chosen_of,
+    job_named,
+    lost_rights,
+    own_scope,
+    places_of,
+    seqs_of,
+)
 from tidemill.api.schemas.operations import (
     CancelItemsIn,
     ChosenIn,
@@ -47,10 +57,18 @@ async def reprocess_job(
     job: JobToRun, asked: ReprocessIn, me: Me, request: Request, response: Response, db: Db
 ) -> OperationOut:
     """Send settled items round again, opening the job if it is closed. 202 when they are so many that it goes on."""
-    if (asked.scope == "items") != (asked.item_ids is not None):
-        raise InvalidInput("scope `items` comes with item_ids, scope `job` without")
-    seqs, but = _seqs(asked, job.id), _but(asked, job.id)
-    choice = Choice(asked.statuses, seqs, asked.error_codes, asked.reset_attempts, but=but, key=asked.key)
+    seqs, ranges = chosen_of(asked, job.id)
+    if (asked.scope == "items") != (seqs is not None):
+        raise InvalidInput("scope `items` comes with item_ids or ranges, scope `job` without")
+    choice = Choice(
+        asked.statuses,
+        seqs,
+        asked.error_codes,
+        asked.reset_attempts,
+        but=_but(asked, job.id),
+        key=asked.key,
+        ranges=ranges,
+    )
     who = {"user_id": me.user_id, "request_id": request.state.request_id}
     return answer(response, await operation.reprocess(db, job.id, choice, within=WITHIN_S, **who))
 
@@ -60,7 +78,8 @@ async def cancel_items(
     job: OwnJob, asked: CancelItemsIn, me: Me, request: Request, response: Response, db: Db
 ) -> OperationOut:
     """Cancel items that wait, and leave the others. What a worker has in hand is left to it."""
-    waiting = Waiting(asked.statuses, _seqs(asked, job.id), frozenset(_but(asked, job.id)), asked.key)
+    seqs, ranges = chosen_of(asked, job.id)
+    waiting = Waiting(asked.statuses, seqs, frozenset(_but(asked, job.id)), asked.key, ranges)
     who = {"user_id": me.user_id, "request_id": request.state.request_id}
     return answer(response, await cancelling.cancel_rows(db, job.id, waiting, within=WITHIN_S, **who))
 
@@ -73,23 +92,21 @@ async def count_items(job: OwnJob, asked: CountIn, db: Db) -> CountOut:
     statuses = [status for status in asked.statuses if not among or status in among]
     if asked.statuses and not statuses:
         return CountOut(items=0, is_complete=True)
+    seqs, ranges = chosen_of(asked, job.id)
     wanted = Selected(
         statuses or sorted(among),
         asked.error_codes,
-        _seqs(asked, job.id),
+        seqs,
         _but(asked, job.id),
         asked.key,
         again=asked.to == "reprocess",
+        ranges=ranges,
     )
     items, is_complete = await db.run(counting.count_items, job.id, wanted)
     return CountOut(items=items, is_complete=is_complete)
 
 
-def _seqs(asked: ChosenIn | ReprocessIn, job_id: UUID) -> list[int] | None:
-    return None if asked.item_ids is None else seqs_of(asked.item_ids, "item_ids", job_id)
-
-
-def _but(asked: ChosenIn | ReprocessIn, job_id: UUID) -> list[int]:
+def _but(asked: ChosenIn, job_id: UUID) -> list[int]:
     return seqs_of(asked.except_, "except", job_id)
 
 

@@ -2,10 +2,11 @@
 
 import re
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, AliasChoices, AliasGenerator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
+from typing_extensions import TypeAliasType
 
 from tidemill.domain.errors import InvalidInput
 from tidemill.domain.page import check_text
@@ -16,6 +17,7 @@ PAGE_MAX = 500
 CODES_MAX = 100
 EITHER = AliasChoices("statuses", "status")
 FROM = AliasChoices("from", "from_")
+ColumnsOf = TypeAliasType("ColumnsOf", Literal["result", "input"])
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 
 

@@ -95,6 +95,7 @@ class ContentOut(BaseModel):
     status: ItemStatus
     attempts: int
     path: str | None = Field(None, description="Where the file is; one that is used again lies in an earlier folder")
+    download_url: str | None = Field(None, description="Where this service has it for you")
     rows: int | None = None
     size: int | None = Field(None, description="Bytes")
     sha256: str | None = None

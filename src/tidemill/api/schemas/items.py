@@ -1,16 +1,13 @@
 """Items, in lists and whole."""
 
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field
-from typing_extensions import TypeAliasType
 
-from tidemill.api.schemas.base import EITHER, After, Asked, Codes, Key, NextPage, PageSize, Query, Statuses
+from tidemill.api.schemas.base import EITHER, After, Asked, Codes, ColumnsOf, Key, NextPage, PageSize, Query, Statuses
 from tidemill.domain.status import ItemStatus
-
-ColumnsOf = TypeAliasType("ColumnsOf", Literal["result", "input"])
 
 
 class ItemError(BaseModel):

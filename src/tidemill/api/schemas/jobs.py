@@ -12,6 +12,7 @@ from tidemill.api.schemas.base import (
     EMPTY_IS_NONE,
     After,
     Asked,
+    ColumnsOf,
     JobStatuses,
     Kind,
     Moment,
@@ -105,7 +106,8 @@ class JobDetail(JobOut):
     params: dict[str, Any]
     policy: dict[str, Any]
     errors: dict[str, int] = Field(description="Failed items by error code")
-    columns: list[str] = Field(description="Of its results, in order")
+    columns: list[str] = Field(description="Of its results, in order; of its inputs where there are none")
+    columns_of: ColumnsOf = Field(description="Which of the two these are")
     rates: Rates
     adaptive: list[dict[str, Any]] = Field(description="What the workers have settled on for this kind")
     retried: int = Field(description="Attempts that ended in another one")

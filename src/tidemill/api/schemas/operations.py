@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from pydantic import AliasChoices, BaseModel, Field, StrictBool
+from pydantic import AfterValidator, AliasChoices, BaseModel, Field, StrictBool, StrictInt
 from typing_extensions import TypeAliasType
 
 from tidemill.api.schemas.base import (
@@ -24,6 +24,7 @@ from tidemill.api.schemas.base import (
     StatusList,
     UserId,
 )
+from tidemill.domain.page import MAX_NUMBER
 from tidemill.domain.status import ItemStatus
 
 Scope = TypeAliasType("Scope", Literal["job", "items"])
@@ -33,30 +34,41 @@ OperationState = TypeAliasType("OperationState", Literal["running", "done", "fai
 
 RESET = "Without it, only items that have attempts left: of failures and of what was not found, as the handler has it"
 
+RANGES_MAX = 100
+
+
+def _in_order(ends: list[int]) -> list[int]:
+    if ends[0] > ends[1]:
+        raise ValueError("the first row of a range comes after its last")
+    return ends
+
+
+Place = Annotated[StrictInt, Field(ge=0, le=MAX_NUMBER)]
+RowRange = Annotated[list[Place], Field(min_length=2, max_length=2), AfterValidator(_in_order)]
+OF_RANGES = "Items by their `seq`: first and last of each range, both included; beside `item_ids`, or instead"
+Ranges = Annotated[list[RowRange] | None, Field(max_length=RANGES_MAX, description=OF_RANGES)]
 But = Annotated[
     list[ItemId],
     Field(max_length=ITEMS_MAX, validation_alias=AliasChoices("except", "except_"), description="But these"),
 ]
 
 
-class ReprocessIn(Asked):
-    """Which items go round again."""
-
-    scope: Scope = "job"
-    item_ids: list[ItemId] | None = Field(None, max_length=ITEMS_MAX, description="With scope `items`")
-    statuses: StatusList = Field([ItemStatus.FAILED, ItemStatus.NOT_FOUND])
-    error_codes: CodeList | None = None
-    key: Key = None
-    except_: But = Field(default_factory=list)
-    reset_attempts: StrictBool = Field(True, description=RESET)
-
-
 class ChosenIn(Asked):
-    """Items of a job: all that match, or those of `item_ids` that do; but some."""
+    """Items of a job: all that match, or those of `item_ids` and `ranges` that do; but some."""
 
     key: Key = None
     item_ids: list[ItemId] | None = Field(None, max_length=ITEMS_MAX)
+    ranges: Ranges = None
     except_: But = Field(default_factory=list)
+
+
+class ReprocessIn(ChosenIn):
+    """Which items go round again."""
+
+    scope: Scope = Field("job", description="`items` comes with `item_ids`, with `ranges` or with both")
+    statuses: StatusList = Field([ItemStatus.FAILED, ItemStatus.NOT_FOUND])
+    error_codes: CodeList | None = None
+    reset_attempts: StrictBool = Field(True, description=RESET)
 
 
 class SelectionIn(ChosenIn):

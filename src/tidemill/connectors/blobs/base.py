@@ -132,6 +132,11 @@ class Blobs(ABC):
     def url(self, name: str) -> str:
         """Where the file is, for people and other programs: ``s3://bucket/prefix/name``, ``file:///folder/name``."""
 
+    def name_of(self, url: str) -> str | None:
+        """The name of which ``url`` has said this; None if that was another store."""
+        top = self.url("x")[:-1]
+        return url.removeprefix(top) if url.startswith(top) else None
+
     @abstractmethod
     def presigned(self, name: str, seconds: int) -> str | None:
         """A link with which anybody gets the file for so long; None if the store has no such thing."""

@@ -14,7 +14,7 @@ from tidemill.domain.form import Compression, FileFormat
 
 _FIELD_NAME = re.compile(r"[a-z][a-z0-9_]{0,62}").fullmatch
 # What is said of an input beside its fields.
-_TAKEN = ("status", "attempts", "path", "rows", "size", "sha256", "reused", "error")
+_TAKEN = ("status", "attempts", "path", "download_url", "rows", "size", "sha256", "reused", "error")
 _PARAMETER = re.compile(r"%(?:%|\((\w+)\)s|(.?))", re.DOTALL)
 _DATASET: dict[str, values.Reader] = {
     "query": values.text,

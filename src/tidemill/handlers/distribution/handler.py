@@ -74,7 +74,6 @@ class Distributor:
     ) -> None:
         self._db = db
         self._blobs = blobs
-        self._top = blobs.url("x")[:-1]  # what the address of every file begins with
         self._datasets = datasets
         self._options = options
         self._orders: dict[UUID, _Order] = {}
@@ -123,8 +122,8 @@ class Distributor:
         return _result(artifact, reused=True)
 
     async def _is_there(self, artifact: Artifact, dataset: Dataset) -> bool:
-        top, path = self._top, artifact.path
-        is_there = path.startswith(top) and await self._presence.has(path.removeprefix(top))
+        name = self._blobs.name_of(artifact.path)
+        is_there = name is not None and await self._presence.has(name)
         if not is_there:
             emit("artifact.gone", dataset=dataset.name, path=artifact.path)
         return is_there

@@ -24,8 +24,10 @@ export function frame() {
   const toggle = h("button", { type: "button", class: "icon-only plain menu-toggle", "aria-label": "Menu", "aria-controls": "nav", "aria-expanded": () => String(isMenuOpen.value), on: { click: () => isMenuOpen.update((is) => !is) } }, icon("menu"));
   const bar = h("header", { class: "bar" }, toggle, h("a", { class: "brand", href: href("/jobs"), "aria-label": "Tidemill, to the jobs" }, h("img", { src: new URL("icon.svg", import.meta.url).pathname, alt: "" }), h("span", null, "Tidemill")), h("span", { class: "spring" }), scopeChoice(), liveButton(), themeMenu(), accountMenu());
 
-  for (const one of SCREENS) if (one.nav?.keys) onKeys(one.nav.keys, `Go to ${one.nav.label}`, () => go(plain(one.path)));
-  onKeys("?", "Show these keys", showKeys);
+  effect(() => {
+    for (const one of SCREENS) if (one.nav?.keys && isOffered(one)) onKeys(one.nav.keys, `Go to ${one.nav.label}`, () => go(plain(one.path)));
+    onKeys("?", "Show these keys", showKeys);
+  });
   showScreens(main);
   effect(() => {
     path.value;
@@ -90,5 +92,6 @@ function showScreens(main) {
 }
 
 function nothingHere() {
-  return empty({ title: "There is nothing here", says: "The address may have been typed or copied wrongly.", acts: [h("a", { class: "button", href: href("/jobs") }, "To the jobs")] });
+  const said = empty({ title: "There is nothing here", says: "The address may have been typed or copied wrongly.", acts: [h("a", { class: "button", href: href("/jobs") }, "To the jobs")] });
+  return h("div", { class: "screen" }, h("h1", { class: "unseen" }, "Not found"), said);
 }

@@ -4,7 +4,7 @@ import { api } from "../core/api.js";
 import { each, h } from "../core/dom.js";
 import { findJob } from "../core/find-job.js";
 import { ago, count, counted, dayStart, wholeMoment } from "../core/format.js";
-import { load } from "../core/load.js";
+import { load, ticking } from "../core/load.js";
 import { wholeAddress } from "../core/place.js";
 import { query, setQuery, word } from "../core/router.js";
 import { computed, effect, onCleanup, scope as inScope, untracked } from "../core/signal.js";
@@ -29,6 +29,7 @@ export function screen() {
     return job === null || job.problem ? null : await api.get("/v1/dead-letters/causes", asked, signal);
   });
   onJobs(() => causes.soon(3_000)); // also of jobs in which nothing has failed any more
+  const at = ticking(5_000);
   const isDated = () => from.value !== "" || to.value !== "";
   /** @param {string} [code] */
   const filter = (code) => /** @type {import("./redrive.js").DeadFilter} */ (JSON.parse(JSON.stringify({ error_codes: code ? [code] : undefined, kind: kind.value || undefined, job_id: found.value?.id ?? undefined, from: dayStart(from.value) ?? undefined, to: dayStart(to.value, 1) ?? undefined })));
@@ -39,7 +40,7 @@ export function screen() {
   const matching = (code) => ({ n: causes.data.value?.find((/** @type {any} */ one) => one.code === code)?.count ?? 0, isExact: !isDated() });
   const total = () => (causes.data.value ?? []).reduce((/** @type {number} */ sum, /** @type {any} */ one) => sum + one.count, 0);
   const known = load((signal) => api.get("/v1/jobs", { statuses: ["completed_with_errors", "failed", "running"], user_id: scope.value, page_size: 100 }, signal));
-  const kinds = () => (kind.value ? [{ value: kind.value, said: kind.value }] : [...new Set((known.data.value?.jobs ?? []).map((/** @type {any} */ one) => one.kind))].sort().map((value) => ({ value, said: value })));
+  const kinds = () => [...new Set((known.data.value?.jobs ?? []).map((/** @type {any} */ one) => one.kind))].sort().map((value) => ({ value, said: value }));
 
   const rows = h("div", { class: "screen" });
   let end = () => {};
@@ -100,7 +101,7 @@ export function screen() {
       h("td", { class: "right number" }, () => `${isDated() ? "≤ " : ""}${count(one.value.count)}`),
       h("td", { class: "bar-cell" }, h("span", { style: { "--part": () => String((one.value.count / most()) * 100) } })),
       h("td", { class: "right number" }, () => count(one.value.jobs)),
-      h("td", { class: "nowrap", title: () => wholeMoment(one.value.newest) }, () => ago(one.value.newest)),
+      h("td", { class: "nowrap", title: () => wholeMoment(one.value.newest) }, () => ago(one.value.newest, at.value)),
       h("td", { class: "right nowrap" }, act("Try one …", "play", tryOne), " ", act("Redrive all …", "retry", redriveAll)),
     );
   }

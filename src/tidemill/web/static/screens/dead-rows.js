@@ -15,9 +15,7 @@ import { CursorSource } from "../ui/source.js";
 import { tellIfFails, toast } from "../ui/toast.js";
 import { openItem } from "./item.js";
 import { redriveAll, tryOne } from "./redrive.js";
-import { tooMany } from "./selection-acts.js";
-
-const MOST_IDS = 10_000;
+import { IDS_MAX, tooMany } from "./selection-acts.js";
 
 /**
  * @param {string} code
@@ -37,9 +35,9 @@ export function deadRows(code, filter, matching, how) {
     source.refresh();
     how.done();
   };
-  /** One was sent round again, alone: shown where it stands, and nothing else moves. @param {any} row @param {any} item */
+  /** One was sent round again, alone: shown where it stands, and nothing else moves. @param {any} row @param {any} item as the service says; null if it did not yet */
   const sent = (row, item) => {
-    source.patch((one) => one.id === row.id, { sent: item.status, attempts: item.attempts, error: item.error ?? row.error });
+    source.patch((one) => one.id === row.id, item === null ? { sent: "" } : { sent: item.status, attempts: item.attempts, error: item.error ?? row.error });
     how.done();
   };
   /** How many there were when the rows were asked for. */
@@ -56,10 +54,10 @@ export function deadRows(code, filter, matching, how) {
   const many = () => `${matching().isExact ? "" : "≤ "}${count(matching().n)}`;
 
   async function redrive() {
-    const excess = tooMany(selection, MOST_IDS);
-    if (excess) return void toast(excess, "bad");
-    if (selection.isAll) return redriveAll(filter, { except: /** @type {string[]} */ ([...selection.keys]), job: how.job, done });
-    return redriveAll(filter, { ids: /** @type {string[]} */ (selection.list(MOST_IDS)), done });
+    const parts = selection.parts(IDS_MAX);
+    if (parts === null) return void toast(tooMany(selection), "bad");
+    const keys = /** @type {string[]} */ (parts.keys);
+    return redriveAll(filter, selection.isAll ? { except: keys, job: how.job, done } : { ids: keys, done });
   }
 
   const foot = h(
@@ -82,7 +80,7 @@ export function deadRows(code, filter, matching, how) {
       { label: "Job", width: "9.5rem", show: showJob },
       { label: "Row", width: "5.5rem", align: "right", show: (cell, row) => text(cell, count(row.seq + 1), row.id) },
       { label: "Title / brand", width: "minmax(7rem, 1fr)", show: (cell, row) => text(cell, titleOf(row.input_summary)) },
-      { label: "Reason", width: "minmax(11rem, 2fr)", show: (cell, row) => text(cell, row.sent && row.sent !== "failed" ? `Sent round again: ${words(row.sent)}` : (row.error?.reason ?? "")) },
+      { label: "Reason", width: "minmax(11rem, 2fr)", show: (cell, row) => text(cell, row.sent === undefined || row.sent === "failed" ? (row.error?.reason ?? "") : `Sent round again${row.sent ? `: ${words(row.sent)}` : ""}`) },
       { label: "Attempts", width: "5.5rem", align: "right", show: (cell, row) => text(cell, String(row.attempts)) },
       { label: "Failed at", width: "6.5rem", show: (cell, row) => text(cell, moment(row.updated_at), wholeMoment(row.updated_at)) },
       { label: "Job type", width: "7rem", show: (cell, row) => text(cell, row.kind) },

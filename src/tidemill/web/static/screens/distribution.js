@@ -5,6 +5,7 @@ import { h } from "../core/dom.js";
 import { bytes, count, counted, moment } from "../core/format.js";
 import { cellText } from "../core/json.js";
 import { load } from "../core/load.js";
+import { address } from "../core/place.js";
 import { href } from "../core/router.js";
 import { computed, effect, onCleanup, untracked } from "../core/signal.js";
 import { isLive, lookAt, onJobs } from "../core/sse.js";
@@ -21,7 +22,7 @@ import { cancel } from "./job-acts.js";
 
 const TALLIED = ["done", "failed", "cancelled", "retry_wait", "status"];
 const FOLLOWS_MS = 1_000;
-const OWN = ["status", "attempts", "path", "rows", "size", "sha256", "reused", "error"];
+const OWN = ["status", "attempts", "path", "download_url", "rows", "size", "sha256", "reused", "error"];
 
 /** @param {{params: import("../core/signal.js").Signal<Record<string, string>>}} given */
 export function screen({ params }) {
@@ -52,14 +53,13 @@ function body(job, again) {
   const one = job.peek();
   /** @param {string} label @param {() => any} value @param {string} [colour] */
   const figure = (label, value, colour) => h("div", null, h("dt", null, colour ? h("span", { class: "swatch", style: { "--swatch": `var(${colour})` } }) : null, label), h("dd", null, value));
-  const open = () => job.value.pending + job.value.processing + job.value.retry_wait;
   return [
     h("div", { class: "head" }, h("div", { class: "title" }, h("h1", null, `${one.dataset}, ${one.key}`), () => status(job.value.status), h("span", { class: "chip" }, one.compression === "none" ? one.format : `${one.format}, ${one.compression}`)), acts(job, again)),
     () => (job.value.error_message ? h("p", { class: "notice", role: "alert", data: { tone: "bad" } }, job.value.error_message) : null),
     h(
       "div",
       { class: "card stack" },
-      h("dl", { class: "figures" }, figure("inputs", () => count(job.value.total)), figure("files generated", () => count(job.value.files_generated), "--bar-ok"), figure("files reused", () => count(job.value.files_reused), "--bar-run"), figure("failed", () => count(job.value.failed), "--bar-bad"), figure("cancelled", () => count(job.value.cancelled), "--bar-other"), figure("open", () => count(open()))),
+      h("dl", { class: "figures" }, figure("inputs", () => count(job.value.total)), figure("done", () => count(job.value.done), "--bar-ok"), figure("files generated", () => count(job.value.files_generated)), figure("files reused", () => count(job.value.files_reused)), figure("failed", () => count(job.value.failed), "--bar-bad"), figure("cancelled", () => count(job.value.cancelled), "--bar-other"), figure("retrying", () => count(job.value.retry_wait), "--bar-retry"), figure("processing", () => count(job.value.processing), "--bar-run"), figure("pending", () => count(job.value.pending))),
       progressBar(() => job.value),
       h("p", { class: "hint" }, one.reuse.enabled ? `Files of inputs that are final for ${counted(one.reuse.days, "day")} are used again. ` : "Every file is made anew. ", one.policy.mode === "continue" ? "An input that fails leaves the others alone." : "One input that fails, fails all.", () => ` Submitted ${moment(one.created_at)}${job.value.completed_at ? `, closed ${moment(job.value.completed_at)}` : ""}.`),
     ),
@@ -105,14 +105,15 @@ function inputsGrid(job) {
     label: "Inputs",
     source,
     keyOf: (one) => one.path ?? "",
-    nameOf: (one) => fields.map((name) => cellText(one[name])).join(" "),
+    nameOf: (one) => nameOf(one, fields),
     columns: [
       ...fields.map((name) => ({ label: name, width: "minmax(8rem, 1fr)", show: (/** @type {HTMLElement} */ cell, /** @type {any} */ one) => (cell.textContent = cellText(one[name])) })),
       { label: "Status", width: "9rem", show: showStatus },
       { label: "File", width: "8rem", show: showReuse },
+      { label: "Download", width: "6.5rem", show: (cell, one) => showDownload(cell, one, fields) },
       { label: "Rows", width: "6rem", align: "right", show: (cell, one) => (cell.textContent = one.rows === null || one.rows === undefined ? "–" : count(one.rows)) },
       { label: "Size", width: "6.5rem", align: "right", show: (cell, one) => (cell.textContent = bytes(one.size)) },
-      { label: "Path, or what went wrong", width: "minmax(18rem, 3fr)", show: showPath },
+      { label: "Path, or what went wrong", width: "minmax(14rem, 3fr)", show: showPath },
     ],
     onOpen: (one) => openInput(one, fields),
     foot,
@@ -154,6 +155,21 @@ function showPath(cell, one) {
   cell.classList.toggle("fault", !one.path && Boolean(one.error));
 }
 
+/** @param {HTMLElement} cell @param {any} one @param {string[]} fields */
+function showDownload(cell, one, fields) {
+  cell.replaceChildren(one.download_url ? downloadLink(one, fields) : "–");
+}
+
+/** @param {any} one @param {string[]} fields */
+function downloadLink(one, fields) {
+  return h("a", { href: address(one.download_url), download: "", tabindex: "-1", "aria-label": `Download ${nameOf(one, fields)}` }, "Download");
+}
+
+/** An input by its values. @param {any} one @param {string[]} fields */
+function nameOf(one, fields) {
+  return fields.map((name) => cellText(one[name])).join(" ");
+}
+
 /** Its end, which tells it from others. @param {string} path */
 function shortPath(path) {
   const steps = path.split("/");
@@ -168,7 +184,7 @@ function openInput(one, fields) {
     () => [
       h("div", { class: "row" }, status(one.status), one.error ? h("span", { class: "fault" }, `${one.error.code}: ${one.error.reason}`) : null),
       h("dl", { class: "facts" }, facts.map(([label, value]) => [h("dt", null, label), h("dd", { class: label === "SHA-256" ? "mono" : null }, value)])),
-      one.path ? h("div", { class: "stack tight" }, h("h3", null, "Path"), h("code", { class: "path" }, one.path), h("div", null, copyButton(one.path, "Copy the path", "Copy path"))) : null,
+      one.path ? h("div", { class: "stack tight" }, h("h3", null, "Path"), h("code", { class: "path" }, one.path), h("div", { class: "row" }, h("a", { class: "button small", href: address(one.download_url), download: "" }, icon("down"), "Download"), copyButton(one.path, "Copy the path", "Copy path"))) : null,
     ],
   );
 }

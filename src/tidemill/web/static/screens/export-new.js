@@ -27,7 +27,7 @@ export function screen() {
   const readable = computed(() => (chosen.value?.fields ?? []).filter((/** @type {any} */ one) => one.readable));
   const kind = () => format.value || "csv";
   const asked = () => {
-    const said = { resource: resource.value, format: kind(), compression: compression.value || "none", fields: fields.value, filters: filtersOf(query.value, readable.value), order: order.value ? [order.value] : [], spreadsheet_safe: query.value.has("spreadsheet_safe") };
+    const said = { resource: resource.value, format: kind(), compression: compression.value || "none", fields: fields.value, filters: filtersOf(query.value, readable.value), order: order.value ? [order.value] : [], spreadsheet_safe: RUNS_TEXT.includes(kind()) && isSafe(query.value) };
     return Object.fromEntries(Object.entries(said).filter(([name, value]) => !(name === "compression" && value === "none") && value !== false && !(Array.isArray(value) && value.length === 0) && !(name === "filters" && Object.keys(/** @type {any} */ (value)).length === 0)));
   };
   effect(() => {
@@ -50,7 +50,7 @@ export function screen() {
     { class: "card stack" },
     h("h2", null, "As"),
     h("div", { class: "row layout-words" }, select("Format", "format", FORMATS, kind), h("div", { hidden: () => PACKED.includes(kind()) }, select("Compression", "compression", PACKINGS, () => compression.value || "none")), () => orderSelect(readable.value, order)),
-    h("label", { class: "choice", hidden: () => !RUNS_TEXT.includes(kind()) }, h("input", { type: "checkbox", checked: () => query.value.has("spreadsheet_safe"), on: { change: (/** @type {Event} */ event) => setQuery({ spreadsheet_safe: /** @type {HTMLInputElement} */ (event.target).checked ? "true" : null }, { replace: true }) } }), "Make text harmless that a spreadsheet might run: it gets an apostrophe in front"),
+    h("label", { class: "choice", hidden: () => !RUNS_TEXT.includes(kind()) }, h("input", { type: "checkbox", checked: () => isSafe(query.value), on: { change: (/** @type {Event} */ event) => setQuery({ spreadsheet_safe: /** @type {HTMLInputElement} */ (event.target).checked ? null : "false" }, { replace: true }) } }), "Make text harmless that a spreadsheet might run: it gets an apostrophe in front"),
   );
   const isNone = computed(() => found.data.value?.length === 0 && me.value?.role !== "admin");
   const curl = () => `curl ${wholeAddress("/v1/exports")} -H "Authorization: Bearer $KEY" --json '${JSON.stringify(asked()).replaceAll("'", "'\\''")}'`;
@@ -64,6 +64,11 @@ export function screen() {
     () => (isNone.value ? nothing() : null),
     h("div", { class: "stack wide", hidden: () => found.data.value === null || isNone.value }, what, how, acts(asked, resource), () => recipe("The same with curl", curl())),
   );
+}
+
+/** Unless somebody says otherwise: who takes a file with a browser opens it with a spreadsheet. @param {URLSearchParams} said */
+function isSafe(said) {
+  return said.get("spreadsheet_safe") !== "false";
 }
 
 /** @param {() => any[]} all @param {import("../core/signal.js").Signal<string>} chosen */

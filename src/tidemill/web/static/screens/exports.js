@@ -91,7 +91,7 @@ function nothing() {
     says: "Rows of a table, as they were at one moment, as a file that is whole or not there. It is kept for a while, and can be imported again. Results of jobs are exported from their own screens, and listed here.",
     acts: [h("a", { class: "button main-act", href: href("/exports/new") }, icon("plus"), "New export")],
     recipes: [
-      ["Streamed, with curl", `curl "${url}?resource=users&format=csv&filter[role][in]=admin,editor" -H "Authorization: Bearer $KEY" > users.csv`],
+      ["Streamed, with curl", `curl -g "${url}?resource=users&format=csv&filter[role][in]=admin,editor" -H "Authorization: Bearer $KEY" > users.csv`],
       ["From the command line", "tidemill export public.users --where 'role[in]=admin,editor' -o users.csv.gz"],
     ],
   });

@@ -51,11 +51,13 @@ export function settledRow(job, row, signal) {
 
 /** A file of mended rows. @param {any} job @param {() => void} done */
 export function uploadFixes(job, done) {
-  return showDialog("Upload mended rows", (close) => {
+  return showDialog("Upload mended rows", (close, isFirm) => {
     const told = h("div");
     const bar = /** @type {HTMLProgressElement} */ (h("progress", { class: "upload", "aria-label": "Upload", hidden: true }));
     /** @param {File} file */
     const take = async (file) => {
+      if (isFirm.peek()) return; // one is on its way
+      isFirm.value = true;
       told.replaceChildren();
       bar.hidden = false;
       bar.max = file.size;
@@ -68,20 +70,21 @@ export function uploadFixes(job, done) {
         told.replaceChildren(refusal(error, null));
       }
       bar.hidden = true;
+      isFirm.value = false;
     };
     return [
       h("p", null, "The file that you have downloaded, mended. Rows and columns that you leave out stay as they are; ", h("code", null, "_row"), " must stay. All rows are taken, or none."),
       dropZone({ label: "File of mended rows", says: "Drop the mended file here", hint: "any format that can be imported", onFile: take }),
       bar,
       told,
-      h("div", { class: "acts" }, h("button", { type: "button", on: { click: () => close(null) } }, "Not now")),
+      h("div", { class: "acts" }, h("button", { type: "button", disabled: isFirm, on: { click: () => close(null) } }, "Not now")),
     ];
   });
 }
 
 /** Have a workbook made, and take it as soon as it is there. @param {any} job @param {string[]} statuses none for all rows */
 export async function workbook(job, statuses) {
-  const waiting = toast("The workbook is being made …");
+  const waiting = toast("The workbook is being made …", "plain", { stays: true });
   await tellIfFails(async () => {
     const made = await api.post(`/v1/jobs/${job.job_id}/export`, undefined, { query: { format: "xlsx", statuses } });
     const now = await until(() => api.get(`/v1/exports/${made.id}`), (one) => isClosed(one.status));

@@ -1,9 +1,9 @@
 // @ts-check
 /**
  * An import that is being prepared. What is said of it stands in the address; only the file is kept here, for a page
- * may not keep one. From the moment it is submitted, everything is with the service.
+ * may not keep one: of that the tab remembers the name. From the moment it is submitted, everything is with the service.
  */
-import { api, isAbort } from "../core/api.js";
+import { api, isAbort, me } from "../core/api.js";
 import { query, setQuery } from "../core/router.js";
 import { computed, effect, onCleanup, signal } from "../core/signal.js";
 import { upload } from "../core/upload.js";
@@ -16,6 +16,28 @@ const ROWS = 20;
 
 /** Kept while somebody looks at another screen and comes back. @type {import("../core/signal.js").Signal<File | null>} */
 export const file = signal(/** @type {File | null} */ (null));
+const NAME = "tidemill.import-file";
+
+/** Take a file, or let go of the one that is there. @param {File | null} given */
+export function setFile(given) {
+  file.value = given;
+  try {
+    if (given === null) sessionStorage.removeItem(NAME);
+    else sessionStorage.setItem(NAME, JSON.stringify([me.peek()?.user_id, given.name]));
+  } catch {
+    // Then its name is not said when it is asked for again.
+  }
+}
+
+/** What the file was called that this tab had before it was loaded anew; of the same user. @returns {string | null} */
+export function namedBefore() {
+  try {
+    const [user, name] = JSON.parse(sessionStorage.getItem(NAME) ?? "[]");
+    return user === me.peek()?.user_id ? (name ?? null) : null;
+  } catch {
+    return null;
+  }
+}
 
 /** The words of the address as the API wants them. @param {URLSearchParams} said */
 export function wordsOf(said) {

@@ -8,12 +8,12 @@ import { wholeAddress } from "../core/place.js";
 import { go, guardChanges, href, query, setQuery, word } from "../core/router.js";
 import { computed, effect, onCleanup, signal } from "../core/signal.js";
 import { confirmDialog } from "../ui/dialog.js";
-import { dropZone } from "../ui/drop.js";
+import { dropZone, keepPage } from "../ui/drop.js";
 import { empty, failure, waiting } from "../ui/empty.js";
 import { icon } from "../ui/icons.js";
 import { refusal } from "../ui/refusal.js";
 import { columnsTable, options } from "./import-columns.js";
-import { file, look, newKey, submit, writableResources } from "./import-draft.js";
+import { file, look, namedBefore, newKey, setFile, submit, writableResources } from "./import-draft.js";
 import { layoutForm, previewTable } from "./import-preview.js";
 import { stepBar } from "./import-steps.js";
 
@@ -26,6 +26,7 @@ export function screen() {
   const limits = load((signal) => api.get("/v1/limits", {}, signal));
   const found = look();
   const fault = signal("");
+  keepPage();
   const now = () => (["preview", "columns"].includes(step.value) ? step.value : "file");
 
   effect(() => {
@@ -39,7 +40,7 @@ export function screen() {
   const take = (given) => {
     fault.value = faultOf(given, limits.data.peek()?.max_file_size_mb);
     if (fault.value) return;
-    file.value = given;
+    setFile(given);
     if (resource.peek()) go("/imports/new", { ...at("preview") });
   };
 
@@ -47,7 +48,7 @@ export function screen() {
     dropZone({
       label: "File to import",
       accept: FORMATS,
-      says: file.value ? `${file.value.name}, ${bytes(file.value.size)}. Drop another file here to take that.` : "Drop a file here",
+      says: file.value ? `${file.value.name}, ${bytes(file.value.size)}. Drop another file here to take that.` : namedBefore() ? `Drop ${namedBefore()} here again, or another file` : "Drop a file here",
       hint: `CSV, TSV, NDJSON, JSON, Excel (xlsx) or Parquet, also compressed${limits.data.value ? `; up to ${count(limits.data.value.max_file_size_mb)} MB` : ""}`,
       onFile: take,
     });
@@ -57,7 +58,7 @@ export function screen() {
     h("div", { class: "card stack" }, h("h2", null, "What is to be imported, and where to?"), resourceChoice(() => resources.data.value ?? [], resource), chooser, faultLine),
     h("div", { class: "row between" }, h("span", null), nextButton("To the preview", "preview", () => (!resource.value ? "choose where the rows go" : file.value === null ? "choose a file" : null))),
   ];
-  const lost = () => h("div", { class: "card stack" }, h("p", { class: "notice" }, () => (file.value ? "Choose where the rows go." : "Choose the file again: a page may not keep it. What you have set is kept.")), () => (resource.value ? null : resourceChoice(() => resources.data.value ?? [], resource)), chooser, faultLine);
+  const lost = () => h("div", { class: "card stack" }, h("p", { class: "notice" }, () => (file.value ? "Choose where the rows go." : `Choose ${namedBefore() ?? "the file"} again: a page may not keep it. What you have set is kept.`)), () => (resource.value ? null : resourceChoice(() => resources.data.value ?? [], resource)), chooser, faultLine);
   const isRead = computed(() => found.preview.value !== null);
   const looked = (/** @type {() => any} */ make) => [
     () => (found.error.value ? refusal(found.error.value, found.again) : null),
@@ -159,7 +160,7 @@ function startButtons(why) {
     try {
       const made = await submit({ validate_only: isTrial, key, signal: stop.signal, onProgress: (sent) => sending.value && (sending.value = { ...sending.value, sent }) });
       isFinished = true;
-      file.value = null;
+      setFile(null);
       await go(`/imports/${made.key}`);
     } catch (problem) {
       if (!isAbort(problem)) error.value = /** @type {Error} */ (problem);

@@ -1,26 +1,34 @@
 // @ts-check
 /** The columns of a grid of items: what is known of each, and its values as exported files have them. */
-import { count, milliseconds, moment, wholeMoment } from "../core/format.js";
+import { count, milliseconds, moment, titleOf, wholeMoment } from "../core/format.js";
 import { cellText } from "../core/json.js";
 import { OPEN_ITEMS, setStatus, status } from "../ui/status.js";
 
-/** @returns {import("../ui/grid.js").Column[]} */
-export function front() {
+/** @typedef {import("../ui/grid.js").Column} Column */
+
+/** What is known of every row, before its values: in sight however many of these there are. @param {string} of what the values are of @returns {Column[]} */
+export function front(of) {
+  /** What failed has no values of its own: its input tells it from others. @type {Column} */
+  const input = { label: "Input", width: "minmax(8rem, 1fr)", show: (cell, row) => text(cell, titleOf(row.input_summary)) };
   return [
-    { label: "Row", width: "6.5rem", align: "right", show: (cell, row) => text(cell, count(row.seq + 1)) },
+    { label: "Row", width: "5.5rem", align: "right", show: (cell, row) => text(cell, count(row.seq + 1)) },
     {
       label: "Status",
-      width: "9rem",
+      width: "8.5rem",
       show(cell, row) {
         const shown = /** @type {HTMLElement | null} */ (cell.firstElementChild);
         if (shown) setStatus(shown, row.status);
         else cell.replaceChildren(status(row.status));
       },
     },
+    ...(of === "input" ? [] : [input]),
+    { label: "Attempts", width: "5.5rem", align: "right", show: (cell, row) => text(cell, String(row.attempts)) },
+    { label: "Took", width: "5.5rem", align: "right", show: (cell, row) => text(cell, row.duration_ms === null || row.duration_ms === undefined ? "" : milliseconds(row.duration_ms)) },
+    { label: "Changed", width: "7rem", show: (cell, row) => text(cell, row.updated_at ? moment(row.updated_at) : "", wholeMoment(row.updated_at)) },
   ];
 }
 
-/** @param {string} name @param {import("../core/signal.js").Signal<string>} of @returns {import("../ui/grid.js").Column} */
+/** @param {string} name @param {import("../core/signal.js").Signal<string>} of @returns {Column} */
 export function valueColumn(name, of) {
   return { label: name, width: "minmax(8rem, 1fr)", show: (cell, row) => text(cell, valueOf(row, name, of.peek())) };
 }
@@ -35,14 +43,11 @@ export function valueOf(row, name, of) {
   return name === of ? cellText(value) : "";
 }
 
-/** @returns {import("../ui/grid.js").Column[]} */
-export function back() {
+/** Why a row is not done. @returns {Column[]} */
+export function why() {
   return [
     { label: "Cause", width: "8rem", show: (cell, row) => text(cell, row.error?.code ?? "") },
     { label: "Reason", width: "minmax(12rem, 2fr)", show: (cell, row) => text(cell, row.error?.reason ?? "") },
-    { label: "Attempts", width: "5.5rem", align: "right", show: (cell, row) => text(cell, String(row.attempts)) },
-    { label: "Took", width: "6rem", align: "right", show: (cell, row) => text(cell, row.duration_ms === null || row.duration_ms === undefined ? "" : milliseconds(row.duration_ms)) },
-    { label: "Changed", width: "11rem", show: (cell, row) => text(cell, row.updated_at ? moment(row.updated_at) : "", wholeMoment(row.updated_at)) },
   ];
 }
 

@@ -126,7 +126,7 @@ function problem(error) {
     "section",
     { class: "stack tight" },
     h("h3", null, "What went wrong"),
-    h("p", null, h("strong", null, error.code ?? "error"), error.reason ? `: ${error.reason}` : ""),
+    h("p", null, h("strong", null, error.code ?? "error"), error.reason ? `: ${error.reason}` : "", error.attempt ? h("span", { class: "muted" }, ` (attempt ${count(error.attempt)})`) : null),
     error.retryable === false ? h("p", { class: "hint" }, "Sending it round again as it is will not help.") : null,
     more.length ? part("More", Object.fromEntries(more)) : null,
   );

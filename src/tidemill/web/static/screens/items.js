@@ -20,15 +20,14 @@ import { CursorSource, SeqSource } from "../ui/source.js";
 import { ITEM_STATUSES, OPEN_ITEMS, isClosed } from "../ui/status.js";
 import { toast } from "../ui/toast.js";
 import { openItem } from "./item.js";
-import { back, front, valueColumn } from "./item-columns.js";
+import { front, valueColumn, why } from "./item-columns.js";
 import { exportJob, matching, reprocess } from "./job-acts.js";
-import { cancelRows, countRows, many, tooMany } from "./selection-acts.js";
+import { IDS_MAX, RANGES_MAX, cancelRows, countRows, many, tooMany } from "./selection-acts.js";
 
 const SHOWN_MAX = 24; // columns: each is an element in every row
 const SHOWN_FIRST = 8;
 const FOLLOWS_MS = 2_000;
 const SETTLED = ITEM_STATUSES.filter((one) => !OPEN_ITEMS.includes(one));
-const IDS_MAX = 10_000; // of one request
 
 /** @typedef {import("../core/signal.js").Signal<any>} JobSignal a job, whole */
 
@@ -41,7 +40,7 @@ export function itemsView(job, changed, fixed) {
   const hidden = words("columns");
   const asked = computed(() => ({ statuses: causes.value.length ? ["failed"] : statuses.value, codes: causes.value, key: rowKey.value }));
   const filter = computed(() => JSON.stringify([asked.value, hidden.value]));
-  const names = computed(() => JSON.stringify((hidden.value.length ? hidden.value : job.value.columns.slice(0, SHOWN_FIRST)).slice(0, SHOWN_MAX)));
+  const names = computed(() => JSON.stringify({ of: job.value.columns_of, names: (hidden.value.length ? hidden.value : job.value.columns.slice(0, SHOWN_FIRST)).slice(0, SHOWN_MAX) }));
   const box = h("div", { class: "screen" });
   if (!fixed) causesAreOfFailures(statuses, causes);
   let end = () => {};
@@ -70,15 +69,15 @@ export function itemsView(job, changed, fixed) {
   });
   onCleanup(() => end());
 
-  /** Statuses that were offered stay where they are. */
+  /** Statuses that were offered stay where they are. The sums are of all rows: they do not stand beside some of them. */
   const offered = new Set();
-  const options = () =>
-    ITEM_STATUSES.map((value) => ({ value, n: job.value.counts[value] })).filter((one) => {
-      if (one.n || statuses.value.includes(one.value)) offered.add(one.value);
-      return offered.has(one.value);
-    });
+  const options = () => {
+    const isSome = rowKey.value !== "" || causes.value.length > 0;
+    for (const value of ITEM_STATUSES) if (job.value.counts[value] || statuses.value.includes(value)) offered.add(value);
+    return ITEM_STATUSES.filter((value) => offered.has(value)).map((value) => ({ value, n: isSome ? null : job.value.counts[value] }));
+  };
   const inOrder = steady((/** @type {[string, number]} */ one) => one[0]);
-  const codes = computed(() => inOrder(Object.entries(job.value.errors).sort((a, b) => b[1] - a[1])).map(([value, n]) => ({ value, said: `${value} (${count(n)})` })));
+  const codes = computed(() => inOrder(Object.entries(job.value.errors).sort((a, b) => b[1] - a[1])).map(([value, n]) => ({ value, said: rowKey.value ? value : `${value} (${count(n)})` })));
   return h(
     "div",
     { class: "screen" },
@@ -127,14 +126,16 @@ function columnChoice(job, chosen) {
 
 /**
  * @param {JobSignal} job @param {{statuses: string[], codes: string[], key: string}} asked @param {() => void} changed
- * @param {string[]} names of the columns @param {{selection: Selection, hasNew: () => boolean}} how
+ * @param {{of: string, names: string[]}} values the columns @param {{selection: Selection, hasNew: () => boolean}} how
  */
-function listView(job, asked, changed, names, { selection, hasNew }) {
+function listView(job, asked, changed, values, { selection, hasNew }) {
   const { id } = job.peek();
   const path = `/v1/jobs/${id}/items`;
   const filter = { statuses: asked.statuses, error_codes: asked.codes, key: asked.key, inputs: true };
   const isWhole = asked.statuses.length === 0 && !asked.key;
-  const of = signal("result");
+  const of = signal(values.of);
+  const valueColumns = values.names.map((name) => valueColumn(name, of));
+  const isFailures = asked.statuses.length === 1 && asked.statuses[0] === "failed"; // which have no values to begin with
   /** By a key nobody has sums: the service looks for them. */
   const found = asked.key ? load((signal) => countRows(job.peek(), asked, "export", signal)) : null;
   const matches = () => (found ? (found.data.value?.items ?? 0) : matching(job.value, asked));
@@ -155,7 +156,7 @@ function listView(job, asked, changed, names, { selection, hasNew }) {
   const grid = makeGrid({
     label: `Items of ${job.peek().key}`,
     source,
-    columns: [...front(), ...names.map((/** @type {string} */ name) => valueColumn(name, of)), ...back()],
+    columns: [...front(values.of), ...(isFailures ? [...why(), ...valueColumns] : [...valueColumns, ...why()])],
     keyOf: (row) => row.seq,
     nameOf: (row) => `row ${count(row.seq + 1)}`,
     selection,
@@ -234,15 +235,11 @@ function listView(job, asked, changed, names, { selection, hasNew }) {
     const has = (/** @type {string[]} */ some) => asked.statuses.length === 0 || asked.statuses.some((one) => some.includes(one));
     const act = (/** @type {string} */ label, /** @type {string} */ picture, /** @type {(what: import("./selection-acts.js").Chosen) => any} */ run, hidden = () => false) =>
       h("button", { type: "button", class: "small", hidden, on: { click: press(() => unlessTooMany(run)) } }, icon(picture), label);
-    /** @returns {import("./selection-acts.js").Chosen} */
-    const chosen = () => {
-      const idOf = (/** @type {any} */ seq) => `${id}:${seq}`;
-      if (selection.isAll) return { ...asked, except: [...selection.keys].map(idOf) };
-      return { ...asked, ids: (selection.list(IDS_MAX) ?? []).map(idOf) };
-    };
     const unlessTooMany = (/** @type {(what: import("./selection-acts.js").Chosen) => any} */ run) => {
-      const excess = tooMany(selection, IDS_MAX);
-      return excess ? toast(excess, "bad") : run(chosen());
+      const parts = selection.parts(IDS_MAX, RANGES_MAX);
+      if (parts === null) return toast(tooMany(selection), "bad");
+      const ids = parts.keys.map((seq) => `${id}:${seq}`);
+      return run(selection.isAll ? { ...asked, except: ids } : { ...asked, ids, ranges: parts.ranges });
     };
     const done = () => {
       selection.clear();

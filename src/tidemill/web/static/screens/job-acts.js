@@ -1,12 +1,11 @@
 // @ts-check
 /** What can be done with a job. Nothing is shown as done before the service has said so. */
-import { api } from "../core/api.js";
+import { api, now as serverTime } from "../core/api.js";
 import { h } from "../core/dom.js";
 import { count, counted, moment } from "../core/format.js";
 import { until } from "../core/load.js";
 import { address } from "../core/place.js";
-import { confirmDialog, showDialog } from "../ui/dialog.js";
-import { press } from "../ui/press.js";
+import { answering, confirmDialog, showDialog } from "../ui/dialog.js";
 import { isClosed } from "../ui/status.js";
 import { tellIfFails, toast } from "../ui/toast.js";
 import { tellOperation } from "./operation-words.js";
@@ -33,7 +32,7 @@ export async function cancel(job, changed) {
   await confirmDialog({
     title: `Cancel ${job.key}?`,
     says: [
-      h("p", null, `${counted(waiting, "item")} of ${count(fresh.counts.total)} will not be processed (counted ${moment(Date.now())}).`),
+      h("p", null, `${counted(waiting, "item")} of ${count(fresh.counts.total)} will not be processed (counted ${moment(serverTime())}).`),
       h("p", { class: "muted" }, `What is in hand (${count(fresh.counts.processing)}) finishes and keeps its results. Cancelled items can be reprocessed later.`),
     ],
     act: "Cancel the job",
@@ -62,24 +61,16 @@ export async function remove(job, gone) {
 export async function exportJob(job, what = { statuses: [] }) {
   const found = await tellIfFails(() => countRows(job, what, "export"));
   if (!found) return;
-  const asked = { format: "csv", spreadsheet_safe: false };
-  const made = await showDialog(`Export ${many(found)} ${found.items === 1 ? "row" : "rows"}?`, (close) => {
-    const fault = h("p", { class: "fault", role: "alert", hidden: true });
-    const go = async () => {
-      try {
-        close(await api.post(`/v1/jobs/${job.id}/export`, selectionBody(what), { query: asked }));
-      } catch (error) {
-        fault.textContent = /** @type {Error} */ (error).message;
-        fault.hidden = false;
-      }
-    };
+  const asked = { format: "csv", spreadsheet_safe: true };
+  const made = await showDialog(`Export ${many(found)} ${found.items === 1 ? "row" : "rows"}?`, (close, isFirm) => {
+    const { fault, go } = answering(close, isFirm, () => api.post(`/v1/jobs/${job.id}/export`, selectionBody(what), { query: asked }));
     const option = (/** @type {string} */ value, /** @type {string} */ says) => h("label", { class: "choice" }, h("input", { type: "radio", name: "format", value, checked: value === asked.format, on: { change: () => (asked.format = value) } }), says);
     return [
       h("p", null, selectionWords(job, what)),
       h("fieldset", { class: "stack tight" }, h("legend", { class: "hint" }, "Format"), option("csv", "CSV"), option("xlsx", "Excel workbook (xlsx)"), option("ndjson", "NDJSON, an object a line")),
-      h("label", { class: "choice" }, h("input", { type: "checkbox", on: { change: (/** @type {Event} */ event) => (asked.spreadsheet_safe = /** @type {HTMLInputElement} */ (event.target).checked) } }), "Make text harmless that a spreadsheet might run"),
+      h("label", { class: "choice" }, h("input", { type: "checkbox", checked: asked.spreadsheet_safe, on: { change: (/** @type {Event} */ event) => (asked.spreadsheet_safe = /** @type {HTMLInputElement} */ (event.target).checked) } }), "Make text harmless that a spreadsheet might run"),
       fault,
-      h("div", { class: "acts" }, h("button", { type: "button", on: { click: () => close(null) } }, "Not now"), h("button", { type: "submit", class: "main-act", on: { click: press(go) } }, `Export ${many(found)}`)),
+      h("div", { class: "acts" }, h("button", { type: "button", disabled: isFirm, on: { click: () => close(null) } }, "Not now"), h("button", { type: "submit", class: "main-act", disabled: isFirm, on: { click: go } }, `Export ${many(found)}`)),
     ];
   });
   if (made) follow(/** @type {any} */ (made));
@@ -87,7 +78,7 @@ export async function exportJob(job, what = { statuses: [] }) {
 
 /** @param {any} made the job of an export */
 async function follow(made) {
-  const waiting = toast(`The file is being made (${made.key}) …`);
+  const waiting = toast(`The file is being made (${made.key}) …`, "plain", { stays: true });
   const now = await tellIfFails(() => until(() => api.get(`/v1/exports/${made.id}`), (one) => isClosed(one.status)));
   waiting.remove();
   if (!now) return;

@@ -12,7 +12,7 @@ import { toast } from "../ui/toast.js";
 export function predicateWords(operation) {
   const asked = operation.predicate;
   const parts = [];
-  const named = asked.items ? Object.values(asked.items).reduce((/** @type {number} */ sum, /** @type {any} */ seqs) => sum + seqs.length, 0) : asked.seqs?.length;
+  const named = asked.items ? Object.values(asked.items).reduce((/** @type {number} */ sum, /** @type {any} */ seqs) => sum + seqs.length, 0) : asked.seqs && asked.seqs.length + (asked.ranges ?? []).reduce((/** @type {number} */ sum, /** @type {number[]} */ [first, last]) => sum + last - first + 1, 0);
   if (named !== undefined && named !== null) parts.push(counted(/** @type {number} */ (named), "chosen row"));
   else if (operation.verb === "redrive") parts.push("all dead letters that match");
   else parts.push(`all rows that are ${(asked.statuses ?? []).map(words).join(" or ")}`);

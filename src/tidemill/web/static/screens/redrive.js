@@ -55,18 +55,19 @@ export async function countMatching(filter) {
 export async function redriveAll(filter, how = {}) {
   const { ids, except = [] } = how;
   const counted_ = ids ? { n: ids.length, isExact: true } : await countMatching(filter);
-  const n = Math.max(0, counted_.n - except.length);
+  const { n } = counted_;
   const many = `${counted_.isExact ? "" : "at least "}${count(n)}`;
+  const but = except.length ? ` but ${counted(except.length, "row")}` : "";
   let keeps = false;
   const choice = (/** @type {boolean} */ value, /** @type {string} */ says) => h("label", { class: "choice" }, h("input", { type: "radio", name: "attempts", checked: value === keeps, on: { change: () => (keeps = value) } }), says);
   return confirmDialog({
-    title: `Redrive ${many} ${n === 1 ? "row" : "rows"}?`,
+    title: but ? `Redrive all that match${but}?` : `Redrive ${many} ${n === 1 ? "row" : "rows"}?`,
     says: [
-      h("p", null, ids ? `${counted(n, "chosen row")}.` : `Filter: ${filterWords(filter, how.job)}${except.length ? `, but ${counted(except.length, "row")}` : ""}. The service counted ${many} at ${moment(now())}.`),
+      h("p", null, ids ? `${counted(n, "chosen row")}.` : `Filter: ${filterWords(filter, how.job)}. The service counted ${many} that match at ${moment(now())}${but ? `; ${counted(except.length, "of them is", "of them are")} left out` : ""}.`),
       h("fieldset", { class: "stack tight" }, h("legend", { class: "hint" }, "Attempts"), choice(false, "Count from the beginning again"), choice(true, "Only rows that have attempts left")),
       h("p", { class: "muted" }, "The handler is called again with the same input; what it does elsewhere may be repeated. What fails again comes back here."),
     ],
-    act: `Redrive ${many}`,
+    act: but ? "Redrive the others" : `Redrive ${many}`,
     run: async () => {
       const what = ids ? { item_ids: ids } : { all_matching: true, filter, except };
       const operation = await api.post("/v1/dead-letters/redrive", { ...what, reset_attempts: !keeps, user_id: scope.peek() });
@@ -78,14 +79,15 @@ export async function redriveAll(filter, how = {}) {
 /**
  * Send the newest one that matches round again, and wait for what becomes of it.
  * @param {DeadFilter} filter
- * @param {{row?: any, job?: string, done?: () => void, tried?: (row: any, item: any) => void}} [how] `tried` instead of `done`, of the one: what it is now
+ * @param {{row?: any, job?: string, done?: () => void, tried?: (row: any, item: any) => void}} [how] `tried` instead of `done`, of the one: what it is now, null if nobody said
  */
 export async function tryOne(filter, how = {}) {
   const row = how.row ?? (await api.get("/v1/dead-letters", { ...filter, user_id: scope.peek(), page_size: 1 })).items[0];
   if (!row) throw new ApiError(404, { detail: "no dead letter matches any more" });
-  /** What became of it; null if nothing was sent. @type {any} */
+  let isSent = false;
+  /** What the service last said of it. @type {any} */
   let became = null;
-  const wantsAll = await showDialog("Try one row first", (close) => {
+  const wantsAll = await showDialog("Try one row first", (close, isFirm) => {
     const item = signal(/** @type {any} */ (null));
     const says = signal("");
     const isAsked = signal(false);
@@ -94,26 +96,29 @@ export async function tryOne(filter, how = {}) {
 
     async function go() {
       isAsked.value = true;
-      says.value = "Sent round again; waiting for what becomes of it …";
+      isFirm.value = true;
+      says.value = "Sending it round again …";
       try {
         await api.post("/v1/dead-letters/redrive", { item_ids: [row.id], user_id: scope.peek() });
-        became = { status: "pending", attempts: 0, error: null };
-        item.value = await settledItem(row, stop.signal);
-        became = item.value ?? became;
+        isSent = true;
+        isFirm.value = false;
+        says.value = "Sent round again; waiting for what becomes of it …";
+        item.value = await settledItem(row, stop.signal, (found) => (became = found));
         says.value = item.value ? verdict(item.value) : "It is not settled yet: no worker may be at it. It goes on without this dialog.";
       } catch (error) {
         if (!stop.signal.aborted) says.value = /** @type {Error} */ (error).message;
+        isFirm.value = false;
       }
     }
     return [
       h("p", null, `Row ${count(row.seq + 1)} of `, h("a", { href: href(`/jobs/${row.job_key}`) }, row.job_key), ` failed ${row.attempts} ${row.attempts === 1 ? "time" : "times"}: `, h("strong", null, row.error?.code ?? "failed"), ` ${row.error?.reason ?? ""}`),
       h("pre", { class: "json", tabindex: "0" }, stringify(row.input_summary, 2)),
       h("p", { role: "status" }, () => (item.value ? [status(item.value.status), " "] : null), says),
-      h("div", { class: "acts" }, h("button", { type: "button", on: { click: () => close(null) } }, "Close"), () => (!isAsked.value ? h("button", { type: "submit", class: "main-act", autofocus: true, on: { click: go } }, "Redrive this row") : item.value && item.value.status !== "failed" ? h("button", { type: "submit", class: "main-act", on: { click: () => close(true) } }, "Now the others …") : null)),
+      h("div", { class: "acts" }, h("button", { type: "button", disabled: isFirm, on: { click: () => close(null) } }, "Close"), () => (!isAsked.value ? h("button", { type: "submit", class: "main-act", autofocus: true, on: { click: go } }, "Redrive this row") : item.value && item.value.status !== "failed" ? h("button", { type: "submit", class: "main-act", on: { click: () => close(true) } }, "Now the others …") : null)),
     ];
   });
-  if (became && how.tried) how.tried(row, became);
-  else if (became) how.done?.();
+  if (isSent && how.tried) how.tried(row, became);
+  else if (isSent) how.done?.();
   if (wantsAll) await redriveAll(filter, { job: how.job, done: how.done });
 }
 
@@ -124,10 +129,10 @@ function verdict(item) {
   return `It failed again: ${item.error?.code ?? ""} ${item.error?.reason ?? ""}`;
 }
 
-/** @param {any} row @param {AbortSignal} stop */
-async function settledItem(row, stop) {
+/** @param {any} row @param {AbortSignal} stop @param {(item: any) => void} step */
+async function settledItem(row, stop, step) {
   const begun = Date.now();
   const isOpen = (/** @type {any} */ item) => ["pending", "processing", "retry_wait"].includes(item.status);
-  const item = await until(() => api.get(`/v1/jobs/${row.job_id}/items/${row.seq}`, {}, stop), (one) => !isOpen(one) || Date.now() - begun > PATIENCE_MS, { signal: stop });
+  const item = await until(() => api.get(`/v1/jobs/${row.job_id}/items/${row.seq}`, {}, stop), (one) => !isOpen(one) || Date.now() - begun > PATIENCE_MS, { signal: stop, step });
   return isOpen(item) ? null : item;
 }

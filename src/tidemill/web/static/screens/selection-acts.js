@@ -1,15 +1,17 @@
 // @ts-check
 /** What is chosen of a job's rows, in the API's words and in ours; how many that are is the service's to say. */
-import { api } from "../core/api.js";
+import { api, now } from "../core/api.js";
 import { h } from "../core/dom.js";
 import { count, counted, moment, words } from "../core/format.js";
 import { confirmDialog } from "../ui/dialog.js";
 import { tellIfFails, toast } from "../ui/toast.js";
 import { tellOperation } from "./operation-words.js";
 
-/** @typedef {{statuses: string[], codes?: string[], key?: string, ids?: string[], except?: string[]}} Chosen none of the statuses: all */
+/** @typedef {{statuses: string[], codes?: string[], key?: string, ids?: string[], ranges?: Array<[number, number]>, except?: string[]}} Chosen none of the statuses: all; with ids or ranges, those and no others */
 /** @typedef {{items: number, is_complete: boolean}} Counted */
 
+export const IDS_MAX = 10_000; // of one request
+export const RANGES_MAX = 100;
 const WAITING = ["pending", "retry_wait"];
 
 /** As the body of a request. @param {Chosen} what */
@@ -19,16 +21,17 @@ export function selectionBody(what) {
       statuses: what.statuses.length ? what.statuses : undefined,
       error_codes: what.codes?.length ? what.codes : undefined,
       key: what.key || undefined,
-      item_ids: what.ids,
+      item_ids: what.ids?.length || !what.ranges?.length ? what.ids : undefined,
+      ranges: what.ranges?.length ? what.ranges : undefined,
       except: what.except?.length ? what.except : undefined,
     }),
   );
 }
 
-/** Why these cannot be named in one request; null if they can. @param {import("../ui/selection.js").Selection} selection @param {number} most */
-export function tooMany(selection, most) {
-  if (selection.isAll) return selection.keys.size > most ? `At most ${count(most)} rows can be taken out of all that match` : null;
-  return selection.list(most) === null ? `At most ${count(most)} single rows at once; or select all that match, and take out those that should stay` : null;
+/** Why a selection cannot be named in one request. @param {import("../ui/selection.js").Selection} selection */
+export function tooMany(selection) {
+  if (selection.isAll) return `At most ${count(IDS_MAX)} rows can be taken out of all that match`;
+  return `At most ${count(IDS_MAX)} single rows at once; or select all that match, and take out those that should stay`;
 }
 
 /** @param {any} job @param {Chosen} what @param {"reprocess" | "cancel" | "export"} to @param {AbortSignal} [signal] @returns {Promise<Counted>} */
@@ -44,12 +47,13 @@ export function many({ items, is_complete }) {
 /** The filter as a sentence, with when it was counted. @param {any} job @param {Chosen} what */
 export function selectionWords(job, what) {
   const parts = [];
-  if (what.ids) parts.push(`${counted(what.ids.length, "chosen row")}`);
+  const ranged = (what.ranges ?? []).reduce((sum, [first, last]) => sum + last - first + 1, 0);
+  if (what.ids) parts.push(`${counted(what.ids.length + ranged, "chosen row")}`);
   if (what.statuses.length) parts.push(`status is ${what.statuses.map(words).join(" or ")}`);
   if (what.codes?.length) parts.push(`cause is ${what.codes.join(" or ")}`);
   if (what.key) parts.push(what.key.endsWith("*") ? `key begins with ${what.key.slice(0, -1)}` : `key is ${what.key}`);
   if (what.except?.length) parts.push(`but ${counted(what.except.length, "row")}`);
-  return `Filter: ${parts.join(", ") || "none, all rows"}, job ${job.key}. The service counted them at ${moment(Date.now())}.`;
+  return `Filter: ${parts.join(", ") || "none, all rows"}, job ${job.key}. The service counted them at ${moment(now())}.`;
 }
 
 /** Rows that wait are not processed any more. @param {any} job @param {Chosen} what @param {() => void} [done] */

@@ -1,6 +1,6 @@
 // @ts-check
 /** A place to drop a file on, which is a button as well: who has no mouse can do the same. */
-import { h, uid } from "../core/dom.js";
+import { h, listen, uid } from "../core/dom.js";
 import { signal } from "../core/signal.js";
 import { icon } from "./icons.js";
 
@@ -27,6 +27,7 @@ export function dropZone({ says, hint = null, label, accept = "", isSmall = fals
     event.preventDefault();
     isOver.value = true;
   };
+  keepPage();
   return h(
     "label",
     { class: isSmall ? "drop small" : "drop", for: id, data: { over: () => isOver.value }, on: { dragover: over, dragenter: over, dragleave: () => (isOver.value = false), drop } },
@@ -36,4 +37,15 @@ export function dropZone({ says, hint = null, label, accept = "", isSmall = fals
     h("span", { class: "button", "aria-hidden": "true" }, "Choose a file"),
     input,
   );
+}
+
+/** A file that is let go beside the zone would be opened instead of the page, and what was set there be gone. */
+export function keepPage() {
+  const keep = (/** @type {Event} */ event) => {
+    const { dataTransfer } = /** @type {DragEvent} */ (event);
+    if (event.defaultPrevented || !dataTransfer?.types.includes("Files")) return;
+    event.preventDefault();
+    dataTransfer.dropEffect = "none";
+  };
+  for (const name of ["dragover", "drop"]) listen(document, name, keep);
 }

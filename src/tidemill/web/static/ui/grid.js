@@ -287,7 +287,7 @@ export function makeGrid(options) {
     goTo(index, focus = false) {
       hasFocus ||= focus;
       active.row = Math.max(0, Math.min(source.length - 1, index));
-      range.begin(active.row);
+      if (!selection || selection.isEmpty) range.begin(active.row); // who has begun a selection goes on with it from where that was
       scroll.jump(active.row * ROW);
       setBar();
       draw();

@@ -1,6 +1,7 @@
 // @ts-check
 /** A button that opens a few actions. */
 import { h, uid } from "../core/dom.js";
+import { onCleanup } from "../core/signal.js";
 import { icon } from "./icons.js";
 
 /** @typedef {{label: string, icon?: string, run: () => void, isDanger?: boolean, why?: string | null}} Action `why` it cannot be done now */
@@ -72,5 +73,6 @@ export function menuButton(label, actions, how = {}) {
     event.preventDefault();
     entries[(at + step + entries.length) % entries.length]?.focus();
   });
+  onCleanup(() => list.remove()); // it stands outside of its screen, and goes with it
   return button;
 }

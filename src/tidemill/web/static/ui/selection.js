@@ -101,12 +101,27 @@ export class Selection {
     this._changed();
   }
 
-  /** Every key of some, in order; null if they are more than `most`. @param {number} most @returns {Key[] | null} */
+  /** Every key of some, in order; null if they are more than `most`, or all that match. @param {number} most @returns {Key[] | null} */
   list(most) {
-    if (this.isAll || this.size(0) > most) return null;
-    const found = [...this.keys];
-    for (const [lo, hi] of this.ranges) for (let key = lo; key <= hi; key += 1) found.push(key);
-    return found.sort((a, b) => (a < b ? -1 : 1));
+    return this.isAll ? null : (this.parts(most)?.keys ?? null);
+  }
+
+  /**
+   * As single keys and as so many ranges, the longest of them; the others are told one by one. Null if that makes more than
+   * `most` keys, or of all that match leaves out more.
+   * @param {number} most keys @param {number} [mostRanges]
+   * @returns {{keys: Key[], ranges: Array<[number, number]>} | null}
+   */
+  parts(most, mostRanges = 0) {
+    const longest = [...this.ranges].sort((a, b) => b[1] - b[0] - (a[1] - a[0]));
+    const keys = [...this.keys];
+    for (const [lo, hi] of longest.slice(mostRanges)) {
+      if (keys.length + hi - lo >= most) return null;
+      for (let key = lo; key <= hi; key += 1) keys.push(key);
+    }
+    if (keys.length > most) return null;
+    const inOrder = longest.slice(0, mostRanges).sort((a, b) => a[0] - b[0]);
+    return { keys: keys.sort((a, b) => (a < b ? -1 : 1)), ranges: inOrder };
   }
 
   _changed() {

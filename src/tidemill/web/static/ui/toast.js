@@ -13,8 +13,8 @@ export function toastHolder() {
   return holder;
 }
 
-/** @param {import("../core/dom.js").Child} says @param {"plain" | "ok" | "bad"} [tone] */
-export function toast(says, tone = "plain") {
+/** @param {import("../core/dom.js").Child} says @param {"plain" | "ok" | "bad"} [tone] @param {{stays?: boolean}} [how] `stays` until whoever said it takes it away: something is going on */
+export function toast(says, tone = "plain", { stays = false } = {}) {
   const follow = (/** @type {Event} */ event) => /** @type {HTMLElement} */ (event.target).closest("a:not([download])") && made.remove();
   const made = h("div", { class: "toast", data: { tone }, on: { click: follow } });
   append(made, [
@@ -22,7 +22,7 @@ export function toast(says, tone = "plain") {
     h("button", { type: "button", class: "plain icon-only small", "aria-label": "Close this message", on: { click: () => made.remove() } }, icon("close")),
   ]);
   toastHolder().append(made);
-  if (tone !== "bad" && made.querySelector("a") === null) window.setTimeout(() => made.remove(), STAYS_MS);
+  if (!stays && tone !== "bad" && made.querySelector("a") === null) window.setTimeout(() => made.remove(), STAYS_MS);
   return made;
 }
 
