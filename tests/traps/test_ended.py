@@ -94,7 +94,7 @@ async def test_nothing_is_sent_round_while_a_job_is_being_cancelled(db: Database
     cancelling = await job_of(db, job_id)
     assert cancelling.status is JobStatus.CANCELLING
     if verb == "reprocess":
-        with pytest.raises(Conflict, match=f"job {cancelling.key} is cancelling: .*wait for its end"):
+        with pytest.raises(Conflict, match=f"job {cancelling.key} is cancelling: .*wait until it is closed"):
             await db.run(reprocess, job_id, Choice())
     else:
         assert (await redrive(db, owner_id=None)).items == 0, "others may be sent round"

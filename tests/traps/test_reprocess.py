@@ -78,16 +78,14 @@ async def test_a_choice_of_nothing_leaves_a_closed_job_closed(db: Database) -> N
     await assert_sound(db)
 
 
-@pytest.mark.parametrize("folded", [True, False])
-async def test_cancelled_ranges_come_back_with_what_was_open_in_them(db: Database, folded: bool) -> None:
+async def test_cancelled_ranges_come_back_with_what_was_open_in_them(db: Database) -> None:
     job_id = await add_job(db, 30, batch_size=10)
     lease = await take(db, job_id)
     await settle(db, lease, [verdict(0), verdict(1, FAILED)])
     await db.run(leases.release, lease.flushed(2))
     await db.run(jobs.cancel, job_id)
     await db.run(maintain.cancel_condemned, job_id)
-    if folded:
-        assert await db.run(jobs.finalize, job_id) is JobStatus.CANCELLED
+    assert await db.run(jobs.finalize, job_id) is JobStatus.CANCELLED
     assert await send_round(db, job_id, CANCELLED) == 28
     job = await job_of(db, job_id)
     assert (job.counts, job.codes) == (Counts(total=30, pending=28, done=1, failed=1), {"test": 1})

@@ -112,7 +112,8 @@ async def begin(conn: Connection, job_id: UUID, *, goes_on: bool = False) -> dic
         raise Conflict("the job's rows were purged; it cannot be reprocessed")
     if job["intent"] in (Intent.CANCEL, Intent.FAIL) and (goes_on or job["closed_as"] is None):
         known = await get(conn, job_id)
-        raise Conflict(f"job {known.key} is {known.status}: somebody, or its policy, has ended it; wait for its end")
+        when = "meanwhile" if goes_on else "just now; wait until it is closed"
+        raise Conflict(f"job {known.key} is {known.status}: somebody, or its policy, has ended it {when}")
     # Fold first: the counts that are taken back are then all in one row, under our lock.
     await conn.execute(sql("tally/fold"), {"job_id": job_id})
     return job
