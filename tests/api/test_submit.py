@@ -1,10 +1,8 @@
 """POST /v1/jobs: inputs, files, images and references; durable when accepted, and nothing left when not."""
 
 import asyncio
-import io
 import json
 import struct
-import zipfile
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -15,6 +13,7 @@ import pytest
 
 from api.conftest import Api
 from api.importing import stocked
+from connectors.test_images import zipped
 from support import eventually, rows
 from tidemill import Mill
 from tidemill.config import Settings
@@ -219,14 +218,6 @@ async def test_a_client_that_goes_away_leaves_nothing(api: Api, ada: httpx2.Asyn
         await ada.post("/v1/jobs?kind=echo", content=broken(), headers={"content-type": "text/csv"})
     await nothing_left(api)
     assert await rows(api.db, "SELECT count(*) FROM tidemill.job") == [(0,)]
-
-
-def zipped(entries: dict[str, bytes]) -> bytes:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, data in entries.items():
-            archive.writestr(name, data)
-    return buffer.getvalue()
 
 
 async def test_images_are_items_with_what_is_known_of_them(api: Api, ada: httpx2.AsyncClient, toy: Mill) -> None:

@@ -85,3 +85,12 @@ def lines(data: bytes) -> list[str]:
 
 def sorted_by(found: Iterable[dict[str, Any]], name: str) -> list[Any]:
     return sorted(one[name] for one in found)
+
+
+async def with_people(scene: Scene) -> Scene:
+    """A table of a thousand of them."""
+    await scene.run(
+        "CREATE TABLE people (id int PRIMARY KEY, name text)",
+        "INSERT INTO people SELECT n, 'name ' || n FROM generate_series(1, 1000) n",
+    )
+    return scene

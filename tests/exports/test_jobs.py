@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from exports.scenes import Scene, lines
+from exports.scenes import Scene, lines, with_people
 from support import assert_sound, eventually, file_of, job_of, rows, shift_clock
 from tidemill.domain.errors import Conflict
 from tidemill.domain.item import Item
@@ -25,11 +25,7 @@ from tidemill.testing import drain
 
 @pytest.fixture
 async def scene(scene: Scene) -> Scene:
-    await scene.run(
-        "CREATE TABLE people (id int PRIMARY KEY, name text)",
-        "INSERT INTO people SELECT n, 'name ' || n FROM generate_series(1, 1000) n",
-    )
-    return scene
+    return await with_people(scene)
 
 
 async def test_a_file_is_what_is_said_of_it(scene: Scene) -> None:

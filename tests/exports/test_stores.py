@@ -5,7 +5,7 @@ from uuid import UUID
 
 import pytest
 
-from exports.scenes import Scene
+from exports.scenes import Scene, with_people
 from results.scenes import failing
 from s3 import S3Server
 from support import assert_sound, file_of, job_of, rows
@@ -18,11 +18,7 @@ from tidemill.testing import drain
 
 @pytest.fixture
 async def scene(scene: Scene) -> Scene:
-    await scene.run(
-        "CREATE TABLE people (id int PRIMARY KEY, name text)",
-        "INSERT INTO people SELECT n, 'name ' || n FROM generate_series(1, 1000) n",
-    )
-    return scene
+    return await with_people(scene)
 
 
 def into(scene: Scene, place: str) -> Scene:
