@@ -4,6 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# Tests at a time: on 2 cores there is always one that waits for something.
+AT_ONCE ?= 3
 
 unexport PYTHONDONTWRITEBYTECODE  # or every process of the tests compiles everything anew
 
@@ -28,11 +30,11 @@ check: $(READY) ## ruff, mypy strict, import-linter
 	$(BIN)/lint-imports
 
 test: check ## check, then the tests
-	$(BIN)/pytest -n 2 --dist worksteal -m "not full"
+	$(BIN)/pytest -n $(AT_ONCE) --dist worksteal -m "not full"
 
 coverage: $(READY) ## the same tests, and how much of the code they reach
 	@rm -f .coverage .coverage.*
-	$(BIN)/pytest -n 2 --dist worksteal -m "not full" --cov --cov-report=
+	$(BIN)/pytest -n $(AT_ONCE) --dist worksteal -m "not full" --cov --cov-report=
 	@$(BIN)/coverage report --fail-under=85
 
 test-full: $(READY) ## the slow suites at their full size (minutes of chaos, a million rows)

@@ -1,16 +1,27 @@
-"""Hosts of their own, as far as a machine can play them: network namespaces, and a way to the database over TCP."""
+"""Hosts of their own, as far as a machine can play them: network namespaces, and a way to the database over TCP.
+
+This machine's ends of their links are in a namespace, too, where the database listens: a link that comes or goes in the
+machine's own network makes every browser on it drop what it is loading.
+"""
 
 import asyncio
 import contextlib
+import ctypes
 import os
 import shutil
+import socket
 import subprocess
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 
 import psycopg
 import pytest
+
+CLONE_NEWNET = 0x40000000
 
 
 def _ip(*words: str) -> None:
@@ -19,9 +30,10 @@ def _ip(*words: str) -> None:
 
 @dataclass(frozen=True)
 class Host:
-    """One network namespace; ``address`` is this machine's, as seen from there."""
+    """One network namespace; ``address`` is that of the database, as seen from there, in the namespace ``hub``."""
 
     name: str
+    hub: str
     link: str
     address: str
 
@@ -31,50 +43,66 @@ class Host:
 
     def cut(self) -> None:
         """Nothing arrives and nobody is told: a black hole."""
-        _ip("link", "set", self.link, "down")
+        _ip("-n", self.hub, "link", "set", self.link, "down")
 
     def mend(self) -> None:
-        _ip("link", "set", self.link, "up")
+        _ip("-n", self.hub, "link", "set", self.link, "up")
 
 
 @contextmanager
 def hosts(n: int) -> Iterator[list[Host]]:
     """So many of them; a skip that is said loudly where that is not allowed."""
     made: list[Host] = []
+    hub = f"tidemill-{os.getpid()}-hub"
     try:
+        if os.geteuid() != 0 or shutil.which("ip") is None:
+            raise PermissionError("not root, or no `ip`")
+        _ip("netns", "add", hub)
         for number in range(n):
-            made.append(_make(number))  # noqa: PERF401  what was made before one fails is removed
+            made.append(_make(number, hub))  # noqa: PERF401  what was made before one fails is removed
         yield made
     except (OSError, subprocess.CalledProcessError) as error:
         if len(made) == n:
             raise
         pytest.skip(f"NOT RUN: no network namespaces on this machine, which needs root and `ip`: {error}")
     finally:
-        for host in made:
+        for name in (*(host.name for host in made), hub):
             with contextlib.suppress(OSError, subprocess.CalledProcessError):
-                _ip("netns", "del", host.name)
+                _ip("netns", "del", name)
 
 
-def _make(number: int) -> Host:
-    if os.geteuid() != 0 or shutil.which("ip") is None:
-        raise PermissionError("not root, or no `ip`")
+def _make(number: int, hub: str) -> Host:
     pid = os.getpid()
     name, link, far = f"tidemill-{pid}-{number}", f"tm{pid}n{number}"[-15:], f"tf{pid}n{number}"[-15:]
     net = f"10.{210 + number}.{pid % 250}"
     _ip("netns", "add", name)
-    _ip("link", "add", link, "type", "veth", "peer", "name", far, "netns", name)
-    _ip("addr", "add", f"{net}.1/24", "dev", link)
-    _ip("link", "set", link, "up")
-    for words in (("addr", "add", f"{net}.2/24", "dev", far), ("link", "set", far, "up"), ("link", "set", "lo", "up")):
-        _ip("-n", name, *words)
-    return Host(name, link, f"{net}.1")
+    _ip("-n", hub, "link", "add", link, "type", "veth", "peer", "name", far, "netns", name)
+    _ip("-n", name, "link", "set", "lo", "up")
+    for where, end, address in ((hub, link, f"{net}.1/24"), (name, far, f"{net}.2/24")):
+        _ip("-n", where, "addr", "add", address, "dev", end)
+        _ip("-n", where, "link", "set", end, "up")
+    return Host(name, hub, link, f"{net}.1")
+
+
+def _listening(hub: str, address: str) -> socket.socket:
+    """In that namespace: a socket belongs to the one of the thread that made it, so this is for a thread to do."""
+    with Path(f"/var/run/netns/{hub}").open() as namespace:
+        if ctypes.CDLL(None, use_errno=True).setns(namespace.fileno(), CLONE_NEWNET):
+            raise OSError(ctypes.get_errno(), "setns")
+    return socket.create_server((address, 0))
+
+
+def _in_a_thread_of_its_own(work: Callable[[], socket.socket]) -> socket.socket:
+    """One that ends with it: nobody else may be given a thread that is somewhere else."""
+    with ThreadPoolExecutor(1) as threads:
+        return threads.submit(work).result()
 
 
 @asynccontextmanager
-async def database_over_tcp(url: str, addresses: list[str]) -> AsyncIterator[list[str]]:
-    """The database's URL by each of these addresses: its server has a socket in a folder only."""
+async def database_over_tcp(url: str, places: list[Host]) -> AsyncIterator[list[str]]:
+    """The database's URL as each of these hosts reaches it: its server has a socket in a folder only."""
     known = psycopg.conninfo.conninfo_to_dict(url)
-    socket = f"{known['host']}/.s.PGSQL.{known.get('port') or 5432}"
+    path = f"{known['host']}/.s.PGSQL.{known.get('port') or 5432}"
 
     passing: set[asyncio.Task[None]] = set()
 
@@ -84,7 +112,7 @@ async def database_over_tcp(url: str, addresses: list[str]) -> AsyncIterator[lis
         passing.add(task)
         task.add_done_callback(passing.discard)
         try:
-            far_reader, far_writer = await asyncio.open_unix_connection(socket)
+            far_reader, far_writer = await asyncio.open_unix_connection(path)
         except OSError:
             writer.transport.abort()
             return
@@ -94,12 +122,12 @@ async def database_over_tcp(url: str, addresses: list[str]) -> AsyncIterator[lis
             writer.transport.abort()
             far_writer.transport.abort()
 
-    servers = [await asyncio.start_server(pass_on, address, 0) for address in addresses]
+    listening = [_in_a_thread_of_its_own(partial(_listening, host.hub, host.address)) for host in places]
+    servers = [await asyncio.start_server(pass_on, sock=sock) for sock in listening]
     names = {"user": str(known["user"]), "dbname": str(known["dbname"]), "sslmode": "disable"}
-    ports = [server.sockets[0].getsockname()[1] for server in servers]
+    ends = [sock.getsockname() for sock in listening]
     try:
-        places = zip(addresses, ports, strict=True)
-        yield [psycopg.conninfo.make_conninfo(host=address, port=port, **names) for address, port in places]
+        yield [psycopg.conninfo.make_conninfo(host=address, port=port, **names) for address, port in ends]
     finally:
         for server in servers:
             server.close()

@@ -30,7 +30,7 @@ async def test_a_host_that_is_cut_off_loses_nothing_and_its_late_results_are_ref
     job_id = await add_job(db, items, batch_size=50)
     with hosts(3) as (lonely, *others):
         places = [lonely, *others]
-        async with database_over_tcp(db.url, [host.address for host in places]) as urls:
+        async with database_over_tcp(db.url, places) as urls:
             started = []
             for host, url, n in zip(places, urls, processes, strict=True):
                 monkeypatch.setenv("HOST", host.name)
