@@ -27,7 +27,7 @@ def show_errors(samples: Sequence[tuple[int, Mapping[str, Any]]]) -> None:
     table.add_column("rows", justify="right")
     table.add_column("row", justify="right")
     table.add_column("for example", no_wrap=True, max_width=20)
-    table.add_column("reason", overflow="fold", min_width=24)
+    table.add_column("reason", overflow="fold")
     for count, error in samples:
         shown = [error.get(name, "") for name in ("row", "value", "reason")]
         table.add_row(escape(str(error["code"])), f"{count:,}", *[escape(str(cell)) for cell in shown])
