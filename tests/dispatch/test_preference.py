@@ -5,11 +5,11 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from support import add_job, take
+from support import add_job, rows, take
 from tidemill import Item, Mill
 from tidemill.app import make_context
 from tidemill.config import Settings
-from tidemill.engine.claim import PREFERRED, Claimer
+from tidemill.engine.claim import CROWDED_S, PREFERRED, Claimer
 from tidemill.engine.control import Decoder, Wake, encode
 from tidemill.engine.logbook import Logbook
 from tidemill.store.database import Database
@@ -80,3 +80,21 @@ async def test_an_owner_with_enough_jobs_at_work_gets_no_further_one_by_a_hint(d
 def test_a_parent_may_name_the_job() -> None:
     said = [Wake(), Wake(uuid4())]
     assert Decoder().feed(b"".join(map(encode, said))) == said
+
+
+async def test_an_owner_who_may_begin_no_further_job_is_looked_at_again_soon(
+    db: Database, mill: Mill, settings: Settings, claimer: Claimer
+) -> None:
+    slow = settings.model_copy(update={"poll_ms": 60_000, "max_concurrent_jobs": 1})
+    claimer._context = make_context(db, slow, mill.registry, worker="w1", book=claimer._context.book)
+    await add_job(db, 1)
+    assert await claimer.claim(uuid4()) is not None
+    assert await claimer.claim(uuid4()) is None
+    assert claimer.pause_s == 60, "nothing is there, and whoever brings something tells of it"
+    first = (await rows(db, "SELECT id FROM tidemill.job"))[0][0]
+    second = await add_job(db, 1)
+    claimer.forget()
+    assert await claimer.claim(uuid4()) is None
+    assert claimer.pause_s == CROWDED_S
+    await rows(db, "UPDATE tidemill.batch SET state = 'done', open = 0, done = 1 WHERE job_id = %s", first)
+    assert await claimed(claimer, 1) == [second], "it is not believed that nothing has changed"

@@ -16,6 +16,7 @@ from tidemill.store.claim import Runnable
 from tidemill.store.database import Connection, relaxed
 
 CACHE_S = 0.5
+CROWDED_S = 0.1
 PREFERRED = 16  # batches of a job that a hint names, before the choice is fair again
 MAX_HINTED = 64
 
@@ -53,6 +54,10 @@ def prefer(jobs: Sequence[Runnable], hinted: Iterable[UUID]) -> Runnable | None:
 class Chooser(Protocol):
     """Whom a lane asks for its next batch."""
 
+    @property
+    def pause_s(self) -> float:
+        """How long there may be nothing, after there was nothing."""
+
     async def claim(self, lease_id: UUID) -> Lease | None: ...
 
 
@@ -65,6 +70,7 @@ class Claimer:
         self._listed_at = float("-inf")
         self._hinted: dict[UUID, int] = {}  # how many batches of a job go before those of others
         self._was_hinted = False
+        self._is_crowded = False  # owners of all that could be done have as many jobs turning as they may
         self._rng = random.Random()  # noqa: S311  fairness, not secrecy
 
     def forget(self) -> None:
@@ -80,6 +86,9 @@ class Claimer:
     async def claim(self, lease_id: UUID) -> Lease | None:
         """A batch of some job, or None when no job has anything due."""
         candidates = startable(await self._runnable(), self._context.settings.max_concurrent_jobs)
+        self._is_crowded = bool(self._jobs) and not candidates
+        if self._is_crowded:
+            self.forget()
         while candidates:
             job = self._choose(candidates)
             lease = await claim_from(self._context, job.id, job.kind, lease_id)
@@ -90,6 +99,12 @@ class Claimer:
             self._jobs = [other for other in self._jobs if other.id != job.id]
         self._hinted.clear()  # nothing is due: they are spent
         return None
+
+    @property
+    def pause_s(self) -> float:
+        """Nobody tells when a job stops turning, so that another may begin: that is looked for more often."""
+        poll_s = self._context.settings.poll_ms / 1000
+        return min(CROWDED_S, poll_s) if self._is_crowded else poll_s
 
     def _choose(self, candidates: Sequence[Runnable]) -> Runnable:
         hinted = None if self._was_hinted else prefer(candidates, self._hinted)
@@ -115,6 +130,10 @@ class OneJob:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._job: tuple[UUID, str] | None = None
+
+    @property
+    def pause_s(self) -> float:
+        return self._context.settings.poll_ms / 1000
 
     def turn_to(self, job_id: UUID, kind: str) -> None:
         self._job = (job_id, kind)

@@ -39,7 +39,7 @@ class Lane(Service):
         lease = await self._claimer.claim(lease_id)
         if lease is None:
             self._page.end()
-            return self._context.settings.poll_ms / 1000
+            return self._claimer.pause_s
         with tell.turning(lease):
             try:
                 await self._turn(lease)
