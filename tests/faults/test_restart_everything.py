@@ -106,7 +106,8 @@ async def test_a_job_paused_at_a_third_outlives_a_restart_of_everything(
         first, second = [await look(client, job) for job in jobs]
         assert (first["status"], first["counts"]["done"]) == ("completed", size)
         assert second["status"] == "cancelled"
-        assert second["counts"]["done"] + second["counts"]["cancelled"] == size
+        # It may have been paused, and so cancelled, before its source was read to the end.
+        assert second["counts"]["done"] + second["counts"]["cancelled"] == second["counts"]["total"] <= size
         url = f"postgresql://postgres:@/postgres?host={tmp_path / 'home' / 'postgres'}"
         async with Database(url, size=2) as db:
             await assert_sound(db)
