@@ -150,14 +150,14 @@ def _error(
     return {
         **details,
         "row": item.seq + 1,
-        "code": _clean(code, CODE_MAX),
-        "reason": _clean(reason, REASON_MAX),
+        "code": clean(code, CODE_MAX),
+        "reason": clean(reason, REASON_MAX),
         "retryable": bool(retryable),
         "attempt": item.attempt,
     }
 
 
-def _clean(text: object, most: int) -> str:
+def clean(text: object, most: int) -> str:
     """Text that PostgreSQL can store: a handler's message may carry NUL characters and halves of pairs."""
     if type(text) is str and len(text) <= most and text.isascii() and "\x00" not in text:
         return text

@@ -4,6 +4,7 @@ A handler that returns anything else says ``Done`` with that as its result;
 one that raises anything else says ``Retry``, until its attempts are used up.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 
@@ -93,7 +94,17 @@ class Fail(Outcome):
 
 
 class Exceptions(dict[int, Outcome]):
-    """What a set-based handler says of some items, by their place among those it was given; all others are done."""
+    """What a set-based handler says of some items, by their place among those it was given; all others are done.
+
+    ``failed`` are more of them, which cannot succeed: of each its code, its reason and its details. In a file with
+    nothing but bad rows, a Fail for each would be most of the work.
+    """
+
+    def __init__(
+        self, said: Mapping[int, Outcome] | None = None, failed: Mapping[int, dict[str, Any]] | None = None
+    ) -> None:
+        super().__init__(said or {})
+        self.failed = failed or {}
 
 
 class Abort(Exception):

@@ -8,15 +8,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from tidemill.domain.batch import Lease, cut_halves
-from tidemill.domain.decide import Verdict, describe, from_defect, timed_out
+from tidemill.domain.decide import Verdict, describe, timed_out
 from tidemill.domain.handler import Handler
 from tidemill.domain.item import Item
-from tidemill.domain.outcome import Abort, Done, Exceptions, Fail, Outcome, Retry, Wait
+from tidemill.domain.outcome import Abort, Done, Exceptions, Fail, Outcome, Retry
 from tidemill.domain.throttle import is_throttle
 from tidemill.engine.context import Context
 from tidemill.engine.limits.permit import is_told
 from tidemill.engine.logbook import Page
-from tidemill.engine.verdicts import failures_of, outcome_of, translate, verdict_of
+from tidemill.engine.verdicts import translate
+from tidemill.engine.whole import Decided, Decider, all_of, hear
 from tidemill.store import flush as store
 from tidemill.store import jobs, leases
 from tidemill.store.database import Connection, is_contention, is_full, is_refused_data, is_timeout, is_transient
@@ -24,7 +25,6 @@ from tidemill.store.flush import Flushed
 from tidemill.telemetry.events import emit
 
 WATCH_S = 0.1
-_DONE = Done()
 MAX_CONTENTION = 5  # tries at a transaction that others stand in the way of
 LOCKED_S = 10.0  # that it waits for one of them
 MAX_FULL = 60  # tries, about a second apart, at a server whose disk is full
@@ -45,12 +45,12 @@ class BatchRun:
         self._crew = context.crew(handler)
         self._entrance = context.limits.entrance(handler)
         self._said: Outcome = Done()  # of the batch as a whole: a refusal if there was one
-        self.verdicts: list[Verdict] = []
-        self.plain = 0  # items that are done and leave no trace
+        self.decided = Decided()
         self.seconds = 0.0  # in the handler, or until it was let go of
         self._returned = False
         self._let_go = False
         self._columns = context.columns.of(lease)
+        self._decider = Decider(lease, handler, self._columns)
 
     async def run(self, items: Sequence[Item]) -> Flushed | None:
         """Settle the whole batch; None when it was cut in two instead, to find the item it cannot take.
@@ -141,8 +141,7 @@ class BatchRun:
         if self._handler.in_transaction:
             return await self._settle_in_transaction(items, good)
         started = time.monotonic()
-        outcomes = await self._outcomes(good)
-        self.verdicts = self._verdicts(items, outcomes, started)
+        self._decide(items, await self._ask(good), started)
         return await self._flush()
 
     async def _settle_in_transaction(self, items: Sequence[Item], good: list[Item]) -> Flushed:
@@ -172,10 +171,9 @@ class BatchRun:
         if not await store.hold(conn, self._lease):
             return await store.why_refused(conn, self._lease)
         started = time.monotonic()
-        outcomes = await self._outcomes(good, conn)
-        self.verdicts = self._verdicts(items, outcomes, started)
+        self._decide(items, await self._ask(good, conn), started)
         await self._columns.try_to_store(self._context.db)
-        return await store.flush(conn, self._lease, self.verdicts, seconds=self._lease_seconds(), plain=self.plain)
+        return await store.flush(conn, *self._to_flush())
 
     async def _fail_job(self, reason: str) -> None:
         job_id = self._lease.job_id
@@ -183,7 +181,7 @@ class BatchRun:
             emit("job.failed", job=job_id, reason=reason)
 
     async def _settle_as(self, items: Sequence[Item], outcome: Outcome) -> Flushed:
-        self.verdicts = self._verdicts(items, [outcome] * len(items), time.monotonic())
+        self._decide(items, all_of(outcome, sum(item.defect is None for item in items)), time.monotonic())
         return await self._flush()
 
     def _outcome_of(self, error: BaseException) -> Outcome:
@@ -196,32 +194,29 @@ class BatchRun:
 
     async def _flush(self) -> Flushed:
         await self._columns.store(self._context.db)
-        seconds = self._lease_seconds()
-        return await self._context.db.run(store.flush, self._lease, self.verdicts, seconds=seconds, plain=self.plain)
+        return await self._context.db.run(store.flush, *self._to_flush())
 
-    async def _outcomes(self, good: list[Item], conn: Connection | None = None) -> Sequence[Outcome]:
+    def _to_flush(self) -> tuple[Lease, Sequence[Verdict], float, int]:
+        seconds = self._context.lease_seconds(self._lease.kind, self._lease.open)
+        return self._lease, self.decided.verdicts, seconds, self.decided.plain
+
+    def _decide(self, items: Sequence[Item], said: Exceptions, started: float) -> None:
+        self.decided = self._decider.decide(items, said, time.monotonic() - started, self._crew.spacing)
+        self._said = self.decided.said
+
+    async def _ask(self, good: list[Item], conn: Connection | None = None) -> Exceptions:
         if not good:
-            return []
+            return Exceptions()
         started = time.monotonic()
         try:
             values = await self._call(good, conn)
         except Done as done:  # any other outcome undoes the handler's effects on its way out
-            return [done] * len(good)
+            return all_of(done, len(good))
         finally:
             self.seconds = time.monotonic() - started
         self._returned = True
         self._page.answered()
-        if isinstance(values, Done):
-            return [values] * len(good)
-        if isinstance(values, Outcome):
-            raise values
-        if values is None:
-            return [_DONE] * len(good)
-        if isinstance(values, Exceptions):
-            return [outcome_of(values[index]) if index in values else _DONE for index in range(len(good))]
-        if not isinstance(values, list | tuple) or len(values) != len(good):
-            return [Fail(_wrong_shape(values, len(good)), code="invalid_result")] * len(good)
-        return [outcome_of(value) for value in values]
+        return hear(values, len(good))
 
     async def _call(self, good: list[Item], conn: Connection | None) -> Any:
         if not inspect.iscoroutinefunction(self._handler.call):  # a thread cannot be cancelled: the parent sees to it
@@ -256,46 +251,6 @@ class BatchRun:
             return self._handler.call(good)
         except StopIteration as error:
             raise RuntimeError(describe(error)) from error
-
-    def _verdicts(self, items: Sequence[Item], outcomes: Sequence[Outcome], started: float) -> list[Verdict]:
-        items, outcomes = self._without_plain(items, outcomes)
-        retries = [outcome for outcome in outcomes if isinstance(outcome, Retry) and not isinstance(outcome, Wait)]
-        self._said = max(retries, key=lambda retry: bool(retry.throttled), default=Done())
-        each_ms = round((time.monotonic() - started) * 1000 / max(len(items), 1))
-        said = iter(outcomes)
-        ends = [(item, next(said) if item.defect is None else from_defect(item.defect)) for item in items]
-        failed = [(item, outcome) for item, outcome in ends if type(outcome) is Fail]
-        others = [(item, outcome) for item, outcome in ends if type(outcome) is not Fail]
-        return failures_of(failed, each_ms) + [
-            verdict_of(item, outcome, self._handler, each_ms, self._columns, self._crew.spacing)
-            for item, outcome in others
-        ]
-
-    def _without_plain(
-        self, items: Sequence[Item], outcomes: Sequence[Outcome]
-    ) -> tuple[Sequence[Item], Sequence[Outcome]]:
-        """A sparse kind keeps no trace of what is simply done: it is counted, and costs no verdict."""
-        self.plain = 0
-        if not self._lease.sparse or self._lease.is_list or _DONE not in outcomes:
-            return items, outcomes
-        said, kept, kept_outcomes = iter(outcomes), [], []
-        for item in items:
-            outcome = None if item.defect is not None else next(said)
-            if outcome is _DONE:
-                self.plain += 1
-                continue
-            kept.append(item)
-            if outcome is not None:
-                kept_outcomes.append(outcome)
-        return kept, kept_outcomes
-
-    def _lease_seconds(self) -> float:
-        return self._context.lease_seconds(self._lease.kind, self._lease.open)
-
-
-def _wrong_shape(values: object, expected: int) -> str:
-    got = f"{len(values)} outcomes" if isinstance(values, list | tuple) else f"a {type(values).__name__}"
-    return f"the batch handler returned {got} for {expected} items; it must return None or a list of as many"
 
 
 def _is_cancelled() -> bool:

@@ -60,17 +60,24 @@ def _failed(item: Item, outcome: Fail, duration_ms: int) -> Verdict:
     return Verdict(item.seq, ItemStatus.FAILED, item.attempt, duration_ms, error=error, code=told["code"])
 
 
-def failures_of(failed: Sequence[tuple[Item, Fail]], duration_ms: int) -> list[Verdict]:
-    """The same for many, as a set-based handler has them."""
+def failures_of(items: Sequence[Item], said: Sequence[dict[str, Any]], duration_ms: int) -> list[Verdict]:
+    """The same for many. ``said`` is of each its code, its reason and its details, and is completed here."""
+    for item, one in zip(items, said, strict=True):
+        one |= {"row": item.seq + 1, "retryable": False, "attempt": item.attempt}
     try:
-        told = [failure(item, outcome) for item, outcome in failed]
-        errors = encode_lines(told)
+        errors = encode_lines(said)
     except Exception:  # noqa: BLE001  one of them is to blame: each by itself
-        return [_failed(item, outcome, duration_ms) for item, outcome in failed]
+        return [_failed(item, _fail(one), duration_ms) for item, one in zip(items, said, strict=True)]
+    status = ItemStatus.FAILED
     return [
-        Verdict(item.seq, ItemStatus.FAILED, item.attempt, duration_ms, None, None, error, one["code"])
-        for (item, _), one, error in zip(failed, told, errors, strict=True)
+        Verdict(item.seq, status, item.attempt, duration_ms, None, None, error, one["code"])
+        for item, one, error in zip(items, said, errors, strict=True)
     ]
+
+
+def _fail(said: dict[str, Any]) -> Fail:
+    details = {name: value for name, value in said.items() if name not in ("code", "reason")}
+    return Fail(said["reason"], code=said["code"], details=details)
 
 
 def _check_size(result: bytes | None, normalized: bytes | None) -> None:

@@ -97,7 +97,7 @@ class Lane(Service):
             emit("batch.stale", job=lease.job_id, batch=lease.batch_id, items=len(items))
         if result is not Flushed.APPLIED:
             return 0
-        tally = tell.flushed(lease, run.verdicts, seconds=None, plain=run.plain)
+        tally = tell.flushed(lease, run.decided.verdicts, seconds=None, plain=run.decided.plain)
         count(self._context.book, tally)
         await self._release_rest(lease.flushed(len(items)))
         return tally.failed

@@ -56,13 +56,12 @@ def _rows(look: Look, checker: Checker, unknown: list[str]) -> list[dict[str, An
     known = [
         {k: v for k, v in row.items() if k not in unknown} if isinstance(row, dict) else row for row in look.records
     ]
-    problems = checker.check(known).problems
+    flaws = checker.check(known).flaws.told()
     rows = []
     for index, record in enumerate(look.records):
         row = index + 1
         line = line_of(row, None if look.lines is None else look.lines[index], look.first_line)
-        defect = look.defects.get(index)
-        told = [defect] if defect is not None else [problem.told() for problem in problems.get(index, ())]
-        errors = row_errors({"errors": told}, row, line) if told else []
+        told = look.defects.get(index) or flaws.get(index)
+        errors = row_errors(told, row, line) if told else []
         rows.append({"row": row, "line": line, "errors": errors, "input": record})
     return rows

@@ -32,9 +32,7 @@ async def hold(conn: Connection, lease: Lease) -> bool:
     return await cursor.fetchone() is not None
 
 
-async def flush(
-    conn: Connection, lease: Lease, verdicts: Sequence[Verdict], *, seconds: float, plain: int = 0
-) -> Flushed:
+async def flush(conn: Connection, lease: Lease, verdicts: Sequence[Verdict], seconds: float, plain: int = 0) -> Flushed:
     """Settle items of a leased batch: fence and counts first, then outcomes and what goes with them, then retry lists.
 
     ``plain`` is how many more are done without a trace, of a sparse kind.

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import count, repeat
+from typing import Any
 
 from tidemill.domain.block import Block
 from tidemill.domain.decide import Verdict
@@ -32,22 +33,28 @@ def block_lines(head: bytes, lo: int, block: Block, tail: bytes) -> bytes:
 
 def outcome_lines(head: bytes, owner_id: int, at: bytes, verdicts: list[Verdict]) -> bytes:
     """The rows of outcome/copy; ``head`` is the job id."""
-    line = b"%s\t%%d\t%d\t%%s\t%%d\t%s\t%%s\t%%s\t%%s\t%%d\n" % (head, owner_id, at)
-    return b"".join(
-        map(
-            line.__mod__,
-            zip(
-                [v.seq for v in verdicts],
-                [v.status.encode() for v in verdicts],
-                [v.attempts for v in verdicts],
-                _texts([v.result for v in verdicts]),
-                _texts([v.normalized for v in verdicts]),
-                _texts([v.error for v in verdicts]),
-                [v.duration_ms for v in verdicts],
-                strict=True,
-            ),
-        )
-    )
+    statuses = [v.status for v in verdicts]
+    columns: list[tuple[bytes, Sequence[Any]]] = [
+        (b"%d", [v.seq for v in verdicts]),
+        (b"%s", [status.encode() for status in (statuses[:1] if _is_one(statuses) else statuses)]),
+        (b"%d", [v.attempts for v in verdicts]),
+        (b"%s", _texts([v.result for v in verdicts])),
+        (b"%s", _texts([v.normalized for v in verdicts])),
+        (b"%s", _texts([v.error for v in verdicts])),
+        (b"%d", [v.duration_ms for v in verdicts]),
+    ]
+    same = [(form % values[0]).replace(b"%", b"%%") if _is_one(values) else None for form, values in columns]
+    parts = [form if value is None else value for (form, _), value in zip(columns, same, strict=True)]
+    line = b"\t".join([head, parts[0], b"%d" % owner_id, *parts[1:3], at, *parts[3:]]) + b"\n"
+    different = [values for (_, values), value in zip(columns, same, strict=True) if value is None]
+    if not different:  # of one row
+        return line % ()
+    return b"".join(map(line.__mod__, zip(*different, strict=True)))
+
+
+def _is_one(values: Sequence[Any]) -> bool:
+    """Whether all are the same: such a column is written into the line once, and not row by row."""
+    return values.count(values[0]) == len(values)
 
 
 def _texts(values: Sequence[bytes | None]) -> list[bytes]:

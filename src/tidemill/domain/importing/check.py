@@ -6,7 +6,7 @@ from operator import itemgetter
 from typing import Any, TypeVar
 
 from tidemill.domain.importing.plan import ImportPlan
-from tidemill.domain.values import FieldReader, Problem
+from tidemill.domain.values import FieldReader, Flaws, Problem
 from tidemill.domain.values.columns import Texts
 from tidemill.domain.values.field import Normalizer
 from tidemill.domain.values.problem import shown
@@ -23,12 +23,12 @@ class Checked:
     """
 
     columns: dict[str, Texts]
-    problems: dict[int, list[Problem]]
     count: int
+    flaws: Flaws = field(default_factory=Flaws)
     absent: dict[str, set[int]] = field(default_factory=dict)
 
     def add(self, index: int, problem: Problem) -> None:
-        self.problems.setdefault(index, []).append(problem)
+        self.flaws.add(index, problem)
 
     def tuples(self, fields: Sequence[str], rows: Sequence[int] | None = None) -> list[tuple[str | None, ...]]:
         """These fields of these rows, or of all."""
@@ -71,18 +71,15 @@ class Checker:
 
     def check(self, rows: Sequence[Any]) -> Checked:
         """``rows`` are decoded inputs: objects, or what is none."""
-        checked = Checked({}, {}, len(rows))
+        checked = Checked({}, len(rows))
         objects = self._objects(rows, checked)
         for column, name in self._sources:
             values = _values(objects, column)
-            texts, problems = self._readers[name].read(values)
-            checked.columns[name] = texts
-            absent = _absent(objects, column) if self._updates and None in values else None
+            checked.columns[name], flaws = self._readers[name].read(values)
+            absent = _absent(objects, column) if self._updates and None in values else set()
             if absent:
                 checked.absent[name] = absent
-                problems = {index: found for index, found in problems.items() if index not in absent}
-            for index, found in problems.items():
-                checked.problems.setdefault(index, []).extend(found)
+            checked.flaws.take(flaws, but=absent)
         for condition in self._conditions:
             self._check_condition(checked, condition)
         return checked
@@ -109,15 +106,11 @@ class Checker:
     def _check_condition(self, checked: Checked, condition: Any) -> None:
         wanted, texts = set(condition.values), checked.columns[condition.field]
         for name in condition.needs:
-            given = checked.columns.get(name)
+            given, told = checked.columns.get(name), checked.flaws.of_field(name)
             for index, text in enumerate(texts):
-                if text in wanted and (given is None or given[index] is None) and not _is_told(checked, index, name):
+                if text in wanted and (given is None or given[index] is None) and index not in told:
                     reason = f"needed where {condition.field} is {text}"
                     checked.add(index, Problem(name, "required", reason))
-
-
-def _is_told(checked: Checked, index: int, name: str) -> bool:
-    return any(problem.field == name for problem in checked.problems.get(index, ()))
 
 
 def _values(rows: list[dict[str, Any]], column: str) -> list[Any]:

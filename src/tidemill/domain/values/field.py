@@ -10,6 +10,7 @@ from tidemill.domain.resource import Field
 from tidemill.domain.values.arrays import read_array
 from tidemill.domain.values.columns import Texts, join
 from tidemill.domain.values.documents import as_json
+from tidemill.domain.values.flaws import Flaw, Flaws
 from tidemill.domain.values.problem import REDACTED, Problem, is_storable, shown
 from tidemill.domain.values.rules import rules_of
 from tidemill.domain.values.types import READERS
@@ -58,22 +59,22 @@ class FieldReader:
         self._read = read_array if field.type == "array" else READERS[field.type]
         self._rules = rules_of(field)
 
-    def read(self, values: list[Any]) -> tuple[Texts, dict[int, list[Problem]]]:
+    def read(self, values: list[Any]) -> tuple[Texts, Flaws]:
         """The text form of every value; None where it is missing or wrong."""
-        problems: dict[int, list[Problem]] = {}
-        texts, wrong = self._read(self._field, self._prepared(values, problems))
+        flaws = Flaws()
+        texts, wrong = self._read(self._field, self._prepared(values, flaws))
         for index, reason in wrong.items():
             hides = self._field.sensitive and self._field.type == "array"  # whose reasons show elements
-            self._add(problems, index, "type", "not a list of its type" if hides else reason, values[index])
+            self._add(flaws, index, "type", "not a list of its type" if hides else reason, values[index])
             texts[index] = None
         for rule in self._rules:
-            for index, code, reason in rule(texts):
-                self._add(problems, index, code, reason, values[index])
-        return texts, problems
+            for code, reason, rows in rule(texts):
+                self._add_all(flaws, code, reason, rows, values)
+        return texts, flaws
 
     def keys(self, values: list[Any]) -> Texts:
         """The text form alone, as far as it takes to tell equal values from others: no rule is looked at."""
-        texts = self._prepared(values, {})
+        texts = self._prepared(values, Flaws())
         if self._field.type in ("text", "uuid"):
             return texts
         texts, wrong = self._read(self._field, texts)
@@ -81,22 +82,22 @@ class FieldReader:
             texts[index] = None
         return texts
 
-    def _prepared(self, values: list[Any], problems: dict[int, list[Problem]]) -> Texts:
+    def _prepared(self, values: list[Any], flaws: Flaws) -> Texts:
         """Texts, normalized, None where one is missing."""
-        texts = self._texts(values, problems)
+        texts = self._texts(values, flaws)
         if self._restores:
             texts = [text and restore(text) for text in texts]
         for normalize in self._normalize:
-            texts = self._normalized(normalize, texts, values, problems)
+            texts = self._normalized(normalize, texts, values, flaws)
         if self._field.type not in _FREE:
             texts = _stripped(texts)
         if None in texts or ("" in texts and not self._keeps_empty):
-            texts = self._without_empty(texts, problems)
+            texts = self._without_empty(texts, flaws)
         if self._field.type in _FREE and not is_storable(join(texts)):
-            texts = self._without_unstorable(texts, values, problems)
+            texts = self._without_unstorable(texts, values, flaws)
         return texts
 
-    def _texts(self, values: list[Any], problems: dict[int, list[Problem]]) -> Texts:
+    def _texts(self, values: list[Any], flaws: Flaws) -> Texts:
         if self._documents:
             return [None if value is None else as_json(value) for value in values]
         if set(map(type, values)) <= {str}:
@@ -105,15 +106,13 @@ class FieldReader:
         texts: Texts = []
         for index, value in enumerate(values):
             if isinstance(value, dict | list) and not keep:
-                self._add(problems, index, "type", "a single value is wanted here", as_json(value))
+                self._add(flaws, index, "type", "a single value is wanted here", as_json(value))
                 texts.append(None)
             else:
                 texts.append(_text(value, self._field.type))
         return texts
 
-    def _normalized(
-        self, normalize: Normalizer, texts: Texts, values: list[Any], problems: dict[int, list[Problem]]
-    ) -> Texts:
+    def _normalized(self, normalize: Normalizer, texts: Texts, values: list[Any], flaws: Flaws) -> Texts:
         """A user's own normalizer may not like a text: that is a problem of its row."""
         try:
             return _each(normalize, texts)
@@ -124,32 +123,39 @@ class FieldReader:
                 found += _each(normalize, [text])
             except Exception as error:  # noqa: BLE001
                 reason = "cannot be normalized" if self._field.sensitive else f"cannot be normalized: {error}"
-                self._add(problems, index, "type", reason, values[index])
+                self._add(flaws, index, "type", reason, values[index])
                 found.append(None)
         return found
 
-    def _without_empty(self, texts: Texts, problems: dict[int, list[Problem]]) -> Texts:
+    def _without_empty(self, texts: Texts, flaws: Flaws) -> Texts:
         """Nothing, for an empty text: or what stands for it."""
         field, given = self._field, texts if self._keeps_empty else [text or None for text in texts]
         if field.default is not None:
             return [field.default if text is None else text for text in given]
         if field.required and not field.filled:
-            for index, text in enumerate(given):
-                if text is None and index not in problems:
-                    self._add(problems, index, "required", "must not be empty", None)
+            missing = [index for index, text in enumerate(given) if text is None and index not in flaws.rows]
+            self._add_all(flaws, "required", "must not be empty", missing)
         return given
 
-    def _without_unstorable(self, texts: Texts, values: list[Any], problems: dict[int, list[Problem]]) -> Texts:
+    def _without_unstorable(self, texts: Texts, values: list[Any], flaws: Flaws) -> Texts:
         found = list(texts)
         for index, text in enumerate(texts):
             if text and not is_storable(text):
-                self._add(problems, index, "type", "a character that PostgreSQL cannot store", values[index])
+                self._add(flaws, index, "type", "a character that PostgreSQL cannot store", values[index])
                 found[index] = None
         return found
 
-    def _add(self, problems: dict[int, list[Problem]], index: int, code: str, reason: str, value: Any) -> None:
-        told = None if value is None else REDACTED if self._field.sensitive else shown(value)
-        problems.setdefault(index, []).append(Problem(self._field.name, code, reason, told))
+    def _add(self, flaws: Flaws, index: int, code: str, reason: str, value: Any) -> None:
+        flaws.add(index, Problem(self._field.name, code, reason, self._told(value)))
+
+    def _add_all(self, flaws: Flaws, code: str, reason: str, rows: list[int], values: list[Any] | None = None) -> None:
+        """The same of many rows; without ``values`` there is nothing to show."""
+        if rows:
+            told = dict.fromkeys(rows) if values is None else {index: self._told(values[index]) for index in rows}
+            flaws.add_all(Flaw(self._field.name, code, reason, told))
+
+    def _told(self, value: Any) -> str | None:
+        return None if value is None else REDACTED if self._field.sensitive else shown(value)
 
 
 def _each(normalize: Normalizer, texts: Texts) -> Texts:

@@ -7,7 +7,7 @@ VALUE_MAX = 200  # characters of a bad value that an error shows
 REDACTED = "…"
 
 
-@dataclass(slots=True)  # not frozen: one is made for each bad value
+@dataclass(frozen=True, slots=True)
 class Problem:
     """``code`` names the rule, ``reason`` says what would have been right."""
 
@@ -15,20 +15,6 @@ class Problem:
     code: str
     reason: str
     value: str | None = None
-
-    @property
-    def name(self) -> str:
-        """What failures are grouped by: the field and the rule it breaks."""
-        return self.code if self.field is None else f"{self.field}.{self.code}"
-
-    def told(self) -> dict[str, Any]:
-        return {"code": self.name, "reason": self.reason, **self.where()}
-
-    def where(self) -> dict[str, Any]:
-        """The field and the value."""
-        if self.field is None:
-            return {} if self.value is None else {"value": self.value}
-        return {"field": self.field} if self.value is None else {"field": self.field, "value": self.value}
 
 
 def shown(value: Any) -> str | None:

@@ -7,8 +7,8 @@ from tidemill.domain.resource import Field
 from tidemill.domain.values.columns import Texts, mismatches
 from tidemill.domain.values.same import value_reader
 
-Broken = list[tuple[int, str, str]]
-"""Index, code, reason."""
+Broken = list[tuple[str, str, list[int]]]
+"""Code, reason, and where."""
 Rule = Callable[[Texts], Broken]
 
 
@@ -34,7 +34,7 @@ def _enum(values: tuple[str, ...]) -> Rule:
     def rule(texts: Texts) -> Broken:
         if allowed.issuperset(texts):
             return []
-        return [(index, "enum", says) for index, text in enumerate(texts) if text not in allowed]
+        return [("enum", says, [index for index, text in enumerate(texts) if text not in allowed])]
 
     return rule
 
@@ -43,7 +43,7 @@ def _pattern(pattern: str, says: str | None) -> Rule:
     reason = f"not {says}" if says else f"does not match {pattern}"
 
     def rule(texts: Texts) -> Broken:
-        return [(index, "pattern", reason) for index in mismatches(pattern, texts)]
+        return [("pattern", reason, mismatches(pattern, texts))]
 
     return rule
 
@@ -51,13 +51,13 @@ def _pattern(pattern: str, says: str | None) -> Rule:
 def _length(low: int, high: int | None) -> Rule:
     def rule(texts: Texts) -> Broken:
         lengths = [low if text is None else len(text) for text in texts] if None in texts else list(map(len, texts))  # type: ignore[arg-type]
-        broken = []
+        broken: Broken = []
         if high is not None and max(lengths, default=0) > high:
-            says = f"longer than {high} characters"
-            broken = [(index, "too_long", says) for index, length in enumerate(lengths) if length > high]
+            long = [index for index, length in enumerate(lengths) if length > high]
+            broken.append(("too_long", f"longer than {high} characters", long))
         if min(lengths, default=low) < low:
-            says = f"shorter than {low} characters"
-            broken += [(index, "too_short", says) for index, length in enumerate(lengths) if length < low]
+            short = [index for index, length in enumerate(lengths) if length < low]
+            broken.append(("too_short", f"shorter than {low} characters", short))
         return broken
 
     return rule
@@ -68,7 +68,7 @@ def _words(high: int) -> Rule:
         # A word takes two characters at least, with the space before it: short texts need no counting.
         long = [(index, text) for index, text in enumerate(texts) if text is not None and len(text) >= 2 * high]
         return [
-            (index, "too_many_words", f"more than {high} words") for index, text in long if len(text.split()) > high
+            ("too_many_words", f"more than {high} words", [index for index, text in long if len(text.split()) > high])
         ]
 
     return rule
@@ -91,10 +91,8 @@ def _range(field: Field) -> Rule:
     def rule(texts: Texts) -> Broken:
         values = [None if text is None else of(text) for text in texts]
         return [
-            (index, code, says)
+            (code, says, [index for index, value in enumerate(values) if value is not None and fails(value, bound)])
             for bound, fails, code, says in bounds
-            for index, value in enumerate(values)
-            if value is not None and fails(value, bound)
         ]
 
     return rule

@@ -1,7 +1,7 @@
 """The handler: check rows by themselves, then against the table, then write the good ones."""
 
 from collections import Counter, OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -12,7 +12,7 @@ from tidemill.domain.errors import InvalidInput
 from tidemill.domain.handler import Handler
 from tidemill.domain.importing import KIND, Checked, Checker, ImportPlan
 from tidemill.domain.item import Item
-from tidemill.domain.outcome import Abort, Exceptions, Fail, Outcome, Skip
+from tidemill.domain.outcome import Abort, Exceptions, Outcome, Skip
 from tidemill.domain.retry import RetryPolicy
 from tidemill.domain.values import Problem
 from tidemill.domain.values.field import Normalizer
@@ -27,7 +27,6 @@ from tidemill.store.target import Gone, Refusal, Target
 
 BATCH_SIZE = 10_000  # rows a transaction: COPY, lookups and the fence cost little each
 PLANS_MAX = 100
-ERRORS_MAX = 50  # of one row, that are kept
 
 
 @dataclass(slots=True)
@@ -68,7 +67,8 @@ class Importer:
         known.expects_existing |= judge.found_existing
         await imports.note_effects(conn, job_id, effects)
         waiting = {} if hope is None else _waiting(hope, judge, items, progress=effects.total() > 0)
-        return Exceptions({**_failures(checked), **waiting, **_skips(skipped)})
+        said = {**waiting, **_skips(skipped)}
+        return Exceptions(said, _failures(checked, but=said))
 
     async def _know(self, conn: Connection, job_id: UUID) -> _Known:
         known = self._known.get(job_id)
@@ -109,25 +109,15 @@ def _skips(skipped: Mapping[int, Problem]) -> dict[int, Outcome]:
     return {index: Skip(problem.reason) for index, problem in skipped.items()}
 
 
-def _failures(checked: Checked) -> dict[int, Outcome]:
-    return {index: _failure(problems) for index, problems in checked.problems.items()}
+def _failures(checked: Checked, *, but: Collection[int]) -> dict[int, dict[str, Any]]:
+    return {index: told for index, told in checked.flaws.told().items() if index not in but}
 
 
 def _waiting(hope: Hope, judge: Judge, items: Sequence[Item], *, progress: bool) -> dict[int, Outcome]:
     """Rows with nothing wrong but that others of their file are not there yet."""
-    problems = {index: judge.checked.problems[index] for index in sorted(judge.early)}
     said = {
-        index: hope.outcome(items[index], found, progress=progress)
-        for index, found in problems.items()
-        if all(problem.code == "unknown_reference" for problem in found)
+        index: hope.outcome(items[index], flaws, progress=progress)
+        for index, flaws in judge.checked.flaws.of_rows(sorted(judge.early)).items()
+        if all(flaw.code == "unknown_reference" for flaw in flaws)
     }
     return {index: outcome for index, outcome in said.items() if outcome is not None}
-
-
-def _failure(problems: Sequence[Problem]) -> Fail:
-    """The first problem is the failure's; all of them are told if there are more."""
-    first = problems[0]
-    details: dict[str, Any] = first.where()
-    if len(problems) > 1:
-        details["errors"] = [problem.told() for problem in problems[:ERRORS_MAX]]
-    return Fail(first.reason, code=first.name, details=details)

@@ -45,9 +45,9 @@ class Judge:
 
     def good(self) -> list[int]:
         """Rows still to be written that nothing is wrong with, as far as is known."""
-        known = len(self.checked.problems) + len(self.landed)
+        known = len(self.checked.flaws.rows) + len(self.landed)
         if self._good is None or self._good[0] != known:
-            bad = self.checked.problems.keys() | self._skipped.keys() | self.landed
+            bad = self.checked.flaws.rows | self._skipped.keys() | self.landed
             self._good = known, [index for index in range(self.checked.count) if index not in bad]
         return self._good[1]
 
@@ -106,8 +106,9 @@ class Judge:
             field = self._plan.resource.field(name)
             if field.type in SERVER_JUDGES or field.judged:
                 texts = self.checked.columns[name]
+                told_of = self.checked.flaws.of_field(name)
                 for index, reason in (await self.target.invalid(name, texts)).items():
-                    if any(problem.field == name for problem in self.checked.problems.get(index, ())):
+                    if index in told_of:
                         continue
                     said = f"not a value of type {field.sql_type}" if field.sensitive else shown(reason)
                     value = told(self._plan.resource, [name], [texts[index]])
@@ -166,7 +167,7 @@ class Judge:
         """
         rows = self._in_question
         if fields in self._plan.resource.indexed and not self.expects_existing:
-            rows = [index for index in rows if index in self.checked.problems]
+            rows = [index for index in rows if index in self.checked.flaws.rows]
         for empty, alike in self._by_empty(fields, rows).items():
             if alike and (empty or self._plan.mode == "insert" or fields != self._plan.resource.key):
                 await self._look_at_taken(fields, empty, alike)

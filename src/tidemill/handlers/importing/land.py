@@ -26,9 +26,9 @@ async def land(plan: ImportPlan, judge: Judge) -> Effects:
         except Moved as moved:
             await judge.look_after(moved)
         except Refusal:
-            known = len(judge.checked.problems)
+            known = len(judge.checked.flaws.rows)
             await judge.look()  # whatever it was: what a look can tell of other rows does not depend on it
-            if len(judge.checked.problems) == known:
+            if len(judge.checked.flaws.rows) == known:
                 break
     await judge.target.refuse_other_shape(plan.given)
     return await _Pieces(plan, judge).write()
@@ -112,7 +112,7 @@ class _Pieces:
 
     def _known(self) -> tuple[int, set[int]]:
         """How many rows are bad, and which of those to be written are there."""
-        return len(self._judge.checked.problems), self._judge.existing.intersection(self._taken + self._left)
+        return len(self._judge.checked.flaws.rows), self._judge.existing.intersection(self._taken + self._left)
 
     def _leave_bad_ones(self) -> None:
         good = set(self._judge.good())

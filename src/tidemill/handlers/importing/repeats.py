@@ -26,7 +26,7 @@ async def find_repeats(
         mine, theirs = checked.tuples(fields, [index])[0], others.tuples(fields, [at])[0]
         if not _are_same(plan, fields, mine, theirs):
             continue
-        if None in mine and (index in checked.problems or at in others.problems):
+        if None in mine and (index in checked.flaws.rows or at in others.flaws.rows):
             continue  # that may be a value which could not be read
         reason = f"row {repeat.other + 1} has the same"
         problem = Problem(", ".join(fields), "duplicate", reason, told(plan.resource, fields, mine))

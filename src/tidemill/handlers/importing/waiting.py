@@ -5,7 +5,7 @@ from uuid import UUID
 
 from tidemill.domain.item import Item
 from tidemill.domain.outcome import Outcome, Retry, Wait
-from tidemill.domain.values import Problem
+from tidemill.domain.values import Flaw
 from tidemill.store import imports
 from tidemill.store.database import Connection
 
@@ -28,12 +28,12 @@ class Hope:
         first_pass, others = await imports.rest(conn, job_id)
         return cls(first_pass=first_pass, others=others)
 
-    def outcome(self, item: Item, problems: Sequence[Problem], *, progress: bool) -> Outcome | None:
+    def outcome(self, item: Item, flaws: Sequence[Flaw], *, progress: bool) -> Outcome | None:
         """Waiting, for a row with nothing but such references wrong; None when nobody is left who could help it.
 
         Every round in which a row gets in is free: there are no more of these than rows. Of others there are few.
         """
-        reason, code = problems[0].reason, problems[0].name
+        reason, code = flaws[0].reason, flaws[0].name
         if self._first_pass:
             return Wait(reason, code=code, after=FIRST_PASS_S)
         if progress:
