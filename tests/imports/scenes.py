@@ -14,6 +14,7 @@ from tidemill import Mill
 from tidemill.config import Settings
 from tidemill.connectors.blobs import open_blobs
 from tidemill.connectors.source import Sources
+from tidemill.domain.decide import completed
 from tidemill.domain.importing import ImportRequest
 from tidemill.domain.job import Job
 from tidemill.domain.resource import Resource
@@ -76,8 +77,11 @@ class Scene:
     async def outcomes(self, job: Job | UUID) -> list[tuple[int, str, dict[str, Any]]]:
         """Rows that are not simply done: their number from 1, their status, their error."""
         job_id = job if isinstance(job, UUID) else job.id
-        query = "SELECT seq + 1, status, error FROM tidemill.outcome WHERE job_id = %s ORDER BY seq"
-        return [(row, status, error or {}) for row, status, error in await rows(self.db, query, job_id)]
+        query = "SELECT seq, status, error, attempts FROM tidemill.outcome WHERE job_id = %s ORDER BY seq"
+        return [
+            (seq + 1, status, {} if error is None else completed(error, seq, attempts))
+            for seq, status, error, attempts in await rows(self.db, query, job_id)
+        ]
 
     async def errors(self, job: Job | UUID) -> Errors:
         """Failed rows and why, as the first code of each."""

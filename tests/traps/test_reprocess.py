@@ -10,6 +10,7 @@ from tidemill.operations import control
 from tidemill.operations.reprocess import redrive
 from tidemill.store import delete, jobs, leases, maintain
 from tidemill.store.database import Database
+from tidemill.store.inspect import get_item
 from tidemill.store.items import read
 from tidemill.store.reprocess import Choice, reprocess
 from traps.scenes import at_once, batches, fail_some, held_up, retry_some, send_round, status_of, unsettled
@@ -67,6 +68,14 @@ async def test_attempts_go_on_when_they_are_not_reset(db: Database) -> None:
     assert await send_round(db, job_id, Choice(reset_attempts=False, max_attempts=3)) == 1
     assert [(item.seq, item.attempt) for item in await db.run(read, await take(db, job_id))] == [(0, 2)]
     await assert_sound(db)
+
+
+async def test_an_error_still_says_which_attempt_it_was_when_attempts_begin_anew(db: Database) -> None:
+    job_id = await add_job(db, 1)
+    await settle(db, await take(db, job_id), [verdict(0, FAILED, attempts=3)])
+    assert await send_round(db, job_id, Choice()) == 1
+    item = await db.run(get_item, job_id, 0)
+    assert (item["status"], item["attempts"], item["error"]["attempt"]) == ("pending", 0, 3)
 
 
 async def test_a_choice_of_nothing_leaves_a_closed_job_closed(db: Database) -> None:

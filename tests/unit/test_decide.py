@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidemill import Done, Fail, Item, NotFound, Outcome, Retry, Skip
-from tidemill.domain.decide import REASON_MAX, decide, from_defect, from_exception, poisoned, timed_out
+from tidemill.domain.decide import REASON_MAX, completed, decide, from_defect, from_exception, poisoned, timed_out
 from tidemill.domain.retry import MAX_THROTTLES, THROTTLE_CAP, RetryPolicy
 from tidemill.domain.status import ItemStatus
 
@@ -54,7 +54,7 @@ def test_an_outcome_and_an_attempt_make_a_decision(
     outcome: Outcome, attempt: int, status: ItemStatus, code: str | None, retryable: bool | None, delay: float | None
 ) -> None:
     decision = decide(item(attempt), outcome, POLICY, jitter=1.0)
-    error = decision.error or {}
+    error = {} if decision.error is None else completed(decision.error, 41, attempt)
     assert (decision.status, error.get("code"), error.get("retryable")) == (status, code, retryable)
     assert decision.delay == delay
 
@@ -66,13 +66,21 @@ def test_done_keeps_its_result_and_its_normalized_form() -> None:
 
 def test_an_error_names_the_row_the_reason_and_the_attempt() -> None:
     decision = decide(item(2), Fail("no such column"), POLICY, 0.5)
-    assert decision.error == {
+    assert decision.error == {"code": "permanent", "reason": "no such column"}
+    assert completed(decision.error, 41, 2) == {
         "row": 42,
         "code": "permanent",
         "reason": "no such column",
         "retryable": False,
         "attempt": 2,
     }
+
+
+def test_a_refusal_that_uses_no_attempt_up_still_names_the_one_it_was() -> None:
+    decision = decide(item(2), Retry("too many", throttled=True), POLICY, 0.5)
+    assert decision.error is not None
+    assert not decision.charged
+    assert completed(decision.error, 41, 1)["attempt"] == 2
 
 
 def test_a_reason_can_always_be_stored() -> None:

@@ -49,27 +49,27 @@ def decide(item: Item, outcome: Outcome, policy: RetryPolicy, jitter: float, spa
         case Done():
             return Decision(ItemStatus.DONE, outcome.result, outcome.normalized)
         case Skip():
-            return Decision(ItemStatus.SKIPPED, error=_error(item, "skipped", outcome.reason, retryable=False))
+            return Decision(ItemStatus.SKIPPED, error=_error("skipped", outcome.reason, retryable=False))
         case NotFound():
             return _not_found(item, outcome, policy)
         case Retry():
             return _retry(item, outcome, policy, jitter, spacing)
         case Fail():
-            return Decision(ItemStatus.FAILED, error=failure(item, outcome))
+            return Decision(ItemStatus.FAILED, error=failure(outcome))
         case Outcome():
             raise TypeError(f"{type(outcome).__name__} is not an outcome a handler may give")
         case _:
             assert_never(outcome)
 
 
-def failure(item: Item, outcome: Fail) -> dict[str, Any]:
+def failure(outcome: Fail) -> dict[str, Any]:
     """What is kept of an item that cannot succeed."""
-    return _error(item, outcome.code, outcome.reason, retryable=outcome.retryable, details=outcome.details)
+    return _error(outcome.code, outcome.reason, retryable=outcome.retryable, details=outcome.details)
 
 
 def _not_found(item: Item, outcome: NotFound, policy: RetryPolicy) -> Decision:
     """By the number of attempts, or as a handler says that has another way to look, or none."""
-    error = _error(item, "not_found", outcome.reason, retryable=True)
+    error = _error("not_found", outcome.reason, retryable=True)
     if outcome.again is None:
         again = item.attempt < policy.max_attempts_not_found
     else:
@@ -86,11 +86,13 @@ def _retry(item: Item, outcome: Retry, policy: RetryPolicy, jitter: float, spaci
     throttled = bool(outcome.throttled)
     charged = item.throttles >= MAX_THROTTLES if throttled else outcome.charged
     if charged and item.attempt - item.misses >= policy.max_attempts:
-        return Decision(ItemStatus.FAILED, error=_exhausted(item, outcome))
+        return Decision(ItemStatus.FAILED, error=_exhausted(outcome))
     error, delay = (
-        _error(item, outcome.code, outcome.reason, retryable=True),
+        _error(outcome.code, outcome.reason, retryable=True),
         policy.delay(item.attempt, jitter) * spacing,
     )
+    if not charged:
+        error["attempt"] = item.attempt
     if item.misses:
         error["misses"] = item.misses
     if throttled:
@@ -138,23 +140,22 @@ def poisoned(deaths: int) -> Fail:
     return Fail(f"the process running it died {deaths} times while it ran alone", code="poison", retryable=True)
 
 
-def _exhausted(item: Item, outcome: Retry) -> dict[str, Any]:
+def _exhausted(outcome: Retry) -> dict[str, Any]:
     # A timeout stays a timeout: people look for it by that name. Other causes are kept in the reason.
     code = outcome.code if outcome.code in ("timeout", "memory", "throttled") else "exhausted"
-    return _error(item, code, outcome.reason, retryable=True)
+    return _error(code, outcome.reason, retryable=True)
 
 
-def _error(
-    item: Item, code: str, reason: str, *, retryable: bool, details: Mapping[str, Any] = _NO_DETAILS
-) -> dict[str, Any]:
-    return {
-        **details,
-        "row": item.seq + 1,
-        "code": clean(code, CODE_MAX),
-        "reason": clean(reason, REASON_MAX),
-        "retryable": bool(retryable),
-        "attempt": item.attempt,
-    }
+def completed(error: Mapping[str, Any], seq: int, attempts: int) -> dict[str, Any]:
+    """An error with what its outcome says beside it: none of that is stored twice."""
+    return {"row": seq + 1, "attempt": attempts, "retryable": False, **error}
+
+
+def _error(code: str, reason: str, *, retryable: bool, details: Mapping[str, Any] = _NO_DETAILS) -> dict[str, Any]:
+    error = {**details, "code": clean(code, CODE_MAX), "reason": clean(reason, REASON_MAX)}
+    if retryable:
+        error["retryable"] = True
+    return error
 
 
 def clean(text: object, most: int) -> str:

@@ -33,7 +33,7 @@ class Tally:
             skipped=statuses.count(ItemStatus.SKIPPED),
             failed=failed,
             retried=statuses.count(ItemStatus.RETRY_WAIT),
-            codes=_codes([v for v in verdicts if v.status is _FAILED]) if failed else Counter(),
+            codes=_codes(verdicts if failed == len(verdicts) else [v for v in verdicts if v.status is _FAILED]),
         )
 
     def add(self, other: "Tally") -> None:

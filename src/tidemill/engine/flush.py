@@ -164,12 +164,11 @@ async def write(db: Database, lease: Lease, verdicts: list[Verdict], *, seconds:
 def unstorable(verdict: Verdict) -> Verdict:
     """The same verdict as a failure, without the values that PostgreSQL cannot store."""
     reason = "PostgreSQL cannot store what the handler returned"
-    error = {"row": verdict.seq + 1, "code": "invalid_result", "reason": reason, "retryable": False}
     return Verdict(
         verdict.seq,
         ItemStatus.FAILED,
         verdict.attempts,
         verdict.duration_ms,
-        error=encode(error | {"attempt": verdict.attempts}),
+        error=encode({"code": "invalid_result", "reason": reason}),
         code="invalid_result",
     )

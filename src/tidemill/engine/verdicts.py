@@ -51,19 +51,17 @@ def verdict_of(
 def _failed(item: Item, outcome: Fail, duration_ms: int) -> Verdict:
     """The same for a failure, by the shortest way: of a file in which every row is bad this is most of the work."""
     try:
-        told = failure(item, outcome)
+        told = failure(outcome)
         error = encode(told)
     except Exception as problem:  # noqa: BLE001  as above
         reason = f"the handler returned something that cannot be stored: {describe(problem)}"
-        told = failure(item, Fail(reason, code="invalid_result"))
+        told = failure(Fail(reason, code="invalid_result"))
         error = encode(told)
     return Verdict(item.seq, ItemStatus.FAILED, item.attempt, duration_ms, error=error, code=told["code"])
 
 
 def failures_of(items: Sequence[Item], said: Sequence[dict[str, Any]], duration_ms: int) -> list[Verdict]:
-    """The same for many. ``said`` is of each its code, its reason and its details, and is completed here."""
-    for item, one in zip(items, said, strict=True):
-        one |= {"row": item.seq + 1, "retryable": False, "attempt": item.attempt}
+    """The same for many. ``said`` is of each its code, its reason and its details."""
     try:
         errors = encode_lines(said)
     except Exception:  # noqa: BLE001  one of them is to blame: each by itself

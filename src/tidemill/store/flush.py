@@ -45,7 +45,8 @@ async def flush(conn: Connection, lease: Lease, verdicts: Sequence[Verdict], sec
     if row is None:
         return await why_refused(conn, lease)
     # Sparse: who is done leaves no row, unless there is one that says otherwise.
-    stored = [verdict for verdict in ordered if lease.is_list or not (lease.sparse and _is_plain(verdict))]
+    is_sparse = lease.sparse and not lease.is_list
+    stored = [verdict for verdict in ordered if not _is_plain(verdict)] if is_sparse else ordered
     if stored:
         write = _upsert if lease.is_list else _copy
         await write(conn, lease, row[0], stored)

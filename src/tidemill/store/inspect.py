@@ -7,7 +7,7 @@ from tidemill.domain.errors import UnknownItem
 from tidemill.domain.page import MAX_NUMBER
 from tidemill.domain.status import ItemStatus
 from tidemill.store.database import Connection, one_snapshot
-from tidemill.store.lists.fetch import rows
+from tidemill.store.lists.fetch import item_rows, rows
 
 
 @one_snapshot
@@ -28,7 +28,7 @@ async def get_item(conn: Connection, job_id: UUID, seq: int) -> dict[str, Any]:
 
 async def look_up(conn: Connection, job_id: UUID, seq: int) -> dict[str, Any]:
     """What is stored of an item, with its derived status."""
-    found = await rows(conn, "item/get", {"job_id": job_id, "seq": seq}) if 0 <= seq <= MAX_NUMBER else []
+    found = await item_rows(conn, "item/get", {"job_id": job_id, "seq": seq}) if 0 <= seq <= MAX_NUMBER else []
     if not found:
         raise UnknownItem(f"job {job_id} has no item {seq}")
     return found[0]

@@ -324,7 +324,7 @@ CREATE TABLE tidemill.outcome (
     updated_at  timestamptz NOT NULL,
     result      jsonb,
     normalized  jsonb,
-    error       jsonb,
+    error       json,
     duration_ms integer,
     PRIMARY KEY (job_id, seq)
 ) PARTITION BY RANGE (job_id);

@@ -29,9 +29,9 @@ class Flaw:
         alike = {"code": clean(self.name, CODE_MAX), "reason": clean(self.reason, REASON_MAX)}
         if self.field is not None:
             alike["field"] = self.field
-        return (
+        return [
             (index, {**alike} if value is None else {**alike, "value": value}) for index, value in self.values.items()
-        )
+        ]
 
 
 class Flaws:

@@ -110,7 +110,8 @@ def _skips(skipped: Mapping[int, Problem]) -> dict[int, Outcome]:
 
 
 def _failures(checked: Checked, *, but: Collection[int]) -> dict[int, dict[str, Any]]:
-    return {index: told for index, told in checked.flaws.told().items() if index not in but}
+    told = checked.flaws.told()
+    return {index: one for index, one in told.items() if index not in but} if but else told
 
 
 def _waiting(hope: Hope, judge: Judge, items: Sequence[Item], *, progress: bool) -> dict[int, Outcome]:

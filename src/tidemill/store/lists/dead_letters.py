@@ -9,7 +9,7 @@ from uuid import UUID
 from tidemill.domain.page import Page, Walk, identity, mark_of, moment, number
 from tidemill.domain.scan import BATCH_BUDGET
 from tidemill.store.database import Connection, one_snapshot
-from tidemill.store.lists.fetch import Row, rows
+from tidemill.store.lists.fetch import Row, item_rows, rows
 from tidemill.store.lists.grid import find_grid
 
 WALK = Walk("dead_letters", (number, moment, identity, number))
@@ -88,7 +88,7 @@ async def _pick(conn: Connection, asked: Asked, owners: list[int], place: Sequen
 
 async def _whole(conn: Connection, picked: list[Row]) -> list[Row]:
     keys = {"job_ids": [row["job_id"] for row in picked], "seqs": [row["seq"] for row in picked]}
-    return await rows(conn, "outcome/list_dead_letters", keys) if picked else []
+    return await item_rows(conn, "outcome/list_dead_letters", keys) if picked else []
 
 
 def _start(asked: Asked) -> tuple[datetime, UUID, int]:

@@ -7,7 +7,7 @@ from tidemill.domain.page import Page, Walk, moment, number
 from tidemill.domain.scan import BATCH_BUDGET, ITEM_BUDGET, Picked, enough
 from tidemill.domain.status import ItemStatus
 from tidemill.store.database import Connection
-from tidemill.store.lists.fetch import Row, rows
+from tidemill.store.lists.fetch import Row, item_rows, rows
 
 WALK = Walk("exceptions", (moment, number))
 CANCELLED = Walk("cancelled", (number,))
@@ -20,7 +20,7 @@ async def list_exceptions(
     """Those with an outcome; then what was cancelled before it was ever tried, in order of seq."""
     at, seq = ("-infinity", -1) if after is None else WALK.read(after, mark)
     asked = {"job_id": job_id, "statuses": sorted({status.value for status in statuses})}
-    items = await rows(conn, "outcome/list_exceptions", asked | {"at": at, "seq": seq, "limit": limit + 1})
+    items = await item_rows(conn, "outcome/list_exceptions", asked | {"at": at, "seq": seq, "limit": limit + 1})
     if len(items) > limit:
         return Page(items[:limit], WALK.place(mark, items[limit - 1]["updated_at"], items[limit - 1]["seq"]))
     if ItemStatus.CANCELLED not in statuses:
@@ -42,7 +42,7 @@ async def list_codes(
     """Failures with one of these error codes. There is no index of codes: a page may be short and not the last."""
     at, seq = ("-infinity", -1) if after is None else WALK.read(after, mark)
     asked = {"job_id": job_id, "codes": sorted(set(codes)), "budget": BATCH_BUDGET}
-    found = await rows(conn, "outcome/list_codes", asked | {"at": at, "seq": seq, "limit": limit + 1})
+    found = await item_rows(conn, "outcome/list_codes", asked | {"at": at, "seq": seq, "limit": limit + 1})
     ends = [row.pop("is_end") for row in found]
     items = found[:limit]
     if len(found) > limit:

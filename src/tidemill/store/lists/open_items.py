@@ -14,7 +14,7 @@ from tidemill.domain.page import Page, Walk, mark_of, moment, number
 from tidemill.domain.scan import BATCH_BUDGET, ITEM_BUDGET, Picked, enough
 from tidemill.domain.status import ItemStatus
 from tidemill.store.database import Connection
-from tidemill.store.lists.fetch import Row, rows
+from tidemill.store.lists.fetch import Row, item_rows, rows
 
 WALK = Walk("open", (moment, number, number))
 OPEN = (ItemStatus.PENDING, ItemStatus.PROCESSING, ItemStatus.RETRY_WAIT)
@@ -59,7 +59,7 @@ async def list_open(conn: Connection, asked: Asked, *, limit: int, after: object
 async def _items(conn: Connection, batches: Sequence[Row], place: dict[str, Any]) -> list[Row]:
     jobs = [batch["job_id"] for batch in batches]
     asked = {"batches": [batch["id"] for batch in batches], "first_job": min(jobs), "last_job": max(jobs)}
-    return await rows(conn, "item/list_open", asked | place)
+    return await item_rows(conn, "item/list_open", asked | place)
 
 
 async def _pick(conn: Connection, asked: Asked, since: Any, begun: int, limit: int) -> list[Row]:

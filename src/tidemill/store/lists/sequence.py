@@ -8,7 +8,7 @@ from tidemill.domain.scan import ITEM_BUDGET, windows
 from tidemill.domain.status import ItemStatus
 from tidemill.store.database import Connection
 from tidemill.store.keys import keyed
-from tidemill.store.lists.fetch import Row, rows
+from tidemill.store.lists.fetch import Row, item_rows
 from tidemill.store.lists.grid import Grid
 
 WALK = Walk("seq", (number,))
@@ -52,7 +52,7 @@ async def _window(conn: Connection, grid: Grid, wanted: list[ItemStatus], which:
         return []
     params: dict[str, Any] = {"job_id": grid.id, "sparse": grid.sparse}
     params |= {"statuses": wanted or None, "stored": _stored(wanted) or None}
-    return await rows(conn, "item/list_seq", params | which)
+    return await item_rows(conn, "item/list_seq", params | which)
 
 
 def _stored(wanted: list[ItemStatus]) -> list[ItemStatus]:

@@ -6,7 +6,7 @@ SELECT t.job_id, t.seq, t.owner_id, t.status, CASE t.status WHEN 'done' THEN 1 E
     CASE t.status WHEN 'done' THEN
         jsonb_build_object('title', 'Offer ' || t.seq, 'price', t.seq * 13 %% 10000 / 100.0, 'currency', 'EUR') END,
     CASE WHEN t.status IN ('failed', 'retry_wait', 'pending') THEN
-        jsonb_build_object('code', CASE t.seq / 50 %% 2 WHEN 0 THEN 'timeout' ELSE 'invalid' END,
+        json_build_object('code', CASE t.seq / 50 %% 2 WHEN 0 THEN 'timeout' ELSE 'invalid' END,
             'reason', 'the shop did not answer within 30 s', 'retryable', t.seq / 50 %% 2 = 0) END,
     t.seq %% 400
 FROM (

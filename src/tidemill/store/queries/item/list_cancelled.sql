@@ -2,7 +2,7 @@
 -- alone; items are read for the page only. Index: batch_pkey, outcome_pkey, item_pkey.
 SELECT p.seq, p.job_id || ':' || p.seq AS id, 'cancelled' AS status, 0 AS attempts,
     NULL AS locked_by, NULL::timestamptz AS locked_at, p.updated_at, NULL::timestamptz AS due_at, NULL::jsonb AS result,
-    false AS result_cut, NULL::jsonb AS error, NULL::integer AS duration_ms, NULL::integer AS rev,
+    false AS result_cut, NULL::json AS error, NULL::integer AS duration_ms, NULL::integer AS rev,
     s.summary AS input_summary
 FROM (
     SELECT b.job_id, x.seq, greatest(b.since, b.closed_at) AS updated_at FROM unnest(%(batches)s::bigint[]) AS asked(id)

@@ -16,6 +16,7 @@ WITH bound AS (
     ORDER BY seq LIMIT %(limit)s FOR UPDATE
 )
 UPDATE tidemill.outcome o SET status = 'pending', updated_at = greatest(o.updated_at, tidemill.now()),
-    attempts = CASE WHEN %(reset_attempts)s THEN 0 ELSE o.attempts END
+    attempts = CASE WHEN %(reset_attempts)s THEN 0 ELSE o.attempts END,
+    error = CASE WHEN %(reset_attempts)s THEN (jsonb_build_object('attempt', o.attempts) || o.error::jsonb)::json ELSE o.error END
 FROM chosen c WHERE o.job_id = %(job_id)s AND o.seq = c.seq
 RETURNING o.seq, c.status, c.code

@@ -3,7 +3,7 @@
 INSERT INTO tidemill.outcome (job_id, seq, owner_id, status, attempts, updated_at, result, normalized, error, duration_ms)
 SELECT %(job_id)s, u.seq, %(owner_id)s, u.status, u.attempts, %(at)s, u.result, u.normalized, u.error, u.duration_ms
 FROM unnest(%(seqs)s::bigint[], %(statuses)s::text[], %(attempts)s::smallint[], %(results)s::jsonb[],
-    %(normalized)s::jsonb[], %(errors)s::jsonb[], %(durations)s::integer[])
+    %(normalized)s::jsonb[], %(errors)s::json[], %(durations)s::integer[])
     AS u(seq, status, attempts, result, normalized, error, duration_ms)
 ORDER BY u.seq
 ON CONFLICT (job_id, seq) DO UPDATE SET status = excluded.status, attempts = excluded.attempts,
