@@ -184,7 +184,7 @@ async def test_what_belongs_to_others_or_makes_no_sense_is_refused(
 
 
 async def test_a_code_with_a_comma_is_asked_for_by_repeating(api: Api, ada: httpx2.AsyncClient, job: str) -> None:
-    change = b"UPDATE tidemill.outcome SET error = '{\"code\": \"a,b\"}' WHERE job_id = %s AND seq = 1"
+    change = b'UPDATE tidemill.outcome SET error = \'{"code": "a,b"}\' WHERE job_id = %s AND seq = 1'
     async with api.db.transaction() as conn:
         await conn.execute(change, [job])
     found = await ada.get(f"/v1/jobs/{job}/items?error_codes=a,b&error_codes=")

@@ -31,7 +31,7 @@ def test_keys_see_what_a_dict_sees(chunks: list[list[str | None]], latest: bool,
                     known[key] = row
             assert seen.see(lo, chunk) == wanted
             lo += len(chunk)
-        assert len(seen._bits) * 8 <= max(bits, 256)
+        assert seen._bitmap.bits <= max(bits, 256)
         seen.close()
 
 

@@ -12,6 +12,7 @@ from tidemill.domain.values.columns import Texts
 _exact = Context(prec=5_000, rounding=ROUND_HALF_UP)
 _FRACTION = re.compile(r"\((\d)\)")
 _MICROSECONDS = 6
+_NO_HYPHENS = str.maketrans("", "", "{}-")
 
 
 def value_reader(field: Field) -> Callable[[str], Any]:
@@ -25,6 +26,8 @@ def value_reader(field: Field) -> Callable[[str], Any]:
 
 def same_texts(field: Field, texts: Texts) -> Texts:
     """Texts that are equal where the server finds the values equal, as far as that is known here."""
+    if field.type == "uuid":
+        return _uuids(texts)
     spell = _speller(field)
     return texts if spell is None else [None if text is None else spell(text) for text in texts]
 
@@ -37,13 +40,22 @@ def _speller(field: Field) -> Callable[[str], str] | None:
         return str.lower
     if field.type == "integer":
         return lambda text: str(int(text))
-    if field.type == "uuid":
-        return lambda text: text.strip("{}").replace("-", "").lower()
     if field.type == "number":
         return _number(field, named)
     if field.type in ("timestamp", "time"):
         return _rounded(field)
     return None
+
+
+def _uuids(texts: Texts) -> Texts:
+    """The server takes them with hyphens, braces and capitals, or without: all at once, in one text."""
+    together = "\n".join(["" if text is None else text for text in texts])
+    spelled = together.translate(_NO_HYPHENS).lower().split("\n")
+    if len(spelled) != len(texts):  # none of these is one
+        return [None if text is None else text.translate(_NO_HYPHENS).lower() for text in texts]
+    if None not in texts:
+        return spelled  # type: ignore[return-value]
+    return [None if text is None else one for text, one in zip(texts, spelled, strict=True)]
 
 
 def _number(field: Field, named: str) -> Callable[[str], str]:

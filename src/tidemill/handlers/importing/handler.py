@@ -13,10 +13,10 @@ from tidemill.domain.handler import Handler
 from tidemill.domain.importing import KIND, Checked, Checker, ImportPlan
 from tidemill.domain.item import Item
 from tidemill.domain.outcome import Abort, Exceptions, Outcome, Skip
+from tidemill.domain.ports import Intake, Source
 from tidemill.domain.retry import RetryPolicy
 from tidemill.domain.values import Problem
 from tidemill.domain.values.field import Normalizer
-from tidemill.handlers.importing.intake import make_intake
 from tidemill.handlers.importing.judge import Judge
 from tidemill.handlers.importing.land import land
 from tidemill.handlers.importing.repeats import find_repeats
@@ -101,8 +101,14 @@ def import_handler(normalizers: Mapping[str, Normalizer]) -> Handler:
         in_transaction=True,
         exact=True,
         batch_size=BATCH_SIZE,
-        intake=lambda params, source: make_intake(params, source, normalizers),
+        intake=lambda params, source: _intake(params, source, normalizers),
     )
+
+
+def _intake(params: dict[str, Any], source: Source, normalizers: Mapping[str, Normalizer]) -> Intake:
+    from tidemill.handlers.importing.intake import make_intake  # noqa: PLC0415  numpy, only for who reads a file
+
+    return make_intake(params, source, normalizers)
 
 
 def _skips(skipped: Mapping[int, Problem]) -> dict[int, Outcome]:

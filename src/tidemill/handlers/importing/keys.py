@@ -1,106 +1,86 @@
 """Which row had a key first, over a file of any length, at flat memory.
 
-The newest keys are a dict. Older ones are sealed into sorted runs in a temporary file, and three bits for each key in
-a bitmap say of nearly all others that no run has them: at most 32 MB; of ten million keys, one in a thousand is looked
-for in vain. What was looked at of a run is let go at once: the system has it in its cache, and we need not.
-
-Keys are told apart by 64 bits of Python's own keyed hash, which no file can be made to collide with. Whether two keys
-are really equal is seen when the rows are imported.
+A key is a number here: 64 bits of Python's own keyed hash, which no file can be made to collide with. Whether two keys
+are really equal is seen when the rows are imported. Keys are kept sorted, their rows beside them: the newest as they
+came, older ones in runs in a temporary file. A bitmap, three bits for a key and 32 MB at most, says of nearly all
+others that no run has them: of ten million keys, one in a thousand is looked for in vain.
 """
 
+import itertools
 import mmap
 import tempfile
-from array import array
-from bisect import bisect_left
-from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 RECENT_MAX = 1 << 17
 BITS_FIRST, BITS_MAX = 1 << 23, 1 << 28
 BITS_PER_KEY = 16
+SHIFTS = (0, 28, 36)  # where in a hash its bits begin
 WIDTH = 8  # bytes of a number
-SECOND, THIRD = 28, 36  # where in a hash its other bits begin
+NOBODY = -1
 _DONTNEED: int | None = getattr(mmap, "MADV_DONTNEED", None)
 
+Numbers: TypeAlias = NDArray[np.int64]
+Run: TypeAlias = tuple[Numbers, Numbers]
+"""Keys, each once and in order, and the row of each."""
 
-class Numbers:
-    """Numbers in one temporary file, read where they lie: stretches of them, each from a new page on.
 
-    One file and one map of it, however many stretches: a process has few descriptors, and each map takes one.
+class Runs:
+    """Runs in one temporary file, read where they lie. What was looked at is let go at once: the system has it cached.
+
+    One map of the file, however many runs: a process has few descriptors, and each map takes one.
     """
 
     def __init__(self) -> None:
         self._file = tempfile.TemporaryFile()  # noqa: SIM115  it lives as long as we do
         self._map: mmap.mmap | None = None
-        self._view = memoryview(b"").cast("q")
+        self._places: list[tuple[int, int]] = []
 
-    def add(self, numbers: Iterable[int]) -> slice:
-        """Where they are from now on. No stretch may be in use: the map is made anew."""
-        begin = self._file.seek(0, 2)
-        begin = self._file.seek(begin + -begin % mmap.PAGESIZE)
-        array("q", numbers).tofile(self._file)
+    def add(self, run: Run) -> None:
+        self._places.append((self._file.seek(0, 2), len(run[0])))
+        for numbers in run:
+            numbers.tofile(self._file)
         self._file.flush()
-        self._unmap()
-        self._map = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)
-        self._view = memoryview(self._map).cast("q")
-        return slice(begin // WIDTH, len(self._view))
+        self._map = None
 
-    def __getitem__(self, stretch: slice) -> "memoryview[int]":
-        return self._view[stretch]
-
-    def let_go(self, *stretches: slice | None) -> None:
-        """Pages that were read count as ours until then."""
-        for one in stretches:
-            if one is not None and self._map is not None and _DONTNEED is not None:
-                self._map.madvise(_DONTNEED, one.start * WIDTH, (one.stop - one.start) * WIDTH)
+    def newest_first(self) -> Iterator[Run]:
+        for begin, length in reversed(self._places):
+            if self._map is None:
+                self._map = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)
+            rows = begin + length * WIDTH
+            yield np.frombuffer(self._map, np.int64, length, begin), np.frombuffer(self._map, np.int64, length, rows)
+            if _DONTNEED is not None:
+                self._map.madvise(_DONTNEED)
 
     def close(self) -> None:
-        self._unmap()
+        self._map = None
         self._file.close()
 
-    def _unmap(self) -> None:
-        self._view.release()
-        if self._map is not None:
-            self._map.close()
 
+class Bitmap:
+    """What may have been seen; what is not marked has not."""
 
-class Run:
-    """Sealed keys, sorted. Which row each had is put into the same order when somebody first asks: few files do."""
+    def __init__(self, bits: int) -> None:
+        self.bits = bits
+        self._bytes = np.zeros(bits // 8, np.uint8)
 
-    def __init__(self, numbers: Numbers, rows: dict[int, int]) -> None:
-        self._numbers = numbers
-        self._sorted, self._keys, self._rows = map(numbers.add, (sorted(rows), rows, rows.values()))
-        self._of_sorted: slice | None = None
+    def mark(self, keys: Numbers) -> None:
+        for byte, bit in self._places(keys):
+            np.bitwise_or.at(self._bytes, byte, bit)
 
-    @property
-    def hashes(self) -> "memoryview[int]":
-        return self._numbers[self._sorted]
-
-    def known(self, keys: Iterable[int]) -> set[int]:
-        """Those of these keys that are here."""
-        hashes = self.hashes
-        length = len(hashes)
-        found = {key for key in keys if (at := bisect_left(hashes, key)) < length and hashes[at] == key}
-        self._numbers.let_go(self._sorted)
+    def marked(self, keys: Numbers) -> NDArray[np.bool_]:
+        found = np.ones(len(keys), np.bool_)
+        for byte, bit in self._places(keys):
+            found &= (self._bytes[byte] & bit) != 0
         return found
 
-    def find(self, key: int) -> int | None:
-        hashes = self.hashes
-        at = bisect_left(hashes, key)
-        if at == len(hashes) or hashes[at] != key:
-            return None
-        hashes.release()
-        if self._of_sorted is None:
-            self._of_sorted = self._numbers.add(self._rows_in_order())
-            self.let_go()
-        return self._numbers[self._of_sorted][at]
-
-    def let_go(self) -> None:
-        self._numbers.let_go(self._sorted, self._keys, self._rows, self._of_sorted)
-
-    def _rows_in_order(self) -> list[int]:
-        rows = dict(zip(self._numbers[self._keys], self._numbers[self._rows], strict=True))
-        return [rows[key] for key in self.hashes]
+    def _places(self, keys: Numbers) -> Iterator[tuple[NDArray[np.uint64], NDArray[np.uint8]]]:
+        for shift in SHIFTS:
+            place = keys.view(np.uint64) >> np.uint64(shift) & np.uint64(self.bits - 1)
+            yield place >> np.uint64(3), np.uint8(1) << (place & np.uint64(7)).astype(np.uint8)
 
 
 class Keys:
@@ -108,88 +88,96 @@ class Keys:
 
     def __init__(self, *, latest: bool) -> None:
         self._latest = latest
-        self._recent: dict[int, int] = {}
-        self._numbers = Numbers()
-        self._runs: list[Run] = []
-        self._bits, self._sealed = bytearray(BITS_FIRST // 8), 0
+        self._recent: list[Run] = []
+        self._runs = Runs()
+        self._bitmap, self._count = Bitmap(BITS_FIRST), 0
 
     def see(self, lo: int, keys: Sequence[Hashable]) -> list[tuple[int, int]]:
         """Keys of the rows from ``lo`` on, None for a row that has none: (who loses, to whom)."""
-        rows = range(lo, lo + len(keys))
-        if None in keys:
-            rows = [seq for seq, key in zip(rows, keys, strict=True) if key is not None]  # type: ignore[assignment]
-            keys = [key for key in keys if key is not None]
-        hashes = list(map(hash, keys))
-        fresh = dict(zip(hashes, rows, strict=True))
-        known = (self._recent.keys() & fresh.keys()) | self._in_runs(hashes)
-        if len(fresh) < len(hashes):
-            known |= {key for key, count in Counter(hashes).items() if count > 1}
-        repeats = []
-        if known:
-            repeats = self._see_each((seq, key) for seq, key in zip(rows, hashes, strict=True) if key in known)
-            fresh = {key: seq for key, seq in fresh.items() if key not in known}
-        self._recent.update(fresh)
-        if len(self._recent) >= RECENT_MAX:
-            self._seal()
-        return repeats
+        hashes, rows = _numbered(lo, keys)
+        if not len(rows):
+            return []
+        is_first = _is_first(hashes)
+        firsts, group = np.flatnonzero(is_first), np.cumsum(is_first) - 1
+        earlier = self._find(hashes[firsts])
+        is_new = earlier == NOBODY
+        kept = np.append(firsts[1:], len(rows)) - 1 if self._latest else firsts
+        self._keep(hashes[firsts], rows[kept], is_new)
+        repeats = ~(is_first & is_new[group])
+        if not repeats.any():
+            return []
+        if self._latest:  # loses the row before it
+            pairs = np.where(is_first, earlier[group], np.roll(rows, 1)), rows
+        else:
+            pairs = rows, np.where(is_new, rows[firsts], earlier)[group]
+        order = np.argsort(rows[repeats])
+        losers, winners = (side[repeats][order].tolist() for side in pairs)
+        return list(zip(losers, winners, strict=True))
 
     def close(self) -> None:
-        self._numbers.close()
+        self._runs.close()
 
-    def _in_runs(self, hashes: list[int]) -> set[int]:
-        """Those of these keys that were sealed."""
-        if not self._runs:
-            return set()
-        bits, mask = self._bits, len(self._bits) * 8 - 1
-        marked = [
-            key
-            for key in hashes
-            if bits[(key & mask) >> 3] >> (key & 7) & 1
-            and bits[(key >> SECOND & mask) >> 3] >> (key >> SECOND & 7) & 1
-            and bits[(key >> THIRD & mask) >> 3] >> (key >> THIRD & 7) & 1
-        ]
-        return set[int]().union(*(run.known(marked) for run in self._runs)) if marked else set()
+    def _find(self, keys: Numbers) -> Numbers:
+        """The rows of keys that were seen before. The newest run knows the last row of a key; one knows the first."""
+        found = np.full(len(keys), NOBODY)
+        wanted = np.flatnonzero(self._bitmap.marked(keys))
+        if len(wanted):
+            for run in itertools.chain(reversed(self._recent), self._runs.newest_first()):
+                wanted = wanted[found[wanted] == NOBODY]
+                found[wanted] = _look_up(run, keys[wanted])
+        return found
 
-    def _see_each(self, keys: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-        recent, repeats = self._recent, []
-        for seq, key in keys:
-            other = recent.get(key)
-            if other is None:
-                other = self._find(key)
-            if other is None:
-                recent[key] = seq
-            elif self._latest:
-                repeats.append((other, seq))
-                recent[key] = seq
-            else:
-                repeats.append((seq, other))
-        return repeats
-
-    def _find(self, key: int) -> int | None:
-        """The newest run knows the last row of a key; of the first row there is only one."""
-        for run in reversed(self._runs):
-            found = run.find(key)
-            if found is not None:
-                return found
-        return None
+    def _keep(self, keys: Numbers, rows: Numbers, is_new: NDArray[np.bool_]) -> None:
+        """What is new; and where the last row of a key is the one, that too."""
+        self._bitmap.mark(keys[is_new])
+        self._count += int(is_new.sum())
+        self._recent.append((keys, rows) if self._latest else (keys[is_new], rows[is_new]))
+        if sum(len(keys) for keys, _ in self._recent) >= RECENT_MAX:
+            self._seal()
 
     def _seal(self) -> None:
-        self._runs.append(Run(self._numbers, self._recent))
-        self._sealed += len(self._recent)
-        if self._sealed * BITS_PER_KEY > len(self._bits) * 8 < BITS_MAX:
-            self._bits = bytearray(min(len(self._bits) * 4, BITS_MAX // 8))
-            for run in self._runs:
-                _mark(self._bits, run.hashes)
-                run.let_go()
-        else:
-            _mark(self._bits, self._recent)
-        self._recent = {}
+        self._runs.add(_merged(self._recent))
+        self._recent = []
+        if self._count * BITS_PER_KEY > self._bitmap.bits < BITS_MAX:
+            self._bitmap = Bitmap(min(self._bitmap.bits * 4, BITS_MAX))
+            for keys, _ in self._runs.newest_first():
+                self._bitmap.mark(keys)
 
 
-def _mark(bits: bytearray, keys: "Sequence[int] | memoryview[int] | dict[int, int]") -> None:
-    mask = len(bits) * 8 - 1
-    for key in keys:
-        at, second, third = key & mask, key >> SECOND & mask, key >> THIRD & mask
-        bits[at >> 3] |= 1 << (at & 7)
-        bits[second >> 3] |= 1 << (second & 7)
-        bits[third >> 3] |= 1 << (third & 7)
+def _numbered(lo: int, keys: Sequence[Hashable]) -> Run:
+    """Keys in order, each as often as it is there, and their rows."""
+    rows = np.arange(lo, lo + len(keys))
+    if None in keys:
+        rows = rows[[key is not None for key in keys]]
+        keys = [key for key in keys if key is not None]
+    return _sorted(np.fromiter(map(hash, keys), np.int64, len(keys)), rows)
+
+
+def _sorted(keys: Numbers, rows: Numbers) -> Run:
+    """By key; the rows of one key stay as they were."""
+    order = np.argsort(keys, kind="stable")
+    return keys[order], rows[order]
+
+
+def _is_first(keys: Numbers) -> NDArray[np.bool_]:
+    """Where another key begins."""
+    found = np.ones(len(keys), np.bool_)
+    found[1:] = keys[1:] != keys[:-1]
+    return found
+
+
+def _merged(runs: Sequence[Run]) -> Run:
+    """One run of several, oldest first: of a key that is in more than one, the newest counts."""
+    keys, rows = (np.concatenate(part) for part in zip(*runs, strict=True))
+    keys, rows = _sorted(keys, rows)
+    is_last = np.append(_is_first(keys)[1:], True)
+    return keys[is_last], rows[is_last]
+
+
+def _look_up(run: Run, keys: Numbers) -> Numbers:
+    """The rows of these keys in a run."""
+    known, rows = run
+    if not len(known):
+        return np.full(len(keys), NOBODY)
+    at = np.minimum(np.searchsorted(known, keys), len(known) - 1)
+    return np.where(known[at] == keys, rows[at], NOBODY)
