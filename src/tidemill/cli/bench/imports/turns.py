@@ -70,9 +70,12 @@ class Turns:
 
     async def _pairs(self, folder: Path) -> None:
         n = self._plan.pairs
-        for word, is_bad in (("good", _never), ("bad", _always)):
-            sample = await asyncio.to_thread(files.users, folder, n, is_bad=is_bad)
-            for _ in range(self._plan.rounds):
+        samples = {
+            word: await asyncio.to_thread(files.users, folder, n, is_bad=is_bad)
+            for word, is_bad in (("good", _never), ("bad", _always))
+        }
+        for _ in range(self._plan.rounds):
+            for word, sample in samples.items():
                 await self._import("users", f"all_{word}_", sample)
 
     async def _copy(self, table: str, name: str, sample: Sample) -> None:
