@@ -111,7 +111,7 @@ class Settings(BaseSettings):
 
     ingest_min_rows: Positive = Field(64, description="The smallest chunk of items that is copied at once")
     ingest_max_rows: Positive = Field(10_000, description="The largest")
-    ingest_max_batch_bytes: Positive = Field(8 * 1024 * 1024, description="The largest, in bytes")
+    ingest_max_batch_bytes: Positive = Field(4 * 1024 * 1024, description="The largest, in bytes")
     max_row_bytes: Positive = Field(4 * 1024 * 1024, description="An input beyond this is a bad row")
     max_unpacked_mb: Positive = Field(10_240, description="What a compressed file may unpack to")
 

@@ -7,11 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tidemill.domain import batch
 from tidemill.domain.batch import (
     CARVE_FACTOR,
     LIST_MAX,
     MAX_BUCKETS,
     Cut,
+    Cutter,
     Lease,
     Piece,
     cut_halves,
@@ -148,3 +150,19 @@ def test_a_long_list_is_cut_at_a_thousand() -> None:
     asked = [(seq, 5.0) for seq in reversed(range(2_500))]
     assert_good_buckets(asked)
     assert [len(seqs) for _, seqs in retry_buckets(asked)] == [1_000, 1_000, 500]
+
+
+@given(
+    chunks=st.lists(st.lists(st.integers(0, 120), max_size=40), max_size=5),
+    most=st.integers(1, 12),
+    size=st.integers(1, 300),
+)
+def test_many_items_are_cut_as_they_would_be_one_by_one(chunks: list[list[int]], most: int, size: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(batch, "BATCH_BYTES", size)
+        together, apart = Cutter(7, most), Cutter(7, most)
+        for sizes in chunks:
+            together.add_all(sizes)
+            for one in sizes:
+                apart.add(one)
+        assert together.ranges() == apart.ranges()

@@ -147,9 +147,14 @@ class Target:
         """Texts that the type of a field does not take, and why. Old servers say so only when it is too late."""
         if self._conn.info.server_version < HAS_INPUT_CHECKS:
             return {}
-        params = {"texts": texts, "type": self._fields[field].sql_type}
-        cursor = await self._conn.execute(sql("target/invalid"), params)
-        return {ord_ - 1: reason for ord_, reason in await cursor.fetchall()}
+        distinct = [text for text in dict.fromkeys(texts) if text is not None]
+        if not distinct:
+            return {}
+        array, value = _array("texts", distinct)
+        statement = _template("target/invalid").format(texts=array)
+        cursor = await self._conn.execute(statement, {"texts": value, "type": self._fields[field].sql_type})
+        reasons = {distinct[ord_ - 1]: reason for ord_, reason in await cursor.fetchall()}
+        return {index: reasons[text] for index, text in enumerate(texts) if text in reasons} if reasons else {}
 
     async def update(self, fields: Sequence[str], rows: Rows, *, on_trial: bool) -> set[int]:
         """Bring existing rows up to these values, or copies of them; places of those that were different."""
@@ -220,15 +225,12 @@ class Target:
         return {row[0] - 1 for row in await cursor.fetchall()}
 
     def _unnest(self, fields: Sequence[str], rows: Rows) -> dict[str, Any]:
-        columns: list[Any] = [list(column) for column in zip(*rows, strict=True)]
-        packed = [pack(column) for column in columns]
-        one = SQL("{}::text[]").format(Placeholder())
-        if None not in packed:
-            one, columns = SQL("string_to_array({}, chr(30), chr(31))").format(Placeholder()), packed
+        names = [self._aliases[name] for name in fields]
+        arrays = [_array(name, column) for name, column in zip(names, zip(*rows, strict=True), strict=True)]
         return {
-            "arrays": SQL(", ").join([one] * len(fields)),
-            "names": SQL(", ").join(self._alias(self._fields[name]) for name in fields),
-            "values": columns,
+            "arrays": SQL(", ").join(array for array, _ in arrays),
+            "names": SQL(", ").join(map(Identifier, names)),
+            "values": {name: value for name, (_, value) in zip(names, arrays, strict=True)},
         }
 
     def _match(
@@ -266,6 +268,14 @@ class Target:
         if field.filled:
             return SQL("(n.{} IS NOT NULL AND {})").format(self._alias(field), unequal)
         return unequal
+
+
+def _array(name: str, column: Sequence[str | None]) -> tuple[Composable, Any]:
+    """A column of texts for a statement, and the parameter of that name which it is made of."""
+    packed = pack(column)
+    if packed is None:
+        return SQL("{}::text[]").format(Placeholder(name)), list(column)
+    return SQL("string_to_array({}, chr(30), chr(31))").format(Placeholder(name)), packed
 
 
 def _template(name: str) -> SQL:

@@ -11,16 +11,24 @@ from tidemill.domain.values.types import READERS
 
 
 def read_array(field: Field, texts: Texts) -> Found:
-    found, wrong = list(texts), {}
+    """Of lists that are written alike, as tags often are, each is read once."""
     element = replace(field, type=field.element or "text", element=None)
-    for index, text in enumerate(texts):
-        if text is None or (text.startswith("{") and text.endswith("}")):
+    literals: dict[str | None, str | None] = {None: None}
+    reasons: dict[str | None, str] = {}
+    for text in set(texts):
+        if text is None:
             continue
         try:
-            found[index] = _literal(element, json.loads(text))
+            literals[text] = text if _is_literal(text) else _literal(element, json.loads(text))
         except (ValueError, RecursionError) as error:
-            wrong[index] = f"not a list: {error}" if text.startswith("[") else 'not a list like ["a", "b"]'
-    return found, wrong
+            literals[text] = text
+            reasons[text] = f"not a list: {error}" if text.startswith("[") else 'not a list like ["a", "b"]'
+    wrong = {index: reasons[text] for index, text in enumerate(texts) if text in reasons} if reasons else {}
+    return [literals[text] for text in texts], wrong
+
+
+def _is_literal(text: str) -> bool:
+    return text.startswith("{") and text.endswith("}")
 
 
 def _literal(element: Field, value: Any) -> str:

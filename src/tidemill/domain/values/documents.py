@@ -18,7 +18,7 @@ _EXPONENT_LONG = 5  # characters of an exponent: only then may a number be out o
 
 def as_json(value: Any) -> str:
     """A decoded value as JSON again, its fractions with all the digits that they came with."""
-    text = json.dumps(value, ensure_ascii=False, default=_marked)
+    text = _dumps(value)
     return _MARKED.sub(r"\1", text) if _MARK in text else text
 
 
@@ -27,6 +27,9 @@ def _marked(value: Any) -> str:
     if not isinstance(value, Decimal):
         raise TypeError(f"{type(value).__name__} is not JSON")
     return f"{_MARK}{value}"
+
+
+_dumps = json.JSONEncoder(ensure_ascii=False, default=_marked).encode
 
 
 def read_json(field: Field, texts: Texts) -> Found:
