@@ -1,5 +1,7 @@
 """What only a folder promises: it ends at its root, and it keeps no empty folders."""
 
+import errno
+import hashlib
 import resource
 import threading
 from pathlib import Path
@@ -7,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from connectors import stores
-from tidemill.connectors.blobs import Folder, open_blobs
+from tidemill.connectors.blobs import Folder, open_blobs, sync
 from tidemill.domain.errors import InvalidInput, StoreUnavailable
 
 
@@ -91,3 +93,34 @@ def test_a_place_that_is_no_folder_is_told_of(tmp_path: Path) -> None:
     for place in ("file", "file/below"):
         with pytest.raises(StoreUnavailable, match="the folder of stored files cannot be written"):
             Folder(tmp_path / place).put([b"x"])
+
+
+def test_what_is_synced_while_it_is_written_is_whole_and_synced_to_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sync, "STEP", 1_000)
+    data = bytes(range(256)) * 200
+    store = Folder(tmp_path)
+    with store.write("long") as writing:
+        for at in range(0, len(data), 300):
+            writing.write(data[at : at + 300])
+        blob = writing.finish()
+    assert store.path("long").read_bytes() == data
+    assert blob.sha256 == hashlib.sha256(data).digest()
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("sync")]
+
+
+def test_a_disk_that_fails_while_a_file_is_written_is_told_of_and_leaves_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(_: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(sync, "STEP", 10)
+    monkeypatch.setattr(sync, "_sync", fails)
+    store = Folder(tmp_path)
+    with store.write("lost") as writing:
+        writing.write(b"x" * 100)  # what the disk says of it is heard at the end at the latest
+        with pytest.raises(StoreUnavailable, match="Input/output error"):
+            writing.finish()
+    assert not list(tmp_path.iterdir())

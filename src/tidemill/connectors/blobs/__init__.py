@@ -4,7 +4,8 @@ from functools import cache
 from pathlib import Path
 
 from tidemill.connectors.blobs.base import Blob, Blobs, Label, Writing
-from tidemill.connectors.blobs.folder import Folder, sync_folder
+from tidemill.connectors.blobs.folder import Folder
+from tidemill.connectors.blobs.sync import sync_folder
 from tidemill.domain.place import parse_place
 
 __all__ = ["Blob", "Blobs", "Folder", "Label", "Writing", "open_blobs", "sync_folder"]

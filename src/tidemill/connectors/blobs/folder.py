@@ -11,6 +11,7 @@ from uuid import uuid4
 
 from tidemill.connectors.blobs.base import Blob, Blobs, Writing
 from tidemill.connectors.blobs.stale import remove_stale
+from tidemill.connectors.blobs.sync import SyncAhead, sync_folder
 from tidemill.domain.errors import InvalidInput, StoreDenied, StoreUnavailable, UnknownFile
 from tidemill.domain.place import checked_name, is_name
 
@@ -144,20 +145,25 @@ class FolderWriting(Writing):
         self._path = folder.path(name)
         self._temporary = folder.scratch / f"{uuid4().hex}.tmp"
         self._file: BinaryIO | None = None
+        self._ahead = SyncAhead()
 
     def _append(self, piece: bytes) -> None:
         with _in_our_words():
             self._opened().write(piece)
+            self._ahead.wrote(self._opened(), len(piece))
 
     def _complete(self) -> None:
         with _in_our_words():
             with self._opened() as file:
                 file.flush()
+                self._ahead.end()
                 os.fsync(file.fileno())
             self._folder.move(self._temporary, self.name)
 
     def _drop(self) -> None:
         if self._file is not None:
+            with contextlib.suppress(OSError):
+                self._ahead.end()
             with contextlib.suppress(OSError):  # of a full disk, which was told of already
                 self._file.close()
             if self._is_finished:
@@ -170,14 +176,6 @@ class FolderWriting(Writing):
             self._temporary.parent.mkdir(parents=True, exist_ok=True)
             self._file = self._temporary.open("xb")
         return self._file
-
-
-def sync_folder(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 @contextlib.contextmanager

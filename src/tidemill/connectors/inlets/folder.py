@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tidemill.connectors.blobs.base import pieces_of
-from tidemill.connectors.blobs.folder import sync_folder
+from tidemill.connectors.blobs.sync import sync_folder
 from tidemill.connectors.inlets.base import FolderLike, Found, Pieces, below
 from tidemill.connectors.inlets.rename import rename_to_free
 from tidemill.domain.errors import InvalidInput, StoreDenied, StoreUnavailable, UnknownFile
