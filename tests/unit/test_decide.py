@@ -195,3 +195,11 @@ def test_ways_to_look_that_were_tried_are_counted_and_are_no_failures() -> None:
 def test_what_came_near_is_the_result_of_what_is_not_found() -> None:
     assert decide(item(2), NotFound(result={"near": 1}), POLICY, jitter=1.0).result == {"near": 1}
     assert decide(item(1), NotFound(result={"near": 1}), POLICY, jitter=1.0).result is None
+
+
+def test_a_handlers_details_do_not_pass_for_what_the_engine_knows() -> None:
+    details = {"row": "abc", "attempt": "zz", "retryable": True, "misses": 9, "sku": 7}
+    decision = decide(item(2), Fail("no", details=details), POLICY, 0.5)
+    assert decision.error == {"sku": 7, "code": "permanent", "reason": "no"}
+    told = completed(decision.error, 41, 2)
+    assert (told["sku"], told["row"], told["attempt"], told["retryable"]) == (7, 42, 2, False)

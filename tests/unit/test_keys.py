@@ -46,3 +46,14 @@ def test_a_file_of_any_length_takes_few_descriptors(monkeypatch: pytest.MonkeyPa
     assert seen.see(30_000, ["7", "29999", "new"]) == [(30_000, 7), (30_001, 29_999)]
     seen.close()
     assert psutil.Process().num_fds() < before
+
+
+@pytest.mark.parametrize("latest", [False, True])
+def test_many_small_chunks_of_few_keys_make_few_runs(latest: bool) -> None:
+    seen = Keys(latest=latest)
+    for chunk in range(200):
+        repeats = seen.see(chunk * 10, list(map(str, range(10))))
+        assert len(repeats) == (10 if chunk else 0)
+        assert len(seen._recent) <= keys.RUNS_MAX
+    assert repeats[0] == ((1_980, 1_990) if latest else (1_990, 0))
+    seen.close()

@@ -25,6 +25,8 @@ def encode(value: Any, *, exact: bool = False) -> bytes:
     data = (_exact_encoder if exact else _encoder).encode(value)
     if NUL in data or NULL in data:  # a NUL character, or a NaN that would turn into null
         _refuse(value)
+        if NUL in data:  # or in an object of the user's own, which only the encoder looks into
+            _refuse(decode(data))
     if len(data) > SHORT and is_too_deep(data):
         raise ValueError(f"nested more than {MAX_DEPTH} levels deep")
     return data

@@ -155,8 +155,10 @@ class FolderWriting(Writing):
     def _complete(self) -> None:
         with _in_our_words():
             with self._opened() as file:
-                file.flush()
-                self._ahead.end()
+                try:
+                    file.flush()
+                finally:  # the file is not closed while it is being synced
+                    self._ahead.end()
                 os.fsync(file.fileno())
             self._folder.move(self._temporary, self.name)
 

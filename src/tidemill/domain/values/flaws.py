@@ -1,6 +1,6 @@
 """What is wrong with rows. Those that break one rule are kept together: a file may be bad in every row."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,8 +65,12 @@ class Flaws:
         """Rows with a flaw in a field."""
         return set[int]().union(*(flaw.values for flaw in self.found if flaw.field == name))
 
-    def of_rows(self, rows: Collection[int]) -> dict[int, Sequence[Flaw]]:
-        return {index: [flaw for flaw in self.found if index in flaw.values] for index in rows}
+    def of_rows(self, rows: Collection[int]) -> dict[int, list[Flaw]]:
+        found: dict[int, list[Flaw]] = {index: [] for index in rows}
+        for flaw in self.found:
+            for index in flaw.values.keys() & found.keys():
+                found[index].append(flaw)
+        return found
 
     def told(self) -> dict[int, dict[str, Any]]:
         """What is kept of each row: its first flaw, and all of them if there are more."""

@@ -15,7 +15,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-RECENT_MAX = 1 << 17
+RECENT_MAX, RUNS_MAX = 1 << 17, 16  # keys that are not sealed yet, and runs of them
 BITS_FIRST, BITS_MAX = 1 << 23, 1 << 28
 BITS_PER_KEY = 16
 SHIFTS = (0, 28, 36)  # where in a hash its bits begin
@@ -123,15 +123,22 @@ class Keys:
         wanted = np.flatnonzero(self._bitmap.marked(keys))
         if len(wanted):
             for run in itertools.chain(reversed(self._recent), self._runs.newest_first()):
-                wanted = wanted[found[wanted] == NOBODY]
                 found[wanted] = _look_up(run, keys[wanted])
+                wanted = wanted[found[wanted] == NOBODY]
+                if not len(wanted):
+                    break
         return found
 
     def _keep(self, keys: Numbers, rows: Numbers, is_new: NDArray[np.bool_]) -> None:
         """What is new; and where the last row of a key is the one, that too."""
         self._bitmap.mark(keys[is_new])
         self._count += int(is_new.sum())
-        self._recent.append((keys, rows) if self._latest else (keys[is_new], rows[is_new]))
+        if not self._latest:
+            keys, rows = keys[is_new], rows[is_new]
+        if len(keys):
+            self._recent.append((keys, rows))
+        if len(self._recent) > RUNS_MAX:  # of small chunks, or of few keys
+            self._recent = [_merged(self._recent)]
         if sum(len(keys) for keys, _ in self._recent) >= RECENT_MAX:
             self._seal()
 
@@ -177,7 +184,5 @@ def _merged(runs: Sequence[Run]) -> Run:
 def _look_up(run: Run, keys: Numbers) -> Numbers:
     """The rows of these keys in a run."""
     known, rows = run
-    if not len(known):
-        return np.full(len(keys), NOBODY)
     at = np.minimum(np.searchsorted(known, keys), len(known) - 1)
     return np.where(known[at] == keys, rows[at], NOBODY)
