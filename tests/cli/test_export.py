@@ -1,5 +1,7 @@
 """tidemill export: rows of a table into a file, whole or not at all."""
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from support import rows
@@ -37,6 +39,25 @@ async def test_what_cannot_be_is_refused_and_an_older_file_stays(tidemill: "Tide
     assert "is not for exports" in tidemill.refuses("export", "tidemill.job", "-o", "people.csv")
     assert "cannot be written" in tidemill.refuses("export", "people", "-o", "no/such/folder/people.csv")
     assert (tidemill.folder / "people.csv").read_text() == "before"
+
+
+async def test_a_link_stays_a_link_and_a_pipe_a_pipe(tidemill: "Tidemill", db: Database) -> None:
+    await rows(db, TABLE)
+    await rows(db, ROWS)
+    folder = tidemill.folder
+    (folder / "real.csv").write_text("old")
+    (folder / "link.csv").symlink_to("real.csv")
+    tidemill("export", "people", "--fields", "id", "-o", "link.csv")
+    assert (folder / "link.csv").is_symlink()
+    assert (folder / "real.csv").read_text() == "id\n1\n2\n3\n"
+    os.mkfifo(folder / "pipe.csv")
+    with ThreadPoolExecutor(1) as reader:
+        read = reader.submit((folder / "pipe.csv").read_text)
+        tidemill("export", "people", "--fields", "id", "-o", "pipe.csv")
+        assert read.result() == "id\n1\n2\n3\n"
+    assert (folder / "pipe.csv").is_fifo()
+    (folder / "sub").mkdir()
+    assert "sub cannot be written" in tidemill("export", "people", "--format", "csv", "-o", "sub", code=2).err
 
 
 def test_the_help_shows_how_a_condition_is_written(tidemill: "Tidemill") -> None:

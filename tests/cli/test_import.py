@@ -2,6 +2,7 @@
 
 import asyncio
 import csv
+import gzip
 import os
 import signal
 from pathlib import Path
@@ -41,6 +42,30 @@ async def test_a_file_goes_into_a_table_and_its_bad_rows_come_back_mended(tidemi
     people = await rows(db, "SELECT id, name, age FROM people ORDER BY id")
     assert people == [(1, "Ann", 30), (2, "Bob", None), (3, "Carl", 40), (4, "Dora", 1), (5, "Emil", 50)]
     await assert_sound(db)
+
+
+async def test_where_errors_go_is_looked_at_first_and_an_older_file_of_them_does_not_stay(
+    tidemill: "Tidemill", db: Database
+) -> None:
+    await rows(db, TABLE)
+    file = tidemill.file("people.csv", GOOD)
+    for place in ("nowhere/bad.csv", "."):
+        assert "cannot be written" in tidemill("import", file, "--into", "people", "--errors", place, code=2).err
+    assert await rows(db, "SELECT count(*) FROM people") == [(0,)]
+    tidemill.file("bad.csv", "ID,_row\n7,7\n")
+    said = tidemill("import", file, "--into", "people", "--errors", "bad.csv")
+    assert "encoding utf-8" in said.err
+    assert "fix" not in said.out
+    assert (tidemill.folder / "bad.csv").read_text().splitlines() == ["ID,Name,Age,_row,_errors"]
+
+
+async def test_why_an_import_failed_is_said(tidemill: "Tidemill", db: Database) -> None:
+    await rows(db, TABLE)
+    packed = gzip.compress(("id,name,age\n" + "".join(f"{n},Ann,{n % 90}\n" for n in range(20_000))).encode())
+    path = tidemill.folder / "cut.csv.gz"
+    path.write_bytes(packed[: len(packed) // 2])
+    said = " ".join(tidemill("import", str(path), "--into", "people", code=1).out.split())
+    assert "the source cannot be read" in said
 
 
 async def test_a_trial_writes_nothing_until_it_is_promoted(tidemill: "Tidemill", db: Database) -> None:

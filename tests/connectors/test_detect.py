@@ -124,9 +124,27 @@ def test_three_umlauts_far_down_tell_the_encoding() -> None:
     assert look(text.encode(), "a.csv")["encoding"] == "utf-8"
 
 
-def test_a_bad_row_in_utf8_does_not_make_it_something_else() -> None:
-    text = "id,name\n" + "1,Jürgen Müller\n" * 50
-    assert look(text.encode() + b"2,\xff\n", "a.csv")["encoding"] == "utf-8"
+@pytest.mark.parametrize("rows", [1, 2, 5, 50])
+@pytest.mark.parametrize("bad", [b"\xff", b"M\xfcller", b"\xc3"])
+def test_a_bad_row_in_utf8_does_not_make_it_something_else(rows: int, bad: bytes) -> None:
+    text = "id,name\n" + "1,Jürgen Müller\n" * rows
+    assert look(text.encode() + b"2," + bad + b"\n", "a.csv")["encoding"] == "utf-8"
+
+
+@pytest.mark.parametrize(
+    ("encoding", "text"),
+    [
+        ("gb18030", "北京市朝阳区建国路八十八号的客户需要在星期五之前收到所有货物和发票"),
+        ("big5", "台北市信義區的客戶需要在星期五之前收到所有貨物和發票謝謝您的合作"),
+        ("cp949", "서울특별시 강남구의 고객은 금요일까지 모든 상품과 송장을 받아야 합니다"),
+        ("cp932", "東京都千代田区のお客様は金曜日までにすべての商品と請求書を受け取る必要があります"),
+        ("koi8-r", "Клиент из Москвы должен получить все товары и счета до пятницы"),
+        ("cp1252", "Größe, Ärger, Übung, façade, señor, crème brûlée, naïve, Å, Ø"),
+    ],
+)
+def test_texts_in_other_encodings_are_not_taken_for_damaged_utf8(encoding: str, text: str) -> None:
+    found = look(("id,name\n" + f"1,{text.replace(',', ' ')}\n" * 20).encode(encoding), "a.csv")["encoding"]
+    assert found != "utf-8"
 
 
 @pytest.mark.parametrize(("end", "said"), [("\n", "\n"), ("\r\n", "\r\n"), ("\r", "\r")])

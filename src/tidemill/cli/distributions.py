@@ -16,6 +16,7 @@ from tidemill.app import make_datasets, make_distributions, run_in
 from tidemill.cli.imports import working
 from tidemill.cli.jobs import parse_policy, show_progress
 from tidemill.cli.load import PLAIN, load_mill
+from tidemill.cli.outputs import expect_to_write, written
 from tidemill.cli.views import console, summary
 from tidemill.config import Settings, load_settings
 from tidemill.domain.distribution import KIND
@@ -38,7 +39,7 @@ SHOWN = 5
 @commands.command("distribute")
 def distribute_command(
     dataset: Annotated[str, typer.Argument(help="A dataset of tidemill.toml, or of the mill")],
-    inputs: Annotated[str, typer.Argument(help="A .csv with a header, or .ndjson, an input a row; - for stdin")],
+    inputs: Annotated[str, typer.Argument(help="A .csv with a header, .ndjson or a JSON array; - for stdin")],
     reuse: Annotated[
         bool | None, typer.Option("--reuse/--no-reuse", help="Use files again that were made; TIDEMILL_REUSE_ENABLED")
     ] = None,
@@ -67,6 +68,7 @@ def run_distribution(
     settings: Settings, wanted: Wanted, policy: dict[str, Any], *, processes: int, app: str, paths_to: Path | None
 ) -> Job:
     """Distribute, show how far it is and where the files are."""
+    expect_to_write(paths_to)
 
     async def action(db: Database) -> Job:
         await migrate(db)
@@ -75,7 +77,7 @@ def run_distribution(
             job = await show_progress(db, await db.run(jobs.get, job_id))
         await _report(db, job)
         if paths_to is not None:
-            with paths_to.open("w") as file:
+            with written(paths_to) as file:
                 await _write_paths(db, job_id, file)
         return job
 
@@ -132,7 +134,7 @@ async def _write_paths(db: Database, job_id: UUID, file: Any) -> None:
     while True:
         page = await content(db, job_id, limit=1_000, after=after)
         for one in page.items:
-            file.write(json.dumps(one, ensure_ascii=False, default=str) + "\n")
+            file.write((json.dumps(one, ensure_ascii=False, default=str) + "\n").encode())
         after = page.after
         if after is None:
             return

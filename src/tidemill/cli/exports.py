@@ -3,11 +3,10 @@
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Iterator
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import AbstractContextManager, aclosing
 from pathlib import Path
 from typing import Annotated, BinaryIO
-from uuid import uuid4
 
 import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -15,6 +14,7 @@ from rich.progress import TransferSpeedColumn as SpeedColumn
 
 from tidemill.app import make_resources, run_in
 from tidemill.cli.load import PLAIN, load_mill
+from tidemill.cli.outputs import standard_output, written
 from tidemill.cli.views import errors
 from tidemill.config import Settings, load_settings
 from tidemill.domain.errors import InvalidInput
@@ -100,30 +100,12 @@ async def _write(pieces: AsyncIterator[bytes], file: BinaryIO, name: str) -> int
     return size
 
 
-@contextmanager
-def _opened(output: str) -> Iterator[BinaryIO]:
-    """Under another name until it is whole: who looks for it finds all of it, or what was there before."""
-    if output == STDOUT:
-        yield _stdout()
-        return
-    path = Path(output)
-    temporary = path.with_name(f".{path.name}.{uuid4().hex[:8]}.tmp")
-    try:
-        with temporary.open("xb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError as error:
-        raise InvalidInput(f"{output} cannot be written: {error.strerror or error}") from error
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def _stdout() -> BinaryIO:
+def _opened(output: str) -> AbstractContextManager[BinaryIO]:
+    if output != STDOUT:
+        return written(Path(output))
     if sys.stdout.isatty():
         errors.print("[dim]to the terminal; -o FILE writes a file[/]")
-    return sys.stdout.buffer
+    return standard_output()
 
 
 def _progress() -> Progress:

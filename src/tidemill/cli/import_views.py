@@ -6,7 +6,7 @@ from typing import Any
 from rich.markup import escape
 from rich.table import Table
 
-from tidemill.cli.views import console
+from tidemill.cli.views import console, errors
 from tidemill.domain.importing.failures import in_words
 from tidemill.domain.job import Job
 
@@ -34,10 +34,18 @@ def show_errors(samples: Sequence[tuple[int, Mapping[str, Any]]]) -> None:
     console.print(table)
 
 
+def show_layout(layout: Mapping[str, Any]) -> None:
+    """What a file was found to be: who sees that it is not may say otherwise. Beside what programs read."""
+    errors.print(f"[dim]{escape(_in_words(layout))}[/]", highlight=False, soft_wrap=True)
+
+
+def _in_words(layout: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {_plain(value)}" for name, value in layout.items())
+
+
 def show_preview(seen: Mapping[str, Any]) -> None:
     """``seen``: what the preview of a file has told."""
-    layout = ", ".join(f"{name} {_plain(value)}" for name, value in seen["layout"].items())
-    console.print(f"[bold]{escape(layout)}[/]", highlight=False, soft_wrap=True)
+    console.print(f"[bold]{escape(_in_words(seen['layout']))}[/]", highlight=False, soft_wrap=True)
     for column in seen["columns"]:
         target = seen["mapping"].get(column)
         shown = f"[green]{escape(target)}[/]" if target else "[yellow]left out[/]"

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shlex
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -14,9 +15,10 @@ import typer
 from rich.markup import escape
 
 from tidemill.app import make_importing, make_resources, run_in
-from tidemill.cli.import_views import show_effects, show_errors, show_preview
+from tidemill.cli.import_views import show_effects, show_errors, show_layout, show_preview
 from tidemill.cli.jobs import parse_policy, show_progress
 from tidemill.cli.load import PLAIN, load_mill
+from tidemill.cli.outputs import expect_to_write, written
 from tidemill.cli.run import make_worker
 from tidemill.cli.views import console, detail, status_text
 from tidemill.config import Settings, load_settings
@@ -133,6 +135,7 @@ def import_command(
 
 def run_import(settings: Settings, asked: Asked, *, errors_to: Path | None, processes: int) -> Job:
     """Import, show how far it is and what became of it."""
+    expect_to_write(errors_to)
 
     async def action(db: Database) -> Job:
         await migrate(db)
@@ -144,6 +147,7 @@ def run_import(settings: Settings, asked: Asked, *, errors_to: Path | None, proc
 
 def finish(settings: Settings, job: Job, *, errors_to: Path | None, processes: int, app: str) -> None:
     """Follow a job that was made before to its end."""
+    expect_to_write(errors_to)
     os.environ.setdefault("TIDEMILL_LOG_LEVEL", "error")
     _leave(run_in(settings, lambda db: _follow(db, job.id, errors_to, processes, app)), allow_errors=False)
 
@@ -185,6 +189,7 @@ async def _submit(db: Database, settings: Settings, asked: Asked) -> UUID:
     except BaseException:
         await incoming.drop(blob.id)
         raise
+    show_layout(look.layout)
     return (await importing.submit(spec, blob, look, plan, asked.words, path.name))[0]
 
 
@@ -223,16 +228,19 @@ async def working(db: Database, kind: str, app: str, processes: int) -> AsyncIte
 
 async def _report(db: Database, job: Job, errors_to: Path | None) -> None:
     console.print(f"{job.key}  {status_text(job.status)}  {detail(job.counts)} of {job.counts.total:,}")
+    if job.failure_reason:
+        console.print(f"  [red]{escape(job.failure_reason)}[/]", highlight=False, soft_wrap=True)
     show_effects(job, await db.run(store.effects, job.id))
     if job.counts.failed:
         show_errors([(count, await _sample(db, job, code)) for code, count in _commonest(job)])
-    if errors_to is not None and job.counts.failed:
-        with errors_to.open("wb") as file:
+    if errors_to is not None:  # also without one: what was there is of another import
+        with written(errors_to) as file:
             async for piece in import_errors.csv_file(db, job):
                 file.write(piece)
+    if errors_to is not None and job.counts.failed:
         console.print(
             f"  mend these rows in [bold]{escape(str(errors_to))}[/] and send them: "
-            f"tidemill fix {job.key} {escape(errors_to.name)}",
+            f"tidemill fix {job.key} {escape(shlex.quote(str(errors_to)))}",
             highlight=False,
             soft_wrap=True,
         )
