@@ -85,8 +85,13 @@ async def batches(db: Database, job_id: UUID, columns: str = "state, lo, hi, seq
     return await rows(db, f"SELECT {columns} FROM tidemill.batch WHERE job_id = %s ORDER BY id", job_id)
 
 
-async def big_job(db: Database, n: int, *, size: int = 1_000, settled: int = 0, kind: str = "test") -> UUID:
-    """A job of n items in ready ranges, the first of them settled: every tenth failed, the others done."""
+async def big_job(
+    db: Database, n: int, *, size: int = 1_000, settled: int = 0, kind: str = "test", is_known: bool = True
+) -> UUID:
+    """A job of n items in ready ranges, the first of them settled: every tenth failed, the others done.
+
+    ``is_known``: the planner has heard of it.
+    """
     job_id: UUID
     [(job_id,)] = await rows(db, "INSERT INTO tidemill.job (kind, ingest_done) VALUES (%s, true) RETURNING id", kind)
     await rows(db, "INSERT INTO tidemill.ingest (job_id, next_seq) VALUES (%s, %s)", job_id, n)
@@ -119,7 +124,8 @@ async def big_job(db: Database, n: int, *, size: int = 1_000, settled: int = 0, 
         los = list(range(settled, n, size))
         place = {"job_id": job_id, "owner_id": 0, "kind": kind, "los": los, "his": [min(lo + size, n) for lo in los]}
         await conn.execute(sql("batch/add_ranges"), place | {"held": False})
-        await conn.execute(b"ANALYZE tidemill.job, tidemill.batch, tidemill.item, tidemill.outcome")
+        if is_known:
+            await conn.execute(b"ANALYZE tidemill.job, tidemill.batch, tidemill.item, tidemill.outcome")
     return job_id
 
 

@@ -186,6 +186,23 @@ async def test_a_statement_looks_at_few_rows(full: Database, big: Big, statement
     assert seen.total() <= most, seen
 
 
+async def test_items_of_a_job_that_the_planner_has_not_heard_of_are_looked_up_one_by_one(db: Database) -> None:
+    await big_job(db, 50_000, settled=40_000)
+    job_id = await big_job(db, 20_000, settled=10_000, is_known=False)
+    await rows(db, "INSERT INTO tidemill.repeat VALUES (%s, 7, 3, 0)", job_id)
+    asked = asked_all_day(job_id)
+    statements: dict[str, dict[str, Any]] = {
+        "repeat/list": {"job_id": job_id, "lo": 0, "hi": 9_999, "seqs": None},
+        "item/read_list": {"job_id": job_id, "seqs": list(range(0, 1_000, 10)), "bytes": 1 << 20},
+        "outcome/list_exceptions": asked["outcome/list_exceptions"],
+        "outcome/list_codes": asked["outcome/list_codes"],
+        "outcome/failure_names": {"job_id": job_id, "most": 5},
+    }
+    for statement, params in statements.items():
+        seen = await rows_looked_at(db, statement, params)
+        assert seen["item"] <= (1_000 if statement == "outcome/failure_names" else 110), (statement, seen)
+
+
 async def test_a_paused_job_costs_a_worker_nothing(full: Database, big: Big) -> None:
     seen = await rows_looked_at(full, "job/runnable", RUNNABLE)
     assert seen["batch"] <= 20, seen  # the few that are leased, twice

@@ -48,7 +48,11 @@ SELECT p.seq, p.job_id || ':' || p.seq AS id, p.status, p.attempts, p.locked_by,
     CASE p.status WHEN 'retry_wait' THEN w.not_before END AS due_at, tidemill.shown(p.result) AS result,
     p.result IS NOT NULL AND tidemill.shown(p.result) IS NULL AS result_cut, p.error, p.duration_ms, f.rev,
     s.summary AS input_summary
-FROM (SELECT page.*, i.job_id, i.input, i.at FROM page JOIN tidemill.item i ON i.job_id = %(job_id)s AND i.seq = page.seq) p
+FROM (
+    SELECT page.*, i.job_id, i.input, i.at FROM page CROSS JOIN LATERAL (
+        SELECT i.job_id, i.input, i.at FROM tidemill.item i WHERE i.job_id = %(job_id)s AND i.seq = page.seq LIMIT 1
+    ) i
+) p
 -- A list is younger than the outcomes that it is made of, hardly ever by much: it is looked for there, not everywhere.
 LEFT JOIN LATERAL (
     SELECT b.not_before, b.since FROM (

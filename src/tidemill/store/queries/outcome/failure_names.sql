@@ -1,6 +1,6 @@
 -- What the failed rows of a job call their fields, where each row names its own. Index: outcome_pkey, item_pkey.
 SELECT DISTINCT k.name FROM tidemill.outcome o
-JOIN tidemill.item i ON i.job_id = o.job_id AND i.seq = o.seq
+CROSS JOIN LATERAL (SELECT i.input FROM tidemill.item i WHERE i.job_id = o.job_id AND i.seq = o.seq LIMIT 1) i
 LEFT JOIN LATERAL (
     SELECT f.input FROM tidemill.item_fix f WHERE f.job_id = o.job_id AND f.seq = o.seq ORDER BY f.rev DESC LIMIT 1
 ) f ON true

@@ -16,7 +16,9 @@ FROM (
         WHERE n > %(budget)s OR error->>'code' = ANY(%(codes)s)
         ORDER BY updated_at, seq LIMIT %(limit)s
     ) o
-    JOIN tidemill.item i ON i.job_id = %(job_id)s AND i.seq = o.seq
+    CROSS JOIN LATERAL (
+        SELECT i.input FROM tidemill.item i WHERE i.job_id = %(job_id)s AND i.seq = o.seq LIMIT 1
+    ) i
 ) p
 LEFT JOIN LATERAL (
     SELECT f.rev, f.input FROM tidemill.item_fix f WHERE f.job_id = p.job_id AND f.seq = p.seq ORDER BY f.rev DESC LIMIT 1
