@@ -46,3 +46,10 @@ async def test_mistakes_are_told_with_their_place_and_a_failure_is_an_exit_code(
     assert "more values than its header" in tidemill("distribute", "prices", inputs, code=2).err
     inputs = tidemill.file("inputs.csv", "index_key,day\nABC,2024-02-02\n")
     assert 'relation "public.prices" does not exist' in tidemill("distribute", "prices", inputs, code=1).out
+
+
+def test_where_results_are_to_go_is_looked_at_before_the_work_begins(tidemill: "Tidemill") -> None:
+    file = tidemill.file("inputs.csv", "name\nx\n")
+    match = ("match", file, "--service", "shop", "--query", "name", "-o", "nowhere/out.csv")
+    for words in (match, ("distribute", "any", file, "--paths", "nowhere/paths.ndjson")):
+        assert "there is no folder" in " ".join(tidemill(*words, code=2).err.split())

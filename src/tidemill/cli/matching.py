@@ -12,6 +12,7 @@ from tidemill.app import run_in
 from tidemill.cli.imports import working
 from tidemill.cli.jobs import parse_policy, show_progress
 from tidemill.cli.load import PLAIN
+from tidemill.cli.outputs import expect_to_write
 from tidemill.cli.result_files import format_of, write_results
 from tidemill.cli.service_files import submit_file
 from tidemill.cli.views import console, summary
@@ -83,6 +84,7 @@ def match_command(
 
 def run_match(settings: Settings, file: Path, asked: Submission, *, processes: int, output: Path | None = None) -> Job:
     """Match, show how far it is and what became of it."""
+    expect_to_write(output)
 
     async def action(db: Database) -> Job:
         await migrate(db)

@@ -4,7 +4,7 @@ import asyncio
 import shutil
 from pathlib import Path
 
-from tidemill.cli.outputs import expect_to_write, written
+from tidemill.cli.outputs import written
 from tidemill.config import Settings
 from tidemill.connectors.blobs import open_blobs
 from tidemill.domain.errors import InvalidInput
@@ -27,7 +27,6 @@ def format_of(output: Path) -> str:
 
 async def write_results(db: Database, settings: Settings, job: Job, output: Path) -> None:
     """Made by a worker, from what is stored; there must be one."""
-    expect_to_write(output)
     export_id, _ = await export_results(db, settings, job, format=format_of(output), owner_id=job.owner_id)
     export = await db.run(jobs.get, export_id)
     while not export.is_closed:
