@@ -5,17 +5,28 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidemill.handlers.importing import keys
+from tidemill.handlers.importing import keys, runs
 from tidemill.handlers.importing.keys import Keys
 
 CHUNKS = st.lists(st.lists(st.none() | st.integers(0, 40).map(str), max_size=15), max_size=12)
 
 
 @settings(max_examples=150, deadline=None)
-@given(chunks=CHUNKS, latest=st.booleans(), recent=st.integers(1, 20), bits=st.sampled_from([8, 64, 1 << 23]))
-def test_keys_see_what_a_dict_sees(chunks: list[list[str | None]], latest: bool, recent: int, bits: int) -> None:
+@given(
+    chunks=CHUNKS,
+    latest=st.booleans(),
+    recent=st.integers(1, 20),
+    bits=st.sampled_from([8, 64, 1 << 23]),
+    runs_max=st.integers(2, 4),
+    part=st.integers(1, 20),
+)
+def test_keys_see_what_a_dict_sees(
+    chunks: list[list[str | None]], latest: bool, recent: int, bits: int, runs_max: int, part: int
+) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(keys, "RECENT_MAX", recent)
+        patch.setattr(runs, "RUNS_MAX", runs_max)
+        patch.setattr(runs, "PART", part)
         patch.setattr(keys, "BITS_FIRST", bits)
         patch.setattr(keys, "BITS_MAX", max(bits, 256))
         known: dict[str, int] = {}
@@ -35,17 +46,30 @@ def test_keys_see_what_a_dict_sees(chunks: list[list[str | None]], latest: bool,
         seen.close()
 
 
-def test_a_file_of_any_length_takes_few_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_of_any_length_takes_few_descriptors_and_has_few_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keys, "RECENT_MAX", 100)
     seen = Keys(latest=False)
     seen.see(0, list(map(str, range(100))))
     before = psutil.Process().num_fds()
     for run in range(1, 300):
         seen.see(run * 100, list(map(str, range(run * 100, run * 100 + 100))))
-    assert psutil.Process().num_fds() == before
+    levels = 3  # 300 is 1 x 256 + 2 x 16 + 12
+    assert psutil.Process().num_fds() <= before + 2 * (levels - 1)
+    assert [len(found) for found, _ in seen._runs.newest_first()] == [100] * 12 + [1_600] * 2 + [25_600]
     assert seen.see(30_000, ["7", "29999", "new"]) == [(30_000, 7), (30_001, 29_999)]
     seen.close()
     assert psutil.Process().num_fds() < before
+
+
+def test_of_runs_that_share_keys_the_newest_rows_are_kept_when_they_are_merged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keys, "RECENT_MAX", 100)
+    monkeypatch.setattr(runs, "PART", 30)
+    seen, names = Keys(latest=True), list(map(str, range(100)))
+    for run in range(40):
+        seen.see(run * 100, names)
+    assert [len(found) for found, _ in seen._runs.newest_first()] == [100] * 10
+    assert seen.see(4_000, ["5"]) == [(3_905, 4_000)]
+    seen.close()
 
 
 @pytest.mark.parametrize("latest", [False, True])
@@ -54,6 +78,6 @@ def test_many_small_chunks_of_few_keys_make_few_runs(latest: bool) -> None:
     for chunk in range(200):
         repeats = seen.see(chunk * 10, list(map(str, range(10))))
         assert len(repeats) == (10 if chunk else 0)
-        assert len(seen._recent) <= keys.RUNS_MAX
+        assert len(seen._recent) <= keys.CHUNKS_MAX
     assert repeats[0] == ((1_980, 1_990) if latest else (1_990, 0))
     seen.close()

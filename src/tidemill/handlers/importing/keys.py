@@ -2,62 +2,23 @@
 
 A key is a number here: 64 bits of Python's own keyed hash, which no file can be made to collide with. Whether two keys
 are really equal is seen when the rows are imported. Keys are kept sorted, their rows beside them: the newest as they
-came, older ones in runs in a temporary file. A bitmap, three bits for a key and 32 MB at most, says of nearly all
-others that no run has them: of ten million keys, one in a thousand is looked for in vain.
+came, older ones in runs in temporary files. A bitmap, six to twelve bits for a key and 16 MB at most, says of nearly
+all others that no run has them.
 """
 
 import itertools
-import mmap
-import tempfile
 from collections.abc import Hashable, Iterator, Sequence
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-RECENT_MAX, RUNS_MAX = 1 << 17, 16  # keys that are not sealed yet, and runs of them
-BITS_FIRST, BITS_MAX = 1 << 23, 1 << 28
-BITS_PER_KEY = 16
+from tidemill.handlers.importing.runs import Numbers, Run, Runs, begins, in_order, merged
+
+RECENT_MAX, CHUNKS_MAX = 1 << 17, 16  # keys that are not sealed yet, and the chunks they came in
+BITS_FIRST, BITS_MAX = 1 << 21, 1 << 27
+BITS_PER_KEY = 6
 SHIFTS = (0, 28, 36)  # where in a hash its bits begin
-WIDTH = 8  # bytes of a number
 NOBODY = -1
-_DONTNEED: int | None = getattr(mmap, "MADV_DONTNEED", None)
-
-Numbers: TypeAlias = NDArray[np.int64]
-Run: TypeAlias = tuple[Numbers, Numbers]
-"""Keys, each once and in order, and the row of each."""
-
-
-class Runs:
-    """Runs in one temporary file, read where they lie. What was looked at is let go at once: the system has it cached.
-
-    One map of the file, however many runs: a process has few descriptors, and each map takes one.
-    """
-
-    def __init__(self) -> None:
-        self._file = tempfile.TemporaryFile()  # noqa: SIM115  it lives as long as we do
-        self._map: mmap.mmap | None = None
-        self._places: list[tuple[int, int]] = []
-
-    def add(self, run: Run) -> None:
-        self._places.append((self._file.seek(0, 2), len(run[0])))
-        for numbers in run:
-            numbers.tofile(self._file)
-        self._file.flush()
-        self._map = None
-
-    def newest_first(self) -> Iterator[Run]:
-        for begin, length in reversed(self._places):
-            if self._map is None:
-                self._map = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)
-            rows = begin + length * WIDTH
-            yield np.frombuffer(self._map, np.int64, length, begin), np.frombuffer(self._map, np.int64, length, rows)
-            if _DONTNEED is not None:
-                self._map.madvise(_DONTNEED)
-
-    def close(self) -> None:
-        self._map = None
-        self._file.close()
 
 
 class Bitmap:
@@ -68,8 +29,9 @@ class Bitmap:
         self._bytes = np.zeros(bits // 8, np.uint8)
 
     def mark(self, keys: Numbers) -> None:
-        for byte, bit in self._places(keys):
-            np.bitwise_or.at(self._bytes, byte, bit)
+        for begin in range(0, len(keys), RECENT_MAX):  # a run may be long
+            for byte, bit in self._places(keys[begin : begin + RECENT_MAX]):
+                np.bitwise_or.at(self._bytes, byte, bit)
 
     def marked(self, keys: Numbers) -> NDArray[np.bool_]:
         found = np.ones(len(keys), np.bool_)
@@ -97,7 +59,7 @@ class Keys:
         hashes, rows = _numbered(lo, keys)
         if not len(rows):
             return []
-        is_first = _is_first(hashes)
+        is_first = begins(hashes)
         firsts, group = np.flatnonzero(is_first), np.cumsum(is_first) - 1
         earlier = self._find(hashes[firsts])
         is_new = earlier == NOBODY
@@ -137,16 +99,16 @@ class Keys:
             keys, rows = keys[is_new], rows[is_new]
         if len(keys):
             self._recent.append((keys, rows))
-        if len(self._recent) > RUNS_MAX:  # of small chunks, or of few keys
-            self._recent = [_merged(self._recent)]
+        if len(self._recent) > CHUNKS_MAX:  # of small chunks, or of few keys
+            self._recent = [merged(self._recent)]
         if sum(len(keys) for keys, _ in self._recent) >= RECENT_MAX:
             self._seal()
 
     def _seal(self) -> None:
-        self._runs.add(_merged(self._recent))
+        self._runs.add(merged(self._recent))
         self._recent = []
         if self._count * BITS_PER_KEY > self._bitmap.bits < BITS_MAX:
-            self._bitmap = Bitmap(min(self._bitmap.bits * 4, BITS_MAX))
+            self._bitmap = Bitmap(self._bitmap.bits * 2)
             for keys, _ in self._runs.newest_first():
                 self._bitmap.mark(keys)
 
@@ -157,28 +119,7 @@ def _numbered(lo: int, keys: Sequence[Hashable]) -> Run:
     if None in keys:
         rows = rows[[key is not None for key in keys]]
         keys = [key for key in keys if key is not None]
-    return _sorted(np.fromiter(map(hash, keys), np.int64, len(keys)), rows)
-
-
-def _sorted(keys: Numbers, rows: Numbers) -> Run:
-    """By key; the rows of one key stay as they were."""
-    order = np.argsort(keys, kind="stable")
-    return keys[order], rows[order]
-
-
-def _is_first(keys: Numbers) -> NDArray[np.bool_]:
-    """Where another key begins."""
-    found = np.ones(len(keys), np.bool_)
-    found[1:] = keys[1:] != keys[:-1]
-    return found
-
-
-def _merged(runs: Sequence[Run]) -> Run:
-    """One run of several, oldest first: of a key that is in more than one, the newest counts."""
-    keys, rows = (np.concatenate(part) for part in zip(*runs, strict=True))
-    keys, rows = _sorted(keys, rows)
-    is_last = np.append(_is_first(keys)[1:], True)
-    return keys[is_last], rows[is_last]
+    return in_order(np.fromiter(map(hash, keys), np.int64, len(keys)), rows)
 
 
 def _look_up(run: Run, keys: Numbers) -> Numbers:

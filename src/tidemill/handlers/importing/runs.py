@@ -1,0 +1,136 @@
+"""Sorted runs of keys in temporary files. Sixteen of a length become one: of 100 million keys there are 35 at most.
+
+Unmerged, ten million keys were 76 runs, and one key in fifty was looked for in each of them.
+"""
+
+import mmap
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+RUNS_MAX = 16  # of one length
+PART = 1 << 17  # keys that are in memory at a time
+WIDTH = 8  # bytes of a number
+_DONTNEED: int | None = getattr(mmap, "MADV_DONTNEED", None)
+
+Numbers: TypeAlias = NDArray[np.int64]
+Run: TypeAlias = tuple[Numbers, Numbers]
+"""Keys, each once and in order, and the row of each."""
+
+
+class Level:
+    """Runs of about one length in a file, read where they lie.
+
+    One map of the file, however many runs: a process has few descriptors, and each map takes one.
+    """
+
+    def __init__(self) -> None:
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115  it lives as long as we do
+        self._map: mmap.mmap | None = None
+        self._places: list[tuple[int, int, int]] = []  # where its keys begin, where its rows begin, how many
+        self._end = 0
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def add(self, parts: Iterable[Run], room: int) -> None:
+        """A run that comes in parts and has no more than ``room`` keys."""
+        keys_at, rows_at, length = self._end, self._end + room * WIDTH, 0
+        for run in parts:
+            for begin, numbers in zip((keys_at, rows_at), run, strict=True):
+                self._file.seek(begin + length * WIDTH)
+                numbers.tofile(self._file)
+            length += len(run[0])
+        self._file.flush()
+        self._map = None
+        self._places.append((keys_at, rows_at, length))
+        self._end = rows_at + length * WIDTH
+
+    def runs(self) -> list[Run]:
+        """Oldest first."""
+        if not self._places:
+            return []
+        self._map = seen = self._map or mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)
+        return [
+            (np.frombuffer(seen, np.int64, length, keys_at), np.frombuffer(seen, np.int64, length, rows_at))
+            for keys_at, rows_at, length in self._places
+        ]
+
+    def merged(self) -> Iterator[Run]:
+        """All of its runs as one, in parts: the whole may be more than memory holds."""
+        runs = self.runs()
+        count = -(-sum(len(keys) for keys, _ in runs) // PART)
+        sample = runs[0][0]  # keys are spread alike in all runs
+        cuts = sample[np.arange(1, count) * len(sample) // count]
+        edges = [[0, *np.searchsorted(keys, cuts).tolist(), len(keys)] for keys, _ in runs]
+        for part in range(count):
+            ranges = [slice(edge[part], edge[part + 1]) for edge in edges]
+            yield merged([(keys[range_], rows[range_]) for (keys, rows), range_ in zip(runs, ranges, strict=True)])
+            self.let_go()
+
+    def let_go(self) -> None:
+        """What was looked at is no memory of ours any more: the system has it cached."""
+        if self._map is not None and _DONTNEED is not None:
+            self._map.madvise(_DONTNEED)
+
+    def empty(self) -> None:
+        self._map, self._places, self._end = None, [], 0
+        self._file.truncate(0)
+
+    def close(self) -> None:
+        self._map = None
+        self._file.close()
+
+
+class Runs:
+    """Levels of runs: what fills one goes as a single run to the next, which is older and longer."""
+
+    def __init__(self) -> None:
+        self._levels = [Level()]
+
+    def add(self, run: Run) -> None:
+        parts: Iterable[Run] = [run]
+        room = len(run[0])
+        for number in range(len(self._levels) + 1):
+            if number == len(self._levels):
+                self._levels.append(Level())
+            level = self._levels[number]
+            level.add(parts, room)
+            if number:
+                self._levels[number - 1].empty()
+            if len(level) < RUNS_MAX:
+                break
+            parts, room = level.merged(), sum(len(keys) for keys, _ in level.runs())
+
+    def newest_first(self) -> Iterator[Run]:
+        for level in self._levels:
+            for run in reversed(level.runs()):
+                yield run
+                level.let_go()
+
+    def close(self) -> None:
+        for level in self._levels:
+            level.close()
+
+
+def in_order(keys: Numbers, rows: Numbers) -> Run:
+    """By key; the rows of one key stay as they were."""
+    order = np.argsort(keys, kind="stable")
+    return keys[order], rows[order]
+
+
+def begins(keys: Numbers) -> NDArray[np.bool_]:
+    """Where another key begins."""
+    found = np.ones(len(keys), np.bool_)
+    found[1:] = keys[1:] != keys[:-1]
+    return found
+
+
+def merged(runs: Sequence[Run]) -> Run:
+    """One run of several, oldest first: of a key that is in more than one, the newest counts."""
+    keys, rows = in_order(*(np.concatenate(part) for part in zip(*reversed(runs), strict=True)))
+    is_newest = begins(keys)
+    return keys[is_newest], rows[is_newest]
