@@ -43,12 +43,20 @@ def test_the_query_and_the_command_line_say_the_same() -> None:
         == [Condition("role", "eq", ("admin",))]
         == [parse_condition("role=admin")]
     )
+    assert parse_condition("filter[role][in]=admin,editor") == parse_condition("role[in]=admin,editor")
+    assert parse_condition("filter[role]=a=b") == parse_condition("role=a=b")
     assert from_object({"role": {"in": ["admin"]}, "ok": True, "id": {"gte": 1, "lt": 9}}) == [
         Condition("role", "in", ("admin",)),
         Condition("ok", "eq", ("true",)),
         Condition("id", "gte", ("1",)),
         Condition("id", "lt", ("9",)),
     ]
+
+
+def test_a_field_may_be_called_filter() -> None:
+    assert parse_condition("filter=x") == Condition("filter", "eq", ("x",))
+    assert parse_condition("filter[in]=x,y") == Condition("filter", "in", ("x", "y"))
+    assert parse_condition("filter[filter][in]=x,y") == Condition("filter", "in", ("x", "y"))
 
 
 def test_values_with_commas_stand_in_quotes_and_others_may_have_anything() -> None:

@@ -68,7 +68,7 @@ def make_sources(settings: Settings) -> Sources:
     """What opens the files of jobs: stored ones, and remote ones that are fetched first."""
 
     def fetch(url: str, blob_id: str, going_on: Callable[[], bool]) -> object:
-        # Few processes ever fetch anything: the others are spared an HTTP client, 0.09 s of every start.
+        # Few processes ever fetch anything: the others are spared an HTTP client.
         from tidemill.connectors.remote.download import Remote  # noqa: PLC0415
         from tidemill.connectors.remote.limits import RemoteLimits  # noqa: PLC0415
 

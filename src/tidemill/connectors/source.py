@@ -3,8 +3,6 @@
 from collections.abc import Callable
 from typing import Any, BinaryIO, Protocol
 
-import httpx2
-
 from tidemill.connectors.blobs import Blobs
 from tidemill.connectors.csv import CsvSource
 from tidemill.connectors.csv_rows import Dialect
@@ -14,7 +12,6 @@ from tidemill.connectors.json_array import JsonSource
 from tidemill.connectors.layout import checked
 from tidemill.connectors.ndjson import NdjsonSource
 from tidemill.connectors.parquet import ParquetSource
-from tidemill.connectors.remote.links import name_of
 from tidemill.connectors.stream import Lined, Stream, Transcoded
 from tidemill.connectors.unpack import unpacked
 from tidemill.connectors.xlsx import XlsxSource
@@ -72,7 +69,9 @@ def _layout(reference: dict[str, Any], file: BinaryIO) -> dict[str, Any]:
     told = {"format": reference.get("format")} | (reference.get("layout") or {})
     if not reference.get("url"):
         return checked(told)
-    return describe(file, name=name_of(httpx2.URL(reference["url"])) or "", given=told)
+    from tidemill.connectors.remote.links import file_name  # noqa: PLC0415  an HTTP client comes with it
+
+    return describe(file, name=file_name(reference["url"]), given=told)
 
 
 def open_file(

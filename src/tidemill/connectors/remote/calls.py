@@ -11,24 +11,13 @@ import httpx2
 
 from tidemill.connectors.remote.answers import REDIRECTS, retry_after
 from tidemill.connectors.remote.checked import CONNECT_S, CheckedBackend, Resolve, resolve
-from tidemill.domain.services.calls import CallFailed, too_large, unusable
+from tidemill.domain.services.calls import Answered, CallFailed, Headers, too_large, unusable
 from tidemill.domain.services.service import Reach
 
 MAX_REDIRECTS = 3
 SEE_OTHER = 303
 IDLE_S = 15.0  # a connection that is not used for so long is closed
 _ALWAYS = [("Accept", "application/json"), ("Accept-Encoding", "identity"), ("User-Agent", "tidemill")]
-
-Headers = list[tuple[str, str]]
-
-
-@dataclass(frozen=True, slots=True)
-class Answered:
-    """What came back, whatever it says."""
-
-    status: int
-    body: bytes
-    after: float | None  # in how many seconds to come back, if that is said
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,6 +90,11 @@ def name_of(link: httpx2.URL, disposition: str | None = None) -> str | None:
     return None
 
 
+def file_name(url: str) -> str:
+    """What the path of a URL ends with; empty if that is nothing."""
+    return name_of(httpx2.URL(url)) or ""
+
+
 def _filename(disposition: str) -> str | None:
     message = Message()
     try:

@@ -58,7 +58,11 @@ def from_query(pairs: Iterable[tuple[str, str]]) -> list[Condition]:
 
 
 def parse_condition(text: str) -> Condition:
-    """From ``role[in]=admin,editor`` or ``role=admin``."""
+    """From ``role[in]=admin,editor`` or ``role=admin``; also as a query says it, ``filter[role][in]=admin,editor``."""
+    name, is_said, value = text.partition("=")
+    as_query = _QUERY.fullmatch(name) if is_said else None
+    if as_query is not None and (as_query[2] is not None or as_query[1] not in OPERATORS):  # or a field of that name
+        return _condition(as_query[1], as_query[2], value)
     match = _WHERE.fullmatch(text)
     if match is None:
         raise InvalidInput(f"{shown(text)!r}: a condition is written FIELD=VALUE or FIELD[OPERATOR]=VALUE")

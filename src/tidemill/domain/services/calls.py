@@ -1,5 +1,6 @@
 """What can become of a call to a service, in words that an item can keep."""
 
+from dataclasses import dataclass
 from http import HTTPStatus
 
 LONGEST_AFTER_S = 7 * 86_400.0  # a service that asks for more is asked again after that
@@ -11,6 +12,17 @@ _FAULT_OF_ROWS = frozenset({400, 413, 414, 422})
 _OK = range(200, 300)
 _REDIRECTED = range(300, 400)
 _SERVERS_FAULT = 500
+
+Headers = list[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What came back, whatever it says."""
+
+    status: int
+    body: bytes
+    after: float | None  # in how many seconds to come back, if that is said
 
 
 class CallFailed(Exception):

@@ -3,7 +3,6 @@
 import json
 from typing import Any
 
-from tidemill.connectors.remote.calls import Answered
 from tidemill.domain.enriching import KIND, EnrichRequest
 from tidemill.domain.enriching.template import Empty, Upwards, fill_json, fill_path
 from tidemill.domain.handler import Handler
@@ -11,7 +10,7 @@ from tidemill.domain.item import Item
 from tidemill.domain.outcome import Fail, NotFound, Skip
 from tidemill.domain.retry import RetryPolicy
 from tidemill.domain.services import CallFailed, Refused
-from tidemill.domain.services.calls import NOTHING_THERE, described, unusable
+from tidemill.domain.services.calls import NOTHING_THERE, Answered, described, unusable
 from tidemill.handlers.services import Directory, Orders, outcome_of
 from tidemill.store.database import Database
 
