@@ -189,6 +189,7 @@ REFUSED: list[tuple[bytes, dict[str, Any], list[str]]] = [
     (GOOD, {"delimiter": "ab"}, ["delimiter"]),
     (GOOD, {"line_end": "x"}, ["line_end"]),
     (GOOD, {"mode": "upsert", "key": "name"}, ["unique index on (name)"]),
+    (GOOD, {"mode": "validate_only"}, ["say validate_only=true beside insert or upsert"]),
     (GOOD, {"key": "nowhere"}, ["nowhere"]),
     (GOOD, {"policy": '{"mode": "tolerate"}'}, ["tolerate"]),
     (GOOD, {"surprise": "1"}, ["there is no field 'surprise' beside a file", '"parameter":"surprise"']),

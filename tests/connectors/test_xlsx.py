@@ -276,7 +276,7 @@ def zipped(**parts: str) -> bytes:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"", "not a zip file"),
+        (b"", "the file is empty: a workbook is a zip of its sheets"),
         (b"PK\x03\x04 rubbish", "not a zip file"),
         (zipped(a="x"), "not an XLSX workbook"),
         (workbook([]), "the sheet is empty"),

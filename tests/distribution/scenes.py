@@ -9,13 +9,13 @@ from uuid import UUID
 
 from support import assert_sound, job_of, rows
 from tidemill import Mill
-from tidemill.app import make_datasets
+from tidemill.app import make_datasets, make_distributions
 from tidemill.config import Settings
 from tidemill.connectors.blobs import open_blobs
-from tidemill.domain.distribution import KIND, Dataset, Reuse
+from tidemill.domain.distribution import KIND, Dataset
 from tidemill.domain.identity import Role
 from tidemill.domain.job import Job
-from tidemill.operations.distributions import Distributions, Wanted, content
+from tidemill.operations.distributions import Wanted, content
 from tidemill.store import artifacts
 from tidemill.store.artifacts import Files
 from tidemill.store.database import Database
@@ -64,7 +64,7 @@ class Scene:
     async def submit_these(
         self, inputs: Sequence[Any], dataset: str = "prices", policy: Any = None, **wanted: Any
     ) -> UUID:
-        door = Distributions(self.datasets, reuse=Reuse(), max_inputs=self.settings.max_distribution_inputs)
+        door = make_distributions(self.settings, self.datasets)
         spec = Submission(KIND, policy=policy or {}, batch_size=self.settings.claim_max)
         return (await door.submit(self.db, spec, Wanted(dataset, inputs, **wanted), Role.USER))[0]
 

@@ -7,6 +7,7 @@ import pytest
 
 from distribution.scenes import PRICES, Scene, given
 from support import rows, shift_clock
+from tidemill.config import load_settings
 from tidemill.domain.distribution import Artifact, decide
 from tidemill.domain.form import FileFormat
 
@@ -71,6 +72,25 @@ async def test_time_makes_an_input_final(scene: Scene) -> None:
     assert [(await scene.run(young))[0]["reused"] for _ in range(2)] == [False, False]
     await shift_clock(scene.db, "7 days")
     assert (await scene.run(young))[0]["reused"] is True
+
+
+@pytest.mark.parametrize(
+    ("settings_", "reused"),
+    [({}, True), ({"REUSE_ENABLED": "false"}, False), ({"REUSE_DAYS": "30"}, False), ({"REUSE_DAYS": "10"}, True)],
+)
+async def test_what_a_request_leaves_open_the_settings_say(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, settings_: dict[str, str], reused: bool
+) -> None:
+    [(day,)] = await rows(scene.db, "SELECT (tidemill.now() AT TIME ZONE 'UTC')::date - 10")
+    for name, value in settings_.items():
+        monkeypatch.setenv(f"TIDEMILL_{name}", value)
+    read = load_settings()
+    scene.settings = scene.settings.model_copy(
+        update={"reuse_enabled": read.reuse_enabled, "reuse_days": read.reuse_days}
+    )
+    old = given("ABC", f"{day:%Y%m%d}")
+    await scene.run(old)
+    assert (await scene.run(old))[0]["reused"] is reused
 
 
 async def test_a_file_that_is_used_again_lies_where_it_was_made_and_nothing_is_written(scene: Scene) -> None:

@@ -69,3 +69,13 @@ async def test_columns_that_do_not_fit_are_all_named_before_a_row_is_read(scene:
         await scene.submit("id,nmae,size\n1,a,2\n", "t")
     assert all(name in str(refused.value) for name in ("nmae", "size", "'name'"))
     assert await scene.count("tidemill.job") == 0
+
+
+async def test_of_ten_thousand_columns_that_do_not_fit_the_message_names_the_first(scene: Scene) -> None:
+    await scene.table(TABLE)
+    header = ",".join(["id", "name", *(f"c{n}" for n in range(10_000))])
+    with pytest.raises(InvalidColumns) as refused:
+        await scene.submit(header + "\n", "t")
+    assert len(str(refused.value)) < 2_000
+    assert str(refused.value).endswith("; and 9,980 more")
+    assert len(refused.value.problems) == 10_000

@@ -34,6 +34,8 @@ class Book:
         self._packed = file.seek(0, 2)
         self._max_bytes = max_bytes
         self.max_text = max_text
+        if not self._packed:
+            raise InvalidInput("the file is empty: a workbook is a zip of its sheets")
         self.archive = open_zip(file)
         main = _Found("Relationship", self, "_rels/.rels").by_type("officeDocument")
         self._root = main.lstrip("/") if main else "xl/workbook.xml"

@@ -28,6 +28,8 @@ TidemillError
 
 from collections.abc import Sequence
 
+TOLD_MAX = 20  # sentences of one message: a file can have ten thousand columns that are wrong
+
 
 class TidemillError(Exception):
     """The root of the tree; its message is a sentence for the user."""
@@ -41,7 +43,8 @@ class InvalidColumns(InvalidInput):
     """Columns of a file that do not fit what it is imported into; ``problems`` has a sentence for each."""
 
     def __init__(self, problems: Sequence[str]) -> None:
-        super().__init__("; ".join(problems))
+        first, more = problems[:TOLD_MAX], len(problems) - TOLD_MAX
+        super().__init__("; ".join(first) + (f"; and {more:,} more" if more > 0 else ""))
         self.problems = list(problems)
 
 

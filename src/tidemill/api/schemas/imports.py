@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Any, Literal
 from uuid import UUID
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, field_validator
 from typing_extensions import TypeAliasType
 
 from tidemill.api.schemas.base import (
@@ -68,6 +68,13 @@ class ImportIn(LayoutIn):
     )
     policy: PolicyIn = PolicyIn()
     priority: int = Field(0, ge=-100, le=100)
+
+    @field_validator("mode", mode="before")
+    @classmethod
+    def _is_no_mode(cls, said: Any) -> Any:
+        if said == "validate_only":
+            raise ValueError("a trial may be of either mode: say validate_only=true beside insert or upsert")
+        return said
 
 
 class PreviewIn(ImportIn):
