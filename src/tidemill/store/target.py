@@ -1,6 +1,5 @@
 """Writing into a user's own table, in the flush transaction: set-based, and never a value in a statement's text."""
 
-import re
 from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -14,50 +13,12 @@ from tidemill.domain.values.columns import Texts
 from tidemill.store.catalog import introspect
 from tidemill.store.database import Connection, is_transient
 from tidemill.store.statements import sql
+from tidemill.store.target_refusals import Gone, Refusal, is_bad_data, raise_gone
 from tidemill.store.target_rows import pack
 
 HAS_INPUT_CHECKS = 160000
 TRIAL, TRIAL_THERE = Identifier("pg_temp", "tidemill_trial"), Identifier("pg_temp", "tidemill_trial_there")
 Rows = Sequence[tuple[str | None, ...]]
-_GONE = {
-    "42P01": "the table is gone",
-    "3F000": "the schema is gone",
-    "42703": "a column is gone",
-    "42804": "a column has another type now",
-    "42501": "permission denied",
-    "42883": "a column has another type now",
-    "25006": "the database is read-only",
-    "0A000": "the table does not take rows",
-}
-_BAD_DATA = "22"  # the class of values that a type does not take
-_CODES = {"23505": "exists", "23503": "unknown_reference", "23502": "required", "23514": "check", "23P01": "exclusion"}
-
-
-class Gone(Exception):
-    """The target is no target any more: no row will ever get in."""
-
-
-class Moved(Exception):
-    """Others have deleted or changed rows since we looked: these, by the number that the asker gave them."""
-
-    def __init__(self, rows: Collection[int] = ()) -> None:
-        super().__init__("others change these rows faster than they can be updated")
-        self.rows = rows
-
-
-class Refusal(Exception):
-    """The table refused rows. ``place`` is that of the bad one, where the server says so."""
-
-    def __init__(self, error: psycopg.Error, table: str) -> None:
-        super().__init__((error.diag.message_primary or str(error)).splitlines()[0])
-        self.reason = str(self)
-        self.code = _CODES.get(error.sqlstate or "", "refused")
-        self.column = error.diag.column_name
-        self.may_be_seen = self.code in ("exists", "unknown_reference")  # by another look at the keys
-        self.quotes = (error.sqlstate or "").startswith(_BAD_DATA)
-        # In any language, it is the first number after the name of the table.
-        line = re.search(rf"^COPY {re.escape(table)}\D*?(\d+)", error.diag.context or "", re.MULTILINE)
-        self.place = None if line is None else int(line[1]) - 1
 
 
 class Target:
@@ -82,15 +43,10 @@ class Target:
             async with self._conn.transaction(force_rollback=undo):
                 yield
         except psycopg.Error as error:
-            self.raise_gone(error)
+            raise_gone(error, self._table_name)
             if is_transient(error):
                 raise
             raise Refusal(error, self._copied) from error
-
-    def raise_gone(self, error: psycopg.Error) -> None:
-        state = error.sqlstate or ""
-        if state in _GONE and not _is_said_by_a_function(error):
-            raise Gone(f"{self._resource.table}: {_GONE[state]} ({str(error).splitlines()[0]})") from error
 
     @asynccontextmanager
     async def looking(self) -> AsyncIterator[None]:
@@ -99,10 +55,10 @@ class Target:
             async with self._conn.transaction():
                 yield
         except psycopg.Error as error:
-            self.raise_gone(error)
+            raise_gone(error, self._table_name)
             if is_transient(error):
                 raise
-            if (error.sqlstate or "").startswith(_BAD_DATA):
+            if is_bad_data(error):
                 await self.refuse_other_shape(self._fields)
             raise Refusal(error, "") from error
 
@@ -294,8 +250,3 @@ def _name(name: str) -> Identifier:
 
 def _identifier(table: Table) -> Identifier:
     return Identifier(table.schema.replace("%", "%%"), table.name.replace("%", "%%"))
-
-
-def _is_said_by_a_function(error: psycopg.Error) -> bool:
-    """Whether it comes from within a trigger or a function: of one row, and no word about the table itself."""
-    return bool(re.search(r"\bPL/\w+ |\bSQL function\b", error.diag.context or ""))

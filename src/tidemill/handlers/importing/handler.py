@@ -23,7 +23,8 @@ from tidemill.handlers.importing.repeats import find_repeats
 from tidemill.handlers.importing.waiting import Hope
 from tidemill.store import imports, jobs
 from tidemill.store.database import Connection
-from tidemill.store.target import Gone, Refusal, Target
+from tidemill.store.target import Target
+from tidemill.store.target_refusals import Gone, Refusal
 
 BATCH_SIZE = 10_000  # rows a transaction: COPY, lookups and the fence cost little each
 PLANS_MAX = 100

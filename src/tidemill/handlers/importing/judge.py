@@ -8,7 +8,8 @@ from tidemill.domain.resource import Reference, Resource
 from tidemill.domain.values import Problem
 from tidemill.domain.values.problem import REDACTED, shown
 from tidemill.domain.values.same import same_texts
-from tidemill.store.target import Moved, Refusal, Target
+from tidemill.store.target import Target
+from tidemill.store.target_refusals import Moved, Refusal
 
 Row = tuple[str | None, ...]
 SERVER_JUDGES = ("other", "array")

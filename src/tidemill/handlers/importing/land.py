@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from tidemill.domain.importing import ImportPlan, picked
 from tidemill.handlers.importing.judge import Judge
-from tidemill.store.target import Moved, Refusal
+from tidemill.store.target_refusals import Moved, Refusal
 from tidemill.store.target_rows import lines
 
 LOOKS = 4  # again, at a table that others write to meanwhile
