@@ -2,6 +2,7 @@
 
 import random
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +10,7 @@ from imports.scenes import Scene, look_at, small_batches
 from support import rows
 from tidemill.engine.ingest import Ingester
 from tidemill.handlers.importing import keys
+from tidemill.operations.reprocess import redrive
 from tidemill.testing import drain
 
 
@@ -48,6 +50,61 @@ async def test_two_spellings_of_a_key_are_one_key(scene: Scene, monkeypatch: pyt
     job = await scene.run(text, "t", mode="upsert", duplicates="last")
     assert await scene.rows("SELECT row FROM t") == [(3,)]
     assert [(row, status) for row, status, _ in await scene.outcomes(job)] == [(1, "skipped"), (2, "skipped")]
+
+
+@pytest.mark.parametrize("duplicates", ["first", "error"])
+@pytest.mark.parametrize("digits", [29, 38, 6_000])
+async def test_long_numbers_that_differ_in_their_last_digit_are_two_keys(
+    scene: Scene, duplicates: str, digits: int
+) -> None:
+    await scene.table("CREATE TABLE t (k numeric PRIMARY KEY, f numeric UNIQUE, whole numeric(38, 0) UNIQUE)")
+    ones, id_ = "1" * digits, "1" * 37
+    text = f"k,f,whole\n{ones}1,0.{ones}1,{id_}1\n{ones}2,0.{ones}2,{id_}2\n-0,0.{ones}20,\n0.0,,\n"
+    job = await scene.run(text, "t", duplicates=duplicates)
+    assert [row for row, *_ in await scene.outcomes(job)] == [3, 4]
+    assert await scene.count("t") == 2
+
+
+async def test_moments_that_python_cannot_count_are_keys_like_others(scene: Scene) -> None:
+    await scene.table("CREATE TABLE t (at timestamptz PRIMARY KEY, row int)")
+    moments = ["9999-12-31T23:59:59-12:00", "9999-12-31T23:59:58-12:00", "0001-01-01T00:00:00+14:00", "infinity"]
+    moments += ["9999-12-31T23:59:59.999999Z", "-infinity", "0001-01-01T00:00:00Z", "2024-01-01T00:00:00Z"]
+    moments += ["2024-01-01T01:00:00+01:00"]
+    text = "at,row\n" + "".join(f"{one},{row}\n" for row, one in enumerate(moments, 1))
+    job = await scene.run(text, "t", duplicates="first")
+    assert [(row, status) for row, status, _ in await scene.outcomes(job)] == [(9, "skipped")]
+    assert await scene.count("t") == 8
+
+
+async def test_a_moment_in_another_zone_is_the_same_key_in_a_column_that_rounds(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small_batches(monkeypatch, 1)
+    await scene.table("CREATE TABLE t (at timestamptz(3) PRIMARY KEY, row int)")
+    text = "at,row\n2024-01-01T00:00:00Z,1\n2024-01-01T01:00:00+01:00,2\n"
+    job = await scene.run(text, "t", duplicates="last")
+    assert [(row, status) for row, status, _ in await scene.outcomes(job)] == [(1, "skipped")]
+    assert await scene.rows("SELECT row FROM t") == [(2,)]
+
+
+async def test_keys_that_the_disk_does_not_take_are_no_fault_of_the_source(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The real device that is always full. Afterwards the import is taken up where it was left."""
+    await scene.table("CREATE TABLE t (k int PRIMARY KEY, row int)")
+    text, wanted = file_of(400, 100)
+    with monkeypatch.context() as patch:
+        patch.setattr(keys, "RECENT_MAX", 10)
+        patch.setattr("tempfile.TemporaryFile", lambda: Path("/dev/full").open("r+b", buffering=0))  # noqa: SIM115
+        job = await scene.run(text, "t", duplicates="last")
+    assert job.status == "failed"
+    assert job.failure_reason is not None
+    assert job.failure_reason.startswith("keys cannot be kept in ")
+    assert job.failure_reason.endswith("No space left on device")
+    await redrive(scene.db, owner_id=None, filters={"jobs": [str(job.id)]})
+    again = await scene.finish(job.id)
+    assert (again.status, again.counts.done) == ("completed", len(wanted))
+    assert dict(await scene.rows("SELECT k, row FROM t")) == {key: found[-1] for key, found in wanted.items()}
 
 
 async def test_every_spelling_of_a_uuid_is_the_same_key(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,6 +31,7 @@ class Lease:
     crashes: int = 0
     losses: int = 0
     retrying: bool = False
+    half: bool = False  # of a list that its handler could not take: it is not merged with others
     sparse: bool = False
     request_id: str | None = None
     traceparent: str | None = None
@@ -64,7 +65,7 @@ def how_to_cut(ready: Lease, wanted: int) -> Cut:
     if ready.is_list:
         if ready.open > wanted:
             return "slice"
-        return "whole" if ready.isolated else "merge"
+        return "whole" if ready.isolated or ready.half else "merge"
     if ready.is_virgin and (ready.open > wanted * CARVE_FACTOR or (ready.isolated and ready.open > 1)):
         return "carve"
     return "whole"
@@ -120,6 +121,7 @@ class Piece:
     hi: int
     seqs: tuple[int, ...] | None = None
     isolated: bool = False
+    half: bool = False
 
 
 def cut_suspects(lease: Lease, suspects: Iterable[int]) -> list[Piece]:
@@ -129,7 +131,7 @@ def cut_suspects(lease: Lease, suspects: Iterable[int]) -> list[Piece]:
         alone = [seq for seq in alone if seq in lease.seqs]  # others were settled in the last moment
         rest = tuple(seq for seq in lease.seqs if seq not in set(alone))
         lists = [(tuple(alone), True), (rest, False)]
-        return [Piece(seqs[0], seqs[-1] + 1, seqs, isolated) for seqs, isolated in lists if seqs]
+        return [Piece(seqs[0], seqs[-1] + 1, seqs, isolated, lease.half) for seqs, isolated in lists if seqs]
     if len(alone) == lease.hi - lease.lo:
         return [Piece(lease.lo, lease.hi, isolated=True)]
     pieces = []
@@ -146,7 +148,7 @@ def cut_halves(lease: Lease) -> list[Piece]:
     if lease.seqs is not None:
         middle = len(lease.seqs) // 2
         halves = (lease.seqs[:middle], lease.seqs[middle:])
-        return [Piece(seqs[0], seqs[-1] + 1, seqs, lease.isolated) for seqs in halves if seqs]
+        return [Piece(seqs[0], seqs[-1] + 1, seqs, lease.isolated, half=True) for seqs in halves if seqs]
     middle = (lease.lo + lease.hi) // 2
     halves_of_range = ((lease.lo, middle), (middle, lease.hi))
     return [Piece(lo, hi, isolated=lease.isolated) for lo, hi in halves_of_range if lo < hi]

@@ -6,6 +6,7 @@ TidemillError
 │   ├── InvalidRequest  several things that are wrong with a request; each with its sentence
 │   └── InvalidRows     rows of a file that do not fit; each with its sentence
 ├── InvalidSettings     settings that stop the start; the message lists all of them
+├── NoRoom              a disk of ours is full, or does not take what is written
 ├── TooLarge            more than a limit allows; nothing of it is kept
 ├── UnknownKind         no handler of that name
 ├── Unknown             there is no such thing, or not for you
@@ -67,6 +68,10 @@ class InvalidRows(InvalidInput):
 
 class InvalidSettings(TidemillError):
     """Settings that stop the start; the message lists all of them."""
+
+
+class NoRoom(TidemillError):
+    """A disk of ours does not take what is written; nothing is wrong with what was given."""
 
 
 class TooLarge(TidemillError):

@@ -5,7 +5,7 @@ import random
 import time
 from uuid import UUID, uuid4
 
-from tidemill.domain.errors import Interrupted, StoreUnavailable, TidemillError
+from tidemill.domain.errors import Interrupted, NoRoom, StoreUnavailable, TidemillError
 from tidemill.domain.ports import Intake, Source
 from tidemill.engine.adapt.chunk import ChunkSize
 from tidemill.engine.context import Context
@@ -81,7 +81,8 @@ class Ingester(Service):
         except (TidemillError, OSError, UnicodeError) as error:
             finished = False
             if await still_ours():  # or whoever has it now finds out for himself
-                await self._fail(lease.job_id, f"the source cannot be read: {error}")
+                blamed = "" if isinstance(error, NoRoom) else "the source cannot be read: "
+                await self._fail(lease.job_id, f"{blamed}{error}")
         finally:
             if self._intake is not None:
                 self._intake.close()

@@ -148,7 +148,7 @@ async def _redrive(conn: Connection, operation: Operation) -> Taken:
     only = asked.get("items")
     filters = {"owner_id": asked.get("owner_id"), "kind": asked.get("kind")}
     filters |= {"from_job": UUID(place.get("job", str(LEAST_ID)))}
-    filters |= {"denied": asked.get("denied")}
+    filters |= {"denied": asked.get("denied"), "named": only is None and asked.get("jobs") is not None}
     jobs = asked.get("jobs") if only is None else only
     filters |= {"job_ids": None if jobs is None else [UUID(job) for job in sorted(jobs)]}
     cursor = await conn.execute(sql("job/next_dead"), filters)

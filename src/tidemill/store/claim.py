@@ -130,7 +130,7 @@ async def _merge(conn: Connection, ready: Lease, most: int, hold: dict[str, Any]
 
 
 async def _add_leased(conn: Connection, part: Lease, hold: dict[str, Any]) -> Lease:
-    names = ("job_id", "owner_id", "kind", "lo", "hi", "open", "isolated", "crashes", "losses", "retrying")
+    names = ("job_id", "owner_id", "kind", "lo", "hi", "open", "isolated", "crashes", "losses", "retrying", "half")
     columns = {name: getattr(part, name) for name in names}
     cursor = await conn.execute(sql("batch/add_leased"), columns | hold | {"seqs": _array(part.seqs)})
     row = await cursor.fetchone()

@@ -75,7 +75,7 @@ async def append(
     if job is None:
         return Flushed.STALE
     fence = {"job_id": job_id, "lease_id": lease_id, "lo": chunk.lo, "hi": chunk.hi, "lease": lease}
-    place = {"checkpoint": Jsonb(chunk.block.checkpoint), "first_line": chunk.first_line}
+    place = {"checkpoint": Jsonb(chunk.block.checkpoint), "first_line": chunk.first_line, "held": chunk.held}
     cursor = await conn.execute(sql("ingest/fence"), fence | place)
     row = await cursor.fetchone()
     if row is None:
@@ -110,7 +110,7 @@ async def finish(conn: Connection, job_id: UUID, lease_id: UUID) -> bool:
     cursor = await conn.execute(sql("ingest/release"), {"job_id": job_id, "lease_id": lease_id})
     if cursor.rowcount:
         await conn.execute(sql("job/finish_ingest"), {"job_id": job_id})
-        if (await conn.execute(sql("batch/let_go"), {"job_id": job_id})).rowcount:
+        if (await conn.execute(sql("batch/wait_for_source"), {"job_id": job_id})).rowcount:
             await conn.execute(sql("outbox/announce"), {"job_id": job_id})
     return bool(cursor.rowcount)
 

@@ -50,7 +50,12 @@ async def split(
         if piece.seqs is None:
             await conn.execute(sql("batch/add_range_piece"), params)
         else:
-            params |= {"seqs": list(piece.seqs), "open": len(piece.seqs), "retrying": lease.retrying}
+            params |= {
+                "seqs": list(piece.seqs),
+                "open": len(piece.seqs),
+                "retrying": lease.retrying,
+                "half": piece.half,
+            }
             await conn.execute(sql("batch/add_list_piece"), params)
     return True
 

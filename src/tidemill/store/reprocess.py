@@ -123,6 +123,7 @@ async def reopen(conn: Connection, job_id: UUID, *, rest: bool = False) -> None:
     """Some of its items were taken back; with ``rest``, its source is read on where it was left."""
     forgiven = (await get(conn, job_id)).counts.failed
     await conn.execute(sql("job/reopen"), {"job_id": job_id, "forgiven": forgiven, "rest": rest})
+    await conn.execute(sql("batch/wait_for_source"), {"job_id": job_id})
     await conn.execute(sql("outbox/announce"), {"job_id": job_id})
 
 

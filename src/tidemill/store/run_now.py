@@ -50,7 +50,9 @@ async def _take_out(conn: Connection, job_id: UUID, waiting: Row) -> None:
     rest = sorted(set(waiting["seqs"]) - set(chosen))
     await conn.execute(sql("batch/keep_rest"), {"batch_id": waiting["id"]} | _span(rest))
     like = {name: waiting[name] for name in ("owner_id", "kind", "isolated", "crashes")}
-    await conn.execute(sql("batch/add_list_piece"), {"job_id": job_id, "retrying": True} | like | _span(chosen))
+    await conn.execute(
+        sql("batch/add_list_piece"), {"job_id": job_id, "retrying": True, "half": False} | like | _span(chosen)
+    )
 
 
 def _span(seqs: Sequence[int]) -> dict[str, Any]:

@@ -202,7 +202,8 @@ CREATE TABLE tidemill.ingest (
     worker      text,
     losses      smallint NOT NULL DEFAULT 0,
     first_line  integer NOT NULL DEFAULT 1,
-    cut         boolean NOT NULL DEFAULT false
+    cut         boolean NOT NULL DEFAULT false,
+    held        boolean NOT NULL DEFAULT false
 ) WITH (fillfactor = 70);
 CREATE INDEX ingest_worker ON tidemill.ingest (worker) WHERE worker IS NOT NULL;
 
@@ -362,6 +363,7 @@ CREATE TABLE tidemill.batch (
     worker      text,
     flush_no    integer NOT NULL DEFAULT 0,
     closed_at   timestamptz,
+    half        boolean NOT NULL DEFAULT false,
     CHECK (lo < hi),
     CHECK ((state IN ('ready', 'leased')) = (open > 0)),
     CHECK (seqs IS NULL OR open = 0 OR cardinality(seqs) = open),

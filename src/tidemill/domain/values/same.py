@@ -1,6 +1,5 @@
 """What texts mean: two spellings of one value are one key, and compare alike."""
 
-import re
 from collections.abc import Callable
 from datetime import UTC, datetime, time
 from decimal import ROUND_HALF_UP, Context, Decimal
@@ -9,9 +8,8 @@ from typing import Any
 from tidemill.domain.resource import Field
 from tidemill.domain.values.columns import Texts
 
-_exact = Context(prec=5_000, rounding=ROUND_HALF_UP)
-_FRACTION = re.compile(r"\((\d)\)")
-_MICROSECONDS = 6
+_exact = Context(prec=131_072 + 16_383, rounding=ROUND_HALF_UP)  # all digits that a numeric can have
+_EARLIEST, _LATEST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 _NO_HYPHENS = str.maketrans("", "", "{}-")
 
 
@@ -42,9 +40,9 @@ def _speller(field: Field) -> Callable[[str], str] | None:
         return lambda text: str(int(text))
     if field.type == "number":
         return _number(field, named)
-    if field.type in ("timestamp", "time"):
-        return _rounded(field)
-    return None
+    if field.type == "timestamp":
+        return _spelled_moment
+    return (lambda text: time.fromisoformat(text).isoformat()) if field.type == "time" else None
 
 
 def _uuids(texts: Texts) -> Texts:
@@ -62,23 +60,36 @@ def _number(field: Field, named: str) -> Callable[[str], str]:
     if named in ("real", "double precision"):
         return lambda text: str(float(text) + 0.0)
     if field.precision is None:
-        return lambda text: str(_exact.normalize(Decimal(text)) + 0)
+        return lambda text: _spelled_number(Decimal(text))
     unit = Decimal((0, (1,), -(field.scale or 0)))
-    return lambda text: str(_exact.normalize(_exact.quantize(Decimal(text), unit)) + 0)
+    return lambda text: _spelled_number(_exact.quantize(Decimal(text), unit))
 
 
-def _rounded(field: Field) -> Callable[[str], str] | None:
-    """Moments are told apart as finely as their column keeps them; a rounding one is left to the server."""
-    found = _FRACTION.search(field.sql_type)
-    if found is not None and int(found[1]) < _MICROSECONDS:
-        return None
-    read = value_reader(field)
-    return lambda text: read(text).isoformat()
+def _spelled_number(number: Decimal) -> str:
+    # Not with +: that rounds to the 28 digits of Python's own context. Adding makes -0 a 0.
+    return str(_exact.add(_exact.normalize(number), 0))
+
+
+def _spelled_moment(text: str) -> str:
+    """As finely as it is written: what a column rounds beyond that is left to the server."""
+    try:
+        return text if text.endswith("infinity") else _in_utc(text).isoformat()
+    except OverflowError:
+        return text
 
 
 def _moment(text: str) -> datetime:
-    """One without a zone is UTC. Nothing is beyond the ends."""
-    if text.endswith("infinity"):
-        return datetime.min.replace(tzinfo=UTC) if text.startswith("-") else datetime.max.replace(tzinfo=UTC)
+    """Nothing is beyond the ends."""
+    try:
+        if not text.endswith("infinity"):
+            return _in_utc(text)
+        is_early = text.startswith("-")
+    except OverflowError:  # the last hours of the year 9999 in the west, and the first of the year 1 in the east
+        is_early = text.startswith("0")
+    return _EARLIEST if is_early else _LATEST
+
+
+def _in_utc(text: str) -> datetime:
+    """One without a zone is UTC."""
     found = datetime.fromisoformat(text)
     return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)

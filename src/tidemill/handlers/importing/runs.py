@@ -11,6 +11,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from tidemill.domain.errors import NoRoom
+
 RUNS_MAX = 16  # of one length
 PART = 1 << 17  # keys that are in memory at a time
 WIDTH = 8  # bytes of a number
@@ -41,13 +43,19 @@ class Level:
         keys_at, rows_at, length = self._end, self._end + room * WIDTH, 0
         for run in parts:
             for begin, numbers in zip((keys_at, rows_at), run, strict=True):
-                self._file.seek(begin + length * WIDTH)
-                numbers.tofile(self._file)
+                self._write(begin + length * WIDTH, numbers)
             length += len(run[0])
-        self._file.flush()
         self._map = None
         self._places.append((keys_at, rows_at, length))
         self._end = rows_at + length * WIDTH
+
+    def _write(self, begin: int, numbers: Numbers) -> None:
+        try:
+            self._file.seek(begin)
+            self._file.write(numbers.data)
+            self._file.flush()
+        except OSError as error:
+            raise NoRoom(f"keys cannot be kept in {tempfile.gettempdir()}: {error.strerror}") from error
 
     def runs(self) -> list[Run]:
         """Oldest first."""

@@ -1,6 +1,7 @@
 -- A carved or sliced part, born leased from an open batch in the same transaction.
-INSERT INTO tidemill.batch (job_id, owner_id, kind, state, lo, hi, seqs, open, isolated, crashes, losses, retrying,
+INSERT INTO tidemill.batch (job_id, owner_id, kind, state, lo, hi, seqs, open, isolated, crashes, losses, retrying, half,
     lease_id, lease_until, worker)
 VALUES (%(job_id)s, %(owner_id)s, %(kind)s, 'leased', %(lo)s, %(hi)s, %(seqs)s, %(open)s, %(isolated)s,
-    %(crashes)s, %(losses)s, %(retrying)s, %(lease_id)s, tidemill.now() + %(lease)s * interval '1 second', %(worker)s)
+    %(crashes)s, %(losses)s, %(retrying)s, %(half)s, %(lease_id)s,
+    tidemill.now() + %(lease)s * interval '1 second', %(worker)s)
 RETURNING id

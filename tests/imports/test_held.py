@@ -1,0 +1,96 @@
+"""Where the last row of a key is the one, none is written before the file is read: also none that goes round again."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from imports.scenes import Scene
+from support import assert_sound, job_of
+from tidemill.domain.status import ItemStatus
+from tidemill.engine.ingest import Ingester
+from tidemill.operations import control
+from tidemill.operations.cancel_rows import cancel_rows
+from tidemill.operations.reprocess import reprocess
+from tidemill.store.cancel_rows import Waiting
+from tidemill.store.reprocess import Choice
+from tidemill.testing import drain
+
+KEYS = 200
+TEXT = "k,row\n" + "".join(f"{row % KEYS},{row}\n" for row in range(2 * KEYS))
+Act = Callable[[Scene, UUID], Awaitable[Any]]
+
+
+@pytest.fixture
+async def job_id(scene: Scene) -> UUID:
+    """An import in chunks of some fifty rows: of each key, the last row is two hundred after the first."""
+    await scene.table("CREATE TABLE t (k int PRIMARY KEY, row int)")
+    scene.mill._settings = scene.settings.model_copy(update={"ingest_max_rows": 50, "ingest_start_rows": 50})
+    return await scene.submit(TEXT, "t", duplicates="last")
+
+
+def after_a_chunk(monkeypatch: pytest.MonkeyPatch, scene: Scene, act: Act) -> None:
+    """When one chunk is stored and before the next, this happens, once."""
+    append, left = Ingester._append, [act]
+
+    async def acting(self: Ingester, job_id: UUID, *args: Any) -> bool:
+        appended = await append(self, job_id, *args)
+        while left:
+            await left.pop()(scene, job_id)
+        return appended
+
+    monkeypatch.setattr(Ingester, "_append", acting)
+
+
+async def end(scene: Scene, job_id: UUID) -> None:
+    await control.cancel(scene.db, job_id)
+
+
+async def send_three_round(scene: Scene, job_id: UUID) -> None:
+    """Rows that lose are cancelled, and wanted again; twice, the second time out of a list."""
+    for _ in range(2):
+        assert (await cancel_rows(scene.db, job_id, Waiting(seqs=[3, 4, 5]))).items == 3
+        chosen = Choice(statuses=[ItemStatus.CANCELLED], seqs=[3, 4, 5])
+        assert (await reprocess(scene.db, job_id, chosen)).items == 3
+
+
+async def assert_the_last_have_won(scene: Scene, job_id: UUID) -> None:
+    job = await job_of(scene.db, job_id)
+    assert await scene.errors(job_id) == []
+    assert (job.status, job.counts.done, job.counts.skipped) == ("completed", KEYS, KEYS)
+    assert await scene.rows("SELECT min(row), max(row), count(*) FROM t") == [(KEYS, 2 * KEYS - 1, KEYS)]
+
+
+async def test_a_cancelled_import_that_is_taken_up_again(
+    scene: Scene, job_id: UUID, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    after_a_chunk(monkeypatch, scene, end)
+    cancelled = await scene.finish(job_id)
+    assert cancelled.status == "cancelled"
+    assert 0 < cancelled.counts.total < KEYS
+    await reprocess(scene.db, job_id, Choice(statuses=[ItemStatus.CANCELLED]))
+    await scene.finish(job_id)
+    await assert_the_last_have_won(scene, job_id)
+
+
+async def test_rows_that_are_cancelled_and_sent_round_while_the_file_is_read(
+    scene: Scene, job_id: UUID, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    after_a_chunk(monkeypatch, scene, send_three_round)
+    await scene.finish(job_id)
+    await assert_the_last_have_won(scene, job_id)
+
+
+async def test_single_rows_of_a_file_that_nobody_reads_on_do_not_wait_for_its_end(
+    scene: Scene, job_id: UUID, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    after_a_chunk(monkeypatch, scene, end)
+    read = (await scene.finish(job_id)).counts.total
+    assert read < KEYS
+    await reprocess(scene.db, job_id, Choice(statuses=[ItemStatus.CANCELLED], seqs=[3, 4, 5]))
+    await drain(scene.mill, db=scene.db)
+    await assert_sound(scene.db, job_id)
+    job = await job_of(scene.db, job_id)
+    assert (job.is_closed, job.counts.done, job.counts.cancelled) == (True, 3, read - 3)
+    assert await scene.rows("SELECT row FROM t ORDER BY row") == [(3,), (4,), (5,)]

@@ -1,0 +1,35 @@
+"""A list of retries with an item that a set-based handler cannot take: it is found, and the others are settled."""
+
+from collections.abc import Sequence
+
+from support import assert_sound, job_of
+from tidemill import Item, Mill, Retry
+from tidemill.config import Settings
+from tidemill.domain.outcome import Outcome
+from tidemill.store.database import Database
+from tidemill.testing import drain
+
+ROWS = 40
+BAD = 17
+MOST = 200  # calls; halving forty takes six, and a few more where halves are merged with others
+
+
+async def test_the_halves_of_a_list_are_not_put_together_again(db: Database, settings: Settings) -> None:
+    mill, calls = Mill(settings), 0
+
+    @mill.batch_handler("brittle", max_attempts=3)
+    async def brittle(items: Sequence[Item]) -> list[Outcome | str]:
+        nonlocal calls
+        calls += 1
+        assert calls < MOST, "it goes round and round"
+        if items[0].attempt == 1:
+            return [Retry("not yet") for _ in items]
+        if any(item.input == BAD for item in items):
+            raise ValueError("there is one among them that cannot be taken")
+        return ["ok" for _ in items]
+
+    job_id = await mill.submit_async("brittle", range(ROWS))
+    await drain(mill, db=db)
+    await assert_sound(db, job_id)
+    counts = (await job_of(db, job_id)).counts
+    assert (counts.done, counts.failed) == (ROWS - 1, 1)
