@@ -153,9 +153,16 @@ async def test_a_file_of_another_machine_is_previewed_imported_and_promoted(
         assert not shop.stored()
         trial = await shop.worked((await shop.ada.post("/v1/imports", json=asked)).json()["job_id"])
     assert (trial["status"], trial["effects"]["inserted"]) == ("completed", 2)
+    assert (trial["file_name"], trial["layout"]["format"], trial["layout"]["encoding"]) == (
+        "people.csv",
+        "csv",
+        "utf-8",
+    )
     live = await shop.ada.post(f"/v1/imports/{trial['job_id']}/promote")
     assert live.status_code == 202, live.text
-    assert (await shop.worked(live.json()["job_id"]))["status"] == "completed", "nobody is asked for the file again"
+    done = await shop.worked(live.json()["job_id"])
+    assert done["status"] == "completed", "nobody is asked for the file again"
+    assert (done["file_name"], done["layout"]) == (trial["file_name"], trial["layout"])
     assert await shop.people() == PEOPLE
 
 

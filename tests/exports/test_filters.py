@@ -53,6 +53,13 @@ def test_the_query_and_the_command_line_say_the_same() -> None:
     ]
 
 
+def test_what_a_declaration_allows_is_no_word_about_what_a_table_has() -> None:
+    role = Field(name="role", column="role", type="text", sql_type="character varying(20)", enum=("admin",))
+    people = Resource(name="people", table=Table("public", "people"), key=(), fields=(role,))
+    plan = make_plan(TableExport(resource="people", filters=(parse_condition("role=legacy"),)), people)
+    assert plan.filters[0].values == ("legacy",)
+
+
 def test_a_field_may_be_called_filter() -> None:
     assert parse_condition("filter=x") == Condition("filter", "eq", ("x",))
     assert parse_condition("filter[in]=x,y") == Condition("filter", "in", ("x", "y"))

@@ -65,6 +65,54 @@ async def test_export_import_export_gives_the_same_bytes(scene: Scene, format_: 
     assert differing == []
 
 
+ODD = r"""
+CREATE TYPE vague AS ENUM ('', 'x');
+CREATE TABLE odd (
+    id integer PRIMARY KEY, said text DEFAULT 'x', many int DEFAULT 5, at timestamptz DEFAULT now(), day date, hour time,
+    moment timestamptz, local timestamp, bits varbit, called name, letter "char", words tsvector, vague vague);
+CREATE TABLE odd_again (LIKE odd INCLUDING ALL);
+INSERT INTO odd VALUES
+    (1, NULL, NULL, NULL, '10000-01-01', '24:00', '10000-01-01 00:00Z', '294275-12-31 23:59:59', '', '', '', '', ''),
+    (2, '', 0, 'infinity', '4713-01-01 BC', '00:00', '0044-03-15 12:00Z BC', '4713-01-01 BC', NULL, NULL, NULL, NULL, NULL),
+    (3, 'a', 1, 'epoch', '5874897-12-31', NULL, '9999-12-31 23:59:59-12', '0001-01-01', '101', '=1', '=', 'a b', 'x');
+"""
+
+
+@pytest.mark.parametrize(
+    ("format_", "mode"), [("csv", "insert"), ("ndjson", "insert"), ("csv", "upsert"), ("ndjson", "upsert")]
+)
+async def test_nothing_stays_nothing_whatever_stands_for_it_and_so_does_what_python_cannot_count(
+    scene: Scene, format_: str, mode: str
+) -> None:
+    await scene.run(ODD)
+    if mode == "upsert":
+        await scene.run("INSERT INTO odd_again (id, day, hour) VALUES (1, now(), now()), (3, now(), now())")
+    first = await scene.stream("odd", format=format_)
+    importing = imports.Scene(scene.db, scene.settings, scene.mill)
+    job = await importing.run(first, "odd_again", name=f"odd.{format_}", keep_empty=True, mode=mode)
+    assert await importing.outcomes(job) == []
+    assert await scene.stream("odd_again", format=format_) == first
+
+
+async def test_a_default_stands_for_what_a_record_does_not_name(scene: Scene) -> None:
+    await scene.run(ODD)
+    importing = imports.Scene(scene.db, scene.settings, scene.mill)
+    await importing.run(
+        '{"id": 7}\n{"id": 8, "said": null, "many": null, "at": null}\n', "odd_again", name="o.ndjson", keep_empty=True
+    )
+    found = await rows(scene.db, "SELECT id, said, many, at IS NULL FROM odd_again ORDER BY id")
+    assert found == [(7, "x", 5, False), (8, None, None, True)]
+
+
+async def test_a_name_is_a_text_that_a_spreadsheet_might_run(scene: Scene) -> None:
+    await scene.run(ODD)
+    first = await scene.stream("odd", **SPREADSHEET)
+    assert b",'=1,'=," in first
+    importing = imports.Scene(scene.db, scene.settings, scene.mill)
+    await importing.run(first, "odd_again", name="odd.csv", keep_empty=True, **SPREADSHEET)
+    assert await scene.stream("odd_again", **SPREADSHEET) == first
+
+
 async def test_without_keeping_empty_text_it_is_nothing_and_the_rest_is_the_same(scene: Scene) -> None:
     await rows(scene.db, "UPDATE nasty SET word = NULL, short = NULL WHERE id = 2")
     first = await scene.stream("nasty")

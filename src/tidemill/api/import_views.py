@@ -36,7 +36,7 @@ async def import_detail(db: Database, job: Job) -> ImportDetail:
         rates=Rates(**asdict(await db.run(samples.rates_of, job))),
         effects=EffectsOut(**await db.run(imports.effects, job.id)),
         errors=job.codes,
-        layout=source.get("layout") or {},
+        layout=job.params.get("layout") or source.get("layout") or {},
         columns=list(plan.get("columns") or ()),
         mapping=_mapping(plan) or words.get("mapping") or {},
         duplicates=words.get("duplicates", "error"),

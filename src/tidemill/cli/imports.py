@@ -227,6 +227,8 @@ async def working(db: Database, kind: str, app: str, processes: int) -> AsyncIte
 
 
 async def _report(db: Database, job: Job, errors_to: Path | None) -> None:
+    if "layout" in job.params:  # of a file that nobody had seen before
+        show_layout(job.params["layout"])
     console.print(f"{job.key}  {status_text(job.status)}  {detail(job.counts)} of {job.counts.total:,}")
     if job.failure_reason:
         console.print(f"  [red]{escape(job.failure_reason)}[/]", highlight=False, soft_wrap=True)

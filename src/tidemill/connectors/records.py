@@ -1,8 +1,9 @@
 """Records on their way into a block, and what is wrong with those that are no inputs."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -54,6 +55,7 @@ class BlockSource(ABC):
 
     columns: list[str] | None = None
     first_line = 1
+    layout: Mapping[str, Any] = MappingProxyType({})
 
     def __init__(self, checkpoint: dict[str, Any]) -> None:
         self._row = int(checkpoint.get("row", 0))

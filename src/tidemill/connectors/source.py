@@ -12,6 +12,7 @@ from tidemill.connectors.json_array import JsonSource
 from tidemill.connectors.layout import checked
 from tidemill.connectors.ndjson import NdjsonSource
 from tidemill.connectors.parquet import ParquetSource
+from tidemill.connectors.records import BlockSource
 from tidemill.connectors.stream import Lined, Stream, Transcoded
 from tidemill.connectors.unpack import unpacked
 from tidemill.connectors.xlsx import XlsxSource
@@ -53,9 +54,10 @@ class Sources:
             layout = _layout(reference, file)
             if layout["format"] == "images":
                 return ImagesSource(file, blob, checkpoint)
-            return open_file(
-                file, layout, checkpoint, max_row_bytes=self._max_row_bytes, max_bytes=self._max_unpacked_bytes
-            )
+            limits = {"max_row_bytes": self._max_row_bytes, "max_bytes": self._max_unpacked_bytes}
+            source = open_file(file, layout, checkpoint, **limits)
+            source.layout = layout
+            return source
         except BaseException:
             file.close()
             raise
@@ -76,7 +78,7 @@ def _layout(reference: dict[str, Any], file: BinaryIO) -> dict[str, Any]:
 
 def open_file(
     file: BinaryIO, layout: dict[str, Any], checkpoint: dict[str, Any], *, max_row_bytes: int, max_bytes: int
-) -> Source:
+) -> BlockSource:
     """The records of an open file whose layout is known."""
     kind = layout["format"]
     if kind == "xlsx":

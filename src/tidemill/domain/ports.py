@@ -1,6 +1,6 @@
 """What the rooms of one floor know of each other: protocols that app fills."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 from uuid import UUID
 
@@ -19,6 +19,10 @@ class Source(Protocol):
     @property
     def first_line(self) -> int:
         """Of the first record."""
+
+    @property
+    def layout(self) -> Mapping[str, Any]:
+        """What its file was taken for; empty where whoever opened it had said so."""
 
     def read(self, rows: int, size: int) -> Block:
         """So many rows and about so many bytes at most, but one record at least; none at the end."""

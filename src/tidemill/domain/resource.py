@@ -15,6 +15,7 @@ Type = Literal[
 
 NORMALIZERS = ("trim", "collapse", "lower", "upper")
 FORBIDDEN = ("tidemill", "information_schema", "pg_catalog", "pg_toast")
+_TEXTS = ("citext", "name", '"char"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,19 @@ class Field:
     def is_needed(self) -> bool:
         """A new row must have it: nothing else would fill it."""
         return self.required and not self.filled and self.default is None
+
+
+def holds_text(type_: Type, sql_type: str) -> bool:
+    """Whether values are texts as people write them, whatever the server calls their type."""
+    return type_ == "text" or sql_type.rpartition(".")[2] in _TEXTS
+
+
+def may_be_empty(field: Field) -> bool:
+    """Whether empty text is a value of its own there."""
+    if field.enum:
+        return "" in field.enum
+    base = field.sql_type.partition("(")[0]
+    return holds_text(field.type, field.sql_type) or base in ("bit varying", "tsvector")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """A source whose records were corrected before it was read: what it gives is what people made of it."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -29,6 +29,10 @@ class Corrected:
     @property
     def first_line(self) -> int:
         return self._source.first_line
+
+    @property
+    def layout(self) -> Mapping[str, Any]:
+        return self._source.layout
 
     def read(self, rows: int, size: int) -> Block:
         block = self._source.read(rows, size)

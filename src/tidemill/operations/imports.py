@@ -89,7 +89,9 @@ class Importing:
         """A job whose file is fetched by a worker; what it is planned to do is known when its columns are."""
         params = {"asked": asked, "resource": msgspec.to_builtins(resource)} | _words(request)
         blob_id = uuid4().hex
-        source = {"url": url, "blob": blob_id, "layout": asked.get("layout") or {}}
+        from tidemill.connectors.remote.links import file_name  # noqa: PLC0415  an HTTP client comes with it
+
+        source = {"url": url, "blob": blob_id, "layout": asked.get("layout") or {}, "name": file_name(url)}
         spec = replace(spec, kind=KIND, params=params, source=source, sparse=True, file_id=blob_id)
         return await submit(self._db, replace(spec, asked=asked, idem_print=url.encode()), built_in=True)
 

@@ -1,6 +1,6 @@
 """Writing into a user's own table, in the flush transaction: set-based, and never a value in a statement's text."""
 
-from collections.abc import AsyncIterator, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -24,8 +24,12 @@ Rows = Sequence[tuple[str | None, ...]]
 class Target:
     """One table, and statements about its rows: fields by their name, values as text."""
 
-    def __init__(self, conn: Connection, resource: Resource) -> None:
+    def __init__(
+        self, conn: Connection, resource: Resource, keeps_nothing: Callable[[Field], bool] = lambda _: False
+    ) -> None:
+        """``keeps_nothing``: of a field that the table fills by itself, whether NULL is a value all the same."""
         self._conn = conn
+        self._filled = {field.name for field in resource.fields if field.filled and not keeps_nothing(field)}
         self._resource = resource
         self._table_name = resource.table
         self._table = _identifier(resource.table)
@@ -212,7 +216,7 @@ class Target:
     def _set(self, field: Field) -> Composable:
         """An empty value leaves what the table fills by itself as it is."""
         column = _name(field.column)
-        if field.filled:
+        if field.name in self._filled:
             return SQL("{} = coalesce({}, t.{})").format(column, self._value(field), column)
         return SQL("{} = {}").format(column, self._value(field))
 
@@ -221,7 +225,7 @@ class Target:
         if _may_lack_equality(field):  # such values are equal if they are written alike
             ours, theirs = SQL("{}::text").format(ours), SQL("{}::text").format(theirs)
         unequal = SQL("{} IS DISTINCT FROM {}").format(ours, theirs)
-        if field.filled:
+        if field.name in self._filled:
             return SQL("(n.{} IS NOT NULL AND {})").format(self._alias(field), unequal)
         return unequal
 

@@ -19,7 +19,7 @@ NAME_MAX = 63  # characters of a strange field's name that an error shows
 class Checked:
     """The fields of some rows, column by column, and what is wrong: by the row's place among them.
 
-    ``absent`` are rows of an upsert that do not name a field: if they are there already, it stays as it is.
+    ``absent`` are rows that do not name a field: if they are there already, it stays as it is.
     """
 
     columns: dict[str, Texts]
@@ -53,6 +53,7 @@ def reader_of(plan: ImportPlan, name: str, normalizers: Mapping[str, Normalizer]
         normalizers,
         restores=plan.spreadsheet_safe,
         keeps_empty=plan.keep_empty,
+        keeps_nothing=plan.keeps_nothing(field),
         documents=plan.documents,
     )
 
@@ -65,6 +66,12 @@ class Checker:
         self._sources = list(plan.in_order.items())
         self._readers = {name: reader_of(plan, name, normalizers) for _, name in self._sources}
         self._updates = plan.mode == "upsert"
+        self._minds_absent = self._updates or plan.documents
+        self._defaults = {
+            name: field.default
+            for name in plan.given
+            if plan.keeps_nothing(field := resource.field(name)) and field.default is not None
+        }
         self._known = {*plan.mapping, *plan.columns}  # columns that were seen, and have no field, were left out
         given = set(plan.given)
         self._conditions = [one for one in resource.conditions if one.field in given]
@@ -76,10 +83,11 @@ class Checker:
         for column, name in self._sources:
             values = _values(objects, column)
             checked.columns[name], flaws = self._readers[name].read(values)
-            absent = _absent(objects, column) if self._updates and None in values else set()
+            absent = _absent(objects, column) if self._minds_absent and None in values else set()
             if absent:
                 checked.absent[name] = absent
-            checked.flaws.take(flaws, but=absent)
+                self._fill(name, checked.columns[name], absent)
+            checked.flaws.take(flaws, but=absent if self._updates else ())
         for condition in self._conditions:
             self._check_condition(checked, condition)
         return checked
@@ -102,6 +110,12 @@ class Checker:
                     checked.add(index, problem)
             objects.append(row)
         return objects
+
+    def _fill(self, name: str, texts: Texts, absent: set[int]) -> None:
+        """A default stands for what is not named, also where it does not for what is named and nothing."""
+        if name in self._defaults:
+            for index in absent:
+                texts[index] = self._defaults[name]
 
     def _check_condition(self, checked: Checked, condition: Any) -> None:
         wanted, texts = set(condition.values), checked.columns[condition.field]

@@ -6,7 +6,7 @@ from typing import Literal
 
 from tidemill.domain.errors import InvalidColumns, InvalidInput
 from tidemill.domain.importing.mapping import Columns, guess
-from tidemill.domain.resource import Reference, Resource
+from tidemill.domain.resource import Field, Reference, Resource
 
 KIND = "tidemill.import"
 Mode = Literal["insert", "upsert"]
@@ -60,6 +60,10 @@ class ImportPlan:
     def is_own(self, reference: Reference) -> bool:
         """Whether it leads into the very table that is imported, so that other rows of the file may be there for it."""
         return reference.table == self.resource.table and set(self.given).issuperset(reference.fields)
+
+    def keeps_nothing(self, field: Field) -> bool:
+        """Whether nothing is NULL there, and no default stands for it."""
+        return self.keep_empty and field.nullable
 
     @property
     def waits(self) -> bool:

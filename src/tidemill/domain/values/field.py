@@ -6,7 +6,7 @@ from typing import Any
 
 from tidemill.domain.errors import InvalidInput
 from tidemill.domain.formula import restore
-from tidemill.domain.resource import Field
+from tidemill.domain.resource import Field, holds_text, may_be_empty
 from tidemill.domain.values.arrays import read_array
 from tidemill.domain.values.columns import Texts, join
 from tidemill.domain.values.documents import as_json
@@ -37,17 +37,19 @@ class FieldReader:
         *,
         restores: bool = False,
         keeps_empty: bool = False,
+        keeps_nothing: bool = False,
         documents: bool = False,
     ) -> None:
         """Reads as an import says.
 
         ``restores``: texts were kept from being run by a spreadsheet. ``keeps_empty``: empty text is a value.
+        ``keeps_nothing``: no default stands for what is not there.
         ``documents``: a text in a field of JSON is a document, and not how one is written.
         """
         self._documents = documents and field.type == "json"
-        is_text = field.type == "text" or field.sql_type.rpartition(".")[2] == "citext"
-        self._restores = restores and is_text
-        self._keeps_empty = keeps_empty and is_text and not field.enum
+        self._restores = restores and holds_text(field.type, field.sql_type)
+        self._keeps_empty = keeps_empty and may_be_empty(field)
+        self._keeps_nothing = keeps_nothing
         self._field = field
         known = _BUILT_IN | dict(normalizers or {})
         missing = [name for name in field.normalize if name not in known]
@@ -130,7 +132,7 @@ class FieldReader:
     def _without_empty(self, texts: Texts, flaws: Flaws) -> Texts:
         """Nothing, for an empty text: or what stands for it."""
         field, given = self._field, texts if self._keeps_empty else [text or None for text in texts]
-        if field.default is not None:
+        if field.default is not None and not self._keeps_nothing:
             return [field.default if text is None else text for text in given]
         if field.required and not field.filled:
             missing = [index for index, text in enumerate(given) if text is None and index not in flaws.rows]

@@ -19,7 +19,9 @@ def value_reader(field: Field) -> Callable[[str], Any]:
         return Decimal
     if field.type == "timestamp":
         return _moment
-    return time.fromisoformat if field.type == "time" else str
+    if field.type == "date":
+        return _day
+    return _hour if field.type == "time" else str
 
 
 def same_texts(field: Field, texts: Texts) -> Texts:
@@ -42,7 +44,7 @@ def _speller(field: Field) -> Callable[[str], str] | None:
         return _number(field, named)
     if field.type == "timestamp":
         return _spelled_moment
-    return (lambda text: time.fromisoformat(text).isoformat()) if field.type == "time" else None
+    return _spelled_hour if field.type == "time" else None
 
 
 def _uuids(texts: Texts) -> Texts:
@@ -72,24 +74,37 @@ def _spelled_number(number: Decimal) -> str:
 
 def _spelled_moment(text: str) -> str:
     """As finely as it is written: what a column rounds beyond that is left to the server."""
-    try:
-        return text if text.endswith("infinity") else _in_utc(text).isoformat()
-    except OverflowError:
-        return text
+    return text if (found := _in_utc(text)) is None else found.isoformat()
+
+
+def _spelled_hour(text: str) -> str:
+    return "24:00:00" if text.startswith("24:") else time.fromisoformat(text).isoformat()
+
+
+def _day(text: str) -> str:
+    """Sorts as days do: ISO 8601, behind it years of more digits, before it those before Christ."""
+    if text.endswith("BC"):
+        return "-"
+    return f":{text:>13}" if text[0].isdigit() and len(text) > len("9999-12-31") else text
+
+
+def _hour(text: str) -> time:
+    return time.max if text.startswith("24:") else time.fromisoformat(text)
 
 
 def _moment(text: str) -> datetime:
-    """Nothing is beyond the ends."""
-    try:
-        if not text.endswith("infinity"):
-            return _in_utc(text)
-        is_early = text.startswith("-")
-    except OverflowError:  # the last hours of the year 9999 in the west, and the first of the year 1 in the east
-        is_early = text.startswith("0")
+    """What Python cannot count is at one of its ends."""
+    found = _in_utc(text)
+    if found is not None:
+        return found
+    is_early = text.startswith(("-", "0001-01-01")) or text.endswith("BC")
     return _EARLIEST if is_early else _LATEST
 
 
-def _in_utc(text: str) -> datetime:
-    """One without a zone is UTC."""
-    found = datetime.fromisoformat(text)
-    return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+def _in_utc(text: str) -> datetime | None:
+    """One without a zone is UTC. None for what Python cannot count: also some hours of the years 1 and 9999."""
+    try:
+        found = datetime.fromisoformat(text)
+        return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None

@@ -5,7 +5,7 @@ import binascii
 import re
 from collections import deque
 from collections.abc import Callable, Sequence
-from datetime import date, datetime, time, timedelta
+from datetime import MAXYEAR, date, datetime, time, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -25,6 +25,10 @@ _TRUE, _FALSE = ("true", "t", "yes", "y", "on", "1"), ("false", "f", "no", "n", 
 _BOOLEANS = dict.fromkeys(_TRUE, "t") | dict.fromkeys(_FALSE, "f")
 _plain_uuid = re.compile(r"[{]?([0-9a-fA-F]{32})[}]?").fullmatch
 _moment = re.compile(rf"({_MOMENT})({_ZONE})?").fullmatch
+_far = re.compile(rf"([0-9]{{4,7}}-[0-9]{{2}}-[0-9]{{2}})(?:[T ]({_TIME})({_ZONE})?)?( BC)?").fullmatch
+_LAST_HOURS = ("24:00", "24:00:00")
+_LAST_YEAR = {"date": 5_874_897, "timestamp": 294_275}  # the last whole one in every zone
+_FIRST_YEAR_BC = 4_713
 
 
 def read_text(_: Field, texts: Texts) -> Found:
@@ -77,7 +81,7 @@ def _read_dates(
     found, wrong = list(texts), {}
     for index, text in enumerate(texts):
         if text is not None and (index in odd or not _all_parse(parse, [text])):
-            found[index] = _endless(field, text) or mend(text, field.formats)
+            found[index] = _endless(field, text) or _beyond(field, text) or mend(text, field.formats)
             if found[index] is None:
                 wrong[index] = says if not field.formats else f"{says}, or {', '.join(field.formats)}"
     return found, wrong
@@ -86,6 +90,29 @@ def _read_dates(
 def _endless(field: Field, text: str) -> str | None:
     """PostgreSQL's dates and times have two ends of their own."""
     return text.lower() if field.type != "time" and text.lower() in ENDS else None
+
+
+def _beyond(field: Field, text: str) -> str | None:
+    """What PostgreSQL has and Python's calendar has not: years before 1 and after 9999, and the end of a day."""
+    if field.type == "time":
+        return text if text in _LAST_HOURS else None
+    found = _far(text)
+    if found is None:
+        return None
+    day, hour, zone, era = found.groups(default="")
+    if not _is_far(day, era, _LAST_YEAR[field.type]) or not _all_parse(time.fromisoformat, [hour]):
+        return None
+    if field.type == "date":
+        return None if hour else day + era
+    return f"{day}T{hour or '00:00:00'}{(zone or '+00:00') if field.with_zone else ''}{era}"
+
+
+def _is_far(day: str, era: str, last: int) -> bool:
+    """Whether there is such a day. The calendar is the same every 400 years; before the year 1 was a year 0."""
+    year, month, number = map(int, day.split("-"))
+    same = 2000 + (1 - year if era else year) % 400
+    is_within = 1 <= year <= _FIRST_YEAR_BC if era else MAXYEAR < year <= last
+    return is_within and _all_parse(date.fromisoformat, [f"{same}-{month:02}-{number:02}"])
 
 
 def _all_parse(parse: Callable[[str], Any], texts: Texts) -> bool:

@@ -53,7 +53,7 @@ class Importer:
         checked = known.checker.check([item.input for item in items])
         skipped = await find_repeats(conn, known.plan, known.checker, checked, items)
         hope = await Hope.ask(conn, job_id) if known.plan.waits else None
-        target = Target(conn, known.plan.resource)
+        target = Target(conn, known.plan.resource, known.plan.keeps_nothing)
         judge = Judge(target, known.plan, checked, skipped, expects_existing=known.expects_existing)
         try:
             await judge.look()

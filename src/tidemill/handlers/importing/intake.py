@@ -82,5 +82,5 @@ def make_intake(params: dict[str, Any], source: Source, normalizers: Mapping[str
         resource = msgspec.convert(params["resource"], Resource)
         columns = source.columns or resource.names
         plan = make_plan(request, resource, columns, named_by_rows=source.columns is None)
-        params = params | {"plan": msgspec.to_builtins(plan)}
+        params = params | {"plan": msgspec.to_builtins(plan), "layout": dict(source.layout)}
     return KeyIntake(params, msgspec.convert(params["plan"], ImportPlan), normalizers)

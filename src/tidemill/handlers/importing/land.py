@@ -161,9 +161,13 @@ async def _update(plan: ImportPlan, judge: Judge, rows: list[int]) -> int:
 
 def _groups(plan: ImportPlan, judge: Judge, rows: Sequence[int]) -> dict[tuple[str, ...], list[int]]:
     """Rows by the fields they have: what the table fills by itself must be left out where it is empty."""
-    columns = judge.checked.columns
-    filled = [name for name in plan.given if plan.resource.field(name).filled and None in columns[name]]
-    return _by_fields(plan, rows, {name: {index for index in rows if columns[name][index] is None} for name in filled})
+    columns, lacking = judge.checked.columns, {}
+    for name in plan.given:
+        field = plan.resource.field(name)
+        if field.filled and None in columns[name]:
+            asked = judge.checked.absent.get(name, set()) if plan.keeps_nothing(field) else rows
+            lacking[name] = {index for index in asked if columns[name][index] is None}
+    return _by_fields(plan, rows, lacking)
 
 
 def _by_fields(

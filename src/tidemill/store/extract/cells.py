@@ -3,7 +3,7 @@
 from psycopg.sql import SQL, Composable, Literal
 
 from tidemill.domain.formula import FORMULA
-from tidemill.domain.resource import Type
+from tidemill.domain.resource import Type, holds_text
 
 # PostgreSQL writes -0, which most readers of JSON take for a whole number: its sign would be lost.
 _FLOAT = "CASE WHEN {0} = 0 THEN CASE WHEN {0}::text = '-0' THEN '-0.0' ELSE '0' END::json ELSE to_json({0}) END"
@@ -13,7 +13,7 @@ def in_csv(column: Composable, type_: Type, sql_type: str, *, spreadsheet_safe: 
     """The column itself, unless COPY would write something else than is wanted: t and f for a boolean."""
     if type_ == "boolean":
         return SQL("{}::text").format(column)
-    if spreadsheet_safe and (type_ == "text" or sql_type.rpartition(".")[2] == "citext"):
+    if spreadsheet_safe and holds_text(type_, sql_type):
         safe = SQL("CASE WHEN {0}::text ~ {1} THEN {2} || {0}::text ELSE {0}::text END")
         return safe.format(column, Literal(FORMULA), Literal("'"))
     return column
