@@ -44,6 +44,44 @@ async def test_a_file_goes_into_a_table_and_its_bad_rows_come_back_mended(tidemi
     await assert_sound(db)
 
 
+async def test_all_that_is_wrong_with_mended_rows_is_told_line_by_line(tidemill: "Tidemill", db: Database) -> None:
+    await rows(db, TABLE)
+    key = tidemill("import", tidemill.file("people.csv", GOOD + BAD), "--into", "people", code=1).out.split()[0]
+    mended = tidemill.file("mended.csv", "ID,Name,Age,_row\n3,Carl,4,3\n8,Hans,4,99\n1,Ann,30,1\n3,Carl,4,3\n")
+    told = tidemill("fix", key, mended, code=2).err.splitlines()
+    assert told[0] == "error: nothing was changed"
+    assert sorted(told[1:]) == [
+        "  line 3: the import has no row '99'",
+        "  line 5: row 3 is there twice",
+        "  row 1 is done: only failed rows can be mended",
+    ]
+    mended = tidemill.file("mended.csv", "ID,_row\n" + "".join(f"8,{99 + n}\n" for n in range(30)))
+    assert tidemill("fix", key, mended, code=2).err.splitlines()[20:] == [
+        "  line 21: the import has no row '118'",
+        "  and 10 more",
+    ]
+    mended = tidemill.file("mended.csv", "ID,_row\n8,99\n")
+    assert tidemill.refuses("fix", key, mended) == "nothing was changed: line 2: the import has no row '99'"
+
+
+async def test_columns_of_mended_rows_are_found_whatever_their_case_and_also_by_their_fields(
+    tidemill: "Tidemill", db: Database
+) -> None:
+    await rows(db, TABLE)
+    file = tidemill.file("people.csv", "ID;First Name;How Old\n3;;40\n4;Dora;-1\n5;Emil;-5\n")
+    asked = ("import", file, "--into", "people", "--map", "First Name=name", "--map", "How Old=age")
+    key = tidemill(*asked, code=1).out.split()[0]
+    mended = tidemill.file("mended.csv", "nmae,what,_row\nCarl,1,1\n")
+    said = tidemill.refuses("fix", key, mended)
+    assert "column 'nmae' is none of the import's, which are ID, First Name, How Old;" in said
+    mended = tidemill.file("mended.csv", "Name,FIRST-NAME,_row\nCarl,Carl,1\n")
+    assert "columns 'Name', 'FIRST-NAME' are all 'First Name'" in tidemill.refuses("fix", key, mended)
+    tidemill("fix", key, tidemill.file("mended.csv", "FIRST-NAME,_row\nCarl,1\n"), code=1)
+    tidemill("fix", key, tidemill.file("mended.csv", "Age,_row\n1,2\n"), code=1)
+    tidemill("fix", key, tidemill.file("mended.ndjson", '{"age": 5, "_row": 3}\n'))
+    assert await rows(db, "SELECT * FROM people ORDER BY id") == [(3, "Carl", 40), (4, "Dora", 1), (5, "Emil", 5)]
+
+
 async def test_where_errors_go_is_looked_at_first_and_an_older_file_of_them_does_not_stay(
     tidemill: "Tidemill", db: Database
 ) -> None:
