@@ -133,6 +133,37 @@ async def test_a_preview_shows_what_a_file_means_and_keeps_nothing(tidemill: "Ti
     assert list((tidemill.folder / "blobs").iterdir()) == []
 
 
+async def test_a_preview_shows_as_many_rows_as_are_asked_for(tidemill: "Tidemill", db: Database) -> None:
+    await rows(db, TABLE)
+    file = tidemill.file("people.csv", "id,name\n" + "".join(f"{n},name{n}\n" for n in range(1, 31)))
+    asked = ("import", file, "--into", "people")
+    for words, count in (
+        (["--preview"], 10),
+        (["--preview-rows", "25"], 25),
+        (["--preview", "--preview-rows", "2"], 2),
+    ):
+        assert tidemill(*asked, *words).out.count("name") - 3 == count, words
+    assert "less than or equal to 1000" in tidemill(*asked, "--preview-rows", "1001", code=2).err
+    assert await rows(db, "SELECT count(*) FROM people") == [(0,)]
+
+
+async def test_rows_come_from_standard_input_and_from_pipes(tidemill: "Tidemill", db: Database) -> None:
+    await rows(db, TABLE)
+    assert "Bob" in tidemill("import", "-", "--into", "people", "--preview", answer=GOOD).out
+    assert "2 inserted" in tidemill("import", "-", "--into", "people", answer=GOOD).out
+    assert "1 inserted" in tidemill("import", "/dev/stdin", "--into", "people", answer='{"id": 3, "name": "C"}\n').out
+    tabs = "id\tname\n4\tD;E,F\n"
+    assert "1 inserted" in tidemill("import", "-", "--into", "people", "--format", "tsv", answer=tabs).out
+    pipe = tidemill.folder / "people.csv"
+    os.mkfifo(pipe)
+    with tidemill.running("import", str(pipe), "--into", "people") as importing:
+        await asyncio.to_thread(pipe.write_text, "id,name\n5,G\n")
+        said, _ = await asyncio.to_thread(importing.communicate)
+    assert "1 inserted" in said
+    assert await rows(db, "SELECT name FROM people ORDER BY id") == [("Ann",), ("Bob",), ("C",), ("D;E,F",), ("G",)]
+    assert "the file is empty" in tidemill("import", "-", "--into", "people", code=2).err
+
+
 async def test_a_preview_says_why_a_row_cannot_be_read(tidemill: "Tidemill", db: Database) -> None:
     await rows(db, TABLE)
     file = tidemill.file("people.csv", "id,name,age\n1,Ann,1\n2,Bob\n")
@@ -150,6 +181,7 @@ async def test_what_cannot_work_is_said_in_one_line_before_a_row_is_read(tidemil
     assert "there is no table 'poeple'" in tidemill.refuses("import", file, "--into", "poeple")
     assert "schema tidemill is not for imports" in tidemill.refuses("import", file, "--into", "tidemill.job")
     assert "there is no file nowhere.csv" in tidemill.refuses("import", "nowhere.csv", "--into", "people")
+    assert tidemill.refuses("import", ".", "--into", "people") == ". is a folder"
     assert "it is insert or upsert" in tidemill.refuses("import", file, "--into", "people", "--mode", "replace")
     assert "COLUMN=FIELD" in tidemill.refuses("import", file, "--into", "people", "--map", "x")
     assert list((tidemill.folder / "blobs").iterdir()) == []
