@@ -183,6 +183,9 @@ async def test_what_cannot_work_is_said_in_one_line_before_a_row_is_read(tidemil
     assert "there is no file nowhere.csv" in tidemill.refuses("import", "nowhere.csv", "--into", "people")
     assert tidemill.refuses("import", ".", "--into", "people") == ". is a folder"
     assert "it is insert or upsert" in tidemill.refuses("import", file, "--into", "people", "--mode", "replace")
+    for place in (file, "https://example.com/people.csv"):
+        said = tidemill.refuses("import", place, "--into", "people", "--format", "docx")
+        assert said == "unknown format 'docx'; known are csv, json, ndjson, parquet, tsv, xlsx"
     assert "COLUMN=FIELD" in tidemill.refuses("import", file, "--into", "people", "--map", "x")
     assert list((tidemill.folder / "blobs").iterdir()) == []
 
