@@ -164,6 +164,12 @@ async def test_rows_come_from_standard_input_and_from_pipes(tidemill: "Tidemill"
     assert "the file is empty" in tidemill("import", "-", "--into", "people", code=2).err
 
 
+async def test_of_a_name_that_an_object_has_twice_the_last_one_counts(tidemill: "Tidemill", db: Database) -> None:
+    await rows(db, TABLE)
+    tidemill("import", "-", "--into", "people", answer='{"id": 1, "name": "A", "name": "B"}\n')
+    assert await rows(db, "SELECT name FROM people") == [("B",)]
+
+
 async def test_a_preview_says_why_a_row_cannot_be_read(tidemill: "Tidemill", db: Database) -> None:
     await rows(db, TABLE)
     file = tidemill.file("people.csv", "id,name,age\n1,Ann,1\n2,Bob\n")
