@@ -5,6 +5,7 @@ import csv
 import gzip
 import os
 import signal
+import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -162,6 +163,18 @@ async def test_rows_come_from_standard_input_and_from_pipes(tidemill: "Tidemill"
     assert "1 inserted" in said
     assert await rows(db, "SELECT name FROM people ORDER BY id") == [("Ann",), ("Bob",), ("C",), ("D;E,F",), ("G",)]
     assert "the file is empty" in tidemill("import", "-", "--into", "people", code=2).err
+
+
+async def test_who_is_interrupted_before_anything_came_is_not_kept_waiting(tidemill: "Tidemill", db: Database) -> None:
+    await rows(db, TABLE)
+    with tidemill.running("import", "-", "--into", "people", stdin=subprocess.PIPE) as importing:
+        assert importing.stdin is not None
+        importing.stdin.write("id,name\n")
+        importing.stdin.flush()
+        await eventually(lambda: rows(db, "SELECT 1 FROM tidemill.unneeded_file"))
+        importing.send_signal(signal.SIGINT)
+        assert await asyncio.to_thread(importing.wait, 20) == 130
+    assert await rows(db, "SELECT count(*) FROM tidemill.job") == [(0,)]
 
 
 async def test_of_a_name_that_an_object_has_twice_the_last_one_counts(tidemill: "Tidemill", db: Database) -> None:

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import shlex
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ import typer
 from rich.markup import escape
 
 from tidemill.app import make_importing, make_resources, run_in
+from tidemill.cli import stdin
 from tidemill.cli.import_views import show_effects, show_errors, show_layout, show_preview
 from tidemill.cli.jobs import parse_policy, show_progress
 from tidemill.cli.load import PLAIN, load_mill
@@ -24,7 +24,6 @@ from tidemill.cli.run import make_worker
 from tidemill.cli.views import console, detail, status_text
 from tidemill.config import Settings, load_settings
 from tidemill.connectors.blobs import Blob, open_blobs
-from tidemill.connectors.blobs.base import pieces_of
 from tidemill.domain.errors import InvalidInput
 from tidemill.domain.importing import KIND, Duplicates, ImportRequest, Mode
 from tidemill.domain.job import Job
@@ -42,7 +41,6 @@ from tidemill.store.submit import Submission
 
 commands = typer.Typer()
 REMOTE = ("http://", "https://")
-STDIN = "-"
 SHOWN_ROWS = 10
 SHOWN_CODES = 20
 
@@ -265,13 +263,11 @@ async def _sample(db: Database, job: Job, code: str) -> dict[str, Any]:
 
 async def _stored(incoming: Incoming, text: str) -> tuple[Blob, str]:
     """A copy of a file, and what that is called."""
-    if text != STDIN:
-        path = _existing(text)
-        return await incoming.put_file(path), path.name
-    if sys.stdin is None:
-        raise InvalidInput("there is no standard input")
-    # Not by way of /dev/stdin: what came over ssh is a socket, which has no name to be opened by.
-    return await incoming.put(pieces_of(sys.stdin.buffer)), "stdin"
+    if text in stdin.NAMES:
+        with stdin.standard_input() as pieces:
+            return await incoming.put(pieces), "stdin"
+    path = _existing(text)
+    return await incoming.put_file(path), path.name
 
 
 def _existing(text: str) -> Path:
