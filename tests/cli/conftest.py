@@ -51,9 +51,9 @@ class Tidemill:
         return said
 
     @contextmanager
-    def running(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    def running(self, *arguments: str, stdin: int | None = None) -> Iterator[subprocess.Popen[str]]:
         """A command that goes on meanwhile; it is ended with the block."""
-        with self._started(arguments) as process:
+        with self._started(arguments, stdin) as process:
             try:
                 yield process
             finally:

@@ -42,10 +42,30 @@ async def test_mistakes_are_told_with_their_place_and_a_failure_is_an_exit_code(
     inputs = tidemill.file("inputs.csv", "index_key,day\nABC,2024-02-30\n")
     assert "inputs/0/day: there is no such day as 20240230" in tidemill("distribute", "prices", inputs, code=2).err
     assert "did you mean prices" in tidemill("distribute", "price", inputs, code=2).err
-    inputs = tidemill.file("inputs.csv", "index_key,day\nABC,2024-02-02,x\n")
-    assert "more values than its header" in tidemill("distribute", "prices", inputs, code=2).err
+    inputs = tidemill.file("inputs.csv", 'index_key,day\n"A\nB",2024-02-02\nABC,2024-02-02,x\n')
+    assert "row 2 on line 4 has more values than its header" in tidemill("distribute", "prices", inputs, code=2).err
+    inputs = tidemill.file("inputs.csv", 'index_key,day\nABC,2024-02-02\n"A"x,2024-02-02\n')
+    assert "cannot be read: line 3: " in tidemill("distribute", "prices", inputs, code=2).err
+    lines = '{"index_key": "ABC", "day": 20240202}\n\n{"index_key": }\n'
+    said = tidemill.refuses("distribute", "prices", tidemill.file("inputs.ndjson", lines))
+    assert said == "inputs.ndjson cannot be read: line 3 column 15: Expecting value"
     inputs = tidemill.file("inputs.csv", "index_key,day\nABC,2024-02-02\n")
     assert 'relation "public.prices" does not exist' in tidemill("distribute", "prices", inputs, code=1).out
+
+
+async def test_the_first_input_that_failed_is_named_with_its_reason(tidemill: "Tidemill", db: Database) -> None:
+    await rows(db, "CREATE TABLE public.days AS SELECT 1 AS n")
+    tidemill.file(
+        "tidemill.toml",
+        "[datasets.parts]\nquery = \"SELECT 1 / %(n)s::int AS part FROM public.days\"\nfields = { n = 'integer' }\n",
+    )
+    said = tidemill("distribute", "parts", tidemill.file("inputs.csv", "n\n1\n0\n"), code=1).out
+    assert 'input 2, {"n": 0}: ' in said
+    assert said.count("division by zero") == 1
+    inputs = tidemill.file("inputs.csv", "n\n" + "".join(f"{n}\n" for n in range(8, -1, -1)))
+    said = tidemill("distribute", "parts", inputs, "--policy", "continue", code=1).out
+    assert "  input 9: " in said
+    assert said.count("division by zero") == 1
 
 
 def test_where_results_are_to_go_is_looked_at_before_the_work_begins(tidemill: "Tidemill") -> None:

@@ -5,6 +5,7 @@ import csv
 import gzip
 import os
 import signal
+import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,6 +43,44 @@ async def test_a_file_goes_into_a_table_and_its_bad_rows_come_back_mended(tidemi
     people = await rows(db, "SELECT id, name, age FROM people ORDER BY id")
     assert people == [(1, "Ann", 30), (2, "Bob", None), (3, "Carl", 40), (4, "Dora", 1), (5, "Emil", 50)]
     await assert_sound(db)
+
+
+async def test_all_that_is_wrong_with_mended_rows_is_told_line_by_line(tidemill: "Tidemill", db: Database) -> None:
+    await rows(db, TABLE)
+    key = tidemill("import", tidemill.file("people.csv", GOOD + BAD), "--into", "people", code=1).out.split()[0]
+    mended = tidemill.file("mended.csv", "ID,Name,Age,_row\n3,Carl,4,3\n8,Hans,4,99\n1,Ann,30,1\n3,Carl,4,3\n")
+    told = tidemill("fix", key, mended, code=2).err.splitlines()
+    assert told[0] == "error: nothing was changed"
+    assert sorted(told[1:]) == [
+        "  line 3: the import has no row '99'",
+        "  line 5: row 3 is there twice",
+        "  row 1 is done: only failed rows can be mended",
+    ]
+    mended = tidemill.file("mended.csv", "ID,_row\n" + "".join(f"8,{99 + n}\n" for n in range(30)))
+    assert tidemill("fix", key, mended, code=2).err.splitlines()[20:] == [
+        "  line 21: the import has no row '118'",
+        "  and 10 more",
+    ]
+    mended = tidemill.file("mended.csv", "ID,_row\n8,99\n")
+    assert tidemill.refuses("fix", key, mended) == "nothing was changed: line 2: the import has no row '99'"
+
+
+async def test_columns_of_mended_rows_are_found_whatever_their_case_and_also_by_their_fields(
+    tidemill: "Tidemill", db: Database
+) -> None:
+    await rows(db, TABLE)
+    file = tidemill.file("people.csv", "ID;First Name;How Old\n3;;40\n4;Dora;-1\n5;Emil;-5\n")
+    asked = ("import", file, "--into", "people", "--map", "First Name=name", "--map", "How Old=age")
+    key = tidemill(*asked, code=1).out.split()[0]
+    mended = tidemill.file("mended.csv", "nmae,what,_row\nCarl,1,1\n")
+    said = tidemill.refuses("fix", key, mended)
+    assert "column 'nmae' is none of the import's, which are ID, First Name, How Old;" in said
+    mended = tidemill.file("mended.csv", "Name,FIRST-NAME,_row\nCarl,Carl,1\n")
+    assert "columns 'Name', 'FIRST-NAME' are all 'First Name'" in tidemill.refuses("fix", key, mended)
+    tidemill("fix", key, tidemill.file("mended.csv", "FIRST-NAME,_row\nCarl,1\n"), code=1)
+    tidemill("fix", key, tidemill.file("mended.csv", "Age,_row\n1,2\n"), code=1)
+    tidemill("fix", key, tidemill.file("mended.ndjson", '{"age": 5, "_row": 3}\n'))
+    assert await rows(db, "SELECT * FROM people ORDER BY id") == [(3, "Carl", 40), (4, "Dora", 1), (5, "Emil", 5)]
 
 
 async def test_where_errors_go_is_looked_at_first_and_an_older_file_of_them_does_not_stay(
@@ -95,6 +134,55 @@ async def test_a_preview_shows_what_a_file_means_and_keeps_nothing(tidemill: "Ti
     assert list((tidemill.folder / "blobs").iterdir()) == []
 
 
+async def test_a_preview_shows_as_many_rows_as_are_asked_for(tidemill: "Tidemill", db: Database) -> None:
+    await rows(db, TABLE)
+    file = tidemill.file("people.csv", "id,name\n" + "".join(f"{n},name{n}\n" for n in range(1, 31)))
+    asked = ("import", file, "--into", "people")
+    for words, count in (
+        (["--preview"], 10),
+        (["--preview-rows", "25"], 25),
+        (["--preview", "--preview-rows", "2"], 2),
+    ):
+        assert tidemill(*asked, *words).out.count("name") - 3 == count, words
+    assert "less than or equal to 1000" in tidemill(*asked, "--preview-rows", "1001", code=2).err
+    assert await rows(db, "SELECT count(*) FROM people") == [(0,)]
+
+
+async def test_rows_come_from_standard_input_and_from_pipes(tidemill: "Tidemill", db: Database) -> None:
+    await rows(db, TABLE)
+    assert "Bob" in tidemill("import", "-", "--into", "people", "--preview", answer=GOOD).out
+    assert "2 inserted" in tidemill("import", "-", "--into", "people", answer=GOOD).out
+    assert "1 inserted" in tidemill("import", "/dev/stdin", "--into", "people", answer='{"id": 3, "name": "C"}\n').out
+    tabs = "id\tname\n4\tD;E,F\n"
+    assert "1 inserted" in tidemill("import", "-", "--into", "people", "--format", "tsv", answer=tabs).out
+    pipe = tidemill.folder / "people.csv"
+    os.mkfifo(pipe)
+    with tidemill.running("import", str(pipe), "--into", "people") as importing:
+        await asyncio.to_thread(pipe.write_text, "id,name\n5,G\n")
+        said, _ = await asyncio.to_thread(importing.communicate)
+    assert "1 inserted" in said
+    assert await rows(db, "SELECT name FROM people ORDER BY id") == [("Ann",), ("Bob",), ("C",), ("D;E,F",), ("G",)]
+    assert "the file is empty" in tidemill("import", "-", "--into", "people", code=2).err
+
+
+async def test_who_is_interrupted_before_anything_came_is_not_kept_waiting(tidemill: "Tidemill", db: Database) -> None:
+    await rows(db, TABLE)
+    with tidemill.running("import", "-", "--into", "people", stdin=subprocess.PIPE) as importing:
+        assert importing.stdin is not None
+        importing.stdin.write("id,name\n")
+        importing.stdin.flush()
+        await eventually(lambda: rows(db, "SELECT 1 FROM tidemill.unneeded_file"))
+        importing.send_signal(signal.SIGINT)
+        assert await asyncio.to_thread(importing.wait, 20) == 130
+    assert await rows(db, "SELECT count(*) FROM tidemill.job") == [(0,)]
+
+
+async def test_of_a_name_that_an_object_has_twice_the_last_one_counts(tidemill: "Tidemill", db: Database) -> None:
+    await rows(db, TABLE)
+    tidemill("import", "-", "--into", "people", answer='{"id": 1, "name": "A", "name": "B"}\n')
+    assert await rows(db, "SELECT name FROM people") == [("B",)]
+
+
 async def test_a_preview_says_why_a_row_cannot_be_read(tidemill: "Tidemill", db: Database) -> None:
     await rows(db, TABLE)
     file = tidemill.file("people.csv", "id,name,age\n1,Ann,1\n2,Bob\n")
@@ -112,7 +200,11 @@ async def test_what_cannot_work_is_said_in_one_line_before_a_row_is_read(tidemil
     assert "there is no table 'poeple'" in tidemill.refuses("import", file, "--into", "poeple")
     assert "schema tidemill is not for imports" in tidemill.refuses("import", file, "--into", "tidemill.job")
     assert "there is no file nowhere.csv" in tidemill.refuses("import", "nowhere.csv", "--into", "people")
+    assert tidemill.refuses("import", ".", "--into", "people") == ". is a folder"
     assert "it is insert or upsert" in tidemill.refuses("import", file, "--into", "people", "--mode", "replace")
+    for place in (file, "https://example.com/people.csv"):
+        said = tidemill.refuses("import", place, "--into", "people", "--format", "docx")
+        assert said == "unknown format 'docx'; known are csv, json, ndjson, parquet, tsv, xlsx"
     assert "COLUMN=FIELD" in tidemill.refuses("import", file, "--into", "people", "--map", "x")
     assert list((tidemill.folder / "blobs").iterdir()) == []
 

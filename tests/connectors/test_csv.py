@@ -68,6 +68,8 @@ def test_tabs_may_separate() -> None:
         (b"id,,name\n1,2,3\n", "without a name"),
         (b"id,na\x00me\n1,2\n", "NUL"),
         (b"id,na\xffme\n1,2\n", "UTF-8"),
+        (b"id,na\rme\n1,2\n", "cannot be read as CSV: a carriage return in a field without quotes$"),
+        (b"\x8f\x01\r\xa7,\x10\n\xfe", "cannot be read as CSV: .*; the file may be binary, or packed$"),
     ],
 )
 def test_a_file_without_a_usable_header_is_refused(data: bytes, message: str) -> None:
@@ -84,7 +86,7 @@ def test_a_file_without_a_usable_header_is_refused(data: bytes, message: str) ->
         (b"1,\xff\xfe", "not UTF-8"),
         (b"1," + b"x" * 2_000, "longer than 1000 bytes|field larger"),
         (b'1,"x\n' + b"y" * 2_000 + b'"', "longer than 1000 bytes|field larger"),
-        (b"a\rb,2", "new-line character"),
+        (b"a\rb,2", "a carriage return in a field without quotes"),
     ],
 )
 def test_a_bad_record_is_kept_with_its_first_line_and_a_reason(record: bytes, reason: str) -> None:

@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import random
 import time
 from pathlib import Path
 from typing import Any
@@ -191,12 +192,21 @@ def test_what_is_given_wrongly_is_refused_with_what_is_allowed(given: dict[str, 
     [
         (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1 old", r"save it as \.xlsx"),
         (zipped(("a.csv", b"x"), ("b.csv", b"y")), "this one holds 2 files"),
-        (b"\x00\x01\x02\x03" * 10, "cannot be told"),
+        (b"\x00\x01\x02\x03" * 10, "cannot be told: say one of csv, json, ndjson, parquet, tsv, xlsx$"),
     ],
 )
 def test_what_cannot_be_told_is_refused(data: bytes, message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         look(data)
+
+
+@pytest.mark.parametrize(("ending", "called"), [(".gz", "gzip"), (".zst", "zstd"), (".zip", "zip")])
+def test_what_is_called_packed_and_is_neither_that_nor_a_text_is_refused(ending: str, called: str) -> None:
+    for data in (random.Random(7).randbytes(500), b"a,b\n\x02\x01,2\n"):
+        with pytest.raises(InvalidInput, match=f"the file is called {ending}, but is not {called}$"):
+            look(data, f"a.csv{ending}")
+    assert look(CSV, f"a.csv{ending}")["compression"] == "none"
+    assert look(gzip.compress(CSV), f"a.csv{ending}")["compression"] == "gzip"
 
 
 def test_a_file_on_disk_is_looked_at_by_its_name(tmp_path: Path) -> None:

@@ -53,7 +53,10 @@ def test_a_backslash_before_a_u_is_no_nul() -> None:
         (b'{"a": NaN}', "not JSON"),
         (b'{"a": "\xff\xfe"}', "not JSON"),
         (b"\xef\xbb\xbf{}", "not JSON"),  # a mark belongs at the beginning of the file only
-        (b'{"a": "\\ud800"}', "not JSON"),
+        (b'{"a": "\\ud800"}', "not JSON: half of a surrogate pair is no character$"),
+        (b'{"\\udc00": 1}', "not JSON: half of a surrogate pair is no character$"),
+        (b'{"a": "\\ud800"', "not JSON: Input data was truncated"),
+        (b'{"a": [-1e400]}', "a number is too large: there is none beyond 1.8e308$"),
         (b"[" * 900, "not JSON"),
         (b'{"a": "x\\u0000y"}', "a NUL character cannot be stored"),
         (b'{"a\\u0000": 1}', "a NUL character cannot be stored"),

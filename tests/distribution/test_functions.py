@@ -61,6 +61,11 @@ async def test_no_rows_are_the_declared_header_alone(scene: Scene) -> None:
     assert scene.read(made["path"]) == b"a,b\n"
 
 
+async def test_no_rows_without_declared_columns_are_an_empty_file(scene: Scene) -> None:
+    (made,) = await made_by(scene, lambda _: [])
+    assert (scene.read(made["path"]), made["rows"]) == (b"", 0)
+
+
 async def test_a_large_file_comes_in_pieces(scene: Scene) -> None:
     async def letters(given: dict[str, Any]) -> AsyncIterator[tuple[str]]:
         for _ in range(500):

@@ -103,7 +103,7 @@ async def test_files_with_hostile_keys_are_all_there(scene: Scene) -> None:
     ("wrong", "pointer", "reason"),
     [
         ([], ("inputs",), "no input"),
-        ([given(), given("DEF"), given("ABC", "2024-02-02")], ("inputs", 2), "the same as input 0"),
+        ([given(), given("DEF"), given("ABC", "2024-02-02")], ("inputs", 2), "the same as input 1"),
         ([given("ABC", 20240230)], ("inputs", 0, "effective_date"), "no such day"),
         ([given("ABC", 20241)], ("inputs", 0, "effective_date"), "a date is wanted"),
         ([given("ABC", "2024-2-2")], ("inputs", 0, "effective_date"), "a date is wanted"),

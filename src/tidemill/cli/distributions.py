@@ -5,6 +5,7 @@ import io
 import json
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 from uuid import UUID
@@ -86,28 +87,39 @@ def run_distribution(
 
 def read_inputs(place: str) -> list[Any]:
     """All of them: they are checked together. A text that begins like JSON is JSON, anything else is CSV."""
-    if place == "-":
-        text = sys.stdin.read()
-    else:
-        try:
-            text = Path(place).read_text("utf-8-sig")
-        except OSError as error:
-            raise InvalidInput(f"cannot read {place}: {error.strerror}") from error
-        except UnicodeDecodeError as error:
-            raise InvalidInput(f"{place} is not UTF-8: {error}") from error
+    try:
+        text = sys.stdin.read() if place == "-" else Path(place).read_text("utf-8-sig")
+    except OSError as error:
+        raise InvalidInput(f"cannot read {place}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"{place} is not UTF-8: {error}") from error
     begins = text.lstrip()[:1]
     try:
         if begins == "[":
-            found = json.loads(text)
-        elif begins == "{":
-            found = [json.loads(line) for line in text.split("\n") if line.strip()]
-        else:
-            found = list(csv.DictReader(io.StringIO(text, newline=""), strict=True))
-    except (ValueError, csv.Error) as error:
+            return list(json.loads(text))
+        return list(_lines_of(text) if begins == "{" else _rows_of(text))
+    except (ValueError, RecursionError) as error:
         raise InvalidInput(f"{place} cannot be read: {error}") from error
-    if isinstance(found, list) and any(isinstance(row, dict) and None in row for row in found):
-        raise InvalidInput(f"{place} has a row with more values than its header")
-    return list(found)
+
+
+def _lines_of(text: str) -> Iterator[Any]:
+    for number, line in enumerate(text.split("\n"), 1):
+        try:
+            if line.strip():
+                yield json.loads(line)
+        except json.JSONDecodeError as error:
+            raise ValueError(f"line {number} column {error.colno}: {error.msg}") from error
+
+
+def _rows_of(text: str) -> Iterator[dict[str, Any]]:
+    reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+    try:
+        for number, row in enumerate(reader, 1):
+            if None in row:
+                raise ValueError(f"row {number} on line {reader.line_num} has more values than its header")
+            yield row
+    except csv.Error as error:
+        raise ValueError(f"line {reader.reader.line_num}: {error}") from error
 
 
 async def _submit(db: Database, settings: Settings, wanted: Wanted, policy: dict[str, Any], app: str) -> UUID:
@@ -120,13 +132,20 @@ async def _report(db: Database, job: Job) -> None:
     summary(job)
     files = (await db.run(artifacts.files_of, [job.id])).get(job.id, Files())
     console.print(f"  {files.generated:,} files generated · {files.reused:,} reused", highlight=False)
-    for one in (await content(db, job.id, limit=SHOWN)).items:
+    for number, one in enumerate((await content(db, job.id, limit=SHOWN)).items, 1):
         if one["path"] is not None:
             console.print(f"  {escape(one['path'])}", highlight=False, soft_wrap=True)
         elif one["error"] is not None:
-            console.print(f"  [red]{escape(str(one['error']['reason']))}[/]", highlight=False, soft_wrap=True)
+            given = json.dumps(one["input"], ensure_ascii=False, default=str)
+            _show_failure(f"input {number}, {given}: {one['error']['reason']}")
+    if files.failure is not None and (files.failed_seq or 0) >= SHOWN:
+        _show_failure(files.failure)
     if job.counts.total > SHOWN:
         console.print(f"  and {job.counts.total - SHOWN:,} more: --paths FILE lists all", highlight=False)
+
+
+def _show_failure(text: str) -> None:
+    console.print(f"  [red]{escape(text)}[/]", highlight=False, soft_wrap=True)
 
 
 async def _write_paths(db: Database, job_id: UUID, file: Any) -> None:

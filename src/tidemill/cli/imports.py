@@ -15,6 +15,7 @@ import typer
 from rich.markup import escape
 
 from tidemill.app import make_importing, make_resources, run_in
+from tidemill.cli import stdin
 from tidemill.cli.import_views import show_effects, show_errors, show_layout, show_preview
 from tidemill.cli.jobs import parse_policy, show_progress
 from tidemill.cli.load import PLAIN, load_mill
@@ -22,13 +23,14 @@ from tidemill.cli.outputs import expect_to_write, written
 from tidemill.cli.run import make_worker
 from tidemill.cli.views import console, detail, status_text
 from tidemill.config import Settings, load_settings
-from tidemill.connectors.blobs import open_blobs
+from tidemill.connectors.blobs import Blob, open_blobs
 from tidemill.domain.errors import InvalidInput
 from tidemill.domain.importing import KIND, Duplicates, ImportRequest, Mode
 from tidemill.domain.job import Job
 from tidemill.domain.resource import Resource
 from tidemill.domain.status import ItemStatus, JobStatus
 from tidemill.operations import import_errors, inspect
+from tidemill.operations.import_preview import PREVIEW_MAX
 from tidemill.operations.import_preview import preview as look_through
 from tidemill.operations.incoming import Incoming
 from tidemill.store import imports as store
@@ -67,7 +69,9 @@ class Asked:
 
 @commands.command("import")
 def import_command(
-    file: Annotated[str, typer.Argument(help="CSV, TSV, NDJSON, JSON, XLSX or Parquet, packed or not; or its URL")],
+    file: Annotated[
+        str, typer.Argument(help="CSV, TSV, NDJSON, JSON, XLSX or Parquet, packed or not; its URL; - for stdin")
+    ],
     into: Annotated[str, typer.Option(help="A table, as in public.users, or a resource of tidemill.toml")],
     key: Annotated[
         str, typer.Option(help="Fields that identify a row, between commas; the table's own key if not said")
@@ -96,6 +100,9 @@ def import_command(
     preview: Annotated[
         bool, typer.Option("--preview", help="Show the first rows and what they mean; import none")
     ] = False,
+    preview_rows: Annotated[
+        int | None, typer.Option(min=1, max=PREVIEW_MAX, help=f"Preview so many rows, {SHOWN_ROWS} if not said")
+    ] = None,
     errors_to: Annotated[
         Path | None, typer.Option("--errors", help="Write the rows that failed to this CSV, to mend and send again")
     ] = None,
@@ -126,8 +133,8 @@ def import_command(
     asked = Asked(file, into, request, given, parse_policy(policy), app)
     os.environ.setdefault("TIDEMILL_LOG_LEVEL", "error")
     settings = load_settings()
-    if preview:
-        run_in(settings, lambda db: _preview(db, settings, asked), check=False)
+    if preview or preview_rows is not None:
+        run_in(settings, lambda db: _preview(db, settings, asked, preview_rows or SHOWN_ROWS), check=False)
         return
     job = run_import(settings, asked, errors_to=errors_to, processes=processes)
     _leave(job, allow_errors=allow_errors)
@@ -180,32 +187,31 @@ async def _submit(db: Database, settings: Settings, asked: Asked) -> UUID:
     spec = Submission(KIND, policy=asked.policy)
     if asked.is_remote:
         return (await importing.submit_remote(spec, asked.file, resource, asked.request, asked.words))[0]
-    path = _existing(asked.file)
     incoming = Incoming(db, open_blobs(settings.blobs))
-    blob = await incoming.put_file(path)
+    blob, name = await _stored(incoming, asked.file)
     try:
-        look = await importing.look(blob.id, name=path.name, given=asked.layout)
+        look = await importing.look(blob.id, name=name, given=asked.layout)
         plan = await importing.plan(look, resource, asked.request)
     except BaseException:
         await incoming.drop(blob.id)
         raise
     show_layout(look.layout)
-    return (await importing.submit(spec, blob, look, plan, asked.words, path.name))[0]
+    return (await importing.submit(spec, blob, look, plan, asked.words, name))[0]
 
 
 async def _resource(db: Database, settings: Settings, asked: Asked) -> Resource:
     return await make_resources(settings, load_mill(asked.app).registry).find(db, asked.into, any_table=True)
 
 
-async def _preview(db: Database, settings: Settings, asked: Asked) -> None:
+async def _preview(db: Database, settings: Settings, asked: Asked, rows: int) -> None:
     if asked.is_remote:
         raise InvalidInput("a preview is of a file that is here")
     await migrate(db)
     importing, resource = make_importing(db, settings), await _resource(db, settings, asked)
-    incoming, path = Incoming(db, open_blobs(settings.blobs)), _existing(asked.file)
-    blob = await incoming.put_file(path)
+    incoming = Incoming(db, open_blobs(settings.blobs))
+    blob, name = await _stored(incoming, asked.file)
     try:
-        look = await importing.look(blob.id, name=path.name, given=asked.layout, rows=SHOWN_ROWS)
+        look = await importing.look(blob.id, name=name, given=asked.layout, rows=rows)
     finally:
         await incoming.drop(blob.id)
     normalizers = load_mill(asked.app).registry.normalizers
@@ -257,11 +263,26 @@ async def _sample(db: Database, job: Job, code: str) -> dict[str, Any]:
     return cast("dict[str, Any]", page.items[0]["error"]) if page.items else {"code": code}
 
 
+async def _stored(incoming: Incoming, text: str) -> tuple[Blob, str]:
+    """A copy of a file, and what that is called."""
+    if text in stdin.NAMES:
+        with stdin.standard_input() as pieces:
+            return await incoming.put(pieces), "stdin"
+    path = _existing(text)
+    return await incoming.put_file(path), path.name
+
+
 def _existing(text: str) -> Path:
+    """Whatever can be read: a pipe is no file, and has rows all the same."""
     path = Path(text)
-    if not path.is_file():
-        raise InvalidInput(f"there is no file {text}")
-    return path
+    try:
+        if path.is_dir():
+            raise InvalidInput(f"{text} is a folder")
+        if path.exists():
+            return path
+    except OSError as error:
+        raise InvalidInput(f"{text} cannot be read: {error.strerror}") from error
+    raise InvalidInput(f"there is no file {text}")
 
 
 def _one_of(option: str, word: str, known: tuple[str, ...]) -> str:

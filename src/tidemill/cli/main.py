@@ -22,7 +22,7 @@ from tidemill.cli import (
     sources,
 )
 from tidemill.cli.views import errors
-from tidemill.domain.errors import TidemillError
+from tidemill.domain.errors import TOLD_MAX, InvalidRows, TidemillError
 
 app = typer.Typer(
     name="tidemill",
@@ -41,9 +41,20 @@ app.add_typer(bench.commands, name="bench", help="Measure this installation: the
 
 
 def main() -> None:
-    """Run a command; what Tidemill raises on purpose is one line for the user and exit code 2."""
+    """Run a command; what Tidemill raises on purpose is told to the user, and the exit code is 2."""
     try:
         app()
     except TidemillError as error:
-        errors.print(f"[red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
+        first, *others = _lines(error)
+        errors.print(f"[red]error:[/] {escape(first)}", highlight=False, soft_wrap=True)
+        for line in others:
+            errors.print(f"  {escape(line)}", highlight=False, soft_wrap=True)
         sys.exit(2)
+
+
+def _lines(error: TidemillError) -> list[str]:
+    """One, but for rows of a file: each is mended by itself."""
+    if not isinstance(error, InvalidRows) or error.count == 1:
+        return [str(error)]
+    told, more = error.problems[:TOLD_MAX], error.count - TOLD_MAX
+    return ["nothing was changed", *told, *([f"and {more:,} more"] if more > 0 else [])]

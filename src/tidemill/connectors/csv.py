@@ -4,6 +4,7 @@ import csv
 from typing import Any
 
 from tidemill.connectors.csv_rows import Dialect, Parsed, Rows, checked_header
+from tidemill.connectors.encoding import has_controls
 from tidemill.connectors.lines import Lines
 from tidemill.connectors.records import BlockSource, Draft
 from tidemill.connectors.stream import Stream
@@ -90,6 +91,10 @@ class CsvSource(BlockSource):
             return f"not {self._encoding.upper()}"
         return None
 
+    def _is_strange(self, record: Parsed) -> bool:
+        """Whether it has what no text has."""
+        return bool(self._bad_byte(record)) or has_controls(record.raw)
+
     def _ragged(self, record: Parsed) -> str | None:
         if len(record.fields) in (0, len(self.columns)):
             return None
@@ -115,7 +120,8 @@ class CsvSource(BlockSource):
         while (record := self._dialect.parse(self._lines)) is not None:
             problem = record.problem or self._problem(record)
             if problem:
-                raise InvalidInput(f"the header cannot be read: {problem}")
+                hint = "; the file may be binary, or packed" if self._is_strange(record) else ""
+                raise InvalidInput(f"the header cannot be read as CSV: {problem}{hint}")
             if record.fields:
                 return record
             self._lines.take(record.span)

@@ -80,7 +80,8 @@ class Dialect:
         try:
             return Parsed(first, 1, next(self.read([_text(first)], strict=False), []))
         except csv.Error as problem:
-            return Parsed(first, 1, [], str(problem))
+            is_torn = "new-line" in str(problem)
+            return Parsed(first, 1, [], "a carriage return in a field without quotes" if is_torn else str(problem))
 
 
 class Rows:

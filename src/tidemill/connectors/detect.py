@@ -6,8 +6,8 @@ from pathlib import Path, PurePath
 from typing import Any, BinaryIO
 
 from tidemill.connectors.csv_rows import Dialect
-from tidemill.connectors.encoding import find_encoding, utf8_text
-from tidemill.connectors.layout import FORMATS, OPTIONS, checked, encoding_of
+from tidemill.connectors.encoding import find_encoding, has_controls, utf8_text
+from tidemill.connectors.layout import FORMATS, RECORD_FORMATS, checked, encoding_of
 from tidemill.connectors.sample import Sample
 from tidemill.connectors.zips import members, open_zip
 from tidemill.domain.errors import InvalidInput
@@ -24,6 +24,8 @@ MEDIA_FORMATS = {
 }
 IMAGES = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".tif", ".tiff")
 PACKED = (".gz", ".zst", ".zstd")
+_CALLED = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd", ".zip": "zip"}
+_LOOKED_AT = 1000
 _MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"PK\x03\x04": "zip", b"PK\x05\x06": "zip"}
 _DELIMITERS = (",", ";", "\t", "|")
 _OLD_EXCEL = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
@@ -48,6 +50,8 @@ def describe(
     if kind in ("xlsx", "parquet", "images"):
         return _binary(kind, asked)
     sample = Sample(file, packed)
+    if packed == "none" and "compression" not in asked:
+        _insist_on_text(name, sample.head[:_LOOKED_AT])
     return _text_layout(sample, kind or _said(name, about), asked, packed, about)
 
 
@@ -55,6 +59,13 @@ def _compression(file: BinaryIO) -> str:
     file.seek(0)
     head = file.read(4)
     return next((kind for magic, kind in _MAGIC.items() if head.startswith(magic)), "none")
+
+
+def _insist_on_text(name: str, head: bytes) -> None:
+    """A text that is called packed was unpacked on its way, as browsers do; of what is neither, the name is told."""
+    ending = PurePath(name.lower()).suffix
+    if ending in _CALLED and has_controls(head):
+        raise InvalidInput(f"the file is called {ending}, but is not {_CALLED[ending]}")
 
 
 def _kind_of_zip(file: BinaryIO, kind: str | None) -> str | None:
@@ -115,8 +126,8 @@ def _kind_of_json(text: str) -> str:
 
 def _kind_of_text(text: str) -> str:
     start = text.lstrip("\ufeff \t\r\n")
-    if "\x00" in text[:1000]:
-        raise InvalidInput(f"the format of the file cannot be told: say one of {', '.join(sorted(OPTIONS))}")
+    if "\x00" in text[:_LOOKED_AT]:
+        raise InvalidInput(f"the format of the file cannot be told: say one of {', '.join(RECORD_FORMATS)}")
     if start.startswith("["):
         first = start.split("\n", 1)[0].rstrip()
         rest = start[len(first) :].strip()

@@ -1,10 +1,12 @@
 """Which encoding a text is in."""
 
 import codecs
+import re
 
 _MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 _LIKELY = ["cp1252", "cp1250", "cp1251", "cp1253", "cp1254", "iso8859-2", "koi8-r", "cp932", "gb18030", "big5", "cp949"]
 _FALLBACK = "cp1252"
+_CONTROLS = re.compile(rb"[\x00-\x08\x0e-\x19\x1c-\x1f\x7f]")  # not ^Z, which may end a text, and not Escape
 LINES = 50  # that are compared: a few tell as much as all
 
 
@@ -16,6 +18,11 @@ def find_encoding(head: bytes, far: list[bytes], said: str | None) -> str:
     if said is not None:
         return said
     return _wide(head) or ("utf-8" if _is_utf8(far) else _likeliest(far))
+
+
+def has_controls(data: bytes) -> bool:
+    """Whether there is what no text has, in whatever encoding of a byte a character."""
+    return _CONTROLS.search(data) is not None
 
 
 def utf8_text(data: bytes, encoding: str) -> str:

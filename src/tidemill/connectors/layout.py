@@ -17,6 +17,7 @@ FORMATS = {
     ".zip": "images",
 }
 KNOWN_FORMATS = ("csv", "images", "json", "ndjson", "parquet", "tsv", "xlsx")
+RECORD_FORMATS = tuple(name for name in KNOWN_FORMATS if name != "images")
 DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "\\t": "\t", "pipe": "|"}
 LINE_ENDS = ("\n", "\r\n", "\r")
 LINE_WORDS = dict(zip(("lf", "crlf", "cr"), LINE_ENDS, strict=True))

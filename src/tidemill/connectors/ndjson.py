@@ -1,5 +1,6 @@
 """One JSON value per line."""
 
+import json
 from typing import Any
 
 import msgspec
@@ -64,13 +65,26 @@ def add_json(draft: Draft, text: bytes, line: int, offset: int) -> None:
 def problem(text: bytes) -> str | None:
     try:
         _decode(text)
+    except msgspec.ValidationError:  # of what has no type only this can be said
+        return "a number is too large: there is none beyond 1.8e308"
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        return f"not JSON: {error}"
+        return f"not JSON: {'half of a surrogate pair is no character' if _is_halved(text) else error}"
     if is_too_deep(text):
         return f"nested more than {MAX_DEPTH} levels deep"
     if _NUL in text.replace(b"\\\\", b""):
         return "a NUL character cannot be stored"
     return None
+
+
+def _is_halved(text: bytes) -> bool:
+    r"""Whether all that is wrong is a ``\ud800`` by itself: others read it, and cannot write it."""
+    try:
+        json.dumps(json.loads(text), ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return True
+    except (ValueError, RecursionError):
+        return False
+    return False
 
 
 def _are_good(texts: list[bytes]) -> bool:

@@ -109,9 +109,9 @@ class Distributions:
                 # Names are unique but for an accident of a hash; that must not cost anybody a file.
                 namesake = called.setdefault(file_name(read, form.ending).lower(), place)
                 if first != place:
-                    faults.append((("inputs", place), f"the same as input {first}, counted from 0"))
+                    faults.append((("inputs", place), f"the same as input {first + 1}"))
                 elif namesake != place:
-                    faults.append((("inputs", place), f"its file would have the name of that of input {namesake}"))
+                    faults.append((("inputs", place), f"its file would have the name of that of input {namesake + 1}"))
                 found.append(read)
             if len(faults) >= FAULTS_MAX:
                 break
@@ -145,17 +145,17 @@ async def file_facts(db: Database, blobs: Blobs, job: Job, seq: int) -> FileFact
     item = await inspect.get_item(db, job.id, seq)
     made = item["result"]
     if item["status"] != ItemStatus.DONE:
-        raise Conflict(f"input {seq} of {job.key} is {item['status']}: it has no file")
+        raise Conflict(f"input {seq + 1} of {job.key} is {item['status']}: it has no file")
     name = await asyncio.to_thread(blobs.name_of, made["path"])
     if name is None:
-        raise Conflict(f"the file of input {seq} of {job.key} is in another store: {made['path']}")
+        raise Conflict(f"the file of input {seq + 1} of {job.key} is in another store: {made['path']}")
     request = request_of(job)
     form = Form(request.format, (), request.compression)
     return FileFacts(name, made["name"], made["size"], made["sha256"], form.content_type)
 
 
 def file_gone(job: Job, seq: int) -> Conflict:
-    return Conflict(f"the file of input {seq} of {job.key} is gone; ask for it again")
+    return Conflict(f"the file of input {seq + 1} of {job.key} is gone; ask for it again")
 
 
 def _told(job_id: UUID, item: Mapping[str, Any], given: Any) -> dict[str, Any]:

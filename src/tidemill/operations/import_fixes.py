@@ -9,8 +9,7 @@ from typing import Any
 from tidemill.domain.batch import LIST_MAX
 from tidemill.domain.block import Block, line_of
 from tidemill.domain.errors import InvalidColumns, InvalidInput, InvalidRows, Unavailable
-from tidemill.domain.importing.failures import ROW
-from tidemill.domain.importing.fixes import PROBLEMS_MAX, Cells, Matcher, Problems
+from tidemill.domain.importing.fixes import PROBLEMS_MAX, Cells, Matcher, Names, Problems
 from tidemill.domain.job import Job
 from tidemill.domain.ports import Source
 from tidemill.operations.import_errors import file_columns
@@ -45,13 +44,13 @@ async def fix_rows(db: Database, importing: Importing, job: Job, file: Mended) -
     look = await importing.look(
         file.blob_id, name=file.name, content_type=file.content_type, given=given, rows=LIST_MAX
     )
-    await _check_columns(db, job, look)
+    names = await _names(db, job, look)
     merge = _over if look.named_by_rows else Cells(_plan(job)).read
     source = await importing.open(file.blob_id, look.layout)
     try:
         with closing(source):
             async with db.transaction(bounded=False) as conn:
-                step = await _Fixing(conn, job, file, merge).run(source)
+                step = await _Fixing(conn, job, file, names, merge).run(source)
     except Exception as error:
         if not is_transient(error):
             raise
@@ -60,24 +59,22 @@ async def fix_rows(db: Database, importing: Importing, job: Job, file: Mended) -
     return await db.run(bulk.find, step.operation_id)
 
 
-async def _check_columns(db: Database, job: Job, look: Look) -> None:
-    if look.named_by_rows:
-        return
-    known = {*await file_columns(db, job), *_plan(job).get("mapping", ())}
-    problems = [] if ROW in look.columns else [f"there is no column {ROW!r}, which says which row of the import it is"]
-    strange = [name for name in look.columns if name not in known and not name.startswith("_")]
-    problems += [f"column {name!r} is none of the import's" for name in strange]
+async def _names(db: Database, job: Job, look: Look) -> Names:
+    names = Names(await file_columns(db, job), _plan(job).get("mapping", {}))
+    problems = [] if look.named_by_rows else names.problems(look.columns)
     if problems:
         raise InvalidColumns(problems)
+    return names
 
 
 class _Fixing:
     """One file, in one transaction. ``merge``: what a row held, and what the file has of it; the rest stays."""
 
-    def __init__(self, conn: Connection, job: Job, file: Mended, merge: Merge) -> None:
+    def __init__(self, conn: Connection, job: Job, file: Mended, names: Names, merge: Merge) -> None:
         self._conn = conn
         self._job = job
         self._file = file
+        self._names = names
         self._merge = merge
         self._problems = Problems()
         self._matcher = Matcher(job.counts.total, self._problems, _plan(job).get("mapping", ()))
@@ -106,7 +103,9 @@ class _Fixing:
             line = line_of(self._row, None if block.lines is None else block.lines[index], first_line)
             if index in block.defects:
                 self._problems.add(f"line {line}: {block.defects[index]['reason']}")
-            elif (found := self._matcher.match(decode_input(text.decode(), exact=True), line)) is not None:
+                continue
+            record = self._names.renamed(decode_input(text.decode(), exact=True))
+            if (found := self._matcher.match(record, line)) is not None:
                 yield found
 
     async def _take(self, locked: dict[str, Any], mended: dict[int, dict[str, Any]]) -> int:

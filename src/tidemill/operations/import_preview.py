@@ -11,6 +11,8 @@ from tidemill.domain.resource import Resource
 from tidemill.domain.values.field import Normalizer
 from tidemill.operations.imports import Importing, Look
 
+PREVIEW_MAX = 1_000  # rows
+
 
 async def preview(
     importing: Importing,

@@ -10,6 +10,7 @@ import msgspec
 
 from tidemill.connectors.blobs import Blob, Blobs
 from tidemill.connectors.detect import describe
+from tidemill.connectors.layout import RECORD_FORMATS
 from tidemill.domain.errors import InvalidInput, KeyReused
 from tidemill.domain.importing import KIND, ImportPlan, ImportRequest, make_plan
 from tidemill.domain.ports import OpenSource, Source
@@ -21,6 +22,7 @@ from tidemill.store.database import Database
 from tidemill.store.json import decode_input
 from tidemill.store.submit import Submission, find_by_key, find_repeated
 
+NO_IMAGES = "images cannot be imported into a table"
 SAMPLE_ROWS, SAMPLE_BYTES = 100, 1 << 20
 
 
@@ -87,6 +89,7 @@ class Importing:
         self, spec: Submission, url: str, resource: Resource, request: ImportRequest, asked: dict[str, Any]
     ) -> tuple[UUID, bool]:
         """A job whose file is fetched by a worker; what it is planned to do is known when its columns are."""
+        _insist_on_format(asked.get("layout") or {})
         params = {"asked": asked, "resource": msgspec.to_builtins(resource)} | _words(request)
         blob_id = uuid4().hex
         from tidemill.connectors.remote.links import file_name  # noqa: PLC0415  an HTTP client comes with it
@@ -108,10 +111,11 @@ class Importing:
         return UUID(str(found["id"]))
 
     def _look(self, blob_id: str, name: str, content_type: str, given: dict[str, Any], rows: int) -> Look:
+        _insist_on_format(given)
         with self._blobs.open(blob_id) as file:
             layout = describe(file, name=name, content_type=content_type, given=given)
         if layout["format"] == "images":
-            raise InvalidInput("images cannot be imported into a table")
+            raise InvalidInput(NO_IMAGES)
         with closing(
             self._open({"blob": blob_id, "format": layout["format"], "layout": layout}, {}, lambda: True)
         ) as source:
@@ -136,6 +140,15 @@ async def insist_on_rights(db: Database, plan: ImportPlan) -> None:
     if lacking:
         what = "read" if plan.validate_only else "written"
         raise InvalidInput(f"{resource.table} cannot be {what}: {'; '.join(dict.fromkeys(lacking))}")
+
+
+def _insist_on_format(given: dict[str, Any]) -> None:
+    """Of a format that was said: not all that can be read are rows."""
+    kind = given.get("format")
+    if kind == "images":
+        raise InvalidInput(NO_IMAGES)
+    if kind is not None and kind not in RECORD_FORMATS:
+        raise InvalidInput(f"unknown format {kind!r}; known are {', '.join(RECORD_FORMATS)}")
 
 
 def _fingerprinted(spec: Submission, blob: Blob, look: Look, asked: dict[str, Any]) -> Submission:

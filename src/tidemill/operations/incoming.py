@@ -1,7 +1,7 @@
 """Files on their way to a job: until one is made of them, they go by themselves, whoever dies in between."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from uuid import uuid4
@@ -33,8 +33,12 @@ class Incoming:
 
     async def put_file(self, path: Path, max_bytes: int | None = None) -> Blob:
         """A copy: what is accepted stays, whatever becomes of the source. InvalidInput if it cannot be read."""
+        return await self.put(folders.read(path, max_bytes))
+
+    async def put(self, pieces: Iterator[bytes]) -> Blob:
+        """What comes from elsewhere, as a file."""
         async with self.reserved() as name:
-            return await asyncio.to_thread(self._blobs.put, folders.read(path, max_bytes), name)
+            return await asyncio.to_thread(self._blobs.put, pieces, name)
 
     async def link(self, name: str) -> Blob:
         """Another name for a stored file: who has the one may remove it, and the other stays."""

@@ -18,8 +18,8 @@ from tidemill.api.schemas.base import (
 from tidemill.api.schemas.jobs import Count, Counts, PolicyIn, Rates
 from tidemill.api.schemas.resources import ValueType
 from tidemill.domain.status import JobStatus
+from tidemill.operations.import_preview import PREVIEW_MAX
 
-PREVIEW_MAX = 1_000
 ImportMode = TypeAliasType("ImportMode", Literal["insert", "upsert"])
 DuplicatePolicy = TypeAliasType("DuplicatePolicy", Literal["first", "last", "error"])
 FileFormat = TypeAliasType("FileFormat", Literal["csv", "tsv", "ndjson", "json", "xlsx", "parquet"])

@@ -1,13 +1,15 @@
 """Mended rows that come back: which row of the import each of them is."""
 
 import json
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
 from tidemill.domain.importing.failures import ROW
+from tidemill.domain.importing.mapping import fold
 
 PROBLEMS_MAX = 100  # that are told; others are counted
+KNOWN_MAX = 20  # columns that a refusal names
 
 
 class Problems:
@@ -49,6 +51,51 @@ class Matcher:
             return None
         self._seen[seq >> 3] |= 1 << (seq & 7)
         return seq, {name: value for name, value in record.items() if name in self._known or not name.startswith("_")}
+
+
+class Names:
+    """Columns of a mended file as the import calls them: by the column's name or its field's, as imports are read."""
+
+    def __init__(self, columns: Iterable[str], mapping: Mapping[str, str]) -> None:
+        """``mapping``: column of the import -> field."""
+        self._known = dict.fromkeys([*columns, *mapping])
+        self._meant: dict[str, set[str]] = {}
+        for column in self._known:
+            for name in (column, mapping.get(column, "")):
+                self._meant.setdefault(fold(name), set()).add(column)
+        self._meant.pop("", None)  # nothing but punctuation is like nothing
+
+    def of(self, name: str) -> str | None:
+        """The import's column; a name that begins with an underscore stays; None if it is none, or could be two."""
+        if name in self._known or name.startswith("_"):
+            return name
+        meant = self._meant.get(fold(name), set())
+        return next(iter(meant)) if len(meant) == 1 else None
+
+    def renamed(self, record: Any) -> Any:
+        """A record in the import's own names; a field that is there by its own name stays that."""
+        if not isinstance(record, dict) or record.keys() <= self._known.keys():
+            return record
+        called = {name: self.of(name) or name for name in record}
+        return {name if called[name] in record else called[name]: value for name, value in record.items()}
+
+    def problems(self, columns: Sequence[str]) -> list[str]:
+        """What is wrong with the header of a mended file."""
+        problems = [] if ROW in columns else [f"there is no column {ROW!r}, which says which row of the import it is"]
+        strange = [name for name in columns if self.of(name) is None]
+        problems += [
+            f"column {name!r} is none of the import's{self._which() if at == 0 else ''}"
+            for at, name in enumerate(strange)
+        ]
+        by_column: dict[str, list[str]] = {}
+        for name in columns:
+            by_column.setdefault(self.of(name) or name, []).append(name)
+        twice = {column: names for column, names in by_column.items() if len(names) > 1}
+        return problems + [f"columns {', '.join(map(repr, names))} are all {name!r}" for name, names in twice.items()]
+
+    def _which(self) -> str:
+        more = len(self._known) - KNOWN_MAX
+        return f", which are {', '.join(list(self._known)[:KNOWN_MAX])}" + (f" and {more:,} more" if more > 0 else "")
 
 
 class Cells:
