@@ -77,6 +77,15 @@ async def test_what_does_not_fit_is_refused_with_a_sentence(shop: Shop, words: d
     assert says in answer.text
 
 
+async def test_everything_that_does_not_fit_is_told_at_once_and_where_it_is(shop: Shop) -> None:
+    words = {"filter[age]": "old", "fields": "email,password", "order": "nothing", "compression": "gzip"}
+    answer = await get(shop, format="parquet", **words)
+    assert [one["parameter"] for one in answer.json()["errors"]] == ["fields", "filter[age]", "order", "format"]
+    asked = {"filters": {"age": "old"}, "fields": ["password"], "order": ["nothing"], "compression": "gzip"}
+    answer = await shop.ada.post("/v1/exports", json={"resource": "people", "format": "parquet"} | asked)
+    assert [one["pointer"] for one in answer.json()["errors"]] == ["#/fields", "#/filters/age", "#/order", "#/format"]
+
+
 async def test_only_what_is_declared_and_granted_is_there(shop: Shop) -> None:
     root = await shop.api.user("root", Role.ADMIN)
     assert (await get(shop, resource="secrets")).status_code == 404

@@ -139,10 +139,19 @@ async def _of_ours(request: Request, error: Exception) -> JSONResponse:
         raise error
     status = status_of(error)
     headers = {"Retry-After": "1"} if status == HTTPStatus.SERVICE_UNAVAILABLE else None
-    told = [Fault(pointer="#", detail=problem) for problem in getattr(error, "problems", ())[:ERRORS_MAX]]
+    told = [_fault(request, error, at) for at in range(len(getattr(error, "problems", ())))[:ERRORS_MAX]]
     told += [Fault(pointer=pointer(*path), detail=reason) for path, reason in getattr(error, "faults", ())[:ERRORS_MAX]]
     faults = told or None
     return answer(_id(request), status, str(error)[:DETAIL_MAX], headers, faults)
+
+
+def _fault(request: Request, error: Any, at: int) -> Fault:
+    """In a body it is at a pointer; a query has parameters."""
+    place, detail = error.places[at] if getattr(error, "places", ()) else (), error.problems[at]
+    if not place or request.method != "GET":
+        return Fault(pointer=pointer(*place), detail=detail)
+    name = place[0] if len(place) == 1 else f"{place[0].removesuffix('s')}[{place[1][:VALUE_MAX]}]"
+    return Fault(parameter=name, detail=detail)
 
 
 async def _of_refusal(request: Request, error: Exception) -> JSONResponse:

@@ -50,11 +50,15 @@ class InvalidColumns(InvalidInput):
 
 
 class InvalidRequest(InvalidInput):
-    """Several things that are wrong with a request; ``problems`` has a sentence for each."""
+    """Several things that are wrong with a request; ``problems`` has a sentence for each.
 
-    def __init__(self, problems: Sequence[str]) -> None:
+    ``places``: where in the request each of them is, if that is known.
+    """
+
+    def __init__(self, problems: Sequence[str], places: Sequence[tuple[str, ...]] = ()) -> None:
         super().__init__("; ".join(problems))
         self.problems = list(problems)
+        self.places = list(places)
 
 
 class InvalidRows(InvalidInput):

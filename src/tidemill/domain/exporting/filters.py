@@ -22,6 +22,8 @@ _QUERY = re.compile(r"filter\[([^\[\]]*)\](?:\[([^\[\]]*)\])?")
 _WHERE = re.compile(r"([^\[\]=]+)(?:\[([^\[\]=]*)\])?=(.*)", re.DOTALL)
 _LAST_IS_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\$")
 _TEXTS = ("text", "character varying", "character", "bpchar", "citext", "name")
+Wrong = tuple[tuple[str, ...], str]
+"""Where something is wrong in a request, and what."""
 _YES, _NO = ("", "true", "t", "yes", "1"), ("false", "f", "no", "0")
 
 
@@ -92,16 +94,17 @@ def as_object(conditions: Iterable[Condition]) -> dict[str, dict[str, list[str]]
     return found
 
 
-def typed(conditions: Sequence[Condition], resource: Resource) -> tuple[list[Filter], list[str]]:
+def typed(conditions: Sequence[Condition], resource: Resource) -> tuple[list[Filter], list[Wrong]]:
     """The conditions, each as its field wants it; and a sentence for each that cannot be."""
     if len(conditions) > CONDITIONS_MAX:
-        return [], [f"{len(conditions)} filters are too many: there may be {CONDITIONS_MAX}"]
-    filters, problems = [], []
+        return [], [(("filters",), f"{len(conditions)} filters are too many: there may be {CONDITIONS_MAX}")]
+    filters: list[Filter] = []
+    problems: list[Wrong] = []
     for condition in conditions:
         try:
             filters.append(_typed(condition, resource))
         except InvalidInput as error:
-            problems.append(str(error))
+            problems.append((("filters", condition.field), str(error)))
     return filters, problems
 
 

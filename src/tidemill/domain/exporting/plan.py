@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tidemill.domain.errors import InvalidRequest
-from tidemill.domain.exporting.filters import Condition, Filter, as_object, typed
+from tidemill.domain.errors import InvalidInput, InvalidRequest
+from tidemill.domain.exporting.filters import Condition, Filter, Wrong, as_object, typed
 from tidemill.domain.exporting.near import like
 from tidemill.domain.form import Column, Compression, FileFormat, Form
 from tidemill.domain.resource import Field, Resource, Table
@@ -71,16 +71,18 @@ class ExportPlan:
 
 def make_plan(request: TableExport, resource: Resource) -> ExportPlan:
     """The plan of an export of this resource; InvalidRequest says all that is wrong with the request at once."""
-    problems: list[str] = []
+    problems: list[Wrong] = []
     fields = _chosen(request.fields, resource, problems)
     filters, wrong = typed(request.filters, resource)
     problems += wrong
     order = _order(request.order, resource, problems)
     format_ = _word(FileFormat, "format", request.format, problems)
     compression = _word(Compression, "compression", request.compression, problems)
+    if format_ and compression:
+        problems += _clashes(format_, compression, spreadsheet_safe=request.spreadsheet_safe)
     if problems or format_ is None or compression is None:
-        raise InvalidRequest(problems)
-    plan = ExportPlan(
+        raise InvalidRequest([reason for _, reason in problems], [place for place, _ in problems])
+    return ExportPlan(
         resource=resource.name,
         table=resource.table,
         fields=fields,
@@ -90,39 +92,49 @@ def make_plan(request: TableExport, resource: Resource) -> ExportPlan:
         compression=compression,
         spreadsheet_safe=request.spreadsheet_safe,
     )
-    plan.form.check()
-    return plan
 
 
-def _chosen(names: Sequence[str], resource: Resource, problems: list[str]) -> tuple[Field, ...]:
+def _clashes(format_: FileFormat, compression: Compression, *, spreadsheet_safe: bool) -> list[Wrong]:
+    """What does not go together."""
+    try:
+        Form(format_, (), compression, spreadsheet_safe)
+    except InvalidInput as error:
+        return [(("format",), str(error))]
+    return []
+
+
+def _chosen(names: Sequence[str], resource: Resource, problems: list[Wrong]) -> tuple[Field, ...]:
     problems += [
-        f"{resource.name} has no field {shown(name)!r}{like(name, resource.names)}"
+        (("fields",), f"{resource.name} has no field {shown(name)!r}{like(name, resource.names)}")
         for name in names
         if name not in resource.names
     ]
-    problems += [f"field {shown(name)!r} is there twice" for name in sorted({n for n in names if names.count(n) > 1})]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    problems += [(("fields",), f"field {shown(name)!r} is there twice") for name in twice]
     known = {field.name: field for field in resource.fields}
     return tuple(known[name] for name in names if name in known) if names else resource.fields
 
 
-def _order(names: Sequence[str], resource: Resource, problems: list[str]) -> tuple[Order, ...]:
+def _order(names: Sequence[str], resource: Resource, problems: list[Wrong]) -> tuple[Order, ...]:
     """By the natural key, unless it is said."""
     found = []
     for said in names or resource.key:
         name = said if said in resource.names else said.removeprefix("-")
         if name not in resource.names:
-            problems.append(f"order: {resource.name} has no field {shown(name)!r}{like(name, resource.names)}")
+            reason = f"order: {resource.name} has no field {shown(name)!r}{like(name, resource.names)}"
+            problems.append((("order",), reason))
         elif resource.field(name).type == "json":
-            problems.append(f"order: {shown(name)!r} is {resource.field(name).sql_type}, which has no order")
+            reason = f"order: {shown(name)!r} is {resource.field(name).sql_type}, which has no order"
+            problems.append((("order",), reason))
         else:
             found.append(Order(resource.field(name).column, is_descending=name != said))
     return tuple(found)
 
 
-def _word(words: Any, name: str, said: str, problems: list[str]) -> Any:
+def _word(words: Any, name: str, said: str, problems: list[Wrong]) -> Any:
     if said in words.__members__.values():
         return words(said)
-    problems.append(f"there is no {name} {shown(said)!r}; known are {', '.join(words)}")
+    problems.append(((name,), f"there is no {name} {shown(said)!r}; known are {', '.join(words)}"))
     return None
 
 
