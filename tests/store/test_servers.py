@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from catalog.odd import assert_checks_are_read, assert_defaults_are_read, assert_keys_are_read, assert_types_are_read
+from exports import scenes as exports
+from imports import scenes as imports
 from support import assert_sound, closed
 from tidemill import Item, Mill, Retry
 from tidemill.config import Settings
@@ -91,3 +93,28 @@ async def test_tables_are_introspected_alike(server: str) -> None:
         await assert_defaults_are_read(db)
         await assert_checks_are_read(db)
         await assert_keys_are_read(db)
+
+
+async def test_a_file_is_imported_with_its_errors_and_exported_again(server: str, tmp_path: Path) -> None:
+    settings = Settings(database_url=server, home=tmp_path)
+    async with Database(server) as db:
+        await migrate(db)
+        parts = (db, settings, Mill(settings))
+        importing, exporting = imports.Scene(*parts), exports.Scene(*parts)
+        await importing.table(
+            "CREATE TABLE hosts (id int PRIMARY KEY, net inet, span interval, at timestamptz(3), n numeric)"
+        )
+        good = "".join(f"{n},10.0.0.{n},{n} days,2024-01-01T00:00:0{n}Z,0.{n}\n" for n in range(1, 9))
+        bad = "9,10.0.0.999,,,\n10,,much,,\n11,,,2024-02-30,\n12,,,,1e999999\n1,,,,\n"
+        text = f"id,net,span,at,n\n{good}{bad}"
+        for asked in ({"validate_only": True}, {}):
+            job = await importing.run(text, "hosts", **asked)
+            told = await importing.errors(job)
+            assert [row for row, _ in told] == [9, 10, 11, 12, 13], told
+            assert told[-1] == (13, "id.duplicate")
+        first = await exporting.stream("hosts")
+        again = await importing.run(first, "hosts", mode="upsert", keep_empty=True)
+        assert (await importing.effects(again), again.status) == ((0, 0, 8), "completed")
+        await importing.table("UPDATE hosts SET n = NULL WHERE id > 6", "DELETE FROM hosts WHERE id = 1")
+        assert await importing.effects(await importing.run(first, "hosts", mode="upsert")) == (1, 2, 5)
+        assert await exporting.stream("hosts") == first
