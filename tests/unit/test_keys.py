@@ -46,6 +46,11 @@ def test_keys_see_what_a_dict_sees(
         seen.close()
 
 
+def lengths_of(seen: Keys) -> list[int]:
+    """Of its runs, newest first."""
+    return [len(found) for level in seen._runs._levels for found, _ in reversed(level.runs())]
+
+
 def test_a_file_of_any_length_takes_few_descriptors_and_has_few_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keys, "RECENT_MAX", 100)
     seen = Keys(latest=False)
@@ -55,7 +60,7 @@ def test_a_file_of_any_length_takes_few_descriptors_and_has_few_runs(monkeypatch
         seen.see(run * 100, list(map(str, range(run * 100, run * 100 + 100))))
     levels = 3  # 300 is 1 x 256 + 2 x 16 + 12
     assert psutil.Process().num_fds() <= before + 2 * (levels - 1)
-    assert [len(found) for found, _ in seen._runs.newest_first()] == [100] * 12 + [1_600] * 2 + [25_600]
+    assert lengths_of(seen) == [100] * 12 + [1_600] * 2 + [25_600]
     assert seen.see(30_000, ["7", "29999", "new"]) == [(30_000, 7), (30_001, 29_999)]
     seen.close()
     assert psutil.Process().num_fds() < before
@@ -67,7 +72,7 @@ def test_of_runs_that_share_keys_the_newest_rows_are_kept_when_they_are_merged(m
     seen, names = Keys(latest=True), list(map(str, range(100)))
     for run in range(40):
         seen.see(run * 100, names)
-    assert [len(found) for found, _ in seen._runs.newest_first()] == [100] * 10
+    assert lengths_of(seen) == [100] * 10
     assert seen.see(4_000, ["5"]) == [(3_905, 4_000)]
     seen.close()
 

@@ -6,19 +6,18 @@ came, older ones in runs in temporary files. A bitmap, six to twelve bits for a 
 all others that no run has them.
 """
 
-import itertools
+import mmap
 from collections.abc import Hashable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemill.handlers.importing.runs import Numbers, Run, Runs, begins, in_order, merged
+from tidemill.handlers.importing.runs import NOBODY, Numbers, Run, Runs, begins, in_order, look_up, merged
 
-RECENT_MAX, CHUNKS_MAX = 1 << 17, 16  # keys that are not sealed yet, and the chunks they came in
+RECENT_MAX, CHUNKS_MAX = 1 << 16, 16  # keys that are not sealed yet, and the chunks they came in
 BITS_FIRST, BITS_MAX = 1 << 21, 1 << 27
 BITS_PER_KEY = 6
 SHIFTS = (0, 28, 36)  # where in a hash its bits begin
-NOBODY = -1
 
 
 class Bitmap:
@@ -26,12 +25,12 @@ class Bitmap:
 
     def __init__(self, bits: int) -> None:
         self.bits = bits
-        self._bytes = np.zeros(bits // 8, np.uint8)
+        # Not of the allocator's: once it is given back that much, it keeps as much of what comes after.
+        self._bytes = np.frombuffer(mmap.mmap(-1, max(1, bits // 8)), np.uint8)
 
     def mark(self, keys: Numbers) -> None:
-        for begin in range(0, len(keys), RECENT_MAX):  # a run may be long
-            for byte, bit in self._places(keys[begin : begin + RECENT_MAX]):
-                np.bitwise_or.at(self._bytes, byte, bit)
+        for byte, bit in self._places(keys):
+            np.bitwise_or.at(self._bytes, byte, bit)
 
     def marked(self, keys: Numbers) -> NDArray[np.bool_]:
         found = np.ones(len(keys), np.bool_)
@@ -80,15 +79,13 @@ class Keys:
         self._runs.close()
 
     def _find(self, keys: Numbers) -> Numbers:
-        """The rows of keys that were seen before. The newest run knows the last row of a key; one knows the first."""
+        """The rows of keys that were seen before, which are in order."""
         found = np.full(len(keys), NOBODY)
         wanted = np.flatnonzero(self._bitmap.marked(keys))
-        if len(wanted):
-            for run in itertools.chain(reversed(self._recent), self._runs.newest_first()):
-                found[wanted] = _look_up(run, keys[wanted])
-                wanted = wanted[found[wanted] == NOBODY]
-                if not len(wanted):
-                    break
+        for run in reversed(self._recent):
+            found[wanted] = look_up(run, keys[wanted])
+            wanted = wanted[found[wanted] == NOBODY]
+        found[wanted] = self._runs.find(keys[wanted])
         return found
 
     def _keep(self, keys: Numbers, rows: Numbers, is_new: NDArray[np.bool_]) -> None:
@@ -109,7 +106,7 @@ class Keys:
         self._recent = []
         if self._count * BITS_PER_KEY > self._bitmap.bits < BITS_MAX:
             self._bitmap = Bitmap(self._bitmap.bits * 2)
-            for keys, _ in self._runs.newest_first():
+            for keys in self._runs.all_keys():
                 self._bitmap.mark(keys)
 
 
@@ -120,10 +117,3 @@ def _numbered(lo: int, keys: Sequence[Hashable]) -> Run:
         rows = rows[[key is not None for key in keys]]
         keys = [key for key in keys if key is not None]
     return in_order(np.fromiter(map(hash, keys), np.int64, len(keys)), rows)
-
-
-def _look_up(run: Run, keys: Numbers) -> Numbers:
-    """The rows of these keys in a run."""
-    known, rows = run
-    at = np.minimum(np.searchsorted(known, keys), len(known) - 1)
-    return np.where(known[at] == keys, rows[at], NOBODY)

@@ -4,6 +4,7 @@ Unmerged, ten million keys were 76 runs, and one key in fifty was looked for in 
 """
 
 import mmap
+import os
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias
@@ -14,7 +15,9 @@ from numpy.typing import NDArray
 from tidemill.domain.errors import NoRoom
 
 RUNS_MAX = 16  # of one length
-PART = 1 << 17  # keys that are in memory at a time
+PART = 1 << 16  # keys that are in memory at a time
+ASKED = 64  # keys that are looked for at a time
+NOBODY = -1
 WIDTH = 8  # bytes of a number
 _DONTNEED: int | None = getattr(mmap, "MADV_DONTNEED", None)
 
@@ -73,11 +76,26 @@ class Level:
         count = -(-sum(len(keys) for keys, _ in runs) // PART)
         sample = runs[0][0]  # keys are spread alike in all runs
         cuts = sample[np.arange(1, count) * len(sample) // count]
-        edges = [[0, *np.searchsorted(keys, cuts).tolist(), len(keys)] for keys, _ in runs]
-        for part in range(count):
-            ranges = [slice(edge[part], edge[part + 1]) for edge in edges]
-            yield merged([(keys[range_], rows[range_]) for (keys, rows), range_ in zip(runs, ranges, strict=True)])
+        edges = []
+        for keys, _ in runs:
+            edges.append([0, *np.searchsorted(keys, cuts).tolist(), len(keys)])
             self.let_go()
+        for part in range(count):
+            yield merged([self._part(number, edge[part], edge[part + 1]) for number, edge in enumerate(edges)])
+
+    def keys(self) -> Iterator[Numbers]:
+        """All of them, in parts."""
+        for keys_at, _, length in self._places:
+            for begin in range(0, length, PART):
+                yield self._numbers(keys_at, begin, min(begin + PART, length))
+
+    def _part(self, number: int, begin: int, end: int) -> Run:
+        keys_at, rows_at, _ = self._places[number]
+        return self._numbers(keys_at, begin, end), self._numbers(rows_at, begin, end)
+
+    def _numbers(self, place: int, begin: int, end: int) -> Numbers:
+        """Read, not mapped: with a page that is touched come up to some hundreds of its neighbours."""
+        return np.frombuffer(os.pread(self._file.fileno(), (end - begin) * WIDTH, place + begin * WIDTH), np.int64)
 
     def let_go(self) -> None:
         """What was looked at is no memory of ours any more: the system has it cached."""
@@ -113,11 +131,22 @@ class Runs:
                 break
             parts, room = level.merged(), sum(len(keys) for keys, _ in level.runs())
 
-    def newest_first(self) -> Iterator[Run]:
+    def find(self, keys: Numbers) -> Numbers:
+        """The rows of these keys, which are in order: as the newest run that has a key knows it."""
+        found, left = np.full(len(keys), NOBODY), np.arange(len(keys))
         for level in self._levels:
             for run in reversed(level.runs()):
-                yield run
-                level.let_go()
+                for begin in range(0, len(left), ASKED):
+                    asked = left[begin : begin + ASKED]
+                    found[asked] = look_up(run, keys[asked])
+                    level.let_go()
+                left = left[found[left] == NOBODY]
+        return found
+
+    def all_keys(self) -> Iterator[Numbers]:
+        """In parts."""
+        for level in self._levels:
+            yield from level.keys()
 
     def close(self) -> None:
         for level in self._levels:
@@ -135,6 +164,13 @@ def begins(keys: Numbers) -> NDArray[np.bool_]:
     found = np.ones(len(keys), np.bool_)
     found[1:] = keys[1:] != keys[:-1]
     return found
+
+
+def look_up(run: Run, keys: Numbers) -> Numbers:
+    """The rows of these keys in a run."""
+    known, rows = run
+    at = np.minimum(np.searchsorted(known, keys), len(known) - 1)
+    return np.where(known[at] == keys, rows[at], NOBODY)
 
 
 def merged(runs: Sequence[Run]) -> Run:
