@@ -21,7 +21,8 @@ async def test_the_halves_of_a_list_are_not_put_together_again(db: Database, set
     async def brittle(items: Sequence[Item]) -> list[Outcome | str]:
         nonlocal calls
         calls += 1
-        assert calls < MOST, "it goes round and round"
+        if calls > MOST:  # it goes round and round: let it end, or nobody would hear of it
+            return ["ok" for _ in items]
         if items[0].attempt == 1:
             return [Retry("not yet") for _ in items]
         if any(item.input == BAD for item in items):
@@ -31,5 +32,6 @@ async def test_the_halves_of_a_list_are_not_put_together_again(db: Database, set
     job_id = await mill.submit_async("brittle", range(ROWS))
     await drain(mill, db=db)
     await assert_sound(db, job_id)
+    assert calls < MOST
     counts = (await job_of(db, job_id)).counts
     assert (counts.done, counts.failed) == (ROWS - 1, 1)
