@@ -16,7 +16,6 @@ from uuid import UUID, uuid4
 
 import psutil
 from psycopg import AsyncConnection
-from psycopg_pool import AsyncConnectionPool
 
 from forks import MAIN, Forked
 from tidemill.config import Settings
@@ -125,23 +124,17 @@ async def file_of(db: Database, export_id: UUID) -> str:
 
 
 async def shift_clock(db: Database, interval: str) -> None:
-    """Move the database's clock for every connection that is opened from now on, and for the pool's."""
+    """Move the database's clock for every connection that is opened from now on, and for those of our pool.
+
+    The pool's are told whenever one is taken: one that is just being opened is in nobody's list, and has the old time.
+    """
     name = (await rows(db, "SELECT current_database()"))[0][0]
     await rows(db, f"ALTER DATABASE {name} SET tidemill.shift = '{interval}'")
-    _shift_what_is_opening(db._pool, interval)
-    await db._pool.drain()
 
-
-def _shift_what_is_opening(pool: AsyncConnectionPool[Any], interval: str) -> None:
-    """A connection that began before the clock moved and is ready after it would stay in the pool with the old time."""
-    configure = pool._configure
-
-    async def configure_and_shift(conn: AsyncConnection[Any]) -> None:
-        if configure is not None:
-            await configure(conn)
+    async def shift(conn: AsyncConnection[Any]) -> None:
         await conn.execute(f"SET tidemill.shift = '{interval}'".encode(), prepare=False)
 
-    pool._configure = configure_and_shift
+    db._pool._check = shift
 
 
 def _said(value: object) -> str:
