@@ -1,6 +1,7 @@
 """Images: one zip file, an item per entry. The item holds what is known of an image and where it lies."""
 
 import struct
+import weakref
 import zipfile
 from collections.abc import Iterator
 from functools import lru_cache
@@ -105,7 +106,10 @@ def open_image(blobs: Blobs, reference: dict[str, Any]) -> IO[bytes]:
 @lru_cache(maxsize=4)
 def _archive(blobs: Blobs, name: str) -> zipfile.ZipFile:
     """Open from one image to the next: its list is read whole, 0.5 s for 65,000 entries."""
-    return zipfile.ZipFile(blobs.open(name))
+    file = blobs.open(name)
+    archive = zipfile.ZipFile(file)
+    weakref.finalize(archive, file.close)  # an archive closes only what it opened itself; images in use keep it
+    return archive
 
 
 def clean(name: str) -> str:
