@@ -337,6 +337,16 @@ async def test_a_preview_reads_values_as_the_import_would(shop: Shop) -> None:
     assert answer.json()["problems"] == ["the key names nmae, which people does not have"]
 
 
+async def test_a_preview_checks_all_digits_of_a_number_and_shows_it_as_one(shop: Shop) -> None:
+    content = b'{"email": "ada@x.org", "name": "Ada", "age": 36.0}\n{"email": 0.10, "name": 2.50, "age": 36.5}\n'
+    told = {"resource": "people", "format": "ndjson"}
+    answer = await shop.ada.post("/v1/imports/preview", params=told, content=content)
+    first, second = answer.json()["rows"]
+    assert first["input"] == {"email": "ada@x.org", "name": "Ada", "age": 36.0}
+    assert second["input"] == {"email": 0.1, "name": 2.5, "age": 36.5}
+    assert {error["field"]: error["value"] for error in second["errors"]} == {"email": "0.10", "age": "36.5"}
+
+
 async def test_a_file_that_was_made_safe_is_read_so_unless_somebody_says_otherwise(shop: Shop) -> None:
     await shop.imported(b"email,name,age\nada@x.org,=Ada,36\nbob@x.org,'Bob,\n")
     asked = {"resource": "people", "format": "csv", "spreadsheet_safe": True, "fields": ["email", "name"]}

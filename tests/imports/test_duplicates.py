@@ -65,6 +65,23 @@ async def test_long_numbers_that_differ_in_their_last_digit_are_two_keys(
     assert await scene.count("t") == 2
 
 
+@pytest.mark.parametrize("batch", [1, 100])
+@pytest.mark.parametrize(("kind", "number"), [("numeric", "0.12345678901234567890"), ("text", "2.50")])
+@pytest.mark.parametrize("duplicates", ["first", "last", "error"])
+async def test_numbers_of_json_are_keys_with_all_their_digits(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, duplicates: str, kind: str, number: str, batch: int
+) -> None:
+    small_batches(monkeypatch, batch)
+    for mode in ("insert", "upsert"):
+        await scene.table("DROP TABLE IF EXISTS t", f"CREATE TABLE t (k {kind} PRIMARY KEY, row int)")
+        text = "".join(f'{{"k": {number}, "row": {row}}}\n' for row in (1, 2))
+        job = await scene.run(text, "t", name="n.ndjson", mode=mode, duplicates=duplicates)
+        winner, loser = (2, 1) if duplicates == "last" else (1, 2)
+        assert await scene.rows("SELECT k::text, row FROM t") == [(number, winner)]
+        status = "failed" if duplicates == "error" else "skipped"
+        assert [(row, said) for row, said, _ in await scene.outcomes(job)] == [(loser, status)]
+
+
 async def test_moments_that_python_cannot_count_are_keys_like_others(scene: Scene) -> None:
     await scene.table("CREATE TABLE t (at timestamptz PRIMARY KEY, row int)")
     moments = ["9999-12-31T23:59:59-12:00", "9999-12-31T23:59:58-12:00", "0001-01-01T00:00:00+14:00", "infinity"]

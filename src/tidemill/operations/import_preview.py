@@ -10,6 +10,7 @@ from tidemill.domain.importing.failures import row_errors
 from tidemill.domain.resource import Resource
 from tidemill.domain.values.field import Normalizer
 from tidemill.operations.imports import Importing, Look
+from tidemill.store.json import decode_input, encode
 
 PREVIEW_MAX = 1_000  # rows
 
@@ -65,5 +66,10 @@ def _rows(look: Look, checker: Checker, unknown: list[str]) -> list[dict[str, An
         line = line_of(row, None if look.lines is None else look.lines[index], look.first_line)
         told = look.defects.get(index) or flaws.get(index)
         errors = row_errors(told, row, line) if told else []
-        rows.append({"row": row, "line": line, "errors": errors, "input": record})
+        rows.append({"row": row, "line": line, "errors": errors, "input": _shown(record)})
     return rows
+
+
+def _shown(record: Any) -> Any:
+    """As inputs are shown everywhere: the check has needed all digits of a fraction."""
+    return decode_input(encode(record, exact=True).decode())

@@ -120,7 +120,7 @@ class Importing:
             self._open({"blob": blob_id, "format": layout["format"], "layout": layout}, {}, lambda: True)
         ) as source:
             block = source.read(rows, SAMPLE_BYTES)
-            records = [decode_input(text.decode()) for text in block.inputs]
+            records = [decode_input(text.decode(), exact=True) for text in block.inputs]
             columns = source.columns
             named = _named(records) if columns is None else tuple(columns)
             return Look(layout, named, columns is None, source.first_line, records, block.defects, block.lines)

@@ -31,7 +31,7 @@ async def repeats(conn: Connection, job_id: UUID, seqs: Sequence[int]) -> list[R
     cursor = await conn.execute(sql("repeat/list"), params, prepare=False)
     wanted = set(seqs)
     found = [row for row in await cursor.fetchall() if row[0] in wanted]
-    return [Repeat(seq, other, place, decode_input(text)) for seq, other, place, text in found]
+    return [Repeat(seq, other, place, decode_input(text, exact=True)) for seq, other, place, text in found]
 
 
 async def rest(conn: Connection, job_id: UUID) -> tuple[bool, bool]:
