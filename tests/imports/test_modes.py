@@ -3,6 +3,8 @@
 import logging
 from typing import Any
 
+import pytest
+
 from imports.scenes import Scene
 from tidemill.telemetry.events import subscribe
 from tidemill.telemetry.logs import level_of
@@ -115,6 +117,25 @@ async def test_what_a_row_does_not_name_an_update_leaves_alone_and_null_clears(s
         (7, "seven", None, "x", None),
         (8, "eight", None, "x", None),
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("r.ndjson", '{"tenant": "b", "code": "1", "v": 1}\n{"code": "1", "v": 2}\n{"code": "2", "v": 3}\n'),
+        ("r.csv", "tenant,code,v\nb,1,1\n,1,2\n,2,3\n"),
+    ],
+)
+async def test_a_row_that_leaves_out_a_key_with_a_default_updates_the_row_of_that_default(
+    scene: Scene, name: str, text: str
+) -> None:
+    await scene.table(
+        "CREATE TABLE t (tenant text NOT NULL DEFAULT 'main', code text, v int, PRIMARY KEY (tenant, code))",
+        "INSERT INTO t VALUES ('main', '1', 0)",
+    )
+    job = await scene.run(text, "t", name=name, mode="upsert")
+    assert (job.status, await scene.effects(job)) == ("completed", (2, 1, 0))
+    assert await scene.rows("SELECT * FROM t ORDER BY 1, 2") == [("b", "1", 1), ("main", "1", 2), ("main", "2", 3)]
 
 
 async def test_an_upsert_with_nothing_but_the_key_inserts_what_is_new(scene: Scene) -> None:

@@ -147,7 +147,9 @@ async def _copy(plan: ImportPlan, judge: Judge, rows: Sequence[int]) -> list[int
 async def _update(plan: ImportPlan, judge: Judge, rows: list[int]) -> int:
     """How many were different."""
     count = 0
-    for fields, group in _by_fields(plan, rows, judge.checked.absent).items():
+    # A key that a row leaves out has the value that it was found by, its default: without it nothing would be updated.
+    lacking = {name: absent for name, absent in judge.checked.absent.items() if name not in plan.resource.key}
+    for fields, group in _by_fields(plan, rows, lacking).items():
         ordered = _in_key_order(plan, judge, group)
         values = judge.checked.tuples(fields, ordered)
         changed = await judge.target.update(fields, values, on_trial=plan.validate_only)
