@@ -5,6 +5,8 @@ from uuid import UUID
 import pytest
 
 from support import FAILED, add_job, assert_sound, job_of, rows, settle, take, verdict
+from tidemill import Item, Mill
+from tidemill.config import Settings
 from tidemill.domain.errors import Conflict
 from tidemill.domain.job import Counts
 from tidemill.domain.status import ItemStatus, JobStatus
@@ -13,6 +15,7 @@ from tidemill.operations.reprocess import redrive
 from tidemill.store import bulk, jobs, maintain
 from tidemill.store.database import Database
 from tidemill.store.reprocess import Choice, reprocess
+from tidemill.testing import drain
 from traps.scenes import fail_some, rows_looked_at, send_round
 from traps.test_ingest import append, chunk, lease_it, source_job
 
@@ -146,3 +149,29 @@ async def test_a_cancel_answers_soon_and_maintenance_does_the_rest(
     while await db.run(maintain.cancel_condemned):
         pass
     assert await db.run(jobs.finalize, job_id) is JobStatus.CANCELLED
+
+
+async def test_a_redrive_in_several_steps_brings_back_all_that_a_failing_job_had_cancelled(
+    db: Database, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reprocess, "__kwdefaults__", {**(reprocess.__kwdefaults__ or {}), "most": 100})
+    mill, is_mended = Mill(settings), False
+
+    @mill.handler("shop", max_attempts=1)
+    async def shop(_: Item) -> str:
+        if not is_mended:
+            raise ValueError("closed")
+        return "open"
+
+    job_id = await mill.submit_async("shop", range(3_000), policy={"mode": "tolerate", "max_failed": 250})
+    await drain(mill, db=db)
+    failed = await job_of(db, job_id)
+    assert failed.status is JobStatus.FAILED
+    assert failed.counts.failed > 250
+    assert failed.counts.cancelled > 250
+    is_mended = True
+    operation = await redrive(db, owner_id=None, filters={"jobs": [str(job_id)]})
+    assert operation.items == 3_000
+    await drain(mill, db=db)
+    assert (await job_of(db, job_id)).counts == Counts(total=3_000, done=3_000)
+    await assert_sound(db)

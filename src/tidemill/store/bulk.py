@@ -143,31 +143,44 @@ async def _cancel(conn: Connection, operation: Operation) -> Taken:
 
 
 async def _redrive(conn: Connection, operation: Operation) -> Taken:
-    """A chunk of the next job that has dead letters."""
+    """A chunk of the job that was begun, or of the next one that has dead letters."""
     asked, place = operation.predicate, operation.place
+    if "after_seq" in place:  # it is open again, and tells no more how it was
+        job_id, was_whole, after_seq = UUID(place["job"]), place.get("whole", False), place["after_seq"]
+    else:
+        found = await _next_dead(conn, asked, UUID(place.get("job", str(LEAST_ID))))
+        if found is None:
+            return 0, None, None
+        (job_id, was_whole), after_seq = found, -1
     only = asked.get("items")
-    filters = {"owner_id": asked.get("owner_id"), "kind": asked.get("kind")}
-    filters |= {"from_job": UUID(place.get("job", str(LEAST_ID)))}
-    filters |= {"denied": asked.get("denied"), "named": only is None and asked.get("jobs") is not None}
-    jobs = asked.get("jobs") if only is None else only
-    filters |= {"job_ids": None if jobs is None else [UUID(job) for job in sorted(jobs)]}
-    cursor = await conn.execute(sql("job/next_dead"), filters)
-    row = await cursor.fetchone()
-    if row is None:
-        return 0, None, None
-    job_id, failed_as_a_whole = row
     choice = _choice(asked | {"seqs": only[str(job_id)] if only is not None else None})
     choice = await _with_attempts(conn, job_id, replace(choice, but=asked.get("except", {}).get(str(job_id), ())))
-    if failed_as_a_whole and not choice.is_narrow:  # a redrive brings back what its failing had cancelled
+    if was_whole and not choice.is_narrow:  # a redrive brings back what its failing had cancelled
         choice = replace(choice, statuses=(ItemStatus.FAILED, ItemStatus.CANCELLED))
-    after_seq = place.get("after_seq", -1) if place.get("job") == str(job_id) else -1
     try:
         taken, after = await reprocess(conn, job_id, choice, after_seq=after_seq, goes_on=after_seq >= 0)
         await _tell(conn, operation, job_id, taken)
     except (UnknownJob, Conflict):  # deleted, purged or ended meanwhile: the others go on
         taken, after = 0, None
-    following = UUID(int=job_id.int + 1)
-    return taken, {"job": str(following)} if after is None else {"job": str(job_id), "after_seq": after}, job_id
+    if after is None:
+        return taken, {"job": str(UUID(int=job_id.int + 1))}, job_id
+    return taken, {"job": str(job_id), "after_seq": after, "whole": was_whole}, job_id
+
+
+async def _next_dead(conn: Connection, asked: Mapping[str, Any], from_job: UUID) -> tuple[UUID, bool] | None:
+    """And whether it had failed as a whole."""
+    only = asked.get("items")
+    jobs = asked.get("jobs") if only is None else only
+    filters = {
+        "owner_id": asked.get("owner_id"),
+        "kind": asked.get("kind"),
+        "from_job": from_job,
+        "denied": asked.get("denied"),
+        "named": only is None and asked.get("jobs") is not None,
+        "job_ids": None if jobs is None else [UUID(job) for job in sorted(jobs)],
+    }
+    cursor = await conn.execute(sql("job/next_dead"), filters)
+    return await cursor.fetchone()
 
 
 async def _tell(conn: Connection, operation: Operation, job_id: UUID, items: int) -> None:
