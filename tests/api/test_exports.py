@@ -1,6 +1,7 @@
 """Exports over HTTP: streamed, as files, listed; who may have what."""
 
 import asyncio
+import json
 import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -84,6 +85,15 @@ async def test_everything_that_does_not_fit_is_told_at_once_and_where_it_is(shop
     asked = {"filters": {"age": "old"}, "fields": ["password"], "order": ["nothing"], "compression": "gzip"}
     answer = await shop.ada.post("/v1/exports", json={"resource": "people", "format": "parquet"} | asked)
     assert [one["pointer"] for one in answer.json()["errors"]] == ["#/fields", "#/filters/age", "#/order", "#/format"]
+
+
+@pytest.mark.parametrize(
+    "asked", [{"filters": {"\ud800": 1}}, {"filters": {"age": {"\ud800": 1}}}, {"fields": ["\ud800"]}, {"\ud800": 1}]
+)
+async def test_a_name_that_no_answer_can_carry_is_refused_like_others(shop: Shop, asked: dict[str, Any]) -> None:
+    body, headers = json.dumps({"resource": "people"} | asked), {"Content-Type": "application/json"}
+    answer = await shop.ada.post("/v1/exports", content=body, headers=headers)
+    assert (answer.status_code, len(answer.json()["errors"])) == (422, 1)
 
 
 async def test_only_what_is_declared_and_granted_is_there(shop: Shop) -> None:

@@ -150,7 +150,7 @@ def _fault(request: Request, error: Any, at: int) -> Fault:
     place, detail = error.places[at] if getattr(error, "places", ()) else (), error.problems[at]
     if not place or request.method != "GET":
         return Fault(pointer=pointer(*place), detail=detail)
-    name = place[0] if len(place) == 1 else f"{place[0].removesuffix('s')}[{place[1][:VALUE_MAX]}]"
+    name = place[0] if len(place) == 1 else f"{place[0].removesuffix('s')}[{_said(place[1])}]"
     return Fault(parameter=name, detail=detail)
 
 
@@ -194,7 +194,12 @@ def _is_malformed(error: RequestValidationError) -> bool:
 
 def pointer(*path: int | str) -> str:
     """A place in a body, as a JSON pointer."""
-    return "/".join(["#", *(str(step).replace("~", "~0").replace("/", "~1")[:VALUE_MAX] for step in path)])
+    return "/".join(["#", *(_said(str(step).replace("~", "~0").replace("/", "~1")) for step in path)])
+
+
+def _said(name: str) -> str:
+    """A name out of the request, which may be long, or half a pair of surrogates that no answer can carry."""
+    return name[:VALUE_MAX].encode(errors="replace").decode()
 
 
 def fault_of(detail: dict[str, Any]) -> Fault:
@@ -208,5 +213,5 @@ def fault_of(detail: dict[str, Any]) -> Fault:
         if detail["type"] == "missing" and not path:
             message = "the body is missing"
         return Fault(pointer=pointer(*path), detail=message)
-    name = ".".join(str(step) for step in path)[:VALUE_MAX]
+    name = _said(".".join(str(step) for step in path))
     return Fault(parameter=name, detail=f"{name}: {message}")
