@@ -187,7 +187,7 @@ async def test_a_file_that_is_read_on_after_an_interruption_knows_the_keys_befor
         return await append(self, *args)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Ingester, "_append", stumbling)
-    quick = scene.settings.model_copy(update={"ingest_max_rows": 50, "ingest_start_rows": 50})
+    quick = scene.settings.model_copy(update={"ingest_max_rows": 50})
     scene.mill._settings = quick
     with pytest.raises(RuntimeError):
         await drain(scene.mill, db=scene.db)

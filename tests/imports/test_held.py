@@ -7,14 +7,17 @@ from uuid import UUID
 import pytest
 
 from imports.scenes import Scene
-from support import assert_sound, job_of
+from support import RETRY, assert_sound, job_of, settle, take, try_take, verdict
+from tidemill.domain.batch import Lease
 from tidemill.domain.status import ItemStatus
 from tidemill.engine.ingest import Ingester
 from tidemill.operations import control
 from tidemill.operations.cancel_rows import cancel_rows
 from tidemill.operations.reprocess import reprocess
+from tidemill.store import leases
 from tidemill.store.cancel_rows import Waiting
 from tidemill.store.reprocess import Choice
+from tidemill.store.run_now import run_now
 from tidemill.testing import drain
 
 KEYS = 200
@@ -26,7 +29,7 @@ Act = Callable[[Scene, UUID], Awaitable[Any]]
 async def job_id(scene: Scene) -> UUID:
     """An import in chunks of some fifty rows: of each key, the last row is two hundred after the first."""
     await scene.table("CREATE TABLE t (k int PRIMARY KEY, row int)")
-    scene.mill._settings = scene.settings.model_copy(update={"ingest_max_rows": 50, "ingest_start_rows": 50})
+    scene.mill._settings = scene.settings.model_copy(update={"ingest_max_rows": 50})
     return await scene.submit(TEXT, "t", duplicates="last")
 
 
@@ -78,6 +81,39 @@ async def test_rows_that_are_cancelled_and_sent_round_while_the_file_is_read(
     scene: Scene, job_id: UUID, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     after_a_chunk(monkeypatch, scene, send_three_round)
+    await scene.finish(job_id)
+    await assert_the_last_have_won(scene, job_id)
+
+
+async def hasten(scene: Scene, job_id: UUID, lease: Lease) -> None:
+    await settle(scene.db, lease, [verdict(3, RETRY, delay=600)])
+    assert (await scene.db.run(run_now, job_id, [3], by=0)).due == 1
+
+
+async def give_back(scene: Scene, _: UUID, lease: Lease) -> None:
+    await scene.db.run(leases.release, lease, speaking_for_the_dead=True)
+
+
+async def retry(scene: Scene, _: UUID, lease: Lease) -> None:
+    await settle(scene.db, lease, [verdict(3, RETRY, delay=0)])
+
+
+@pytest.mark.parametrize("comes_back", [hasten, give_back, retry])
+async def test_a_row_that_comes_back_from_a_worker_waits_for_the_end_though_it_is_due(
+    scene: Scene, job_id: UUID, monkeypatch: pytest.MonkeyPatch, comes_back: Callable[..., Awaitable[None]]
+) -> None:
+    with monkeypatch.context() as patching:
+        after_a_chunk(patching, scene, end)
+        await scene.finish(job_id)
+    await reprocess(scene.db, job_id, Choice(statuses=[ItemStatus.CANCELLED], seqs=[3]))
+    lease = await take(scene.db, job_id)  # while nobody read on
+    await reprocess(scene.db, job_id, Choice(statuses=[ItemStatus.CANCELLED]))
+    await comes_back(scene, job_id, lease)
+
+    async def find_nothing(scene: Scene, job_id: UUID) -> None:
+        assert await try_take(scene.db, job_id) is None
+
+    after_a_chunk(monkeypatch, scene, find_nothing)
     await scene.finish(job_id)
     await assert_the_last_have_won(scene, job_id)
 

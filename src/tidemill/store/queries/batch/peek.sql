@@ -1,10 +1,11 @@
--- The next due batch of a job, locked unless somebody else holds it, and what of its job goes with it.
--- Index: batch_claim, job_pkey.
+-- The next due batch of a job, locked unless somebody else holds it, and what of its job goes with it. None while rows must
+-- wait for the end of their source, though one may be due that came back from a worker. Index: batch_claim, job_pkey, ingest_pkey.
 SELECT ready.*, j.sparse, j.request_id, j.traceparent, j.limiter
 FROM (
     SELECT id AS batch_id, job_id, owner_id, kind, lo, hi, seqs, open, flush_no, isolated, crashes, losses, retrying, half
     FROM tidemill.batch
     WHERE job_id = %(job_id)s AND state = 'ready' AND not_before <= tidemill.now()
-      AND EXISTS (SELECT 1 FROM tidemill.job WHERE id = %(job_id)s AND intent = 'run' AND closed_as IS NULL)
+      AND EXISTS (SELECT 1 FROM tidemill.job WHERE id = %(job_id)s AND intent = 'run' AND closed_as IS NULL
+                  AND (ingest_done OR NOT EXISTS (SELECT 1 FROM tidemill.ingest WHERE job_id = %(job_id)s AND held)))
     ORDER BY not_before, id LIMIT 1 FOR UPDATE SKIP LOCKED
 ) ready JOIN tidemill.job j ON j.id = %(job_id)s

@@ -1,10 +1,11 @@
 -- As peek, but waits a moment (lock_timeout): "nothing free" and "somebody is carving" look the same to
--- SKIP LOCKED, and workers would sleep beside work. Index: batch_claim, job_pkey.
+-- SKIP LOCKED, and workers would sleep beside work. Index: batch_claim, job_pkey, ingest_pkey.
 SELECT ready.*, j.sparse, j.request_id, j.traceparent, j.limiter
 FROM (
     SELECT id AS batch_id, job_id, owner_id, kind, lo, hi, seqs, open, flush_no, isolated, crashes, losses, retrying, half
     FROM tidemill.batch
     WHERE job_id = %(job_id)s AND state = 'ready' AND not_before <= tidemill.now()
-      AND EXISTS (SELECT 1 FROM tidemill.job WHERE id = %(job_id)s AND intent = 'run' AND closed_as IS NULL)
+      AND EXISTS (SELECT 1 FROM tidemill.job WHERE id = %(job_id)s AND intent = 'run' AND closed_as IS NULL
+                  AND (ingest_done OR NOT EXISTS (SELECT 1 FROM tidemill.ingest WHERE job_id = %(job_id)s AND held)))
     ORDER BY not_before, id LIMIT 1 FOR UPDATE
 ) ready JOIN tidemill.job j ON j.id = %(job_id)s
