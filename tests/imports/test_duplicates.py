@@ -1,12 +1,16 @@
 """Rows of one file that share a key: which is imported is decided by row number, whatever batches and workers do."""
 
+import errno
+import os
 import random
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
-from imports.scenes import Scene, look_at, small_batches
+from imports.scenes import Scene, look_at, small_batches, with_fields
 from support import rows
 from tidemill.engine.ingest import Ingester
 from tidemill.handlers.importing import keys
@@ -104,15 +108,25 @@ async def test_a_moment_in_another_zone_is_the_same_key_in_a_column_that_rounds(
     assert await scene.rows("SELECT row FROM t") == [(2,)]
 
 
+def on_a_full_device(**_: int) -> BinaryIO:
+    """The real one that is always full."""
+    return Path("/dev/full").open("r+b", buffering=0)
+
+
+def nowhere(**_: int) -> BinaryIO:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.mark.parametrize("make", [on_a_full_device, nowhere])
 async def test_keys_that_the_disk_does_not_take_are_no_fault_of_the_source(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, make: Callable[..., BinaryIO]
 ) -> None:
-    """The real device that is always full. Afterwards the import is taken up where it was left."""
+    """Afterwards the import is taken up where it was left."""
     await scene.table("CREATE TABLE t (k int PRIMARY KEY, row int)")
     text, wanted = file_of(400, 100)
     with monkeypatch.context() as patch:
         patch.setattr(keys, "RECENT_MAX", 10)
-        patch.setattr("tempfile.TemporaryFile", lambda: Path("/dev/full").open("r+b", buffering=0))  # noqa: SIM115
+        patch.setattr("tempfile.TemporaryFile", make)
         job = await scene.run(text, "t", duplicates="last")
     assert job.status == "failed"
     assert job.failure_reason is not None
@@ -122,6 +136,20 @@ async def test_keys_that_the_disk_does_not_take_are_no_fault_of_the_source(
     again = await scene.finish(job.id)
     assert (again.status, again.counts.done) == ("completed", len(wanted))
     assert dict(await scene.rows("SELECT k, row FROM t")) == {key: found[-1] for key, found in wanted.items()}
+
+
+@pytest.mark.parametrize("mode", ["insert", "upsert"])
+async def test_a_default_stands_for_a_key_that_a_row_does_not_name_also_where_nothing_is_null(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    small_batches(monkeypatch, 1)
+    await scene.table("CREATE TABLE t (k text UNIQUE, row int)")
+    resource = with_fields(await look_at(scene.db, "t"), k={"default": "x"})
+    text = '{"row": 1}\n{"row": 2, "k": "x"}\n{"row": 3, "k": null}\n{"row": 4}\n'
+    asked = {"name": "n.ndjson", "key": ("k",), "duplicates": "first", "keep_empty": True, "mode": mode}
+    job = await scene.run(text, "t", resource=resource, **asked)
+    assert [(row, said) for row, said, _ in await scene.outcomes(job)] == [(2, "skipped"), (4, "skipped")]
+    assert await scene.rows("SELECT k, row FROM t ORDER BY row") == [("x", 1), (None, 3)]
 
 
 async def test_every_spelling_of_a_uuid_is_the_same_key(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:

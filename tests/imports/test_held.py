@@ -1,6 +1,7 @@
 """Where the last row of a key is the one, none is written before the file is read: also none that goes round again."""
 
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -11,6 +12,8 @@ from support import RETRY, assert_sound, job_of, settle, take, try_take, verdict
 from tidemill.domain.batch import Lease
 from tidemill.domain.status import ItemStatus
 from tidemill.engine.ingest import Ingester
+from tidemill.handlers.importing import keys
+from tidemill.handlers.importing.intake import KeyIntake
 from tidemill.operations import control
 from tidemill.operations.cancel_rows import cancel_rows
 from tidemill.operations.reprocess import reprocess
@@ -130,3 +133,23 @@ async def test_single_rows_of_a_file_that_nobody_reads_on_do_not_wait_for_its_en
     job = await job_of(scene.db, job_id)
     assert (job.is_closed, job.counts.done, job.counts.cancelled) == (True, 3, read - 3)
     assert await scene.rows("SELECT row FROM t ORDER BY row") == [(3,), (4,), (5,)]
+
+
+async def test_files_of_keys_are_closed_when_there_is_no_room_for_those_of_stored_rows(
+    scene: Scene, job_id: UUID, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patching:
+        after_a_chunk(patching, scene, end)
+        await scene.finish(job_id)
+    await reprocess(scene.db, job_id, Choice(statuses=[ItemStatus.CANCELLED]))
+    closed, close = [], KeyIntake.close
+
+    def closing(intake: KeyIntake) -> None:
+        closed.append(intake)
+        close(intake)
+
+    monkeypatch.setattr(KeyIntake, "close", closing)
+    monkeypatch.setattr(keys, "RECENT_MAX", 10)
+    monkeypatch.setattr("tempfile.TemporaryFile", lambda **_: Path("/dev/full").open("r+b", buffering=0))  # noqa: SIM115
+    assert (await scene.finish(job_id)).status == "failed"
+    assert len(closed) == 1

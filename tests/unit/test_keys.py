@@ -1,5 +1,7 @@
 """Which row had a key first, against a plain dict."""
 
+import os
+
 import psutil
 import pytest
 from hypothesis import given, settings
@@ -64,6 +66,16 @@ def test_a_file_of_any_length_takes_few_descriptors_and_has_few_runs(monkeypatch
     assert seen.see(30_000, ["7", "29999", "new"]) == [(30_000, 7), (30_001, 29_999)]
     seen.close()
     assert psutil.Process().num_fds() < before
+
+
+def test_a_disk_that_takes_little_at_a_time_has_everything_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    write = os.pwrite
+    monkeypatch.setattr(keys, "RECENT_MAX", 10)
+    monkeypatch.setattr(os, "pwrite", lambda file, data, place: write(file, data[:13], place))
+    seen = Keys(latest=False)
+    assert seen.see(0, range(100)) == []
+    assert seen.see(100, range(100)) == [(100 + row, row) for row in range(100)]
+    seen.close()
 
 
 def test_of_runs_that_share_keys_the_newest_rows_are_kept_when_they_are_merged(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,7 +72,7 @@ class Ingester(Service):
 
         try:
             async with opened(self._context, lease, still_ours) as source:
-                self._intake = await self._open_intake(lease, source)
+                await self._open_intake(lease, source)
                 finished = await self._append_all(lease, lease_id, source)
         except Interrupted:
             finished = False
@@ -94,21 +94,20 @@ class Ingester(Service):
             rows, total = self._read_rows, lease.next_seq + self._read_rows
             ingest_completed(lease.job_id, rows=rows, total=total, defects=self._defects, seconds=seconds)
 
-    async def _open_intake(self, lease: IngestLease, source: Source) -> Intake | None:
+    async def _open_intake(self, lease: IngestLease, source: Source) -> None:
         """Whoever looks at the inputs as they come has seen all that are stored already."""
         make, db = self._context.handlers.get(lease.kind).intake, self._context.db
         if make is None:
-            return None
+            return
         params = await db.run(jobs.params, lease.job_id)
         with reading():
-            intake: Intake = make(params, source)
+            intake = self._intake = make(params, source)
         if intake.params != params:
             await db.run(jobs.set_params, lease.job_id, intake.params)
         for lo in range(0, lease.next_seq, SEEN_AT_ONCE):
             inputs = await db.run(items.inputs, lease.job_id, lo, min(lo + SEEN_AT_ONCE, lease.next_seq))
             with reading():
                 await asyncio.to_thread(intake.see, lo, inputs)
-        return intake
 
     async def _append_all(self, lease: IngestLease, lease_id: UUID, source: Source) -> bool:
         """Whether the source was read to its end. The next chunk is read while this one is written."""

@@ -68,9 +68,7 @@ class Checker:
         self._updates = plan.mode == "upsert"
         self._minds_absent = self._updates or plan.documents
         self._defaults = {
-            name: field.default
-            for name in plan.given
-            if plan.keeps_nothing(field := resource.field(name)) and field.default is not None
+            name: default for name in plan.given if (default := plan.stands_in(resource.field(name))) is not None
         }
         self._known = {*plan.mapping, *plan.columns}  # columns that were seen, and have no field, were left out
         given = set(plan.given)

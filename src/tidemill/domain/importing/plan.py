@@ -65,6 +65,10 @@ class ImportPlan:
         """Whether nothing is NULL there, and no default stands for it."""
         return self.keep_empty and field.nullable
 
+    def stands_in(self, field: Field) -> str | None:
+        """The default for a row that does not name a field, where it is none for a field that is named and nothing."""
+        return field.default if self.keeps_nothing(field) else None
+
     @property
     def waits(self) -> bool:
         """Whether a row may have to wait for another of the file. In a trial it would wait for ever."""

@@ -30,7 +30,8 @@ class KeyIntake:
         self._readers = {name: reader_of(plan, name, normalizers) for name in self._fields}
         self._get = {name: attrgetter(f"f{at}") for at, name in enumerate(names)}
         rename = {f"f{at}": columns[name] for at, name in enumerate(names)}
-        fields = [(attribute, Any, None) for attribute in rename]
+        defaults = map(plan.stands_in, self._fields.values())
+        fields = [(attribute, Any, default) for attribute, default in zip(rename, defaults, strict=True)]
         self._row = msgspec.defstruct("Row", fields, rename=rename, gc=False)
         self._decode_all = msgspec.json.Decoder(list[self._row], float_hook=Decimal).decode  # type: ignore[name-defined]
         self._decode = msgspec.json.Decoder(self._row, float_hook=Decimal).decode

@@ -7,6 +7,7 @@ import mmap
 import os
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TypeAlias
 
 import numpy as np
@@ -26,6 +27,16 @@ Run: TypeAlias = tuple[Numbers, Numbers]
 """Keys, each once and in order, and the row of each."""
 
 
+@contextmanager
+def _keeping() -> Iterator[None]:
+    """What a disk has against it is no fault of what was given."""
+    try:
+        yield
+    except OSError as error:
+        folder = tempfile.tempdir or "a temporary folder"
+        raise NoRoom(f"keys cannot be kept in {folder}: {error.strerror or error}") from error
+
+
 class Level:
     """Runs of about one length in a file, read where they lie.
 
@@ -33,7 +44,8 @@ class Level:
     """
 
     def __init__(self) -> None:
-        self._file = tempfile.TemporaryFile()  # noqa: SIM115  it lives as long as we do
+        with _keeping():
+            self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115  it lives as long as we do
         self._map: mmap.mmap | None = None
         self._places: list[tuple[int, int, int]] = []  # where its keys begin, where its rows begin, how many
         self._end = 0
@@ -53,18 +65,18 @@ class Level:
         self._end = rows_at + length * WIDTH
 
     def _write(self, begin: int, numbers: Numbers) -> None:
-        try:
-            self._file.seek(begin)
-            self._file.write(numbers.data)
-            self._file.flush()
-        except OSError as error:
-            raise NoRoom(f"keys cannot be kept in {tempfile.gettempdir()}: {error.strerror}") from error
+        left = numbers.data.cast("B")
+        with _keeping():
+            while left:
+                written = os.pwrite(self._file.fileno(), left, begin)
+                begin, left = begin + written, left[written:]
 
     def runs(self) -> list[Run]:
         """Oldest first."""
         if not self._places:
             return []
-        self._map = seen = self._map or mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)
+        with _keeping():
+            self._map = seen = self._map or mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)
         return [
             (np.frombuffer(seen, np.int64, length, keys_at), np.frombuffer(seen, np.int64, length, rows_at))
             for keys_at, rows_at, length in self._places
