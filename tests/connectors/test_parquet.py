@@ -3,6 +3,7 @@
 import datetime as dt
 import decimal
 import io
+import math
 import sys
 import tracemalloc
 from collections import Counter
@@ -47,6 +48,21 @@ def test_values_become_json() -> None:
         "raw": "YWI=",
     }
     assert set(second.values()) == {None}
+
+
+def test_numbers_that_json_has_not_are_texts_wherever_they_are() -> None:
+    odd = [math.nan, math.inf, -math.inf, 0.5]
+    columns = {
+        "n": [*odd, None],
+        "f": pa.array([*odd, None], pa.float32()),
+        "many": [odd, [None], [], None, [1.0]],
+        "about": [{"x": number} for number in odd] + [None],
+    }
+    rows = told(written(columns), PARQUET)[0]
+    said = ["NaN", "Infinity", "-Infinity", 0.5]
+    assert [row["n"] for row in rows] == [row["f"] for row in rows] == [*said, None]
+    assert [row["many"] for row in rows] == [said, [None], [], None, [1.0]]
+    assert [row["about"] for row in rows] == [{"x": one} for one in said] + [None]
 
 
 def test_reading_goes_on_at_any_row_of_any_group() -> None:

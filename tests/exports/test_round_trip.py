@@ -94,6 +94,21 @@ async def test_nothing_stays_nothing_whatever_stands_for_it_and_so_does_what_pyt
     assert await scene.stream("odd_again", format=format_) == first
 
 
+@pytest.mark.parametrize("format_", ["csv", "ndjson", "json", "parquet"])
+async def test_numbers_that_are_none_and_bytes_that_are_empty_come_back(scene: Scene, format_: str) -> None:
+    await scene.run("CREATE TABLE rare (id int PRIMARY KEY, n float8, f real, data bytea)")
+    await scene.run(
+        "INSERT INTO rare VALUES (1, 'NaN', 'Infinity', ''), (2, '-Infinity', NULL, NULL), (3, 5e-324, 1, 'a')"
+    )
+    await scene.run("CREATE TABLE rare_again (LIKE rare INCLUDING ALL)")
+    importing = imports.Scene(scene.db, scene.settings, scene.mill)
+    data = await scene.stream("rare", format=format_)
+    job = await importing.run(data, "rare_again", name=f"rare.{format_}", keep_empty=True)
+    assert await importing.outcomes(job) == []
+    differing = "SELECT id FROM (TABLE rare EXCEPT TABLE rare_again) other"
+    assert (job.counts.done, await rows(scene.db, differing)) == (3, [])
+
+
 async def test_a_default_stands_for_what_a_record_does_not_name(scene: Scene) -> None:
     await scene.run(ODD)
     importing = imports.Scene(scene.db, scene.settings, scene.mill)

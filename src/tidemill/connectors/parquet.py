@@ -1,5 +1,6 @@
 """Parquet: row groups, batch by batch."""
 
+import math
 from collections.abc import Iterator
 from itertools import islice
 from typing import Any, BinaryIO
@@ -126,11 +127,38 @@ class ParquetSource(BlockSource):
         if batch.num_rows == 1 and weight_of(batch) > SHRINK * self._limit:
             return [f"longer than {self._limit} bytes"]
         try:
-            return [_encode(row) for row in _plain(batch).to_pylist()]
+            return [_encode(row) for row in _rows(_plain(batch))]
         except (TypeError, ValueError, OverflowError) as error:
             if batch.num_rows == 1:
                 return [f"cannot be read: {error}"]
         return [record for n in range(batch.num_rows) for record in self._records(batch.slice(n, 1))]
+
+
+def _rows(batch: Any) -> list[dict[str, Any]]:
+    """As JSON can hold them: no number there is infinite or none, and it would be nothing."""
+    rows: list[dict[str, Any]] = batch.to_pylist()
+    for name in [name for name, column in zip(batch.schema.names, batch.columns, strict=True) if _may_be_odd(column)]:
+        for row in rows:
+            row[name] = _said(row[name])
+    return rows
+
+
+def _may_be_odd(column: Any) -> bool:
+    import pyarrow as pa  # noqa: PLC0415
+    from pyarrow import compute  # noqa: PLC0415
+
+    if pa.types.is_floating(column.type):
+        return not compute.all(compute.is_finite(column), min_count=0).as_py()
+    return pa.types.is_nested(column.type) and ("float" in str(column.type) or "double" in str(column.type))
+
+
+def _said(value: Any) -> Any:
+    """Numbers that are none, as texts that PostgreSQL takes for them."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, dict):
+        return {name: _said(one) for name, one in value.items()}
+    return [_said(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def _plain(batch: Any) -> Any:

@@ -80,7 +80,7 @@ def may_be_empty(field: Field) -> bool:
     if field.enum:
         return "" in field.enum
     base = field.sql_type.partition("(")[0]
-    return holds_text(field.type, field.sql_type) or base in ("bit varying", "tsvector")
+    return holds_text(field.type, field.sql_type) or base in ("bit varying", "bytea", "tsvector")
 
 
 @dataclass(frozen=True, slots=True)
