@@ -45,6 +45,7 @@ def test_text_stays_text() -> None:
         ("number", "numeric(20,5)", "123456789012345", 123456789012345),
         ("number", "numeric", "1234567890.123456", "1234567890.123456"),
         ("number", "numeric", "1234567890123456", "1234567890123456"),
+        ("number", "numeric", f"0.{'0' * 399}1", f"0.{'0' * 399}1"),
         ("number", "numeric", "NaN", "NaN"),
         ("number", "double precision", "0.30000000000000004", 0.30000000000000004),
         ("number", "double precision", "1e+300", 1e300),

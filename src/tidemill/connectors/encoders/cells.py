@@ -13,6 +13,7 @@ Make = Callable[[str], str | None]
 """A cell of a value; None for one that must be text."""
 
 EXACT_DIGITS = 15  # a spreadsheet keeps no more of a number
+EXACT_PLACES = 300  # after the point: what is smaller may be nothing to it
 LARGEST, SMALLEST = 9.99999999999999e307, 2.3e-308
 EPOCH = date(1899, 12, 30).toordinal()
 FIRST_DAY = date(1900, 3, 1).toordinal()  # the format believes in a 29 February before it
@@ -63,7 +64,8 @@ def _number(text: str) -> str | None:
     found = _DECIMAL(text)
     if found is None:
         return _integer(text) if len(text.lstrip("-")) <= EXACT_DIGITS else None
-    return number(text) if len((found[1] + found[2]).lstrip("0")) <= EXACT_DIGITS else None
+    is_held = len(found[2]) <= EXACT_PLACES and len((found[1] + found[2]).lstrip("0")) <= EXACT_DIGITS
+    return number(text) if is_held else None
 
 
 def _float(text: str) -> str | None:
