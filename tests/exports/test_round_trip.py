@@ -65,6 +65,17 @@ async def test_export_import_export_gives_the_same_bytes(scene: Scene, format_: 
     assert differing == []
 
 
+async def test_text_is_utf8_whatever_encoding_clients_are_told_to_have(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = await scene.stream("nasty", format="csv")
+    monkeypatch.setenv("PGCLIENTENCODING", "LATIN1")
+    await scene.db._pool.drain()
+    assert await scene.stream("nasty", format="csv") == first
+    await bring_in(scene, first, "nasty.csv")
+    assert await scene.stream("again", format="csv") == first
+
+
 ODD = r"""
 CREATE TYPE vague AS ENUM ('', 'x');
 CREATE TABLE odd (
