@@ -2,9 +2,12 @@
 
 from pathlib import Path
 
+import pytest
+
 from distribution.scenes import Scene, given
-from support import RETRY, Workers, closed, rows, settle, shift_clock, take, verdict
+from support import FAILED, RETRY, Workers, closed, rows, settle, shift_clock, take, verdict
 from tidemill.domain.decide import Verdict
+from tidemill.domain.errors import Conflict
 from tidemill.domain.status import ItemStatus
 from tidemill.operations import control
 from tidemill.operations.reprocess import reprocess
@@ -53,14 +56,16 @@ async def test_two_items_that_mean_the_same_are_one_artifact(scene: Scene) -> No
     assert [path for _, path, *_ in await scene.artifacts()] == ["second"]
 
 
-async def test_done_items_that_go_round_again_are_counted_once(scene: Scene) -> None:
+async def test_a_file_that_was_made_is_never_replaced_by_sending_its_input_round(scene: Scene) -> None:
+    """Others use it again, and know it by its hash."""
     job_id = await scene.submit(given("A"), given("B"))
-    await scene.finish(job_id)
-    await reprocess(scene.db, job_id, Choice([ItemStatus.DONE], seqs=[1]))
-    assert (await scene.files(job_id)).generated == 1
-    await scene.finish(job_id)
-    files = await scene.files(job_id)
-    assert files.generated + files.reused == 2
+    lease = await take(scene.db, job_id)
+    await settle(scene.db, lease, [told(0, "a"), verdict(1, FAILED)])
+    with pytest.raises(Conflict, match="ask for another distribution"):
+        await reprocess(scene.db, job_id, Choice([ItemStatus.DONE]))
+    operation = await reprocess(scene.db, job_id, Choice([ItemStatus.DONE, ItemStatus.FAILED]))
+    assert operation.items == 1
+    assert (await take(scene.db, job_id)).seqs == (1,)
 
 
 async def test_what_a_dead_child_had_finished_is_registered_by_its_parent(scene: Scene, workers: Workers) -> None:

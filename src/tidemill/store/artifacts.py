@@ -49,11 +49,6 @@ async def note(conn: Connection, lease: Lease, done: Sequence[Verdict]) -> None:
         await conn.execute(sql("delivery/add"), {"job_id": lease.job_id} | counts)
 
 
-async def take_back(conn: Connection, job_id: UUID, seqs: Sequence[int]) -> None:
-    """These items go round again: until they are back they have no file."""
-    await conn.execute(sql("delivery/take_back"), {"job_id": job_id, "seqs": list(seqs)})
-
-
 @one_statement
 async def find(conn: Connection, asked: Sequence[ArtifactKey]) -> list[Found]:
     """In the order in which they are asked for."""

@@ -15,7 +15,6 @@ from tidemill.domain.errors import Conflict
 from tidemill.domain.numbers import Range
 from tidemill.domain.page import MAX_NUMBER
 from tidemill.domain.status import Intent, ItemStatus
-from tidemill.store import artifacts
 from tidemill.store.database import Connection
 from tidemill.store.jobs import get, lock
 from tidemill.store.keys import WINDOW, chosen
@@ -67,11 +66,21 @@ async def reprocess(
     ``goes_on`` when a step before has opened the job: Conflict, if it was ended since.
     """
     job = await begin(conn, job_id, goes_on=goes_on)
+    if job["kind"] == DISTRIBUTE:
+        choice = _without_files(choice)
     take = _take if choice.key is None and not choice.ranges else _take_in_windows
     taken, last = await take(conn, job, choice, after_seq, most)
     if taken or (choice.takes_rest and await _has_rest(conn, job_id)):
         await reopen(conn, job_id, rest=choice.takes_rest)
     return taken, last
+
+
+def _without_files(choice: Choice) -> Choice:
+    """A file that was made is used again by other jobs, and known by its hash: at its place there is never another."""
+    statuses = [status for status in choice.statuses if status is not ItemStatus.DONE]
+    if not statuses:
+        raise Conflict("files that were made stay as they are: ask for another distribution to have them made again")
+    return replace(choice, statuses=statuses)
 
 
 async def _take(
@@ -175,8 +184,6 @@ async def _send_round(conn: Connection, job: dict[str, Any], taken: list[tuple[A
     deltas["codes"] = Jsonb({code: -n for code, n in codes.items()})
     await conn.execute(sql("tally/adjust"), {"job_id": job_id} | deltas)
     seqs = sorted(seq for seq, _, _ in taken)
-    if was[ItemStatus.DONE] and job["kind"] == DISTRIBUTE:
-        await artifacts.take_back(conn, job_id, [seq for seq, status, _ in taken if status == ItemStatus.DONE])
     place = {
         "job_id": job_id,
         "owner_id": job["owner_id"],

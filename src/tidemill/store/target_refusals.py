@@ -48,16 +48,25 @@ class Refusal(Exception):
         self.place = None if line is None else int(line[1]) - 1
 
 
+class Unclear(Refusal):
+    """Rows were dropped without a word, and others have other keys now: nobody can tell which, of more than one."""
+
+    def __init__(self, reason: str) -> None:
+        Exception.__init__(self, reason)
+        self.reason, self.code, self.column, self.place = reason, "refused", None, None
+        self.may_be_seen = self.quotes = False
+
+
 def is_bad_data(error: psycopg.Error) -> bool:
     return (error.sqlstate or "").startswith(_BAD_DATA)
 
 
 def raise_gone(error: psycopg.Error, table: Table) -> None:
     state = error.sqlstate or ""
-    if state in _GONE and not _is_said_by_a_function(error):
+    if state in _GONE and not _is_of_a_row(error):
         raise Gone(f"{table}: {_GONE[state]} ({str(error).splitlines()[0]})") from error
 
 
-def _is_said_by_a_function(error: psycopg.Error) -> bool:
-    """Whether it comes from within a trigger or a function: of one row, and no word about the table itself."""
-    return bool(re.search(r"\bPL/\w+ |\bSQL function\b", error.diag.context or ""))
+def _is_of_a_row(error: psycopg.Error) -> bool:
+    """Whether it comes from within a trigger, a function or a line of COPY: no word about the table itself."""
+    return bool(re.search(r"\bPL/\w+ |\bSQL function\b|^COPY ", error.diag.context or "", re.MULTILINE))
