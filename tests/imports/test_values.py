@@ -96,3 +96,26 @@ async def test_normalizers_run_before_everything_else(scene: Scene) -> None:
         (3, "failed"),
         (4, "failed"),
     ]
+
+
+async def test_fractions_in_lists_have_all_their_digits(scene: Scene) -> None:
+    await scene.table("CREATE TABLE t (id int PRIMARY KEY, a numeric[], b text[], j jsonb[])")
+    text = (
+        '{"id": 1, "a": [1.00000000000000000001, 12345678901234567890.10], "b": [1.50], "j": [{"x": 1.10}, 2.50]}\n'
+        '{"id": 2, "a": "[0.1234567890123456789012]"}\n{"id": 3, "a": [1.5, "x"]}\n'
+    )
+    job = await scene.run(text, "t", name="r.ndjson")
+    assert await scene.errors(job) == [(3, "a.type")]
+    assert await scene.rows("SELECT a::text, b::text, j::text FROM t ORDER BY id") == [
+        ("{1.00000000000000000001,12345678901234567890.10}", "{1.50}", '{"{\\"x\\": 1.10}",2.50}'),
+        ("{0.1234567890123456789012}", None, None),
+    ]
+
+
+async def test_a_time_of_day_is_not_made_of_other_numbers(scene: Scene) -> None:
+    await scene.table("CREATE TABLE t (id int PRIMARY KEY, at time)")
+    given = ["13:45", "13:45:10.5", "13:45:10+02", "10:00:00.9999999", "20261115", "12", "1345", "25:00"]
+    job = await scene.run("id,at\n" + "".join(f"{row},{text}\n" for row, text in enumerate(given, 1)), "t")
+    assert await scene.errors(job) == [(row, "at.type") for row in (5, 6, 7, 8)]
+    found = [text for (text,) in await scene.rows("SELECT at::text FROM t ORDER BY id")]
+    assert found == ["13:45:00", "13:45:10.5", "13:45:10", "10:00:01"]

@@ -2,10 +2,12 @@
 
 import json
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 from tidemill.domain.resource import Field
 from tidemill.domain.values.columns import Found, Texts
+from tidemill.domain.values.documents import as_json
 from tidemill.domain.values.problem import is_storable
 from tidemill.domain.values.types import READERS
 
@@ -19,7 +21,7 @@ def read_array(field: Field, texts: Texts) -> Found:
         if text is None:
             continue
         try:
-            literals[text] = text if _is_literal(text) else _literal(element, json.loads(text))
+            literals[text] = text if _is_literal(text) else _literal(element, json.loads(text, parse_float=Decimal))
         except (ValueError, RecursionError) as error:
             literals[text] = text
             reasons[text] = f"not a list: {error}" if text.startswith("[") else 'not a list like ["a", "b"]'
@@ -40,7 +42,8 @@ def _literal(element: Field, value: Any) -> str:
     texts: Texts = [_plain(part) for part in value]
     texts, wrong = READERS[element.type](element, texts)
     if wrong:
-        raise ValueError(f"{value[min(wrong)]!r} is {wrong[min(wrong)]}")
+        part = value[min(wrong)]
+        raise ValueError(f"{part if isinstance(part, Decimal) else repr(part)} is {wrong[min(wrong)]}")
     if any(text is not None and not is_storable(text) for text in texts):
         raise ValueError("it has a character that PostgreSQL cannot store")
     return "{" + ",".join("NULL" if text is None else _quoted(text) for text in texts) + "}"
@@ -51,7 +54,7 @@ def _plain(part: Any) -> str | None:
         return part
     if isinstance(part, bool):
         return "true" if part else "false"
-    return json.dumps(part, ensure_ascii=False)
+    return as_json(part)
 
 
 def _quoted(text: str) -> str:

@@ -25,6 +25,7 @@ _TRUE, _FALSE = ("true", "t", "yes", "y", "on", "1"), ("false", "f", "no", "n", 
 _BOOLEANS = dict.fromkeys(_TRUE, "t") | dict.fromkeys(_FALSE, "f")
 _plain_uuid = re.compile(r"[{]?([0-9a-fA-F]{32})[}]?").fullmatch
 _moment = re.compile(rf"({_MOMENT})({_ZONE})?").fullmatch
+_time = re.compile(rf"([0-9]{{2}}:[0-9]{{2}}(?::[0-9]{{2}}(?:\.[0-9]+)?)?)(?:{_ZONE})?").fullmatch
 _far = re.compile(rf"([0-9]{{4,7}}-[0-9]{{2}}-[0-9]{{2}})(?:[T ]({_TIME})({_ZONE})?)?( BC)?").fullmatch
 _LAST_HOURS = ("24:00", "24:00:00")
 _LAST_YEAR = {"date": 5_874_897, "timestamp": 294_275}  # the last whole one in every zone
@@ -149,8 +150,11 @@ def _as_date(text: str, formats: Sequence[str]) -> str | None:
 
 def _as_time(text: str, formats: Sequence[str]) -> str | None:
     found = _parsed(text, formats)
+    if found is not None:
+        return found.time().isoformat()
+    shaped = _time(text)  # Python would also take 20261115 for a time of day
     try:
-        return (found.time() if found else time.fromisoformat(text).replace(tzinfo=None)).isoformat()
+        return shaped[1] if shaped and time.fromisoformat(shaped[1]) is not None else None
     except ValueError:
         return None
 
