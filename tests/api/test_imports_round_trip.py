@@ -68,6 +68,25 @@ async def test_errors_come_in_pages_in_the_order_of_the_file(shop: Shop) -> None
     assert "next_page" not in rest.json()
 
 
+@pytest.mark.parametrize("form", ["csv", "ndjson"])
+async def test_columns_that_are_called_like_ours_keep_their_own_values(shop: Shop, form: str) -> None:
+    root = await shop.api.user("root", Role.ADMIN)
+    await rows(shop.api.db, 'CREATE TABLE shop.odd (id int PRIMARY KEY, "_row" int, "_errors" text, n int)')
+    asked = {"resource": "shop.odd", "mapping": json.dumps({"_row": "_row", "_errors": "_errors"})}
+    content = b"id,_row,_errors,n\n1,77,mine,x\n2,88,yours,7\n"
+    made = await root.post("/v1/imports", params=asked, content=content, headers=CSV_TYPE)
+    await shop.work()
+    place = f"/v1/imports/{made.json()['job_id']}"
+    bad = (await root.get(f"{place}/errors.{form}")).content
+    mended = bad.replace(b"1,x,", b"1,9,").replace(b'"n":"x"', b'"n":"9"')
+    assert mended != bad
+    kind = {"Content-Type": "text/csv" if form == "csv" else "application/x-ndjson"}
+    assert (await root.post(f"{place}/fixes", content=mended, headers=kind)).status_code == 200
+    await shop.work()
+    assert (await root.get(place)).json()["status"] == "completed"
+    assert await rows(shop.api.db, "SELECT * FROM shop.odd ORDER BY 1") == [(1, 77, "mine", 9), (2, 88, "yours", 7)]
+
+
 async def test_the_round_trip_ends_completed(shop: Shop) -> None:
     done = await shop.imported(MIXED)
     found = await errors_csv(shop, done["job_id"])

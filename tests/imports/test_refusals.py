@@ -2,7 +2,7 @@
 
 import pytest
 
-from imports.scenes import Scene
+from imports.scenes import Scene, small_batches
 
 PICKY = """CREATE FUNCTION picky() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
     IF NEW.n %% {every} = 0 THEN RAISE EXCEPTION 'never %%', NEW.n; END IF; RETURN NEW; END $$"""
@@ -152,3 +152,32 @@ async def test_a_key_that_cannot_even_be_asked_about_costs_only_its_row(scene: S
     ((row, status, error),) = await scene.outcomes(job)
     assert (row, status, error["code"], error["reason"]) == (2, "failed", "refused", "not plain")
     assert (error["attempt"], await scene.count("t")) == (1, 3)
+
+
+@pytest.mark.parametrize("batch", [1, 10_000])
+async def test_rows_that_a_trigger_drops_are_told_apart_from_those_whose_key_it_changes(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, batch: int
+) -> None:
+    small_batches(monkeypatch, batch)
+    await scene.table(
+        "CREATE TABLE t (email text PRIMARY KEY, n int)",
+        """CREATE FUNCTION tidy() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+            IF NEW.n = 0 THEN RETURN NULL; END IF; NEW.email := lower(NEW.email); RETURN NEW; END $$""",
+        "CREATE TRIGGER tidy BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION tidy()",
+    )
+    text = "email,n\n" + "".join(f"Name{row}@x.org,{row % 7}\n" for row in range(1, 31))
+    job = await scene.run(text, "t")
+    assert await scene.errors(job) == [(row, "refused") for row in (7, 14, 21, 28)]
+    assert (await scene.effects(job), await scene.count("t")) == ((26, 0, 0), 26)
+
+
+@pytest.mark.parametrize("validate_only", [False, True])
+@pytest.mark.parametrize("more", ["CHECK (v::int > 1)", ", g int GENERATED ALWAYS AS ((v * 100)::int) STORED"])
+async def test_a_value_that_an_expression_cannot_convert_costs_only_its_row(
+    scene: Scene, more: str, validate_only: bool
+) -> None:
+    """The server says of it what it says of tables that take no rows."""
+    await scene.table(f"CREATE TABLE t (id int PRIMARY KEY, v numeric {more})")
+    job = await scene.run("id,v\n1,5\n2,NaN\n3,7\n", "t", validate_only=validate_only)
+    assert await scene.errors(job) == [(2, "refused")]
+    assert (await scene.effects(job))[0] == 2

@@ -5,7 +5,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
-from tidemill.domain.importing.failures import ROW
+from tidemill.domain.importing.failures import ERRORS, ROW
 from tidemill.domain.importing.mapping import fold
 
 PROBLEMS_MAX = 100  # that are told; others are counted
@@ -50,7 +50,11 @@ class Matcher:
             self._problems.add(f"line {line}: row {row} is there twice")
             return None
         self._seen[seq >> 3] |= 1 << (seq & 7)
-        return seq, {name: value for name, value in record.items() if name in self._known or not name.startswith("_")}
+        return seq, {name: value for name, value in record.items() if self._is_data(name)}
+
+    def _is_data(self, name: str) -> bool:
+        """Ours are ours, also where the import has columns of these names: those stay as they came."""
+        return name not in (ROW, ERRORS) and (name in self._known or not name.startswith("_"))
 
 
 class Names:

@@ -4,8 +4,8 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 
 from tidemill.domain.importing import ImportPlan, picked
-from tidemill.handlers.importing.judge import Judge
-from tidemill.store.target_refusals import Moved, Refusal
+from tidemill.handlers.importing.judge import PASSED_OVER, Judge
+from tidemill.store.target_refusals import Moved, Refusal, Unclear
 from tidemill.store.target_rows import lines
 
 LOOKS = 4  # again, at a table that others write to meanwhile
@@ -141,7 +141,10 @@ async def _copy(plan: ImportPlan, judge: Judge, rows: Sequence[int]) -> list[int
         data = lines(columns) if columns else b"\n" * len(group)
         taken += await judge.target.copy(fields, data, on_trial=plan.validate_only)
     judge.written = []
-    return [] if taken == len(rows) else await judge.absent(rows)
+    absent = [] if taken == len(rows) else await judge.absent(rows)
+    if len(absent) > len(rows) - taken:
+        raise Unclear(PASSED_OVER)
+    return absent
 
 
 async def _update(plan: ImportPlan, judge: Judge, rows: list[int]) -> int:
