@@ -106,6 +106,16 @@ async def test_only_what_is_declared_and_granted_is_there(shop: Shop) -> None:
         assert "is not for exports" in (await get(shop, root, resource=name)).json()["detail"]
 
 
+async def test_fractions_in_filters_have_all_their_digits(shop: Shop) -> None:
+    body = b'{"resource": "people", "filters": {"age": {"eq": 36.0000000000000000001}, "name": {"ne": 2.50}}}'
+    answer = await shop.ada.post("/v1/exports", content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 422
+    assert "36.0000000000000000001" in answer.text
+    body = body.replace(b"36.0000000000000000001", b"36")
+    answer = await shop.ada.post("/v1/exports", content=body, headers={"Content-Type": "application/json"})
+    assert answer.json()["filters"] == {"age": {"eq": ["36"]}, "name": {"ne": ["2.50"]}}
+
+
 async def test_an_export_is_made_downloaded_and_listed(shop: Shop) -> None:
     export = await made(shop, filters={"age": {"lt": 40}}, order=["-email"])
     assert (export["status"], export["resource_type"], export["record_count"]) == ("completed", "people", 1)

@@ -94,6 +94,14 @@ async def test_rows_that_do_not_fit_each_other_fail_the_input_and_leave_no_file(
     assert scene.leftovers() == []
 
 
+@pytest.mark.parametrize("rows", [[{}], [{}, {"a": 1}]])
+async def test_a_row_without_columns_fails_the_input(scene: Scene, rows: list[dict[str, int]]) -> None:
+    (failed,) = await made_by(scene, lambda _: rows)
+    assert (failed["status"], failed["error"]["code"]) == ("failed", "invalid_rows")
+    assert "row 1 of the dataset's function has no columns" in failed["error"]["reason"]
+    assert scene.stored() == []
+
+
 async def test_a_function_may_say_what_became_of_an_input(scene: Scene) -> None:
     def letters(given: dict[str, Any]) -> list[dict[str, Any]]:
         if given["to"] == "NOBODY":

@@ -1,7 +1,9 @@
 """Rows of tables: streamed at once, or as a file that a job makes."""
 
+import json
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from decimal import Decimal
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
@@ -64,7 +66,7 @@ async def submit_export_job(
 ) -> ExportOut:
     """Have a file made of the rows of a resource. It is kept for a while, to be downloaded or imported again."""
     key = parse_key(idempotency_key)
-    wanted = _request(asked)
+    wanted = _request(asked, json.loads(await request.body(), parse_float=Decimal).get("filters", {}))
     spec = submission_of(request, me, priority=asked.priority, idem_key=None if key is None else f"{ROUTE} {key}")
     try:
         made = await repeated_export(here.db, spec, wanted)
@@ -104,11 +106,12 @@ async def _pieces(here: Service, plan: ExportPlan) -> AsyncGenerator[bytes]:
                 yield piece
 
 
-def _request(asked: ExportIn) -> TableExport:
+def _request(asked: ExportIn, filters: dict[str, Any]) -> TableExport:
+    """``filters`` as they were written: fractions have all their digits."""
     return TableExport(
         resource=asked.resource,
         fields=tuple(asked.fields),
-        filters=tuple(from_object(asked.filters)),
+        filters=tuple(from_object(filters)),
         order=tuple(asked.order),
         format=asked.format,
         compression=asked.compression,

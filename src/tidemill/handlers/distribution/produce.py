@@ -58,6 +58,8 @@ class Producer:
             columns, good_until = self._columns.get(query, ((), 0.0))
             if time.monotonic() >= good_until:
                 columns = await datasets.columns_of(self._readers, query, values)
+                if not columns:
+                    raise Fail("the query of the dataset has no columns", code="invalid_rows")
                 self._columns[query] = columns, time.monotonic() + FRESH_S
         return columns
 

@@ -28,6 +28,8 @@ class Rows:
         """The bytes of a row; before the first one, the header."""
         if not self._columns and isinstance(row, Mapping):
             self._columns = tuple(str(name) for name in row)
+            if not self._columns:
+                raise self._wrong("has no columns")
         cells = self._cells(row)
         self.count += 1
         head = self.begin()
