@@ -112,6 +112,15 @@ async def test_fractions_in_lists_have_all_their_digits(scene: Scene) -> None:
     ]
 
 
+async def test_arrays_as_the_server_writes_them_come_in(scene: Scene) -> None:
+    await scene.table("CREATE TABLE t (id int PRIMARY KEY, a int[])")
+    given = ["[0:1]={1,2}", " {3} ", "[-1:0][1:2]={{1,2},{3,4}}", "[0:5]={1}", "[1, 2]"]
+    job = await scene.run("id;a\n" + "".join(f'{row};"{text}"\n' for row, text in enumerate(given, 1)), "t")
+    assert [row for row, _ in await scene.errors(job)] == [4]
+    found = [text for (text,) in await scene.rows("SELECT a::text FROM t ORDER BY id")]
+    assert found == ["[0:1]={1,2}", "{3}", "[-1:0][1:2]={{1,2},{3,4}}", "{1,2}"]
+
+
 async def test_a_time_of_day_is_not_made_of_other_numbers(scene: Scene) -> None:
     await scene.table("CREATE TABLE t (id int PRIMARY KEY, at time)")
     given = ["13:45", "13:45:10.5", "13:45:10+02", "10:00:00.9999999", "20261115", "12", "1345", "25:00"]

@@ -21,6 +21,11 @@ def test_a_said_column_goes_where_it_was_said_and_others_by_their_folded_name() 
     assert (found.unknown, found.missing, found.problems) == ([], [], [])
 
 
+def test_names_of_nothing_but_punctuation_are_like_no_other() -> None:
+    found = guess(["%%", "$$"], resource("$$", "n"))
+    assert (found.mapping, found.unknown) == ({"$$": "$$"}, ["%%"])
+
+
 def test_ten_thousand_strange_columns_are_told_in_no_time() -> None:
     started = time.process_time()
     found = guess([f"colunm_{n}" for n in range(10_000)], resource(*[f"column_{n}" for n in range(1_000)]))

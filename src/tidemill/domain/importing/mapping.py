@@ -46,7 +46,7 @@ def guess(columns: Sequence[str], resource: Resource, said: Mapping[str, str] | 
         elif column in (ROW, ERRORS) or (column.startswith("_") and column not in resource.names):
             continue
         else:
-            target = names.get(column) or names.get(fold(column)) or ""
+            target = names.get(column) or names.get(fold(column) or column, "")  # only punctuation is like nothing else
             if not target:
                 unknown.append(column)
         if target:

@@ -1,6 +1,7 @@
 """Arrays: a JSON list in any format, or PostgreSQL's own ``{a,b}``, which the server judges."""
 
 import json
+import re
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
@@ -10,6 +11,8 @@ from tidemill.domain.values.columns import Found, Texts
 from tidemill.domain.values.documents import as_json
 from tidemill.domain.values.problem import is_storable
 from tidemill.domain.values.types import READERS
+
+_LITERAL = re.compile(r"(?:(?:\[[+-]?\d+:[+-]?\d+\])+=)?\{.*\}", re.DOTALL).fullmatch
 
 
 def read_array(field: Field, texts: Texts) -> Found:
@@ -30,7 +33,8 @@ def read_array(field: Field, texts: Texts) -> Found:
 
 
 def _is_literal(text: str) -> bool:
-    return text.startswith("{") and text.endswith("}")
+    """Also with the bounds of its dimensions, as PostgreSQL writes those that do not begin with 1."""
+    return bool(_LITERAL(text.strip()))
 
 
 def _literal(element: Field, value: Any) -> str:
