@@ -1,7 +1,9 @@
 """Signing in, and being signed out."""
 
+import asyncio
+
 import pytest
-from playwright.async_api import expect
+from playwright.async_api import Page, Route, expect
 
 from support import rows
 from web.conftest import OpenPage
@@ -53,3 +55,38 @@ async def test_whose_session_ends_signs_in_again_without_losing_the_page(site: S
     await expect(dialog).not_to_be_visible()
     assert await page.get_by_role("searchbox").input_value() == "J2027"
     await expect(page.get_by_text("No job matches")).to_be_visible()
+
+
+async def test_a_refusal_that_comes_after_somebody_signed_in_again_ends_no_session(
+    site: Site, signed_in: OpenPage
+) -> None:
+    page = await signed_in("dora", expect=("401",))
+    await expect(page.get_by_role("heading", name="No jobs yet")).to_be_visible()
+    is_asked, may_answer = asyncio.Event(), asyncio.Event()
+
+    async def late(route: Route) -> None:
+        answer = await route.fetch()
+        is_asked.set()
+        await may_answer.wait()
+        await route.fulfill(response=answer)
+
+    await page.route("**/v1/flow*", late)
+    await rows(site.db, "DELETE FROM tidemill.session")
+    await ask(page, "/v1/flow")
+    await is_asked.wait()
+    await ask(page, "/v1/jobs")
+    dialog = page.get_by_role("dialog", name="Signed out")
+    await dialog.get_by_label("API key, or one-time link").fill(await site.user("dora"))
+    await dialog.get_by_role("button", name="Sign in again").click()
+    await expect(dialog).to_be_hidden()
+    async with page.expect_response("**/v1/flow*"):
+        may_answer.set()
+    await page.evaluate("new Promise((resolve) => setTimeout(resolve, 100))")  # what the page makes of it
+    assert await dialog.count() == 0
+
+
+async def ask(page: Page, path: str) -> None:
+    """By the module that the page has; the answer is not waited for."""
+    loaded = "performance.getEntriesByType('resource').map((one) => one.name)"
+    module = await page.evaluate(f"{loaded}.find((name) => name.endsWith('/core/api.js'))")
+    await page.evaluate(f"import('{module}').then((it) => void it.api.get('{path}').catch(() => 0))")

@@ -16,6 +16,17 @@ export const isSignedOut = signal(false);
 /** Counts up when somebody signs in again: whatever failed meanwhile is asked for again. */
 export const signIns = signal(0);
 
+/** Counts who came: what was refused to the one before says nothing of who is there now. */
+let arrivals = 0;
+
+/** Somebody asks for something; to be called if they are refused because nobody is signed in. */
+export function asking() {
+  const asked = arrivals;
+  return () => {
+    if (me.peek() !== null && arrivals === asked) isSignedOut.value = true;
+  };
+}
+
 /** How far the server's clock is ahead of ours, in milliseconds. */
 let ahead = 0;
 
@@ -63,6 +74,7 @@ export async function send(method, path, asked = {}) {
   }
   const token = me.peek()?.csrf_token;
   if (method !== "GET" && token) headers["x-csrf-token"] = token;
+  const isRefused = asking();
   let response;
   try {
     response = await fetch(address(path) + search(asked.query), { method, headers, body, signal: asked.signal, credentials: "same-origin" });
@@ -75,7 +87,7 @@ export async function send(method, path, asked = {}) {
   if (response.ok) return response;
   const problem = await response.json().catch(() => null);
   // A session that is to be begun or ended says itself what a refusal means there.
-  if (response.status === 401 && me.peek() !== null && path !== "/v1/session") isSignedOut.value = true;
+  if (response.status === 401 && path !== "/v1/session") isRefused();
   throw new ApiError(response.status, problem);
 }
 
@@ -146,6 +158,7 @@ function isNow(found) {
   }
   // The same again is no news: whatever follows it would begin anew.
   if (stringify(found) !== stringify(before)) me.value = found;
+  arrivals += 1;
   isSignedOut.value = false;
   return Promise.resolve();
 }
