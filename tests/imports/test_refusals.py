@@ -171,8 +171,11 @@ async def test_rows_that_a_trigger_drops_are_told_apart_from_those_whose_key_it_
     assert (await scene.effects(job), await scene.count("t")) == ((26, 0, 0), 26)
 
 
+CONVERTS = ["CHECK (v::int > 1)", ", g int GENERATED ALWAYS AS ((v * 100)::int) STORED"]
+
+
 @pytest.mark.parametrize("validate_only", [False, True])
-@pytest.mark.parametrize("more", ["CHECK (v::int > 1)", ", g int GENERATED ALWAYS AS ((v * 100)::int) STORED"])
+@pytest.mark.parametrize("more", CONVERTS)
 async def test_a_value_that_an_expression_cannot_convert_costs_only_its_row(
     scene: Scene, more: str, validate_only: bool
 ) -> None:
@@ -181,3 +184,11 @@ async def test_a_value_that_an_expression_cannot_convert_costs_only_its_row(
     job = await scene.run("id,v\n1,5\n2,NaN\n3,7\n", "t", validate_only=validate_only)
     assert await scene.errors(job) == [(2, "refused")]
     assert (await scene.effects(job))[0] == 2
+
+
+@pytest.mark.parametrize("more", CONVERTS)
+async def test_so_does_one_of_a_row_that_would_be_updated(scene: Scene, more: str) -> None:
+    await scene.table(f"CREATE TABLE t (id int PRIMARY KEY, v numeric {more})")
+    await scene.table("INSERT INTO t (id, v) SELECT n, 9 FROM generate_series(1, 3) n")
+    job = await scene.run("id,v\n1,5\n2,NaN\n3,7\n", "t", mode="upsert")
+    assert (await scene.errors(job), await scene.effects(job)) == ([(2, "refused")], (0, 2, 0))

@@ -68,5 +68,9 @@ def raise_gone(error: psycopg.Error, table: Table) -> None:
 
 
 def _is_of_a_row(error: psycopg.Error) -> bool:
-    """Whether it comes from within a trigger, a function or a line of COPY: no word about the table itself."""
-    return bool(re.search(r"\bPL/\w+ |\bSQL function\b|^COPY ", error.diag.context or "", re.MULTILINE))
+    """Whether it comes from within a trigger, a function or a line of COPY: no word about the table itself.
+
+    Of an UPDATE no line is told; that NaN is no integer has the code of tables that take no rows.
+    """
+    is_within = re.search(r"\bPL/\w+ |\bSQL function\b|^COPY ", error.diag.context or "", re.MULTILINE)
+    return bool(is_within) or error.diag.source_file == "numeric.c"
