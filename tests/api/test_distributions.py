@@ -3,13 +3,14 @@
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import httpx2
 import pytest
 
 from api.conftest import Api
 from api.importing import stocked
-from support import rows
+from support import FAILED, rows, settle, take, verdict
 from tidemill import Mill
 from tidemill.testing import drain
 
@@ -57,6 +58,28 @@ async def test_a_distribution_tells_where_its_files_are(api: Api, ada: httpx2.As
     assert second["data_content"][0]["path"] == content[0]["path"]
     third = await worked(api, ada, reuse={"enabled": False})
     assert third["files_generated"] == 1
+
+
+async def test_an_input_cannot_be_corrected_into_another_one_of_its_job(api: Api, ada: httpx2.AsyncClient) -> None:
+    asked = {"dataset": "letters", "inputs": [SENT, SENT | {"first_name": "Bob"}], "policy": {"mode": "continue"}}
+    job_id = (await ada.post("/v1/distributions", json=asked)).json()["job_id"]
+    lease = await take(api.db, UUID(job_id))
+    await settle(api.db, lease, [verdict(0, FAILED), verdict(1, FAILED)])
+
+    async def corrected(seq: int, **given: Any) -> httpx2.Response:
+        return await ada.patch(f"/v1/jobs/{job_id}/items/{seq}", json={"input": given})
+
+    answer = await corrected(1, firstName="Ada", sentOn="2024-02-02")
+    assert (answer.status_code, answer.json()["detail"]) == (409, "another input of the distribution is the same")
+    answer = await corrected(1, first_name="Cy")
+    assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, "#/input/sent_on")
+    assert (await corrected(1, firstName="Cy", sentOn="2024-02-02")).status_code == 200
+    assert (await corrected(0, **SENT | {"first_name": "Cy"})).status_code == 409
+    assert (await corrected(0, **SENT | {"first_name": "Bob"})).status_code == 200
+    await ada.post(f"/v1/distributions/{job_id}/redrive")
+    await drain(Mill(api.settings), db=api.db)
+    content = (await ada.get(f"/v1/distributions/{job_id}")).json()["data_content"]
+    assert [(one["first_name"], one["status"]) for one in content] == [("Bob", "done"), ("Cy", "done")]
 
 
 async def test_each_file_is_downloaded_by_whose_it_is(

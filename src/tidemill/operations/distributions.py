@@ -31,7 +31,7 @@ from tidemill.domain.status import ItemStatus
 from tidemill.operations import inspect
 from tidemill.operations.export import FileFacts
 from tidemill.operations.submit import submit
-from tidemill.store import results
+from tidemill.store import artifacts, results
 from tidemill.store.database import Database
 from tidemill.store.submit import Submission, find_repeated
 
@@ -90,6 +90,19 @@ class Distributions:
         request = DistributionRequest(dataset.name, reuse, form.format, form.compression)
         spec = replace(spec, params=request.params, columns=COLUMNS)
         return await submit(db, spec, (one.text.encode() for one in inputs), built_in=True)
+
+    async def corrected(self, db: Database, job: Job, seq: int, given: Any) -> Any:
+        """An input instead of one that failed, as it is kept. Two that are the same would share a file."""
+        dataset = self._datasets.get(DistributionRequest.of(job.params).dataset)
+        if dataset is None:
+            raise Conflict("its dataset is not declared any more")
+        try:
+            read = Input.read(dataset.fields, given)
+        except InvalidInputs as error:
+            raise InvalidInputs([(("input", *where), reason) for where, reason in error.faults]) from None
+        if await db.run(artifacts.has_other, job.id, seq, read.text):
+            raise Conflict("another input of the distribution is the same")
+        return read.values
 
     def _read(self, dataset: Dataset, given: Sequence[Any], form: Form) -> list[Input]:
         if not given:

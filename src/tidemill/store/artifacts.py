@@ -66,6 +66,14 @@ async def is_settled(conn: Connection, job_id: UUID, seq: int) -> bool:
     return row is not None and bool(row[0])
 
 
+@one_statement
+async def has_other(conn: Connection, job_id: UUID, seq: int, input_: str) -> bool:
+    """Whether another item of the job has this input."""
+    cursor = await conn.execute(sql("item/has_other"), {"job_id": job_id, "seq": seq, "input": input_})
+    row = await cursor.fetchone()
+    return row is not None and bool(row[0])
+
+
 @dataclass(frozen=True, slots=True)
 class Files:
     """Of a distribution: how many are new, and how many were there before; when it began, and who failed first."""

@@ -10,6 +10,7 @@ from tidemill.api.guard import Guarded, Me, Permission, allow
 from tidemill.api.lookup import JobName, JobToRun, OwnJobId, full_name, scope_of
 from tidemill.api.schemas.items import Fixed, FixIn, ItemDetail, ItemPage, ItemQuery
 from tidemill.api.state import Db, Serving
+from tidemill.domain.distribution import KIND as DISTRIBUTE
 from tidemill.operations import fix, inspect
 from tidemill.store.database import Database
 
@@ -56,5 +57,7 @@ async def get_item(job: OwnJobId, seq: Seq, db: Db) -> ItemDetail:
 @router.patch("/jobs/{job}/items/{seq}", **allow(Permission.USER, 404, 409, 413))
 async def fix_item(job: JobToRun, seq: Seq, asked: FixIn, me: Me, here: Serving) -> Fixed:
     """Correct the input of an item that failed or was not found. It runs with it when it is reprocessed."""
-    most = here.settings.max_row_bytes
-    return Fixed(rev=await fix.fix_item(here.db, job.id, seq, asked.input, by=me.user_id, max_row_bytes=most))
+    most, given = here.settings.max_row_bytes, asked.input
+    if job.kind == DISTRIBUTE:
+        given = await here.distributions.corrected(here.db, job, seq, given)
+    return Fixed(rev=await fix.fix_item(here.db, job.id, seq, given, by=me.user_id, max_row_bytes=most))
