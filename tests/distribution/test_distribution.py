@@ -35,6 +35,13 @@ async def test_lines_of_json_keep_what_is_special_in_a_text(scene: Scene) -> Non
     assert scene.read(made["path"]) == b'{"member":"a\\\\b\\"c\\n\\u0001,\\u0002","price":1}\n'
 
 
+async def test_a_query_without_columns_fails_its_inputs(scene: Scene) -> None:
+    scene.mill.dataset("bare", **PRICES | {"query": "SELECT WHERE %(index_key)s <> ''"})
+    (failed,) = await scene.finish(await scene.submit(dataset="bare"))
+    assert (failed["status"], failed["error"]["code"]) == ("failed", "invalid_rows")
+    assert scene.stored() == []
+
+
 async def test_a_query_that_cannot_be_run_fails_its_inputs_with_the_reason(scene: Scene) -> None:
     scene.mill.dataset("gone", **PRICES | {"query": "SELECT * FROM public.nowhere WHERE %(index_key)s <> ''"})
     job_id = await scene.submit(dataset="gone")

@@ -55,6 +55,18 @@ async def test_a_job_is_there_when_the_callers_transaction_commits(
     assert (await closed(db, job_id)).status is JobStatus.COMPLETED
 
 
+async def test_a_connection_of_another_encoding_is_refused_and_nothing_is_kept(
+    mill: Mill, db: Database, tidemill_database: str
+) -> None:
+    async with await psycopg.AsyncConnection.connect(tidemill_database, client_encoding="LATIN1") as conn:
+        with pytest.raises(InvalidInput, match="client_encoding is iso8859-1: it must be UTF8"):
+            await mill.submit_async("test", ["é"], connection=conn)
+    blocking = psycopg.connect(tidemill_database, client_encoding="LATIN1")
+    with blocking, pytest.raises(InvalidInput, match="must be UTF8"):
+        mill.submit("test", ["é"], connection=blocking)
+    assert await counts(db) == NOTHING
+
+
 async def test_a_rollback_of_the_caller_leaves_nothing(mill: Mill, db: Database, tidemill_database: str) -> None:
     async with await psycopg.AsyncConnection.connect(tidemill_database) as conn:
         job_id = await mill.submit_async("test", ROWS, connection=conn)

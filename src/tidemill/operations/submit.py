@@ -110,13 +110,21 @@ async def submit_and_look(
 async def submit_within(conn: Connection, spec: Submission, rows: Iterable[bytes]) -> tuple[UUID, bool]:
     """In the caller's own transaction: the job exists if and only if that commits."""
     check(spec, built_in=spec.kind in KINDS)
+    _insist_on_utf8(conn.info.encoding)
     return await run_async(conn, submission(spec, rows))
 
 
 def submit_within_sync(conn: SyncConnection, spec: Submission, rows: Iterable[bytes]) -> tuple[UUID, bool]:
     """The same, on a blocking connection."""
     check(spec, built_in=spec.kind in KINDS)
+    _insist_on_utf8(conn.info.encoding)
     return run_sync(conn, submission(spec, rows))
+
+
+def _insist_on_utf8(encoding: str) -> None:
+    """Rows are COPYed as bytes: the server would take them for another alphabet, without a word."""
+    if encoding != "utf-8":
+        raise InvalidInput(f"the connection's client_encoding is {encoding}: it must be UTF8")
 
 
 def tell_submitted(job_id: UUID, spec: Submission, *, is_new: bool) -> None:

@@ -111,9 +111,7 @@ class Database:
         self._before_close: list[Callable[[], Awaitable[None]]] = []
         self.timeout_ms = int(timeout * 1000)
         settings: dict[str, Any] = {"autocommit": True, "application_name": name, "connect_timeout": 10}
-        settings |= {
-            "client_encoding": "UTF8"
-        }  # what we COPY is written so, whatever the server or PGCLIENTENCODING says
+        settings["client_encoding"] = "UTF8"  # as we write what we COPY, whatever the server or PGCLIENTENCODING says
         settings |= {"keepalives_idle": 15, "keepalives_interval": 5, "keepalives_count": 3}
         if not prepare:
             settings["prepare_threshold"] = None

@@ -74,7 +74,7 @@ export async function send(method, path, asked = {}) {
   }
   const token = me.peek()?.csrf_token;
   if (method !== "GET" && token) headers["x-csrf-token"] = token;
-  const isRefused = asking();
+  const refused = asking();
   let response;
   try {
     response = await fetch(address(path) + search(asked.query), { method, headers, body, signal: asked.signal, credentials: "same-origin" });
@@ -87,7 +87,7 @@ export async function send(method, path, asked = {}) {
   if (response.ok) return response;
   const problem = await response.json().catch(() => null);
   // A session that is to be begun or ended says itself what a refusal means there.
-  if (response.status === 401 && path !== "/v1/session") isRefused();
+  if (response.status === 401 && path !== "/v1/session") refused();
   throw new ApiError(response.status, problem);
 }
 

@@ -13,12 +13,12 @@ import { address } from "./place.js";
 export function upload(path, file, how = {}) {
   return new Promise((resolve, reject) => {
     const request = new XMLHttpRequest();
-    const isRefused = asking();
+    const refused = asking();
     request.open("POST", address(path) + search(how.query));
     const headers = { accept: "application/json", "content-type": "application/octet-stream", "x-csrf-token": me.peek()?.csrf_token ?? "", ...how.headers };
     for (const [name, value] of Object.entries(headers)) request.setRequestHeader(name, value);
     request.upload.addEventListener("progress", (event) => how.onProgress?.(event.loaded));
-    request.addEventListener("load", () => answered(request, isRefused, resolve, reject));
+    request.addEventListener("load", () => answered(request, refused, resolve, reject));
     request.addEventListener("error", () => reject(new ApiError(0, { detail: "the service cannot be reached, or has broken off; nothing was kept" })));
     request.addEventListener("abort", () => reject(new DOMException("aborted", "AbortError")));
     how.signal?.addEventListener("abort", () => request.abort(), { once: true });
@@ -26,8 +26,8 @@ export function upload(path, file, how = {}) {
   });
 }
 
-/** @param {XMLHttpRequest} request @param {() => void} isRefused @param {(answer: any) => void} resolve @param {(error: Error) => void} reject */
-function answered(request, isRefused, resolve, reject) {
+/** @param {XMLHttpRequest} request @param {() => void} refused @param {(answer: any) => void} resolve @param {(error: Error) => void} reject */
+function answered(request, refused, resolve, reject) {
   let answer = null;
   try {
     answer = parse(request.responseText);
@@ -35,6 +35,6 @@ function answered(request, isRefused, resolve, reject) {
     // A proxy's own page, for one: the status says enough.
   }
   if (request.status >= 200 && request.status < 300) return resolve(answer);
-  if (request.status === 401) isRefused();
+  if (request.status === 401) refused();
   return reject(new ApiError(request.status, answer));
 }
