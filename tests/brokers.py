@@ -1,4 +1,4 @@
-"""Real brokers for tests. What is not on the machine is said loudly, in the summary at the end."""
+"""Real brokers for tests."""
 
 import asyncio
 import contextlib
@@ -8,27 +8,31 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
-import pytest
+from support import require
+from tidemill.testing.throwaway_postgres import find_memory_folder
+from tidemill_bench.broker_servers import (
+    BrokerServer,
+    RabbitMQServer,
+    RedisServer,
+    find_rabbitmq_binary,
+    find_redis_binary,
+)
 
-from tidemill.cli.bench.brokers import Broker, RabbitServer, RedisServer, rabbit_binary, redis_binary
-from tidemill.store.throwaway import quick_folder
-
-__all__ = ["Broker", "Proxy", "folder_for", "make_broker", "need"]
-BINARIES = {"redis": redis_binary, "rabbitmq": rabbit_binary}
+__all__ = ["BrokerServer", "Proxy", "folder_for", "make_broker", "need"]
+BINARIES = {"redis": find_redis_binary, "rabbitmq": find_rabbitmq_binary}
 
 
 def need(name: str) -> None:
-    if BINARIES[name]() is None:
-        pytest.skip(f"NOT RUN: there is no {name} on this machine")
+    require(f"{name}-server", BINARIES[name]())
 
 
-def make_broker(name: str, folder: Path) -> Broker:
+def make_broker(name: str, folder: Path) -> BrokerServer:
     """Not started yet."""
-    return RedisServer(folder) if name == "redis" else RabbitServer(folder)
+    return RedisServer(folder) if name == "redis" else RabbitMQServer(folder)
 
 
 def folder_for(name: str, tmp: Path) -> Path:
-    return (quick_folder() or tmp) / f"tidemill-{name}-{tmp.name}-{random.getrandbits(32):08x}"
+    return (find_memory_folder() or tmp) / f"tidemill-{name}-{tmp.name}-{random.getrandbits(32):08x}"
 
 
 class Proxy:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 
-from forks import WIDTH
+from forks import WIDTH, fork_children
 from s3 import S3Server
 from support import Workers
 from tidemill import Mill
@@ -23,6 +23,7 @@ sys.dont_write_bytecode = False
 # xdist says 80 columns to its processes: a command that is told of another width than the process it forks from had is
 # started anew, which takes a second each time.
 os.environ.update(WIDTH)
+fork_children()
 # A script that runs the tests in the background has SIGINT ignored, and so would all processes that tests interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -31,6 +32,15 @@ hypothesis_settings.register_profile(
     "patient", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
 hypothesis_settings.load_profile("patient")
+SERVICE_FIXTURES = frozenset({"browser", "s3_server", "tidemill_server"})
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark as fast each test that needs no database, no object store and no browser."""
+    for item in items:
+        if SERVICE_FIXTURES.isdisjoint(getattr(item, "fixturenames", ())):
+            item.add_marker("fast")
 
 
 @pytest.fixture(autouse=True)

@@ -3,26 +3,43 @@
 One process has imported the command line and does nothing else; each command is a fork of it, which goes on as the
 command: a process of its own, with its own folder, environment, files, signals and exit code. Only the start of the
 interpreter is left out, and that is proved wherever a test asks for a plain ``subprocess.Popen``.
+
+A worker must be the parent of its children, so each command has a forker of its own: a second fork, made before the
+command has run anything. A child is a fork of the forker's fork, which exits at once; the kernel makes the worker the
+parent of the child, because the worker is a subreaper for that moment. A worker that is started with a plain ``Popen``
+also starts its children plainly.
 """
 
 import atexit
+import ctypes
+import fcntl
 import functools
 import gc
+import importlib
 import inspect
+import itertools
 import json
 import os
 import select
+import signal
 import socket
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, AnyStr
 
 MAIN = "from tidemill.cli.main import main; main()"
+COMMAND_MODULE, CHILD_MODULE = "tidemill.cli.main", "tidemill.app.child_main"
+FORKER_NAME = "forker"
 WIDTH = {"COLUMNS": "160"}
 READ_AT_START = ("COLUMNS", "COVERAGE_", "FORCE_COLOR", "LC_", "NO_COLOR", "PYTHON", "TERM")
 DEAD = "the process that forks has died"
 FILES = 1_024
+MAX_FILES_PER_REQUEST = 16
+PR_SET_NAME, PR_SET_CHILD_SUBREAPER = 15, 36
+REPARENT_WAIT_S = 10.0
 
 
 def starting(env: dict[str, str]) -> dict[str, str]:
@@ -45,14 +62,16 @@ class Forked(subprocess.Popen[AnyStr]):
             plain(*given)
             return
         request = {
+            "module": COMMAND_MODULE,
             "argv": ["-c", *argv[3:]],
             "cwd": str(Path(asked["cwd"] or ".").absolute()),
             "env": env,
             "new_session": asked["start_new_session"],
         }
         ends = [asked["p2cread"], asked["c2pwrite"], asked["errwrite"]]
+        files = {own: own if end == -1 else end for own, end in enumerate(ends)}
         try:
-            self._told, self.pid = server.fork(request, [own if end == -1 else end for own, end in enumerate(ends)])
+            self._told, self.pid = server.fork(request, files)
         finally:
             pipes = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
             self._close_pipe_fds(*(asked[pipe] for pipe in pipes))  # type: ignore[attr-defined]
@@ -85,45 +104,91 @@ class Forked(subprocess.Popen[AnyStr]):
         self._told.close()
 
 
-class _Server:
-    """The process that forks; it ends with this one."""
+class ForkedChild:
+    """What a worker needs to know of a child that it did not start with ``Popen``."""
 
-    def __init__(self) -> None:
-        self.env = starting(dict(os.environ))
-        self._ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        here = f"sys.path.insert(0, {str(Path(__file__).parent)!r}); import forks; del sys.path[0]"
-        program = f"import sys; {here}; forks.serve({theirs.fileno()}); {MAIN}"
-        nothing = subprocess.DEVNULL  # a terminal would make it colourful
-        with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", program],
-                pass_fds=[theirs.fileno()],
-                env=os.environ | WIDTH,
-                stdin=nothing,
-                stdout=nothing,
-                stderr=nothing,
-                start_new_session=True,
-            )
-        atexit.register(self.close)
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
 
-    def fork(self, request: dict[str, Any], files: list[int]) -> tuple[socket.socket, int]:
-        """Where its exit code will be told, and its process id."""
-        text = json.dumps(request).encode()
+
+class _Forker:
+    """The way to a process that forks."""
+
+    def __init__(self, requests: socket.socket, env: dict[str, str]) -> None:
+        self._requests = requests
+        self.env = env
+
+    def fork(self, request: dict[str, Any], files: dict[int, int]) -> tuple[socket.socket, int]:
+        """Where its exit code will be told, and its process id. ``files``: the fork's file number -> ours."""
+        text = json.dumps(request | {"files": list(files)}).encode()
         ours, theirs = socket.socketpair()
         with theirs:
-            socket.send_fds(self._ours, [len(text).to_bytes(4)], [*files, theirs.fileno()])
+            socket.send_fds(self._requests, [len(text).to_bytes(4)], [*files.values(), theirs.fileno()])
         ours.sendall(text)
         return ours, _number(ours)
 
+    def fork_child(self, argv: list[str], env: dict[str, str], files: list[int]) -> ForkedChild:
+        """A child of this process."""
+        cwd = str(Path.cwd())
+        request = {"module": CHILD_MODULE, "argv": argv[2:], "cwd": cwd, "env": env, "parent": os.getpid()}
+        with Path(os.devnull).open() as nothing:
+            _prctl(PR_SET_CHILD_SUBREAPER, 1)
+            try:
+                told, pid = self.fork(request, {0: nothing.fileno(), 1: 1, 2: 2} | {file: file for file in files})
+            finally:
+                _prctl(PR_SET_CHILD_SUBREAPER, 0)
+        told.close()
+        return ForkedChild(pid)
+
     def close(self) -> None:
-        self._ours.close()
-        self._process.wait()
+        self._requests.close()
+
+
+def _prctl(option: int, value: int | bytes) -> None:
+    ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
 
 
 @functools.cache
-def _server() -> _Server | None:
-    """One for each process of the tests, where a process can be waited for as a file."""
-    return _Server() if hasattr(os, "pidfd_open") else None
+def _server() -> _Forker | None:
+    """One for each process of the tests, where a process can be waited for as a file; it ends with this process."""
+    if not hasattr(os, "pidfd_open"):
+        return None
+    from tidemill.app.worker import CHILD_MEMORY_ENVIRONMENT  # noqa: PLC0415  measured as in any other process
+
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    here = f"sys.path.insert(0, {str(Path(__file__).parent)!r}); import forks; del sys.path[0]"
+    nothing = subprocess.DEVNULL  # a terminal would make it colourful
+    with theirs:
+        process = subprocess.Popen(
+            [sys.executable, "-c", f"import sys; {here}; forks.serve({theirs.fileno()})()"],
+            pass_fds=[theirs.fileno()],
+            env=os.environ | CHILD_MEMORY_ENVIRONMENT | WIDTH,
+            stdin=nothing,
+            stdout=nothing,
+            stderr=nothing,
+            start_new_session=True,
+        )
+    forker = _Forker(ours, starting(dict(os.environ)))
+    atexit.register(process.wait)
+    atexit.register(forker.close)  # the last is called first
+    return forker
+
+
+def fork_children(find_forker: Callable[[], _Forker | None] = _server) -> None:
+    """Make the workers of this process fork their children."""
+    from tidemill.engine.children.child_process import ChildProcess  # noqa: PLC0415  measured, as above
+    from tidemill.telemetry.child_events import list_inherited_fds  # noqa: PLC0415
+
+    plain = ChildProcess._start_process
+
+    def start(self: ChildProcess, argv: list[str], control: int, env: dict[str, str]) -> Any:
+        forker = find_forker() if argv[:3] == [sys.executable, "-m", CHILD_MODULE] else None
+        if forker is None or starting(env) != forker.env:
+            return plain(self, argv, control, env)
+        return forker.fork_child(argv, env, [control, self.shared_state.fd, *list_inherited_fds(env)])
+
+    ChildProcess._start_process = start  # type: ignore[method-assign]
 
 
 def _number(told: socket.socket) -> int:
@@ -132,12 +197,16 @@ def _number(told: socket.socket) -> int:
     return int.from_bytes(said, signed=True)
 
 
-def serve(control: int) -> None:
-    """Fork as often as it is asked for. Only a fork comes back from here, to become what was asked for."""
-    import tidemill.cli.main  # noqa: F401, PLC0415  this is what it is for
-
+def serve(control: int) -> Callable[[], None]:
+    """Fork as often as it is asked for. Only a fork comes back from here, with what it has to run."""
+    for module in (COMMAND_MODULE, CHILD_MODULE):
+        importlib.import_module(module)
     gc.collect()
     gc.freeze()
+    return _serve(control)
+
+
+def _serve(control: int) -> Callable[[], None]:
     callers: dict[int, tuple[int, socket.socket]] = {}
     asked = socket.socket(fileno=control)
     while True:
@@ -145,24 +214,42 @@ def serve(control: int) -> None:
             if ready != control:
                 _tell_the_end(ready, *callers.pop(ready))
                 continue
-            size, files, _, _ = socket.recv_fds(asked, 4, 4)
+            size, files, _, _ = socket.recv_fds(asked, 4, MAX_FILES_PER_REQUEST)
             if not size:
                 os._exit(0)
             caller = socket.socket(fileno=files.pop())
             request = json.loads(caller.recv(int.from_bytes(size), socket.MSG_WAITALL))
-            pid = os.fork()
+            pid = _fork(request.get("parent"))
             if pid == 0:
-                if request["new_session"]:
+                if request.get("new_session"):
                     os.setsid()
                 # Only now: who knows of it may end its whole session at once.
                 caller.sendall(os.getpid().to_bytes(4, signed=True))
                 for inherited in (asked, caller, *(other for _, other in callers.values())):
                     inherited.detach()
-                _become(request, files)
-                return
+                return _become(request, dict(zip(request["files"], files, strict=True)))
             for file in files:
                 os.close(file)
-            callers[os.pidfd_open(pid)] = pid, caller
+            if "parent" in request:
+                caller.close()
+                os.waitpid(pid, 0)
+            else:
+                callers[os.pidfd_open(pid)] = pid, caller
+
+
+def _fork(parent: int | None) -> int:
+    """0 in the new process, which is a child of ``parent`` if there is one."""
+    pid = os.fork()
+    if pid or parent is None:
+        return pid
+    if os.fork():
+        os._exit(0)
+    deadline = time.monotonic() + REPARENT_WAIT_S
+    while os.getppid() != parent:
+        if time.monotonic() > deadline:
+            os._exit(1)
+        time.sleep(0.0002)
+    return 0
 
 
 def _tell_the_end(file: int, pid: int, caller: socket.socket) -> None:
@@ -175,11 +262,43 @@ def _tell_the_end(file: int, pid: int, caller: socket.socket) -> None:
             return
 
 
-def _become(request: dict[str, Any], files: list[int]) -> None:
-    for number, file in enumerate(files):
-        os.dup2(file, number)
-    os.closerange(3, FILES)
+def _become(request: dict[str, Any], files: dict[int, int]) -> Callable[[], None]:
+    _set_files(files)
     os.chdir(request["cwd"])
+    if "parent" not in request:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        if os.fork() == 0:
+            ours.close()
+            return _serve_children(theirs.detach())
+        theirs.close()
+        forker = _Forker(ours, starting(request["env"]))
+        fork_children(lambda: forker)
+    else:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        _prctl(PR_SET_NAME, b"python")
     os.environ.clear()
     os.environ.update(request["env"])
     sys.argv = request["argv"]
+    return sys.modules[request["module"]].main  # type: ignore[no-any-return]
+
+
+def _set_files(files: dict[int, int]) -> None:
+    """Give the open files these numbers, and close all others."""
+    moved = [fcntl.fcntl(file, fcntl.F_DUPFD, FILES // 2) for file in files.values()]
+    for number, file in zip(files, moved, strict=True):
+        os.dup2(file, number)
+    for before, after in itertools.pairwise([*sorted(files), FILES]):
+        if before + 1 < after:  # an empty range that starts at 0 would close everything
+            os.closerange(before + 1, after)
+
+
+def _serve_children(control: int) -> Callable[[], None]:
+    """As the forker of a command, which ends with it and not by signals to its group."""
+    _prctl(PR_SET_NAME, FORKER_NAME.encode())
+    for ignored in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(ignored, signal.SIG_IGN)
+    with Path(os.devnull).open("r+") as nothing:
+        for number in range(3):
+            os.dup2(nothing.fileno(), number)
+    return _serve(control)

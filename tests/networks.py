@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 import ctypes
 import os
-import shutil
 import socket
 import subprocess
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -20,6 +19,8 @@ from pathlib import Path
 
 import psycopg
 import pytest
+
+from support import require
 
 CLONE_NEWNET = 0x40000000
 
@@ -55,8 +56,9 @@ def hosts(n: int) -> Iterator[list[Host]]:
     made: list[Host] = []
     hub = f"tidemill-{os.getpid()}-hub"
     try:
-        if os.geteuid() != 0 or shutil.which("ip") is None:
-            raise PermissionError("not root, or no `ip`")
+        require("ip")
+        if os.geteuid() != 0:
+            raise PermissionError("not root")
         _ip("netns", "add", hub)
         for number in range(n):
             made.append(_make(number, hub))  # noqa: PERF401  what was made before one fails is removed
@@ -64,7 +66,7 @@ def hosts(n: int) -> Iterator[list[Host]]:
     except (OSError, subprocess.CalledProcessError) as error:
         if len(made) == n:
             raise
-        pytest.skip(f"NOT RUN: no network namespaces on this machine, which needs root and `ip`: {error}")
+        pytest.skip(f"NOT RUN: no network namespaces on this machine, which needs root: {error}")
     finally:
         for name in (*(host.name for host in made), hub):
             with contextlib.suppress(OSError, subprocess.CalledProcessError):

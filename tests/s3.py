@@ -6,10 +6,10 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from tidemill.cli.bench import s3
+from tidemill_bench import s3_server
 
 
-class S3Server(s3.S3Server):
+class S3Server(s3_server.S3Server):
     @contextlib.contextmanager
     def frozen(self) -> Iterator[None]:
         """It takes connections and says nothing."""

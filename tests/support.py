@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,23 +16,34 @@ from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
 import psutil
+import pytest
 from psycopg import AsyncConnection
 
-from forks import MAIN, Forked
+from forks import FORKER_NAME, MAIN, Forked
 from tidemill.config import Settings
-from tidemill.domain.batch import Lease
-from tidemill.domain.decide import Verdict
-from tidemill.domain.job import Job
-from tidemill.domain.status import ItemStatus
-from tidemill.store import claim, jobs
+from tidemill.core.batch import Lease
+from tidemill.core.decide import Verdict
+from tidemill.core.job import Job
+from tidemill.core.status import ItemStatus
+from tidemill.store import batch_leases, job_records
 from tidemill.store.database import Database
-from tidemill.store.doctor import invariants
-from tidemill.store.flush import Flushed, flush
-from tidemill.store.submit import Submission, run_async, submission
+from tidemill.store.doctor import check_invariants
+from tidemill.store.job_submission import Submission, build_submission_steps, run_steps_async
+from tidemill.store.outcome_flush import FlushResult, flush_outcomes
 
 T = TypeVar("T")
 PATIENCE_S = 60.0
 DONE, FAILED, RETRY = ItemStatus.DONE, ItemStatus.FAILED, ItemStatus.RETRY_WAIT
+
+
+def require(program: str, path: str | None = None) -> str:
+    """The path of a program. Where it is missing, the test is skipped; under CI, which installs it, the test fails."""
+    if found := path or shutil.which(program):
+        return found
+    reason = f"NOT RUN: {program} is missing. Run `make test-services`."
+    if os.environ.get("CI"):
+        pytest.fail(reason, pytrace=False)
+    pytest.skip(reason)
 
 
 async def eventually(look: Callable[[], Awaitable[T]], within: float = PATIENCE_S) -> T:
@@ -50,7 +62,7 @@ async def add_job(db: Database, n: int, kind: str = "test", **options: Any) -> U
 
 async def add_rows(db: Database, rows: Iterable[bytes], kind: str = "test", **options: Any) -> UUID:
     async with db.transaction(bounded=False) as conn:
-        return (await run_async(conn, submission(Submission(kind, **options), rows)))[0]
+        return (await run_steps_async(conn, build_submission_steps(Submission(kind, **options), rows)))[0]
 
 
 async def take(db: Database, job_id: UUID, wanted: int = 1_000, worker: str = "w1", lease: float = 30.0) -> Lease:
@@ -63,7 +75,9 @@ async def take(db: Database, job_id: UUID, wanted: int = 1_000, worker: str = "w
 async def try_take(
     db: Database, job_id: UUID, wanted: int = 1_000, worker: str = "w1", lease: float = 30.0
 ) -> Lease | None:
-    return await db.run(claim.claim, job_id, wanted=wanted, lease_id=uuid4(), lease=lease, worker=worker)
+    return await db.run_async_commit(
+        batch_leases.claim_batch, job_id, item_count=wanted, lease_id=uuid4(), lease=lease, worker=worker
+    )
 
 
 def verdict(seq: int, status: ItemStatus = DONE, *, attempts: int = 1, delay: float | None = None) -> Verdict:
@@ -73,15 +87,15 @@ def verdict(seq: int, status: ItemStatus = DONE, *, attempts: int = 1, delay: fl
     return Verdict(seq, status, attempts, 1, b'{"ok": true}' if status is DONE else None, None, error, code, delay)
 
 
-async def settle(db: Database, lease: Lease, verdicts: Iterable[Verdict] | None = None) -> Flushed:
+async def settle(db: Database, lease: Lease, verdicts: Iterable[Verdict] | None = None) -> FlushResult:
     """Flush these verdicts, or done for every item of the lease."""
     if verdicts is None:
         verdicts = [verdict(seq) for seq in lease.seqs or range(lease.lo, lease.hi)]
-    return await db.run(flush, lease, list(verdicts), seconds=30.0)
+    return await db.run(flush_outcomes, lease, list(verdicts), lease_s=30.0)
 
 
 async def job_of(db: Database, job_id: UUID) -> Job:
-    return await db.run(jobs.get, job_id)
+    return await db.read(job_records.get_job, job_id)
 
 
 async def closed(db: Database, job_id: UUID, within: float = PATIENCE_S) -> Job:
@@ -100,7 +114,7 @@ async def assert_sound(db: Database, job_id: UUID | None = None) -> None:
     """Every invariant of the engine holds."""
     async with db.transaction() as conn:
         await conn.execute(b"SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", prepare=False)
-        broken = [finding for finding in await invariants(conn, job_id) if not finding.ok]
+        broken = [finding for finding in await check_invariants(conn, job_id) if not finding.ok]
     assert not broken, "\n".join(f"{finding.name}: {finding.details}" for finding in broken)
 
 
@@ -175,7 +189,7 @@ class Workers:
     def children(self, process: "subprocess.Popen[bytes]") -> list[int]:
         """The process ids of a worker's children."""
         try:
-            return [child.pid for child in psutil.Process(process.pid).children()]
+            return [child.pid for child in psutil.Process(process.pid).children() if child.name() != FORKER_NAME]
         except psutil.NoSuchProcess:
             return []
 

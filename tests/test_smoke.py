@@ -5,12 +5,12 @@ import os
 from forks import Forked, starting
 from support import Workers, add_job, assert_sound, closed
 from tidemill import Item, Mill, NotFound, Retry
-from tidemill.domain.status import JobStatus
+from tidemill.core.status import JobStatus
 from tidemill.store.database import Database
 from tidemill.testing import drain
 
 
-async def test_a_submitted_job_is_run_to_its_end(mill: Mill, db: Database) -> None:
+async def test_submitted_job_is_drained_to_completion(mill: Mill, db: Database) -> None:
     @mill.handler("double", max_attempts=2, max_attempts_not_found=1)
     async def double(item: Item) -> dict[str, int]:
         if item.input["n"] == 3:
@@ -27,7 +27,7 @@ async def test_a_submitted_job_is_run_to_its_end(mill: Mill, db: Database) -> No
     await assert_sound(db)
 
 
-async def test_a_worker_runs_a_job_and_stops_cleanly(workers: Workers, db: Database) -> None:
+async def test_worker_process_completes_job_and_stops_cleanly(workers: Workers, db: Database) -> None:
     workers.app("""
         @mill.handler("test")
         async def run(item):
@@ -42,7 +42,7 @@ async def test_a_worker_runs_a_job_and_stops_cleanly(workers: Workers, db: Datab
     await assert_sound(db)
 
 
-def test_commands_that_tests_start_are_forks_whatever_starts_the_tests(workers: Workers) -> None:
+def test_forked_process_is_used_for_commands_in_any_environment(workers: Workers) -> None:
     workers.app("")
     process = workers.start()
     assert isinstance(process, Forked)

@@ -13,13 +13,13 @@ import pytest
 from fastapi import FastAPI
 
 from tidemill import Item, Mill
-from tidemill.api.service import create
-from tidemill.cli.serve import Server, listen
+from tidemill.cli.serve import HttpServer, open_listen_socket
 from tidemill.config import Settings
-from tidemill.domain.identity import Role
+from tidemill.core.principal import Role
+from tidemill.http.application import create_api
 from tidemill.store import users, workers
 from tidemill.store.database import Database
-from tidemill.telemetry.metrics import Meter
+from tidemill.telemetry.metrics import MetricsSubscriber
 
 ANY_PORT = Settings(http_port=0)
 
@@ -44,7 +44,7 @@ class Api:
     async def user(self, name: str, role: Role = Role.USER) -> httpx2.AsyncClient:
         """Somebody with a key, who is made when first named."""
         if name not in self.keys:
-            self.ids[name] = (await self.db.run(users.add, name, role)).id
+            self.ids[name] = (await self.db.run(users.add_user, name, role)).id
             self.keys[name], _ = await self.db.run(users.add_key, self.ids[name])
         return self.client({"Authorization": f"Bearer {self.keys[name]}"})
 
@@ -59,7 +59,7 @@ class Api:
             await client.aclose()
 
 
-class PromptServer(Server):
+class PromptServer(HttpServer):
     """Ends when it is told to; uvicorn looks ten times a second whether it was, and waits as long again."""
 
     def __init__(self, app: FastAPI) -> None:
@@ -88,7 +88,7 @@ class PromptServer(Server):
 
 @contextlib.asynccontextmanager
 async def serving(app: FastAPI) -> AsyncIterator[str]:
-    with listen(ANY_PORT) as listening:
+    with open_listen_socket(ANY_PORT) as listening:
         server = PromptServer(app)
         task = asyncio.create_task(server.serve(sockets=[listening]))
         await server.ready.wait()
@@ -114,9 +114,9 @@ def toy(settings: Settings) -> Mill:
 @contextlib.asynccontextmanager
 async def opened(settings: Settings, mill: Mill, **more: Any) -> AsyncIterator[Api]:
     """A service of its own, with the kinds of a mill."""
-    async with Database(str(settings.database_url), size=8, patience=5) as db:
+    async with Database(str(settings.database_url), size=8, retry_for_s=5) as db:
         await db.run(workers.register_kinds, mill.registry.all())
-        app = create(db, settings, **more)
+        app = create_api(db, settings, **more)
         async with serving(app) as url:
             api = Api(app, url, db, settings)
             yield api
@@ -129,7 +129,9 @@ async def make_api(settings: Settings, toy: Mill) -> AsyncIterator[Callable[...,
     async with contextlib.AsyncExitStack() as stack:
 
         async def make(**changes: Any) -> Api:
-            return await stack.enter_async_context(opened(settings.model_copy(update=changes), toy, meter=Meter()))
+            return await stack.enter_async_context(
+                opened(settings.model_copy(update=changes), toy, meter=MetricsSubscriber())
+            )
 
         yield make
 

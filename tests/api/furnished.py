@@ -15,12 +15,13 @@ from api.importing import CSV_TYPE, MIXED, TABLES, declare
 from support import FAILED, add_job, rows, settle, take, try_take, verdict
 from tidemill import Item, Mill
 from tidemill.config import Settings
-from tidemill.domain.identity import LOCAL_USER, Role
-from tidemill.domain.limits import limiters as declared
-from tidemill.domain.slice import Slice
-from tidemill.store import jobs, limiters, sessions, users
+from tidemill.core.job import TimeSliceResult
+from tidemill.core.principal import LOCAL_USER_ID, Role
+from tidemill.limits import limiter_records
+from tidemill.limits.config import parse_limiters as declared
+from tidemill.store import job_lifecycle, sessions, users
 from tidemill.store.database import Database
-from tidemill.telemetry.metrics import Meter
+from tidemill.telemetry.metrics import MetricsSubscriber
 from tidemill.testing import drain
 
 INPUTS: list[Any] = [{"fail": "x"}, {"sku": "A-1", "title": "a"}, 7, None]
@@ -50,12 +51,12 @@ class Hands:
     def __init__(self, url: str) -> None:
         self._url = url
 
-    async def kickoff(self, job_id: UUID, kind: str, seconds: float) -> Slice:
+    async def kickoff(self, job_id: UUID, kind: str, seconds: float) -> TimeSliceResult:
         async with Database(self._url, size=1) as db:
             lease = await try_take(db, job_id, worker=f"hands for {kind}")
             if lease is not None:
                 await settle(db, lease)
-        return Slice(3, 0, 0, seconds, is_drained=True, next_due_at=None, due_in=None)
+        return TimeSliceResult(3, 0, 0, seconds, is_drained=True, next_due_at=None, due_in=None)
 
 
 class Place:
@@ -83,13 +84,13 @@ class Place:
         return self._portal.call(self._distribution)
 
     def user(self) -> str:
-        return str(self._run(users.add, f"carl {next(self._numbers)}", Role.USER).name)
+        return str(self._run(users.add_user, f"carl {next(self._numbers)}", Role.USER).name)
 
     def prefix(self) -> str:
         return str(self._run(users.add_key, self.api.ids["ada"])[1]["prefix"])
 
     def link(self) -> str:
-        return str(self._run(sessions.make_link, LOCAL_USER, 60))
+        return str(self._run(sessions.create_sign_in_link, LOCAL_USER_ID, 60))
 
     def _run(self, verb: Any, *args: Any) -> Any:
         return self._portal.call(self.api.db.run, verb, *args)
@@ -116,7 +117,7 @@ class Place:
     async def _job(self, is_paused: bool, is_failed: bool) -> str:
         job_id = await add_job(self.api.db, 4, "echo", owner_id=self.api.ids["ada"])
         if is_paused:
-            await self.api.db.run(jobs.pause, job_id)
+            await self.api.db.run(job_lifecycle.pause_job, job_id)
         if is_failed:
             lease = await take(self.api.db, job_id)
             await settle(self.api.db, lease, [verdict(seq, FAILED) for seq in range(4)])
@@ -145,7 +146,8 @@ async def _opened(settings: Settings) -> AsyncIterator[tuple[Api, Things]]:
             raise ValueError(str(item.input["fail"]))
         return item.input
 
-    async with opened(settings, mill, pool=Hands(str(settings.database_url)), meter=Meter()) as api:
+    hands, meter = Hands(str(settings.database_url)), MetricsSubscriber()
+    async with opened(settings, mill, on_demand_pool=hands, meter=meter) as api:
         await api.user("grete", Role.ADMIN)
         await rows(api.db, TABLES)
         yield api, await _fill(api, mill)
@@ -154,7 +156,9 @@ async def _opened(settings: Settings) -> AsyncIterator[tuple[Api, Things]]:
 async def _fill(api: Api, mill: Mill) -> Things:
     """Jobs in every state that stays, a failed item in each, a file that is made and one that is not."""
     ada = await api.user("ada")
-    await api.db.run(limiters.declare, declared({"limiters": {"shop": {"rate": "5/s", "burst": 10}}}).values())
+    await api.db.run(
+        limiter_records.declare_limiters, declared({"limiters": {"shop": {"rate": "5/s", "burst": 10}}}).values()
+    )
 
     async def made(path: str, **asked: Any) -> str:
         answer = await ada.post(path, **asked)

@@ -12,8 +12,8 @@ from api.importing import CSV_TYPE, GOOD, open_shop
 from api.test_submit import CSV, PNG, files
 from support import rows, shift_clock
 from tidemill import Mill
-from tidemill.connectors.blobs import open_blobs
-from tidemill.engine.janitor import Janitor
+from tidemill.engine.maintenance.blob_cleanup import BlobCleanupLoop
+from tidemill.files.blobs import open_blob_store
 
 NO_JOBS = """
 CREATE FUNCTION no_jobs() RETURNS trigger LANGUAGE plpgsql AS
@@ -47,7 +47,7 @@ async def waiting_to_go(api: Api) -> list[str]:
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_the_file_of_a_job_that_could_not_be_made_goes_after_a_while(
+async def test_uploaded_file_is_deleted_after_retention_when_job_insert_fails(
     api: Api, ada: httpx2.AsyncClient, way: str
 ) -> None:
     await rows(api.db, REFUSE)
@@ -60,14 +60,16 @@ async def test_the_file_of_a_job_that_could_not_be_made_goes_after_a_while(
     assert accepted.status_code == 202, accepted.text
     [(kept,)] = await rows(api.db, "SELECT file_id FROM tidemill.job")
     assert await waiting_to_go(api) == abandoned, "what a job is made of is its own"
-    janitor = Janitor(api.db, open_blobs(api.settings.blobs))
-    assert await janitor.clean() == []
+    janitor = BlobCleanupLoop(api.db, open_blob_store(api.settings.blobs))
+    assert await janitor.remove_unneeded_blobs() == []
     await shift_clock(api.db, "8 days")
-    assert await janitor.clean() == abandoned
+    assert await janitor.remove_unneeded_blobs() == abandoned
     assert files(api.settings) == [kept]
 
 
-async def test_a_file_of_a_file_is_another_one_that_goes_alike(api: Api, ada: httpx2.AsyncClient) -> None:
+async def test_copied_source_file_is_marked_unneeded_when_import_insert_fails(
+    api: Api, ada: httpx2.AsyncClient
+) -> None:
     assert (await ada.post(**WAYS["import"])).status_code == 202
     [first] = files(api.settings)
     asked = {"resource": "people", "source": {"file_id": first}}
@@ -77,7 +79,7 @@ async def test_a_file_of_a_file_is_another_one_that_goes_alike(api: Api, ada: ht
     assert files(api.settings) == sorted([abandoned, first])
 
 
-async def test_what_is_refused_or_repeated_leaves_no_trace(api: Api, ada: httpx2.AsyncClient) -> None:
+async def test_rejected_or_replayed_upload_leaves_no_unneeded_file(api: Api, ada: httpx2.AsyncClient) -> None:
     for url in ("/v1/imports?resource=people", "/v1/jobs?kind=echo"):
         for expected in (202, 200):
             answer = await ada.post(url, content=GOOD, headers=CSV_TYPE | {"Idempotency-Key": "k"})

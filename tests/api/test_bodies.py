@@ -10,18 +10,19 @@ import httpx2
 import pytest
 
 from api.conftest import Api
+from api.document import DOCUMENT
 from api.hostile import exchanged, is_problem
 from api.importing import stocked
-from api.test_permissions import DOCUMENT
 from api.test_submit import files, inputs
 from support import rows
-from tidemill.api import inline, upload
-from tidemill.api.inline import Slices, slices
-from tidemill.domain.errors import InvalidInput
-from tidemill.domain.limits import Limiter
-from tidemill.store import jobs, limiters
+from tidemill.core.errors import InvalidInput
+from tidemill.limits import limiter_records
+from tidemill.limits.limiter import Limiter
+from tidemill.rest import json_body, upload
+from tidemill.rest.json_body import LazyJsonArray, slice_json_array
+from tidemill.store import job_records
+from tidemill.store.job_submission import ExecuteStep, Submission, build_submission_steps
 from tidemill.store.statements import sql
-from tidemill.store.submit import Execute, Submission, submission
 
 JSON = {"content-type": "application/json"}
 TAKES_A_BODY = [
@@ -33,7 +34,7 @@ TAKES_A_BODY = [
 LONG = [{"n": n, "of": {"text": "},{" * (n % 7), "list": [[], {}, "]"]}} for n in range(3_000)]
 
 
-async def test_strangers_are_asked_who_they_are_before_their_body_is_read(api: Api, ada: httpx2.AsyncClient) -> None:
+async def test_unauthenticated_request_is_rejected_before_its_body_is_parsed(api: Api, ada: httpx2.AsyncClient) -> None:
     assert len(TAKES_A_BODY) > 12
     stranger = api.client(JSON)
     for method, path, permission in TAKES_A_BODY:
@@ -43,7 +44,7 @@ async def test_strangers_are_asked_who_they_are_before_their_body_is_read(api: A
             assert (await ada.request(method, path, content=b'{"a', headers=JSON)).status_code == 403, path
 
 
-async def test_a_stranger_is_refused_while_the_body_is_still_on_its_way(api: Api) -> None:
+async def test_unauthenticated_request_is_rejected_before_its_body_arrives(api: Api) -> None:
     head = ("Host: tidemill", "Content-Type: application/json", "Content-Length: 9000000")
     answer = await exchanged(api, "POST /v1/distributions HTTP/1.1", *head, body=b"[")
     assert (answer.status_code, is_problem(answer)) == (401, True)
@@ -51,7 +52,7 @@ async def test_a_stranger_is_refused_while_the_body_is_still_on_its_way(api: Api
     assert answer.status_code == 413, "a key is short"
 
 
-async def test_bodies_count_before_they_are_read(make_api: Callable[..., Any]) -> None:
+async def test_rate_limit_counts_request_with_malformed_body(make_api: Callable[..., Any]) -> None:
     api = await make_api(rate_limit_per_s=1, rate_limit_burst=3)
     ada = await api.user("ada")
     for who, path in ((api.client(), "/v1/session"), (ada, "/v1/keys")):
@@ -59,7 +60,7 @@ async def test_bodies_count_before_they_are_read(make_api: Callable[..., Any]) -
         assert set(found) == {400, 429}, path
 
 
-async def test_what_is_packed_on_the_way_is_refused(api: Api, ada: httpx2.AsyncClient) -> None:
+async def test_request_body_with_content_encoding_is_rejected_with_415(api: Api, ada: httpx2.AsyncClient) -> None:
     packed = gzip.compress(b"sku\n1\n")
     for encoding in ("gzip", "GZIP", "identity, gzip", "br"):
         headers = {"content-type": "text/csv", "content-encoding": encoding}
@@ -72,10 +73,10 @@ async def test_what_is_packed_on_the_way_is_refused(api: Api, ada: httpx2.AsyncC
     assert files(api.settings) == []
 
 
-async def test_fields_that_hold_nothing_count_too(
+async def test_multipart_field_limit_counts_empty_fields(
     api: Api, ada: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(upload, "FIELDS_MAX", 10_000)
+    monkeypatch.setattr(upload, "FORM_FIELDS_MAX_BYTES", 10_000)
     fields = b"".join(b'--x\r\nContent-Disposition: form-data; name="a%d"\r\n\r\n\r\n' % n for n in range(2_000))
     file = b'--x\r\nContent-Disposition: form-data; name="file"; filename="a.csv"\r\n\r\na\n1\n\r\n--x--\r\n'
     form = {"content-type": "multipart/form-data; boundary=x"}
@@ -84,21 +85,21 @@ async def test_fields_that_hold_nothing_count_too(
     assert "fields" in answer.json()["detail"]
 
 
-async def test_inputs_of_a_long_body_are_stored_like_those_of_a_short_one(
+async def test_long_json_body_stores_same_inputs_and_fingerprint_as_direct_parse(
     api: Api, ada: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(inline, "WINDOW", 4_096)
+    monkeypatch.setattr(json_body, "ARRAY_SCAN_WINDOW_BYTES", 4_096)
     body = json.dumps({"kind": "echo", "params": {"inputs": [1]}, "inputs": LONG}, indent=1).encode()
-    assert len(body) > inline.SHORT
+    assert len(body) > json_body.DIRECT_PARSE_MAX_BYTES
     answer = await ada.post("/v1/jobs", content=body, headers=JSON | {"idempotency-key": "k"})
     assert answer.status_code == 202, answer.text
     assert await inputs(api, answer) == LONG
-    monkeypatch.setattr(inline, "SHORT", 1 << 30)
+    monkeypatch.setattr(json_body, "DIRECT_PARSE_MAX_BYTES", 1 << 30)
     again = await ada.post("/v1/jobs", content=body, headers=JSON | {"idempotency-key": "k"})
     assert (again.status_code, again.json()["id"]) == (200, answer.json()["id"]), "they have the same fingerprint"
 
 
-async def test_more_inputs_than_a_body_may_have_are_refused(make_api: Callable[..., Any]) -> None:
+async def test_submit_with_more_than_max_inline_inputs_is_rejected(make_api: Callable[..., Any]) -> None:
     api = await make_api(max_inline_inputs=1_000)
     ada = await api.user("ada")
     assert (await ada.get("/v1/limits")).json()["max_inline_inputs"] == 1_000
@@ -124,7 +125,7 @@ LONG_BODIES = [
 ]
 
 
-async def test_what_is_wrong_with_a_long_body_is_told(api: Api, ada: httpx2.AsyncClient) -> None:
+async def test_invalid_long_json_body_is_rejected_with_specific_error(api: Api, ada: httpx2.AsyncClient) -> None:
     for body, status, word in LONG_BODIES:
         answer = await ada.post("/v1/jobs", content=body % b",".join([b"1"] * 40_000), headers=JSON)
         assert (answer.status_code, is_problem(answer)) == (status, True), answer.text[:500]
@@ -132,7 +133,7 @@ async def test_what_is_wrong_with_a_long_body_is_told(api: Api, ada: httpx2.Asyn
     assert await rows(api.db, "SELECT count(*) FROM tidemill.job") == [(0,)]
 
 
-async def test_a_distribution_of_many_inputs_is_read_in_the_same_way(
+async def test_distribution_with_long_json_body_enforces_limit_and_reports_pointer(
     make_api: Callable[..., Awaitable[Api]], tmp_path: Path
 ) -> None:
     api = await stocked(make_api, tmp_path, max_distribution_inputs=2_000)
@@ -149,8 +150,8 @@ async def test_a_distribution_of_many_inputs_is_read_in_the_same_way(
 
 
 @pytest.mark.parametrize("window", [1, 7, 64, 1 << 20])
-def test_slices_are_what_a_parser_finds(window: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inline, "WINDOW", window)
+def test_lazy_json_array_yields_same_elements_as_json_parser(window: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_body, "ARRAY_SCAN_WINDOW_BYTES", window)
     tricky = [
         '{"a": "},{"}',
         '"],["',
@@ -165,15 +166,15 @@ def test_slices_are_what_a_parser_finds(window: int, monkeypatch: pytest.MonkeyP
     for separator in (",", " , ", "\n,\n\t"):
         for elements in ([], tricky[:1], tricky, tricky * 20):
             text = f"[ {separator.join(elements)} ]"
-            assert list(Slices(slices(text.encode(), 1_000))) == json.loads(text)
+            assert list(LazyJsonArray(slice_json_array(text.encode(), 1_000))) == json.loads(text)
     with pytest.raises(InvalidInput, match="more than 3"):
-        slices(b"[1,2,3,4]", 3)
+        slice_json_array(b"[1,2,3,4]", 3)
 
 
-async def test_a_key_whose_job_is_deleted_meanwhile_makes_another(
+async def test_idempotency_key_creates_new_job_when_its_job_is_deleted_meanwhile(
     api: Api, ada: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    look = jobs.get
+    look = job_records.get_job
     deleted: list[str] = []
 
     async def late(conn: Any, job_id: Any) -> Any:
@@ -191,26 +192,26 @@ async def test_a_key_whose_job_is_deleted_meanwhile_makes_another(
         sent = options | {"headers": options.get("headers", {}) | {"idempotency-key": f"k{len(options)}"}}
         first = await ada.post("/v1/jobs", **sent)
         with monkeypatch.context() as patched:
-            patched.setattr(jobs, "get", late)
+            patched.setattr(job_records, "get_job", late)
             second = await ada.post("/v1/jobs", **sent)
         assert deleted == [first.json()["id"]]
         assert (first.status_code, second.status_code) == (202, 202), second.text
         assert (await ada.get(f"/v1/jobs/{second.json()['id']}")).status_code == 200
     deleted.clear()
     with monkeypatch.context() as patched:
-        patched.setattr(jobs, "get", late)
+        patched.setattr(job_records, "get_job", late)
         assert (await ada.post("/v1/jobs", json={"kind": "echo", "inputs": [1]})).status_code == 409
 
 
-def test_a_key_that_is_taken_and_then_free_is_taken_again() -> None:
-    steps = submission(Submission("echo", idem_key="k"), iter([b"1"]))
+def test_submission_retries_insert_when_idempotency_key_becomes_free() -> None:
+    steps = build_submission_steps(Submission("echo", idem_key="k"), iter([b"1"]))
     asked = [next(steps), *(steps.send(None) for _ in range(3))]
     names = ["partition/ensure", "job/add", "job/by_idem_key", "job/add"]
-    assert [step.statement for step in asked if isinstance(step, Execute)] == [sql(name) for name in names]
+    assert [step.statement for step in asked if isinstance(step, ExecuteStep)] == [sql(name) for name in names]
 
 
-async def test_a_truth_is_no_rate(api: Api, root: httpx2.AsyncClient) -> None:
-    await api.db.run(limiters.declare, [Limiter("shop", 5.0, 10)])
+async def test_limiter_update_rejects_boolean_as_number(api: Api, root: httpx2.AsyncClient) -> None:
+    await api.db.run(limiter_records.declare_limiters, [Limiter("shop", 5.0, 10)])
     for wrong in ({"rate": True}, {"burst": True}, {"concurrency": False}):
         assert (await root.patch("/v1/limiters/shop", json=wrong)).status_code == 422, wrong
     for rate in (3, 2.5, "2/s"):

@@ -10,10 +10,10 @@ from api.conftest import Api
 from support import assert_sound, rows
 from tidemill import Item, Mill, NotFound
 from tidemill.config import Settings
-from tidemill.domain.errors import Conflict, UnknownJob
-from tidemill.operations import reprocess
-from tidemill.store import bulk, workers
-from tidemill.store.reprocess import Choice
+from tidemill.core.errors import Conflict, UnknownJob
+from tidemill.jobs import reprocessing
+from tidemill.store import operation_records, workers
+from tidemill.store.reprocess_items import ReprocessSelection
 from tidemill.testing import drain
 
 STRANGE = "019a8b7c-1d2e-7f00-8000-123456789abc"
@@ -26,7 +26,7 @@ async def submitted(who: httpx2.AsyncClient, inputs: list[Any], **more: Any) -> 
     return str(answer.json()["id"])
 
 
-async def test_a_job_is_paused_and_resumed(api: Api, ada: httpx2.AsyncClient) -> None:
+async def test_job_pause_is_idempotent_and_resume_returns_it_to_pending(api: Api, ada: httpx2.AsyncClient) -> None:
     job = await submitted(ada, [1, 2])
     paused = await ada.post(f"/v1/jobs/{job}/pause")
     assert (paused.status_code, paused.json()["status"]) == (200, "paused")
@@ -34,14 +34,14 @@ async def test_a_job_is_paused_and_resumed(api: Api, ada: httpx2.AsyncClient) ->
     assert (await ada.post(f"/v1/jobs/{job}/resume")).json()["status"] == "pending"
 
 
-async def test_resume_of_a_running_job_is_refused_with_its_state(ada: httpx2.AsyncClient) -> None:
+async def test_job_resume_is_rejected_with_status_when_job_is_not_paused(ada: httpx2.AsyncClient) -> None:
     job = await submitted(ada, [1])
     answer = await ada.post(f"/v1/jobs/{job}/resume")
     assert answer.status_code == 409
     assert "is pending: it cannot be resumed" in answer.json()["detail"]
 
 
-async def test_a_job_is_cancelled_once(api: Api, ada: httpx2.AsyncClient) -> None:
+async def test_job_cancel_cancels_all_items_and_second_cancel_conflicts(api: Api, ada: httpx2.AsyncClient) -> None:
     job = await submitted(ada, [1, 2, 3])
     answer = await ada.post(f"/v1/jobs/{job}/cancel")
     assert answer.json()["status"] == "cancelled"
@@ -52,24 +52,26 @@ async def test_a_job_is_cancelled_once(api: Api, ada: httpx2.AsyncClient) -> Non
     await assert_sound(api.db)
 
 
-async def test_a_deleted_job_is_gone(api: Api, ada: httpx2.AsyncClient) -> None:
+async def test_job_delete_makes_job_return_404(api: Api, ada: httpx2.AsyncClient) -> None:
     job = await submitted(ada, [1])
     assert (await ada.delete(f"/v1/jobs/{job}")).status_code == 204
     assert (await ada.get(f"/v1/jobs/{job}")).status_code == 404
     assert (await ada.delete(f"/v1/jobs/{job}")).status_code == 404
 
 
-async def test_a_job_is_found_by_its_key(ada: httpx2.AsyncClient) -> None:
+async def test_job_lookup_by_key_returns_same_job_as_by_id(ada: httpx2.AsyncClient) -> None:
     job = (await ada.get(f"/v1/jobs/{await submitted(ada, [1])}")).json()
     assert (await ada.get(f"/v1/jobs/{job['key']}")).json()["id"] == job["id"]
 
 
 @pytest.mark.parametrize("name", ["nonsense", "J20261115_999999", STRANGE, "0", "019", "%00", "a" * 60])
-async def test_an_unknown_job_is_not_found(ada: httpx2.AsyncClient, name: str) -> None:
+async def test_job_lookup_returns_404_for_unknown_or_malformed_name(ada: httpx2.AsyncClient, name: str) -> None:
     assert (await ada.get(f"/v1/jobs/{name}")).status_code == 404
 
 
-async def test_the_beginning_of_an_id_tells_nothing(ada: httpx2.AsyncClient, bob: httpx2.AsyncClient) -> None:
+async def test_job_lookup_by_other_user_does_not_reveal_existence(
+    ada: httpx2.AsyncClient, bob: httpx2.AsyncClient
+) -> None:
     job = await submitted(ada, [1])
     answers = [await bob.get(f"/v1/jobs/{name}") for name in (job, job[:8], STRANGE)]
     assert {answer.status_code for answer in answers} == {404}
@@ -88,7 +90,9 @@ async def failing(api: Api, toy: Mill, who: httpx2.AsyncClient, n: int = 3) -> s
     return job
 
 
-async def test_failed_items_go_round_again(api: Api, ada: httpx2.AsyncClient, toy: Mill) -> None:
+async def test_reprocess_requeues_failed_items_and_returns_operation(
+    api: Api, ada: httpx2.AsyncClient, toy: Mill
+) -> None:
     job = await failing(api, toy, ada)
     answer = await ada.post(f"/v1/jobs/{job}/reprocess", json={})
     assert answer.status_code == 200
@@ -100,14 +104,16 @@ async def test_failed_items_go_round_again(api: Api, ada: httpx2.AsyncClient, to
     await assert_sound(api.db)
 
 
-async def test_the_documents_words_are_understood(api: Api, ada: httpx2.AsyncClient, toy: Mill) -> None:
+async def test_reprocess_accepts_camel_case_fields_and_status_aliases(
+    api: Api, ada: httpx2.AsyncClient, toy: Mill
+) -> None:
     job = await failing(api, toy, ada)
     asked = {"scope": "items", "itemIds": [f"{job}:0", f"{job}:3"], "statuses": ["ERROR", "NOT_FOUND"]}
     assert (await ada.post(f"/v1/jobs/{job}/reprocess", json=asked)).json()["items"] == 1
     assert await statuses(api, job) == ["pending", "failed", "failed", "done"]
 
 
-async def test_without_a_reset_only_items_with_attempts_left_go_round(
+async def test_reprocess_without_reset_requeues_only_items_with_attempts_left(
     api: Api, ada: httpx2.AsyncClient, toy: Mill
 ) -> None:
     job = await failing(api, toy, ada)
@@ -129,26 +135,28 @@ async def test_without_a_reset_only_items_with_attempts_left_go_round(
         {"scope": "items", "item_ids": [f"{STRANGE}:99999999999999999999"]},
     ],
 )
-async def test_a_reprocess_that_makes_no_sense_is_refused(ada: httpx2.AsyncClient, asked: dict[str, Any]) -> None:
+async def test_reprocess_with_invalid_selection_is_rejected_with_422(
+    ada: httpx2.AsyncClient, asked: dict[str, Any]
+) -> None:
     job = await submitted(ada, [1])
     assert (await ada.post(f"/v1/jobs/{job}/reprocess", json=asked)).status_code == 422
 
 
-async def test_an_operation_goes_on_after_its_caller_stopped_waiting(
+async def test_reprocess_operation_finishes_in_background_after_caller_times_out(
     api: Api, ada: httpx2.AsyncClient, toy: Mill
 ) -> None:
     job = UUID(await failing(api, toy, ada, 5))
-    operation = await reprocess.reprocess(api.db, job, Choice(), within=0)
+    operation = await reprocessing.reprocess_items(api.db, job, ReprocessSelection(), timeout_s=0)
     assert (operation.state, operation.items) == ("running", 0)
-    step = await api.db.run(bulk.step)
+    step = await api.db.run(operation_records.run_operation_step)
     assert step is not None
     assert (step.operation_id, step.items) == (operation.id, 5)
-    assert await api.db.run(bulk.step) is None
-    found = await api.db.run(bulk.find, operation.id)
+    assert await api.db.run(operation_records.run_operation_step) is None
+    found = await api.db.run(operation_records.get_operation, operation.id)
     assert (found.state, found.error, found.items) == ("done", None, 5)
 
 
-async def test_a_reprocess_that_is_refused_is_a_problem_and_no_answer(
+async def test_reprocess_of_purged_job_conflicts_and_records_failed_operation(
     api: Api, ada: httpx2.AsyncClient, toy: Mill
 ) -> None:
     job = await failing(api, toy, ada)
@@ -166,26 +174,26 @@ async def test_a_reprocess_that_is_refused_is_a_problem_and_no_answer(
     assert nobody_knows.status_code == 409
 
 
-async def test_an_operation_on_a_job_that_is_deleted_meanwhile_fails_and_says_why(
+async def test_reprocess_operation_fails_with_reason_when_job_is_deleted(
     api: Api, ada: httpx2.AsyncClient, toy: Mill
 ) -> None:
     job = await failing(api, toy, ada)
-    operation = await reprocess.reprocess(api.db, UUID(job), Choice(), within=0)
+    operation = await reprocessing.reprocess_items(api.db, UUID(job), ReprocessSelection(), timeout_s=0)
     await ada.delete(f"/v1/jobs/{job}")
     with pytest.raises(UnknownJob):
-        await reprocess.carry_out(api.db, operation.id)
-    operation = await api.db.run(bulk.find, operation.id)
+        await reprocessing.run_operation(api.db, operation.id)
+    operation = await api.db.run(operation_records.get_operation, operation.id)
     assert operation.state == "failed"
     assert "there is no job" in str(operation.error)
     with pytest.raises(Conflict, match="there is no job"):
-        await reprocess.carry_out(api.db, operation.id)
+        await reprocessing.run_operation(api.db, operation.id)
 
 
 async def dead(api: Api) -> int:
     return int((await rows(api.db, "SELECT count(*) FROM tidemill.outcome WHERE status = 'failed'"))[0][0])
 
 
-async def test_dead_letters_of_all_ones_jobs_are_redriven_but_some(
+async def test_redrive_all_matching_requeues_own_dead_letters_except_excluded(
     api: Api, ada: httpx2.AsyncClient, bob: httpx2.AsyncClient, toy: Mill
 ) -> None:
     first, second = await failing(api, toy, ada), await failing(api, toy, ada)
@@ -199,14 +207,16 @@ async def test_dead_letters_of_all_ones_jobs_are_redriven_but_some(
     await assert_sound(api.db)
 
 
-async def test_dead_letters_are_redriven_by_name(api: Api, ada: httpx2.AsyncClient, toy: Mill) -> None:
+async def test_redrive_by_item_ids_requeues_only_failed_items_named(
+    api: Api, ada: httpx2.AsyncClient, toy: Mill
+) -> None:
     first, second = await failing(api, toy, ada), await failing(api, toy, ada)
     asked = {"item_ids": [f"{first}:0", f"{second}:2", f"{second}:3"]}
     assert (await ada.post(REDRIVE, json=asked)).json()["items"] == 2
     assert await dead(api) == 4
 
 
-async def test_dead_letters_of_others_are_not_redriven(
+async def test_redrive_skips_other_users_dead_letters_unless_admin_requests_all(
     api: Api, ada: httpx2.AsyncClient, bob: httpx2.AsyncClient, root: httpx2.AsyncClient, toy: Mill
 ) -> None:
     job = await failing(api, toy, ada)
@@ -218,7 +228,7 @@ async def test_dead_letters_of_others_are_not_redriven(
     assert (await root.post(REDRIVE, json=everybody)).json()["items"] == 3
 
 
-async def test_a_redrive_minds_its_filter(api: Api, ada: httpx2.AsyncClient, toy: Mill) -> None:
+async def test_redrive_requeues_only_items_matching_filter(api: Api, ada: httpx2.AsyncClient, toy: Mill) -> None:
     await failing(api, toy, ada)
     for narrow in (
         {"kind": "other"},
@@ -233,7 +243,7 @@ async def test_a_redrive_minds_its_filter(api: Api, ada: httpx2.AsyncClient, toy
     assert answer.json()["items"] == 3
 
 
-async def test_operations_are_listed_newest_first_and_only_ones_own(
+async def test_operation_list_is_paged_newest_first_and_limited_to_owner(
     api: Api, ada: httpx2.AsyncClient, bob: httpx2.AsyncClient, root: httpx2.AsyncClient, toy: Mill
 ) -> None:
     job = await failing(api, toy, ada)
@@ -251,23 +261,25 @@ async def test_operations_are_listed_newest_first_and_only_ones_own(
 
 
 @pytest.mark.parametrize("after", ["x", "bnVsbA", "WzFd", "W10", "eyJhIjoxfQ", "W251bGxd", "W05hTl0", "é", "x" * 400])
-async def test_an_invalid_cursor_is_refused(ada: httpx2.AsyncClient, after: str) -> None:
+async def test_operation_list_rejects_invalid_cursor_with_422(ada: httpx2.AsyncClient, after: str) -> None:
     assert (await ada.get("/v1/operations", params={"after": after})).status_code == 422
 
 
-async def test_an_operation_that_can_never_work_fails_and_lets_others_go_on(
+async def test_broken_operation_fails_without_blocking_later_operations(
     api: Api, ada: httpx2.AsyncClient, toy: Mill
 ) -> None:
     job = UUID(await failing(api, toy, ada))
-    broken = await api.db.run(bulk.add, "reprocess", {"statuses": ["nonsense"]}, user_id=0, job_id=job)
-    good = await reprocess.reprocess(api.db, job, Choice(), within=0)
-    while await api.db.run(bulk.step) is not None:
+    broken = await api.db.run(
+        operation_records.add_operation, "reprocess", {"statuses": ["nonsense"]}, user_id=0, job_id=job
+    )
+    good = await reprocessing.reprocess_items(api.db, job, ReprocessSelection(), timeout_s=0)
+    while await api.db.run(operation_records.run_operation_step) is not None:
         pass
-    states = [(await api.db.run(bulk.find, one)).state for one in (broken, good.id)]
+    states = [(await api.db.run(operation_records.get_operation, one)).state for one in (broken, good.id)]
     assert states == ["failed", "done"]
 
 
-async def test_what_was_not_found_has_attempts_left_by_its_own_bound(
+async def test_reprocess_without_reset_respects_not_found_attempt_limit(
     api: Api, ada: httpx2.AsyncClient, settings: Settings
 ) -> None:
     mill = Mill(settings)
@@ -286,7 +298,9 @@ async def test_what_was_not_found_has_attempts_left_by_its_own_bound(
     assert await rows(api.db, "SELECT seq FROM tidemill.outcome WHERE status = 'pending'") == [(1,)]
 
 
-async def test_a_redrive_may_count_on_from_the_attempts_items_had(api: Api, ada: httpx2.AsyncClient, toy: Mill) -> None:
+async def test_redrive_without_reset_skips_items_with_exhausted_attempts(
+    api: Api, ada: httpx2.AsyncClient, toy: Mill
+) -> None:
     await failing(api, toy, ada)
     kept = await ada.post(REDRIVE, json={"all_matching": True, "reset_attempts": False})
     assert kept.json()["items"] == 0

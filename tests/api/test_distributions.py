@@ -39,7 +39,7 @@ async def worked(api: Api, who: httpx2.AsyncClient, **asked: Any) -> dict[str, A
     return dict((await who.get(f"/v1/distributions/{answer.json()['key']}")).json())
 
 
-async def test_a_distribution_tells_where_its_files_are(api: Api, ada: httpx2.AsyncClient) -> None:
+async def test_distribution_reports_file_paths_and_reuses_unchanged_files(api: Api, ada: httpx2.AsyncClient) -> None:
     first = await worked(api, ada, inputs=[{"firstName": "Ada", "sentOn": "2024-02-02"}, SENT | {"edition": 2}])
     assert first["status"] == "completed"
     assert (first["total"], first["done"], first["files_generated"], first["files_reused"]) == (2, 2, 2, 0)
@@ -60,7 +60,7 @@ async def test_a_distribution_tells_where_its_files_are(api: Api, ada: httpx2.As
     assert third["files_generated"] == 1
 
 
-async def test_an_input_cannot_be_corrected_into_another_one_of_its_job(api: Api, ada: httpx2.AsyncClient) -> None:
+async def test_distribution_fix_is_rejected_when_it_duplicates_another_input(api: Api, ada: httpx2.AsyncClient) -> None:
     asked = {"dataset": "letters", "inputs": [SENT, SENT | {"first_name": "Bob"}], "policy": {"mode": "continue"}}
     job_id = (await ada.post("/v1/distributions", json=asked)).json()["job_id"]
     lease = await take(api.db, UUID(job_id))
@@ -82,7 +82,7 @@ async def test_an_input_cannot_be_corrected_into_another_one_of_its_job(api: Api
     assert [(one["first_name"], one["status"]) for one in content] == [("Bob", "done"), ("Cy", "done")]
 
 
-async def test_each_file_is_downloaded_by_whose_it_is(
+async def test_distribution_file_download_is_limited_to_owner(
     api: Api, ada: httpx2.AsyncClient, bob: httpx2.AsyncClient
 ) -> None:
     made = await worked(api, ada, inputs=[SENT, SENT | {"edition": 2}])
@@ -102,7 +102,7 @@ async def test_each_file_is_downloaded_by_whose_it_is(
     assert (await ada.get(one["download_url"])).status_code == 409
 
 
-async def test_an_input_that_failed_has_no_file(api: Api, ada: httpx2.AsyncClient) -> None:
+async def test_distribution_download_of_failed_input_conflicts(api: Api, ada: httpx2.AsyncClient) -> None:
     await rows(api.db, "ALTER TABLE shop.people RENAME TO folk")
     failed = await worked(api, ada)
     assert failed["data_content"][0]["download_url"] is None
@@ -110,7 +110,7 @@ async def test_an_input_that_failed_has_no_file(api: Api, ada: httpx2.AsyncClien
     assert (answer.status_code, "it has no file" in answer.json()["detail"]) == (409, True)
 
 
-async def test_its_inputs_come_in_pages(api: Api, ada: httpx2.AsyncClient) -> None:
+async def test_distribution_inputs_are_paged_in_order(api: Api, ada: httpx2.AsyncClient) -> None:
     told = await worked(api, ada, inputs=[SENT | {"edition": n} for n in range(25)])
     assert "next_page" not in told
     seen, after = [], ""
@@ -123,7 +123,9 @@ async def test_its_inputs_come_in_pages(api: Api, ada: httpx2.AsyncClient) -> No
     assert seen == list(range(25))
 
 
-async def test_what_is_wrong_is_pointed_at_and_nothing_is_made(api: Api, ada: httpx2.AsyncClient) -> None:
+async def test_invalid_distribution_request_points_at_each_error_and_creates_no_job(
+    api: Api, ada: httpx2.AsyncClient
+) -> None:
     wrong = [SENT, {"first_name": 7, "sent_on": 20240230, "edition": "x", "a/b": 1}, SENT]
     answer = await ada.post("/v1/distributions", json={"dataset": "letters", "inputs": wrong})
     assert answer.status_code == 422
@@ -147,7 +149,7 @@ async def test_what_is_wrong_is_pointed_at_and_nothing_is_made(api: Api, ada: ht
     assert (await ada.get("/v1/distributions")).json() == {"distributions": []}
 
 
-async def test_a_key_makes_one_distribution(ada: httpx2.AsyncClient) -> None:
+async def test_distribution_idempotency_key_returns_existing_and_rejects_other_body(ada: httpx2.AsyncClient) -> None:
     asked = {"dataset": "letters", "inputs": [SENT]}
     key = {"Idempotency-Key": "daily"}
     answers = [await ada.post("/v1/distributions", json=asked, headers=key) for _ in range(2)]
@@ -158,9 +160,7 @@ async def test_a_key_makes_one_distribution(ada: httpx2.AsyncClient) -> None:
     assert len((await ada.get("/v1/distributions")).json()["distributions"]) == 1
 
 
-async def test_dead_inputs_and_what_was_cancelled_for_them_are_sent_round_again(
-    api: Api, ada: httpx2.AsyncClient
-) -> None:
+async def test_distribution_redrive_requeues_failed_inputs_and_completes(api: Api, ada: httpx2.AsyncClient) -> None:
     await rows(api.db, "ALTER TABLE shop.people RENAME TO folk")
     failed = await worked(api, ada)
     assert failed["status"] == "failed"
@@ -175,14 +175,16 @@ async def test_dead_inputs_and_what_was_cancelled_for_them_are_sent_round_again(
     assert (await ada.get(f"/v1/distributions/{failed['key']}")).json()["status"] == "completed"
 
 
-async def test_a_job_of_another_kind_is_no_distribution(ada: httpx2.AsyncClient) -> None:
+async def test_distribution_route_returns_404_for_job_of_other_kind(ada: httpx2.AsyncClient) -> None:
     job = (await ada.post("/v1/jobs", json={"kind": "echo", "inputs": [1]})).json()
     assert (await ada.get(f"/v1/distributions/{job['id']}")).status_code == 404
     refused = await ada.post("/v1/jobs", json={"kind": "tidemill.distribute", "inputs": [SENT]})
     assert refused.status_code == 422
 
 
-async def test_datasets_are_shown_to_those_they_are_for(ada: httpx2.AsyncClient, root: httpx2.AsyncClient) -> None:
+async def test_dataset_list_shows_only_datasets_readable_by_role(
+    ada: httpx2.AsyncClient, root: httpx2.AsyncClient
+) -> None:
     shown = (await ada.get("/v1/datasets")).json()["datasets"]
     assert [one["name"] for one in shown] == ["letters"]
     assert shown[0]["fields"][2] == {"name": "edition", "type": "integer", "required": False}
@@ -190,7 +192,7 @@ async def test_datasets_are_shown_to_those_they_are_for(ada: httpx2.AsyncClient,
 
 
 @pytest.mark.parametrize("most", [2_000, pytest.param(100_000, marks=pytest.mark.full)])
-async def test_many_inputs_are_taken_and_one_too_many_is_not(
+async def test_distribution_accepts_max_inputs_and_rejects_one_more(
     make_api: Callable[..., Awaitable[Api]], tmp_path: Path, most: int
 ) -> None:
     api = await stocked(make_api, tmp_path, max_distribution_inputs=most)

@@ -7,25 +7,20 @@ import pytest
 import schemathesis
 from pydantic import BaseModel
 
-from tidemill.api import service
-from tidemill.api.examples import EXAMPLES
-from tidemill.api.schemas.jobs import JobIn
-from tidemill.config import Settings
-from tidemill.store.database import Database
-from tidemill.telemetry.metrics import Meter
+from api.document import DOCUMENT
+from tidemill.http.openapi_examples import OPENAPI_EXAMPLES
+from tidemill.jobs.schemas import JobIn
 
-APP = service.create(Database("postgresql://nowhere"), Settings(home="/nowhere"), meter=Meter())
-DOCUMENT: dict[str, Any] = APP.openapi()
 SCHEMAS = DOCUMENT["components"]["schemas"]
 OPERATIONS = {one["operationId"]: one for methods in DOCUMENT["paths"].values() for one in methods.values()}
 PROBLEM = "application/problem+json"
 
 
-def test_the_document_is_one_by_its_own_standard() -> None:
+def test_openapi_document_is_valid() -> None:
     schemathesis.openapi.from_dict(DOCUMENT).validate()
 
 
-def test_every_operation_has_a_plain_name_of_its_own_and_says_what_it_does() -> None:
+def test_openapi_operations_have_unique_ids_summaries_and_descriptions() -> None:
     assert len(OPERATIONS) == sum(len(methods) for methods in DOCUMENT["paths"].values())
     for name, operation in OPERATIONS.items():
         assert name.isidentifier(), name
@@ -35,7 +30,7 @@ def test_every_operation_has_a_plain_name_of_its_own_and_says_what_it_does() -> 
         assert operation["tags"][0] in {tag["name"] for tag in DOCUMENT["tags"]}, name
 
 
-def test_every_error_is_listed_with_an_example_of_itself() -> None:
+def test_openapi_error_responses_have_problem_examples() -> None:
     for name, operation in OPERATIONS.items():
         problems = {status: answer for status, answer in operation["responses"].items() if int(status) >= 400}
         assert {"422", "500", "503"} <= problems.keys(), name
@@ -47,21 +42,21 @@ def test_every_error_is_listed_with_an_example_of_itself() -> None:
             assert "X-Request-ID" in answer["headers"], name
 
 
-def test_whatever_takes_a_body_says_what_is_wrong_with_bodies() -> None:
+def test_openapi_operations_with_body_document_body_errors() -> None:
     with_body = {name: one for name, one in OPERATIONS.items() if "requestBody" in one}
     assert {"submit_job", "fix_item", "add_key"} <= with_body.keys()
     for name, operation in with_body.items():
         assert {"400", "408", "413", "415"} <= operation["responses"].keys(), name
 
 
-@pytest.mark.parametrize("model", EXAMPLES, ids=lambda model: model.__name__)
-def test_an_example_is_one(model: type[BaseModel]) -> None:
-    model.model_validate(EXAMPLES[model])
-    assert SCHEMAS[model.__name__]["examples"] == [EXAMPLES[model]]
+@pytest.mark.parametrize("model", OPENAPI_EXAMPLES, ids=lambda model: model.__name__)
+def test_openapi_example_validates_against_its_model(model: type[BaseModel]) -> None:
+    model.model_validate(OPENAPI_EXAMPLES[model])
+    assert SCHEMAS[model.__name__]["examples"] == [OPENAPI_EXAMPLES[model]]
 
 
-def test_every_main_request_and_answer_has_an_example() -> None:
-    shown = {model.__name__ for model in EXAMPLES}
+def test_openapi_json_requests_and_responses_have_examples() -> None:
+    shown = {model.__name__ for model in OPENAPI_EXAMPLES}
     for name, operation in OPERATIONS.items():
         for body in json_bodies(operation):
             reference = body["schema"].get("$ref") or body["schema"]["items"]["$ref"]
@@ -76,14 +71,14 @@ def json_bodies(operation: dict[str, Any]) -> Iterator[dict[str, Any]]:
             yield body
 
 
-def test_the_examples_of_a_submission_are_submissions() -> None:
+def test_openapi_submit_job_examples_validate_as_requests() -> None:
     shown = OPERATIONS["submit_job"]["requestBody"]["content"]["application/json"]["examples"]
     assert shown.keys() == {"inputs", "source"}
     for example in shown.values():
         JobIn.model_validate(example["value"])
 
 
-def test_whatever_is_one_of_a_few_words_has_a_name() -> None:
+def test_openapi_enums_are_named_schemas() -> None:
     named = {name for name, schema in SCHEMAS.items() if "enum" in schema}
     assert {"JobStatus", "ItemStatus", "BatchState", "OperationState", "ExportFormat", "PolicyMode"} <= named
     for name, schema in SCHEMAS.items():
@@ -100,13 +95,13 @@ def parts(tree: Any) -> Iterator[dict[str, Any]]:
         yield from parts(value)
 
 
-def test_a_parameter_is_left_out_and_never_null() -> None:
+def test_openapi_parameters_are_never_nullable() -> None:
     for name, operation in OPERATIONS.items():
         for parameter in operation.get("parameters", []):
             assert {"type": "null"} not in parameter["schema"].get("anyOf", []), f"{name} {parameter['name']}"
 
 
-def test_every_reference_leads_somewhere() -> None:
+def test_openapi_references_resolve_to_components() -> None:
     references = [part["$ref"] for part in parts(DOCUMENT) if isinstance(part.get("$ref"), str)]
     assert len(references) > 100
     for reference in references:

@@ -14,9 +14,8 @@ from api.conftest import Api
 from api.test_control import submitted
 from support import eventually, rows
 from tidemill import Mill
-from tidemill.api import hub
-from tidemill.api.routes import events
-from tidemill.domain.identity import LOCAL_USER
+from tidemill.core.principal import LOCAL_USER_ID
+from tidemill.jobs import job_event_routes, job_feed
 from tidemill.store import sessions
 from tidemill.testing import drain
 
@@ -56,7 +55,7 @@ async def stream(who: httpx2.AsyncClient, path: str, last: str | None = None) ->
         yield Stream(response)
 
 
-async def test_a_stream_begins_with_what_is_and_goes_on_with_what_changes(ada: httpx2.AsyncClient) -> None:
+async def test_job_stream_sends_current_state_then_changes(ada: httpx2.AsyncClient) -> None:
     job = await submitted(ada, [1])
     async with stream(ada, f"/v1/jobs/{job}/events") as changes:
         first = await changes.next()
@@ -65,7 +64,7 @@ async def test_a_stream_begins_with_what_is_and_goes_on_with_what_changes(ada: h
         assert (await changes.next())["data"]["status"] == "paused"
 
 
-async def test_a_stream_is_resumed_where_it_broke(ada: httpx2.AsyncClient) -> None:
+async def test_job_stream_resumes_after_last_event_id(ada: httpx2.AsyncClient) -> None:
     job = await submitted(ada, [1])
     async with stream(ada, f"/v1/jobs/{job}/events") as changes:
         seen = (await changes.next())["id"]
@@ -77,9 +76,7 @@ async def test_a_stream_is_resumed_where_it_broke(ada: httpx2.AsyncClient) -> No
         assert (await changes.next())["data"]["status"] == "paused"
 
 
-async def test_a_stream_of_no_news_says_that_it_is_there(
-    ada: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_idle_job_stream_sends_ping_comments(ada: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a proxy hears nothing of for a minute, it closes; 15 seconds are fewer."""
     assert 0 < sse._PING_INTERVAL <= 15
     monkeypatch.setattr("fastapi.routing._PING_INTERVAL", 0.05)
@@ -90,7 +87,7 @@ async def test_a_stream_of_no_news_says_that_it_is_there(
             assert await asyncio.wait_for(changes.comment(), 15) == ": ping"
 
 
-async def test_changes_are_coalesced(api: Api, ada: httpx2.AsyncClient, toy: Mill) -> None:
+async def test_job_stream_coalesces_rapid_changes(api: Api, ada: httpx2.AsyncClient, toy: Mill) -> None:
     job = await submitted(ada, list(range(50)))
     async with stream(ada, f"/v1/jobs/{job}/events") as changes:
         await changes.next()
@@ -105,7 +102,7 @@ async def test_changes_are_coalesced(api: Api, ada: httpx2.AsyncClient, toy: Mil
         assert seen <= 2 + 2 * (asyncio.get_running_loop().time() - started)
 
 
-async def test_a_stream_ends_when_its_job_is_deleted(ada: httpx2.AsyncClient) -> None:
+async def test_job_stream_sends_deleted_event_and_ends_when_job_is_deleted(ada: httpx2.AsyncClient) -> None:
     job = await submitted(ada, [1])
     async with stream(ada, f"/v1/jobs/{job}/events") as changes:
         await changes.next()
@@ -115,7 +112,7 @@ async def test_a_stream_ends_when_its_job_is_deleted(ada: httpx2.AsyncClient) ->
             await changes.next()
 
 
-async def test_a_tab_hears_of_all_ones_jobs_and_of_no_others(
+async def test_user_stream_sends_own_jobs_only_and_admin_stream_all(
     ada: httpx2.AsyncClient, bob: httpx2.AsyncClient, root: httpx2.AsyncClient
 ) -> None:
     mine = await submitted(ada, [1])
@@ -128,7 +125,7 @@ async def test_a_tab_hears_of_all_ones_jobs_and_of_no_others(
         assert {(await everything.next())["data"]["id"], (await everything.next())["data"]["id"]} == {foreign, new}
 
 
-async def test_a_tab_that_comes_back_hears_what_was_closed_meanwhile(ada: httpx2.AsyncClient) -> None:
+async def test_user_stream_resumed_by_last_event_id_sends_jobs_closed_meanwhile(ada: httpx2.AsyncClient) -> None:
     job = await submitted(ada, [1])
     async with stream(ada, "/v1/events") as tab:
         seen = (await tab.next())["id"]
@@ -137,17 +134,17 @@ async def test_a_tab_that_comes_back_hears_what_was_closed_meanwhile(ada: httpx2
         assert (await tab.next())["data"]["status"] == "cancelled"
 
 
-async def test_a_foreign_stream_is_not_there(ada: httpx2.AsyncClient, bob: httpx2.AsyncClient) -> None:
+async def test_job_stream_of_other_user_returns_404(ada: httpx2.AsyncClient, bob: httpx2.AsyncClient) -> None:
     job = await submitted(ada, [1])
     assert (await bob.get(f"/v1/jobs/{job}/events")).status_code == 404
     assert (await bob.get("/v1/events?user_id=all")).status_code == 403
     assert (await bob.get("/v1/events", headers={"Last-Event-ID": "x"})).status_code == 422
 
 
-async def test_a_stream_ends_when_its_key_is_revoked(
+async def test_job_stream_ends_when_api_key_is_revoked(
     api: Api, ada: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(events, "LOOK_AGAIN_S", 0.0)
+    monkeypatch.setattr(job_event_routes, "STREAM_REAUTHORIZE_INTERVAL_S", 0.0)
     job = await submitted(ada, [1])
     made = (await ada.post("/v1/keys", json={})).json()
     spare = api.client({"Authorization": f"Bearer {made['key']}"})
@@ -160,7 +157,7 @@ async def test_a_stream_ends_when_its_key_is_revoked(
             await changes.next()
 
 
-async def test_jobs_of_one_owner_do_not_hide_those_of_another(
+async def test_user_stream_sends_own_job_when_other_user_has_many_jobs(
     api: Api, ada: httpx2.AsyncClient, bob: httpx2.AsyncClient
 ) -> None:
     mine = await submitted(ada, [1])
@@ -171,7 +168,7 @@ async def test_jobs_of_one_owner_do_not_hide_those_of_another(
         assert (await tab.next())["data"]["id"] == mine
 
 
-async def test_a_job_that_is_named_is_followed_however_many_are_open(
+async def test_user_stream_with_job_parameter_follows_it_despite_many_open_jobs(
     api: Api, ada: httpx2.AsyncClient, bob: httpx2.AsyncClient, root: httpx2.AsyncClient
 ) -> None:
     old = await submitted(ada, [1])
@@ -184,10 +181,10 @@ async def test_a_job_that_is_named_is_followed_however_many_are_open(
     assert (await bob.get(f"/v1/events?job={old}")).status_code == 404
 
 
-async def test_one_user_cannot_take_every_stream(
+async def test_stream_limit_per_user_rejects_excess_without_affecting_other_users(
     ada: httpx2.AsyncClient, bob: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hub, "OF_ONE_USER", 1)
+    monkeypatch.setattr(job_feed, "OPEN_STREAMS_PER_USER_MAX", 1)
     async with stream(ada, f"/v1/jobs/{await submitted(ada, [1])}/events") as first:
         await first.next()
         assert (await ada.get("/v1/events")).status_code == 503
@@ -195,10 +192,10 @@ async def test_one_user_cannot_take_every_stream(
             await theirs.next()
 
 
-async def test_streams_that_come_at_the_same_time_are_counted_each(
+async def test_stream_limit_per_user_holds_for_concurrent_requests(
     api: Api, ada: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hub, "OF_ONE_USER", 3)
+    monkeypatch.setattr(job_feed, "OPEN_STREAMS_PER_USER_MAX", 3)
 
     async def status(done: asyncio.Event) -> int:
         async with ada.stream("GET", "/v1/events") as response:
@@ -218,17 +215,17 @@ async def test_streams_that_come_at_the_same_time_are_counted_each(
 
 async def _is_free(api: Api) -> bool:
     """Whether streams that are over have left their places."""
-    return not api.app.state.service.hub._open
+    return not api.app.state.context.job_feed._open_streams
 
 
 @pytest.mark.parametrize("moment", ["0001-01-01T00:00:01+00:00", "0001-01-01", "9999-12-31T23:59:59-14:00"])
-async def test_a_stream_goes_on_from_either_end_of_time(ada: httpx2.AsyncClient, moment: str) -> None:
+async def test_user_stream_accepts_extreme_timestamps_as_last_event_id(ada: httpx2.AsyncClient, moment: str) -> None:
     job = await submitted(ada, [1])
     async with stream(ada, "/v1/events", moment) as changes:
         assert (await changes.next())["data"]["id"] == job
 
 
-async def test_what_was_closed_before_a_tab_came_is_no_news(ada: httpx2.AsyncClient) -> None:
+async def test_new_user_stream_skips_jobs_closed_before_it_opened(ada: httpx2.AsyncClient) -> None:
     old = await submitted(ada, [1])
     async with stream(ada, "/v1/events") as first:
         seen = await first.next()
@@ -241,26 +238,26 @@ async def test_what_was_closed_before_a_tab_came_is_no_news(ada: httpx2.AsyncCli
             assert (await second.next())["data"]["id"] == new
 
 
-async def test_an_open_stream_keeps_no_session_alive(api: Api) -> None:
-    limits = sessions.Limits(idle=100, longest=1_000)
-    token = await api.db.run(sessions.begin, LOCAL_USER)
+async def test_session_check_by_open_stream_does_not_extend_session(api: Api) -> None:
+    limits = sessions.SessionLimits(idle=100, longest=1_000)
+    token = await api.db.run(sessions.begin_session, LOCAL_USER_ID)
     await rows(api.db, "UPDATE tidemill.session SET seen_at = seen_at - interval '90 s'")
     before = await rows(api.db, "SELECT seen_at FROM tidemill.session")
-    assert await api.db.run(sessions.look, token, limits) is not None
+    assert await api.db.run(sessions.peek_session, token, limits) is not None
     assert await rows(api.db, "SELECT seen_at FROM tidemill.session") == before
-    assert await api.db.run(sessions.find, token, limits) is not None
+    assert await api.db.run(sessions.use_session, token, limits) is not None
     assert await rows(api.db, "SELECT seen_at FROM tidemill.session") != before
 
 
-async def test_a_stream_is_open_at_once_however_quiet_it_is(ada: httpx2.AsyncClient) -> None:
+async def test_user_stream_sends_open_comment_immediately(ada: httpx2.AsyncClient) -> None:
     async with asyncio.timeout(10), stream(ada, "/v1/events") as tab:
         assert await anext(tab._lines) == ": open"
 
 
-async def test_one_stream_too_many_is_refused(
+async def test_global_stream_limit_rejects_excess_with_retry_after(
     api: Api, ada: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hub, "WATCHERS_MAX", 1)
+    monkeypatch.setattr(job_feed, "OPEN_STREAMS_MAX", 1)
     job = await submitted(ada, [1])
     async with stream(ada, f"/v1/jobs/{job}/events") as changes:
         await changes.next()

@@ -15,9 +15,9 @@ from api.importing import GOOD, Shop, open_shop
 from exports.scenes import COPYING
 from support import eventually, rows
 from tidemill import Mill
-from tidemill.api import streams
-from tidemill.connectors.blobs import open_blobs
-from tidemill.domain.identity import Role
+from tidemill.core.principal import Role
+from tidemill.files.blobs import open_blob_store
+from tidemill.rest import responses
 
 Make = Callable[..., Awaitable[Api]]
 PEOPLE = "email,name,age\nada@x.org,Ada,36\nbob@x.org,Bob,41\n"
@@ -47,7 +47,7 @@ async def made(shop: Shop, **asked: Any) -> dict[str, Any]:
     return dict((await shop.ada.get(answer.headers["location"])).json())
 
 
-async def test_rows_are_streamed_as_they_were_asked_for(shop: Shop) -> None:
+async def test_export_stream_applies_fields_order_filter_and_format(shop: Shop) -> None:
     answer = await get(shop, fields="email,name,age")
     assert (answer.status_code, answer.text) == (200, PEOPLE)
     assert answer.headers["content-type"].startswith("text/csv")
@@ -72,13 +72,15 @@ async def test_rows_are_streamed_as_they_were_asked_for(shop: Shop) -> None:
         ({"format": "ndjson", "spreadsheet_safe": "true"}, "spreadsheet_safe is for csv and xlsx"),
     ],
 )
-async def test_what_does_not_fit_is_refused_with_a_sentence(shop: Shop, words: dict[str, str], says: str) -> None:
+async def test_export_stream_rejects_invalid_parameter_with_reason(
+    shop: Shop, words: dict[str, str], says: str
+) -> None:
     answer = await get(shop, **words)
     assert answer.status_code == 422
     assert says in answer.text
 
 
-async def test_everything_that_does_not_fit_is_told_at_once_and_where_it_is(shop: Shop) -> None:
+async def test_export_request_reports_all_invalid_parameters_at_once(shop: Shop) -> None:
     words = {"filter[age]": "old", "fields": "email,password", "order": "nothing", "compression": "gzip"}
     answer = await get(shop, format="parquet", **words)
     assert [one["parameter"] for one in answer.json()["errors"]] == ["fields", "filter[age]", "order", "format"]
@@ -90,13 +92,13 @@ async def test_everything_that_does_not_fit_is_told_at_once_and_where_it_is(shop
 @pytest.mark.parametrize(
     "asked", [{"filters": {"\ud800": 1}}, {"filters": {"age": {"\ud800": 1}}}, {"fields": ["\ud800"]}, {"\ud800": 1}]
 )
-async def test_a_name_that_no_answer_can_carry_is_refused_like_others(shop: Shop, asked: dict[str, Any]) -> None:
+async def test_export_request_with_lone_surrogate_in_name_is_rejected(shop: Shop, asked: dict[str, Any]) -> None:
     body, headers = json.dumps({"resource": "people"} | asked), {"Content-Type": "application/json"}
     answer = await shop.ada.post("/v1/exports", content=body, headers=headers)
     assert (answer.status_code, len(answer.json()["errors"])) == (422, 1)
 
 
-async def test_only_what_is_declared_and_granted_is_there(shop: Shop) -> None:
+async def test_export_of_undeclared_or_ungranted_table_is_rejected(shop: Shop) -> None:
     root = await shop.api.user("root", Role.ADMIN)
     assert (await get(shop, resource="secrets")).status_code == 404
     assert (await get(shop, resource="shop.people")).status_code == 404
@@ -106,7 +108,7 @@ async def test_only_what_is_declared_and_granted_is_there(shop: Shop) -> None:
         assert "is not for exports" in (await get(shop, root, resource=name)).json()["detail"]
 
 
-async def test_fractions_in_filters_have_all_their_digits(shop: Shop) -> None:
+async def test_export_filter_keeps_exact_decimal_digits(shop: Shop) -> None:
     body = b'{"resource": "people", "filters": {"age": {"eq": 36.0000000000000000001}, "name": {"ne": 2.50}}}'
     answer = await shop.ada.post("/v1/exports", content=body, headers={"Content-Type": "application/json"})
     assert answer.status_code == 422
@@ -116,7 +118,7 @@ async def test_fractions_in_filters_have_all_their_digits(shop: Shop) -> None:
     assert answer.json()["filters"] == {"age": {"eq": ["36"]}, "name": {"ne": ["2.50"]}}
 
 
-async def test_an_export_is_made_downloaded_and_listed(shop: Shop) -> None:
+async def test_export_job_creates_file_that_owner_can_download_and_list(shop: Shop) -> None:
     export = await made(shop, filters={"age": {"lt": 40}}, order=["-email"])
     assert (export["status"], export["resource_type"], export["record_count"]) == ("completed", "people", 1)
     assert export["filters"] == {"age": {"lt": ["40"]}}
@@ -132,7 +134,7 @@ async def test_an_export_is_made_downloaded_and_listed(shop: Shop) -> None:
     assert (await bob.get(f"/v1/exports/{export['job_id']}")).status_code == 404
 
 
-async def test_of_a_file_that_has_expired_no_link_is_given(shop: Shop) -> None:
+async def test_expired_export_has_no_download_link_and_download_conflicts(shop: Shop) -> None:
     done = await made(shop)
     assert done["download_url"] == done["links"]["download"]
     past = """UPDATE tidemill.outcome SET result = result || '{"expires_at": "2020-01-01T00:00:00+00:00"}'"""
@@ -142,7 +144,7 @@ async def test_of_a_file_that_has_expired_no_link_is_given(shop: Shop) -> None:
     assert (await shop.ada.get(done["download_url"])).status_code == 409
 
 
-async def test_a_key_that_comes_again_makes_no_second_export(shop: Shop) -> None:
+async def test_export_idempotency_key_returns_first_job_after_table_change(shop: Shop) -> None:
     async def post(**asked: Any) -> httpx2.Response:
         words = {"resource": "people"} | asked
         said: httpx2.Response = await shop.ada.post("/v1/exports", json=words, headers={"Idempotency-Key": "monthly"})
@@ -150,7 +152,7 @@ async def test_a_key_that_comes_again_makes_no_second_export(shop: Shop) -> None
 
     first = await post()
     await rows(shop.api.db, "ALTER TABLE shop.people ADD COLUMN later text")
-    shop.api.app.state.service.resources.forget("people")
+    shop.api.app.state.context.resources.invalidate("people")
     again = await post()
     assert (first.status_code, again.status_code) == (202, 200)
     assert first.json()["job_id"] == again.json()["job_id"]
@@ -158,7 +160,7 @@ async def test_a_key_that_comes_again_makes_no_second_export(shop: Shop) -> None
     assert (await post(format="ndjson")).status_code == 422
 
 
-async def test_a_file_that_was_exported_can_be_imported_by_its_id(shop: Shop) -> None:
+async def test_exported_file_can_be_imported_by_file_id(shop: Shop) -> None:
     export = await made(shop)
     await rows(shop.api.db, "DELETE FROM shop.people")
     words = {"resource": "people", "source": {"file_id": export["file_id"]}}
@@ -168,7 +170,7 @@ async def test_a_file_that_was_exported_can_be_imported_by_its_id(shop: Shop) ->
     assert len(await shop.people()) == 2
 
 
-async def test_a_waiting_export_is_cancelled_and_has_no_file(shop: Shop) -> None:
+async def test_cancelled_pending_export_has_no_file(shop: Shop) -> None:
     answer = await shop.ada.post("/v1/exports", json={"resource": "people"})
     cancelled = await shop.ada.post(f"{answer.headers['location']}/cancel")
     assert cancelled.json()["status"] in ("cancelling", "cancelled")
@@ -199,7 +201,7 @@ async def half_read(shop: Shop) -> socket.socket:
 
 
 @pytest.mark.parametrize("within", [10.0, pytest.param(1.0, marks=pytest.mark.full)])  # a busy machine may take longer
-async def test_a_client_that_goes_away_frees_its_connection_within_a_second(shop: Shop, within: float) -> None:
+async def test_export_stream_frees_database_connection_when_client_disconnects(shop: Shop, within: float) -> None:
     await rows(shop.api.db, WIDE)
     client = await half_read(shop)
     assert await copying(shop) == 1
@@ -211,7 +213,7 @@ async def test_a_client_that_goes_away_frees_its_connection_within_a_second(shop
     await eventually(is_free, within=within)
 
 
-async def test_a_client_that_goes_away_before_the_first_row_ends_the_query_too(shop: Shop) -> None:
+async def test_export_stream_cancels_query_when_client_disconnects_before_first_row(shop: Shop) -> None:
     await rows(shop.api.db, "CREATE VIEW shop.slow AS SELECT pg_sleep(60)::text AS slept")
 
     async def are_copying(count: int) -> bool:
@@ -223,8 +225,8 @@ async def test_a_client_that_goes_away_before_the_first_row_ends_the_query_too(s
     await eventually(lambda: are_copying(0), within=10)
 
 
-async def test_a_client_that_reads_nothing_is_cut_off(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "STALLED_S", 0.5)
+async def test_export_stream_is_aborted_when_client_stops_reading(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(responses, "STREAM_SEND_TIMEOUT_S", 0.5)
     await rows(shop.api.db, WIDE)
     clients = [await half_read(shop) for _ in range(2)]
 
@@ -241,7 +243,7 @@ def rest_of(client: socket.socket) -> bytes:
         return file.read()
 
 
-async def test_a_source_that_breaks_breaks_the_connection(shop: Shop) -> None:
+async def test_export_stream_aborts_connection_when_database_query_fails(shop: Shop) -> None:
     await rows(shop.api.db, WIDE)
     root = await shop.api.user("root", Role.ADMIN)
     async with root.stream("GET", "/v1/exports", params={"resource": "shop.wide"}) as answer:
@@ -253,7 +255,7 @@ async def test_a_source_that_breaks_breaks_the_connection(shop: Shop) -> None:
             [piece async for piece in pieces]
 
 
-async def test_so_many_streams_at_a_time_and_the_next_is_asked_to_come_again(shop: Shop) -> None:
+async def test_export_stream_limit_rejects_excess_with_retry_after(shop: Shop) -> None:
     await rows(shop.api.db, WIDE)
     clients = [await half_read(shop) for _ in range(2)]
     busy = await get(shop)
@@ -268,7 +270,7 @@ async def test_so_many_streams_at_a_time_and_the_next_is_asked_to_come_again(sho
     clients[1].close()
 
 
-async def test_columns_that_are_not_declared_are_not_there(make_api: Make, tmp_path: Path) -> None:
+async def test_export_rejects_columns_not_declared_by_resource(make_api: Make, tmp_path: Path) -> None:
     declared = tmp_path / "narrow.toml"
     declared.write_text(
         '[resources.names]\ntable = "public.members"\ncolumns = "declared"\nread = ["user"]\nwrite = []\n'
@@ -283,7 +285,7 @@ async def test_columns_that_are_not_declared_are_not_there(make_api: Make, tmp_p
         assert (await ada.get(f"/v1/exports?resource=names&{words}")).status_code == 422
 
 
-async def test_an_export_cannot_be_corrected_into_one_of_another_job(shop: Shop) -> None:
+async def test_export_item_fix_is_rejected_and_cannot_read_other_job(shop: Shop) -> None:
     bob = await shop.api.user("bob")
     theirs = (await shop.post(b"email,name,age\nbad,Secret,1\n", bob)).json()["job_id"]
     mine = (await shop.ada.post("/v1/exports", json={"resource": "people"})).json()["job_id"]
@@ -299,13 +301,13 @@ async def test_an_export_cannot_be_corrected_into_one_of_another_job(shop: Shop)
 
 
 @pytest.mark.parametrize("field", ["name", "nothing"])
-async def test_a_filter_that_says_nothing_is_refused(shop: Shop, field: str) -> None:
+async def test_export_with_empty_filter_is_rejected(shop: Shop, field: str) -> None:
     answer = await shop.ada.post("/v1/exports", json={"resource": "people", "filters": {field: {}}})
     assert answer.status_code == 422
     assert "it says nothing" in answer.text
 
 
-async def test_a_file_that_somebody_has_replaced_is_not_sent_cut_to_its_old_length(shop: Shop) -> None:
+async def test_export_download_conflicts_when_stored_file_was_replaced(shop: Shop) -> None:
     export = await made(shop)
-    open_blobs(shop.api.settings.blobs).put([b"x" * (export["size"] + 1)], export["file_id"])
+    open_blob_store(shop.api.settings.blobs).put([b"x" * (export["size"] + 1)], export["file_id"])
     assert (await shop.ada.get(export["download_url"])).status_code == 409

@@ -10,13 +10,14 @@ import pytest
 from api.conftest import Api
 from api.test_control import submitted
 from support import rows
-from tidemill.api import service
-from tidemill.api.rate import RateLimit
-from tidemill.store import outbox, queue, workers
-from tidemill.store.throwaway import ThrowawayServer
+from tidemill.dispatch import outbox
+from tidemill.http import application
+from tidemill.rest.rate_limit import RequestRateLimiter
+from tidemill.store import progress_samples, workers
+from tidemill.testing.throwaway_postgres import ThrowawayServer
 
 
-async def test_health_is_for_everybody(api: Api) -> None:
+async def test_health_is_readable_without_authentication(api: Api) -> None:
     answer = await api.client().get("/health")
     assert answer.status_code == 200
     assert answer.json() == {
@@ -34,10 +35,10 @@ async def test_health_is_for_everybody(api: Api) -> None:
     }
 
 
-async def test_work_that_nobody_does_is_degraded_health(api: Api, ada: httpx2.AsyncClient) -> None:
+async def test_health_is_degraded_when_no_worker_runs_or_queue_is_old(api: Api, ada: httpx2.AsyncClient) -> None:
     await submitted(ada, [1])
     assert (await ada.get("/health")).json()["status"] == "degraded"
-    await api.db.run(workers.register, "w", "host", 1, {})
+    await api.db.run(workers.register_worker, "w", "host", 1, {})
     health = (await ada.get("/health")).json()
     assert (health["status"], health["workers"], health["open_jobs"]) == ("ok", 1, 1)
     await rows(
@@ -49,8 +50,8 @@ async def test_work_that_nobody_does_is_degraded_health(api: Api, ada: httpx2.As
     assert health["queue_age_s"] >= 600
 
 
-async def test_a_source_that_nobody_reads_is_work_that_waits(api: Api, ada: httpx2.AsyncClient) -> None:
-    await api.db.run(workers.register, "w", "host", 1, {})
+async def test_health_queue_age_includes_unread_source_files(api: Api, ada: httpx2.AsyncClient) -> None:
+    await api.db.run(workers.register_worker, "w", "host", 1, {})
     headers = {"content-type": "text/csv"}
     assert (await ada.post("/v1/jobs?kind=echo", content=b"a\n1\n", headers=headers)).status_code == 202
     assert (await ada.get("/health")).json()["status"] == "ok"
@@ -58,56 +59,56 @@ async def test_a_source_that_nobody_reads_is_work_that_waits(api: Api, ada: http
     health = (await ada.get("/health")).json()
     assert (health["status"], len(health["reasons"])) == ("degraded", 1)
     assert health["queue_age_s"] >= 600
-    assert (await api.db.run(queue.depth)).oldest_s >= 600
+    assert (await api.db.run(progress_samples.read_queue_depth)).oldest_s >= 600
     await rows(api.db, "UPDATE tidemill.ingest SET lease_id = gen_random_uuid(), lease_until = now() + interval '1 h'")
     assert (await ada.get("/health")).json()["queue_age_s"] == 0, "somebody reads it"
-    assert (await api.db.run(queue.depth)).oldest_s == 0
+    assert (await api.db.run(progress_samples.read_queue_depth)).oldest_s == 0
     await rows(api.db, "UPDATE tidemill.ingest SET lease_until = now() - interval '2 min'")
     assert 120 <= (await ada.get("/health")).json()["queue_age_s"] < 600, "nobody has since that was lost"
     await rows(api.db, "UPDATE tidemill.job SET intent = 'pause'")
     assert (await ada.get("/health")).json()["queue_age_s"] == 0
 
 
-async def test_who_works_only_when_asked_to_is_no_worker(api: Api, ada: httpx2.AsyncClient) -> None:
+async def test_health_does_not_count_on_demand_pool_as_worker(api: Api, ada: httpx2.AsyncClient) -> None:
     await submitted(ada, [1])
-    await api.db.run(workers.register, "pool", "host", 1, {"kinds": ["echo"], "on_demand": True})
+    await api.db.run(workers.register_worker, "pool", "host", 1, {"kinds": ["echo"], "on_demand": True})
     health = (await ada.get("/health")).json()
     assert (health["workers"], health["reasons"]) == (0, ["there are open jobs and no worker"])
     [item] = (await ada.get("/v1/pending")).json()["items"]
     assert item["why"] == "no worker has this kind; a kickoff runs it"
-    assert await api.db.run(workers.live_kinds) == set()
-    await api.db.run(workers.register, "w", "host", 2, {"kinds": ["echo"], "on_demand": False})
+    assert await api.db.read(workers.list_live_kinds) == set()
+    await api.db.run(workers.register_worker, "w", "host", 2, {"kinds": ["echo"], "on_demand": False})
     assert (await ada.get("/health")).json()["reasons"] == []
     [item] = (await ada.get("/v1/pending")).json()["items"]
     assert item["why"] == "waits for its turn"
 
 
-async def test_hints_that_wait_are_minded_while_a_worker_has_a_broker(api: Api, ada: httpx2.AsyncClient) -> None:
-    await api.db.run(outbox.register, "redis")
+async def test_health_is_degraded_by_old_outbox_only_when_worker_uses_broker(api: Api, ada: httpx2.AsyncClient) -> None:
+    await api.db.run(outbox.register_broker, "redis")
     await submitted(ada, [1])
     await rows(api.db, "UPDATE tidemill.outbox SET created_at = created_at - interval '2 min'")
-    await api.db.run(workers.register, "w", "host", 1, {"broker": {"name": "redis", "trouble": None}})
+    await api.db.run(workers.register_worker, "w", "host", 1, {"broker": {"name": "redis", "trouble": None}})
     health = (await ada.get("/health")).json()
     assert (health["status"], health["outbox"]) == ("degraded", 1)
-    await api.db.run(workers.register, "w", "host", 1, {})  # as it starts without one
+    await api.db.run(workers.register_worker, "w", "host", 1, {})  # as it starts without one
     health = (await ada.get("/health")).json()
     assert (health["status"], health["outbox"], health["reasons"]) == ("ok", 1, [])
 
 
-async def test_a_schema_that_is_not_ours_is_unfit(api: Api) -> None:
+async def test_health_is_503_when_migration_is_missing(api: Api) -> None:
     await rows(api.db, "DELETE FROM tidemill.migration WHERE name LIKE '0002%%'")
     answer = await api.client().get("/health")
     assert answer.status_code == 503
     assert "0002" in answer.json()["migrations"]
 
 
-async def test_a_database_that_is_gone_is_unfit_and_every_answer_says_so(
+async def test_health_and_routes_are_503_when_database_is_unreachable(
     make_api: Callable[..., Any], tidemill_server: ThrowawayServer, tidemill_database: str
 ) -> None:
     api = await make_api()
     ada = await api.user("ada")
     api.db._patience, api.db._pool.timeout = 0.2, 0.5
-    tidemill_server.drop(tidemill_database)
+    tidemill_server.drop_database(tidemill_database)
     answer = await ada.get("/health")
     assert (answer.status_code, answer.json()["database"]) == (503, "not reachable")
     answer = await ada.get("/v1/me")
@@ -116,16 +117,18 @@ async def test_a_database_that_is_gone_is_unfit_and_every_answer_says_so(
     assert "tidemill" not in answer.json()["detail"], "strangers learn nothing of the server"
 
 
-async def test_limits_are_told(ada: httpx2.AsyncClient, api: Api) -> None:
+async def test_limits_route_returns_configured_limits(ada: httpx2.AsyncClient, api: Api) -> None:
     limits = (await ada.get("/v1/limits")).json()
     assert limits["max_file_size_mb"] == api.settings.max_file_size_mb
     assert limits["sources"] == []
 
 
-async def test_too_many_requests_are_told_to_wait(
+async def test_rate_limit_rejects_excess_with_retry_after_per_user(
     make_api: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service, "RateLimit", partial(RateLimit, clock=lambda: 0.0))  # however long requests take
+    monkeypatch.setattr(
+        application, "RequestRateLimiter", partial(RequestRateLimiter, clock=lambda: 0.0)
+    )  # however long requests take
     api = await make_api(rate_limit_per_s=1, rate_limit_burst=3)
     ada, bob = await api.user("ada"), await api.user("bob")
     answers = [await ada.get("/v1/me") for _ in range(4)]
@@ -145,7 +148,7 @@ SAFE = {
 
 
 @pytest.mark.parametrize("path", ["/health", "/v1/me", "/v1/nowhere", "/v1/jobs/x", "/v1/openapi.json"])
-async def test_every_answer_carries_the_headers_that_keep_browsers_safe(api: Api, path: str) -> None:
+async def test_response_has_security_headers_on_every_path(api: Api, path: str) -> None:
     headers = (await api.client().get(path)).headers
     assert {name: headers.get(name) for name in SAFE} == SAFE
     assert "default-src 'none'" in headers["content-security-policy"]
@@ -153,7 +156,7 @@ async def test_every_answer_carries_the_headers_that_keep_browsers_safe(api: Api
     assert "server" not in headers
 
 
-async def test_other_sites_are_kept_out_unless_they_are_named(make_api: Callable[..., Any]) -> None:
+async def test_cors_preflight_allows_only_configured_origins(make_api: Callable[..., Any]) -> None:
     asks = {"Origin": "https://shop.example", "Access-Control-Request-Method": "GET"}
     closed = (await make_api()).client()
     assert "access-control-allow-origin" not in (await closed.options("/v1/me", headers=asks)).headers
@@ -164,6 +167,6 @@ async def test_other_sites_are_kept_out_unless_they_are_named(make_api: Callable
     assert "access-control-allow-origin" not in other
 
 
-async def test_the_front_page_says_where_to_go_on(api: Api) -> None:
+async def test_api_root_links_to_openapi_document(api: Api) -> None:
     front = (await api.client().get("/v1")).json()
     assert (await api.client().get(front["openapi"])).json()["info"]["title"] == "Tidemill"

@@ -10,9 +10,9 @@ import httpx2
 import pytest
 
 from api.conftest import Api
+from api.document import DOCUMENT
 from api.hostile import Told, is_problem, listening
 from api.test_control import failing, submitted
-from api.test_permissions import DOCUMENT
 from support import rows
 from tidemill import Mill
 from tidemill.testing import drain
@@ -46,7 +46,9 @@ QUERIES = [
 ]
 
 
-async def test_no_parameter_of_any_list_breaks_it(ada: httpx2.AsyncClient, root: httpx2.AsyncClient, job: str) -> None:
+async def test_list_query_parameters_with_hostile_values_never_cause_server_error(
+    ada: httpx2.AsyncClient, root: httpx2.AsyncClient, job: str
+) -> None:
     for value in ("%00", "%ff%fe", "9" * 5_000, "NaN"):
         for path, name in QUERIES:
             for who in (ada, root):
@@ -60,7 +62,9 @@ PATHS = [
 ]
 
 
-async def test_no_name_in_a_path_breaks_it(ada: httpx2.AsyncClient, root: httpx2.AsyncClient, job: str) -> None:
+async def test_path_parameters_with_hostile_values_are_rejected(
+    ada: httpx2.AsyncClient, root: httpx2.AsyncClient, job: str
+) -> None:
     bodies: dict[str, Any] = {"PATCH": {"json": {"role": "user"}}}
     for value in ("%00", "%ff%fe", "..%2f..%2fetc%2fpasswd", "%2e%2e", "9" * 5_000):
         for method, path in PATHS:
@@ -96,7 +100,7 @@ FIELDS = [
 ]
 
 
-async def test_what_no_text_has_is_refused_in_every_field(
+async def test_body_text_fields_reject_nul_and_lone_surrogates(
     ada: httpx2.AsyncClient, root: httpx2.AsyncClient, job: str
 ) -> None:
     for method, path, field in FIELDS:
@@ -127,7 +131,7 @@ BODIES = [
 ]
 
 
-async def test_a_body_that_is_no_answer_to_the_question(ada: httpx2.AsyncClient) -> None:
+async def test_malformed_json_body_is_rejected_without_echoing_input(ada: httpx2.AsyncClient) -> None:
     for body in BODIES:
         answer = await ada.post("/v1/keys", content=body, headers=JSON)
         assert answer.status_code in (400, 422), body[:100]
@@ -135,7 +139,7 @@ async def test_a_body_that_is_no_answer_to_the_question(ada: httpx2.AsyncClient)
         assert len(answer.content) < 3_000, "what was sent is not sent back"
 
 
-async def test_a_row_that_is_no_json_is_refused(ada: httpx2.AsyncClient, job: str) -> None:
+async def test_submit_and_fix_reject_values_outside_json_limits(ada: httpx2.AsyncClient, job: str) -> None:
     for value in ("NaN", "-Infinity", "1e999", "[" * 300 + "]" * 300, "9" * 5_000):
         for field in (f'"inputs": [{value}]', f'"inputs": [], "params": {{"a": {value}}}'):
             answer = await ada.post("/v1/jobs", content=f'{{"kind": "echo", {field}}}'.encode(), headers=JSON)
@@ -144,7 +148,9 @@ async def test_a_row_that_is_no_json_is_refused(ada: httpx2.AsyncClient, job: st
         assert is_refused(fixed), value
 
 
-async def test_rows_that_are_strange_but_json_go_all_the_way(api: Api, ada: httpx2.AsyncClient, toy: Mill) -> None:
+async def test_submit_processes_unusual_but_valid_json_values_unchanged(
+    api: Api, ada: httpx2.AsyncClient, toy: Mill
+) -> None:
     values = ["9" * 4_000, "-0.0", "[" * 150 + "]" * 150, '"\\ud83d\\ude00"', '{"": {"": []}}', "null"]
     policy = f'{{"mode": "tolerate", "max_failed": {"9" * 400}}}'
     body = f'{{"kind": "echo", "inputs": [{", ".join(values)}], "policy": {policy}}}'
@@ -158,13 +164,13 @@ async def test_rows_that_are_strange_but_json_go_all_the_way(api: Api, ada: http
     assert (await ada.get(f"{path}/items")).status_code == 200
 
 
-async def test_of_two_values_for_one_name_the_last_counts(api: Api, ada: httpx2.AsyncClient) -> None:
+async def test_submit_uses_last_value_of_duplicate_json_key(api: Api, ada: httpx2.AsyncClient) -> None:
     body = b'{"kind": "nobody", "kind": "echo", "inputs": [1], "inputs": [2, 3]}'
     answer = await ada.post("/v1/jobs", content=body, headers=JSON)
     assert (answer.status_code, answer.json()["counts"]["total"]) == (202, 2)
 
 
-async def test_rows_of_a_file_may_be_anything_and_are_listed_all_the_same(
+async def test_upload_with_invalid_rows_fails_only_those_rows_and_lists_all(
     api: Api, ada: httpx2.AsyncClient, toy: Mill
 ) -> None:
     lines = [
@@ -199,7 +205,7 @@ NAMES = {
 }
 
 
-async def test_the_name_of_a_file_is_only_shown(api: Api, ada: httpx2.AsyncClient) -> None:
+async def test_upload_file_name_is_sanitized_and_never_used_as_path(api: Api, ada: httpx2.AsyncClient) -> None:
     form = {"content-type": "multipart/form-data; boundary=x"}
     for name, kept in NAMES.items():
         lines = ["--x", 'Content-Disposition: form-data; name="kind"', "", "echo", "--x"]
@@ -213,7 +219,7 @@ async def test_the_name_of_a_file_is_only_shown(api: Api, ada: httpx2.AsyncClien
     assert all(path.is_file() for path in Path(api.settings.blobs).iterdir())  # noqa: ASYNC240
 
 
-async def test_the_words_beside_a_file_are_looked_at_before_it(api: Api, ada: httpx2.AsyncClient) -> None:
+async def test_upload_with_invalid_query_parameter_is_rejected(api: Api, ada: httpx2.AsyncClient) -> None:
     for words in ("format=foo", "format=%00", "params=%7B%22a%22:%22%5Cu0000%22%7D", "policy=1", "x%00=1"):
         answer = await ada.post(f"/v1/jobs?kind=echo&{words}", content=b"a\n", headers={"content-type": "text/csv"})
         assert answer.status_code == 422, words
@@ -237,9 +243,7 @@ FORGED: list[Any] = [
 ]
 
 
-async def test_a_cursor_that_somebody_made_up_is_refused(
-    ada: httpx2.AsyncClient, root: httpx2.AsyncClient, job: str
-) -> None:
+async def test_lists_reject_forged_cursor_with_422(ada: httpx2.AsyncClient, root: httpx2.AsyncClient, job: str) -> None:
     lists = ["jobs", "pending", "dead-letters", "operations"]
     lists += [f"jobs/{job}/items", f"jobs/{job}/batches", f"jobs/{job}/activity"]
     for place in FORGED:
@@ -260,7 +264,9 @@ MOMENTS = {
 }
 
 
-async def test_moments_at_the_ends_of_time(ada: httpx2.AsyncClient, job: str) -> None:
+async def test_list_time_filters_accept_extreme_and_reject_invalid_timestamps(
+    ada: httpx2.AsyncClient, job: str
+) -> None:
     for (begin, end), status in MOMENTS.items():
         for path, first, last in LISTS:
             answer = await ada.get(f"/v1/{path}?{first}={begin}&{last}={end}")
@@ -283,20 +289,20 @@ NO_PREDICATE: list[dict[str, Any]] = [
 ]
 
 
-async def test_a_predicate_of_another_type_is_not_taken_for_a_wider_one(ada: httpx2.AsyncClient, job: str) -> None:
+async def test_redrive_rejects_wrongly_typed_filter_without_requeueing(ada: httpx2.AsyncClient, job: str) -> None:
     for asked in NO_PREDICATE:
         answer = await ada.post("/v1/dead-letters/redrive", json=asked)
         assert answer.status_code == 422, asked
     assert (await ada.get(f"/v1/jobs/{job}")).json()["counts"]["failed"] == 3, "none went round"
 
 
-async def test_what_is_said_beside_a_json_body_is_not_passed_over(api: Api, ada: httpx2.AsyncClient) -> None:
+async def test_submit_rejects_query_parameter_beside_json_body(api: Api, ada: httpx2.AsyncClient) -> None:
     answer = await ada.post("/v1/jobs?priority=5", json={"kind": "echo", "inputs": [1]})
     assert answer.status_code == 422
     assert await rows(api.db, "SELECT count(*) FROM tidemill.job") == [(0,)]
 
 
-async def test_reading_what_was_submitted_by_somebody_else_tells_nothing_by_its_error(
+async def test_job_of_other_user_returns_same_404_as_unknown_job(
     ada: httpx2.AsyncClient, bob: httpx2.AsyncClient
 ) -> None:
     job = await submitted(ada, [1])

@@ -12,7 +12,7 @@ from api.hostile import Told, Wire, exchanged, is_dressed, is_problem, listening
 from api.test_control import submitted
 from api.test_submit import files, nothing_left
 from support import rows
-from tidemill.api import body
+from tidemill.rest import request_body
 
 HOST = "Host: tidemill"
 JSON = "Content-Type: application/json"
@@ -47,7 +47,7 @@ MALFORMED = [
 ]
 
 
-async def test_what_is_not_http_is_refused_in_our_own_words(api: Api, told: Told) -> None:
+async def test_malformed_http_request_is_rejected_with_problem_and_closed(api: Api, told: Told) -> None:
     for lines in MALFORMED:
         answer = await exchanged(api, *lines)
         assert answer.status_code == 400, lines
@@ -56,7 +56,7 @@ async def test_what_is_not_http_is_refused_in_our_own_words(api: Api, told: Told
     assert {fields["status"] for name, fields in told if name == "request.done"} == {400}
 
 
-async def test_a_body_of_two_lengths_is_never_read_as_two_requests(api: Api, key: str) -> None:
+async def test_request_with_conflicting_lengths_is_rejected_without_smuggling(api: Api, key: str) -> None:
     hidden = f"GET /v1/me HTTP/1.1\r\n{HOST}\r\n{key}\r\n\r\n".encode()
     async with wired(api) as wire:
         head = [
@@ -74,14 +74,16 @@ async def test_a_body_of_two_lengths_is_never_read_as_two_requests(api: Api, key
     assert await rows(api.db, "SELECT count(*) FROM tidemill.api_key") == [(1,)]
 
 
-async def test_a_broken_chunk_ends_the_connection(api: Api, key: str) -> None:
+async def test_malformed_chunk_is_rejected_and_connection_closed(api: Api, key: str) -> None:
     async with wired(api) as wire:
         await wire.send("POST /v1/keys HTTP/1.1", HOST, key, JSON, "Transfer-Encoding: chunked", body=b"zz\r\n{}\r\n")
         assert (await wire.answer()).status_code == 400
         assert await wire.is_closed()
 
 
-async def test_methods_that_are_none_of_a_path(api: Api, ada: httpx2.AsyncClient, key: str) -> None:
+async def test_unsupported_method_returns_405_and_override_headers_are_ignored(
+    api: Api, ada: httpx2.AsyncClient, key: str
+) -> None:
     job = await submitted(ada, [1])
     for method in ("HEAD", "OPTIONS", "TRACE", "PUT", "PATCH", "PROPFIND", "GETX"):
         answer = await ada.request(method, f"/v1/jobs/{job}")
@@ -96,14 +98,14 @@ async def test_methods_that_are_none_of_a_path(api: Api, ada: httpx2.AsyncClient
     assert (await ada.get(f"/v1/jobs/{job}")).json()["status"] == "pending", "it is still there"
 
 
-async def test_paths_are_taken_as_they_are(api: Api, key: str) -> None:
+async def test_path_variants_are_not_normalized_to_existing_route(api: Api, key: str) -> None:
     for path in ("/v1/me/", "//v1/me", "/v1//me", "/v1/../v1/me", "/v1/./me", "/V1/me", "/v1/me%2f", "/v1/me;a=b", "*"):
         answer = await exchanged(api, f"GET {path} HTTP/1.1", HOST, key)
         assert (answer.status_code, is_problem(answer)) == (404, True), path
     assert (await exchanged(api, "GET /v1/%6de HTTP/1.1", HOST, key)).status_code == 200
 
 
-async def test_a_refused_body_is_heard_out_so_that_the_answer_arrives(api: Api) -> None:
+async def test_rejected_request_body_is_drained_so_client_receives_response(api: Api) -> None:
     async with wired(api) as wire:
         await wire.send("POST /v1/jobs HTTP/1.1", HOST, JSON, "Content-Length: 400000", body=b"{" + b" " * 99_999)
         sending = asyncio.create_task(drip(wire, b" " * 30_000, times=10, every=0.02))
@@ -120,8 +122,8 @@ async def drip(wire: Wire, piece: bytes, *, times: int, every: float) -> None:
         await asyncio.sleep(every)
 
 
-async def test_a_body_that_stops_coming_is_not_waited_for(api: Api, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(body, "IDLE_S", 0.5)
+async def test_stalled_request_body_times_out_with_408(api: Api, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(request_body, "BODY_IDLE_TIMEOUT_S", 0.5)
     for path, kind in (("/v1/keys", JSON), ("/v1/jobs", JSON), ("/v1/jobs?kind=echo", "Content-Type: text/csv")):
         async with wired(api) as wire:
             await wire.send(f"POST {path} HTTP/1.1", HOST, key, kind, "Content-Length: 100", body=b"{")
@@ -130,8 +132,8 @@ async def test_a_body_that_stops_coming_is_not_waited_for(api: Api, key: str, mo
     await nothing_left(api)
 
 
-async def test_a_body_that_drips_is_not_waited_for_either(api: Api, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(body, "IDLE_S", 1.0)
+async def test_slow_request_body_times_out_with_408(api: Api, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(request_body, "BODY_IDLE_TIMEOUT_S", 1.0)
     async with wired(api) as wire:
         await wire.send(
             "POST /v1/jobs?kind=echo HTTP/1.1", HOST, key, "Content-Type: text/csv", "Content-Length: 100000"
@@ -142,7 +144,7 @@ async def test_a_body_that_drips_is_not_waited_for_either(api: Api, key: str, mo
     await nothing_left(api)
 
 
-async def test_a_client_that_hangs_up_is_no_bug_of_ours(api: Api, key: str, told: Told) -> None:
+async def test_client_disconnect_during_upload_is_not_reported_as_server_error(api: Api, key: str, told: Told) -> None:
     for path, kind in (("/v1/keys", JSON), ("/v1/jobs", JSON), ("/v1/jobs?kind=echo", "Content-Type: text/csv")):
         async with wired(api) as wire:
             await wire.send(f"POST {path} HTTP/1.1", HOST, key, kind, "Content-Length: 100", body=b"{")
@@ -160,7 +162,7 @@ TOO_LONG = [
 ]
 
 
-async def test_a_body_that_says_it_is_too_long_is_not_read(make_api: Callable[..., Any]) -> None:
+async def test_request_with_oversized_content_length_is_rejected_unread(make_api: Callable[..., Any]) -> None:
     api = await make_api(max_json_bytes=1_000, max_file_size_mb=1)
     await api.user("ada")
     key = f"Authorization: Bearer {api.keys['ada']}"
@@ -169,7 +171,7 @@ async def test_a_body_that_says_it_is_too_long_is_not_read(make_api: Callable[..
         assert (answer.status_code, is_problem(answer)) == (413, True), f"{path} {length}"
 
 
-async def test_a_body_of_unknown_length_is_counted(make_api: Callable[..., Any]) -> None:
+async def test_chunked_body_over_limit_is_rejected_with_413(make_api: Callable[..., Any]) -> None:
     api = await make_api(max_json_bytes=1_000, max_file_size_mb=1)
     ada = await api.user("ada")
 
@@ -193,7 +195,9 @@ async def test_a_body_of_unknown_length_is_counted(make_api: Callable[..., Any])
     assert await rows(api.db, "SELECT count(*) FROM tidemill.job") == [(0,)]
 
 
-async def test_many_headers_and_strange_cookies_change_nothing(api: Api, key: str, ada: httpx2.AsyncClient) -> None:
+async def test_many_headers_are_accepted_and_malformed_session_cookie_is_401(
+    api: Api, key: str, ada: httpx2.AsyncClient
+) -> None:
     many = [f"X-{n}: 1" for n in range(2_000)]
     assert (await exchanged(api, "GET /v1/me HTTP/1.1", HOST, key, *many)).status_code == 200
     for cookie in (

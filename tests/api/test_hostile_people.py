@@ -16,14 +16,16 @@ from api.test_identity import signed_in
 from api.test_lists import walk
 from support import rows
 from tidemill import Mill
-from tidemill.domain.identity import LOCAL_USER, Role
+from tidemill.core.principal import LOCAL_USER_ID, Role
 from tidemill.store import sessions
 from tidemill.testing import drain
 
 HOST = "Host: tidemill"
 
 
-async def test_a_key_is_one_word_in_one_header(api: Api, ada: httpx2.AsyncClient, bob: httpx2.AsyncClient) -> None:
+async def test_authorization_header_must_be_single_wellformed_bearer_key(
+    api: Api, ada: httpx2.AsyncClient, bob: httpx2.AsyncClient
+) -> None:
     mine, other = api.keys["ada"], api.keys["bob"]
     good = [f"Bearer {mine}", f"bearer {mine}", f"BEARER  {mine} "]
     bad = [f"Bearer {mine} x", f"Bearer {mine},{mine}", f'Bearer "{mine}"', f"Bearer\t{mine}", f"Bearer{mine}", mine]
@@ -37,14 +39,14 @@ async def test_a_key_is_one_word_in_one_header(api: Api, ada: httpx2.AsyncClient
         assert (await exchanged(api, "GET /v1/me HTTP/1.1", HOST, *two)).status_code == 401
 
 
-async def test_a_bad_key_is_not_made_good_by_a_cookie(api: Api, ada: httpx2.AsyncClient) -> None:
+async def test_invalid_key_is_rejected_even_with_valid_session_cookie(api: Api, ada: httpx2.AsyncClient) -> None:
     browser, token = await signed_in(api, api.keys["ada"])
     assert (await browser.get("/v1/me", headers={"Authorization": "Bearer x"})).status_code == 401
     both = {"Authorization": "Bearer x", "X-CSRF-Token": token}
     assert (await browser.post("/v1/keys", json={}, headers=both)).status_code == 401
 
 
-async def test_no_write_of_a_browser_goes_without_its_token(
+async def test_browser_writes_without_valid_csrf_token_are_forbidden(
     api: Api, ada: httpx2.AsyncClient, bob: httpx2.AsyncClient
 ) -> None:
     browser, _ = await signed_in(api, api.keys["ada"])
@@ -63,7 +65,7 @@ async def test_no_write_of_a_browser_goes_without_its_token(
     assert (await browser.get(f"/v1/jobs/{job}")).json()["status"] == "pending"
 
 
-async def test_nobody_signs_another_in_from_a_form(api: Api, ada: httpx2.AsyncClient) -> None:
+async def test_sign_in_rejects_form_content_types(api: Api, ada: httpx2.AsyncClient) -> None:
     body = json.dumps({"key": api.keys["ada"]}).encode()
     for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"):
         answer = await api.client().post("/v1/session", content=body, headers={"content-type": kind})
@@ -71,7 +73,7 @@ async def test_nobody_signs_another_in_from_a_form(api: Api, ada: httpx2.AsyncCl
         assert "set-cookie" not in answer.headers
 
 
-async def test_user_id_is_a_name_and_not_a_way_in(
+async def test_user_id_parameter_cannot_expose_other_users_lists(
     api: Api, ada: httpx2.AsyncClient, bob: httpx2.AsyncClient, root: httpx2.AsyncClient
 ) -> None:
     job = await submitted(ada, [1])
@@ -96,12 +98,12 @@ async def test_user_id_is_a_name_and_not_a_way_in(
         assert answer.status_code in (403, 422), more
 
 
-async def test_nobody_may_be_called_what_means_somebody_else(root: httpx2.AsyncClient) -> None:
+async def test_user_creation_rejects_reserved_and_ambiguous_names(root: httpx2.AsyncClient) -> None:
     for name in ("me", "all", "ME", "All", "7", "", " ", "a ", "a\nb", "a\u202eb", "x" * 101):
         assert (await root.post("/v1/users", json={"name": name})).status_code == 422, name
 
 
-async def test_items_of_other_jobs_are_not_reached_by_naming_them(
+async def test_item_ids_of_other_users_jobs_are_rejected_or_ignored(
     api: Api, ada: httpx2.AsyncClient, bob: httpx2.AsyncClient, toy: Mill
 ) -> None:
     theirs, mine, second = await failing(api, toy, ada), await failing(api, toy, bob), await failing(api, toy, bob)
@@ -124,7 +126,7 @@ async def test_items_of_other_jobs_are_not_reached_by_naming_them(
     assert counts["failed"] == 3, "nobody touched them"
 
 
-async def test_the_cursor_of_an_admin_opens_nothing_for_others(
+async def test_admin_cursor_used_by_other_user_exposes_no_foreign_rows(
     api: Api, ada: httpx2.AsyncClient, bob: httpx2.AsyncClient, root: httpx2.AsyncClient, toy: Mill
 ) -> None:
     made = [(who, await failing(api, toy, who)) for who in (ada, ada, bob)]
@@ -142,7 +144,7 @@ async def test_the_cursor_of_an_admin_opens_nothing_for_others(
         assert own < everything, path
 
 
-async def test_knowing_a_file_s_hash_does_not_open_it(
+async def test_export_download_by_other_user_is_404_even_with_valid_etag(
     api: Api, ada: httpx2.AsyncClient, bob: httpx2.AsyncClient, toy: Mill
 ) -> None:
     job = await submitted(ada, [1])
@@ -155,7 +157,7 @@ async def test_knowing_a_file_s_hash_does_not_open_it(
         assert (await api.client().get(f"{path}/download", headers=headers)).status_code == 401
 
 
-async def test_so_many_requests_and_no_more(make_api: Callable[..., Any]) -> None:
+async def test_rate_limit_ignores_forwarded_address_and_limits_each_user(make_api: Callable[..., Any]) -> None:
     api = await make_api(rate_limit_per_s=1, rate_limit_burst=5)
     ada, bob = await api.user("ada"), await api.user("bob")
     answers = [await ada.get("/v1/me", headers={"X-Forwarded-For": f"192.0.2.{n}"}) for n in range(20)]
@@ -170,7 +172,7 @@ async def test_so_many_requests_and_no_more(make_api: Callable[..., Any]) -> Non
     assert (await bob.get("/v1/me")).status_code == 200, "each user has their own share"
 
 
-async def test_guessing_is_slow_whatever_one_says_one_is(make_api: Callable[..., Any]) -> None:
+async def test_failed_authentication_is_rate_limited_despite_spoofed_headers(make_api: Callable[..., Any]) -> None:
     api = await make_api(rate_limit_per_s=1, rate_limit_burst=5)
     ada = await api.user("ada")
     stranger = api.client()
@@ -192,7 +194,7 @@ async def test_guessing_is_slow_whatever_one_says_one_is(make_api: Callable[...,
     assert (await ada.get("/v1/me")).status_code == 200, "who has a key is not kept out by who has none"
 
 
-async def test_a_network_of_addresses_is_one_stranger(make_api: Callable[..., Any]) -> None:
+async def test_rate_limit_groups_ipv6_callers_by_network(make_api: Callable[..., Any]) -> None:
     api = await make_api(rate_limit_per_s=1, rate_limit_burst=5, trusted_proxies=[ip_network("127.0.0.1/32")])
     networks = {"2001:db8:0:1::{:x}": True, "2001:db8:0:{:x}::1": False, "::ffff:192.0.2.{}": False}
     for pattern, is_one in networks.items():
@@ -201,12 +203,14 @@ async def test_a_network_of_addresses_is_one_stranger(make_api: Callable[..., An
         assert found == ({401, 429} if is_one else {401}), pattern
 
 
-async def test_every_answer_wears_the_same_headers(api: Api, ada: httpx2.AsyncClient, toy: Mill) -> None:
+async def test_security_headers_are_on_success_and_error_responses(
+    api: Api, ada: httpx2.AsyncClient, toy: Mill
+) -> None:
     job = await failing(api, toy, ada)
     path = (await ada.post(f"/v1/jobs/{job}/export?format=csv")).headers["location"]
     early = await ada.get(f"{path}/download")
     await drain(toy, db=api.db)
-    link = await api.db.run(sessions.make_link, LOCAL_USER, 60)
+    link = await api.db.run(sessions.create_sign_in_link, LOCAL_USER_ID, 60)
     answers = [
         early,
         await ada.get("/v1/me"),
@@ -230,7 +234,7 @@ async def test_every_answer_wears_the_same_headers(api: Api, ada: httpx2.AsyncCl
         assert answer.status_code < 400 or is_problem(answer), answer.request.url
 
 
-async def test_a_bug_of_ours_tells_its_id_and_nothing_else(
+async def test_server_error_exposes_request_id_but_no_internals(
     api: Api, ada: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await rows(api.db, "ALTER TABLE tidemill.worker RENAME TO elsewhere")
@@ -241,8 +245,10 @@ async def test_a_bug_of_ours_tells_its_id_and_nothing_else(
         assert word not in answer.text
 
 
-async def test_no_secret_is_ever_told(api: Api, ada: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    link = await api.db.run(sessions.make_link, LOCAL_USER, 60)
+async def test_secrets_never_appear_in_responses_or_events(
+    api: Api, ada: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = await api.db.run(sessions.create_sign_in_link, LOCAL_USER_ID, 60)
     wrong = "tm_00000000_" + "7" * 48
     with listening() as told:
         browser, csrf = await signed_in(api, api.keys["ada"])
@@ -267,7 +273,7 @@ async def test_no_secret_is_ever_told(api: Api, ada: httpx2.AsyncClient, monkeyp
         async def broken(*_: object) -> None:
             raise RuntimeError("a bug")
 
-        monkeypatch.setattr(sessions, "use_link", broken)
+        monkeypatch.setattr(sessions, "redeem_sign_in_link", broken)
         answers.append(await api.client().get(f"/sign-in/{link}"))
         await asyncio.sleep(0)
     secrets = (api.keys["ada"], made, wrong, link, cookie, csrf)

@@ -13,11 +13,11 @@ from api.importing import CSV_TYPE, GOOD, MIXED, Shop, open_shop
 from connectors.servers import Server, ranged
 from support import rows
 from tidemill import Mill
-from tidemill.cli.serve import check_resources
+from tidemill.cli.serve import check_declared_resources
 from tidemill.config import Settings
-from tidemill.domain.errors import InvalidSettings
-from tidemill.domain.identity import Role
-from tidemill.operations import resources
+from tidemill.core.errors import InvalidSettings
+from tidemill.core.principal import Role
+from tidemill.tables import resource_registry
 
 PEOPLE = [("ada@x.org", "Ada", 36), ("bob@x.org", "Bob", 41)]
 
@@ -30,7 +30,7 @@ async def shop(make_api: Callable[..., Any], toy: Mill, tmp_path: Path) -> Shop:
     return await open_shop(make_api, toy, tmp_path, sources={"inbox": inbox})
 
 
-async def test_a_column_that_is_mapped_to_nothing_is_left_out(shop: Shop) -> None:
+async def test_import_ignores_column_mapped_to_empty_name(shop: Shop) -> None:
     content = b"email,name,Remarks\nada@x.org,Ada,none\n"
     for trial in (True, False):
         found = await shop.imported(content, mapping=json.dumps({"Remarks": ""}), validate_only=trial)
@@ -38,7 +38,7 @@ async def test_a_column_that_is_mapped_to_nothing_is_left_out(shop: Shop) -> Non
     assert await shop.people() == [("ada@x.org", "Ada", None)]
 
 
-async def test_a_file_as_the_body_is_imported_and_told_of(shop: Shop) -> None:
+async def test_import_of_body_file_writes_rows_and_reports_details(shop: Shop) -> None:
     answer = await shop.post(headers={"Idempotency-Key": "k-1"})
     assert answer.status_code == 202
     assert answer.headers["location"] == f"/v1/imports/{answer.json()['job_id']}"
@@ -56,7 +56,7 @@ async def test_a_file_as_the_body_is_imported_and_told_of(shop: Shop) -> None:
     assert done["links"]["errors"] == f"/v1/imports/{done['job_id']}/errors"
 
 
-async def test_a_form_takes_words_in_either_spelling_and_an_upsert_says_what_it_did(shop: Shop) -> None:
+async def test_import_form_accepts_camel_case_and_upsert_reports_effects(shop: Shop) -> None:
     await shop.imported()
     words = {"resource": "people", "mode": "upsert", "mapping": '{"E": "email", "N": "name"}', "validateOnly": "false"}
     file = ("people.csv", b"E;N\nada@x.org;Ada\nbob@x.org;Robert\neve@x.org;Eve\n", "text/csv")
@@ -68,7 +68,7 @@ async def test_a_form_takes_words_in_either_spelling_and_an_upsert_says_what_it_
     assert await shop.people() == [("ada@x.org", "Ada", 36), ("bob@x.org", "Robert", 41), ("eve@x.org", "Eve", None)]
 
 
-async def test_everything_about_the_layout_can_be_said(shop: Shop) -> None:
+async def test_import_uses_explicit_layout_parameters(shop: Shop) -> None:
     content = "'a|b'|ada@x.org\rcafé|bob@x.org\r".encode("cp1252")
     said = {"format": "csv", "delimiter": "pipe", "quote": "'", "line_end": "cr", "header": False, "encoding": "cp1252"}
     mapping = json.dumps({"column_1": "name", "column_2": "email"})
@@ -77,14 +77,14 @@ async def test_everything_about_the_layout_can_be_said(shop: Shop) -> None:
     assert await shop.people() == [("ada@x.org", "a|b", None), ("bob@x.org", "café", None)]
 
 
-async def test_a_json_file_comes_with_its_words_in_the_query(shop: Shop) -> None:
+async def test_import_of_json_body_file_takes_parameters_from_query(shop: Shop) -> None:
     people = [{"email": "ada@x.org", "name": "Ada", "age": 36}, {"email": "bob@x.org", "name": "Bob", "age": 41}]
     done = await shop.imported(json.dumps(people).encode(), headers={"content-type": "application/json"})
     assert (done["status"], done["layout"]["format"]) == ("completed", "json")
     assert await shop.people() == PEOPLE
 
 
-async def test_a_file_in_a_folder_and_a_file_of_an_own_job_are_sources(shop: Shop) -> None:
+async def test_import_source_can_be_folder_file_or_file_of_own_job(shop: Shop) -> None:
     asked = {"resource": "people", "source": {"name": "inbox", "path": "people.csv"}}
     first = await shop.ada.post("/v1/imports", json=asked)
     assert first.status_code == 202, first.text
@@ -99,7 +99,7 @@ async def test_a_file_in_a_folder_and_a_file_of_an_own_job_are_sources(shop: Sho
     assert repeated["file_id"] in shop.stored()
 
 
-async def test_the_file_of_an_export_is_a_source(shop: Shop) -> None:
+async def test_import_preview_reads_file_of_own_export(shop: Shop) -> None:
     done = await shop.imported(b"email,name,age\nada@x.org,Ada,36\n")
     export = (await shop.ada.post(f"/v1/jobs/{done['job_id']}/export?format=csv")).json()
     await shop.work()
@@ -109,7 +109,7 @@ async def test_the_file_of_an_export_is_a_source(shop: Shop) -> None:
     assert answer.json()["columns"][:3] == ["email", "name", "age"]
 
 
-async def test_a_file_of_somebody_else_is_not_there(shop: Shop) -> None:
+async def test_import_of_other_users_file_returns_404(shop: Shop) -> None:
     done = await shop.imported()
     bob = await shop.api.user("bob")
     for file_id in (done["file_id"], "0" * 32):
@@ -119,7 +119,7 @@ async def test_a_file_of_somebody_else_is_not_there(shop: Shop) -> None:
     assert (await bob.get("/v1/imports")).json() == {"imports": []}
 
 
-async def test_a_url_is_fetched_by_a_worker_and_its_secrets_are_not_shown(shop: Shop) -> None:
+async def test_import_from_url_hides_secrets_and_rejects_private_addresses(shop: Shop) -> None:
     asked = {"resource": "people", "source": {"url": "http://nowhere.invalid/people.csv?token=s3cret"}}
     answer = await shop.ada.post("/v1/imports", json=asked | {"mode": "upsert"})
     assert answer.status_code == 202, answer.text
@@ -141,7 +141,7 @@ async def test_a_url_is_fetched_by_a_worker_and_its_secrets_are_not_shown(shop: 
         assert refused.status_code == 422, refused.text
 
 
-async def test_a_file_of_another_machine_is_previewed_imported_and_promoted(
+async def test_import_from_url_is_previewed_dry_run_and_promoted_without_refetch(
     make_api: Callable[..., Any], settings: Settings, tmp_path: Path
 ) -> None:
     with Server(ranged(GOOD)) as server:
@@ -166,7 +166,7 @@ async def test_a_file_of_another_machine_is_previewed_imported_and_promoted(
     assert await shop.people() == PEOPLE
 
 
-async def test_resources_are_there_for_those_who_may_write_them(shop: Shop) -> None:
+async def test_import_requires_write_grant_on_resource(shop: Shop) -> None:
     root = await shop.api.user("root", Role.ADMIN)
     secrets = b"id,word\n1,x\n"
     assert (await shop.post(resource="nothing")).status_code == 404
@@ -205,7 +205,7 @@ REFUSED: list[tuple[bytes, dict[str, Any], list[str]]] = [
 ]
 
 
-async def test_what_cannot_be_imported_is_refused_with_all_its_reasons(shop: Shop) -> None:
+async def test_invalid_import_is_rejected_with_reasons_and_stores_no_file(shop: Shop) -> None:
     for content, words, told in REFUSED:
         answer = await shop.post(content, **dict(words))
         assert answer.status_code == 422, answer.text
@@ -214,18 +214,20 @@ async def test_what_cannot_be_imported_is_refused_with_all_its_reasons(shop: Sho
     assert not shop.stored(), "nothing is left of it"
 
 
-async def test_every_problem_of_the_columns_is_an_entry_of_its_own(shop: Shop) -> None:
+async def test_import_reports_each_column_problem_as_separate_error(shop: Shop) -> None:
     answer = await shop.post(b"mail,name,shoe\nx,y,z\n")
     assert answer.status_code == 422
     assert len(answer.json()["errors"]) == 3
 
 
-async def test_a_header_alone_is_an_import_of_nothing(shop: Shop) -> None:
+async def test_import_of_header_only_file_completes_with_zero_records(shop: Shop) -> None:
     done = await shop.imported(b"email,name\n")
     assert (done["status"], done["total_records"]) == ("completed", 0)
 
 
-async def test_a_file_that_is_too_large_is_cut_off(make_api: Callable[..., Any], toy: Mill, tmp_path: Path) -> None:
+async def test_import_file_over_size_limit_is_rejected_with_413(
+    make_api: Callable[..., Any], toy: Mill, tmp_path: Path
+) -> None:
     shop = await open_shop(make_api, toy, tmp_path, max_file_size_mb=1)
     assert (await shop.post(GOOD + b"x" * (3 << 20))).status_code == 413
     assert not shop.stored()
@@ -243,20 +245,20 @@ STRANGE_SOURCES: list[Any] = [
 ]
 
 
-async def test_a_source_is_one_thing(shop: Shop) -> None:
+async def test_import_rejects_missing_or_ambiguous_source(shop: Shop) -> None:
     for source in STRANGE_SOURCES:
         answer = await shop.ada.post("/v1/imports", json={"resource": "people", "source": source})
         assert answer.status_code == 422, answer.text
 
 
-async def test_fifty_at_once_with_one_key_make_one_job_and_leave_one_file(shop: Shop) -> None:
+async def test_concurrent_imports_with_one_idempotency_key_create_one_job(shop: Shop) -> None:
     answers = await asyncio.gather(*(shop.post(headers={"Idempotency-Key": '"same"'}) for _ in range(50)))
     assert sorted(answer.status_code for answer in answers) == [200] * 49 + [202]
     assert len({answer.json()["job_id"] for answer in answers}) == 1
     assert len(shop.stored()) == 1
 
 
-async def test_a_key_that_comes_with_other_words_or_another_file_is_refused(shop: Shop) -> None:
+async def test_import_idempotency_key_with_other_parameters_or_file_is_rejected(shop: Shop) -> None:
     key = {"Idempotency-Key": "k"}
     assert (await shop.post(headers=key)).status_code == 202
     for answer in (await shop.post(headers=key, mode="upsert"), await shop.post(MIXED, headers=key)):
@@ -265,10 +267,10 @@ async def test_a_key_that_comes_with_other_words_or_another_file_is_refused(shop
     assert len(shop.stored()) == 1
 
 
-async def test_a_key_that_comes_again_is_known_whatever_became_of_the_table(
+async def test_import_idempotency_key_returns_first_job_after_table_change(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(resources, "FRESH_S", 0.0)
+    monkeypatch.setattr(resource_registry, "CATALOG_CACHE_S", 0.0)
     key, url = {"Idempotency-Key": "k"}, {"resource": "people", "source": {"url": "http://nowhere.invalid/x.csv"}}
     first = (await shop.post(headers=key)).json()["job_id"]
     fetched = (await shop.ada.post("/v1/imports", json=url, headers={"Idempotency-Key": "u"})).json()["job_id"]
@@ -283,7 +285,7 @@ async def test_a_key_that_comes_again_is_known_whatever_became_of_the_table(
     assert (await shop.post()).status_code == 422, "it would not be accepted now"
 
 
-async def test_the_list_is_of_imports_alone_and_comes_in_pages(shop: Shop) -> None:
+async def test_import_list_is_paged_and_excludes_other_job_kinds(shop: Shop) -> None:
     await shop.ada.post("/v1/jobs", json={"kind": "echo", "inputs": [1]})
     made = [(await shop.post(mode="upsert")).json()["job_id"] for _ in range(3)]
     first = (await shop.ada.get("/v1/imports?pageSize=2")).json()
@@ -291,7 +293,7 @@ async def test_the_list_is_of_imports_alone_and_comes_in_pages(shop: Shop) -> No
     assert [one["job_id"] for one in first["imports"] + rest["imports"]] == made[::-1]
 
 
-async def test_an_import_is_paused_resumed_and_cancelled(shop: Shop) -> None:
+async def test_import_pause_resume_and_cancel_change_status(shop: Shop) -> None:
     job_id = (await shop.post()).json()["job_id"]
     for verb, status in (("pause", "paused"), ("resume", "pending"), ("cancel", "cancelled")):
         answer = await shop.ada.post(f"/v1/imports/{job_id}/{verb}")
@@ -301,7 +303,7 @@ async def test_an_import_is_paused_resumed_and_cancelled(shop: Shop) -> None:
     assert (await shop.ada.post(f"/v1/imports/{echo}/pause")).status_code == 404, "not every job is an import"
 
 
-async def test_rows_go_round_again_when_the_table_has_changed(shop: Shop) -> None:
+async def test_import_reprocess_succeeds_after_conflicting_rows_are_deleted(shop: Shop) -> None:
     await shop.imported()
     again = await shop.imported()
     assert again["errors"] == {"email.exists": 2}
@@ -311,7 +313,7 @@ async def test_rows_go_round_again_when_the_table_has_changed(shop: Shop) -> Non
     assert (await shop.worked(again["job_id"]))["status"] == "completed"
 
 
-async def test_a_preview_shows_layout_mapping_and_the_problems_of_rows_and_keeps_nothing(shop: Shop) -> None:
+async def test_import_preview_reports_layout_mapping_and_row_errors_storing_nothing(shop: Shop) -> None:
     answer = await shop.ada.post(
         "/v1/imports/preview", params={"resource": "people", "rows": 3}, content=MIXED, headers=CSV_TYPE
     )
@@ -325,7 +327,7 @@ async def test_a_preview_shows_layout_mapping_and_the_problems_of_rows_and_keeps
     assert await shop.people() == []
 
 
-async def test_a_preview_reads_values_as_the_import_would(shop: Shop) -> None:
+async def test_import_preview_applies_value_options_of_import(shop: Shop) -> None:
     content = b'email,name,age\n\'@x.org,"",1\n'  # once restored, no address
     words = {"resource": "people"}
     answer = await shop.ada.post("/v1/imports/preview", params=words, content=content, headers=CSV_TYPE)
@@ -337,7 +339,7 @@ async def test_a_preview_reads_values_as_the_import_would(shop: Shop) -> None:
     assert answer.json()["problems"] == ["the key names nmae, which people does not have"]
 
 
-async def test_a_preview_checks_all_digits_of_a_number_and_shows_it_as_one(shop: Shop) -> None:
+async def test_import_preview_validates_exact_decimals_and_returns_numbers(shop: Shop) -> None:
     content = b'{"email": "ada@x.org", "name": "Ada", "age": 36.0}\n{"email": 0.10, "name": 2.50, "age": 36.5}\n'
     told = {"resource": "people", "format": "ndjson"}
     answer = await shop.ada.post("/v1/imports/preview", params=told, content=content)
@@ -347,7 +349,7 @@ async def test_a_preview_checks_all_digits_of_a_number_and_shows_it_as_one(shop:
     assert {error["field"]: error["value"] for error in second["errors"]} == {"email": "0.10", "age": "36.5"}
 
 
-async def test_a_file_that_was_made_safe_is_read_so_unless_somebody_says_otherwise(shop: Shop) -> None:
+async def test_import_of_spreadsheet_safe_export_restores_values_by_default(shop: Shop) -> None:
     await shop.imported(b"email,name,age\nada@x.org,=Ada,36\nbob@x.org,'Bob,\n")
     asked = {"resource": "people", "format": "csv", "spreadsheet_safe": True, "fields": ["email", "name"]}
     answer = await shop.ada.post("/v1/exports", json=asked)
@@ -364,7 +366,7 @@ async def test_a_file_that_was_made_safe_is_read_so_unless_somebody_says_otherwi
         assert (await shop.ada.post("/v1/imports", json=again | more, headers=headers)).status_code == 200
 
 
-async def test_a_preview_tells_what_an_import_would_refuse(shop: Shop) -> None:
+async def test_import_preview_reports_unknown_and_missing_columns(shop: Shop) -> None:
     content = b"E-MAIL,shoe,age\nada@x.org,9,1\n"
     answer = await shop.ada.post("/v1/imports/preview", params={"resource": "people"}, content=content)
     seen = answer.json()
@@ -373,14 +375,12 @@ async def test_a_preview_tells_what_an_import_would_refuse(shop: Shop) -> None:
     assert seen["rows"][0]["errors"] == []
 
 
-async def test_declarations_that_do_not_fit_stop_the_start_all_at_once(
-    make_api: Callable[..., Any], tmp_path: Path
-) -> None:
+async def test_startup_reports_all_invalid_resource_declarations(make_api: Callable[..., Any], tmp_path: Path) -> None:
     declared = tmp_path / "wrong.toml"
     declared.write_text('[resources.a]\ntable = "shop.none"\n[resources.b]\ntable = "tidemill.job"\n')
     api: Api = await make_api(config=declared)
     with pytest.raises(InvalidSettings) as stopped:
-        await check_resources(api.app.state.service)
+        await check_declared_resources(api.app.state.context)
     assert "shop.none" in str(stopped.value)
     assert "resources.b.table: schema tidemill" in str(stopped.value)
     declared.write_text("[resources.a\n")

@@ -15,11 +15,12 @@ import pytest
 from api.importing import CSV_TYPE, GOOD, MIXED, Shop, open_shop
 from support import assert_sound, rows
 from tidemill import Mill
-from tidemill.domain.identity import Role
-from tidemill.operations import resources
-from tidemill.store import fix, imports
-from tidemill.store.delete import delete
-from tidemill.store.lists import failures
+from tidemill.core.principal import Role
+from tidemill.imports import import_records
+from tidemill.imports import import_records as failures
+from tidemill.store import item_fixes
+from tidemill.store.retention import delete_job
+from tidemill.tables import resource_registry
 
 
 @pytest.fixture
@@ -49,7 +50,7 @@ async def send_back(shop: Shop, job_id: str, content: bytes, **headers: str) -> 
     return await shop.ada.post(f"/v1/imports/{job_id}/fixes", content=content, headers=CSV_TYPE | headers)
 
 
-async def test_errors_come_in_pages_in_the_order_of_the_file(shop: Shop) -> None:
+async def test_import_errors_are_paged_in_file_order(shop: Shop) -> None:
     done = await shop.imported(MIXED)
     assert (done["status"], done["error_records"]) == ("completed_with_errors", 2)
     assert sum(done["errors"].values()) == 2
@@ -69,7 +70,7 @@ async def test_errors_come_in_pages_in_the_order_of_the_file(shop: Shop) -> None
 
 
 @pytest.mark.parametrize("form", ["csv", "ndjson"])
-async def test_columns_that_are_called_like_ours_keep_their_own_values(shop: Shop, form: str) -> None:
+async def test_import_fix_keeps_columns_named_like_reserved_columns(shop: Shop, form: str) -> None:
     root = await shop.api.user("root", Role.ADMIN)
     await rows(shop.api.db, 'CREATE TABLE shop.odd (id int PRIMARY KEY, "_row" int, "_errors" text, n int)')
     asked = {"resource": "shop.odd", "mapping": json.dumps({"_row": "_row", "_errors": "_errors"})}
@@ -87,7 +88,7 @@ async def test_columns_that_are_called_like_ours_keep_their_own_values(shop: Sho
     assert await rows(shop.api.db, "SELECT * FROM shop.odd ORDER BY 1") == [(1, 77, "mine", 9), (2, 88, "yours", 7)]
 
 
-async def test_the_round_trip_ends_completed(shop: Shop) -> None:
+async def test_import_completes_after_downloaded_errors_are_fixed(shop: Shop) -> None:
     done = await shop.imported(MIXED)
     found = await errors_csv(shop, done["job_id"])
     assert list(found[0]) == ["email", "name", "age", "_row", "_errors"]
@@ -106,11 +107,11 @@ async def test_the_round_trip_ends_completed(shop: Shop) -> None:
     assert [(line["verb"], line["details"]["rows"]) for line in told] == [("fix", 2)]
     item = (await shop.ada.get(f"/v1/jobs/{done['job_id']}/items/1")).json()
     assert item["original"]["email"] == "bob"
-    assert [fix["by"] for fix in item["fixes"]] == [shop.api.ids["ada"]]
+    assert [item_fixes["by"] for item_fixes in item["fixes"]] == [shop.api.ids["ada"]]
     await assert_sound(shop.api.db)
 
 
-async def test_what_could_not_be_parsed_and_what_needs_quotes_survive_the_trip(shop: Shop) -> None:
+async def test_import_error_file_preserves_unparsable_and_quoted_rows(shop: Shop) -> None:
     done = await shop.imported(RAGGED)
     found = await errors_csv(shop, done["job_id"])
     assert (found[0]["name"], found[0]["age"]) == ('B, "b"\nb', "old")
@@ -125,7 +126,7 @@ async def test_what_could_not_be_parsed_and_what_needs_quotes_survive_the_trip(s
 
 
 @pytest.mark.parametrize("content_type", ["text/csv", "application/x-ndjson"])
-async def test_what_is_not_touched_in_the_errors_stays_what_it_was(shop: Shop, content_type: str) -> None:
+async def test_import_fix_preserves_unchanged_cells_of_error_file(shop: Shop, content_type: str) -> None:
     await rows(shop.api.db, "CREATE TABLE shop.notes (id int PRIMARY KEY, a text, b text, about jsonb, n int NOT NULL)")
     records: list[dict[str, Any]] = [
         {"id": 1, "a": None, "b": "", "about": {"k": [1, 2.50]}, "n": "x"},
@@ -155,7 +156,7 @@ async def test_what_is_not_touched_in_the_errors_stays_what_it_was(shop: Shop, c
     ]
 
 
-async def test_a_row_with_bytes_of_no_encoding_is_told_with_their_place(shop: Shop) -> None:
+async def test_import_error_reports_byte_offset_of_invalid_encoding(shop: Shop) -> None:
     content = "email,name\nzoë@x.org,Zoë\n".encode() + b"bob@x.org,B\xffb\nann@x.org,Ann\n"
     done = await shop.imported(content, encoding="utf-8")
     (row,) = (await shop.ada.get(f"/v1/imports/{done['job_id']}/errors")).json()["rows"]
@@ -166,7 +167,7 @@ async def test_a_row_with_bytes_of_no_encoding_is_told_with_their_place(shop: Sh
     assert seen.json()["rows"][1]["errors"][0]["byte_offset"] == content.index(b"\xff")
 
 
-async def test_a_row_is_no_duplicate_of_one_that_was_mended_to_be_another(shop: Shop) -> None:
+async def test_import_row_is_no_duplicate_when_other_row_is_fixed_in_same_file(shop: Shop) -> None:
     done = await shop.imported(b"email,name,age\nann@x.org,Ann,old\nann@x.org,Anna,7\n")
     found = await errors_csv(shop, done["job_id"])
     assert [one["_row"] for one in found] == ["1", "2"]
@@ -176,10 +177,10 @@ async def test_a_row_is_no_duplicate_of_one_that_was_mended_to_be_another(shop: 
     assert await shop.people() == [("ann2@x.org", "Ann", 8), ("ann@x.org", "Anna", 7)]
 
 
-async def test_errors_are_a_file_that_can_be_imported_by_itself_when_the_table_has_changed(
+async def test_import_error_file_can_be_imported_again_after_table_change(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(resources, "FRESH_S", 0.0)
+    monkeypatch.setattr(resource_registry, "CATALOG_CACHE_S", 0.0)
     await rows(shop.api.db, "ALTER TABLE shop.people ALTER name TYPE varchar(2)")
     done = await shop.imported()
     assert done["errors"] == {"name.too_long": 2}
@@ -188,7 +189,7 @@ async def test_errors_are_a_file_that_can_be_imported_by_itself_when_the_table_h
     assert (await shop.imported(as_csv(found)))["status"] == "completed"
 
 
-async def test_ndjson_makes_the_trip_too_and_later_rows_may_have_fields_of_their_own(shop: Shop) -> None:
+async def test_ndjson_import_errors_are_fixed_by_ndjson_with_extra_fields(shop: Shop) -> None:
     people: list[Any] = [{"email": f"p{n}@x.org", "name": "P"} for n in range(150)]
     people += [{"email": "odd", "name": "Odd", "shoe": 9}, ["no", "object"]]
     content = "".join(json.dumps(one) + "\n" for one in people).encode()
@@ -208,7 +209,7 @@ async def test_ndjson_makes_the_trip_too_and_later_rows_may_have_fields_of_their
     assert ("list@x.org", "L", None) in await shop.people()
 
 
-async def test_rows_that_cannot_be_matched_change_nothing_and_are_all_told(shop: Shop) -> None:
+async def test_import_fix_with_unmatched_rows_changes_nothing_and_reports_all(shop: Shop) -> None:
     done = await shop.imported(MIXED)
     job_id = done["job_id"]
     text = b"email,name,_row\nbob@x.org,Bob,2\nx@x.org,X,1\ny@x.org,Y,77\nz@x.org,Z,2\nw@x.org,W,\nv@x.org,V,two\n"
@@ -233,7 +234,7 @@ async def test_rows_that_cannot_be_matched_change_nothing_and_are_all_told(shop:
     assert len(shop.stored()) == 1, "no file of mended rows is kept"
 
 
-async def test_only_some_columns_and_in_another_layout(shop: Shop) -> None:
+async def test_import_fix_accepts_subset_of_columns_and_other_layout(shop: Shop) -> None:
     done = await shop.imported(MIXED)
     answer = await shop.ada.post(
         f"/v1/imports/{done['job_id']}/fixes",
@@ -248,14 +249,14 @@ async def test_only_some_columns_and_in_another_layout(shop: Shop) -> None:
     assert "row 3 is done" in again.text
 
 
-async def test_more_errors_than_a_page_holds_come_whole_and_a_break_is_seen(shop: Shop) -> None:
+async def test_import_error_download_spans_pages_and_aborts_on_failure(shop: Shop) -> None:
     text = b"email,name\n" + b"".join(b"p%d,P\n" % n for n in range(1200))
     done = await shop.imported(text)
     found = await errors_csv(shop, done["job_id"])
     assert [one["_row"] for one in found] == [str(n) for n in range(1, 1201)]
     assert (await send_back(shop, done["job_id"], as_csv(found))).json()["items"] == 1200
     assert (await shop.worked(done["job_id"]))["error_records"] == 1200
-    true_list, calls = failures.list_failures, []
+    true_list, calls = failures.list_failed_rows, []
 
     async def breaks(*args: Any, **options: Any) -> Any:
         calls.append(1)
@@ -263,11 +264,11 @@ async def test_more_errors_than_a_page_holds_come_whole_and_a_break_is_seen(shop
             raise RuntimeError("the disk is gone")
         return await true_list(*args, **options)
 
-    with patch.object(failures, "list_failures", breaks), pytest.raises(httpx2.RemoteProtocolError):
+    with patch.object(failures, "list_failed_rows", breaks), pytest.raises(httpx2.RemoteProtocolError):
         await shop.ada.get(f"/v1/imports/{done['job_id']}/errors.csv")
 
 
-async def test_a_trial_writes_nothing_and_is_promoted_once_with_its_corrections(shop: Shop) -> None:
+async def test_dry_run_writes_nothing_and_promotes_once_with_fixed_rows(shop: Shop) -> None:
     trial = await shop.imported(MIXED, validate_only=True)
     assert (trial["status"], trial["validate_only"], trial["error_records"]) == ("completed_with_errors", True, 2)
     assert await shop.people() == []
@@ -289,7 +290,7 @@ async def test_a_trial_writes_nothing_and_is_promoted_once_with_its_corrections(
     await assert_sound(shop.api.db)
 
 
-async def test_a_row_repeats_no_other_that_was_corrected_since(shop: Shop) -> None:
+async def test_import_reprocess_accepts_duplicate_after_other_row_was_fixed(shop: Shop) -> None:
     done = await shop.imported(b"email,name,age\nada@x.org,Ada,old\nada@x.org,Di,36\n")
     assert done["errors"] == {"age.type": 1, "email.duplicate": 1}
     assert (await send_back(shop, done["job_id"], b"email,age,_row\ncy@x.org,1,1\n")).status_code == 200
@@ -299,7 +300,7 @@ async def test_a_row_repeats_no_other_that_was_corrected_since(shop: Shop) -> No
     assert await shop.people() == [("ada@x.org", "Di", 36), ("cy@x.org", "Ada", 1)]
 
 
-async def test_of_rows_that_are_corrected_to_one_key_the_first_is_the_one(shop: Shop) -> None:
+async def test_import_rows_fixed_to_same_key_keep_first_and_fail_second(shop: Shop) -> None:
     await shop.imported(b"email,name\nada@x.org,Old\n")
     done = await shop.imported(b"email,name\nada,First\nada2,Second\n", mode="upsert")
     mended = b"email,_row\nada@x.org,2\nada@x.org,1\n"
@@ -309,14 +310,14 @@ async def test_of_rows_that_are_corrected_to_one_key_the_first_is_the_one(shop: 
     assert await shop.people() == [("ada@x.org", "First", None)]
 
 
-@pytest.mark.parametrize("verb", ["origins", "carry"])
-async def test_a_trial_that_is_deleted_while_it_is_promoted_is_not_there(shop: Shop, verb: str) -> None:
+@pytest.mark.parametrize("verb", ["find_import_origins", "copy_item_fixes"])
+async def test_dry_run_deleted_during_promotion_returns_404_and_creates_no_import(shop: Shop, verb: str) -> None:
     trial = await shop.imported(GOOD, validate_only=True)
-    module = {"origins": imports, "carry": fix}[verb]
+    module = {"find_import_origins": import_records, "copy_item_fixes": item_fixes}[verb]
     real = getattr(module, verb)
 
     async def late(*args: Any) -> Any:
-        await shop.api.db.run(delete, UUID(trial["job_id"]))
+        await shop.api.db.run(delete_job, UUID(trial["job_id"]))
         return await real(*args)
 
     with patch.object(module, verb, late):

@@ -36,7 +36,7 @@ def of(path: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("url", "words"), [("/v1/jobs", {"kind": "echo"}), ("/v1/imports", {"resource": "people"})])
-async def test_a_reference_is_the_same_when_its_file_has_gone_or_changed(
+async def test_idempotency_key_returns_first_job_when_source_file_changes_or_is_gone(
     api: Api, ada: httpx2.AsyncClient, inbox: Path, url: str, words: dict[str, Any]
 ) -> None:
     first = await ada.post(url, json=words | of("a.csv"), headers=KEY)
@@ -54,7 +54,7 @@ async def test_a_reference_is_the_same_when_its_file_has_gone_or_changed(
     assert await rows(api.db, "SELECT count(*) FROM tidemill.job") == [(1,)]
 
 
-async def test_an_export_is_the_same_when_its_table_has_changed(api: Api, ada: httpx2.AsyncClient) -> None:
+async def test_idempotency_key_returns_first_export_when_table_changes(api: Api, ada: httpx2.AsyncClient) -> None:
     asked = {"resource": "people", "fields": ["email", "age"]}
     first = await ada.post("/v1/exports", json=asked, headers=KEY)
     assert first.status_code == 202, first.text
@@ -65,7 +65,7 @@ async def test_an_export_is_the_same_when_its_table_has_changed(api: Api, ada: h
     assert other.status_code == 422
 
 
-async def test_a_distribution_is_the_same_when_its_dataset_has_gone(
+async def test_idempotency_key_returns_first_distribution_when_dataset_is_removed(
     make_api: Callable[..., Any], tmp_path: Path
 ) -> None:
     api = await stocked(make_api, tmp_path)
@@ -73,7 +73,7 @@ async def test_a_distribution_is_the_same_when_its_dataset_has_gone(
     asked = {"dataset": "letters", "inputs": [LETTER]}
     first = await ada.post("/v1/distributions", json=asked, headers=KEY)
     assert first.status_code == 202, first.text
-    del api.app.state.service.distributions._datasets["letters"]
+    del api.app.state.context.distributions._datasets["letters"]
     again = await ada.post("/v1/distributions", json=asked, headers=KEY)
     assert (again.status_code, again.json()["job_id"]) == (200, first.json()["job_id"]), again.text
     other = asked | {"inputs": [LETTER, LETTER | {"edition": 2}]}

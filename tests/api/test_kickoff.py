@@ -13,7 +13,7 @@ import pytest
 
 from forks import MAIN, Forked
 from support import Workers, assert_sound, eventually, rows
-from tidemill.domain.identity import Role
+from tidemill.core.principal import Role
 from tidemill.store import users
 from tidemill.store.database import Database
 
@@ -66,7 +66,7 @@ def address(workers: Workers, tmp_path: Path) -> Iterator[str]:
 
 @pytest.fixture
 async def serving(address: str, db: Database) -> AsyncIterator[Serving]:
-    user = await db.run(users.add, "ada", Role.USER)
+    user = await db.run(users.add_user, "ada", Role.USER)
     key, _ = await db.run(users.add_key, user.id)
     async with httpx2.AsyncClient(
         base_url=address, headers={"Authorization": f"Bearer {key}"}, timeout=60, trust_env=False
@@ -74,7 +74,7 @@ async def serving(address: str, db: Database) -> AsyncIterator[Serving]:
         yield Serving(client)
 
 
-async def test_kickoff_alone_finishes_a_job_in_repeated_slices(serving: Serving, db: Database) -> None:
+async def test_kickoff_without_workers_completes_job_in_repeated_calls(serving: Serving, db: Database) -> None:
     job = await serving.submit([20] * 2_000)
     slices: list[dict[str, Any]] = []
     while not slices or not slices[-1]["is_drained"]:
@@ -91,7 +91,7 @@ async def test_kickoff_alone_finishes_a_job_in_repeated_slices(serving: Serving,
     assert "is completed" in again.json()["detail"]
 
 
-async def test_a_client_that_goes_away_ends_the_slice(serving: Serving, db: Database) -> None:
+async def test_kickoff_releases_batch_when_client_disconnects(serving: Serving, db: Database) -> None:
     job = await serving.submit([50] * 2_000)
 
     async def is_at_work() -> bool:
@@ -109,14 +109,14 @@ async def test_a_client_that_goes_away_ends_the_slice(serving: Serving, db: Data
     assert await rows(db, "SELECT max(losses), max(crashes) FROM tidemill.batch") == [(0, 0)]
 
 
-async def test_a_slice_has_bounds(serving: Serving) -> None:
+async def test_kickoff_rejects_duration_out_of_range(serving: Serving) -> None:
     job = await serving.submit([1])
     for duration in ("0", "99", "60001", "x", "-5"):
         answer = await serving.client.post(f"/v1/jobs/{job}/kickoff?duration_ms={duration}")
         assert answer.status_code == 422, duration
 
 
-async def test_an_unknown_kind_and_a_paused_job_are_conflicts(serving: Serving, db: Database) -> None:
+async def test_kickoff_of_unknown_kind_or_paused_job_conflicts(serving: Serving, db: Database) -> None:
     await rows(db, "INSERT INTO tidemill.kind (name, sparse, options) VALUES ('foreign', false, '{}')")
     foreign = await serving.submit([1], kind="foreign")
     answer = await serving.client.post(f"/v1/jobs/{foreign}/kickoff")

@@ -16,8 +16,8 @@ from api.conftest import Api
 from api.test_control import failing, submitted
 from support import rows
 from tidemill import Mill
-from tidemill.domain.columns import Columns, cells
-from tidemill.domain.identity import Role
+from tidemill.core.principal import Role
+from tidemill.core.result_grid import GridColumns, build_row_cells
 from tidemill.store import workers
 from tidemill.testing import drain
 
@@ -40,7 +40,9 @@ async def walk(who: httpx2.AsyncClient, path: str, name: str, **params: Any) -> 
     return [row async for row in pages(who, path, name, **params)]
 
 
-async def test_every_item_is_listed_once_whatever_the_filter(api: Api, ada: httpx2.AsyncClient, toy: Mill) -> None:
+async def test_item_list_returns_each_matching_item_once_for_every_filter(
+    api: Api, ada: httpx2.AsyncClient, toy: Mill
+) -> None:
     job = await submitted(ada, [{"fail": "x"} if n % 3 == 0 else {"title": f"t{n}", "n": n} for n in range(50)])
     path = f"/v1/jobs/{job}/items"
     assert [item["seq"] for item in await walk(ada, path, "items", pageSize=7)] == list(range(50))
@@ -58,7 +60,7 @@ async def test_every_item_is_listed_once_whatever_the_filter(api: Api, ada: http
     assert [item["seq"] for item in await walk(ada, path, "items", seq=45)] == list(range(45, 50))
 
 
-async def test_a_list_shows_a_summary_of_inputs_and_never_the_whole(ada: httpx2.AsyncClient) -> None:
+async def test_item_list_shows_truncated_input_summary_and_detail_full_input(ada: httpx2.AsyncClient) -> None:
     job = await submitted(ada, [{"title": "T" * 500, "brand": "B", "sku": "S", "secret": "x" * 1_000}])
     item = (await ada.get(f"/v1/jobs/{job}/items")).json()["items"][0]
     assert "input" not in item
@@ -70,7 +72,7 @@ async def test_a_list_shows_a_summary_of_inputs_and_never_the_whole(ada: httpx2.
     assert (whole["id"], whole["status"]) == (f"{job}:0", "pending")
 
 
-async def test_an_item_that_failed_is_corrected_and_goes_round(
+async def test_failed_item_is_fixed_and_reprocessed_with_history(
     api: Api, ada: httpx2.AsyncClient, bob: httpx2.AsyncClient, toy: Mill
 ) -> None:
     job = await failing(api, toy, ada)
@@ -93,7 +95,7 @@ async def test_an_item_that_failed_is_corrected_and_goes_round(
 
 
 @pytest.mark.parametrize("path", ["items/99", "items/99999999999999999999", "items/-1", "items/x"])
-async def test_an_item_that_is_not_there(ada: httpx2.AsyncClient, path: str) -> None:
+async def test_item_get_and_fix_return_404_or_422_for_unknown_item(ada: httpx2.AsyncClient, path: str) -> None:
     job = await submitted(ada, [1])
     assert (await ada.get(f"/v1/jobs/{job}/{path}")).status_code in (404, 422)
     assert (await ada.patch(f"/v1/jobs/{job}/{path}", json={"input": 1})).status_code in (404, 422)
@@ -115,7 +117,7 @@ BAD = [
 
 
 @pytest.mark.parametrize("query", BAD)
-async def test_a_bad_parameter_is_named(ada: httpx2.AsyncClient, query: str) -> None:
+async def test_item_list_names_invalid_query_parameter(ada: httpx2.AsyncClient, query: str) -> None:
     job = await submitted(ada, [1])
     answer = await ada.get(f"/v1/jobs/{job}/items?{query}")
     assert answer.status_code == 422, answer.text
@@ -123,7 +125,7 @@ async def test_a_bad_parameter_is_named(ada: httpx2.AsyncClient, query: str) -> 
         assert query.split("=", maxsplit=1)[0] in {fault["parameter"] for fault in answer.json()["errors"]}
 
 
-async def test_a_cursor_of_another_list_is_refused(ada: httpx2.AsyncClient) -> None:
+async def test_list_cursor_is_rejected_by_other_job_filter_or_list(ada: httpx2.AsyncClient) -> None:
     job, other = await submitted(ada, [1, 2, 3]), await submitted(ada, [1, 2, 3])
     after = (await ada.get(f"/v1/jobs/{job}/items?page_size=1")).json()["next_page"]
     assert (await ada.get(f"/v1/jobs/{job}/items?page_size=1&after={after}")).status_code == 200
@@ -132,7 +134,7 @@ async def test_a_cursor_of_another_list_is_refused(ada: httpx2.AsyncClient) -> N
     assert (await ada.get(f"/v1/jobs?after={after}")).status_code == 422
 
 
-async def test_jobs_are_listed_newest_first_and_filtered(
+async def test_job_list_is_newest_first_filtered_and_limited_to_owner(
     api: Api, ada: httpx2.AsyncClient, bob: httpx2.AsyncClient, root: httpx2.AsyncClient, toy: Mill
 ) -> None:
     made = [await submitted(ada, [1]) for _ in range(5)]
@@ -150,7 +152,7 @@ async def test_jobs_are_listed_newest_first_and_filtered(
     assert await walk(root, "/v1/jobs", "jobs") == []
 
 
-async def test_a_job_shows_counts_rates_errors_and_links(api: Api, ada: httpx2.AsyncClient, toy: Mill) -> None:
+async def test_job_detail_shows_counts_rates_errors_and_links(api: Api, ada: httpx2.AsyncClient, toy: Mill) -> None:
     job = (await ada.get(f"/v1/jobs/{await failing(api, toy, ada)}")).json()
     counts = job["counts"]
     assert counts["total"] == sum(value for name, value in counts.items() if name != "total") == 4
@@ -166,22 +168,22 @@ async def test_a_job_shows_counts_rates_errors_and_links(api: Api, ada: httpx2.A
     assert chart[-1]["settled"] == 4
 
 
-async def test_while_a_source_is_read_a_job_shows_who_may_read_it_and_in_what_chunks(
+async def test_job_detail_shows_ingest_chunk_rows_of_eligible_workers(
     api: Api, ada: httpx2.AsyncClient, toy: Mill
 ) -> None:
     child = {"child": 0, "kinds": {}, "ingest": {"chunk_rows": 256}, "database": {}, "pressure": {}}
-    await api.db.run(workers.register, "w1", "host", 1, {"kinds": ["echo"], "adaptive": [child]})
-    await api.db.run(workers.register, "w2", "host", 1, {"kinds": ["other"], "adaptive": [child]})
+    await api.db.run(workers.register_worker, "w1", "host", 1, {"kinds": ["echo"], "adaptive": [child]})
+    await api.db.run(workers.register_worker, "w2", "host", 1, {"kinds": ["other"], "adaptive": [child]})
     headers = {"content-type": "text/csv"}
     job = (await ada.post("/v1/jobs?kind=echo", content=b"a\n1\n", headers=headers)).json()["id"]
     shown = (await ada.get(f"/v1/jobs/{job}")).json()["adaptive"]
     assert [(one["worker"], one["child"], one["chunk_rows"]) for one in shown] == [("w1", 0, 256)]
     await drain(toy, db=api.db)
-    await api.db.run(workers.register, "w1", "host", 1, {"kinds": ["echo"], "adaptive": [child]})
+    await api.db.run(workers.register_worker, "w1", "host", 1, {"kinds": ["echo"], "adaptive": [child]})
     assert (await ada.get(f"/v1/jobs/{job}")).json()["adaptive"] == [], "nobody who has not run it"
 
 
-async def test_batches_are_listed_with_what_became_of_them(api: Api, ada: httpx2.AsyncClient, toy: Mill) -> None:
+async def test_batch_list_shows_state_tallies_and_duration(api: Api, ada: httpx2.AsyncClient, toy: Mill) -> None:
     job = await failing(api, toy, ada)
     found = await walk(ada, f"/v1/jobs/{job}/batches", "batches", page_size=1)
     assert len(found) == 2
@@ -190,7 +192,7 @@ async def test_batches_are_listed_with_what_became_of_them(api: Api, ada: httpx2
     assert all(batch["duration_ms"] >= 0 for batch in found)
 
 
-async def test_what_waits_is_shown_across_jobs_with_the_reason(
+async def test_pending_list_shows_own_items_of_all_jobs_with_reason(
     api: Api, ada: httpx2.AsyncClient, bob: httpx2.AsyncClient, root: httpx2.AsyncClient
 ) -> None:
     first, second = await submitted(ada, [1, 2]), await submitted(ada, [3])
@@ -211,18 +213,20 @@ async def test_what_waits_is_shown_across_jobs_with_the_reason(
     assert (await ada.get("/v1/pending?statuses=done")).status_code == 422
 
 
-async def test_the_number_of_what_waits_is_half_a_minute_old_at_most(
+async def test_pending_count_is_cached_between_requests(
     api: Api, ada: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await submitted(ada, [1, 2])
     assert (await ada.get("/v1/pending")).json()["pending_count"] == 2
     await submitted(ada, [3])
     assert (await ada.get("/v1/pending")).json()["pending_count"] == 2, "it is not summed for every request"
-    monkeypatch.setattr(api.app.state.service.pending_counts, "_keep_s", 0.0)
+    monkeypatch.setattr(api.app.state.context.pending_counts, "_cache_s", 0.0)
     assert (await ada.get("/v1/pending")).json()["pending_count"] == 3
 
 
-async def test_the_number_is_of_what_is_listed_or_there_is_none(api: Api, ada: httpx2.AsyncClient, toy: Mill) -> None:
+async def test_pending_count_matches_status_and_kind_filter_or_is_omitted(
+    api: Api, ada: httpx2.AsyncClient, toy: Mill
+) -> None:
     job = await submitted(ada, [1, 2])
     await rows(api.db, "UPDATE tidemill.batch SET retrying = true")
     await submitted(ada, [3])
@@ -238,7 +242,7 @@ async def test_the_number_is_of_what_is_listed_or_there_is_none(api: Api, ada: h
     assert await told("from=2020-01-01T00:00:00Z") is None
 
 
-async def test_a_job_is_named_by_its_key_wherever_it_is_by_its_id(
+async def test_job_id_filter_accepts_job_key_in_pending_and_dead_letters(
     api: Api, ada: httpx2.AsyncClient, bob: httpx2.AsyncClient, toy: Mill
 ) -> None:
     await submitted(ada, [{"fail": 1}])
@@ -257,7 +261,7 @@ async def test_a_job_is_named_by_its_key_wherever_it_is_by_its_id(
     assert (await ada.post("/v1/dead-letters/redrive", json=asked)).json()["items"] == 2
 
 
-async def test_the_dashboard_can_be_switched_off(make_api: Callable[..., Any]) -> None:
+async def test_pending_list_across_jobs_is_404_when_dashboard_is_disabled(make_api: Callable[..., Any]) -> None:
     api = await make_api(pending_dashboard=False)
     ada = await api.user("ada")
     assert (await ada.get("/v1/pending")).status_code == 404
@@ -266,7 +270,7 @@ async def test_the_dashboard_can_be_switched_off(make_api: Callable[..., Any]) -
     assert len((await ada.get(f"/v1/pending?job_id={job}")).json()["items"]) == 1, "of one job it is always told"
 
 
-async def test_dead_letters_are_shown_across_jobs_and_by_cause(
+async def test_dead_letter_list_shows_own_items_of_all_jobs_and_causes(
     api: Api, ada: httpx2.AsyncClient, bob: httpx2.AsyncClient, root: httpx2.AsyncClient, toy: Mill
 ) -> None:
     await failing(api, toy, ada)
@@ -292,12 +296,12 @@ HOSTILE = [
 ]
 
 
-async def test_a_file_is_equal_to_the_grid_cell_by_cell(api: Api, ada: httpx2.AsyncClient, toy: Mill) -> None:
+async def test_result_export_equals_item_list_cell_by_cell(api: Api, ada: httpx2.AsyncClient, toy: Mill) -> None:
     job = await submitted(ada, HOSTILE)
     await drain(toy, db=api.db)
     page = (await ada.get(f"/v1/jobs/{job}/items")).json()
-    columns = Columns(tuple(page["columns"]))
-    grid = [cells(columns, item) for item in page["items"]]
+    columns = GridColumns(tuple(page["columns"]))
+    grid = [build_row_cells(columns, item) for item in page["items"]]
     assert page["columns"] == ["a", "b", "c", "d", "e"], "in the order they first came"
     assert list(csv.reader(io.StringIO((await exported(api, ada, toy, job, "csv")).decode()))) == [
         list(columns.header),
@@ -307,7 +311,7 @@ async def test_a_file_is_equal_to_the_grid_cell_by_cell(api: Api, ada: httpx2.As
     sheet = [[cell.value for cell in row] for row in workbook.active.iter_rows()]
     assert sheet == [list(columns.header), *grid]
     lines = (await exported(api, ada, toy, job, "ndjson")).decode().splitlines()
-    assert [[json.loads(line)[name] for name in columns.own] for line in lines] == [line[-4:] for line in grid]
+    assert [[json.loads(line)[name] for name in columns.meta_names] for line in lines] == [line[-4:] for line in grid]
 
 
 def as_text(value: Any) -> str:
@@ -333,7 +337,7 @@ async def exported(api: Api, who: httpx2.AsyncClient, toy: Mill, job: str, forma
     return file.content
 
 
-async def test_a_foreign_export_is_not_there(
+async def test_result_export_of_other_user_returns_404(
     api: Api, ada: httpx2.AsyncClient, bob: httpx2.AsyncClient, toy: Mill
 ) -> None:
     job = await submitted(ada, [1])
@@ -345,7 +349,7 @@ async def test_a_foreign_export_is_not_there(
     assert (await ada.post(f"/v1/jobs/{job}/export?format=pdf")).status_code == 422
 
 
-async def test_deleting_under_load_leaves_nothing(api: Api, ada: httpx2.AsyncClient, toy: Mill) -> None:
+async def test_job_delete_during_processing_leaves_no_rows(api: Api, ada: httpx2.AsyncClient, toy: Mill) -> None:
     made = [await submitted(ada, list(range(300))) for _ in range(4)]
     work = asyncio.create_task(drain(toy, db=api.db))
     answers = await asyncio.gather(*(ada.delete(f"/v1/jobs/{job}") for job in made))
@@ -356,7 +360,7 @@ async def test_deleting_under_load_leaves_nothing(api: Api, ada: httpx2.AsyncCli
     assert {(await ada.get(f"/v1/jobs/{job}")).status_code for job in made} == {404}
 
 
-async def test_jobs_are_counted_by_the_status_that_lists_show(api: Api, ada: httpx2.AsyncClient, toy: Mill) -> None:
+async def test_job_counts_match_status_filter_of_job_list(api: Api, ada: httpx2.AsyncClient, toy: Mill) -> None:
     done = await submitted(ada, [1])
     await drain(toy, db=api.db)
     waiting, paused = await submitted(ada, [1]), await submitted(ada, [1])
@@ -370,16 +374,16 @@ async def test_jobs_are_counted_by_the_status_that_lists_show(api: Api, ada: htt
     assert {done, waiting, paused} == {job["id"] for job in (await ada.get("/v1/jobs")).json()["jobs"]}
 
 
-async def test_counts_of_more_open_jobs_than_can_be_looked_at_say_so(
+async def test_job_counts_are_marked_incomplete_over_open_job_limit(
     ada: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidemill.store.lists.job_counts.REFINED", 2)
+    monkeypatch.setattr("tidemill.store.job_lists.JOB_COUNT_MAX_REFINED", 2)
     for complete in (True, True, False):
         await submitted(ada, [1])
         assert (await ada.get("/v1/jobs/counts")).json()["is_complete"] is complete
 
 
-async def test_nobody_counts_the_jobs_of_others(api: Api, ada: httpx2.AsyncClient, bob: httpx2.AsyncClient) -> None:
+async def test_job_counts_exclude_other_users_jobs(api: Api, ada: httpx2.AsyncClient, bob: httpx2.AsyncClient) -> None:
     await submitted(ada, [1])
     assert sum((await bob.get("/v1/jobs/counts")).json()["counts"].values()) == 0
     assert (await bob.get("/v1/jobs/counts", params={"user_id": "all"})).status_code == 403
@@ -388,7 +392,7 @@ async def test_nobody_counts_the_jobs_of_others(api: Api, ada: httpx2.AsyncClien
     assert everybody["pending"] == 1
 
 
-async def test_a_grid_of_inputs_has_them_when_it_asks(ada: httpx2.AsyncClient) -> None:
+async def test_item_list_includes_full_inputs_when_requested(ada: httpx2.AsyncClient) -> None:
     job = await submitted(ada, [{"sku": "A-1", "deep": {"n": 12345678901234567890}}])
     plain = (await ada.get(f"/v1/jobs/{job}/items")).json()
     assert (plain["columns_of"], plain["items"][0].get("input")) == ("input", None)
@@ -396,7 +400,7 @@ async def test_a_grid_of_inputs_has_them_when_it_asks(ada: httpx2.AsyncClient) -
     assert whole["items"][0]["input"] == {"sku": "A-1", "deep": {"n": 12345678901234567890}}
 
 
-async def test_all_that_match_but_some_go_round_again(api: Api, ada: httpx2.AsyncClient, toy: Mill) -> None:
+async def test_reprocess_by_status_skips_excepted_items(api: Api, ada: httpx2.AsyncClient, toy: Mill) -> None:
     job = await submitted(ada, [{"fail": "x"}] * 4)
     await drain(toy, db=api.db)
     asked = {"statuses": ["failed"], "except": [f"{job}:1", f"{job}:3"]}

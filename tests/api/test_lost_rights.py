@@ -10,7 +10,7 @@ from api.conftest import Api
 from api.importing import CSV_TYPE, GOOD, Shop, open_shop
 from support import rows
 from tidemill import Mill
-from tidemill.domain.identity import Role
+from tidemill.core.principal import Role
 
 BAD = b"email,name,age\nbad,Bad,old\n"
 MENDED = b"_row,email,name,age\n1,evil@x.org,Evil,66\n"
@@ -26,7 +26,7 @@ async def demoted(api: Api, name: str) -> None:
     assert (await boss.patch(f"/v1/users/{name}", json={"role": "user"})).status_code == 200
 
 
-async def test_an_import_of_before_is_neither_mended_nor_sent_round(shop: Shop) -> None:
+async def test_import_fix_and_reprocess_are_forbidden_after_write_grant_is_lost(shop: Shop) -> None:
     cara = await shop.api.user("cara", Role.ADMIN)
     job = (await shop.post(BAD, who=cara, resource="staff")).json()["job_id"]
     await shop.work()
@@ -44,7 +44,7 @@ async def test_an_import_of_before_is_neither_mended_nor_sent_round(shop: Shop) 
     assert await rows(shop.api.db, "SELECT count(*) FROM shop.people") == [(0,)]
 
 
-async def test_a_redrive_of_everything_leaves_out_what_may_not_be_written_any_more(shop: Shop) -> None:
+async def test_redrive_all_skips_imports_whose_write_grant_is_lost(shop: Shop) -> None:
     cara = await shop.api.user("cara", Role.ADMIN)
     lost = (await shop.post(BAD, who=cara, resource="staff")).json()["job_id"]
     kept = (await shop.post(BAD, who=cara)).json()["job_id"]
@@ -57,7 +57,7 @@ async def test_a_redrive_of_everything_leaves_out_what_may_not_be_written_any_mo
     assert lost != kept
 
 
-async def test_an_import_of_before_does_not_go_on(shop: Shop) -> None:
+async def test_import_resume_and_kickoff_are_forbidden_after_write_grant_is_lost(shop: Shop) -> None:
     cara = await shop.api.user("cara", Role.ADMIN)
     job = (await shop.post(GOOD, who=cara, resource="staff")).json()["job_id"]
     assert (await cara.post(f"/v1/imports/{job}/pause")).status_code == 200
@@ -70,7 +70,7 @@ async def test_an_import_of_before_does_not_go_on(shop: Shop) -> None:
     assert (await cara.post(f"/v1/imports/{job}/cancel")).status_code == 200, "to end it, nobody needs the right"
 
 
-async def test_an_export_of_before_gives_no_rows_of_today(shop: Shop) -> None:
+async def test_export_reprocess_is_rejected_after_read_grant_is_lost(shop: Shop) -> None:
     cara = await shop.api.user("cara", Role.ADMIN)
     made = await cara.post("/v1/exports", json={"resource": "shop.secrets"})
     assert made.status_code == 202, made.text
@@ -82,7 +82,7 @@ async def test_an_export_of_before_gives_no_rows_of_today(shop: Shop) -> None:
     assert "no resource" in again.json()["detail"]
 
 
-async def test_who_may_still_do_it_does_it(shop: Shop) -> None:
+async def test_import_fix_is_allowed_while_write_grant_remains(shop: Shop) -> None:
     job = (await shop.post(BAD)).json()["job_id"]
     await shop.work()
     answer = await shop.ada.post(f"/v1/imports/{job}/fixes", content=MENDED, headers=CSV_TYPE)

@@ -13,14 +13,16 @@ FORM = {"content-type": "application/x-www-form-urlencoded"}
 
 
 @pytest.mark.parametrize("path", ["/v1/keys", "/v1/jobs", "/v1/jobs?kind=echo", "/v1/dead-letters/redrive"])
-async def test_a_body_of_another_type_is_told_which_one_is_taken(ada: httpx2.AsyncClient, path: str) -> None:
+async def test_unsupported_content_type_error_names_accepted_and_received_type(
+    ada: httpx2.AsyncClient, path: str
+) -> None:
     answer = await ada.post(path, content=b'{"kind": "echo"}', headers=FORM)
     assert answer.status_code == 415
     assert "application/json" in answer.json()["detail"]
     assert "application/x-www-form-urlencoded" in answer.json()["detail"]
 
 
-async def test_a_missing_body_is_no_wrong_type(ada: httpx2.AsyncClient) -> None:
+async def test_missing_body_is_reported_as_missing(ada: httpx2.AsyncClient) -> None:
     answer = await ada.post("/v1/keys")
     assert (answer.status_code, answer.json()["detail"]) == (422, "the body is missing")
 
@@ -53,7 +55,7 @@ MISTAKES: list[tuple[dict[str, Any], dict[str, str]]] = [
 
 
 @pytest.mark.parametrize(("sent", "fault"), MISTAKES)
-async def test_a_mistake_is_told_with_its_place(
+async def test_invalid_submission_reports_pointer_or_parameter_of_error(
     ada: httpx2.AsyncClient, sent: dict[str, Any], fault: dict[str, str]
 ) -> None:
     answer = await ada.post("/v1/jobs", **sent)
@@ -62,7 +64,7 @@ async def test_a_mistake_is_told_with_its_place(
     assert next(iter(fault.values())) in answer.json()["detail"]
 
 
-async def test_a_used_key_is_told_of_without_our_own_name_for_it(ada: httpx2.AsyncClient) -> None:
+async def test_reused_idempotency_key_error_does_not_expose_internal_key(ada: httpx2.AsyncClient) -> None:
     headers = {"Idempotency-Key": "order-17"}
     await ada.post("/v1/jobs", json={"kind": "echo", "inputs": [1]}, headers=headers)
     for inputs in ([2], [1, 1]):
@@ -70,7 +72,7 @@ async def test_a_used_key_is_told_of_without_our_own_name_for_it(ada: httpx2.Asy
         assert answer.json()["detail"] == "this Idempotency-Key was used for another request"
 
 
-async def test_a_file_that_is_read_in_another_way_is_another_payload(ada: httpx2.AsyncClient) -> None:
+async def test_idempotency_key_with_other_format_is_rejected(ada: httpx2.AsyncClient) -> None:
     headers = {"Idempotency-Key": "k", "content-type": "text/csv"}
     statuses = [
         (await ada.post(f"/v1/jobs?kind=echo&format={format_}", content=CSV, headers=headers)).status_code
@@ -80,19 +82,19 @@ async def test_a_file_that_is_read_in_another_way_is_another_payload(ada: httpx2
 
 
 @pytest.mark.parametrize("query", ["kind=&jobType=&q=&after=", "status=SUBMITTED", "statuses=queued,canceled"])
-async def test_empty_filters_are_none_and_other_words_are_understood(ada: httpx2.AsyncClient, query: str) -> None:
+async def test_job_list_ignores_empty_filters_and_accepts_status_aliases(ada: httpx2.AsyncClient, query: str) -> None:
     made = (await ada.post("/v1/jobs", json={"kind": "echo", "inputs": [1]})).json()
     found = (await ada.get(f"/v1/jobs?{query}")).json()["jobs"]
     assert [job["id"] for job in found] == [made["id"]]
 
 
-async def test_a_filter_without_a_time_zone_is_refused(ada: httpx2.AsyncClient) -> None:
+async def test_redrive_filter_without_time_zone_is_rejected(ada: httpx2.AsyncClient) -> None:
     asked = {"all_matching": True, "filter": {"from": "2026-01-01T00:00:00"}}
     answer = await ada.post("/v1/dead-letters/redrive", json=asked)
     assert (answer.status_code, answer.json()["detail"]) == (422, "a date needs a time zone")
 
 
-async def test_nothing_is_made_of_a_mistake(api: Api, ada: httpx2.AsyncClient) -> None:
+async def test_invalid_submission_creates_no_job(api: Api, ada: httpx2.AsyncClient) -> None:
     for sent, _ in MISTAKES:
         await ada.post("/v1/jobs", **sent)
     assert await rows(api.db, "SELECT count(*) FROM tidemill.job") == [(0,)]

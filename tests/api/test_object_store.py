@@ -14,9 +14,9 @@ from s3 import S3Server
 from support import Workers, closed, eventually, rows
 from tidemill import Mill
 from tidemill.config import Settings
-from tidemill.connectors.blobs import open_blobs
-from tidemill.domain.status import JobStatus
-from tidemill.engine.janitor import Janitor
+from tidemill.core.status import JobStatus
+from tidemill.engine.maintenance.blob_cleanup import BlobCleanupLoop
+from tidemill.files.blobs import open_blob_store
 from tidemill.store.database import Database
 from tidemill.testing import drain
 
@@ -30,7 +30,7 @@ def prefix() -> str:
 
 @pytest.fixture
 def settings(settings: Settings, s3: S3Server, prefix: str) -> Settings:
-    return settings.model_copy(update={"blobs": s3.place(prefix)})
+    return settings.model_copy(update={"blobs": s3.blobs_url(prefix)})
 
 
 @pytest.fixture
@@ -51,23 +51,23 @@ async def exported(api: Api, who: httpx2.AsyncClient, toy: Mill, inputs: list[An
     return f"{path}/download"
 
 
-async def test_an_uploaded_file_is_in_the_bucket_and_is_read_from_there_and_goes_with_its_job(
+async def test_upload_to_bucket_is_processed_and_deleted_with_its_job(
     api: Api, ada: httpx2.AsyncClient, toy: Mill, s3: S3Server, prefix: str
 ) -> None:
     body = b"sku,name\n" + b"".join(b"%d,%s\n" % (n, b"x" * 1_000) for n in range(12_000))
     answer = await ada.post("/v1/jobs?kind=echo", content=body, headers=CSV)
     assert answer.status_code == 202, answer.text
-    [stored] = s3.names(prefix)
+    [stored] = s3.list_object_names(prefix)
     assert (s3.folder / prefix / stored).read_bytes() == body
     await drain(toy, db=api.db)
     job = (await ada.get(f"/v1/jobs/{answer.json()['id']}")).json()
     assert (job["status"], job["counts"]["done"]) == ("completed", 12_000)
     assert (await ada.delete(f"/v1/jobs/{job['id']}")).status_code in (200, 202, 204)
-    await Janitor(api.db, open_blobs(api.settings.blobs)).clean()
-    assert s3.names(prefix) == []
+    await BlobCleanupLoop(api.db, open_blob_store(api.settings.blobs)).remove_unneeded_blobs()
+    assert s3.list_object_names(prefix) == []
 
 
-async def test_a_refused_upload_leaves_nothing(
+async def test_rejected_upload_leaves_no_object_in_bucket(
     make_api: Callable[..., Any], toy: Mill, s3: S3Server, prefix: str
 ) -> None:
     api: Api = await make_api(max_file_size_mb=9)
@@ -77,10 +77,10 @@ async def test_a_refused_upload_leaves_nothing(
         assert answer.status_code in (status, 422), answer.text
     form = {"file": ("a.csv", b"a\n1\n", "text/csv")}
     assert (await ada.post("/v1/jobs", files=form, data={"kind": "echo", "bad": "x"})).status_code == 422
-    assert s3.names(prefix) == []
+    assert s3.list_object_names(prefix) == []
 
 
-async def test_an_import_is_looked_at_planned_and_read_from_the_bucket(
+async def test_import_dry_run_and_promotion_read_file_from_bucket(
     make_api: Callable[..., Any], toy: Mill, tmp_path: Path, s3: S3Server, prefix: str
 ) -> None:
     shop: Shop = await open_shop(make_api, toy, tmp_path)
@@ -89,10 +89,12 @@ async def test_an_import_is_looked_at_planned_and_read_from_the_bucket(
     assert promoted.status_code in (200, 202), promoted.text
     await shop.work()
     assert [person[0] for person in await shop.people()] == ["ada@x.org", "bob@x.org"]
-    assert len(s3.names(prefix)) == 2, "the trial's, and a copy for the real one"
+    assert len(s3.list_object_names(prefix)) == 2, "the trial's, and a copy for the real one"
 
 
-async def test_a_download_comes_whole_in_ranges_or_not_at_all(api: Api, ada: httpx2.AsyncClient, toy: Mill) -> None:
+async def test_bucket_download_supports_ranges_and_conditional_requests(
+    api: Api, ada: httpx2.AsyncClient, toy: Mill
+) -> None:
     path = await exported(api, ada, toy, [{"n": n, "text": "x" * 5_000} for n in range(100)])
     whole = await ada.get(path)
     content, etag = whole.content, whole.headers["etag"]
@@ -120,7 +122,7 @@ async def test_a_download_comes_whole_in_ranges_or_not_at_all(api: Api, ada: htt
         assert bool(again.content) == (status == 200)
 
 
-async def test_a_download_is_redirected_to_the_store_when_that_is_wished(
+async def test_download_redirects_to_presigned_url_when_configured(
     make_api: Callable[..., Any], toy: Mill, s3: S3Server, prefix: str
 ) -> None:
     api: Api = await make_api(presigned_s=60)
@@ -134,14 +136,14 @@ async def test_a_download_is_redirected_to_the_store_when_that_is_wished(
         assert (await anybody.get(link)).content.count(b"\n") == 3
     etag = (await (await (await make_api()).user("eve")).get(path)).headers.get("etag")
     assert etag is None, "a stranger gets neither"
-    open_blobs(api.settings.blobs).remove(s3.names(prefix)[0])
+    open_blob_store(api.settings.blobs).remove(s3.list_object_names(prefix)[0])
     assert (await ada.get(path)).status_code == 409
 
 
-async def test_a_store_that_goes_in_mid_upload_is_a_clear_error_and_nothing_is_half_visible(
+async def test_upload_returns_503_and_leaves_nothing_when_bucket_fails_midway(
     make_api: Callable[..., Any], mortal: S3Server
 ) -> None:
-    api: Api = await make_api(blobs=mortal.place())
+    api: Api = await make_api(blobs=mortal.blobs_url())
     ada = await api.user("ada")
 
     async def body() -> AsyncIterator[bytes]:
@@ -152,19 +154,19 @@ async def test_a_store_that_goes_in_mid_upload_is_a_clear_error_and_nothing_is_h
 
     answer = await ada.post("/v1/jobs?kind=echo", content=body(), headers=CSV)
     assert answer.status_code == 503
-    assert answer.json()["detail"].startswith(f"{mortal.place()} does not answer as it should")
+    assert answer.json()["detail"].startswith(f"{mortal.blobs_url()} does not answer as it should")
     assert mortal.secret not in answer.text
     assert answer.headers["retry-after"] == "1"
     mortal.start()
-    assert mortal.names() == []
+    assert mortal.list_object_names() == []
     assert await rows(api.db, "SELECT 1 FROM tidemill.job") == []
     assert (await ada.post("/v1/jobs?kind=echo", content=b"a\n1\n", headers=CSV)).status_code == 202
 
 
-async def test_workers_read_and_write_the_bucket_and_wait_for_one_that_is_away(
+async def test_worker_waits_for_unreachable_bucket_and_completes_job(
     make_api: Callable[..., Any], mortal: S3Server, workers: Workers, db: Database
 ) -> None:
-    api: Api = await make_api(blobs=mortal.place())
+    api: Api = await make_api(blobs=mortal.blobs_url())
     ada = await api.user("ada")
     answer = await ada.post("/v1/jobs?kind=echo", content=b"n\n" + b"1\n" * 500, headers=CSV)
     job_id = UUID(answer.json()["id"])
@@ -174,7 +176,7 @@ async def test_workers_read_and_write_the_bucket_and_wait_for_one_that_is_away(
         async def echo(item):
             return item.input
     """)
-    workers.start(app, blobs=mortal.place(), log_level="error")
+    workers.start(app, blobs=mortal.blobs_url(), log_level="error")
 
     async def is_taken() -> bool:
         return bool(await rows(db, "SELECT 1 FROM tidemill.ingest WHERE job_id = %s AND lease_id IS NOT NULL", job_id))

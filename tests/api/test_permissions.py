@@ -10,19 +10,17 @@ import pytest
 from fastapi import APIRouter
 
 from api.conftest import Api
+from api.document import DOCUMENT
 from api.importing import CSV_TYPE, GOOD, MIXED, stocked
 from support import rows
 from tidemill import Mill
-from tidemill.api import guard, service
-from tidemill.config import Settings
-from tidemill.domain.identity import LOCAL_USER
-from tidemill.domain.limits import Limiter
-from tidemill.store import limiters, sessions
-from tidemill.store.database import Database
-from tidemill.telemetry.metrics import Meter
+from tidemill.core.principal import LOCAL_USER_ID
+from tidemill.limits import limiter_records
+from tidemill.limits.limiter import Limiter
+from tidemill.rest import auth
+from tidemill.store import sessions
 from tidemill.testing import drain
 
-DOCUMENT = service.create(Database("postgresql://nowhere"), Settings(home="/nowhere"), meter=Meter()).openapi()
 OPERATIONS = [
     (method.upper(), path, operation["x-permission"])
     for path, methods in DOCUMENT["paths"].items()
@@ -84,7 +82,7 @@ class Scene:
         if "{prefix}" in path:
             values["{prefix}"] = (await self.ada.post("/v1/keys", json={})).json()["prefix"]
         if "{link}" in path:
-            values["{link}"] = await self.api.db.run(sessions.make_link, LOCAL_USER, 60)
+            values["{link}"] = await self.api.db.run(sessions.create_sign_in_link, LOCAL_USER_ID, 60)
         for name, value in values.items():
             path = path.replace(name, value)
         assert "{" not in path, f"say what {path} stands for"
@@ -106,7 +104,7 @@ class Scene:
 async def api(make_api: Callable[..., Awaitable[Api]], tmp_path: Path) -> Api:
     """With something to import into, and something that is limited."""
     stock = await stocked(make_api, tmp_path)
-    await stock.db.run(limiters.declare, [Limiter("shop", 5.0, 10)])
+    await stock.db.run(limiter_records.declare_limiters, [Limiter("shop", 5.0, 10)])
     return stock
 
 
@@ -134,12 +132,12 @@ def attempt(scene: Scene, method: str, path: str) -> Try:
     return go
 
 
-def test_metrics_are_an_operation_like_others() -> None:
+def test_metrics_route_is_documented_as_public() -> None:
     assert ("GET", "/metrics", "public") in OPERATIONS
 
 
 @pytest.mark.parametrize(("method", "path", "permission"), OPERATIONS)
-async def test_an_operation_lets_in_whom_it_says(
+async def test_operation_enforces_its_declared_permission(
     scene: Scene,
     api: Api,
     ada: httpx2.AsyncClient,
@@ -181,26 +179,26 @@ async def spoilt(api: Api, change: str) -> httpx2.AsyncClient:
     return api.client({"Authorization": f"Bearer {made['key']}"})
 
 
-def test_a_route_without_a_permission_stops_the_start(api: Api) -> None:
+def test_route_without_declared_permission_fails_startup(api: Api) -> None:
     bare = APIRouter()
 
     @bare.get("/bare")
     async def route() -> None: ...
 
     with pytest.raises(RuntimeError, match="/bare"):
-        guard.include(api.app, bare)
+        auth.include_declared_router(api.app, bare)
 
 
-def test_there_is_no_other_way_in(api: Api) -> None:
+def test_app_has_no_route_without_declared_permission(api: Api) -> None:
     paths = {route.path for route in api.app.routes if hasattr(route, "path")}
     assert paths == {"/v1/openapi.json"}, "everything else came through the guard"
 
 
-def test_every_operation_documents_its_errors_and_shows_an_example_of_them() -> None:
+def test_operation_documents_summary_and_authorization_errors() -> None:
     for path, methods in DOCUMENT["paths"].items():
         for method, operation in methods.items():
             answers = set(operation["responses"])
             needed = {"422"} | ({"401", "403"} if operation["x-permission"] != "public" else set())
             assert needed <= answers, f"{method} {path} says nothing of {needed - answers}"
             assert operation.get("summary"), f"{method} {path} has no summary"
-    assert DOCUMENT["components"]["schemas"]["Problem"]["properties"]["request_id"]["examples"]
+    assert DOCUMENT["components"]["schemas"]["ProblemDetails"]["properties"]["request_id"]["examples"]

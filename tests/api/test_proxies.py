@@ -19,14 +19,12 @@ async def address_of_job(ada: httpx2.AsyncClient) -> str:
 @pytest.mark.parametrize(
     ("trusted", "seen"), [([], "127.0.0.1"), (["192.0.2.0/24"], "127.0.0.1"), (["127.0.0.1/32"], "192.0.2.7")]
 )
-async def test_a_forwarded_address_is_believed_of_named_proxies_only(
-    make_api: Make, trusted: list[str], seen: str
-) -> None:
+async def test_forwarded_address_is_used_only_from_trusted_proxy(make_api: Make, trusted: list[str], seen: str) -> None:
     api = await make_api(trusted_proxies=[ip_network(one) for one in trusted])
     assert await address_of_job(await api.user("ada")) == seen
 
 
-async def test_cookies_are_secure_when_a_named_proxy_came_by_https(make_api: Make) -> None:
+async def test_session_cookie_is_secure_when_trusted_proxy_forwards_https(make_api: Make) -> None:
     for trusted in ([], [ip_network("127.0.0.0/8")]):
         api = await make_api(trusted_proxies=trusted)
         await api.user(f"ada {len(trusted)}")
@@ -35,7 +33,7 @@ async def test_cookies_are_secure_when_a_named_proxy_came_by_https(make_api: Mak
         assert ("; secure" in answer.headers["set-cookie"].lower()) == bool(trusted)
 
 
-async def test_pages_of_other_sites_are_not_answered_unless_named(make_api: Make) -> None:
+async def test_cors_allows_configured_origin_without_credentials(make_api: Make) -> None:
     origin = "https://app.example.org"
     for origins in ([], [origin]):
         api = await make_api(cors_origins=origins)

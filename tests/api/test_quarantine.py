@@ -4,17 +4,17 @@ import httpx2
 import pytest
 
 from api.conftest import Api
-from tidemill.domain.identity import Role
-from tidemill.store import quarantine
+from tidemill.core.principal import Role
+from tidemill.dispatch import outbox
 
 
 async def filled(api: Api, n: int) -> httpx2.AsyncClient:
     for number in range(n):
-        await api.db.run(quarantine.add, "w1", b"\x00\xff rubbish %d" % number, "it is not JSON")
+        await api.db.run(outbox.quarantine_message, "w1", b"\x00\xff rubbish %d" % number, "it is not JSON")
     return await api.user("root", Role.ADMIN)
 
 
-async def test_an_admin_walks_through_them_the_newest_first(api: Api) -> None:
+async def test_quarantine_list_is_paged_newest_first_for_admin(api: Api) -> None:
     root = await filled(api, 5)
     first = (await root.get("/v1/quarantine", params={"page_size": 3})).json()
     rest = (await root.get("/v1/quarantine", params={"page_size": 3, "after": first["next_page"]})).json()
@@ -25,22 +25,22 @@ async def test_an_admin_walks_through_them_the_newest_first(api: Api) -> None:
     assert (await root.get("/health")).json()["quarantined"] == 5
 
 
-async def test_what_somebody_has_looked_at_is_forgotten(api: Api) -> None:
+async def test_quarantine_clear_removes_messages_up_to_given_id(api: Api) -> None:
     root = await filled(api, 3)
     newest, *_ = (await root.get("/v1/quarantine")).json()["items"]
-    await api.db.run(quarantine.add, "w1", b"since then", "it is not JSON")
+    await api.db.run(outbox.quarantine_message, "w1", b"since then", "it is not JSON")
     assert (await root.delete("/v1/quarantine", params={"up_to": newest["id"]})).json() == {"removed": 3}
     assert [one["message"] for one in (await root.get("/v1/quarantine")).json()["items"]] == ["since then"]
 
 
-async def test_a_user_sees_none_of_it(api: Api, ada: httpx2.AsyncClient) -> None:
+async def test_quarantine_is_forbidden_for_non_admin(api: Api, ada: httpx2.AsyncClient) -> None:
     assert (await ada.get("/v1/quarantine")).status_code == 403
     assert (await ada.delete("/v1/quarantine", params={"up_to": 1})).status_code == 403
 
 
-async def test_only_the_newest_are_kept(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quarantine, "KEEP", 2)
+async def test_quarantine_trim_keeps_only_newest_messages(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outbox, "QUARANTINE_MAX_MESSAGES", 2)
     await filled(api, 5)
-    await api.db.run(quarantine.thin)
-    kept = await api.db.run(quarantine.list_quarantine, 10)
+    await api.db.run(outbox.trim_quarantine)
+    kept = await api.db.read(outbox.list_quarantined_messages, 10)
     assert [one.message[-1] for one in kept] == ["4", "3"]

@@ -9,7 +9,7 @@ import pytest
 from api.importing import MIXED, Shop, open_shop
 from support import rows
 from tidemill import Mill
-from tidemill.domain.identity import Role
+from tidemill.core.principal import Role
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ async def shop(make_api: Callable[..., Any], toy: Mill, tmp_path: Path) -> Shop:
     return await open_shop(make_api, toy, tmp_path)
 
 
-async def test_resources_are_told_with_what_one_may_do_with_them(shop: Shop) -> None:
+async def test_resource_list_shows_fields_and_permissions_of_caller(shop: Shop) -> None:
     found = {one["name"]: one for one in (await shop.ada.get("/v1/resources")).json()["resources"]}
     assert list(found) == ["people", "staff"]
     assert (found["people"]["may_read"], found["people"]["may_write"], found["people"]["key"]) == (
@@ -37,14 +37,14 @@ async def test_resources_are_told_with_what_one_may_do_with_them(shop: Shop) -> 
     assert [one["name"] for one in everything] == ["people", "staff", "secrets"]
 
 
-async def test_a_resource_whose_table_is_gone_says_so(shop: Shop) -> None:
+async def test_resource_list_reports_problem_when_table_is_missing(shop: Shop) -> None:
     await rows(shop.api.db, "DROP TABLE shop.people")
     people = (await shop.ada.get("/v1/resources")).json()["resources"][0]
     assert people["fields"] == []
     assert "shop.people" in people["problem"]
 
 
-async def test_failed_rows_can_be_asked_for_by_what_is_wrong_with_them(shop: Shop) -> None:
+async def test_import_errors_can_be_filtered_by_error_code(shop: Shop) -> None:
     found = await shop.imported(MIXED, validate_only=True, filename="people.csv")
     errors = f"/v1/imports/{found['job_id']}/errors"
     assert (found["errors"], found["file_name"]) == ({"email.pattern": 1, "name.required": 1}, "people.csv")
@@ -57,7 +57,7 @@ async def test_failed_rows_can_be_asked_for_by_what_is_wrong_with_them(shop: Sho
     assert foreign.status_code == 422
 
 
-async def test_a_trial_and_the_import_it_became_name_each_other(shop: Shop) -> None:
+async def test_dry_run_and_promoted_import_link_to_each_other(shop: Shop) -> None:
     trial = await shop.imported(MIXED, validate_only=True)
     assert trial["promoted_to"] is None
     live = (await shop.ada.post(f"/v1/imports/{trial['job_id']}/promote")).json()["job_id"]

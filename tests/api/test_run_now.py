@@ -28,9 +28,7 @@ async def due(api: Api, job: str) -> list[int]:
     return sorted(row[0] for row in await rows(api.db, query, UUID(job)))
 
 
-async def test_chosen_items_are_due_at_once_and_their_neighbours_go_on_waiting(
-    api: Api, ada: httpx2.AsyncClient
-) -> None:
+async def test_run_now_makes_only_selected_retry_items_due(api: Api, ada: httpx2.AsyncClient) -> None:
     one, other = await retrying(api, ada), await retrying(api, ada)
     told = await hasten(ada, f"{one}:1", f"{one}:3", f"{one}:3", f"{other}:0")
     assert told == {"due": 3, "in_hand": 0, "others": 0}
@@ -40,14 +38,16 @@ async def test_chosen_items_are_due_at_once_and_their_neighbours_go_on_waiting(
     assert [deed["details"] for deed in deeds if deed["verb"] == "run_now"] == [{"items": 2}]
 
 
-async def test_a_whole_list_is_due_without_being_cut(api: Api, ada: httpx2.AsyncClient) -> None:
+async def test_run_now_of_all_items_keeps_retry_batch_unsplit(api: Api, ada: httpx2.AsyncClient) -> None:
     job = await retrying(api, ada, 3)
     assert (await hasten(ada, *(f"{job}:{seq}" for seq in range(3))))["due"] == 3
     assert await due(api, job) == [0, 1, 2]
     assert await rows(api.db, "SELECT count(*) FROM tidemill.batch WHERE state = 'ready'") == [(1,)]
 
 
-async def test_what_is_in_hand_or_settled_is_said_and_left_alone(api: Api, ada: httpx2.AsyncClient) -> None:
+async def test_run_now_reports_running_and_settled_items_without_changing_them(
+    api: Api, ada: httpx2.AsyncClient
+) -> None:
     job = await submitted(ada, [{"sku": str(seq)} for seq in range(4)])
     lease = await take(api.db, UUID(job))
     await settle(api.db, lease, [verdict(0)])
@@ -57,7 +57,7 @@ async def test_what_is_in_hand_or_settled_is_said_and_left_alone(api: Api, ada: 
     await assert_sound(api.db)
 
 
-async def test_nobody_hastens_the_items_of_others(
+async def test_run_now_with_other_users_item_is_404_and_changes_nothing(
     api: Api, ada: httpx2.AsyncClient, bob: httpx2.AsyncClient, root: httpx2.AsyncClient
 ) -> None:
     job, mine = await retrying(api, ada), await retrying(api, bob)
@@ -67,7 +67,7 @@ async def test_nobody_hastens_the_items_of_others(
     assert (await hasten(root, f"{job}:0"))["due"] == 1
 
 
-async def test_items_that_were_hastened_are_settled_like_others(api: Api, ada: httpx2.AsyncClient) -> None:
+async def test_run_now_item_is_claimed_and_settled_normally(api: Api, ada: httpx2.AsyncClient) -> None:
     job = await retrying(api, ada, 4)
     await hasten(ada, f"{job}:2")
     lease = await take(api.db, UUID(job))
@@ -77,7 +77,7 @@ async def test_items_that_were_hastened_are_settled_like_others(api: Api, ada: h
     await assert_sound(api.db)
 
 
-async def test_the_flow_adds_up_what_is_open_and_what_was_settled(
+async def test_flow_sums_open_and_settled_items_by_user_scope(
     api: Api, ada: httpx2.AsyncClient, bob: httpx2.AsyncClient, root: httpx2.AsyncClient, toy: Mill
 ) -> None:
     await failing(api, toy, ada)
@@ -94,7 +94,7 @@ async def test_the_flow_adds_up_what_is_open_and_what_was_settled(
     assert (await ada.get("/v1/flow?user_id=all")).status_code == 403
 
 
-async def test_causes_can_be_asked_for_by_job_and_kind(
+async def test_dead_letter_causes_can_be_filtered_by_job_and_kind(
     api: Api, ada: httpx2.AsyncClient, bob: httpx2.AsyncClient, toy: Mill
 ) -> None:
     job = await failing(api, toy, ada)

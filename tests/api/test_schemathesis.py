@@ -14,10 +14,10 @@ from schemathesis.core.parameters import ParameterLocation
 from schemathesis.generation.hypothesis.builder import HypothesisTestConfig, HypothesisTestMode, create_test
 from schemathesis.specs.openapi.checks import ignored_auth
 
+from api.document import DOCUMENT
 from api.furnished import LETTERS, Place, furnished
 from api.importing import MIXED
-from api.test_document import DOCUMENT
-from tidemill.store.throwaway import ThrowawayServer
+from tidemill.testing.throwaway_postgres import ThrowawayServer
 
 SEED = 20_261_115
 QUICK, FULL = 10, 400
@@ -44,10 +44,10 @@ def schema() -> Any:
 
 @pytest.fixture(scope="module")
 def place(tidemill_server: ThrowawayServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    url = tidemill_server.create()
+    url = tidemill_server.create_database()
     with furnished(url, tmp_path_factory.mktemp("home")) as found:
         yield found
-    tidemill_server.drop(url)
+    tidemill_server.drop_database(url)
 
 
 Case = schemathesis.Case[Any]
@@ -175,7 +175,7 @@ def _is_good(case: Case, location: ParameterLocation) -> bool:
 
 @pytest.mark.parametrize("examples", [QUICK, pytest.param(FULL, marks=pytest.mark.full)])
 @pytest.mark.parametrize("label", LABELS)
-def test_an_operation_answers_as_it_is_documented(place: Place, label: str, examples: int) -> None:
+def test_operation_responses_conform_to_openapi_document(place: Place, label: str, examples: int) -> None:
     send = Sender(place)
 
     def sends(case: Case) -> None:

@@ -80,7 +80,7 @@ async def ended(who: httpx2.AsyncClient, answer: httpx2.Response) -> dict[str, A
         ({"ranges": []}, []),
     ],
 )
-async def test_an_export_has_the_rows_that_were_chosen_and_the_count_is_theirs(
+async def test_selection_count_equals_exported_rows(
     api: Api, ada: httpx2.AsyncClient, toy: Mill, job: str, asked: dict[str, Any], rows: list[int]
 ) -> None:
     named = {name: [f"{job}:{seq}" for seq in asked[name]] for name in ("item_ids", "except") if name in asked}
@@ -89,9 +89,7 @@ async def test_an_export_has_the_rows_that_were_chosen_and_the_count_is_theirs(
     assert len(found) == len(rows)
 
 
-async def test_a_key_is_a_field_or_its_beginning_and_goes_with_the_other_filters(
-    ada: httpx2.AsyncClient, job: str
-) -> None:
+async def test_item_key_filter_matches_value_or_prefix_with_other_filters(ada: httpx2.AsyncClient, job: str) -> None:
     async def listed(**words: Any) -> list[int]:
         return [item["seq"] for item in (await ada.get(f"/v1/jobs/{job}/items", params=words)).json()["items"]]
 
@@ -105,14 +103,16 @@ async def test_a_key_is_a_field_or_its_beginning_and_goes_with_the_other_filters
     assert await listed(key="AB*", page_size=2, after=first["next_page"]) == [2, 3]
 
 
-async def test_a_corrected_row_is_found_by_both(ada: httpx2.AsyncClient, job: str) -> None:
+async def test_item_key_filter_finds_fixed_row_by_old_and_new_value(ada: httpx2.AsyncClient, job: str) -> None:
     await ada.patch(f"/v1/jobs/{job}/items/1", json={"input": {"sku": "ZZ-1", "café": 'say "x"'}})
     for key in ("ZZ-1", "AB-1", 'say "x"'):
         found = (await ada.get(f"/v1/jobs/{job}/items", params={"key": key})).json()["items"]
         assert [item["seq"] for item in found] == [1], key
 
 
-async def test_rows_that_wait_are_cancelled_by_the_same_words_and_come_back(api: Api, ada: httpx2.AsyncClient) -> None:
+async def test_selection_cancel_cancels_pending_items_that_can_be_reprocessed(
+    api: Api, ada: httpx2.AsyncClient
+) -> None:
     job = await submitted(ada, [{"sku": f"AB-{n}"} for n in range(10)])
     but = {"except": [f"{job}:2"], "key": "AB*", "statuses": ["pending"]}
     assert await count(ada, job, to="cancel", **but) == 9
@@ -126,7 +126,7 @@ async def test_rows_that_wait_are_cancelled_by_the_same_words_and_come_back(api:
     await assert_sound(api.db)
 
 
-async def test_ranges_are_cancelled_and_sent_round_however_long_they_are(api: Api, ada: httpx2.AsyncClient) -> None:
+async def test_selection_of_large_ranges_is_cancelled_and_reprocessed(api: Api, ada: httpx2.AsyncClient) -> None:
     job = await submitted(ada, list(range(45_000)))
     most = {"ranges": [[1, 44_998]]}
     assert await count(ada, job, to="cancel", **most) == 44_998
@@ -146,13 +146,13 @@ async def test_ranges_are_cancelled_and_sent_round_however_long_they_are(api: Ap
 
 @pytest.mark.parametrize("ranges", [[[3, 2]], [[1]], [[1, 2, 3]], [[-1, 2]], [[0, 2**63]], [["1", 2]], [[0, 1]] * 101])
 @pytest.mark.parametrize("path", ["selection/count", "selection/cancel", "export", "reprocess"])
-async def test_a_range_that_is_none_is_refused(ada: httpx2.AsyncClient, path: str, ranges: Any) -> None:
+async def test_selection_with_invalid_range_is_rejected(ada: httpx2.AsyncClient, path: str, ranges: Any) -> None:
     job = await submitted(ada, [1])
     asked = {"ranges": ranges} | ({"scope": "items"} if path == "reprocess" else {})
     assert (await ada.post(f"/v1/jobs/{job}/{path}", json=asked)).status_code == 422
 
 
-async def test_rows_of_a_cancelled_job_are_counted_and_come_back_one_by_one(api: Api, ada: httpx2.AsyncClient) -> None:
+async def test_selection_reprocesses_items_of_cancelled_job_except_excluded(api: Api, ada: httpx2.AsyncClient) -> None:
     job = await submitted(ada, list(range(10)))
     await ada.post(f"/v1/jobs/{job}/cancel")
     but = {"statuses": ["cancelled"], "except": [f"{job}:2"]}
@@ -162,7 +162,7 @@ async def test_rows_of_a_cancelled_job_are_counted_and_come_back_one_by_one(api:
     await assert_sound(api.db)
 
 
-async def test_a_count_is_of_what_can_be_done_with_it(ada: httpx2.AsyncClient, job: str) -> None:
+async def test_selection_count_includes_only_items_action_applies_to(ada: httpx2.AsyncClient, job: str) -> None:
     everything = [f"{job}:{seq}" for seq in range(6)]
     assert await count(ada, job, to="reprocess", item_ids=everything) == 6
     assert await count(ada, job, to="cancel", item_ids=everything) == 0
@@ -170,7 +170,7 @@ async def test_a_count_is_of_what_can_be_done_with_it(ada: httpx2.AsyncClient, j
     assert await count(ada, job) == 6
 
 
-async def test_what_belongs_to_others_or_makes_no_sense_is_refused(
+async def test_selection_of_other_users_job_or_invalid_selection_is_rejected(
     ada: httpx2.AsyncClient, bob: httpx2.AsyncClient, job: str
 ) -> None:
     other = await submitted(ada, [1])
@@ -183,7 +183,9 @@ async def test_what_belongs_to_others_or_makes_no_sense_is_refused(
     assert both.status_code == 422
 
 
-async def test_a_code_with_a_comma_is_asked_for_by_repeating(api: Api, ada: httpx2.AsyncClient, job: str) -> None:
+async def test_error_code_filter_with_comma_works_as_repeated_parameter(
+    api: Api, ada: httpx2.AsyncClient, job: str
+) -> None:
     change = b'UPDATE tidemill.outcome SET error = \'{"code": "a,b"}\' WHERE job_id = %s AND seq = 1'
     async with api.db.transaction() as conn:
         await conn.execute(change, [job])
@@ -197,7 +199,7 @@ async def test_a_code_with_a_comma_is_asked_for_by_repeating(api: Api, ada: http
 
 @pytest.mark.parametrize("asked", [{"item_ids": ["{own}", "{other}"]}, {"except": ["{own}", "{other}"]}])
 @pytest.mark.parametrize("what", ["reprocess", "selection/cancel", "selection/count", "export"])
-async def test_items_of_another_job_are_pointed_at_and_nothing_happens(
+async def test_selection_with_item_of_other_job_points_at_it_and_changes_nothing(
     api: Api, ada: httpx2.AsyncClient, job: str, what: str, asked: dict[str, list[str]]
 ) -> None:
     other = await submitted(ada, [1])

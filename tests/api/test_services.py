@@ -9,7 +9,7 @@ import pytest
 from api.conftest import Api, opened
 from tidemill import Mill
 from tidemill.config import Settings
-from tidemill.domain.identity import Role
+from tidemill.core.principal import Role
 
 DECLARED = """
 [services.names]
@@ -30,7 +30,7 @@ async def here(settings: Settings, toy: Mill) -> AsyncIterator[Api]:
 
 
 @pytest.mark.parametrize("kind", ["match", "entity.match", "tidemill.match"])
-async def test_a_user_submits_rows_to_match(here: Api, kind: str) -> None:
+async def test_match_job_is_accepted_under_each_kind_alias(here: Api, kind: str) -> None:
     user = await here.user("ada")
     answer = await user.post("/v1/jobs", json={"kind": kind, "inputs": [{"name": "Ada"}], "params": MATCH})
     assert answer.status_code == 202, answer.text
@@ -40,7 +40,7 @@ async def test_a_user_submits_rows_to_match(here: Api, kind: str) -> None:
     assert job["columns"] == ["id", "name", "score", "match", "type", "query", "strategy", "candidates"]
 
 
-async def test_every_mistake_is_told_and_nothing_is_stored(here: Api) -> None:
+async def test_match_job_with_invalid_params_reports_all_errors_and_stores_nothing(here: Api) -> None:
     user = await here.user("ada")
     wrong = {"kind": "match", "inputs": [{"name": "Ada"}], "params": {"query": "name", "limit": 99, "treshold": 1}}
     answer = await user.post("/v1/jobs", json=wrong)
@@ -52,7 +52,7 @@ async def test_every_mistake_is_told_and_nothing_is_stored(here: Api) -> None:
     assert (await user.get("/v1/jobs")).json()["jobs"] == []
 
 
-async def test_columns_that_no_row_has_are_refused(here: Api) -> None:
+async def test_service_job_referring_to_unknown_column_is_rejected(here: Api) -> None:
     user = await here.user("ada")
     params = MATCH | {"query": "nmae", "properties": {"P17": "land"}}
     answer = await user.post("/v1/jobs", json={"kind": "match", "inputs": [{"name": "Ada"}], "params": params})
@@ -74,7 +74,7 @@ async def test_columns_that_no_row_has_are_refused(here: Api) -> None:
     assert answer.status_code == 202, answer.text
 
 
-async def test_services_are_for_whom_they_are_declared(here: Api) -> None:
+async def test_service_use_is_limited_to_granted_roles(here: Api) -> None:
     user, admin = await here.user("ada"), await here.user("root", Role.ADMIN)
 
     async def submitted(who: Any, service: str) -> int:
@@ -88,7 +88,7 @@ async def test_services_are_for_whom_they_are_declared(here: Api) -> None:
     assert await submitted(admin, "https://user:pw@any.example/api") == 422
 
 
-async def test_the_same_key_finds_the_same_job(here: Api) -> None:
+async def test_match_job_idempotency_key_returns_existing_job(here: Api) -> None:
     user = await here.user("ada")
     asked = {"kind": "match", "inputs": [{"name": "Ada"}], "params": MATCH}
     first, second = [await user.post("/v1/jobs", json=asked, headers={"Idempotency-Key": "k"}) for _ in range(2)]

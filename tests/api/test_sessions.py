@@ -8,7 +8,7 @@ from api.test_control import submitted
 from api.test_identity import signed_in
 from support import shift_clock
 from tidemill import Mill
-from tidemill.api.guard import COOKIE
+from tidemill.rest.auth import SESSION_COOKIE
 from tidemill.testing import drain
 
 NOWHERE = "/v1/jobs/J20200101_000001"
@@ -16,21 +16,21 @@ NOWHERE = "/v1/jobs/J20200101_000001"
 
 async def status(api: Api, secret: str) -> int:
     """What a browser with this secret hears."""
-    return (await api.client({"Cookie": f"{COOKIE}={secret}"}).get("/v1/me")).status_code
+    return (await api.client({"Cookie": f"{SESSION_COOKIE}={secret}"}).get("/v1/me")).status_code
 
 
 async def offered(api: Api, secret: str, path: str = "/v1/me") -> tuple[int, str | None]:
     """A request with this secret: its status, and the secret that came with the answer; streams are not heard out."""
-    async with api.client({"Cookie": f"{COOKIE}={secret}"}).stream("GET", path) as answer:
-        return answer.status_code, answer.cookies.get(COOKIE)
+    async with api.client({"Cookie": f"{SESSION_COOKIE}={secret}"}).stream("GET", path) as answer:
+        return answer.status_code, answer.cookies.get(SESSION_COOKIE)
 
 
 async def secrets(api: Api, n: int) -> list[str]:
     browsers = [(await signed_in(api, api.keys["ada"]))[0] for _ in range(n)]
-    return [browser.cookies[COOKIE] for browser in browsers]
+    return [browser.cookies[SESSION_COOKIE] for browser in browsers]
 
 
-async def test_a_new_secret_leaves_with_an_answer_of_any_sort(api: Api, ada: httpx2.AsyncClient, toy: Mill) -> None:
+async def test_session_secret_rotates_on_every_kind_of_response(api: Api, ada: httpx2.AsyncClient, toy: Mill) -> None:
     job = await submitted(ada, [1])
     await drain(toy, db=api.db)
     export = (await ada.post(f"/v1/jobs/{job}/export?format=csv")).headers["location"]
@@ -50,7 +50,7 @@ async def test_a_new_secret_leaves_with_an_answer_of_any_sort(api: Api, ada: htt
     assert {await status(api, secret) for secret in old} == {401}, "the new one is in use"
 
 
-async def test_an_answer_that_is_lost_costs_nothing(api: Api, ada: httpx2.AsyncClient) -> None:
+async def test_session_survives_lost_response_with_rotated_secret(api: Api, ada: httpx2.AsyncClient) -> None:
     (old,) = await secrets(api, 1)
     await shift_clock(api.db, "901 s")
     assert (await offered(api, old))[1] is not None
@@ -66,32 +66,32 @@ async def test_an_answer_that_is_lost_costs_nothing(api: Api, ada: httpx2.AsyncC
     assert (await status(api, old), await status(api, second)) == (401, 200)
 
 
-async def test_signing_out_ends_every_secret_of_the_browser(api: Api, ada: httpx2.AsyncClient) -> None:
+async def test_sign_out_ends_old_and_rotated_secret_of_session(api: Api, ada: httpx2.AsyncClient) -> None:
     browser, token = await signed_in(api, api.keys["ada"])
     (other,) = await secrets(api, 1)
-    old = browser.cookies[COOKIE]
+    old = browser.cookies[SESSION_COOKIE]
     await shift_clock(api.db, "901 s")
     await browser.get("/v1/me")
-    new = browser.cookies[COOKIE]
+    new = browser.cookies[SESSION_COOKIE]
     answer = await browser.delete("/v1/session", headers={"X-CSRF-Token": token})
     assert answer.status_code == 204
-    assert [header.partition(";")[0] for header in answer.headers.get_list("set-cookie")] == [f'{COOKIE}=""']
+    assert [header.partition(";")[0] for header in answer.headers.get_list("set-cookie")] == [f'{SESSION_COOKIE}=""']
     assert new != old
     assert [await status(api, secret) for secret in (old, new, other)] == [401, 401, 200]
 
 
-async def test_signing_out_with_a_secret_that_is_due_leaves_none(api: Api, ada: httpx2.AsyncClient) -> None:
+async def test_sign_out_with_secret_due_for_rotation_leaves_no_session(api: Api, ada: httpx2.AsyncClient) -> None:
     browser, token = await signed_in(api, api.keys["ada"])
-    old = browser.cookies[COOKIE]
+    old = browser.cookies[SESSION_COOKIE]
     await shift_clock(api.db, "901 s")
     answer = await browser.delete("/v1/session", headers={"X-CSRF-Token": token})
-    assert [header.partition(";")[0] for header in answer.headers.get_list("set-cookie")] == [f'{COOKIE}=""']
+    assert [header.partition(";")[0] for header in answer.headers.get_list("set-cookie")] == [f'{SESSION_COOKIE}=""']
     assert await status(api, old) == 401
     assert (await ada.get("/v1/sessions")).json() == []
 
 
 @pytest.mark.parametrize("is_revoked", [True, False], ids=["revoked", "expired"])
-async def test_a_session_ends_with_the_key_that_opened_it(
+async def test_session_ends_when_its_api_key_is_revoked_or_expires(
     api: Api, ada: httpx2.AsyncClient, *, is_revoked: bool
 ) -> None:
     made = (await ada.post("/v1/keys", json={"expires_in_s": 1_000})).json()

@@ -12,10 +12,10 @@ from api import importing
 from api.conftest import Api
 from support import rows
 from tidemill import Mill
-from tidemill.api.routes import sources
-from tidemill.domain.identity import Role
+from tidemill.core.principal import Role
 from tidemill.telemetry.events import subscribe
 from tidemill.testing import drain
+from tidemill.watches import routes
 
 DECLARED = """
 [watches.nightly]
@@ -56,7 +56,7 @@ async def scan(who: httpx2.AsyncClient, **words: Any) -> list[dict[str, Any]]:
     return list(answer.json()["scans"])
 
 
-async def test_a_scan_says_what_it_found_and_what_became_of_it(
+async def test_watch_scan_reports_found_submitted_and_processed_files(
     api: Api, ada: httpx2.AsyncClient, toy: Mill, inbox: Path
 ) -> None:
     (inbox / "a.csv").write_text("n\n1\n2\n")
@@ -72,19 +72,19 @@ async def test_a_scan_says_what_it_found_and_what_became_of_it(
     assert [(file["state"], file["moved_to"]) for file in third["files"]] == [("processed", "processed/a.csv")]
 
 
-async def test_watches_that_a_scan_had_no_time_for_say_so(
+async def test_watch_scan_reports_problem_when_time_runs_out(
     api: Api, ada: httpx2.AsyncClient, inbox: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (inbox / "a.csv").write_text("n\n1\n2\n")
     with monkeypatch.context() as hurried:
-        hurried.setattr(sources, "WAIT_S", 0.0)
+        hurried.setattr(routes, "SCAN_REQUEST_TIMEOUT_S", 0.0)
         (cut,) = await scan(ada)
     assert (cut["found"], cut["problem"]) == (0, "there was no time to look at all of it: the next scan does")
     (whole,) = await scan(ada)
     assert (whole["found"], whole["problem"]) == (1, None)
 
 
-async def test_sources_show_their_last_scan_and_their_counts(api: Api, ada: httpx2.AsyncClient, inbox: Path) -> None:
+async def test_watch_list_shows_last_scan_and_file_counts(api: Api, ada: httpx2.AsyncClient, inbox: Path) -> None:
     (before,) = (await ada.get("/v1/sources")).json()["sources"]
     assert (before["last_scan_at"], before["files"], before["every_s"]) == (None, {}, 60)
     (inbox / "a.csv").write_text("n\n1\n")
@@ -95,7 +95,7 @@ async def test_sources_show_their_last_scan_and_their_counts(api: Api, ada: http
     assert after["last_scan_at"] < after["next_scan_at"]
 
 
-async def test_the_files_of_a_source_come_in_pages_and_by_state(api: Api, ada: httpx2.AsyncClient, inbox: Path) -> None:
+async def test_watch_file_list_is_paged_and_filtered_by_state(api: Api, ada: httpx2.AsyncClient, inbox: Path) -> None:
     for number in range(7):
         (inbox / f"{number}.csv").write_text("n\n1\n")
     await scan(ada)
@@ -112,7 +112,7 @@ async def test_the_files_of_a_source_come_in_pages_and_by_state(api: Api, ada: h
     assert (await ada.get("/v1/sources/nightly/files?after=WyJ4Il0")).status_code == 422
 
 
-async def test_everybody_sees_and_scans_their_own_and_admins_all(
+async def test_watches_are_listed_and_scanned_only_by_owner_or_admin(
     api: Api, ada: httpx2.AsyncClient, bob: httpx2.AsyncClient
 ) -> None:
     root = await api.user("root", Role.ADMIN)
@@ -133,7 +133,7 @@ async def test_everybody_sees_and_scans_their_own_and_admins_all(
     assert [one["name"] for one in await scan(root)] == ["nightly", "others"]
 
 
-async def test_an_import_that_a_watch_made_is_an_import_as_any_other(
+async def test_watch_created_import_appears_in_import_routes(
     make_api: Make, tmp_path: Path, inbox: Path, toy: Mill
 ) -> None:
     declared = tmp_path / "imports.toml"
@@ -152,7 +152,9 @@ async def test_an_import_that_a_watch_made_is_an_import_as_any_other(
     assert listed["resource_type"] == "people"
 
 
-async def test_no_secret_is_told_anywhere(api: Api, bob: httpx2.AsyncClient, toy: Mill) -> None:
+async def test_watch_password_never_appears_in_responses_events_or_database(
+    api: Api, bob: httpx2.AsyncClient, toy: Mill
+) -> None:
     told: list[Any] = []
     stop = subscribe(lambda name, fields: told.append((name, fields)))
     try:
@@ -162,7 +164,7 @@ async def test_no_secret_is_told_anywhere(api: Api, bob: httpx2.AsyncClient, toy
     assert "connection failed" in scanned["problem"]
     shown = (await bob.get("/v1/sources")).text + (await bob.get("/v1/sources/others/files")).text
     stored = await api.db.run(_everything)
-    for text in (json.dumps(scanned), shown, repr(told), stored, repr(api.app.state.service.scanner.all)):
+    for text in (json.dumps(scanned), shown, repr(told), stored, repr(api.app.state.context.watch_scanner.watches)):
         assert SECRET not in text
     assert "watch.failed" in [name for name, _ in told]
 

@@ -45,7 +45,7 @@ async def inputs(api: Api, answer: httpx2.Response) -> list[Any]:
     return [row[0] for row in found]
 
 
-async def test_inputs_are_durable_when_they_are_accepted(api: Api, ada: httpx2.AsyncClient) -> None:
+async def test_submit_stores_inputs_before_responding_202(api: Api, ada: httpx2.AsyncClient) -> None:
     answer = await ada.post("/v1/jobs", json={"kind": "echo", "inputs": [1, {"a": None}, "x", []]})
     assert answer.status_code == 202
     assert answer.headers["location"] == f"/v1/jobs/{answer.json()['id']}"
@@ -54,7 +54,7 @@ async def test_inputs_are_durable_when_they_are_accepted(api: Api, ada: httpx2.A
     assert await inputs(api, answer) == [1, {"a": None}, "x", []]
 
 
-async def test_a_job_remembers_who_asked_from_where_and_under_which_id(api: Api, ada: httpx2.AsyncClient) -> None:
+async def test_submit_records_owner_request_id_trace_and_ip_address(api: Api, ada: httpx2.AsyncClient) -> None:
     trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     headers = {"X-Request-ID": "order-7", "traceparent": trace}
     answer = await ada.post("/v1/jobs", json={"kind": "echo", "inputs": [1]}, headers=headers)
@@ -64,13 +64,13 @@ async def test_a_job_remembers_who_asked_from_where_and_under_which_id(api: Api,
 
 
 @pytest.mark.parametrize("value", ["a b", "x" * 129, "<script>", "a\tb"])
-async def test_a_strange_request_id_is_replaced(ada: httpx2.AsyncClient, value: str) -> None:
+async def test_invalid_request_id_and_traceparent_are_replaced(ada: httpx2.AsyncClient, value: str) -> None:
     answer = await ada.get("/v1/me", headers={"X-Request-ID": value, "traceparent": "00-zz-1-01"})
     assert answer.headers["x-request-id"] != value
     assert "traceparent" not in answer.headers
 
 
-async def test_both_spellings_and_all_words_are_understood(api: Api, ada: httpx2.AsyncClient) -> None:
+async def test_submit_accepts_camel_case_policy_params_and_priority(api: Api, ada: httpx2.AsyncClient) -> None:
     asked = {"kind": "echo", "inputs": [1], "policy": {"mode": "tolerate", "maxFailed": 3}, "params": {"a": 1}}
     answer = await ada.post("/v1/jobs", json=asked | {"priority": 5})
     found = await job_row(api, answer, "policy, params, priority")
@@ -95,7 +95,7 @@ async def test_both_spellings_and_all_words_are_understood(api: Api, ada: httpx2
         ([], "#"),
     ],
 )
-async def test_what_is_wrong_is_pointed_at_and_makes_no_job(
+async def test_invalid_submit_points_at_error_and_creates_no_job(
     api: Api, ada: httpx2.AsyncClient, asked: Any, pointer: str | None
 ) -> None:
     answer = await ada.post("/v1/jobs", json=asked)
@@ -107,12 +107,12 @@ async def test_what_is_wrong_is_pointed_at_and_makes_no_job(
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"\xff", b'{"kind":"echo","inputs":[' + b"[" * 100_000])
-async def test_what_is_not_json_is_malformed(ada: httpx2.AsyncClient, body: bytes) -> None:
+async def test_submit_of_malformed_json_is_rejected_with_400(ada: httpx2.AsyncClient, body: bytes) -> None:
     answer = await ada.post("/v1/jobs", content=body, headers={"content-type": "application/json"})
     assert answer.status_code == 400, answer.text
 
 
-async def test_a_json_body_beyond_the_cap_is_refused(make_api: Callable[..., Any]) -> None:
+async def test_json_body_over_size_limit_is_rejected_with_413(make_api: Callable[..., Any]) -> None:
     api = await make_api(max_json_bytes=1_000)
     ada = await api.user("ada")
     asked = {"kind": "echo", "inputs": ["x" * 2_000]}
@@ -131,7 +131,7 @@ FORMS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("form", FORMS)
-async def test_a_file_comes_as_the_body_or_as_a_part(
+async def test_submit_accepts_file_as_body_or_multipart_part(
     api: Api, ada: httpx2.AsyncClient, toy: Mill, form: dict[str, Any]
 ) -> None:
     answer = await ada.post(**form)
@@ -145,7 +145,7 @@ async def test_a_file_comes_as_the_body_or_as_a_part(
     assert files(api.settings) == list(await job_row(api, answer, "file_id"))
 
 
-async def test_the_words_beside_a_file_are_kept(api: Api, ada: httpx2.AsyncClient) -> None:
+async def test_submit_stores_form_fields_beside_file(api: Api, ada: httpx2.AsyncClient) -> None:
     words = {"kind": "echo", "params": '{"a": 1}', "policy": '{"mode": "fail_fast"}', "priority": "-3"}
     answer = await ada.post("/v1/jobs", data=words, files={"file": ("a.csv", CSV)})
     found = await job_row(api, answer, "params, policy, priority, source->>'name'")
@@ -172,7 +172,7 @@ BAD_FORMS: list[tuple[int, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("status", "form"), BAD_FORMS)
-async def test_a_file_that_cannot_be_taken_leaves_nothing(
+async def test_rejected_upload_leaves_no_file_and_no_job(
     api: Api, ada: httpx2.AsyncClient, status: int, form: dict[str, Any]
 ) -> None:
     answer = await ada.post(**form)
@@ -186,7 +186,7 @@ async def pieces(n: int, size: int = 1 << 18) -> AsyncIterator[bytes]:
         yield b"x" * size
 
 
-async def test_a_file_beyond_the_cap_is_refused_as_soon_as_it_passes_it(make_api: Callable[..., Any]) -> None:
+async def test_upload_over_size_limit_is_rejected_while_streaming(make_api: Callable[..., Any]) -> None:
     api = await make_api(max_file_size_mb=1)
     ada = await api.user("ada")
     sent = 0
@@ -209,7 +209,7 @@ async def test_a_file_beyond_the_cap_is_refused_as_soon_as_it_passes_it(make_api
     assert files(api.settings) == []
 
 
-async def test_a_client_that_goes_away_leaves_nothing(api: Api, ada: httpx2.AsyncClient) -> None:
+async def test_client_disconnect_during_upload_leaves_no_file_and_no_job(api: Api, ada: httpx2.AsyncClient) -> None:
     async def broken() -> AsyncIterator[bytes]:
         yield b"a,b\n" * 500_000
         raise ConnectionResetError
@@ -220,7 +220,9 @@ async def test_a_client_that_goes_away_leaves_nothing(api: Api, ada: httpx2.Asyn
     assert await rows(api.db, "SELECT count(*) FROM tidemill.job") == [(0,)]
 
 
-async def test_images_are_items_with_what_is_known_of_them(api: Api, ada: httpx2.AsyncClient, toy: Mill) -> None:
+async def test_uploaded_images_become_items_with_type_and_dimensions(
+    api: Api, ada: httpx2.AsyncClient, toy: Mill
+) -> None:
     images = [("images", ("cat.png", PNG, "image/png")), ("images", ("../dog.gif", GIF, "image/gif"))]
     answer = await ada.post("/v1/jobs", data={"kind": "echo"}, files=images)
     assert answer.status_code == 202, answer.text
@@ -234,7 +236,9 @@ async def test_images_are_items_with_what_is_known_of_them(api: Api, ada: httpx2
         assert file.read() == GIF
 
 
-async def test_a_zip_of_images_is_the_same(api: Api, ada: httpx2.AsyncClient, toy: Mill) -> None:
+async def test_zip_upload_makes_item_per_entry_and_fails_non_images(
+    api: Api, ada: httpx2.AsyncClient, toy: Mill
+) -> None:
     body = zipped({"a/": b"", "a/cat.png": PNG, "a/notes.txt": b"hello", "a/dog.gif": GIF})
     headers = {"content-type": "application/zip"}
     answer = await ada.post("/v1/jobs?kind=echo", content=body, headers=headers)
@@ -252,7 +256,7 @@ async def test_a_zip_of_images_is_the_same(api: Api, ada: httpx2.AsyncClient, to
 @pytest.mark.parametrize(
     "body", [b"not a zip", b"PK\x05\x06" + b"\0" * 18 + b"!", zipped({"a": b"x"})[:-30]], ids=["text", "empty", "cut"]
 )
-async def test_a_broken_zip_fails_its_job_with_a_reason(
+async def test_corrupt_zip_upload_fails_job_with_reason(
     api: Api, ada: httpx2.AsyncClient, toy: Mill, body: bytes
 ) -> None:
     headers = {"content-type": "application/zip"}
@@ -278,7 +282,7 @@ def inbox(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("path", ["deep/a.csv", "good.csv", "deep/../deep/a.csv"])
-async def test_a_source_is_a_file_in_a_configured_folder(
+async def test_submit_source_copies_file_from_configured_folder(
     make_api: Callable[..., Any], inbox: Path, toy: Mill, path: str
 ) -> None:
     api = await make_api(sources={"inbox": inbox})
@@ -294,7 +298,9 @@ async def test_a_source_is_a_file_in_a_configured_folder(
     "path",
     ["../secret.csv", "link.csv", "/etc/passwd", "none.csv", "deep", "", "a\0b.csv", "what", "x" * 999, "deep/" * 100],
 )
-async def test_nothing_else_is_a_source(make_api: Callable[..., Any], inbox: Path, path: str) -> None:
+async def test_submit_source_outside_configured_folder_is_rejected(
+    make_api: Callable[..., Any], inbox: Path, path: str
+) -> None:
     api = await make_api(sources={"inbox": inbox})
     ada = await api.user("ada")
     answer = await ada.post("/v1/jobs", json={"kind": "echo", "source": {"name": "inbox", "path": path}})
@@ -306,7 +312,7 @@ async def test_nothing_else_is_a_source(make_api: Callable[..., Any], inbox: Pat
 
 
 @pytest.mark.parametrize("url", ["/v1/jobs", "/v1/imports"])
-async def test_a_source_that_cannot_be_read_is_a_clear_problem(
+async def test_unreadable_or_endless_source_is_rejected_with_reason(
     make_api: Callable[..., Any], tmp_path: Path, url: str
 ) -> None:
     api = await stocked(make_api, tmp_path, sources={"kernel": Path("/proc/self")}, max_file_size_mb=1)
@@ -325,7 +331,7 @@ async def test_a_source_that_cannot_be_read_is_a_clear_problem(
     assert files(api.settings) == []
 
 
-async def test_fifty_posts_of_one_key_make_one_job(api: Api, ada: httpx2.AsyncClient) -> None:
+async def test_concurrent_submits_with_one_idempotency_key_create_one_job(api: Api, ada: httpx2.AsyncClient) -> None:
     asked = {"kind": "echo", "inputs": list(range(100))}
     headers = {"Idempotency-Key": '"once"'}
     answers = await asyncio.gather(*(ada.post("/v1/jobs", json=asked, headers=headers) for _ in range(50)))
@@ -335,7 +341,7 @@ async def test_fifty_posts_of_one_key_make_one_job(api: Api, ada: httpx2.AsyncCl
     assert await rows(api.db, "SELECT count(*) FROM tidemill.item") == [(100,)]
 
 
-async def test_fifty_uploads_of_one_key_make_one_job_and_leave_one_file(api: Api, ada: httpx2.AsyncClient) -> None:
+async def test_concurrent_uploads_with_one_idempotency_key_leave_one_file(api: Api, ada: httpx2.AsyncClient) -> None:
     def post() -> Any:
         headers = {"Idempotency-Key": "once", "content-type": "text/csv"}
         return ada.post("/v1/jobs?kind=echo", content=CSV, headers=headers)
@@ -346,7 +352,7 @@ async def test_fifty_uploads_of_one_key_make_one_job_and_leave_one_file(api: Api
     assert files(api.settings) == [(await job_row(api, answers[0], "file_id"))[0]]
 
 
-async def test_quoted_and_bare_keys_are_the_same(ada: httpx2.AsyncClient) -> None:
+async def test_idempotency_key_is_same_quoted_and_unquoted(ada: httpx2.AsyncClient) -> None:
     asked = {"kind": "echo", "inputs": [1]}
     first = await ada.post("/v1/jobs", json=asked, headers={"Idempotency-Key": '"k-1"'})
     second = await ada.post("/v1/jobs", json=asked, headers={"Idempotency-Key": "k-1"})
@@ -355,7 +361,7 @@ async def test_quoted_and_bare_keys_are_the_same(ada: httpx2.AsyncClient) -> Non
 
 
 @pytest.mark.parametrize("key", ['"open', "a b", '""', "x" * 201, 'a"b', "a,b"])
-async def test_a_malformed_key_is_refused(ada: httpx2.AsyncClient, key: str) -> None:
+async def test_malformed_idempotency_key_is_rejected_with_400(ada: httpx2.AsyncClient, key: str) -> None:
     answer = await ada.post("/v1/jobs", json={"kind": "echo", "inputs": [1]}, headers={"Idempotency-Key": key})
     assert answer.status_code == 400, key
 
@@ -364,7 +370,7 @@ async def test_a_malformed_key_is_refused(ada: httpx2.AsyncClient, key: str) -> 
     "other",
     [{"inputs": [2]}, {"inputs": [1, 1]}, {"priority": 1}, {"params": {"a": 1}}, {"policy": {"mode": "fail_fast"}}],
 )
-async def test_a_key_with_another_payload_is_refused(ada: httpx2.AsyncClient, other: dict[str, Any]) -> None:
+async def test_idempotency_key_with_other_payload_is_rejected(ada: httpx2.AsyncClient, other: dict[str, Any]) -> None:
     asked = {"kind": "echo", "inputs": [1]}
     headers = {"Idempotency-Key": "k"}
     assert (await ada.post("/v1/jobs", json=asked, headers=headers)).status_code == 202
@@ -372,7 +378,9 @@ async def test_a_key_with_another_payload_is_refused(ada: httpx2.AsyncClient, ot
     assert (await ada.post("/v1/jobs", json=asked, headers=headers)).status_code == 200
 
 
-async def test_the_words_of_a_key_are_compared_before_the_file_is_read(api: Api, ada: httpx2.AsyncClient) -> None:
+async def test_idempotency_key_with_other_parameters_is_rejected_before_upload(
+    api: Api, ada: httpx2.AsyncClient
+) -> None:
     headers = {"Idempotency-Key": "k", "content-type": "text/csv"}
     assert (await ada.post("/v1/jobs?kind=echo", content=CSV, headers=headers)).status_code == 202
     head = [
@@ -394,14 +402,14 @@ async def test_the_words_of_a_key_are_compared_before_the_file_is_read(api: Api,
     assert len(files(api.settings)) == 1
 
 
-async def test_keys_belong_to_their_owner(ada: httpx2.AsyncClient, bob: httpx2.AsyncClient) -> None:
+async def test_idempotency_key_is_scoped_to_owner(ada: httpx2.AsyncClient, bob: httpx2.AsyncClient) -> None:
     asked = {"kind": "echo", "inputs": [1]}
     answers = [await who.post("/v1/jobs", json=asked, headers={"Idempotency-Key": "k"}) for who in (ada, bob)]
     assert [answer.status_code for answer in answers] == [202, 202]
     assert answers[0].json()["id"] != answers[1].json()["id"]
 
 
-async def test_the_largest_numbers_come_back_as_they_went_in(api: Api, ada: httpx2.AsyncClient) -> None:
+async def test_submit_preserves_large_numbers_exactly(api: Api, ada: httpx2.AsyncClient) -> None:
     body = b'{"kind":"echo","inputs":[9007199254740993, 1e308, 123456789012345678901234567890, 0.1]}'
     answer = await ada.post("/v1/jobs", content=body, headers={"content-type": "application/json"})
     assert answer.status_code == 202, answer.text

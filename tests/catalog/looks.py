@@ -3,9 +3,9 @@
 from typing import Any
 
 from support import rows
-from tidemill.domain.resource import Field, Resource
-from tidemill.store.catalog import find_table, introspect
 from tidemill.store.database import Connection, Database
+from tidemill.tables.introspection.table_introspection import find_table, introspect_table
+from tidemill.tables.resource import Field, Resource
 
 
 async def look_at(db: Database, name: str, *definitions: str) -> Resource:
@@ -16,7 +16,7 @@ async def look_at(db: Database, name: str, *definitions: str) -> Resource:
 
 
 async def _look(conn: Connection, name: str) -> Resource:
-    return await introspect(conn, await find_table(conn, name))
+    return await introspect_table(conn, await find_table(conn, name))
 
 
 def rules(field: Field, *besides: str) -> dict[str, Any]:

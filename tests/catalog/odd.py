@@ -3,9 +3,9 @@
 from typing import Any
 
 from catalog.looks import look_at, rules
-from tidemill.domain.resource import Reference, Table
-from tidemill.store.catalog import denied
 from tidemill.store.database import Database
+from tidemill.tables.introspection.table_introspection import list_missing_privileges
+from tidemill.tables.resource import Reference, TableName
 
 TYPES = [
     ("text", "text", {}),
@@ -161,9 +161,9 @@ async def assert_keys_are_read(db: Database) -> None:
              twice integer GENERATED ALWAYS AS (n * 2) STORED, FOREIGN KEY (tenant, "order") REFERENCES "Orders")""",
         'CREATE UNIQUE INDEX ON lines (tenant, "order", n) NULLS NOT DISTINCT',
     )
-    assert resource.names == ["id", "tenant", "order", "n"]
+    assert resource.field_names == ["id", "tenant", "order", "n"]
     assert (resource.key, resource.unique) == (("tenant", "order", "n"), (("id",), ("tenant", "order", "n")))
     assert resource.nulls_equal == (resource.key,)
-    assert resource.references == (Reference(("tenant", "order"), Table("public", "Orders"), ("tenant", "No")),)
-    assert (resource.field("order").max_length, resource.field("order").min_length) == (9, 1)
-    assert await db.run(denied, resource.table, resource.names, "upsert") == []
+    assert resource.references == (Reference(("tenant", "order"), TableName("public", "Orders"), ("tenant", "No")),)
+    assert (resource.get_field("order").max_length, resource.get_field("order").min_length) == (9, 1)
+    assert await db.run(list_missing_privileges, resource.table, resource.field_names, "upsert") == []

@@ -7,16 +7,16 @@ import pytest
 from catalog.looks import look_at
 from catalog.odd import assert_checks_are_read
 from support import rows
-from tidemill.domain.catalog.expression import Undecidable
-from tidemill.domain.catalog.regex import translated
 from tidemill.store.database import Database
+from tidemill.tables.introspection.postgres_regex import translate_regex
+from tidemill.tables.introspection.sql_expressions import UnsupportedExpression
 
 
-async def test_every_form_of_a_check(db: Database) -> None:
+async def test_check_constraint_in_any_supported_form_becomes_field_rule(db: Database) -> None:
     await assert_checks_are_read(db)
 
 
-async def test_checks_are_inherited_and_not_enforced_ones_are_no_rules(db: Database) -> None:
+async def test_check_constraint_is_inherited_and_ignored_when_not_enforced(db: Database) -> None:
     child = await look_at(
         db,
         "child",
@@ -66,14 +66,14 @@ VALUES = [
 ]
 
 
-async def test_a_pattern_never_refuses_what_the_server_takes(db: Database) -> None:
+async def test_translated_regex_never_rejects_value_the_server_accepts(db: Database) -> None:
     """And refuses what it does not, where the two are known to agree."""
     refused = 0
     for operator in ("~", "~*"):
         for regex in REGEXES:
             try:
-                matches = re.compile(translated(regex, ignore_case=operator == "~*")).fullmatch
-            except Undecidable:
+                matches = re.compile(translate_regex(regex, ignore_case=operator == "~*")).fullmatch
+            except UnsupportedExpression:
                 assert regex == r"^[]^-]$"
                 continue
             query = f"SELECT v, v {operator} %s FROM unnest(%s::text[]) AS u (v)"
@@ -104,12 +104,12 @@ async def test_a_pattern_never_refuses_what_the_server_takes(db: Database) -> No
         *[r"^a|b$", r"a^b"],
     ],
 )
-def test_a_pattern_that_may_run_away_or_mean_something_else_is_left_to_the_server(regex: str) -> None:
-    with pytest.raises(Undecidable):
-        translated(regex)
+def test_translate_regex_raises_for_backtracking_or_untranslatable_regex(regex: str) -> None:
+    with pytest.raises(UnsupportedExpression):
+        translate_regex(regex)
 
 
-async def test_a_pattern_of_a_check_says_what_it_wants(db: Database) -> None:
+async def test_check_constraint_regex_becomes_pattern_with_description(db: Database) -> None:
     checks = r"slug varchar(9) CHECK (slug ~* '^[a-z]+$'), bad text CHECK (bad ~ '(.)\1'), no text CHECK (no !~ 'x')"
     slug, bad, no = (await look_at(db, "t", f"CREATE TABLE t ({checks})")).fields
     assert slug.pattern is not None

@@ -3,17 +3,17 @@
 from catalog.looks import look_at, rules
 from catalog.odd import assert_defaults_are_read, assert_types_are_read
 from support import rows
-from tidemill.domain.resource import Table, check
-from tidemill.store.catalog import introspect
 from tidemill.store.database import Database
+from tidemill.tables.introspection.table_introspection import introspect_table
+from tidemill.tables.resource import TableName, find_resource_problems
 
 
-async def test_types_and_defaults(db: Database) -> None:
+async def test_introspection_reads_column_types_and_defaults(db: Database) -> None:
     await assert_types_are_read(db)
     await assert_defaults_are_read(db)
 
 
-async def test_enums_are_texts_with_their_values_in_order(db: Database) -> None:
+async def test_enum_column_becomes_text_field_with_ordered_values(db: Database) -> None:
     resource = await look_at(
         db,
         "people",
@@ -28,7 +28,7 @@ async def test_enums_are_texts_with_their_values_in_order(db: Database) -> None:
     assert (moods.type, moods.element, moods.enum) == ("array", "text", ())
 
 
-async def test_domains_are_their_base_with_all_their_rules(db: Database) -> None:
+async def test_domain_column_has_base_type_and_all_domain_constraints(db: Database) -> None:
     resource = await look_at(
         db,
         "letters",
@@ -44,7 +44,7 @@ async def test_domains_are_their_base_with_all_their_rules(db: Database) -> None
     assert rules(price, "bits") == {"required": True, "nullable": False, "minimum": "1", "maximum": "500"}
 
 
-async def test_what_cannot_be_written_is_no_field_and_what_names_it_is_the_servers(db: Database) -> None:
+async def test_generated_column_is_no_field_and_its_constraints_are_skipped(db: Database) -> None:
     resource = await look_at(
         db,
         "invoices",
@@ -55,13 +55,13 @@ async def test_what_cannot_be_written_is_no_field_and_what_names_it_is_the_serve
              number text NOT NULL UNIQUE, FOREIGN KEY (id) REFERENCES parents)""",
         "ALTER TABLE invoices DROP COLUMN gone",
     )
-    assert resource.names == ["net", "note", "number"]
+    assert resource.field_names == ["net", "note", "number"]
     assert (resource.unique, resource.key, resource.references) == ((("number",),), ("number",), ())
     assert [field.required for field in resource.fields] == [True, False, True]
-    assert check(resource) == []
+    assert find_resource_problems(resource) == []
 
 
-async def test_names_of_every_kind(db: Database) -> None:
+async def test_introspection_reads_column_names_that_need_quoting(db: Database) -> None:
     names = [
         "MixedCase",
         "with space",
@@ -82,37 +82,37 @@ async def test_names_of_every_kind(db: Database) -> None:
         '"Odd ""Table"""',
         f'CREATE TABLE "Odd ""Table""" ({columns}, UNIQUE ({quoted[0]}, {quoted[2]}))'.replace("%", "%%"),
     )
-    assert resource.table == Table("public", 'Odd "Table"')
+    assert resource.table == TableName("public", 'Odd "Table"')
     assert str(resource.table) == 'public."Odd ""Table"""'
-    assert resource.names == names
+    assert resource.field_names == names
     assert {field.minimum for field in resource.fields} == {"1"}
     assert resource.key == ("MixedCase", 'with"quote')
 
 
-async def test_a_trigger_may_fill_in_what_is_missing(db: Database) -> None:
+async def test_before_insert_trigger_makes_not_null_column_optional(db: Database) -> None:
     table = "CREATE TABLE t (slug text NOT NULL CHECK (slug <> ''), n code NOT NULL)"
     domain = "CREATE DOMAIN code AS text CHECK (VALUE = 'x')"
     function = "CREATE FUNCTION fill() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN NEW.slug = 1; RETURN NEW; END'"
     before = await look_at(db, "t", domain, table, function)
-    assert (before.field("slug").required, before.field("slug").min_length) == (True, 1)
+    assert (before.get_field("slug").required, before.get_field("slug").min_length) == (True, 1)
     trigger = "CREATE TRIGGER fill BEFORE {} ON t FOR EACH ROW EXECUTE FUNCTION fill()"
     assert await look_at(db, "t", trigger.format("UPDATE")) == before
     after = await look_at(db, "t", "DROP TRIGGER fill ON t", trigger.format("INSERT OR UPDATE"))
-    assert (after.field("slug").required, after.field("slug").nullable, after.field("slug").min_length) == (
+    assert (after.get_field("slug").required, after.get_field("slug").nullable, after.get_field("slug").min_length) == (
         False,
         False,
         None,
     )
-    assert after.field("n").enum == ("x",), "a domain is judged before triggers are"
+    assert after.get_field("n").enum == ("x",), "a domain is judged before triggers are"
     assert await look_at(db, "t", "ALTER TABLE t DISABLE TRIGGER fill") == before
 
 
-async def test_the_search_path_and_the_style_of_dates_are_as_before(db: Database) -> None:
+async def test_introspection_restores_search_path_and_datestyle(db: Database) -> None:
     await rows(db, "CREATE TYPE mood AS ENUM ('a')")
     await rows(db, "CREATE TABLE t (m mood, d date DEFAULT '2020-01-02' CHECK (d > '2019-12-31'))")
     async with db.transaction() as conn:
         await conn.execute("SET LOCAL search_path = pg_catalog, public; SET LOCAL datestyle = 'German'")
-        mood, day = (await introspect(conn, Table("public", "t"))).fields
+        mood, day = (await introspect_table(conn, TableName("public", "t"))).fields
         cursor = await conn.execute("SELECT current_setting('search_path'), current_setting('datestyle')")
         assert await cursor.fetchone() == ("pg_catalog, public", "German, DMY")
     assert (mood.sql_type, day.default, day.minimum) == ("public.mood", "2020-01-02", "2020-01-01")

@@ -3,11 +3,11 @@
 import pytest
 
 from support import rows
-from tidemill.domain.resource import Table
-from tidemill.store.catalog import Mode, denied
 from tidemill.store.database import Database
+from tidemill.tables.introspection.table_introspection import TableAccess, list_missing_privileges
+from tidemill.tables.resource import TableName
 
-TABLE = Table("shop", "users")
+TABLE = TableName("shop", "users")
 
 
 @pytest.fixture
@@ -22,19 +22,21 @@ async def clerk(db: Database) -> str:
     return "clerk"
 
 
-async def lacks(db: Database, mode: Mode, *columns: str, setting: str = "") -> list[str]:
+async def lacks(db: Database, mode: TableAccess, *columns: str, setting: str = "") -> list[str]:
     async with db.transaction() as conn:
         await conn.execute(f"SET LOCAL ROLE clerk; {setting}".encode(), prepare=False)
-        return await denied(conn, TABLE, columns, mode)
+        return await list_missing_privileges(conn, TABLE, columns, mode)
 
 
-async def test_the_owner_may_do_everything(db: Database, clerk: str) -> None:
+async def test_table_owner_lacks_no_privileges(db: Database, clerk: str) -> None:
     async with db.transaction() as conn:
-        assert await denied(conn, TABLE, ["id", "email", "Name"], "upsert") == []
-        assert await denied(conn, Table("shop", "gone"), ["id"], "read") == ["there is no table shop.gone"]
+        assert await list_missing_privileges(conn, TABLE, ["id", "email", "Name"], "upsert") == []
+        assert await list_missing_privileges(conn, TableName("shop", "gone"), ["id"], "read") == [
+            "there is no table shop.gone"
+        ]
 
 
-async def test_every_lack_is_named(db: Database, clerk: str) -> None:
+async def test_missing_privileges_are_listed_per_schema_column_and_sequence(db: Database, clerk: str) -> None:
     assert await lacks(db, "upsert", "email", "Name") == [
         "role clerk may not use schema shop",
         "role clerk lacks INSERT (Name, email) on shop.users",
@@ -49,7 +51,7 @@ async def test_every_lack_is_named(db: Database, clerk: str) -> None:
     assert await lacks(db, "upsert", "id", "email") == ["role clerk lacks SELECT (id) on shop.users"]
 
 
-async def test_row_level_security_and_read_only_transactions_are_said(db: Database, clerk: str) -> None:
+async def test_row_level_security_and_read_only_mode_are_reported(db: Database, clerk: str) -> None:
     await rows(db, "GRANT USAGE ON SCHEMA shop TO clerk")
     await rows(db, "GRANT ALL ON shop.users, shop.users_id_seq TO clerk")
     assert await lacks(db, "upsert", "email") == []

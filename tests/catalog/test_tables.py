@@ -6,13 +6,13 @@ import pytest
 
 from catalog.looks import look_at
 from support import rows
-from tidemill.domain.errors import InvalidInput
-from tidemill.domain.resource import Reference, Table
-from tidemill.store.catalog import find_table, introspect
+from tidemill.core.errors import InvalidInput
 from tidemill.store.database import Database
+from tidemill.tables.introspection.table_introspection import find_table, introspect_table
+from tidemill.tables.resource import Reference, TableName
 
 
-async def test_composite_keys_and_references(db: Database) -> None:
+async def test_introspection_reads_composite_keys_and_references(db: Database) -> None:
     resource = await look_at(
         db,
         "lines",
@@ -26,10 +26,10 @@ async def test_composite_keys_and_references(db: Database) -> None:
     assert resource.key == ("tenant", "order", "line")
     assert resource.unique == (resource.key,)
     assert resource.references == (
-        Reference(("tenant", "order"), Table("shop", "Orders"), ("tenant", "No")),
-        Reference(("tenant", "order", "parent"), Table("public", "lines"), ("tenant", "order", "line")),
+        Reference(("tenant", "order"), TableName("shop", "Orders"), ("tenant", "No")),
+        Reference(("tenant", "order", "parent"), TableName("public", "lines"), ("tenant", "order", "line")),
     )
-    assert [name for name in resource.names if resource.field(name).required] == ["order", "tenant", "line"]
+    assert [name for name in resource.field_names if resource.get_field(name).required] == ["order", "tenant", "line"]
 
 
 KEYS: list[tuple[str, tuple[str, ...], int]] = [
@@ -45,13 +45,13 @@ KEYS: list[tuple[str, tuple[str, ...], int]] = [
 ]
 
 
-async def test_the_natural_key(db: Database) -> None:
+async def test_introspection_prefers_single_natural_key_over_generated_id(db: Database) -> None:
     for number, (body, key, unique) in enumerate(KEYS):
         resource = await look_at(db, f"t{number}", f"CREATE TABLE t{number} ({body})")
         assert (resource.key, len(resource.unique)) == (key, unique), body
 
 
-async def test_unique_indexes_on_plain_columns_count_and_others_are_the_servers(db: Database) -> None:
+async def test_introspection_reads_only_unique_indexes_on_plain_columns(db: Database) -> None:
     resource = await look_at(
         db,
         "t",
@@ -68,7 +68,7 @@ async def test_unique_indexes_on_plain_columns_count_and_others_are_the_servers(
     assert resource.nulls_equal == (("a",),), "of a column that has no NULL it does not matter"
 
 
-async def test_partitioned_tables_and_their_partitions(db: Database) -> None:
+async def test_partition_has_same_fields_and_keys_as_partitioned_table(db: Database) -> None:
     whole = await look_at(
         db,
         "events",
@@ -80,12 +80,12 @@ async def test_partitioned_tables_and_their_partitions(db: Database) -> None:
         "CREATE TABLE events_1 PARTITION OF events FOR VALUES FROM ('2020-01-01') TO ('2021-01-01')",
     )
     assert whole.key == ("day", "n")
-    assert whole.references == (Reference(("day",), Table("public", "days"), ("day",)),)
+    assert whole.references == (Reference(("day",), TableName("public", "days"), ("day",)),)
     part = await look_at(db, "events_1")
     assert (part.fields, part.key, part.references) == (whole.fields, whole.key, whole.references)
 
 
-async def test_tables_are_found_by_the_names_people_write(db: Database) -> None:
+async def test_find_table_accepts_unquoted_quoted_and_qualified_names(db: Database) -> None:
     for statement in (
         "CREATE SCHEMA shop",
         'CREATE SCHEMA "Odd.Schema"',
@@ -98,21 +98,21 @@ async def test_tables_are_found_by_the_names_people_write(db: Database) -> None:
     ):
         await rows(db, statement)
     found = {
-        "users": Table("public", "users"),
-        " USERS ": Table("public", "users"),
-        '"Users"': Table("public", "Users"),
-        "shop.users": Table("shop", "users"),
-        'Shop."users"': Table("shop", "users"),
-        "Order Lines": Table("public", "Order Lines"),
-        '"Odd.Schema"."say ""hi"""': Table("Odd.Schema", 'say "hi"'),
-        "public.größe": Table("public", "größe"),
+        "users": TableName("public", "users"),
+        " USERS ": TableName("public", "users"),
+        '"Users"': TableName("public", "Users"),
+        "shop.users": TableName("shop", "users"),
+        'Shop."users"': TableName("shop", "users"),
+        "Order Lines": TableName("public", "Order Lines"),
+        '"Odd.Schema"."say ""hi"""': TableName("Odd.Schema", 'say "hi"'),
+        "public.größe": TableName("public", "größe"),
     }
     for text, table in found.items():
         assert await db.run(find_table, text) == table
         assert await db.run(find_table, str(table)) == table
     async with db.transaction() as conn:
         await conn.execute("SET LOCAL search_path = nowhere, shop, public")
-        assert await find_table(conn, "users") == Table("shop", "users")
+        assert await find_table(conn, "users") == TableName("shop", "users")
 
 
 REFUSALS = [
@@ -140,7 +140,7 @@ REFUSALS = [
 ]
 
 
-async def test_what_is_no_target_is_refused_with_a_reason(db: Database) -> None:
+async def test_find_table_rejects_unknown_names_views_and_protected_schemas(db: Database) -> None:
     for statement in (
         "CREATE SCHEMA shop",
         "CREATE TABLE users (a text)",
@@ -157,6 +157,6 @@ async def test_what_is_no_target_is_refused_with_a_reason(db: Database) -> None:
         with pytest.raises(InvalidInput, match=re.escape(said)):
             await db.run(find_table, text)
     with pytest.raises(InvalidInput, match=r"there is no table public\.gone"):
-        await db.run(introspect, Table("public", "gone"))
+        await db.run(introspect_table, TableName("public", "gone"))
     with pytest.raises(InvalidInput, match="schema tidemill is not for imports"):
-        await db.run(introspect, Table("tidemill", "job"))
+        await db.run(introspect_table, TableName("tidemill", "job"))

@@ -13,13 +13,13 @@ from typer.testing import CliRunner
 
 from support import rows, shift_clock
 from tidemill import Mill
-from tidemill.cli.admin import parse_age
 from tidemill.cli.main import app
-from tidemill.domain.errors import InvalidInput
+from tidemill.core.errors import InvalidInput
 from tidemill.store.database import Database
-from tidemill.store.migrate import migrations
-from tidemill.store.throwaway import ThrowawayServer
+from tidemill.store.migrate import list_migrations
+from tidemill.terminal.options import parse_age_seconds
 from tidemill.testing import drain
+from tidemill.testing.throwaway_postgres import ThrowawayServer
 
 if TYPE_CHECKING:
     from cli.conftest import Tidemill
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 COMMANDS: dict[str, click.Command] = dict(typer.main.get_group(app).commands)  # type: ignore[arg-type]
 
 
-def test_migrate_makes_the_schema_and_says_so(tidemill: "Tidemill", tidemill_database: str) -> None:
+def test_migrate_creates_schema_and_lists_applied_migrations(tidemill: "Tidemill", tidemill_database: str) -> None:
     assert tidemill("migrate").out == "the schema is up to date\n"
     with psycopg.connect(tidemill_database, autocommit=True) as conn:
         conn.execute("DROP SCHEMA tidemill CASCADE")
     assert "no Tidemill schema yet: run `tidemill migrate`" in tidemill.refuses("jobs")
-    ran = [f"ran {migration.name}" for migration in migrations()]
+    ran = [f"ran {migration.name}" for migration in list_migrations()]
     assert tidemill("migrate").out.splitlines() == [*ran, "the schema is up to date"]
     assert "No jobs yet" in tidemill("jobs").out
 
@@ -43,10 +43,10 @@ def durable_server() -> Iterator[ThrowawayServer]:
         yield server
 
 
-async def test_doctor_is_content_until_something_is_wrong(
+async def test_doctor_reports_bad_counters_when_outcome_rows_are_missing(
     tidemill: "Tidemill", mill: Mill, db: Database, durable_server: ThrowawayServer
 ) -> None:
-    tidemill.url = durable_server.create()
+    tidemill.url = durable_server.create_database()
     mill = Mill(mill.settings.model_copy(update={"database_url": tidemill.url}))
 
     @mill.handler("test")
@@ -63,12 +63,14 @@ async def test_doctor_is_content_until_something_is_wrong(
     assert re.search(r"^BAD +counters equal rows\n +job_id .*done 10, done_rows 9", said, re.MULTILINE)
 
 
-def test_doctor_warns_of_a_server_that_forgets(tidemill: "Tidemill") -> None:
+def test_doctor_reports_server_with_fsync_off(tidemill: "Tidemill") -> None:
     said = tidemill("doctor", code=1).out
     assert re.search(r"^BAD +what is committed survives a crash\n +fsync = off", said, re.MULTILINE)
 
 
-async def test_purge_drops_whole_weeks_of_closed_jobs(tidemill: "Tidemill", mill: Mill, db: Database) -> None:
+async def test_purge_drops_old_weeks_of_closed_jobs_and_keeps_counts(
+    tidemill: "Tidemill", mill: Mill, db: Database
+) -> None:
     key = (await mill.job_async(await mill.submit_async("test", [{}]))).key
     await drain(mill, db=db)
     assert "nothing is that old" in tidemill("purge", "--older-than", "2w").out
@@ -79,32 +81,32 @@ async def test_purge_drops_whole_weeks_of_closed_jobs(tidemill: "Tidemill", mill
     assert "purged" in tidemill.refuses("reprocess", key, "--status", "done")
 
 
-async def test_purge_spares_a_week_with_an_open_job(tidemill: "Tidemill", mill: Mill, db: Database) -> None:
+async def test_purge_keeps_week_with_open_job(tidemill: "Tidemill", mill: Mill, db: Database) -> None:
     await mill.submit_async("test", [{}])
     await shift_clock(db, "60 days")
     tidemill("purge", "--older-than", "1d")
     assert await rows(db, "SELECT count(*) FROM tidemill.item") == [(1,)]
 
 
-def test_an_age_that_is_none_is_refused(tidemill: "Tidemill") -> None:
+def test_purge_rejects_invalid_age_option(tidemill: "Tidemill") -> None:
     assert "'soon' is not an age: say 90d" in tidemill.refuses("purge", "--older-than", "soon")
 
 
 @pytest.mark.parametrize(
     ("text", "seconds"), [("10s", 10), ("30m", 1800), ("36h", 129_600), ("90D", 7_776_000), (" 1.5w ", 907_200)]
 )
-def test_an_age_has_a_unit(text: str, seconds: float) -> None:
-    assert parse_age(text) == seconds
+def test_parse_age_converts_units_to_seconds(text: str, seconds: float) -> None:
+    assert parse_age_seconds(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "90", "d", "-1d", "1y", "1d2h", "infd"])
-def test_what_is_no_age_is_said(text: str) -> None:
+def test_parse_age_rejects_invalid_text(text: str) -> None:
     with pytest.raises(InvalidInput, match="is not an age"):
-        parse_age(text)
+        parse_age_seconds(text)
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
-def test_help_names_every_option_and_says_what_the_command_does(name: str) -> None:
+def test_command_help_lists_every_option_and_description(name: str) -> None:
     said = CliRunner().invoke(app, [name, "--help"], env={"COLUMNS": "200"})
     assert said.exit_code == 0
     text = re.sub(r"\x1b\[[0-9;]*m", "", said.output)
@@ -115,18 +117,18 @@ def test_help_names_every_option_and_says_what_the_command_does(name: str) -> No
             assert all(spelling in text for spelling in parameter.opts), parameter.name
 
 
-def test_the_first_help_lists_every_command(tidemill: "Tidemill") -> None:
+def test_root_help_lists_every_command(tidemill: "Tidemill") -> None:
     tidemill.anew = True
     said = tidemill("--help").out
     assert [name for name in COMMANDS if not re.search(rf"\b{name}\b", said)] == []
 
 
-def test_an_unknown_command_or_option_is_an_error(tidemill: "Tidemill") -> None:
+def test_unknown_command_or_option_exits_with_usage_error(tidemill: "Tidemill") -> None:
     assert "nope" in tidemill("nope", code=2).err
     assert "--nope" in tidemill("jobs", "--nope", code=2).err
 
 
-def test_settings_that_cannot_be_stop_every_command(tidemill: "Tidemill") -> None:
+def test_invalid_settings_stop_command_and_are_all_reported(tidemill: "Tidemill") -> None:
     tidemill.extra = {"TIDEMILL_BATCH_SIZE": "none", "TIDEMILL_ZEAL": "1"}
     said = tidemill("jobs", code=2).err
     assert said.startswith("error: cannot start with these settings:\n")
@@ -141,12 +143,14 @@ def test_settings_that_cannot_be_stop_every_command(tidemill: "Tidemill") -> Non
         ("not a url", 'missing "=" after "not"'),
     ],
 )
-def test_a_database_that_is_not_there_is_said_in_one_line(tidemill: "Tidemill", url: str, message: str) -> None:
+def test_unreachable_or_invalid_database_url_is_reported_on_one_line(
+    tidemill: "Tidemill", url: str, message: str
+) -> None:
     tidemill.url = url
     assert message in tidemill.refuses("jobs")
 
 
-def test_a_missing_database_is_said_in_one_line(tidemill: "Tidemill", tidemill_database: str, tmp_path: Path) -> None:
+def test_missing_database_is_reported_on_one_line(tidemill: "Tidemill", tidemill_database: str, tmp_path: Path) -> None:
     name = psycopg.conninfo.conninfo_to_dict(tidemill_database)["dbname"]
     tidemill.anew = True
     tidemill.url = tidemill_database.replace(str(name), "gone")

@@ -8,12 +8,13 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from support import rows
-from tidemill.cli.bench import report, targets
-from tidemill.cli.bench.plan import Plan
-from tidemill.cli.bench.rows import JOB, Rows, inputs
 from tidemill.cli.main import app
-from tidemill.store.bench import Bare
 from tidemill.store.database import Database
+from tidemill_bench import items as report
+from tidemill_bench import results
+from tidemill_bench.database import BareItemTables
+from tidemill_bench.plans import ItemsBenchPlan
+from tidemill_bench.sample_rows import BARE_JOB_ID, SampleRows, repeat_inputs
 
 SAMPLES = {
     "bare_copy_per_s": [100_000.0, 200_000.0, 900_000.0],
@@ -34,8 +35,8 @@ def bench(*arguments: str) -> Result:
     return CliRunner().invoke(app, ["bench", "items", *arguments])
 
 
-def test_figures_are_medians_and_peaks_of_the_samples() -> None:
-    found = report.figures(SAMPLES)
+def test_item_benchmark_figures_are_medians_and_peaks_of_samples() -> None:
+    found = report.compute_figures(SAMPLES)
     assert found["bare_copy_per_s"] == 200_000
     assert found["process_2_per_s"] == 50_000
     assert found["rss_mb"] == 70
@@ -46,8 +47,8 @@ def test_figures_are_medians_and_peaks_of_the_samples() -> None:
     assert found["cost_us_per_item_large"] == 25 + 25
 
 
-def test_ratios_are_quotients_of_figures() -> None:
-    made = report.ratios(report.figures(SAMPLES), "cost_1m_vs_100k")
+def test_item_benchmark_ratios_are_quotients_of_figures() -> None:
+    made = report.compute_ratios(report.compute_figures(SAMPLES), "cost_1m_vs_100k")
     assert made == {
         "cost_1m_vs_100k": 1.25,
         "ingest_file_vs_copy": 0.25,
@@ -58,37 +59,37 @@ def test_ratios_are_quotients_of_figures() -> None:
     }
 
 
-def test_ratios_of_the_larger_size_are_there_when_it_was_measured_whole() -> None:
+def test_item_benchmark_reports_large_ratios_when_large_size_is_measured() -> None:
     large = {name.removesuffix("_large") + "_large": values for name, values in SAMPLES.items()}
-    found = report.figures(large | SAMPLES | {"ingest_file_per_s": [130_000.0]})
-    made = report.ratios(found, Plan(1, 2, 1, full=True).cost_ratio)
+    found = report.compute_figures(large | SAMPLES | {"ingest_file_per_s": [130_000.0]})
+    made = report.compute_ratios(found, ItemsBenchPlan(1, 2, 1, full=True).cost_ratio_name)
     assert made["process_vs_bare_large"] == 0.5
     assert made["ingest_vs_copy_large"] == made["ingest_file_vs_copy_large"] == 0.2
 
 
-def test_a_target_is_reached_missed_or_not_there() -> None:
-    assert targets.is_met("process_vs_bare", 0.5) is True
-    assert targets.is_met("process_vs_bare", 0.49) is False
-    assert targets.is_met("start_p50_ms", 20.1) is False
-    assert targets.is_met("dead_tuples_per_item", 0.01) is True
-    assert targets.is_met("process_1_per_s", 1.0) is None
+def test_benchmark_target_is_met_missed_or_undefined() -> None:
+    assert results.meets_target("process_vs_bare", 0.5) is True
+    assert results.meets_target("process_vs_bare", 0.49) is False
+    assert results.meets_target("start_p50_ms", 20.1) is False
+    assert results.meets_target("dead_tuples_per_item", 0.01) is True
+    assert results.meets_target("process_1_per_s", 1.0) is None
 
 
-async def test_the_bare_tables_take_the_same_rows_as_the_engine(
+async def test_item_benchmark_baseline_writes_same_rows_as_engine(
     db: Database, tidemill_database: str, tmp_path: Path
 ) -> None:
-    prepared = Rows(tmp_path, 2_500)
-    with Bare(tidemill_database) as bare:
-        bare.copy_items(prepared.item_pieces())
-        bare.settle(JOB, prepared.outcome_blocks())
+    prepared = SampleRows(tmp_path, 2_500)
+    with BareItemTables(tidemill_database) as bare:
+        bare.copy_items(prepared.read_item_chunks())
+        bare.copy_outcomes(BARE_JOB_ID, prepared.read_outcome_blocks())
     items = await rows(db, "SELECT seq, input FROM tidemill_bench.item ORDER BY seq")
-    assert items == list(enumerate(inputs(2_500)))
-    assert [json.loads(line) for line in prepared.ndjson.read_text().splitlines()] == list(inputs(2_500))
+    assert items == list(enumerate(repeat_inputs(2_500)))
+    assert [json.loads(line) for line in prepared.ndjson.read_text().splitlines()] == list(repeat_inputs(2_500))
     settled = await rows(db, "SELECT seq, status FROM tidemill_bench.outcome ORDER BY seq")
     assert settled == [(seq, "done") for seq in range(2_500)]
 
 
-async def test_a_run_prints_one_object_and_leaves_nothing_behind(
+async def test_item_benchmark_prints_one_json_object_and_cleans_up(
     db: Database, tidemill_database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DATABASE_URL", tidemill_database)
@@ -99,9 +100,9 @@ async def test_a_run_prints_one_object_and_leaves_nothing_behind(
     assert set(printed) == {"ratios", "figures", "versions", "settings"}
     figures = printed["figures"]
     assert all(value > 0 for name, value in figures.items() if name.endswith(("_per_s", "_p50_ms", "_us_per_item")))
-    asked = {*targets.ENGINE_AT_LEAST, *targets.ENGINE_AT_MOST} - {"cost_1m_vs_100k"}
+    asked = {*results.ENGINE_MINIMUMS, *results.ENGINE_MAXIMUMS} - {"cost_1m_vs_100k"}
     assert asked <= printed["ratios"].keys() | figures.keys()
-    assert printed["ratios"] == report.ratios(figures, "cost_large_vs_small")
+    assert printed["ratios"] == report.compute_ratios(figures, "cost_large_vs_small")
     assert printed["settings"]["rows"] == 300
     assert printed["settings"]["database"] == "DATABASE_URL"
     assert tidemill_database not in json.dumps(printed)
@@ -112,7 +113,7 @@ async def test_a_run_prints_one_object_and_leaves_nothing_behind(
     assert not await asyncio.to_thread(lambda: list(tmp_path.iterdir()))
 
 
-def test_full_and_rows_exclude_each_other() -> None:
+def test_item_benchmark_rejects_full_with_rows_option() -> None:
     found = bench("--full", "--rows", "10")
     assert found.exit_code != 0
     assert "leave --rows out" in str(found.exception)

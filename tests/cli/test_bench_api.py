@@ -10,18 +10,16 @@ import pytest
 from typer.testing import CliRunner
 
 from support import assert_sound, job_of, rows
-from tidemill.cli.bench import targets
-from tidemill.cli.bench.service import report
-from tidemill.cli.bench.service.http import Answer, Client
-from tidemill.cli.bench.service.places import FILTERS, find_places
-from tidemill.cli.bench.service.plan import FULL, Plan
-from tidemill.cli.bench.service.run import run
 from tidemill.cli.main import app
-from tidemill.domain.errors import TidemillError
-from tidemill.store import bench_job
+from tidemill.core.errors import TidemillError
 from tidemill.store.database import Database
+from tidemill_bench import api, big_job, results
+from tidemill_bench.api import run_benchmark
+from tidemill_bench.api_load import STATUS_FILTERS, find_page_probes
+from tidemill_bench.http_client import RawHttpClient, TimedResponse
+from tidemill_bench.plans import FULL_API_PLAN, ApiBenchPlan
 
-TINY = Plan(items=3_000, rounds=1, pollers=4, submitters=2, seconds=1.0, upload_mb=2)
+TINY = ApiBenchPlan(items=3_000, rounds=1, pollers=4, submitters=2, seconds=1.0, upload_mb=2)
 PAGES = {
     ("all", "first"): [10.0, 11.0, 12.0],
     ("all", "seek_last"): [30.0],
@@ -36,32 +34,32 @@ SAMPLES = {"job_ms": [float(n) for n in range(1, 201)], "bare_ms": [1.0], "uploa
 class Liar:
     """Says that a job has more items than it lists."""
 
-    async def get(self, path: str) -> Answer:
+    async def get(self, path: str) -> TimedResponse:
         if "/items" in path:
-            return Answer(200, json.dumps({"items": [{}] * 3}).encode(), 1.0)
+            return TimedResponse(200, json.dumps({"items": [{}] * 3}).encode(), 1.0)
         counts = dict.fromkeys(("pending", "processing", "retry_wait", "done", "failed"), 4)
-        return Answer(200, json.dumps({"counts": counts | {"total": 20}}).encode(), 1.0)
+        return TimedResponse(200, json.dumps({"counts": counts | {"total": 20}}).encode(), 1.0)
 
 
 @pytest.mark.parametrize("items", [1_000, 2_345])
-async def test_the_big_job_has_items_in_every_status_and_breaks_no_invariant(db: Database, items: int) -> None:
-    job_id = await bench_job.make(db, 0, "bench.noop", items)
+async def test_api_benchmark_job_has_every_item_status_and_exact_counters(db: Database, items: int) -> None:
+    job_id = await big_job.create_big_job(db, 0, "bench.noop", items)
     await assert_sound(db, job_id)
     counts = (await job_of(db, job_id)).counts
     assert counts.total == items
-    found = {name: getattr(counts, name) for filter_ in FILTERS for name in filter_}
+    found = {name: getattr(counts, name) for filter_ in STATUS_FILTERS for name in filter_}
     assert min(found.values()) > 0, found
     batches = "SELECT state, seqs IS NULL, bool_or(open < hi - lo AND open > 0) FROM tidemill.batch WHERE NOT folded"
     assert set(await rows(db, f"{batches} GROUP BY 1, 2")) >= {("leased", True, True), ("ready", True, True)}
 
 
-async def test_a_list_that_is_not_what_is_counted_stops_the_run() -> None:
+async def test_api_benchmark_stops_when_list_length_differs_from_count() -> None:
     with pytest.raises(TidemillError, match="lists 3 items where 4 are counted"):
-        await find_places(cast("Client", Liar()), uuid4())
+        await find_page_probes(cast("RawHttpClient", Liar()), uuid4())
 
 
-def test_the_figure_of_all_pages_is_that_of_the_slowest_filter() -> None:
-    found = report.figures(SAMPLES, PAGES)
+def test_api_benchmark_page_figure_is_that_of_slowest_filter() -> None:
+    found = api.compute_figures(SAMPLES, PAGES)
     assert found["page_all_p99_ms"] == found["page_p99_ms"] == 30
     assert found["page_failed_p99_ms"] == 9
     assert found["page_first_p99_ms"] == found["page_p50_ms"] == 20
@@ -69,39 +67,39 @@ def test_the_figure_of_all_pages_is_that_of_the_slowest_filter() -> None:
     assert found["upload_rss_growth_mb"] == 3
 
 
-def test_depth_is_judged_where_it_costs_most() -> None:
-    assert report.depth_ratio(PAGES) == 1.5
-    assert report.depth_ratio({("all", "first"): [1.0]}) == 1
+def test_api_benchmark_depth_ratio_uses_most_expensive_filter() -> None:
+    assert api.compute_depth_ratio(PAGES) == 1.5
+    assert api.compute_depth_ratio({("all", "first"): [1.0]}) == 1
 
 
-def test_a_noisy_machine_is_told_of() -> None:
-    assert report.warning({"bare_p99_ms": 5.0}) is None
-    assert "not quiet" in (report.warning({"bare_p99_ms": 60.0}) or "")
+def test_api_benchmark_warns_when_machine_is_noisy() -> None:
+    assert api.describe_noise({"bare_p99_ms": 5.0}) is None
+    assert "not quiet" in (api.describe_noise({"bare_p99_ms": 60.0}) or "")
 
 
-def test_full_sizes_are_those_of_the_promises() -> None:
-    assert (FULL.items, FULL.upload_mb) == (5_000_000, 1_024)
-    assert (FULL.pollers, FULL.submitters) == (200, 20)
+def test_api_benchmark_full_plan_has_documented_sizes() -> None:
+    assert (FULL_API_PLAN.items, FULL_API_PLAN.upload_mb) == (5_000_000, 1_024)
+    assert (FULL_API_PLAN.pollers, FULL_API_PLAN.submitters) == (200, 20)
 
 
-def test_a_job_too_small_to_have_everything_is_refused() -> None:
+def test_api_benchmark_rejects_too_few_items() -> None:
     found = CliRunner().invoke(app, ["bench", "api", "--items", "10"])
     assert found.exit_code == 2
     assert "--items" in found.output
 
 
-async def test_a_run_measures_everything_and_leaves_nothing_behind(
+async def test_api_benchmark_measures_all_targets_and_cleans_up(
     db: Database, tidemill_database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DATABASE_URL", tidemill_database)
     monkeypatch.setenv("TIDEMILL_HOME", str(tmp_path))
-    result = await asyncio.to_thread(run, TINY)
+    result = await asyncio.to_thread(run_benchmark, TINY)
     figures = result["figures"]
-    assert targets.SERVICE_AT_MOST.keys() <= figures.keys() | result["ratios"].keys()
+    assert results.API_MAXIMUMS.keys() <= figures.keys() | result["ratios"].keys()
     assert figures["api_errors"] == 0
-    assert figures["api_requests"] >= TINY.clients
+    assert figures["api_requests"] >= TINY.client_count
     assert all(value > 0 for name, value in figures.items() if name.endswith(("_ms", "_per_s", "_rss_mb")))
-    for filter_ in FILTERS:
+    for filter_ in STATUS_FILTERS:
         assert f"page_{'+'.join(filter_) or 'all'}_p99_ms" in figures
     assert result["settings"]["items"] == TINY.items
     assert tidemill_database not in json.dumps(result)

@@ -11,15 +11,14 @@ import openpyxl
 import pytest
 
 from support import rows
-from tidemill.cli.bench import targets
-from tidemill.cli.bench.exports import books, report
-from tidemill.cli.bench.exports.plan import FULL, Plan
-from tidemill.cli.bench.exports.run import run
-from tidemill.cli.bench.exports.stream import drain
 from tidemill.config import load_settings
-from tidemill.domain.errors import TidemillError
-from tidemill.domain.form import Column, FileFormat, Form
+from tidemill.core.errors import TidemillError
+from tidemill.core.file_format import FileFormat, OutputColumn, OutputFileSpec
 from tidemill.store.database import Database
+from tidemill_bench import exports, results, workbooks
+from tidemill_bench.exports import run_benchmark
+from tidemill_bench.http_client import drain_stream
+from tidemill_bench.plans import FULL_EXPORT_PLAN, ExportBenchPlan
 
 SAMPLES = {
     "copy_to_reader_s": [1.0, 3.0, 2.0],
@@ -39,9 +38,9 @@ SAMPLES = {
 }
 
 
-def test_ratios_are_parts_of_the_speed_of_copy() -> None:
-    found = report.figures(Plan(users=100, book_rows=7, inputs=10), SAMPLES)
-    assert report.ratios(found) == {
+def test_export_benchmark_ratios_are_relative_to_baselines() -> None:
+    found = exports.compute_figures(ExportBenchPlan(users=100, book_rows=7, inputs=10), SAMPLES)
+    assert exports.compute_ratios(found) == {
         "csv_stream_vs_copy": 0.5,
         "csv_file_vs_copy": 1,
         "ndjson_vs_copy": 0.5,
@@ -56,31 +55,31 @@ def test_ratios_are_parts_of_the_speed_of_copy() -> None:
     assert found["copy_spread"] == 1
 
 
-def test_without_xlsxwriter_the_line_is_left_out() -> None:
+def test_export_benchmark_omits_xlsx_ratio_without_xlsxwriter() -> None:
     samples = {name: values for name, values in SAMPLES.items() if name != "xlsxwriter_s"}
-    assert "xlsx_vs_xlsxwriter" not in report.ratios(report.figures(Plan(), samples))
+    assert "xlsx_vs_xlsxwriter" not in exports.compute_ratios(exports.compute_figures(ExportBenchPlan(), samples))
 
 
-def test_without_rclone_the_lines_are_left_out_with_a_reason() -> None:
+def test_export_benchmark_omits_file_ratios_without_rclone_with_reason() -> None:
     samples = {name: values for name, values in SAMPLES.items() if name not in ("files_s", "obstore_s", "reused_s")}
-    told = report.report(Plan(), samples, {"server_version": "18"}, load_settings(), True)
+    told = exports.build_report(ExportBenchPlan(), samples, {"server_version": "18"}, load_settings(), True)
     assert "files_vs_obstore" not in told["ratios"]
     assert "reused_per_s" not in told["figures"]
     assert told["settings"]["files_vs_obstore"] == "not measured: rclone is not installed"
 
 
-def test_full_size_is_that_of_the_promise() -> None:
-    assert FULL.users == 10_000_000
+def test_export_benchmark_full_plan_has_documented_size() -> None:
+    assert FULL_EXPORT_PLAN.users == 10_000_000
 
 
-def test_workbooks_that_are_compared_have_the_same_cells(tmp_path: Path) -> None:
+def test_export_benchmark_workbooks_of_both_writers_have_same_cells(tmp_path: Path) -> None:
     types = (("id", "uuid"), ("active", "boolean"), ("at", "timestamp"))
-    form = Form(FileFormat.XLSX, tuple(Column(name, type_) for name, type_ in types))  # type: ignore[arg-type]
+    form = OutputFileSpec(FileFormat.XLSX, tuple(OutputColumn(name, type_) for name, type_ in types))  # type: ignore[arg-type]
     whole, some, made = tmp_path / "whole", tmp_path / "some", tmp_path / "made.xlsx"
     whole.write_text("id,active,at\n" + "007,true,2024-01-01 12:00:00+00\n" * 5)
-    books.first_rows(whole, some, 3)
+    workbooks.copy_first_rows(whole, some, 3)
     found = []
-    for make in (books.ours, books.theirs):
+    for make in (workbooks.write_with_tidemill, workbooks.write_with_xlsxwriter):
         make(form, some, made)
         found.append(list(openpyxl.load_workbook(made).worksheets[0].iter_rows(values_only=True)))
     assert found[0] == found[1]
@@ -88,7 +87,7 @@ def test_workbooks_that_are_compared_have_the_same_cells(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(("end", "is_whole"), [(b"0\r\n\r\n", True), (b"", False)])
-def test_a_stream_that_breaks_off_is_no_sample(end: bytes, is_whole: bool) -> None:
+def test_export_benchmark_rejects_truncated_stream_as_sample(end: bytes, is_whole: bool) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def answer() -> None:
@@ -100,20 +99,20 @@ def test_a_stream_that_breaks_off_is_no_sample(end: bytes, is_whole: bool) -> No
         thread = threading.Thread(target=answer)
         thread.start()
         if is_whole:
-            assert drain(server.getsockname(), "/", "key") > 0
+            assert drain_stream(server.getsockname(), "/", "key") > 0
         else:
             with pytest.raises(TidemillError, match="broke off"):
-                drain(server.getsockname(), "/", "key")
+                drain_stream(server.getsockname(), "/", "key")
         thread.join()
 
 
-async def test_a_run_measures_everything_and_leaves_nothing_behind(
+async def test_export_benchmark_measures_all_targets_and_cleans_up(
     db: Database, tidemill_database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DATABASE_URL", tidemill_database)
     monkeypatch.setenv("TIDEMILL_HOME", str(tmp_path))
-    result = await asyncio.to_thread(run, Plan(users=2_000, book_rows=1_000, inputs=20, rounds=1))
-    assert targets.EXPORT_AT_LEAST.keys() <= result["ratios"].keys() | result["figures"].keys()
+    result = await asyncio.to_thread(run_benchmark, ExportBenchPlan(users=2_000, book_rows=1_000, inputs=20, rounds=1))
+    assert results.EXPORT_MINIMUMS.keys() <= result["ratios"].keys() | result["figures"].keys()
     assert all(value > 0 for value in result["ratios"].values())
     assert result["figures"]["rss_mb"] > 10
     assert tidemill_database not in json.dumps(result)

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from support import assert_sound, job_of, rows
 from tidemill import Mill
-from tidemill.domain.status import JobStatus
+from tidemill.core.status import JobStatus
 from tidemill.store import workers
 from tidemill.store.database import Database
 from tidemill.testing import drain
@@ -19,7 +19,9 @@ async def key_of(mill: Mill, *inputs: Any, **options: Any) -> str:
     return (await mill.job_async(await mill.submit_async("test", inputs, **options))).key
 
 
-async def test_a_job_is_paused_and_resumed(tidemill: "Tidemill", mill: Mill, db: Database) -> None:
+async def test_pause_and_resume_commands_change_job_and_reject_wrong_status(
+    tidemill: "Tidemill", mill: Mill, db: Database
+) -> None:
     key = await key_of(mill, {}, {})
     assert "cannot be resumed" in tidemill.refuses("resume", key)
     assert tidemill("pause", key).out == f"{key} paused\n"
@@ -33,7 +35,9 @@ async def test_a_job_is_paused_and_resumed(tidemill: "Tidemill", mill: Mill, db:
     assert "it cannot be cancelled" in tidemill.refuses("cancel", key)
 
 
-async def test_a_job_is_cancelled_and_sent_round_again(tidemill: "Tidemill", mill: Mill, db: Database) -> None:
+async def test_cancelled_job_items_are_requeued_by_reprocess_not_redrive(
+    tidemill: "Tidemill", mill: Mill, db: Database
+) -> None:
     key = await key_of(mill, {}, {}, {})
     assert tidemill("cancel", key).out == f"{key} cancelling\n"
     assert "cancelled" in tidemill("watch", key, code=1).out
@@ -46,7 +50,9 @@ async def test_a_job_is_cancelled_and_sent_round_again(tidemill: "Tidemill", mil
     await assert_sound(db)
 
 
-async def test_chosen_items_are_reprocessed(tidemill: "Tidemill", mill: Mill, db: Database) -> None:
+async def test_reprocess_command_requeues_items_selected_by_code_seq_or_status(
+    tidemill: "Tidemill", mill: Mill, db: Database
+) -> None:
     key = await key_of(mill, {}, BAD, BAD | {"code": "other"}, {"as": "not_found"})
     await drain(mill, db=db)
     assert tidemill("reprocess", key, "--code", "other").out == "1 items go round again\n"
@@ -68,7 +74,9 @@ async def test_chosen_items_are_reprocessed(tidemill: "Tidemill", mill: Mill, db
     await assert_sound(db)
 
 
-async def test_dead_letters_of_several_jobs_are_redriven(tidemill: "Tidemill", mill: Mill, db: Database) -> None:
+async def test_redrive_command_requeues_dead_letters_of_several_jobs(
+    tidemill: "Tidemill", mill: Mill, db: Database
+) -> None:
     one, two = await key_of(mill, BAD, {}), await key_of(mill, BAD | {"code": "other"}, BAD)
     await drain(mill, db=db)
     assert tidemill("redrive", one, two, "--code", "other").out == "1 items go round again\n"
@@ -76,7 +84,9 @@ async def test_dead_letters_of_several_jobs_are_redriven(tidemill: "Tidemill", m
     assert "there is no job 'nope'" in tidemill.refuses("redrive", one, "nope")
 
 
-async def test_a_deleted_job_is_gone_with_its_rows(tidemill: "Tidemill", mill: Mill, db: Database) -> None:
+async def test_delete_command_confirms_and_removes_job_with_rows(
+    tidemill: "Tidemill", mill: Mill, db: Database
+) -> None:
     key, other = await key_of(mill, {}, {}), await key_of(mill, {})
     tidemill("delete", key, code=1, answer="n\n")
     assert (await rows(db, "SELECT count(*) FROM tidemill.job"))[0] == (2,)
@@ -87,7 +97,9 @@ async def test_a_deleted_job_is_gone_with_its_rows(tidemill: "Tidemill", mill: M
     assert await rows(db, "SELECT 1 FROM tidemill.batch") == []
 
 
-async def test_a_job_that_fails_by_its_policy_says_why(tidemill: "Tidemill", mill: Mill, db: Database) -> None:
+async def test_watch_command_shows_reason_when_failure_policy_fails_job(
+    tidemill: "Tidemill", mill: Mill, db: Database
+) -> None:
     file = tidemill.file("rows.ndjson", '{"as": "failed"}\n' * 3 + "{}\n" * 2)
     key = tidemill("submit", "test", file, "--app", "app:mill", "--policy", "tolerate:1").out.strip()
     await drain(mill, db=db)
@@ -99,7 +111,7 @@ async def test_a_job_that_fails_by_its_policy_says_why(tidemill: "Tidemill", mil
     await assert_sound(db)
 
 
-async def test_a_source_that_cannot_be_read_fails_the_job_and_says_why(
+async def test_watch_command_shows_reason_when_source_is_unreadable(
     tidemill: "Tidemill", mill: Mill, db: Database
 ) -> None:
     file = tidemill.file("rows.csv", "id,id\n1,2\n")

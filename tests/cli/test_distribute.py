@@ -18,7 +18,7 @@ date_field = "day"
 TABLE = "CREATE TABLE public.prices AS SELECT 'ABC' AS index_key, date '2024-02-02' AS day, 'M' || n AS member"
 
 
-async def test_inputs_of_a_file_become_files_and_the_second_time_they_are_used_again(
+async def test_distribute_command_writes_file_per_input_and_reuses_unchanged_files(
     tidemill: "Tidemill", db: Database
 ) -> None:
     await rows(db, f"{TABLE} FROM generate_series(1, 3) n")
@@ -35,7 +35,7 @@ async def test_inputs_of_a_file_become_files_and_the_second_time_they_are_used_a
     assert "1 files generated · 1 reused" in said
 
 
-async def test_mistakes_are_told_with_their_place_and_a_failure_is_an_exit_code(
+async def test_distribute_command_locates_invalid_input_and_exits_1_on_failure(
     tidemill: "Tidemill", db: Database
 ) -> None:
     tidemill.file("tidemill.toml", DECLARED)
@@ -53,7 +53,7 @@ async def test_mistakes_are_told_with_their_place_and_a_failure_is_an_exit_code(
     assert 'relation "public.prices" does not exist' in tidemill("distribute", "prices", inputs, code=1).out
 
 
-async def test_the_first_input_that_failed_is_named_with_its_reason(tidemill: "Tidemill", db: Database) -> None:
+async def test_distribute_command_reports_first_failed_input_with_reason(tidemill: "Tidemill", db: Database) -> None:
     await rows(db, "CREATE TABLE public.days AS SELECT 1 AS n")
     tidemill.file(
         "tidemill.toml",
@@ -68,7 +68,7 @@ async def test_the_first_input_that_failed_is_named_with_its_reason(tidemill: "T
     assert said.count("division by zero") == 1
 
 
-def test_where_results_are_to_go_is_looked_at_before_the_work_begins(tidemill: "Tidemill") -> None:
+def test_output_path_is_checked_before_match_or_distribute_starts(tidemill: "Tidemill") -> None:
     file = tidemill.file("inputs.csv", "name\nx\n")
     match = ("match", file, "--service", "shop", "--query", "name", "-o", "nowhere/out.csv")
     for words in (match, ("distribute", "any", file, "--paths", "nowhere/paths.ndjson")):

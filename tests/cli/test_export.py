@@ -14,7 +14,7 @@ TABLE = "CREATE TABLE public.people (id int PRIMARY KEY, name text, role text)"
 ROWS = "INSERT INTO people VALUES (1, 'Ann', 'admin'), (2, 'Bob', 'author'), (3, '=Cy', 'editor')"
 
 
-async def test_rows_of_a_table_go_into_a_file(tidemill: "Tidemill", db: Database) -> None:
+async def test_export_command_writes_selected_rows_in_format_of_file_name(tidemill: "Tidemill", db: Database) -> None:
     await rows(db, TABLE)
     await rows(db, ROWS)
     words = ("--where", "role[in]=admin,editor", "--fields", "name,id", "--order", "-id")
@@ -29,7 +29,7 @@ async def test_rows_of_a_table_go_into_a_file(tidemill: "Tidemill", db: Database
     assert list(tidemill.folder.glob(".*.tmp")) == []
 
 
-async def test_what_cannot_be_is_refused_and_an_older_file_stays(tidemill: "Tidemill", db: Database) -> None:
+async def test_invalid_export_command_is_rejected_and_keeps_existing_file(tidemill: "Tidemill", db: Database) -> None:
     await rows(db, TABLE)
     (tidemill.folder / "people.csv").write_text("before")
     assert "give a --format" in tidemill.refuses("export", "people", "-o", "people")
@@ -41,7 +41,7 @@ async def test_what_cannot_be_is_refused_and_an_older_file_stays(tidemill: "Tide
     assert (tidemill.folder / "people.csv").read_text() == "before"
 
 
-async def test_a_link_stays_a_link_and_a_pipe_a_pipe(tidemill: "Tidemill", db: Database) -> None:
+async def test_export_command_writes_through_symlink_and_named_pipe(tidemill: "Tidemill", db: Database) -> None:
     await rows(db, TABLE)
     await rows(db, ROWS)
     folder = tidemill.folder
@@ -60,6 +60,6 @@ async def test_a_link_stays_a_link_and_a_pipe_a_pipe(tidemill: "Tidemill", db: D
     assert "sub cannot be written" in tidemill("export", "people", "--format", "csv", "-o", "sub", code=2).err
 
 
-def test_the_help_shows_how_a_condition_is_written(tidemill: "Tidemill") -> None:
+def test_export_help_shows_where_condition_example(tidemill: "Tidemill") -> None:
     tidemill.anew = True
     assert "role[in]=admin,editor" in tidemill("export", "--help").out

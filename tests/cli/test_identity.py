@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tidemill.cli.serve import listen
+from tidemill.cli.serve import open_listen_socket
 from tidemill.config import Settings
 from tidemill.store.database import Database
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 KEY = re.compile(r"tm_[0-9a-f]{8}_[0-9a-f]{48}\n")
 
 
-def test_a_user_comes_with_a_key_that_is_shown_once(tidemill: "Tidemill") -> None:
+def test_users_add_prints_api_key_once(tidemill: "Tidemill") -> None:
     said = tidemill("users", "add", "ada")
     assert KEY.fullmatch(said.out), "nothing else: a script can keep it"
     assert "not shown again" in said.err
@@ -27,7 +27,7 @@ def test_a_user_comes_with_a_key_that_is_shown_once(tidemill: "Tidemill") -> Non
     assert re.search(r"ada +user +1", tidemill("users", "list").out)
 
 
-def test_roles_change_keys_end_and_users_go(tidemill: "Tidemill") -> None:
+def test_users_and_keys_commands_change_role_revoke_key_and_remove_user(tidemill: "Tidemill") -> None:
     tidemill("users", "add", "ada")
     assert tidemill("users", "role", "ada", "admin").out == "ada is admin now\n"
     key = tidemill("keys", "add", "ada", "--name", "spare", "--expires", "90d").out
@@ -38,14 +38,14 @@ def test_roles_change_keys_end_and_users_go(tidemill: "Tidemill") -> None:
     assert "stays as it is" in tidemill.refuses("users", "remove", "local")
 
 
-def test_a_link_leads_to_where_browsers_find_the_service(tidemill: "Tidemill") -> None:
+def test_users_link_prints_sign_in_url_of_configured_address(tidemill: "Tidemill") -> None:
     tidemill.extra = {"TIDEMILL_HTTP_PORT": "8123"}
     assert re.fullmatch(r"http://127\.0\.0\.1:8123/sign-in/[\w-]{43}\n", tidemill("users", "link").out)
     said = tidemill("users", "link", "local", "--address", "https://mill.example.org/").out
     assert said.startswith("https://mill.example.org/sign-in/")
 
 
-def test_a_port_that_is_taken_is_said_in_one_line(tidemill: "Tidemill") -> None:
+def test_serve_reports_port_in_use_on_one_line(tidemill: "Tidemill") -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         place = f"127.0.0.1:{port}"
@@ -54,8 +54,8 @@ def test_a_port_that_is_taken_is_said_in_one_line(tidemill: "Tidemill") -> None:
     assert "say another --host" in tidemill.refuses("serve", "--host", "203.0.113.1", "--port", port)
 
 
-def test_the_body_of_an_answer_does_not_wait_for_its_head_to_be_acknowledged() -> None:
-    with listen(Settings(http_port=0)) as listening, socket.create_connection(listening.getsockname()):
+def test_server_socket_disables_nagle_on_accepted_connections() -> None:
+    with open_listen_socket(Settings(http_port=0)) as listening, socket.create_connection(listening.getsockname()):
         accepted, _ = listening.accept()
         with accepted:
             assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
@@ -65,9 +65,7 @@ def test_the_body_of_an_answer_does_not_wait_for_its_head_to_be_acknowledged() -
     ("text", "last"),
     [("import nothing_here", "ModuleNotFoundError: No module named 'nothing_here'"), ("def (", "SyntaxError: invalid")],
 )
-def test_a_module_that_cannot_be_imported_shows_its_own_lines_and_none_of_ours(
-    tidemill: "Tidemill", text: str, last: str
-) -> None:
+def test_serve_with_broken_app_module_shows_only_user_traceback(tidemill: "Tidemill", text: str, last: str) -> None:
     tidemill.file("broken.py", text)
     said = tidemill("serve", "broken:mill", code=2).err
     assert said.startswith("error: cannot import 'broken':\n")
@@ -77,7 +75,7 @@ def test_a_module_that_cannot_be_imported_shows_its_own_lines_and_none_of_ours(
     assert "importlib" not in said
 
 
-def test_a_password_is_not_shown() -> None:
-    assert "secret" not in Database("postgresql://me:secret@host:5433/name").shown
-    assert "host=host" in Database("postgresql://me:secret@host:5433/name").shown
-    assert Database("postgresql://me@host/name").shown == "postgresql://me@host/name"
+def test_database_display_name_hides_password() -> None:
+    assert "secret" not in Database("postgresql://me:secret@host:5433/name").display_url
+    assert "host=host" in Database("postgresql://me:secret@host:5433/name").display_url
+    assert Database("postgresql://me@host/name").display_url == "postgresql://me@host/name"

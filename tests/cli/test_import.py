@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from support import assert_sound, eventually, rows
-from tidemill.cli.bench import targets
-from tidemill.cli.bench.imports import report
-from tidemill.cli.bench.imports.plan import Plan
-from tidemill.cli.bench.imports.run import run
-from tidemill.cli.demo_files import make_files
+from tidemill.cli.demo import write_demo_files
 from tidemill.store.database import Database
+from tidemill_bench import imports, results
+from tidemill_bench.imports import run_benchmark
+from tidemill_bench.plans import ImportBenchPlan
 
 if TYPE_CHECKING:
     from cli.conftest import Tidemill
@@ -26,7 +25,9 @@ TABLE = "CREATE TABLE public.people (id int PRIMARY KEY, name text NOT NULL, age
 GOOD, BAD = 'ID;Name;"Age"\n1;Ann;30\n2;Bob;\n', "3;;40\n4;Dora;-1\n5;Emil;old\n"
 
 
-async def test_a_file_goes_into_a_table_and_its_bad_rows_come_back_mended(tidemill: "Tidemill", db: Database) -> None:
+async def test_import_command_writes_errors_file_and_fix_command_completes_import(
+    tidemill: "Tidemill", db: Database
+) -> None:
     await rows(db, TABLE)
     file = tidemill.file("people.csv", GOOD + BAD)
     said = tidemill("import", file, "--into", "people", "--errors", "bad.csv", code=1).out
@@ -45,7 +46,7 @@ async def test_a_file_goes_into_a_table_and_its_bad_rows_come_back_mended(tidemi
     await assert_sound(db)
 
 
-async def test_all_that_is_wrong_with_mended_rows_is_told_line_by_line(tidemill: "Tidemill", db: Database) -> None:
+async def test_fix_command_reports_each_unmatched_row_and_changes_nothing(tidemill: "Tidemill", db: Database) -> None:
     await rows(db, TABLE)
     key = tidemill("import", tidemill.file("people.csv", GOOD + BAD), "--into", "people", code=1).out.split()[0]
     mended = tidemill.file("mended.csv", "ID,Name,Age,_row\n3,Carl,4,3\n8,Hans,4,99\n1,Ann,30,1\n3,Carl,4,3\n")
@@ -65,9 +66,7 @@ async def test_all_that_is_wrong_with_mended_rows_is_told_line_by_line(tidemill:
     assert tidemill.refuses("fix", key, mended) == "nothing was changed: line 2: the import has no row '99'"
 
 
-async def test_columns_of_mended_rows_are_found_whatever_their_case_and_also_by_their_fields(
-    tidemill: "Tidemill", db: Database
-) -> None:
+async def test_fix_command_matches_columns_by_field_name_or_any_case(tidemill: "Tidemill", db: Database) -> None:
     await rows(db, TABLE)
     file = tidemill.file("people.csv", "ID;First Name;How Old\n3;;40\n4;Dora;-1\n5;Emil;-5\n")
     asked = ("import", file, "--into", "people", "--map", "First Name=name", "--map", "How Old=age")
@@ -83,7 +82,7 @@ async def test_columns_of_mended_rows_are_found_whatever_their_case_and_also_by_
     assert await rows(db, "SELECT * FROM people ORDER BY id") == [(3, "Carl", 40), (4, "Dora", 1), (5, "Emil", 5)]
 
 
-async def test_where_errors_go_is_looked_at_first_and_an_older_file_of_them_does_not_stay(
+async def test_import_command_checks_errors_path_first_and_replaces_old_file(
     tidemill: "Tidemill", db: Database
 ) -> None:
     await rows(db, TABLE)
@@ -98,7 +97,7 @@ async def test_where_errors_go_is_looked_at_first_and_an_older_file_of_them_does
     assert (tidemill.folder / "bad.csv").read_text().splitlines() == ["ID,Name,Age,_row,_errors"]
 
 
-async def test_why_an_import_failed_is_said(tidemill: "Tidemill", db: Database) -> None:
+async def test_import_command_shows_reason_when_source_is_truncated(tidemill: "Tidemill", db: Database) -> None:
     await rows(db, TABLE)
     packed = gzip.compress(("id,name,age\n" + "".join(f"{n},Ann,{n % 90}\n" for n in range(20_000))).encode())
     path = tidemill.folder / "cut.csv.gz"
@@ -107,7 +106,7 @@ async def test_why_an_import_failed_is_said(tidemill: "Tidemill", db: Database) 
     assert "the source cannot be read" in said
 
 
-async def test_a_trial_writes_nothing_until_it_is_promoted(tidemill: "Tidemill", db: Database) -> None:
+async def test_import_dry_run_writes_nothing_until_promote_command(tidemill: "Tidemill", db: Database) -> None:
     await rows(db, TABLE)
     said = tidemill("import", tidemill.file("people.csv", GOOD), "--into", "public.people", "--validate-only").out
     assert "2 would be inserted" in said
@@ -116,7 +115,7 @@ async def test_a_trial_writes_nothing_until_it_is_promoted(tidemill: "Tidemill",
     assert await rows(db, "SELECT count(*) FROM people") == [(2,)]
 
 
-async def test_an_upsert_changes_what_is_there(tidemill: "Tidemill", db: Database) -> None:
+async def test_import_upsert_updates_existing_rows_and_reports_effects(tidemill: "Tidemill", db: Database) -> None:
     await rows(db, TABLE)
     await rows(db, "INSERT INTO people VALUES (1, 'Ann', 30), (2, 'Bert', NULL)")
     file = tidemill.file("people.csv", GOOD + "9;Nina;9\n")
@@ -125,7 +124,9 @@ async def test_an_upsert_changes_what_is_there(tidemill: "Tidemill", db: Databas
     assert await rows(db, "SELECT name FROM people ORDER BY id") == [("Ann",), ("Bob",), ("Nina",)]
 
 
-async def test_a_preview_shows_what_a_file_means_and_keeps_nothing(tidemill: "Tidemill", db: Database) -> None:
+async def test_import_preview_shows_layout_and_row_errors_and_stores_nothing(
+    tidemill: "Tidemill", db: Database
+) -> None:
     await rows(db, TABLE)
     said = tidemill("import", tidemill.file("people.csv", GOOD + BAD), "--into", "people", "--preview").out
     for word in ("delimiter ;", "ID → id", "Emil", "row 3", "must not be empty", "less than 0"):
@@ -134,7 +135,7 @@ async def test_a_preview_shows_what_a_file_means_and_keeps_nothing(tidemill: "Ti
     assert list((tidemill.folder / "blobs").iterdir()) == []
 
 
-async def test_a_preview_shows_as_many_rows_as_are_asked_for(tidemill: "Tidemill", db: Database) -> None:
+async def test_import_preview_shows_requested_number_of_rows(tidemill: "Tidemill", db: Database) -> None:
     await rows(db, TABLE)
     file = tidemill.file("people.csv", "id,name\n" + "".join(f"{n},name{n}\n" for n in range(1, 31)))
     asked = ("import", file, "--into", "people")
@@ -148,7 +149,7 @@ async def test_a_preview_shows_as_many_rows_as_are_asked_for(tidemill: "Tidemill
     assert await rows(db, "SELECT count(*) FROM people") == [(0,)]
 
 
-async def test_rows_come_from_standard_input_and_from_pipes(tidemill: "Tidemill", db: Database) -> None:
+async def test_import_command_reads_standard_input_and_named_pipes(tidemill: "Tidemill", db: Database) -> None:
     await rows(db, TABLE)
     assert "Bob" in tidemill("import", "-", "--into", "people", "--preview", answer=GOOD).out
     assert "2 inserted" in tidemill("import", "-", "--into", "people", answer=GOOD).out
@@ -165,7 +166,9 @@ async def test_rows_come_from_standard_input_and_from_pipes(tidemill: "Tidemill"
     assert "the file is empty" in tidemill("import", "-", "--into", "people", code=2).err
 
 
-async def test_who_is_interrupted_before_anything_came_is_not_kept_waiting(tidemill: "Tidemill", db: Database) -> None:
+async def test_import_interrupted_while_reading_stdin_exits_and_creates_no_job(
+    tidemill: "Tidemill", db: Database
+) -> None:
     await rows(db, TABLE)
     with tidemill.running("import", "-", "--into", "people", stdin=subprocess.PIPE) as importing:
         assert importing.stdin is not None
@@ -177,13 +180,13 @@ async def test_who_is_interrupted_before_anything_came_is_not_kept_waiting(tidem
     assert await rows(db, "SELECT count(*) FROM tidemill.job") == [(0,)]
 
 
-async def test_of_a_name_that_an_object_has_twice_the_last_one_counts(tidemill: "Tidemill", db: Database) -> None:
+async def test_import_uses_last_value_of_duplicate_json_key(tidemill: "Tidemill", db: Database) -> None:
     await rows(db, TABLE)
     tidemill("import", "-", "--into", "people", answer='{"id": 1, "name": "A", "name": "B"}\n')
     assert await rows(db, "SELECT name FROM people") == [("B",)]
 
 
-async def test_a_preview_says_why_a_row_cannot_be_read(tidemill: "Tidemill", db: Database) -> None:
+async def test_import_preview_shows_reason_for_unparsable_row(tidemill: "Tidemill", db: Database) -> None:
     await rows(db, TABLE)
     file = tidemill.file("people.csv", "id,name,age\n1,Ann,1\n2,Bob\n")
     said = tidemill("import", file, "--into", "people", "--preview").out
@@ -191,7 +194,9 @@ async def test_a_preview_says_why_a_row_cannot_be_read(tidemill: "Tidemill", db:
     assert "an object with a value for each field is wanted" not in said
 
 
-async def test_what_cannot_work_is_said_in_one_line_before_a_row_is_read(tidemill: "Tidemill", db: Database) -> None:
+async def test_invalid_import_command_is_rejected_on_one_line_before_reading_rows(
+    tidemill: "Tidemill", db: Database
+) -> None:
     await rows(db, TABLE)
     file = tidemill.file("people.csv", "id,nmae\n1,Ann\n")
     said = tidemill.refuses("import", file, "--into", "people")
@@ -209,9 +214,7 @@ async def test_what_cannot_work_is_said_in_one_line_before_a_row_is_read(tidemil
     assert list((tidemill.folder / "blobs").iterdir()) == []
 
 
-async def test_an_import_that_is_interrupted_is_kept_and_goes_on_with_a_worker(
-    tidemill: "Tidemill", db: Database
-) -> None:
+async def test_interrupted_import_is_kept_and_completed_by_next_worker(tidemill: "Tidemill", db: Database) -> None:
     await rows(db, TABLE)
     await rows(
         db,
@@ -239,9 +242,7 @@ async def test_an_import_that_is_interrupted_is_kept_and_goes_on_with_a_worker(
     await assert_sound(db)
 
 
-async def test_the_demo_imports_three_files_and_a_second_time_changes_nothing(
-    tidemill: "Tidemill", db: Database
-) -> None:
+async def test_demo_command_imports_three_files_and_repeats_unchanged(tidemill: "Tidemill", db: Database) -> None:
     said = tidemill("demo", "--rows", "400").out
     assert said.count("396 inserted") == 3
     assert "author_id.unknown_reference" in said
@@ -253,19 +254,19 @@ async def test_the_demo_imports_three_files_and_a_second_time_changes_nothing(
     await assert_sound(db)
 
 
-def test_the_files_of_the_demo_are_the_same_every_time(tmp_path: Path) -> None:
-    first = [path.read_bytes() for path in make_files(tmp_path, 300)]
+def test_demo_files_are_deterministic(tmp_path: Path) -> None:
+    first = [path.read_bytes() for path in write_demo_files(tmp_path, 300)]
     assert [text.count(b"\n") for text in first] == [301, 300, 300]
-    assert first == [path.read_bytes() for path in make_files(tmp_path, 300)]
+    assert first == [path.read_bytes() for path in write_demo_files(tmp_path, 300)]
 
 
-async def test_the_benchmark_measures_imports_against_copy_and_leaves_nothing(
+async def test_import_benchmark_measures_all_targets_and_cleans_up(
     db: Database, tidemill_database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DATABASE_URL", tidemill_database)
     monkeypatch.setenv("TIDEMILL_HOME", str(tmp_path))
-    result = await asyncio.to_thread(run, Plan(users=1_000, articles=1_000, pairs=1_000, rounds=1))
-    assert targets.IMPORT_AT_MOST.keys() <= result["ratios"].keys() | result["figures"].keys()
+    result = await asyncio.to_thread(run_benchmark, ImportBenchPlan(users=1_000, articles=1_000, pairs=1_000, rounds=1))
+    assert results.IMPORT_MAXIMUMS.keys() <= result["ratios"].keys() | result["figures"].keys()
     assert result["figures"]["import_rss_mb"] > 10
     for table in ("job", "batch", "item", "outcome", "ingest", "effect", "repeat"):
         assert await rows(db, f"SELECT count(*) FROM tidemill.{table}") == [(0,)], table
@@ -273,12 +274,12 @@ async def test_the_benchmark_measures_imports_against_copy_and_leaves_nothing(
     assert os.listdir(tmp_path) == []  # noqa: PTH208  an async test must not block on paths
 
 
-def test_a_machine_that_is_not_quiet_is_told_of() -> None:
-    assert report.warning({"copy_spread": 0.1}) is None
-    assert "not quiet" in (report.warning({"copy_spread": 0.3}) or "")
+def test_import_benchmark_warns_when_machine_is_noisy() -> None:
+    assert imports.describe_noise({"copy_spread": 0.1}) is None
+    assert "not quiet" in (imports.describe_noise({"copy_spread": 0.3}) or "")
 
 
-async def test_a_mill_declares_resources_and_normalizers_and_errors_may_be_allowed(
+async def test_import_command_uses_resource_of_app_and_allows_errors_by_option(
     tidemill: "Tidemill", db: Database
 ) -> None:
     await rows(db, TABLE)

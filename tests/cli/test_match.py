@@ -20,7 +20,7 @@ def reconcile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CsvReconcile
         yield service
 
 
-def test_a_file_is_matched_and_what_was_found_is_written(tidemill: "Tidemill", reconcile: CsvReconcile) -> None:
+def test_match_command_writes_matches_to_output_file(tidemill: "Tidemill", reconcile: CsvReconcile) -> None:
     tidemill.file("tidemill.toml", f'[services.people]\nurl = "{reconcile.url}"\nallow_private = true\n')
     people = tidemill.file("people.csv", "who;born\nAda Lovelace;1815\nAlan Turin;1912\nNobody;1\n")
     arguments = ["--service", "people", "--query", "who", "--threshold", "75", "--not-found-delay", "0"]
@@ -37,7 +37,9 @@ def test_a_file_is_matched_and_what_was_found_is_written(tidemill: "Tidemill", r
     ]
 
 
-def test_mistakes_are_told_before_anything_is_stored(tidemill: "Tidemill", reconcile: CsvReconcile) -> None:
+def test_match_command_with_invalid_parameters_is_rejected_and_stores_nothing(
+    tidemill: "Tidemill", reconcile: CsvReconcile
+) -> None:
     tidemill.file("tidemill.toml", f'[services.people]\nurl = "{reconcile.url}"\nallow_private = true\n')
     people = tidemill.file("people.csv", "who\nAda\n")
     said = tidemill("match", people, "--service", "people", "--query", "whom", code=2).err

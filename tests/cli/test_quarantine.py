@@ -3,17 +3,17 @@
 import json
 from typing import TYPE_CHECKING
 
-from tidemill.store import quarantine
+from tidemill.dispatch import outbox
 from tidemill.store.database import Database
 
 if TYPE_CHECKING:
     from cli.conftest import Tidemill
 
 
-async def test_messages_are_shown_and_then_forgotten(tidemill: "Tidemill", db: Database) -> None:
+async def test_quarantine_command_lists_and_clears_messages(tidemill: "Tidemill", db: Database) -> None:
     assert "the quarantine is empty" in tidemill("quarantine").out
     for number in range(3):
-        await db.run(quarantine.add, "w1", b"[rubbish] %d" % number, "it is not a JSON object")
+        await db.run(outbox.quarantine_message, "w1", b"[rubbish] %d" % number, "it is not a JSON object")
     lines = tidemill("quarantine", "--json").out.splitlines()
     assert [json.loads(line)["message"] for line in lines] == ["[rubbish] 2", "[rubbish] 1", "[rubbish] 0"]
     shown = tidemill("quarantine", "--limit", "1", "--clear").out

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from cli.conftest import Tidemill
 
 
-async def test_a_file_is_submitted_run_and_looked_at(tidemill: "Tidemill", mill: Mill, db: Database) -> None:
+async def test_submit_command_stores_rows_and_items_command_shows_outcomes(
+    tidemill: "Tidemill", mill: Mill, db: Database
+) -> None:
     file = tidemill.file("rows.ndjson", '{"n": 1}\n{"n": 2, "as": "failed"}\nnot json\n{"n": 4, "as": "not_found"}\n')
     key = tidemill("submit", "test", file, "--app", "app:mill", "--priority", "5", "--params", '{"a": 1}').out.strip()
     assert key in tidemill("jobs", "--open").out
@@ -37,7 +39,7 @@ async def test_a_file_is_submitted_run_and_looked_at(tidemill: "Tidemill", mill:
     await assert_sound(db)
 
 
-async def test_a_job_that_completes_makes_watch_succeed(tidemill: "Tidemill", mill: Mill, db: Database) -> None:
+async def test_watch_command_exits_0_when_job_completes(tidemill: "Tidemill", mill: Mill, db: Database) -> None:
     file = tidemill.file("people.csv", 'id,name\n1,Ann\n2,"Bob\nthe 2nd"\n')
     key = tidemill("submit", "sparse", file, "--app", "app:mill").out.strip()
     tab = tidemill.file("people.txt", "id\tname\n1\tAnn\n")
@@ -54,7 +56,9 @@ async def test_a_job_that_completes_makes_watch_succeed(tidemill: "Tidemill", mi
     assert stored == [{"id": "1", "name": "Ann"}, {"id": "2", "name": "Bob\nthe 2nd"}]
 
 
-async def test_a_file_is_looked_at_unless_its_format_is_said(tidemill: "Tidemill", mill: Mill, db: Database) -> None:
+async def test_submit_command_detects_encoding_delimiter_and_compression(
+    tidemill: "Tidemill", mill: Mill, db: Database
+) -> None:
     text = "id;name\n1;Jürgen\n2;Käthe\n3;Björn\n"
     file = tidemill.file("leute.csv.gz", gzip.compress(text.encode("cp1252")))
     key = tidemill("submit", "sparse", file, "--app", "app:mill").out.strip()
@@ -65,7 +69,7 @@ async def test_a_file_is_looked_at_unless_its_format_is_said(tidemill: "Tidemill
     assert (layout["encoding"], layout["delimiter"], layout["compression"]) == ("cp1252", ";", "gzip")
 
 
-async def test_items_are_listed_by_status_in_anybodys_words(tidemill: "Tidemill", mill: Mill, db: Database) -> None:
+async def test_items_command_accepts_status_aliases_and_limit(tidemill: "Tidemill", mill: Mill, db: Database) -> None:
     inputs = [{"n": n, "as": "failed" if n % 2 else "done"} for n in range(10)]
     key = (await mill.job_async(await mill.submit_async("test", inputs))).key
     await drain(mill, db=db)
@@ -75,7 +79,7 @@ async def test_items_are_listed_by_status_in_anybodys_words(tidemill: "Tidemill"
     assert "unknown status 'doen'" in tidemill.refuses("items", key, "--status", "doen")
 
 
-async def test_what_handlers_say_is_shown_as_they_said_it(tidemill: "Tidemill", mill: Mill, db: Database) -> None:
+async def test_watch_command_prints_error_codes_without_markup(tidemill: "Tidemill", mill: Mill, db: Database) -> None:
     job_id = await mill.submit_async("test", [{"as": "failed", "code": "[/odd]"}, {"as": "failed", "code": "[bold]x"}])
     await drain(mill, db=db)
     said = tidemill("watch", str(job_id), code=1).out
@@ -103,7 +107,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("arguments", "message"), REFUSED, ids=[" ".join(arguments) for arguments, _ in REFUSED])
-async def test_a_submission_that_cannot_be_is_refused_in_one_line(
+async def test_invalid_submit_command_is_rejected_on_one_line_and_stores_nothing(
     tidemill: "Tidemill", db: Database, arguments: list[str], message: str
 ) -> None:
     tidemill.file(GOOD_FILE, '{"n": 1}\n')
@@ -113,11 +117,11 @@ async def test_a_submission_that_cannot_be_is_refused_in_one_line(
     assert tidemill.stored() == [], "no file is stored for nothing"
 
 
-def test_a_file_that_is_not_there_is_refused(tidemill: "Tidemill") -> None:
+def test_submit_command_rejects_missing_file(tidemill: "Tidemill") -> None:
     assert "does not exist" in tidemill("submit", "test", "gone.csv", code=2).err
 
 
-async def test_a_job_is_found_by_its_key_its_id_and_the_beginning_of_it(tidemill: "Tidemill", mill: Mill) -> None:
+async def test_job_argument_accepts_key_id_or_unique_id_prefix(tidemill: "Tidemill", mill: Mill) -> None:
     job = await mill.job_async(await mill.submit_async("test", [{}]))
     for name in (job.key, job.key.lower(), str(job.id), job.id.hex, job.id.hex[:13]):
         assert job.key in tidemill("pause", name).out

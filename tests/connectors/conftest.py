@@ -8,18 +8,18 @@ from typing import Any
 import pytest
 
 from connectors.servers import Answer, Server
-from tidemill.connectors.blobs import Folder
-from tidemill.connectors.remote.download import Remote
-from tidemill.connectors.remote.limits import RemoteLimits
-from tidemill.domain.addresses import Allowed
+from tidemill.core.allowed_hosts import AllowedHost
+from tidemill.files.blobs.folder_store import FolderBlobStore
+from tidemill.files.remote.checked_connection import DownloadLimits
+from tidemill.files.remote.downloader import Downloader
 
 Serve = Callable[[Answer], Server]
-Make = Callable[..., Remote]
+Make = Callable[..., Downloader]
 
 
 @pytest.fixture
-def blobs(tmp_path: Path) -> Folder:
-    return Folder(tmp_path / "blobs")
+def blobs(tmp_path: Path) -> FolderBlobStore:
+    return FolderBlobStore(tmp_path / "blobs")
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def serve() -> Iterator[Serve]:
 
 
 @pytest.fixture
-def remote(blobs: Folder) -> Make:
+def remote(blobs: FolderBlobStore) -> Make:
     """Downloads that may speak to these servers only, give up soon, and hold files of 1 MB at most."""
 
     def make(
@@ -38,10 +38,10 @@ def remote(blobs: Folder) -> Make:
         total_s: float = 10.0,
         silence_s: float = 5.0,
         tries: int = 3,
-        also: Sequence[Allowed] = (),
+        also: Sequence[AllowedHost] = (),
         **options: Any,
-    ) -> Remote:
-        limits = RemoteLimits(
+    ) -> Downloader:
+        limits = DownloadLimits(
             1_000_000,
             total_s=total_s,
             connect_s=2.0,
@@ -50,6 +50,6 @@ def remote(blobs: Folder) -> Make:
             backoff_s=0.01,
             allowed=[*(server.allowed for server in servers), *also],
         )
-        return Remote(blobs, limits, **options)
+        return Downloader(blobs, limits, **options)
 
     return make

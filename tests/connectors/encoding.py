@@ -5,8 +5,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from connectors.reading import told
-from tidemill.connectors.encoders import Encoder, open_encoder
-from tidemill.domain.form import Column, Compression, FileFormat, Form
+from tidemill.core.file_format import Compression, FileFormat, OutputColumn, OutputFileSpec
+from tidemill.files.writers import open_copy_encoder
+from tidemill.files.writers.byte_output import CopyEncoder
 
 TEXTS = (
     'she said "hi", twice: ""',
@@ -50,18 +51,18 @@ def copy_ndjson(rows: Iterable[dict[str, Any]]) -> bytes:
 
 def form(
     format_: str, *columns: tuple[str, str] | tuple[str, str, str], compression: str = "none", **more: Any
-) -> Form:
-    made = tuple(Column(*column) for column in columns)
-    return Form(FileFormat(format_), made, Compression(compression), **more)
+) -> OutputFileSpec:
+    made = tuple(OutputColumn(*column) for column in columns)
+    return OutputFileSpec(FileFormat(format_), made, Compression(compression), **more)
 
 
-def encoded(form: Form, fed: bytes, size: int = 7) -> bytes:
+def encoded(form: OutputFileSpec, fed: bytes, size: int = 7) -> bytes:
     return bytes(made(form, fed, size)[0])
 
 
-def made(form: Form, fed: bytes, size: int = 1 << 16) -> tuple[Pieces, Encoder]:
+def made(form: OutputFileSpec, fed: bytes, size: int = 1 << 16) -> tuple[Pieces, CopyEncoder]:
     output = Pieces()
-    encoder = open_encoder(form, output)
+    encoder = open_copy_encoder(form, output)
     for chunk in cut(fed, size):
         encoder.write(chunk)
     encoder.close()
@@ -72,7 +73,7 @@ def cut(fed: bytes, size: int) -> Iterator[bytes]:
     return (fed[at : at + size] for at in range(0, len(fed), size))
 
 
-def read(form: Form, data: bytes) -> list[Any]:
+def read(form: OutputFileSpec, data: bytes) -> list[Any]:
     """By our own sources."""
     layout = {"format": str(form.format), "compression": str(form.compression)}
     found, error = told(data, layout)

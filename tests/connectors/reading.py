@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tidemill.connectors.source import open_file
-from tidemill.domain.block import line_of
-from tidemill.domain.errors import InvalidInput
-from tidemill.domain.ports import Source
+from tidemill.core.errors import InvalidInput
+from tidemill.core.input_source import InputSource, resolve_line_number
+from tidemill.files.source_opener import open_block_reader
 
 MB = 1 << 20
 
@@ -34,18 +33,18 @@ def opened(
     *,
     limit: int = MB,
     max_bytes: int = 1 << 30,
-) -> Source:
-    return open_file(io.BytesIO(data), layout, checkpoint or {}, max_row_bytes=limit, max_bytes=max_bytes)
+) -> InputSource:
+    return open_block_reader(io.BytesIO(data), layout, checkpoint or {}, max_row_bytes=limit, max_bytes=max_bytes)
 
 
-def walk(source: Source, rows: int = 1, size: int = MB) -> Iterator[Read]:
+def walk(source: InputSource, rows: int = 1, size: int = MB) -> Iterator[Read]:
     """Block after block to the end. With more than a row at a time, the checkpoint is the block's."""
     with contextlib.closing(source):
         while (block := source.read(rows, size)).inputs:
             assert len(block.inputs) <= rows
             row = block.checkpoint["row"] - len(block.inputs)
             for at, data in enumerate(block.inputs):
-                line = line_of(row + at + 1, block.lines[at] if block.lines else None, source.first_line)
+                line = resolve_line_number(row + at + 1, block.lines[at] if block.lines else None, source.first_line)
                 defect = block.defects.get(at)
                 assert defect is None or defect["line"] == line
                 yield Read(data, line, defect, block.checkpoint)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Self
 
-from tidemill.domain.addresses import Allowed
+from tidemill.core.allowed_hosts import AllowedHost
 
 
 @dataclass
@@ -68,8 +68,8 @@ class Server:
             thread.join()
 
     @property
-    def allowed(self) -> Allowed:
-        return Allowed.parse(f"127.0.0.1:{self.port}")
+    def allowed(self) -> AllowedHost:
+        return AllowedHost.parse(f"127.0.0.1:{self.port}")
 
     def url(self, path: str = "/data.csv", host: str = "127.0.0.1") -> str:
         return f"{'https' if self.context else 'http'}://{host}:{self.port}{path}"

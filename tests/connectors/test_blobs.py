@@ -1,6 +1,7 @@
 """What every store of files promises: names, whole files, places within them, copies, lists."""
 
 import contextlib
+import functools
 import hashlib
 import io
 import zipfile
@@ -12,50 +13,56 @@ import pytest
 from connectors import stores
 from connectors.stores import names
 from s3 import S3Server
-from tidemill.connectors.blobs import Blobs
-from tidemill.domain.errors import InvalidInput, UnknownFile
+from tidemill.core.errors import InvalidInput, UnknownFile
+from tidemill.files.blobs.blob_store import BlobStore
 
 KEY = "exports/2026/11/15/J20261115_000777/AAPL.csv"
-LARGE = b"".join(b"%07d\n" % n for n in range(2_400_000))  # 19 MB: three parts
+LARGE_LINES = 2_400_000  # 19 MB: three parts
+
+
+@functools.cache
+def large() -> bytes:
+    """Numbered lines of 8 bytes; made when a test first needs them, not when tests are collected."""
+    return b"".join(b"%07d\n" % n for n in range(LARGE_LINES))
 
 
 @pytest.fixture(params=["folder", "s3", "memory"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Blobs:
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> BlobStore:
     if request.param == "s3":
         server: S3Server = request.getfixturevalue("s3")
         return stores.bucket(server, tmp_path)
     return stores.folder(tmp_path) if request.param == "folder" else stores.memory(tmp_path)
 
 
-def test_what_is_put_is_got_back_with_its_size_and_hash(store: Blobs) -> None:
+def test_blob_put_returns_size_and_hash_and_reads_back(store: BlobStore) -> None:
     blob = store.put([b"one", b"", b"two"])
     with store.open(blob.id) as file:
         assert file.read() == b"onetwo"
     assert (blob.size, blob.sha256) == (6, hashlib.sha256(b"onetwo").digest())
-    assert (store.size(blob.id), store.look(blob.id)) == (6, blob)
+    assert (store.size(blob.id), store.hash_file(blob.id)) == (6, blob)
     assert len(blob.id) == 32
 
 
-def test_the_same_bytes_twice_are_two_files(store: Blobs) -> None:
+def test_blob_put_of_same_bytes_twice_creates_two_files(store: BlobStore) -> None:
     assert store.put([b"x"]).id != store.put([b"x"]).id
 
 
-def test_an_empty_file_is_a_file(store: Blobs) -> None:
+def test_blob_put_without_chunks_stores_empty_file(store: BlobStore) -> None:
     blob = store.put([])
     with store.open(blob.id) as file:
         assert file.read() == b""
     assert (blob.size, store.has(blob.id), store.size(blob.id)) == (0, True, 0)
 
 
-def test_a_large_file_is_stored_whole_and_read_from_any_place(store: Blobs, tmp_path: Path) -> None:
+def test_large_blob_is_stored_completely_and_is_seekable(store: BlobStore, tmp_path: Path) -> None:
     path = tmp_path / "large"
-    path.write_bytes(LARGE)
+    path.write_bytes(large())
     blob = store.put_file(path, KEY)
-    assert (blob.id, blob.size, blob.sha256) == (KEY, len(LARGE), hashlib.sha256(LARGE).digest())
+    assert (blob.id, blob.size, blob.sha256) == (KEY, len(large()), hashlib.sha256(large()).digest())
     with store.open(KEY) as file:
         assert file.seekable()
-        assert file.seek(-8, io.SEEK_END) == len(LARGE) - 8
-        assert file.read() == LARGE[-8:]
+        assert file.seek(-8, io.SEEK_END) == len(large()) - 8
+        assert file.read() == large()[-8:]
         assert file.read(1) == b""
         file.seek(8 * 1_000_000)
         assert file.readline() == b"1000000\n"
@@ -63,11 +70,11 @@ def test_a_large_file_is_stored_whole_and_read_from_any_place(store: Blobs, tmp_
         assert file.readline() == b"1000003\n"
         file.seek(0)
         assert hashlib.sha256(file.read()).digest() == blob.sha256
-        file.seek(len(LARGE) + 100)
+        file.seek(len(large()) + 100)
         assert file.read() == b""
 
 
-def test_an_archive_is_read_where_it_is(store: Blobs) -> None:
+def test_zip_blob_members_are_read_in_any_order(store: BlobStore) -> None:
     with store.write() as writing:
         buffer = io.BytesIO()
         with zipfile.ZipFile(buffer, "w") as archive:
@@ -80,11 +87,11 @@ def test_an_archive_is_read_where_it_is(store: Blobs) -> None:
         assert archive.read("3.txt") == b"3" * 5_000
 
 
-@pytest.mark.parametrize("size", [3, len(LARGE)])
+@pytest.mark.parametrize("size", [3, 8 * LARGE_LINES])
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
-def test_a_stream_that_breaks_leaves_nothing(store: Blobs, error: type[BaseException], size: int) -> None:
+def test_blob_put_interrupted_leaves_no_file(store: BlobStore, error: type[BaseException], size: int) -> None:
     def broken() -> Iterator[bytes]:
-        yield LARGE[:size]
+        yield large()[:size]
         raise error
 
     with pytest.raises(error):
@@ -93,16 +100,16 @@ def test_a_stream_that_breaks_leaves_nothing(store: Blobs, error: type[BaseExcep
     assert names(store) == []
 
 
-def test_nothing_can_be_seen_before_it_is_whole(store: Blobs) -> None:
+def test_blob_is_invisible_until_finished(store: BlobStore) -> None:
     with store.write(KEY) as writing:
-        for start in range(0, len(LARGE), 1 << 20):
-            writing.write(LARGE[start : start + (1 << 20)])
+        for start in range(0, len(large()), 1 << 20):
+            writing.write(large()[start : start + (1 << 20)])
         assert (store.has(KEY), names(store)) == (False, [])
         blob = writing.finish()
-    assert (store.look(KEY), names(store)) == (blob, [KEY])
+    assert (store.hash_file(KEY), names(store)) == (blob, [KEY])
 
 
-def test_what_is_discarded_is_gone_even_when_it_was_finished_and_later_pieces_do_no_harm(store: Blobs) -> None:
+def test_blob_discard_removes_finished_file_and_ignores_later_writes(store: BlobStore) -> None:
     writing = store.write(KEY)
     writing.write(b"x")
     writing.finish()
@@ -116,7 +123,7 @@ def test_what_is_discarded_is_gone_even_when_it_was_finished_and_later_pieces_do
     assert names(store) == []
 
 
-def test_a_file_is_replaced_whole_when_another_of_its_name_is_finished(store: Blobs) -> None:
+def test_blob_write_replaces_existing_file_only_when_finished(store: BlobStore) -> None:
     store.put([b"first"], KEY)
     with store.write(KEY) as writing:
         writing.write(b"second")
@@ -127,9 +134,9 @@ def test_a_file_is_replaced_whole_when_another_of_its_name_is_finished(store: Bl
         assert file.read() == b"second"
 
 
-def test_a_copy_stays_when_the_original_goes(store: Blobs) -> None:
+def test_blob_copy_survives_removal_of_original(store: BlobStore) -> None:
     store.put([b"content"], KEY)
-    linked = store.link(KEY)
+    linked = store.copy_and_hash(KEY)
     assert (linked.size, linked.sha256) == (7, hashlib.sha256(b"content").digest())
     store.copy(KEY, "other/copy.csv")
     store.copy(KEY, "other/copy.csv")
@@ -139,38 +146,38 @@ def test_a_copy_stays_when_the_original_goes(store: Blobs) -> None:
         assert file.read() == b"content"
 
 
-def test_a_file_that_is_not_there_is_an_error_and_may_be_removed_again(store: Blobs) -> None:
+def test_missing_blob_raises_unknown_file_but_can_be_removed_again(store: BlobStore) -> None:
     store.put([b"x"], KEY)
     store.remove(KEY)
     store.remove(KEY)
-    store.abandon(KEY)
+    store.try_remove(KEY)
     assert not store.has(KEY)
-    for ask in (store.open, store.size, store.link, store.look):
+    for ask in (store.open, store.size, store.copy_and_hash, store.hash_file):
         with pytest.raises(UnknownFile, match=f"there is no stored file {KEY}"):
             ask(KEY)
 
 
-def test_a_scratch_file_is_adopted_unless_there_is_one_of_its_name(store: Blobs) -> None:
-    made = store.scratch / "made.tmp"
+def test_scratch_file_is_published_unless_blob_name_exists(store: BlobStore) -> None:
+    made = store.scratch_folder / "made.tmp"
     made.parent.mkdir(parents=True, exist_ok=True)
     for content in (b"first", b"later"):
         made.write_bytes(content)
-        blob = store.adopt(made, KEY)
+        blob = store.publish_scratch_file(made, KEY)
         made.unlink(missing_ok=True)
         assert blob.sha256 == hashlib.sha256(b"first").digest()
     with pytest.raises(FileNotFoundError):
-        store.adopt(made, "a/new.csv")
+        store.publish_scratch_file(made, "a/new.csv")
 
 
-def test_only_those_of_a_list_that_are_here_are_removed(store: Blobs) -> None:
+def test_remove_many_removes_and_returns_only_existing_blobs(store: BlobStore) -> None:
     mine = [store.put([b"x"]).id, store.put([b"y"], KEY).id]
     kept = store.put([b"z"]).id
-    assert store.remove_all([*mine, "0" * 32, "../etc", "", "no/such/file.csv"]) == mine
+    assert store.remove_many([*mine, "0" * 32, "../etc", "", "no/such/file.csv"]) == mine
     assert names(store) == [kept]
-    assert store.remove_all([]) == []
+    assert store.remove_many([]) == []
 
 
-def test_names_are_listed_below_a_folder(store: Blobs) -> None:
+def test_list_names_returns_only_blobs_below_folder(store: BlobStore) -> None:
     for name in ("a/b/1.csv", "a/b/2.csv", "a/bc/3.csv", "d.csv"):
         store.put([b"x"], name)
     assert sorted(store.list_names("a/b")) == ["a/b/1.csv", "a/b/2.csv"]
@@ -186,11 +193,20 @@ def test_names_are_listed_below_a_folder(store: Blobs) -> None:
         *("a\n", "a\0b", "a b", "a\\b", "a?b", "a%2e", "ä.csv", "a" * 201, "/".join(["a" * 99] * 10)),
     ],
 )
-def test_no_other_name_can_be_used(store: Blobs, tmp_path: Path, name: str) -> None:
+def test_blob_store_rejects_invalid_names(store: BlobStore, tmp_path: Path, name: str) -> None:
     (tmp_path / "deep").mkdir(exist_ok=True)
     (tmp_path / "deep" / "secret").write_text("mine")
     store.put([b"x"], "right")
-    for use in (store.open, store.has, store.size, store.remove, store.write, store.link, store.url, store.abandon):
+    for use in (
+        store.open,
+        store.has,
+        store.size,
+        store.remove,
+        store.write,
+        store.copy_and_hash,
+        store.url,
+        store.try_remove,
+    ):
         with pytest.raises(InvalidInput, match="is not the name of a stored file"):
             use(name)
     with pytest.raises(InvalidInput):
@@ -198,11 +214,11 @@ def test_no_other_name_can_be_used(store: Blobs, tmp_path: Path, name: str) -> N
     assert (tmp_path / "deep" / "secret").read_text() == "mine"
 
 
-def test_stale_halves_are_removed_from_the_scratch_folder(store: Blobs) -> None:
-    half = store.scratch / "half.tmp"
+def test_remove_stale_deletes_old_temporary_files_from_scratch_folder(store: BlobStore) -> None:
+    half = store.scratch_folder / "half.tmp"
     half.parent.mkdir(parents=True, exist_ok=True)
     half.write_bytes(b"x")
-    with contextlib.closing(store.scratch.joinpath("half.tmp").open("rb")):
+    with contextlib.closing(store.scratch_folder.joinpath("half.tmp").open("rb")):
         assert store.remove_stale(3_600) == []
         assert store.remove_stale(-60) == ["half.tmp"]
     assert not half.exists()

@@ -10,8 +10,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from connectors.reading import Read, opened, walk
-from tidemill.connectors.csv_rows import Rows
-from tidemill.domain.errors import InvalidInput
+from tidemill.core.errors import InvalidInput
+from tidemill.files.formats.csv_reader import CsvRowEncoder
 
 CSV = {"format": "csv"}
 
@@ -30,31 +30,31 @@ def rows(data: bytes | str, limit: int = 1_000) -> list[Any]:
     ]
 
 
-def test_a_record_is_an_object_of_strings() -> None:
+def test_csv_record_becomes_object_of_strings() -> None:
     assert rows("id,name\n1,Ann\n2,\n") == [{"id": "1", "name": "Ann"}, {"id": "2", "name": ""}]
 
 
-def test_quotes_may_hold_commas_quotes_and_line_ends() -> None:
+def test_csv_quoted_field_keeps_commas_quotes_and_newlines() -> None:
     assert rows('id,name\n1,"a,""b""\nc\r\nd"\n2,e\n') == [
         {"id": "1", "name": 'a,"b"\nc\r\nd'},
         {"id": "2", "name": "e"},
     ]
 
 
-def test_blank_lines_and_windows_ends_are_nothing() -> None:
+def test_csv_blank_lines_and_crlf_are_ignored() -> None:
     assert rows("id,name\r\n\r\n1,Ann\r\n\r\n\r\n2,Bob") == [{"id": "1", "name": "Ann"}, {"id": "2", "name": "Bob"}]
 
 
-def test_a_header_is_trimmed() -> None:
+def test_csv_header_names_are_trimmed() -> None:
     assert rows(" id , name\n1,Ann\n") == [{"id": "1", "name": "Ann"}]
 
 
 @pytest.mark.parametrize("header", [b"id,name", b'"id","name"', b'"id",name'])
-def test_a_byte_order_mark_is_no_part_of_the_header(header: bytes) -> None:
+def test_csv_byte_order_mark_is_not_part_of_header(header: bytes) -> None:
     assert rows(b"\xef\xbb\xbf" + header + b"\n1,Ann\n") == [{"id": "1", "name": "Ann"}]
 
 
-def test_tabs_may_separate() -> None:
+def test_tsv_fields_are_separated_by_tabs() -> None:
     (record,) = read("id\tname\n1\ta,b\n", format="tsv")
     assert record.value == {"id": "1", "name": "a,b"}
 
@@ -72,7 +72,7 @@ def test_tabs_may_separate() -> None:
         (b"\x8f\x01\r\xa7,\x10\n\xfe", "cannot be read as CSV: .*; the file may be binary, or packed$"),
     ],
 )
-def test_a_file_without_a_usable_header_is_refused(data: bytes, message: str) -> None:
+def test_csv_without_usable_header_is_rejected(data: bytes, message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         read(data)
 
@@ -89,7 +89,7 @@ def test_a_file_without_a_usable_header_is_refused(data: bytes, message: str) ->
         (b"a\rb,2", "a carriage return in a field without quotes"),
     ],
 )
-def test_a_bad_record_is_kept_with_its_first_line_and_a_reason(record: bytes, reason: str) -> None:
+def test_csv_bad_record_reports_first_line_and_reason(record: bytes, reason: str) -> None:
     data = b'id,name\n0,"two\nlines"\n' + record + b"\n9,last\n"
     first, bad, *_, last = read(data)
     assert json.loads(first.input) == {"id": "0", "name": "two\nlines"}
@@ -99,7 +99,7 @@ def test_a_bad_record_is_kept_with_its_first_line_and_a_reason(record: bytes, re
     assert any(part in bad.defect["reason"] for part in reason.split("|"))
 
 
-def test_what_a_bad_record_said_is_kept() -> None:
+def test_csv_bad_record_keeps_its_original_text() -> None:
     for record in ("lonely", "one,two,three", "lo\rnely,2"):
         (bad,) = read(f"id,name\n{record}\n")
         assert bad.defect is not None
@@ -107,18 +107,18 @@ def test_what_a_bad_record_said_is_kept() -> None:
         assert json.loads(bad.input)[:2] == record[:2]
 
 
-def test_a_line_that_is_too_long_swallows_no_neighbour() -> None:
+def test_csv_oversized_line_fails_alone() -> None:
     data = "id,name\n" + "x" * 10 + ',"' + "y" * 50 + '"\n' + "3,c\n4,d\n"
     assert rows(data, limit=20) == [2, {"id": "3", "name": "c"}, {"id": "4", "name": "d"}]
 
 
-def test_a_record_that_is_too_large_over_many_lines_is_bad() -> None:
+def test_csv_oversized_multiline_record_is_rejected() -> None:
     piece = '"' + "x" * 40 + "\n" + "y" * 40 + '"'
     first, *_ = read(f"a,b,c,d\n{piece},{piece},{piece},{piece}\n1,2,3,4\n", limit=100)
     assert first.defect is not None
 
 
-def test_a_quote_that_is_never_closed_makes_a_bad_record() -> None:
+def test_csv_unclosed_quote_fails_one_record_and_keeps_later_rows() -> None:
     first, bad, *others = read('id,name\n1,a\n2,"b\n3,c\n4,d\n')
     assert first.defect is None
     assert bad.defect is not None
@@ -126,7 +126,7 @@ def test_a_quote_that_is_never_closed_makes_a_bad_record() -> None:
     assert [json.loads(record.input)["id"] for record in others] == ["3", "4"], "the rows behind it are not lost"
 
 
-def test_a_quote_that_is_never_closed_in_a_large_file_is_found_soon() -> None:
+def test_csv_unclosed_quote_in_large_file_fails_one_record() -> None:
     data = 'id,name\n1,"b\n' + "2,c\n" * 50_000
     bad, *good = read(data, limit=4_000_000, rows=10_000)
     assert bad.defect is not None
@@ -160,19 +160,19 @@ def assert_resumes(data: bytes) -> None:
 
 
 @given(contents())
-def test_reading_from_any_checkpoint_gives_the_same_records(data: bytes) -> None:
+def test_csv_reading_resumes_from_any_checkpoint(data: bytes) -> None:
     assert_resumes(data)
 
 
 @given(st.binary(max_size=200), st.sampled_from([b'"', b",", b"\n", b"\r\n", b"x" * 150]))
-def test_so_it_does_with_rubbish(data: bytes, salt: bytes) -> None:
+def test_csv_reading_of_garbage_resumes_from_any_checkpoint(data: bytes, salt: bytes) -> None:
     rubbish = b"id,name\n" + salt.join([data[:60], data[60:120], data[120:]])
     assume(b"\r" not in rubbish.split(b"\n")[0])
     assert_resumes(rubbish)
 
 
 @given(st.lists(good_rows, max_size=12))
-def test_what_was_written_is_read(written: list[list[str]]) -> None:
+def test_csv_round_trip_preserves_fields(written: list[list[str]]) -> None:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n", quoting=csv.QUOTE_ALL)
     writer.writerows([["id", "name"], *written])
@@ -201,21 +201,21 @@ def files(draw: st.DrawFn) -> bytes:
 
 @given(files(), st.integers(1, 200))
 @settings(max_examples=300)
-def test_many_rows_at_once_are_read_as_carefully_as_one_by_one(data: bytes, rows: int) -> None:
+def test_csv_block_reading_matches_record_by_record_reading(data: bytes, rows: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Rows, "encode", lambda *_: None)
+        patch.setattr(CsvRowEncoder, "encode", lambda *_: None)
         careful = facts(read(data, limit=100))
     assert facts(read(data, limit=100, rows=rows)) == careful
 
 
-def test_an_unclosed_quote_at_row_2_of_many_costs_that_row_alone() -> None:
+def test_csv_unclosed_quote_before_quoted_rows_fails_one_record() -> None:
     data = 'id,name\n1,a\n2,"b\n' + '3,"c"\n' * 10_000
     records = read(data, limit=1_000_000, rows=20_000)
     assert len(records) == 10_002
     assert [record.line for record in records if record.defect] == [3]
 
 
-def test_a_quote_that_is_closed_too_late_swallows_no_more_than_its_own_line() -> None:
+def test_csv_unclosed_quote_beyond_row_limit_fails_one_record() -> None:
     data = 'id,name\n1,"b\n' + "2,c\n" * 1_000
     bad, *good = read(data, limit=500, rows=5_000)
     assert bad.defect is not None
@@ -223,14 +223,14 @@ def test_a_quote_that_is_closed_too_late_swallows_no_more_than_its_own_line() ->
     assert len(good) == 1_000
 
 
-def test_the_line_of_a_record_is_told_where_it_is_not_its_number() -> None:
+def test_csv_line_numbers_are_listed_only_when_they_differ_from_row_numbers() -> None:
     source = opened(b'id,name\n1,a\n2,"b\nc"\n\n3,d\n', CSV)
     block = source.read(100, 1_000)
     assert (source.first_line, block.lines) == (2, [2, 3, 6])
     assert opened(b"id\n1\n2\n", CSV).read(100, 1_000).lines is None
 
 
-def test_a_bad_byte_far_down_is_that_rows_defect_with_its_place() -> None:
+def test_csv_bad_byte_reports_line_and_byte_offset() -> None:
     good = b"1,Ann\n" * 20_000
     data = b"id,name\n" + good + b"2,J\xfcrgen\n" + good
     bad = [record for record in read(data, rows=7_000) if record.defect]
@@ -251,12 +251,12 @@ def test_a_bad_byte_far_down_is_that_rows_defect_with_its_place() -> None:
         ("shift_jis", "id,name\n1,日本\n"),
     ],
 )
-def test_other_encodings_are_read(encoding: str, text: str) -> None:
+def test_csv_is_decoded_from_other_encodings(encoding: str, text: str) -> None:
     (record,) = read(text.encode(encoding), encoding=encoding)
     assert record.value == {"id": "1", "name": text.rsplit(",", maxsplit=1)[-1].strip()}
 
 
-def test_a_byte_that_an_encoding_does_not_have_is_a_defect_with_its_place_in_the_file() -> None:
+def test_csv_byte_undefined_in_encoding_reports_byte_offset() -> None:
     data = "id,name\n".encode("cp1252") + "1,ü€\n".encode("cp1252") * 5 + b"2,\x81\n3,x\n"
     (bad,) = [record for record in read(data, encoding="cp1252", rows=100) if record.defect]
     assert bad.defect is not None
@@ -264,7 +264,7 @@ def test_a_byte_that_an_encoding_does_not_have_is_a_defect_with_its_place_in_the
     assert bad.defect["reason"] == "not CP1252"
 
 
-def test_a_broken_pair_of_utf_16_is_a_defect_with_its_place() -> None:
+def test_csv_broken_utf16_surrogate_reports_byte_offset() -> None:
     data = "id,name\n1,ä\n".encode("utf-16-le") + "2,".encode("utf-16-le") + b"\x00\xd8" + "\n3,c\n".encode("utf-16-le")
     first, bad, last = read(data, encoding="utf-16-le", rows=100)
     assert bad.defect is not None
@@ -273,59 +273,59 @@ def test_a_broken_pair_of_utf_16_is_a_defect_with_its_place() -> None:
 
 
 @pytest.mark.parametrize("encoding", ["cp1252", "utf-16-le"])
-def test_reading_goes_on_at_a_checkpoint_in_other_encodings_too(encoding: str) -> None:
+def test_csv_in_other_encodings_resumes_from_checkpoint(encoding: str) -> None:
     data = ("id,name\n" + "".join(f"{n},ü{n}\n" for n in range(20))).encode(encoding)
     records = read(data, encoding=encoding)
     for n, record in enumerate(records, 1):
         assert read(data, encoding=encoding, checkpoint=record.checkpoint) == records[n:]
 
 
-def test_without_a_header_columns_are_numbered_and_the_first_line_is_a_row() -> None:
+def test_csv_without_header_numbers_columns_and_keeps_first_row() -> None:
     source = opened(b"1,Ann\n2,Bob\n", CSV | {"header": False})
     assert (source.columns, source.first_line) == (["column_1", "column_2"], 1)
     assert [record.value["column_2"] for record in walk(source, 10)] == ["Ann", "Bob"]
 
 
-def test_the_header_alone_is_a_file_without_rows() -> None:
+def test_csv_with_header_only_has_no_rows() -> None:
     source = opened(b"id,name\n", CSV)
     assert source.columns == ["id", "name"]
     assert source.read(10, 1_000).inputs == []
 
 
 @pytest.mark.parametrize("header", ["id,name\n1,a\n", "\n\n id ,name\n1,a\n", '"id","name"\n1,a\n'])
-def test_the_columns_are_known_before_any_row_is_read_and_at_every_checkpoint(header: str) -> None:
+def test_csv_columns_are_available_before_reading_and_at_checkpoint(header: str) -> None:
     (record,) = read(header)
     again = opened(header.encode(), CSV, record.checkpoint)
     assert again.columns == ["id", "name"]
     assert again.read(10, 1_000).inputs == []
 
 
-def test_lines_may_end_with_a_carriage_return_alone() -> None:
+def test_csv_lines_may_end_with_carriage_return_only() -> None:
     assert [record.value for record in read("id,name\r1,a\r2,b\r", line_end="\r")] == [
         {"id": "1", "name": "a"},
         {"id": "2", "name": "b"},
     ]
 
 
-def test_another_mark_may_quote_or_none() -> None:
+def test_csv_quote_character_can_be_changed_or_disabled() -> None:
     (single,) = read("id;name\n1;'a;b'\n", delimiter=";", quote="'")
     (none,) = read('id,name\n1,"a\n', quote="")
     assert (single.value["name"], none.value["name"]) == ("a;b", '"a')
 
 
-def test_ten_thousand_columns_are_read() -> None:
+def test_csv_with_ten_thousand_columns_is_read() -> None:
     header = ",".join(f"c{n}" for n in range(10_000))
     (record,) = read(f"{header}\n{','.join('x' * 10_000)}\n", limit=1_000_000)
     assert len(record.value) == 10_000
 
 
-def test_cells_of_two_megabytes_are_read() -> None:
+def test_csv_cell_of_two_megabytes_is_read() -> None:
     text = "x" * 2_000_000
     (record,) = read(f'id,name\n1,"{text}"\n', limit=4_000_000)
     assert record.value["name"] == text
 
 
-def test_a_block_holds_about_as_many_bytes_as_asked_for() -> None:
+def test_csv_block_size_is_bounded_by_requested_bytes() -> None:
     source = opened(b"id,name\n" + b"1,%s\n" % (b"x" * 1_000) * 10_000, CSV)
     sizes = []
     while (block := source.read(100_000, 2_000_000)).inputs:

@@ -9,20 +9,19 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-import zstandard
 from pyarrow import parquet
 
-from connectors.test_unpack import zipped
+from connectors.test_unpack import zipped, zstd_compressed
 from connectors.workbooks import workbook
-from tidemill.connectors.detect import describe
-from tidemill.connectors.source import open_file
-from tidemill.domain.errors import InvalidInput
+from tidemill.core.errors import InvalidInput
+from tidemill.files.detect import detect_layout
+from tidemill.files.source_opener import open_block_reader
 
 CSV = b"id,name\n1,Ann\n2,Bob\n"
 
 
 def look(data: bytes, name: str = "", content_type: str = "", **given: Any) -> dict[str, Any]:
-    return describe(io.BytesIO(data), name=name, content_type=content_type, given=given)
+    return detect_layout(io.BytesIO(data), name=name, content_type=content_type, options=given)
 
 
 def table() -> bytes:
@@ -31,7 +30,7 @@ def table() -> bytes:
     return file.getvalue()
 
 
-def test_a_plain_csv_is_told_with_all_its_options() -> None:
+def test_detect_csv_returns_all_layout_options() -> None:
     assert look(CSV, "users.csv") == {
         "format": "csv",
         "compression": "none",
@@ -61,7 +60,9 @@ def test_a_plain_csv_is_told_with_all_its_options() -> None:
         (zipped(("a.png", b"x"), ("b.JPG", b"y")), "a.zip", "", "images"),
     ],
 )
-def test_the_format_is_told(data: bytes, name: str, content_type: str, format_: str) -> None:
+def test_detect_format_from_content_name_and_media_type(
+    data: bytes, name: str, content_type: str, format_: str
+) -> None:
     assert look(data, name, content_type)["format"] == format_
 
 
@@ -69,17 +70,17 @@ def test_the_format_is_told(data: bytes, name: str, content_type: str, format_: 
     ("pack", "name", "compression"),
     [
         (gzip.compress, "a.csv.gz", "gzip"),
-        (zstandard.ZstdCompressor().compress, "a.csv.zst", "zstd"),
+        (zstd_compressed, "a.csv.zst", "zstd"),
         (lambda data: zipped(("a.csv", data)), "a.zip", "zip"),
     ],
 )
-def test_compression_is_told_by_the_first_bytes(pack: Any, name: str, compression: str) -> None:
+def test_detect_compression_from_magic_bytes(pack: Any, name: str, compression: str) -> None:
     rows = "id;name\n1;Jürgen\n2;Björn\n3;Käthe\n".encode("cp1252")
     for called in (name, ""):
         found = look(pack(rows), called)
         assert (found["format"], found["compression"], found["delimiter"]) == ("csv", compression, ";")
         assert found["encoding"] == "cp1252"
-    source = open_file(io.BytesIO(pack(rows)), look(pack(rows)), {}, max_row_bytes=1_000, max_bytes=1 << 20)
+    source = open_block_reader(io.BytesIO(pack(rows)), look(pack(rows)), {}, max_row_bytes=1_000, max_bytes=1 << 20)
     assert source.read(1, 100).inputs == ['{"id":"1","name":"Jürgen"}'.encode()]
 
 
@@ -97,7 +98,7 @@ def test_compression_is_told_by_the_first_bytes(pack: Any, name: str, compressio
         ("", ","),
     ],
 )
-def test_the_delimiter_is_the_one_that_makes_rows_alike(text: str, delimiter: str) -> None:
+def test_detect_delimiter_that_gives_equal_field_counts(text: str, delimiter: str) -> None:
     assert look(text.encode(), "a.csv")["delimiter"] == delimiter
 
 
@@ -114,11 +115,11 @@ def test_the_delimiter_is_the_one_that_makes_rows_alike(text: str, delimiter: st
         ("cp1250", "id,name\n1,Żółć gęślą jaźń\n2,Dzień dobry, proszę państwa\n3,Święta i źródło\n", "cp1250"),
     ],
 )
-def test_the_encoding_is_told(encoding: str, text: str, found: str) -> None:
+def test_detect_text_encoding_from_content(encoding: str, text: str, found: str) -> None:
     assert look(text.encode(encoding), "a.csv")["encoding"] == found
 
 
-def test_three_umlauts_far_down_tell_the_encoding() -> None:
+def test_detect_encoding_from_few_non_ascii_bytes_far_into_file() -> None:
     ascii_rows = "".join(f"{n},Schmidt,Berlin\n" for n in range(100_000))
     text = f"id,name,stadt\n{ascii_rows}100001,Müller,Köln\n{ascii_rows}100002,Weiß,Ulm\n"
     assert look(text.encode("cp1252"), "a.csv")["encoding"] == "cp1252"
@@ -127,7 +128,7 @@ def test_three_umlauts_far_down_tell_the_encoding() -> None:
 
 @pytest.mark.parametrize("rows", [1, 2, 5, 50])
 @pytest.mark.parametrize("bad", [b"\xff", b"M\xfcller", b"\xc3"])
-def test_a_bad_row_in_utf8_does_not_make_it_something_else(rows: int, bad: bytes) -> None:
+def test_detect_utf8_despite_invalid_row(rows: int, bad: bytes) -> None:
     text = "id,name\n" + "1,Jürgen Müller\n" * rows
     assert look(text.encode() + b"2," + bad + b"\n", "a.csv")["encoding"] == "utf-8"
 
@@ -143,25 +144,27 @@ def test_a_bad_row_in_utf8_does_not_make_it_something_else(rows: int, bad: bytes
         ("cp1252", "Größe, Ärger, Übung, façade, señor, crème brûlée, naïve, Å, Ø"),
     ],
 )
-def test_texts_in_other_encodings_are_not_taken_for_damaged_utf8(encoding: str, text: str) -> None:
+def test_detect_does_not_mistake_other_encodings_for_utf8(encoding: str, text: str) -> None:
     found = look(("id,name\n" + f"1,{text.replace(',', ' ')}\n" * 20).encode(encoding), "a.csv")["encoding"]
     assert found != "utf-8"
 
 
 @pytest.mark.parametrize(("end", "said"), [("\n", "\n"), ("\r\n", "\r\n"), ("\r", "\r")])
-def test_line_ends_are_told(end: str, said: str) -> None:
+def test_detect_line_ending_from_content(end: str, said: str) -> None:
     layout = look(f"id,name{end}1,a{end}".encode(), "a.csv")
     assert layout["line_end"] == said
-    source = open_file(io.BytesIO(f"id,name{end}1,a{end}".encode()), layout, {}, max_row_bytes=100, max_bytes=1_000)
+    source = open_block_reader(
+        io.BytesIO(f"id,name{end}1,a{end}".encode()), layout, {}, max_row_bytes=100, max_bytes=1_000
+    )
     assert source.read(10, 100).inputs == [b'{"id":"1","name":"a"}']
 
 
-def test_what_is_declared_is_believed() -> None:
+def test_detect_uses_charset_and_header_of_content_type() -> None:
     found = look(b"1,\xe4\n", "", "text/csv; charset=iso-8859-1; header=absent")
     assert (found["encoding"], found["header"]) == ("latin-1", False)
 
 
-def test_what_is_given_holds() -> None:
+def test_detect_given_options_override_detection() -> None:
     given = {"delimiter": ";", "encoding": "windows-1251", "quote": "'", "header": "false", "format": "csv"}
     found = look(CSV, "a.json", **given)
     assert found | {"encoding": "cp1251", "header": False, "delimiter": ";", "quote": "'", "format": "csv"} == found
@@ -182,7 +185,7 @@ def test_what_is_given_holds() -> None:
         ({"color": "red"}, "color is no option of any format"),
     ],
 )
-def test_what_is_given_wrongly_is_refused_with_what_is_allowed(given: dict[str, Any], message: str) -> None:
+def test_detect_rejects_invalid_option_and_lists_allowed_values(given: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         look(CSV, "a.csv", **given)
 
@@ -195,13 +198,13 @@ def test_what_is_given_wrongly_is_refused_with_what_is_allowed(given: dict[str, 
         (b"\x00\x01\x02\x03" * 10, "cannot be told: say one of csv, json, ndjson, parquet, tsv, xlsx$"),
     ],
 )
-def test_what_cannot_be_told_is_refused(data: bytes, message: str) -> None:
+def test_detect_rejects_unrecognized_file(data: bytes, message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         look(data)
 
 
 @pytest.mark.parametrize(("ending", "called"), [(".gz", "gzip"), (".zst", "zstd"), (".zip", "zip")])
-def test_what_is_called_packed_and_is_neither_that_nor_a_text_is_refused(ending: str, called: str) -> None:
+def test_detect_rejects_binary_file_with_wrong_compression_suffix(ending: str, called: str) -> None:
     for data in (random.Random(7).randbytes(500), b"a,b\n\x02\x01,2\n"):
         with pytest.raises(InvalidInput, match=f"the file is called {ending}, but is not {called}$"):
             look(data, f"a.csv{ending}")
@@ -209,13 +212,13 @@ def test_what_is_called_packed_and_is_neither_that_nor_a_text_is_refused(ending:
     assert look(gzip.compress(CSV), f"a.csv{ending}")["compression"] == "gzip"
 
 
-def test_a_file_on_disk_is_looked_at_by_its_name(tmp_path: Path) -> None:
+def test_detect_reads_file_from_path(tmp_path: Path) -> None:
     path = tmp_path / "rows.tsv"
     path.write_bytes(b"a\tb\n1\t2\n")
-    assert describe(path)["delimiter"] == "\t"
+    assert detect_layout(path)["delimiter"] == "\t"
 
 
-def test_a_look_is_bounded() -> None:
+def test_detect_time_is_bounded_for_large_files() -> None:
     data = b"id,name\n" + b"1,abcdefgh\n" * 5_000_000
     began = time.thread_time()
     look(data, "a.csv")
@@ -224,6 +227,6 @@ def test_a_look_is_bounded() -> None:
     assert time.thread_time() - began < 5
 
 
-def test_a_file_that_is_cut_off_is_described_by_what_is_there() -> None:
+def test_detect_works_on_truncated_compressed_file() -> None:
     data = gzip.compress(b"id;name\n" + b"".join(b"%d;x\n" % (n * 7919) for n in range(100_000)))
     assert look(data[: len(data) // 2])["delimiter"] == ";"

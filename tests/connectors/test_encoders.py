@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from connectors.encoding import TEXTS, copy_csv, copy_ndjson, encoded, form, made, read
-from tidemill.connectors.encoders.records import Records
-from tidemill.domain.errors import InvalidInput
-from tidemill.domain.form import Form
+from tidemill.core.errors import InvalidInput
+from tidemill.core.file_format import OutputFileSpec
+from tidemill.files.writers.copy_encoders import CsvRecordSplitter
 
 TWO = (("a", "text"), ("b", "text"))
 FORMS = [
@@ -23,55 +23,57 @@ FORMS = [
     form("xlsx", *TWO),
     form("parquet", *TWO),
 ]
-NAMES = [each.ending for each in FORMS]
+NAMES = [each.suffix for each in FORMS]
 text = st.text(
     st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1, max_size=8
 ) | st.sampled_from(TEXTS)
 
 
-def fed(form_: Form, rows: Sequence[tuple[str | None, str | None]]) -> bytes:
-    if form_.feed == "csv":
+def fed(form_: OutputFileSpec, rows: Sequence[tuple[str | None, str | None]]) -> bytes:
+    if form_.copy_format == "csv":
         return copy_csv(("a", "b"), rows)
     return copy_ndjson({"a": a, "b": b} for a, b in rows)
 
 
 @pytest.mark.parametrize("form_", FORMS, ids=NAMES)
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 64, 1 << 16])
-def test_nasty_texts_come_back_however_chunks_are_cut(form_: Form, size: int) -> None:
+def test_encoder_round_trips_tricky_texts_for_any_chunk_size(form_: OutputFileSpec, size: int) -> None:
     rows = [(each, f"{n}") for n, each in enumerate(TEXTS)]
     found = read(form_, encoded(form_, fed(form_, rows), size))
     assert [(row["a"], row["b"]) for row in found] == rows
 
 
 @pytest.mark.parametrize("form_", FORMS, ids=NAMES)
-def test_no_rows_make_a_whole_file(form_: Form) -> None:
+def test_encoder_without_rows_writes_readable_file(form_: OutputFileSpec) -> None:
     assert read(form_, encoded(form_, fed(form_, []))) == []
 
 
 @given(rows=st.lists(st.tuples(text, text)), cuts=st.lists(st.integers(1, 40), min_size=1))
-def test_records_are_whole_wherever_they_are_cut(rows: list[tuple[str, str]], cuts: list[int]) -> None:
+def test_csv_record_splitter_returns_complete_records_for_any_chunking(
+    rows: list[tuple[str, str]], cuts: list[int]
+) -> None:
     lines = [copy_csv(row, []) for row in rows]
-    data, records, taken = copy_csv(("a", 'b"\n'), rows), Records(), b""
+    data, records, taken = copy_csv(("a", 'b"\n'), rows), CsvRecordSplitter(), b""
     ends = {sum(map(len, lines[:n])) for n in range(len(lines) + 1)}
     at = step = 0
     while at < len(data):
         size = cuts[step % len(cuts)]
-        taken += records.take(data[at : at + size])
+        taken += records.feed(data[at : at + size])
         assert len(taken) in ends
         at, step = at + size, step + 1
-    assert taken + records.rest() == b"".join(lines)
+    assert taken + records.finish() == b"".join(lines)
 
 
-def test_a_last_record_without_an_end_is_one_and_half_a_quoted_one_is_not() -> None:
-    records = Records()
-    assert records.take(b"a\nx") + records.rest() == b"x\n"
-    records = Records()
-    records.take(b'a\n"x')
+def test_csv_record_splitter_accepts_missing_newline_and_rejects_open_quote() -> None:
+    records = CsvRecordSplitter()
+    assert records.feed(b"a\nx") + records.finish() == b"x\n"
+    records = CsvRecordSplitter()
+    records.feed(b'a\n"x')
     with pytest.raises(InvalidInput, match="break off"):
-        records.rest()
+        records.finish()
 
 
-def test_csv_and_ndjson_are_what_copy_wrote() -> None:
+def test_csv_and_ndjson_encoders_pass_copy_bytes_through() -> None:
     rows = [(each, None) for each in TEXTS]
     assert encoded(FORMS[0], copy_csv(("a", "b"), rows)) == copy_csv(("a", "b"), rows)
     assert encoded(form("ndjson", *TWO), b'{"a":1}\n') == b'{"a":1}\n'
@@ -87,13 +89,13 @@ def test_csv_and_ndjson_are_what_copy_wrote() -> None:
     ],
 )
 @pytest.mark.parametrize("size", [1, 2, 8, 100])
-def test_json_is_one_array_with_an_object_a_line(fed: bytes, array: bytes, size: int) -> None:
+def test_json_encoder_writes_array_with_one_object_per_line(fed: bytes, array: bytes, size: int) -> None:
     found = encoded(form("json", *TWO), fed, size)
     assert found == array
     assert len(json.loads(found)) == fed.count(b"{")
 
 
-def test_the_same_rows_make_the_same_bytes() -> None:
+def test_compressed_encoder_output_is_deterministic() -> None:
     rows = fed(FORMS[0], [(each, None) for each in TEXTS])
     for packed in ("gzip", "zstd"):
         how = form("csv", *TWO, compression=packed)
@@ -102,10 +104,10 @@ def test_the_same_rows_make_the_same_bytes() -> None:
     assert encoded(form("csv", *TWO, compression="gzip"), rows)[4:8] == bytes(4), "the time in the header"
 
 
-def test_what_is_compressed_by_itself_is_not_compressed_again() -> None:
+def test_parquet_spec_rejects_additional_compression() -> None:
     with pytest.raises(InvalidInput, match="compressed by itself"):
         form("parquet", *TWO, compression="gzip")
 
 
-def test_nothing_is_cut_but_in_workbooks() -> None:
+def test_only_xlsx_encoder_truncates_long_text() -> None:
     assert [made(each, fed(each, [("x" * 40_000, "b")]))[1].cut_cells for each in FORMS] == [0] * 9 + [1, 0]

@@ -12,14 +12,14 @@ import pytest
 from pyarrow import parquet
 
 from connectors.encoding import Pieces, copy_csv, encoded, form, read
-from tidemill.connectors.encoders import open_encoder
-from tidemill.connectors.encoders import parquet as encoders
-from tidemill.domain.errors import InvalidInput
+from tidemill.core.errors import InvalidInput
+from tidemill.files.writers import open_copy_encoder
+from tidemill.files.writers import parquet_encoder as encoders
 
 PEAK = """
 import resource, sys
 from connectors.encoding import form
-from tidemill.connectors.encoders import open_encoder
+from tidemill.files.writers import open_copy_encoder
 
 class Nowhere:
     def write(self, piece): return len(piece)
@@ -29,7 +29,7 @@ columns = (("id", "integer", "bigint"), ("name", "text"), ("at", "timestamp", "t
 line = b'%d,"Somebody with a name, number %d",2024-01-01 00:00:00+00\\n'
 
 def peak(rows):
-    encoder = open_encoder(form(sys.argv[1], *columns), Nowhere())
+    encoder = open_copy_encoder(form(sys.argv[1], *columns), Nowhere())
     encoder.write(b"id,name,at\\n")
     for start in range(0, rows, 1000):
         encoder.write(b"".join(line % (n, n) for n in range(start, start + 1000)))
@@ -87,11 +87,11 @@ def column(type_: str, sql_type: str, *values: str | None) -> tuple[str, list[An
         ("text", "text", "NULL", "string", "NULL"),
     ],
 )
-def test_columns_have_their_types(type_: str, sql_type: str, text: str, arrow: str, value: object) -> None:
+def test_parquet_column_type_follows_sql_type(type_: str, sql_type: str, text: str, arrow: str, value: object) -> None:
     assert column(type_, sql_type, text, None) == (arrow, [value, None])
 
 
-def test_empty_text_is_told_from_nothing() -> None:
+def test_parquet_encoder_distinguishes_empty_text_from_null() -> None:
     assert column("text", "text", "", None, "NaN", "x")[1] == ["", None, "NaN", "x"]
 
 
@@ -105,30 +105,32 @@ def test_empty_text_is_told_from_nothing() -> None:
         ("integer", "smallint", "40000", "int16"),
     ],
 )
-def test_a_value_that_does_not_fit_is_named_with_its_column(type_: str, sql_type: str, text: str, kind: str) -> None:
+def test_parquet_unrepresentable_value_error_names_column_and_value(
+    type_: str, sql_type: str, text: str, kind: str
+) -> None:
     how = form("parquet", ("fine", "text"), ("odd one", type_, sql_type))
     with pytest.raises(InvalidInput, match=rf"column 'odd one' has the value '{text}', which {kind}"):
         encoded(how, copy_csv(("fine", "odd one"), [("x", text)]))
 
 
-def test_row_groups_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(encoders, "BLOCK_BYTES", 100)
-    monkeypatch.setattr(encoders, "GROUP_BYTES", 1_000)
+def test_parquet_row_groups_are_bounded_in_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(encoders, "PARQUET_CSV_BLOCK_BYTES", 100)
+    monkeypatch.setattr(encoders, "PARQUET_ROW_GROUP_BYTES", 1_000)
     how = form("parquet", ("n", "integer", "integer"), ("t", "text"))
     data = encoded(how, copy_csv("nt", [(str(n), "line\n" * (n % 5)) for n in range(1_000)]), 11)
     assert parquet.ParquetFile(io.BytesIO(data)).num_row_groups > 10
     assert read(how, data) == [{"n": n, "t": "line\n" * (n % 5)} for n in range(1_000)]
 
 
-def test_columns_may_have_any_names() -> None:
+def test_parquet_column_names_may_contain_special_characters() -> None:
     how = form("parquet", ('a,"b"\n', "text"), ("0", "integer", "integer"))
     assert read(how, encoded(how, copy_csv(('a,"b"\n', "0"), [("x", "1")]))) == [{'a,"b"\n': "x", "0": 1}]
 
 
 @pytest.mark.parametrize("format_", ["xlsx", "parquet"])
-def test_one_that_is_left_writes_nothing_more(format_: str) -> None:
+def test_abandoned_encoder_writes_no_file_footer(format_: str) -> None:
     output = Pieces()
-    encoder = open_encoder(form(format_, ("t", "text")), output)
+    encoder = open_copy_encoder(form(format_, ("t", "text")), output)
     encoder.write(copy_csv("t", [("x",)]))
     before = bytes(output)
     del encoder
@@ -139,17 +141,17 @@ def test_one_that_is_left_writes_nothing_more(format_: str) -> None:
 
 
 @pytest.mark.parametrize(("format_", "rows"), [("xlsx", 20_000), ("parquet", 60_000)])
-def test_memory_does_not_grow_with_the_rows(format_: str, rows: int) -> None:
+def test_encoder_memory_does_not_grow_with_row_count(format_: str, rows: int) -> None:
     found = subprocess.run(
         [sys.executable, "-c", PEAK, format_, str(rows)], capture_output=True, text=True, check=True, env=_env()
     )
     assert float(found.stdout) < 24, "megabytes that five times the rows took more"
 
 
-def test_without_the_extra_it_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parquet_encoder_without_pyarrow_names_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(InvalidInput, match=r"pip install 'tidemill\[parquet\]'"):
-        open_encoder(form("parquet", ("t", "text")), Pieces())
+        open_copy_encoder(form("parquet", ("t", "text")), Pieces())
 
 
 def _env() -> dict[str, str]:

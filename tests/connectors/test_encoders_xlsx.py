@@ -9,9 +9,8 @@ import openpyxl
 import pytest
 
 from connectors.encoding import Pieces, copy_csv, encoded, form, made, read
-from tidemill.connectors.encoders import open_encoder
-from tidemill.connectors.writers import xlsx_sheets
-from tidemill.domain.errors import InvalidInput
+from tidemill.core.errors import InvalidInput
+from tidemill.files.writers import open_copy_encoder, xlsx_sheets
 
 
 def cells(type_: str, *values: str | None, sql_type: str = "text") -> list[Any]:
@@ -27,7 +26,7 @@ def sheets(data: bytes) -> list[list[tuple[Any, ...]]]:
     return [list(sheet.iter_rows(values_only=True)) for sheet in book.worksheets]
 
 
-def test_text_stays_text() -> None:
+def test_xlsx_encoder_keeps_text_values_as_text() -> None:
     values = ["007", "=1+1", "12345678901234567890", "1e5", "true", "2024-01-01", "-1"]
     assert cells("text", *values) == values
 
@@ -75,13 +74,13 @@ def test_text_stays_text() -> None:
         ("bytes", "bytea", "\\x6162", "\\x6162"),
     ],
 )
-def test_a_value_is_a_real_cell_where_nothing_is_lost(type_: str, sql_type: str, text: str, cell: object) -> None:
+def test_xlsx_encoder_writes_typed_cell_only_when_lossless(type_: str, sql_type: str, text: str, cell: object) -> None:
     (found,) = cells(type_, text, sql_type=sql_type)
     assert found == cell
     assert type(found) is type(cell)
 
 
-def test_moments_come_back_from_our_own_reader() -> None:
+def test_xlsx_encoder_dates_round_trip_through_reader() -> None:
     how = form("xlsx", ("day", "date", "date"), ("at", "timestamp", "timestamp without time zone"))
     rows = [("2024-02-29", "2024-02-29 23:59:59"), ("9999-12-31", "1999-12-31 23:59:59.999")]
     found = read(how, encoded(how, copy_csv(("day", "at"), rows)))
@@ -90,19 +89,19 @@ def test_moments_come_back_from_our_own_reader() -> None:
     ]
 
 
-def test_nothing_and_empty_text_are_empty_cells() -> None:
+def test_xlsx_encoder_writes_null_and_empty_text_as_empty_cells() -> None:
     assert cells("text", None, "", "x") == [None, None, "x"]
     how = form("xlsx", ("only", "integer", "integer"))
     assert sheets(encoded(how, b"only\n1\n\n3\n")) == [[("only",), (1,), (None,), (3,)]]
 
 
-def test_a_full_sheet_is_followed_by_another_with_the_header(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(xlsx_sheets, "MAX_ROWS", 4)
+def test_xlsx_encoder_continues_full_sheet_on_next_sheet_with_header(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(xlsx_sheets, "ROWS_PER_SHEET_MAX", 4)
     data = encoded(form("xlsx", ("n", "integer")), copy_csv("n", [(str(n),) for n in range(7)]), 3)
     assert sheets(data) == [[("n",), (0,), (1,), (2,)], [("n",), (3,), (4,), (5,)], [("n",), (6,)]]
 
 
-def test_long_texts_are_cut_and_counted() -> None:
+def test_xlsx_encoder_truncates_and_counts_long_texts() -> None:
     output, encoder = made(
         form("xlsx", ("t", "text")), copy_csv("t", [("x" * 40_000,), ("y" * 32_767,), ("👩" * 20_000,)])
     )
@@ -110,18 +109,18 @@ def test_long_texts_are_cut_and_counted() -> None:
     assert encoder.cut_cells == 2
 
 
-def test_a_field_may_be_longer_than_the_parser_is_used_to() -> None:
+def test_xlsx_encoder_accepts_field_above_csv_parser_default_limit() -> None:
     output, encoder = made(form("xlsx", ("t", "text")), copy_csv("t", [('"' * 200_000,)]))
     assert len(sheets(bytes(output))[0][1][0]) == 32_767
     assert encoder.cut_cells == 1
 
 
-def test_control_characters_are_written_as_spreadsheets_do() -> None:
+def test_xlsx_encoder_escapes_control_characters() -> None:
     data = encoded(form("xlsx", ("t", "text")), copy_csv("t", [("a\x01b",)]))
     assert "a_x0001_b" in zipfile.ZipFile(io.BytesIO(data)).read("xl/worksheets/sheet1.xml").decode()
 
 
-def test_rows_of_another_width_are_refused() -> None:
-    encoder = open_encoder(form("xlsx", ("a", "text"), ("b", "text")), Pieces())
+def test_xlsx_encoder_rejects_row_with_wrong_field_count() -> None:
+    encoder = open_copy_encoder(form("xlsx", ("a", "text"), ("b", "text")), Pieces())
     with pytest.raises(InvalidInput, match="2 fields each"):
         encoder.write(b"a,b\n1,2,3\n")

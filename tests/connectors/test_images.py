@@ -5,8 +5,8 @@ import zipfile
 
 import pytest
 
-from tidemill.connectors.images import ImagesSource
-from tidemill.domain.errors import TidemillError
+from tidemill.core.errors import TidemillError
+from tidemill.files.formats.image_zip import ImageZipReader
 
 PNG = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x00\x20\x00\x00\x00\x10" + bytes(range(64))
 HEADS = {
@@ -30,20 +30,20 @@ def zipped(entries: dict[str, bytes]) -> bytes:
 
 def read(data: bytes) -> list[str | None]:
     """Of each entry, the reason why it is none."""
-    source = ImagesSource(io.BytesIO(data), "blob", {})
+    source = ImageZipReader(io.BytesIO(data), "blob", {})
     block = source.read(100, 1 << 20)
     return [block.defects[at]["reason"] if at in block.defects else None for at in range(len(block.inputs))]
 
 
 @pytest.mark.parametrize("kind", HEADS)
-def test_an_image_that_is_cut_anywhere_is_an_item(kind: str) -> None:
+def test_image_truncated_at_any_byte_is_still_one_entry(kind: str) -> None:
     whole = HEADS[kind]
     assert read(zipped({"whole": whole})) == [None]
     for length in range(len(whole)):
         assert len(read(zipped({"cut": whole[:length], "whole": whole}))) == 2
 
 
-def test_an_entry_that_is_damaged_is_a_defect_and_its_neighbours_are_not() -> None:
+def test_damaged_image_entry_fails_alone() -> None:
     data = bytearray(zipped({"a.png": PNG, "b.png": PNG, "c.png": PNG}))
     middle = data.index(b"b.png") + len(b"b.png")
     data[middle : middle + 8] = b"\xff" * 8
@@ -53,7 +53,7 @@ def test_an_entry_that_is_damaged_is_a_defect_and_its_neighbours_are_not() -> No
     assert second.startswith("it cannot be unpacked: error: ")
 
 
-def test_no_damage_of_a_zip_is_anything_but_a_refusal_or_defects() -> None:
+def test_damaged_image_zip_raises_only_tidemill_errors() -> None:
     data = zipped({"a.png": PNG, "b.gif": HEADS["gif"]})
     for at in range(len(data)):
         damaged = data[:at] + bytes([data[at] ^ 0xFF]) + data[at + 1 :]

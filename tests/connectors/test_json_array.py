@@ -13,16 +13,16 @@ from connectors.reading import opened, told, walk
 JSON = {"format": "json"}
 
 
-def test_every_element_is_a_record() -> None:
+def test_json_array_elements_become_records() -> None:
     data = b'\xef\xbb\xbf [ {"a": "x,]}\\"["}, [1, [2]], "t,]", 4 ,null, {} ]\n'
     assert told(data, JSON) == ([{"a": 'x,]}"['}, [1, [2]], "t,]", 4, None, {}], None)
 
 
-def test_an_empty_array_has_none() -> None:
+def test_json_empty_array_has_no_records() -> None:
     assert told(b"[]", JSON) == told(b" [ \n ] \n", JSON) == ([], None)
 
 
-def test_an_element_is_kept_as_it_was_written() -> None:
+def test_json_element_text_is_kept_exactly() -> None:
     (first, second) = walk(opened(b'[{"n": 1.50,  "m": 12345678901234567890},\n {\n"b": 2}\n]', JSON))
     assert first.input == b'{"n": 1.50,  "m": 12345678901234567890}'
     assert (first.line, second.line) == (1, 2)
@@ -44,21 +44,21 @@ def test_an_element_is_kept_as_it_was_written() -> None:
         (b"[", 0, "the array is never closed"),
     ],
 )
-def test_what_is_broken_is_said_with_its_place_after_the_good_ones(data: bytes, good: int, message: str) -> None:
+def test_json_syntax_error_reports_position_after_good_elements(data: bytes, good: int, message: str) -> None:
     for rows in (1, 100):
         found, error = told(data, JSON, rows=rows)
         assert len(found) == good
         assert message in (error or "")
 
 
-def test_an_element_that_is_no_json_is_a_bad_row() -> None:
+def test_json_invalid_element_fails_alone() -> None:
     found, error = told(b'[{"a": NaN}, {"a": "\xff"}, {"a": "\\u0000"}, {"a": 1}]', JSON)
     assert error is None
     assert [str(each)[:8] for each in found[:3]] == ["not JSON", "not JSON", "a NUL ch"]
     assert found[3] == {"a": 1}
 
 
-def test_an_element_that_is_too_long_is_a_bad_row_and_not_loaded() -> None:
+def test_json_oversized_element_fails_alone_without_being_loaded() -> None:
     long = b"[" + b",".join(b'"%d"' % n for n in range(100_000)) + b"]"
     data = b"[1, " + long + b", 2]"
     tracemalloc.start()
@@ -71,13 +71,13 @@ def test_an_element_that_is_too_long_is_a_bad_row_and_not_loaded() -> None:
     assert peak < 3 << 20
 
 
-def test_a_text_without_end_is_not_loaded() -> None:
+def test_json_unterminated_string_is_not_loaded() -> None:
     found, error = told(b'[1, "' + b"x" * 10_000_000, JSON, limit=100_000)
     assert found == [1]
     assert "a word of more than 100000 bytes" in (error or "")
 
 
-def test_checkpoints_at_the_end_are_good_ones() -> None:
+def test_json_checkpoint_at_end_resumes_with_no_records() -> None:
     block = opened(b"[1, 2]", JSON).read(10, 1_000)
     assert opened(b"[1, 2]", JSON, block.checkpoint).read(10, 1_000).inputs == []
 
@@ -94,7 +94,7 @@ def storable(value: Any) -> bool:
 
 
 @given(st.lists(values.filter(storable), max_size=8), st.sampled_from([None, 1]), st.integers(1, 9))
-def test_what_was_written_is_read_from_every_checkpoint(written: list[Any], indent: int | None, rows: int) -> None:
+def test_json_round_trip_resumes_from_every_checkpoint(written: list[Any], indent: int | None, rows: int) -> None:
     data = json.dumps(written, indent=indent, ensure_ascii=False).encode()
     assert told(data, JSON, rows=rows) == (written, None)
     records = list(walk(opened(data, JSON)))
@@ -103,6 +103,6 @@ def test_what_was_written_is_read_from_every_checkpoint(written: list[Any], inde
 
 
 @given(st.binary(max_size=60))
-def test_rubbish_ends(data: bytes) -> None:
+def test_json_reading_of_garbage_terminates(data: bytes) -> None:
     _, error = told(b"[" + data, JSON, rows=5)
     assert error != ""

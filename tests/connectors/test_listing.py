@@ -12,14 +12,15 @@ import pytest
 
 from connectors import stores
 from s3 import S3Server
-from tidemill.connectors.blobs import Folder, Label
-from tidemill.connectors.blobs.listing import PARTS, WORTH_PARTS, list_folder
+from tidemill.distributions.blob_folder_listing import LISTING_PARTS, LISTING_SPLIT_MIN_NAMES, list_blob_folder
+from tidemill.files.blobs.blob_store import DownloadLabel
+from tidemill.files.blobs.folder_store import FolderBlobStore
 
 DAY = "exports/2026"
-LABEL = Label("a.csv", "text/csv")
+LABEL = DownloadLabel("a.csv", "text/csv")
 
 
-class Watched(Folder):
+class Watched(FolderBlobStore):
     """Counts who lists it, and lets nobody begin before the gate is open."""
 
     def __init__(self, folder: Path) -> None:
@@ -41,106 +42,106 @@ def watched(tmp_path: Path) -> Watched:
     return store
 
 
-def scratch_of(store: Folder) -> Path:
-    return next(store.scratch.glob("*.listing.tmp"))
+def scratch_of(store: FolderBlobStore) -> Path:
+    return next(store.scratch_folder.glob("*.listing.tmp"))
 
 
-def test_those_who_ask_at_the_same_time_make_one_listing(watched: Watched) -> None:
+def test_concurrent_folder_listings_share_one_scan(watched: Watched) -> None:
     watched.gate.clear()
     with ThreadPoolExecutor(4) as threads:
-        asking = [threads.submit(list_folder, watched, DAY, ["a"]) for _ in range(4)]
+        asking = [threads.submit(list_blob_folder, watched, DAY, ["a"]) for _ in range(4)]
         watched.gate.set()
         assert {one.result().names for one in asking} == {frozenset({f"{DAY}/a.csv"})}
     assert watched.listed == [""]
 
 
-def test_who_waits_too_long_for_another_lists_by_itself(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidemill.connectors.blobs.listing.PATIENCE_S", 0.05)
+def test_folder_listing_runs_separately_when_lock_wait_times_out(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidemill.distributions.blob_folder_listing.LISTING_LOCK_TIMEOUT_S", 0.05)
     watched.gate.clear()
     with ThreadPoolExecutor(2) as threads:
-        asking = [threads.submit(list_folder, watched, DAY, ["a"]) for _ in range(2)]
+        asking = [threads.submit(list_blob_folder, watched, DAY, ["a"]) for _ in range(2)]
         while len(watched.listed) < 2:
             assert not any(one.done() for one in asking)
         watched.gate.set()
         assert all(one.result().names for one in asking)
 
 
-def test_where_files_cannot_be_locked_everybody_lists(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folder_listing_is_not_shared_when_file_locks_are_unsupported(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*_: object) -> None:
         raise OSError(errno.ENOLCK, "no locks here")
 
     monkeypatch.setattr("fcntl.flock", refuse)
-    monkeypatch.setattr("tidemill.connectors.blobs.listing.PATIENCE_S", 0.05)
+    monkeypatch.setattr("tidemill.distributions.blob_folder_listing.LISTING_LOCK_TIMEOUT_S", 0.05)
     for _ in range(2):
-        assert list_folder(watched, DAY, ["a"]).names == {f"{DAY}/a.csv"}
+        assert list_blob_folder(watched, DAY, ["a"]).names == {f"{DAY}/a.csv"}
     assert len(watched.listed) == 2
 
 
 @pytest.mark.parametrize("kept", [b"", b"\x82\xa5names", b"not a listing"])
-def test_what_a_killed_process_left_is_no_listing(watched: Watched, kept: bytes) -> None:
-    list_folder(watched, DAY, ["a"])
+def test_corrupt_cached_folder_listing_is_ignored(watched: Watched, kept: bytes) -> None:
+    list_blob_folder(watched, DAY, ["a"])
     scratch_of(watched).write_bytes(kept)
-    assert list_folder(watched, DAY, ["a"]).names == {f"{DAY}/a.csv"}
+    assert list_blob_folder(watched, DAY, ["a"]).names == {f"{DAY}/a.csv"}
     assert len(watched.listed) == 2
 
 
-def test_a_listing_is_believed_for_seconds(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidemill.connectors.blobs.listing.FRESH_S", 0.0)
-    list_folder(watched, DAY, ["a"])
+def test_cached_folder_listing_is_refreshed_after_it_expires(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidemill.distributions.blob_folder_listing.LISTING_FRESH_S", 0.0)
+    list_blob_folder(watched, DAY, ["a"])
     watched.put([b"x"], f"{DAY}/b.csv")
-    while len(found := list_folder(watched, DAY, ["a"]).names) == 1:
+    while len(found := list_blob_folder(watched, DAY, ["a"]).names) == 1:
         assert len(watched.listed) < 3
     assert found == {f"{DAY}/a.csv", f"{DAY}/b.csv"}
 
 
-def test_a_listing_of_before_a_restart_of_the_machine_is_none(
-    watched: Watched, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    listing = list_folder(watched, DAY, ["a"])
+def test_cached_folder_listing_from_before_reboot_is_ignored(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    listing = list_blob_folder(watched, DAY, ["a"])
     monkeypatch.setattr("time.monotonic", lambda: listing.good_until - 3_600)
-    list_folder(watched, DAY, ["a"])
+    list_blob_folder(watched, DAY, ["a"])
     assert len(watched.listed) == 2
 
 
-def test_folders_and_stores_have_a_listing_each(watched: Watched, tmp_path: Path) -> None:
-    assert list_folder(watched, f"{DAY}/other", ["a"]).names == set()
-    assert list_folder(watched, DAY, ["a"]).names == {f"{DAY}/a.csv"}
-    assert list_folder(Watched(tmp_path / "empty"), DAY, ["a"]).names == set()
+def test_folder_listings_are_cached_per_folder_and_store(watched: Watched, tmp_path: Path) -> None:
+    assert list_blob_folder(watched, f"{DAY}/other", ["a"]).names == set()
+    assert list_blob_folder(watched, DAY, ["a"]).names == {f"{DAY}/a.csv"}
+    assert list_blob_folder(Watched(tmp_path / "empty"), DAY, ["a"]).names == set()
 
 
-def test_a_large_folder_is_listed_in_parts_and_no_name_is_missing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_large_folder_listing_in_parts_returns_every_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with S3Server(tmp_path / "s3") as server:  # of its own: one that has looked into a folder remembers it for minutes
         for name, value in server.env.items():
             monkeypatch.setenv(name, value)
         store = stores.bucket(server, tmp_path)
-        folder = server.folder / store.place.prefix / DAY
+        folder = server.folder / store.location.prefix / DAY
         folder.mkdir(parents=True)
         for number in range(2_500):
             (folder / f"{number}.csv").touch()
         there = set(store.list_names(DAY))
-        asked = [f"{DAY}/{number}.csv" for number in range(WORTH_PARTS)]
+        asked = [f"{DAY}/{number}.csv" for number in range(LISTING_SPLIT_MIN_NAMES)]
         assert len(there) == 2_500
-        assert list_folder(store, DAY, asked).names == there
+        assert list_blob_folder(store, DAY, asked).names == there
 
 
-def test_a_part_begins_after_a_name_in_every_store(s3: S3Server, tmp_path: Path) -> None:
+def test_list_names_starts_after_given_name_in_every_store(s3: S3Server, tmp_path: Path) -> None:
     for store in (stores.folder(tmp_path), stores.bucket(s3, tmp_path), stores.memory(tmp_path)):
         for name in "acb":
             store.put([b"x"], f"{DAY}/{name}")
         assert sorted(store.list_names(DAY, after=f"{DAY}/a")) == [f"{DAY}/b", f"{DAY}/c"]
 
 
-def test_parts_are_few_for_few_names(watched: Watched) -> None:
-    list_folder(watched, DAY, ["a"] * WORTH_PARTS)
-    assert len(watched.listed) == PARTS
+def test_folder_listing_is_split_into_parts_when_many_names_are_requested(watched: Watched) -> None:
+    list_blob_folder(watched, DAY, ["a"] * LISTING_SPLIT_MIN_NAMES)
+    assert len(watched.listed) == LISTING_PARTS
 
 
-async def test_a_small_file_is_sent_by_one_request(s3: S3Server, tmp_path: Path) -> None:
+async def test_upload_small_stores_blob_in_bucket_and_returns_none_for_folder(s3: S3Server, tmp_path: Path) -> None:
     data = os.urandom(5_000)
     for store in (stores.bucket(s3, tmp_path), stores.memory(tmp_path)):
-        sent = await store.send("a/b.csv", data, LABEL)
+        sent = await store.upload_small("a/b.csv", data, LABEL)
         assert (sent.id, sent.size, sent.sha256) == ("a/b.csv", 5_000, hashlib.sha256(data).digest())
-        assert store.look("a/b.csv") == sent
-    assert await stores.folder(tmp_path).send("a/b.csv", data, LABEL) is None
+        assert store.hash_file("a/b.csv") == sent
+    assert await stores.folder(tmp_path).upload_small("a/b.csv", data, LABEL) is None

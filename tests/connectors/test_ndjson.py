@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from connectors.reading import Read, opened, walk
-from tidemill.connectors.ndjson import NdjsonSource
-from tidemill.connectors.records import VALUE_MAX
-from tidemill.connectors.stream import Plain
+from tidemill.files.byte_streams import FileStream
+from tidemill.files.formats.block_reader import DEFECT_VALUE_MAX_CHARS
+from tidemill.files.formats.json_reader import NdjsonReader
 
 
 def read(data: bytes, limit: int = 1_000, checkpoint: dict[str, int] | None = None, rows: int = 1) -> list[Read]:
@@ -24,23 +24,23 @@ def inputs(data: bytes) -> list[object]:
     return [msgspec.json.decode(record.input) for record in read(data) if record.defect is None]
 
 
-def test_a_line_is_a_record() -> None:
+def test_ndjson_line_becomes_record() -> None:
     assert inputs(b'{"a": 1}\n[2]\n"three"\n4\nnull\n') == [{"a": 1}, [2], "three", 4, None]
 
 
-def test_the_last_line_needs_no_end() -> None:
+def test_ndjson_last_line_needs_no_newline() -> None:
     assert inputs(b'{"a": 1}\n{"a": 2}') == [{"a": 1}, {"a": 2}]
 
 
-def test_blank_lines_windows_ends_and_a_byte_order_mark_are_nothing() -> None:
+def test_ndjson_blank_lines_crlf_and_byte_order_mark_are_ignored() -> None:
     assert inputs(b'\xef\xbb\xbf{"a": 1}\r\n\r\n   \n\n{"a": 2}\r\n') == [{"a": 1}, {"a": 2}]
 
 
-def test_an_empty_file_has_no_records() -> None:
+def test_ndjson_empty_file_has_no_records() -> None:
     assert read(b"") == read(b"\n\n") == read(b"\xef\xbb\xbf") == []
 
 
-def test_a_backslash_before_a_u_is_no_nul() -> None:
+def test_ndjson_escaped_backslash_before_u0000_is_not_nul() -> None:
     assert inputs(b'{"a": "\\\\u0000"}\n') == [{"a": "\\u0000"}]
 
 
@@ -66,13 +66,13 @@ def test_a_backslash_before_a_u_is_no_nul() -> None:
         (b" " * 2_000 + b'{"a": 1}', "longer than 1000 bytes"),
     ],
 )
-def test_a_bad_line_is_kept_with_its_number_and_a_reason(line: bytes, reason: str) -> None:
+def test_ndjson_bad_line_reports_line_number_and_reason(line: bytes, reason: str) -> None:
     first, bad, last = read(b'{"a": 1}\n\n' + line + b'\n{"a": 2}\n')
     assert (first.defect, last.defect) == (None, None)
     assert bad.defect is not None
     assert (bad.defect["line"], bad.defect["code"]) == (3, "invalid")
     assert re.match(reason, bad.defect["reason"])
-    assert len(bad.defect["value"]) <= VALUE_MAX
+    assert len(bad.defect["value"]) <= DEFECT_VALUE_MAX_CHARS
     kept = json.loads(bad.input)
     assert isinstance(kept, str)
     assert "\x00" not in kept
@@ -80,14 +80,14 @@ def test_a_bad_line_is_kept_with_its_number_and_a_reason(line: bytes, reason: st
 
 @pytest.mark.parametrize(("size", "is_good"), [(99, True), (100, True), (101, False), (102, False)])
 @pytest.mark.parametrize("end", [b"\n", b""])
-def test_a_line_may_be_as_long_as_the_limit(size: int, is_good: bool, end: bytes) -> None:
+def test_ndjson_line_length_limit_is_inclusive(size: int, is_good: bool, end: bytes) -> None:
     line = b'"' + b"x" * (size - 2) + b'"'
     record, *rest = read(line + end + b"1\n" * bool(end), limit=100)
     assert (record.defect is None) == is_good
     assert [each.input for each in rest] == [b"1"] * bool(end)
 
 
-def test_a_huge_line_is_not_loaded() -> None:
+def test_ndjson_huge_line_is_not_loaded_into_memory() -> None:
     class Endless(io.RawIOBase):
         """40 MB in one line, then a good one."""
 
@@ -110,7 +110,7 @@ def test_a_huge_line_is_not_loaded() -> None:
 
     tracemalloc.start()
     try:
-        source = NdjsonSource(Plain(io.BufferedReader(Endless())), {}, max_row_bytes=100_000)
+        source = NdjsonReader(FileStream(io.BufferedReader(Endless())), {}, max_row_bytes=100_000)
         long, good = walk(source, rows=10)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
@@ -139,14 +139,14 @@ contents = st.builds(
 
 
 @given(st.one_of(contents, st.binary(max_size=300)))
-def test_reading_from_any_checkpoint_gives_the_same_records(data: bytes) -> None:
+def test_ndjson_reading_resumes_from_any_checkpoint(data: bytes) -> None:
     records = read(data, limit=100)
     for n, record in enumerate(records, 1):
         assert read(data, limit=100, checkpoint=record.checkpoint) == records[n:]
 
 
 @given(st.one_of(contents, st.binary(max_size=300)), st.integers(2, 20))
-def test_many_at_once_are_read_as_one_by_one(data: bytes, rows: int) -> None:
+def test_ndjson_block_reading_matches_record_by_record_reading(data: bytes, rows: int) -> None:
     def facts(records: list[Read]) -> list[object]:
         return [(record.input, record.line, record.defect) for record in records]
 
@@ -154,7 +154,7 @@ def test_many_at_once_are_read_as_one_by_one(data: bytes, rows: int) -> None:
 
 
 @given(contents)
-def test_no_line_that_says_something_goes_missing(data: bytes) -> None:
+def test_ndjson_every_non_blank_line_yields_one_record(data: bytes) -> None:
     said = [line for line in data.removeprefix(b"\xef\xbb\xbf").split(b"\n") if line.strip()]
     records = read(data, limit=100)
     assert len(records) == len(said)

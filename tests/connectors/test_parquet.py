@@ -16,7 +16,7 @@ import pytest
 from pyarrow import parquet
 
 from connectors.reading import opened, told, walk
-from tidemill.domain.errors import InvalidInput
+from tidemill.core.errors import InvalidInput
 
 PARQUET = {"format": "parquet"}
 
@@ -27,7 +27,7 @@ def written(columns: dict[str, Any], **options: Any) -> bytes:
     return file.getvalue()
 
 
-def test_values_become_json() -> None:
+def test_parquet_values_become_json() -> None:
     columns = {
         "id": [1, None],
         "price": pa.array([decimal.Decimal("1.50"), None], pa.decimal128(8, 2)),
@@ -50,7 +50,7 @@ def test_values_become_json() -> None:
     assert set(second.values()) == {None}
 
 
-def test_numbers_that_json_has_not_are_texts_wherever_they_are() -> None:
+def test_parquet_nan_and_infinity_become_text_at_any_depth() -> None:
     odd = [math.nan, math.inf, -math.inf, 0.5]
     columns = {
         "n": [*odd, None],
@@ -65,18 +65,18 @@ def test_numbers_that_json_has_not_are_texts_wherever_they_are() -> None:
     assert [row["about"] for row in rows] == [{"x": one} for one in said] + [None]
 
 
-def test_reading_goes_on_at_any_row_of_any_group() -> None:
+def test_parquet_reading_resumes_at_any_row() -> None:
     data = written({"n": list(range(20_000))}, row_group_size=6_000)
     for row in (0, 1, 5_999, 6_000, 13_000, 19_999, 20_000):
         found = [read.value["n"] for read in walk(opened(data, PARQUET, {"row": row}), 3_000)]
         assert found == list(range(row, 20_000))
 
 
-def test_the_columns_are_known_before_any_row_is_read() -> None:
+def test_parquet_columns_are_available_before_reading() -> None:
     assert opened(written({"b": [1], "a": [2]}), PARQUET).columns == ["b", "a"]
 
 
-def test_a_value_that_cannot_be_stored_makes_a_bad_row() -> None:
+def test_parquet_unstorable_value_fails_its_row() -> None:
     texts = pa.array([b"good", b"\xff", b"n\x00l", b"last"]).view(pa.string())
     found, error = told(written({"x": texts}), PARQUET)
     assert error is None
@@ -86,12 +86,12 @@ def test_a_value_that_cannot_be_stored_makes_a_bad_row() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"PAR1", b"PAR1" + b"x" * 100 + b"PAR1"])
-def test_what_is_no_parquet_is_refused(data: bytes) -> None:
+def test_parquet_reader_rejects_other_files(data: bytes) -> None:
     with pytest.raises(InvalidInput, match="not a Parquet file"):
         opened(data, PARQUET)
 
 
-def test_a_damaged_page_is_said_after_the_good_rows() -> None:
+def test_parquet_damaged_page_is_reported_after_good_rows() -> None:
     data = bytearray(
         written({"n": list(range(20_000))}, row_group_size=5_000, compression="gzip", use_dictionary=False)
     )
@@ -102,7 +102,7 @@ def test_a_damaged_page_is_said_after_the_good_rows() -> None:
     assert "the Parquet file is damaged" in (error or "")
 
 
-def test_a_file_that_unpacks_to_too_much_is_refused() -> None:
+def test_parquet_file_above_uncompressed_size_limit_is_rejected() -> None:
     data = written({"n": ["x" * 1_000] * 10_000}, use_dictionary=False)
     with pytest.raises(InvalidInput, match="unpacks to more than 1 MB"):
         opened(data, PARQUET, max_bytes=1 << 20)
@@ -148,7 +148,7 @@ def one_long_list(values: Any) -> pa.Array:
         (lambda: {"a": one_long_list(few_words(100_000))}, 2, "longer than 1048576 bytes"),
     ],
 )
-def test_a_small_file_of_many_large_rows_takes_little_memory(
+def test_parquet_small_file_with_large_rows_uses_bounded_memory(
     make: Callable[[], dict[str, Any]], read: int, reason: str
 ) -> None:
     data = written(make(), compression="zstd", store_schema=False)
@@ -160,13 +160,13 @@ def test_a_small_file_of_many_large_rows_takes_little_memory(
     assert found[reason] >= read - 1
 
 
-def test_a_row_that_must_hold_more_than_a_row_may_is_refused_unread() -> None:
+def test_parquet_rows_above_row_size_limit_are_rejected_before_reading() -> None:
     data = written({"a": one_long_list(pa.array([0] * (2 << 20)))})
     with pytest.raises(InvalidInput, match=r"the rows of a\.list\.element are longer than"):
         opened(data, PARQUET, limit=1 << 19)
 
 
-def test_rows_that_come_to_too_much_end_the_reading_wherever_it_began() -> None:
+def test_parquet_uncompressed_size_limit_counts_rows_before_checkpoint() -> None:
     data = written({"a": ["x" * 1_000] * 3_000})
     _, error = told(data, PARQUET, max_bytes=1 << 20)
     assert "unpacks to more than 1 MB" in (error or "")
@@ -177,7 +177,7 @@ def test_rows_that_come_to_too_much_end_the_reading_wherever_it_began() -> None:
         again.read(1, 1 << 20)
 
 
-def test_words_in_lists_maps_and_structs_are_what_they_were() -> None:
+def test_parquet_nested_and_dictionary_values_are_read() -> None:
     columns = {
         "tags": [["a", None, "b"], [], None],
         "pairs": pa.array([[("k", "v")], [], None], pa.map_(pa.string(), pa.string())),
@@ -193,7 +193,7 @@ def test_words_in_lists_maps_and_structs_are_what_they_were() -> None:
     assert [(row["kind"], row["grade"]) for row in found] == [("one", 1), ("two", 2), (None, None)]
 
 
-def test_a_value_that_grows_out_of_the_one_before_it_counts_in_full() -> None:
+def test_parquet_delta_encoded_strings_use_bounded_memory() -> None:
     words = ["x" * 200_000] * 2_000
     data = written({"a": words}, use_dictionary=False, column_encoding="DELTA_BYTE_ARRAY")
     assert len(data) < 500_000
@@ -201,7 +201,7 @@ def test_a_value_that_grows_out_of_the_one_before_it_counts_in_full() -> None:
         assert source.read(5, 8 << 20).inputs
 
 
-def test_without_the_extra_it_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parquet_reader_without_pyarrow_names_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(InvalidInput, match=r"pip install 'tidemill\[parquet\]'"):
         opened(b"PAR1", PARQUET)

@@ -12,19 +12,19 @@ import pytest
 
 from connectors.conftest import Make, Serve
 from connectors.servers import Request
-from tidemill.connectors.blobs import Folder
-from tidemill.connectors.remote.links import name_of
-from tidemill.domain.errors import InvalidInput, TidemillError, TooLarge, Unreachable
+from tidemill.core.errors import InvalidInput, RemoteUnreachable, TidemillError, TooLarge
+from tidemill.files.blobs.folder_store import FolderBlobStore
+from tidemill.files.remote.remote_urls import derive_file_name
 
 BLOB = "0123456789abcdef" * 2
 ROWS = b"".join(b"%d,row\n" % n for n in range(20_000))
 
 
-def files(blobs: Folder) -> list[str]:
+def files(blobs: FolderBlobStore) -> list[str]:
     return sorted(path.name for path in blobs.path(BLOB).parent.glob("*"))
 
 
-def test_a_file_is_stored_under_its_id_with_its_size_and_hash(blobs: Folder, serve: Serve, remote: Make) -> None:
+def test_download_stores_file_with_size_hash_and_metadata(blobs: FolderBlobStore, serve: Serve, remote: Make) -> None:
     headers = ('Content-Disposition: attachment; filename="../my rows.csv"', "Content-Type: text/csv", 'ETag: "v1"')
     server = serve(lambda request: request.give(ROWS, *headers))
     fetched = remote(server).download(server.url("/a/b?token=secret#part"), BLOB)
@@ -36,7 +36,7 @@ def test_a_file_is_stored_under_its_id_with_its_size_and_hash(blobs: Folder, ser
     assert files(blobs) == [BLOB]
 
 
-def test_the_server_is_told_what_it_needs_and_nothing_of_us(
+def test_download_request_sends_only_required_headers(
     serve: Serve, remote: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
@@ -52,7 +52,7 @@ def test_the_server_is_told_what_it_needs_and_nothing_of_us(
     }
 
 
-def test_chunks_have_an_end_of_their_own(blobs: Folder, serve: Serve, remote: Make) -> None:
+def test_download_accepts_chunked_transfer_encoding(blobs: FolderBlobStore, serve: Serve, remote: Make) -> None:
     def answer(request: Request) -> None:
         request.answer("200 OK", "Transfer-Encoding: chunked", body=b"3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n")
 
@@ -62,12 +62,12 @@ def test_chunks_have_an_end_of_their_own(blobs: Folder, serve: Serve, remote: Ma
 
 
 @pytest.mark.parametrize("headers", [["Content-Length: 0"], ["Transfer-Encoding: chunked"]])
-def test_an_empty_file_is_a_file(serve: Serve, remote: Make, headers: list[str]) -> None:
+def test_download_of_empty_file_succeeds(serve: Serve, remote: Make, headers: list[str]) -> None:
     server = serve(lambda request: request.answer("200 OK", *headers, body=b"0\r\n\r\n" if "ch" in headers[0] else b""))
     assert remote(server).download(server.url(), BLOB).blob.size == 0
 
 
-def test_what_comes_before_the_answer_is_passed_over(blobs: Folder, serve: Serve, remote: Make) -> None:
+def test_download_skips_informational_responses(blobs: FolderBlobStore, serve: Serve, remote: Make) -> None:
     def answer(request: Request) -> None:
         request.answer("103 Early Hints", "Link: </x>")
         request.give(b"abc")
@@ -77,7 +77,7 @@ def test_what_comes_before_the_answer_is_passed_over(blobs: Folder, serve: Serve
     assert blobs.path(BLOB).read_bytes() == b"abc"
 
 
-def test_redirects_are_followed_three_times(blobs: Folder, serve: Serve, remote: Make) -> None:
+def test_download_follows_at_most_three_redirects(blobs: FolderBlobStore, serve: Serve, remote: Make) -> None:
     def answer(request: Request) -> None:
         left = int(request.path.removeprefix("/"))
         request.redirect(f"/{left - 1}") if left else request.give(b"here")
@@ -101,22 +101,22 @@ def test_redirects_are_followed_three_times(blobs: Folder, serve: Serve, remote:
         ("304 Not Modified", InvalidInput, "304 Not Modified"),
         ("799 What", InvalidInput, "the server answered 799"),
         ("302 Found", InvalidInput, "redirects to nowhere"),
-        ("500 Internal Server Error", Unreachable, "the server answered 500 Internal Server Error"),
-        ("503 Service Unavailable", Unreachable, "503 Service Unavailable"),
+        ("500 Internal Server Error", RemoteUnreachable, "the server answered 500 Internal Server Error"),
+        ("503 Service Unavailable", RemoteUnreachable, "503 Service Unavailable"),
         ("200 OK\r\nContent-Length: 1000001", TooLarge, "larger than 1000000 bytes"),
         ("200 OK\r\nContent-Length: 9999999999999999999", TooLarge, "larger than 1000000 bytes"),
         ("200 OK\r\nX-Nothing: 1", InvalidInput, "does not say how long the file is"),
         ("200 OK\r\nContent-Length: 3\r\nContent-Encoding: br", InvalidInput, "in the encoding 'br'"),
-        ("200 OK\r\nContent-Length: 10", Unreachable, "incomplete|without sending complete"),
-        ("200 OK\r\nTransfer-Encoding: chunked", Unreachable, "incomplete"),
-        ("200 OK\r\nContent-Length: -1", Unreachable, "the connection failed"),
-        ("200 OK\r\nContent-Length: 3\r\nContent-Length: 4", Unreachable, "the connection failed"),
-        ("200 OK\r\nX-Huge: " + "x" * 200_000, Unreachable, "the connection failed"),
-        ("nonsense", Unreachable, "the connection failed"),
+        ("200 OK\r\nContent-Length: 10", RemoteUnreachable, "incomplete|without sending complete"),
+        ("200 OK\r\nTransfer-Encoding: chunked", RemoteUnreachable, "incomplete"),
+        ("200 OK\r\nContent-Length: -1", RemoteUnreachable, "the connection failed"),
+        ("200 OK\r\nContent-Length: 3\r\nContent-Length: 4", RemoteUnreachable, "the connection failed"),
+        ("200 OK\r\nX-Huge: " + "x" * 200_000, RemoteUnreachable, "the connection failed"),
+        ("nonsense", RemoteUnreachable, "the connection failed"),
     ],
 )
-def test_bad_answers_are_told_in_one_line_without_the_query(
-    blobs: Folder, serve: Serve, remote: Make, answer: str, error: type[TidemillError], message: str
+def test_download_error_message_is_one_line_without_query_string(
+    blobs: FolderBlobStore, serve: Serve, remote: Make, answer: str, error: type[TidemillError], message: str
 ) -> None:
     def say(request: Request) -> None:
         head = f"HTTP/1.1 {answer}" if answer != "nonsense" else answer
@@ -134,7 +134,7 @@ def test_bad_answers_are_told_in_one_line_without_the_query(
     assert not blobs.has(BLOB)
 
 
-def test_a_file_that_is_refused_leaves_nothing_behind(blobs: Folder, serve: Serve, remote: Make) -> None:
+def test_download_above_size_limit_leaves_no_file(blobs: FolderBlobStore, serve: Serve, remote: Make) -> None:
     def answer(request: Request) -> None:
         request.answer("200 OK", "Transfer-Encoding: chunked")
         while True:
@@ -147,8 +147,8 @@ def test_a_file_that_is_refused_leaves_nothing_behind(blobs: Folder, serve: Serv
 
 
 @pytest.mark.parametrize("is_late", [False, True])
-def test_more_than_was_announced_is_refused_rather_than_cut(
-    blobs: Folder, serve: Serve, remote: Make, is_late: bool
+def test_download_longer_than_content_length_is_rejected(
+    blobs: FolderBlobStore, serve: Serve, remote: Make, is_late: bool
 ) -> None:
     def answer(request: Request) -> None:
         request.answer("200 OK", "Content-Length: 7", body=b"1,\xc3\xbcber")
@@ -162,7 +162,7 @@ def test_more_than_was_announced_is_refused_rather_than_cut(
     assert files(blobs) == []
 
 
-def test_a_server_that_keeps_the_connection_open_is_believed(serve: Serve, remote: Make) -> None:
+def test_download_finishes_when_server_keeps_connection_open(serve: Serve, remote: Make) -> None:
     def answer(request: Request) -> None:
         request.give(b"abc")
         request.stall()
@@ -171,47 +171,47 @@ def test_a_server_that_keeps_the_connection_open_is_believed(serve: Serve, remot
     assert remote(server).download(server.url(), BLOB).blob.size == 3
 
 
-def test_gzip_that_was_not_asked_for_is_kept_as_it_is(blobs: Folder, serve: Serve, remote: Make) -> None:
+def test_download_keeps_unrequested_gzip_encoding_as_sent(blobs: FolderBlobStore, serve: Serve, remote: Make) -> None:
     server = serve(lambda request: request.give(b"\x1f\x8b...", "Content-Encoding: gzip"))
     remote(server).download(server.url(), BLOB)
     assert blobs.path(BLOB).read_bytes() == b"\x1f\x8b..."
 
 
 @pytest.mark.parametrize("sent", [b"", b"HTTP/1.1 200 OK\r\nConte", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc"])
-def test_a_server_that_falls_silent_is_given_up(blobs: Folder, serve: Serve, remote: Make, sent: bytes) -> None:
+def test_download_from_silent_server_times_out(blobs: FolderBlobStore, serve: Serve, remote: Make, sent: bytes) -> None:
     def answer(request: Request) -> None:
         request.send(sent)
         request.stall()
 
     server = serve(answer)
-    with pytest.raises(Unreachable, match="the server fell silent"):
+    with pytest.raises(RemoteUnreachable, match="the server fell silent"):
         remote(server, silence_s=0.15, tries=2).download(server.url(), BLOB)
     assert not blobs.has(BLOB)
 
 
 @pytest.mark.parametrize("head", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 99999\r\n\r\n"])
-def test_a_server_that_drips_is_given_up_at_the_deadline(serve: Serve, remote: Make, head: bytes) -> None:
+def test_download_from_slow_server_stops_at_deadline(serve: Serve, remote: Make, head: bytes) -> None:
     def answer(request: Request) -> None:
         request.send(head or b"HTTP/1.1 200 OK\r\nX-Long: ")
         while not request.gone.wait(0.03):
             request.send(b"x")
 
     server, started = serve(answer), time.monotonic()
-    with pytest.raises(Unreachable, match=re.escape("was not finished within 0.5 s")):
+    with pytest.raises(RemoteUnreachable, match=re.escape("was not finished within 0.5 s")):
         remote(server, total_s=0.5).download(server.url(), BLOB)
     assert time.monotonic() - started < 10
     assert len(server.requests) == 1
 
 
-def test_nobody_at_the_other_end_is_told(serve: Serve, remote: Make) -> None:
+def test_download_reports_refused_connection(serve: Serve, remote: Make) -> None:
     server = serve(Request.stall)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         server.port = listening.getsockname()[1]
-    with pytest.raises(Unreachable, match="the connection failed: Connection refused"):
+    with pytest.raises(RemoteUnreachable, match="the connection failed: Connection refused"):
         remote(server).download(server.url(), BLOB)
 
 
-def test_answers_that_ask_for_patience_are_not_counted(serve: Serve, remote: Make) -> None:
+def test_download_retry_after_responses_do_not_count_as_attempts(serve: Serve, remote: Make) -> None:
     def answer(request: Request) -> None:
         if len(server.requests) > 5:
             request.give(b"abc")
@@ -222,7 +222,7 @@ def test_answers_that_ask_for_patience_are_not_counted(serve: Serve, remote: Mak
     assert remote(server, tries=2).download(server.url(), BLOB).blob.size == 3
 
 
-def test_a_server_that_asks_for_patience_gets_it(blobs: Folder, serve: Serve, remote: Make) -> None:
+def test_download_waits_for_retry_after_delay(blobs: FolderBlobStore, serve: Serve, remote: Make) -> None:
     def answer(request: Request) -> None:
         if len(server.requests) > 1:
             request.give(b"abc")
@@ -238,14 +238,14 @@ def test_a_server_that_asks_for_patience_gets_it(blobs: Folder, serve: Serve, re
 @pytest.mark.parametrize(
     "header", ["Retry-After: 3600", "Date: Thu, 01 Jan 1970 00:00:00 GMT\r\nRetry-After: Thu, 01 Jan 1970 01:00:00 GMT"]
 )
-def test_but_not_beyond_the_deadline(serve: Serve, remote: Make, header: str) -> None:
+def test_download_fails_when_retry_after_exceeds_deadline(serve: Serve, remote: Make, header: str) -> None:
     server = serve(lambda request: request.answer("503 Service Unavailable", header, "Content-Length: 0"))
-    with pytest.raises(Unreachable, match="503 Service Unavailable, and asks to come back only in 3600 s"):
+    with pytest.raises(RemoteUnreachable, match="503 Service Unavailable, and asks to come back only in 3600 s"):
         remote(server).download(server.url(), BLOB)
     assert len(server.requests) == 1
 
 
-def test_trouble_that_passes_is_waited_out(blobs: Folder, serve: Serve, remote: Make) -> None:
+def test_download_retries_transient_errors(blobs: FolderBlobStore, serve: Serve, remote: Make) -> None:
     def answer(request: Request) -> None:
         if len(server.requests) == 1:
             request.answer("502 Bad Gateway", "Content-Length: 0")
@@ -266,7 +266,9 @@ def small_disk() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
-def test_a_full_disk_is_told_and_not_kept_full(blobs: Folder, serve: Serve, remote: Make, small_disk: None) -> None:
+def test_download_to_full_disk_raises_and_removes_partial_file(
+    blobs: FolderBlobStore, serve: Serve, remote: Make, small_disk: None
+) -> None:
     server = serve(lambda request: request.give(ROWS))
     with pytest.raises(OSError, match="File too large"):
         remote(server).download(server.url(), BLOB)
@@ -292,7 +294,7 @@ def test_a_full_disk_is_told_and_not_kept_full(blobs: Folder, serve: Serve, remo
         ("/" + "x" * 300 + ".csv", None, "x" * 196 + ".csv"),
     ],
 )
-def test_a_file_is_called_what_its_server_says_or_the_end_of_its_path(
+def test_download_file_name_comes_from_content_disposition_or_url_path(
     path: str, disposition: str | None, name: str | None
 ) -> None:
-    assert name_of(httpx2.URL(f"http://h{path}"), disposition) == name
+    assert derive_file_name(httpx2.URL(f"http://h{path}"), disposition) == name

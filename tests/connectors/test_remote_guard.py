@@ -1,6 +1,5 @@
 """Nobody is sent to a machine that only we can reach: not by a URL, a name, a redirect or a resolver."""
 
-import shutil
 import socket
 import ssl
 import subprocess
@@ -13,10 +12,11 @@ import pytest
 
 from connectors.conftest import Make, Serve
 from connectors.servers import Request, Server
-from tidemill.connectors.blobs import Folder
-from tidemill.connectors.remote.links import checked
-from tidemill.domain.addresses import Allowed
-from tidemill.domain.errors import Interrupted, InvalidInput, Unreachable
+from support import require
+from tidemill.core.allowed_hosts import AllowedHost
+from tidemill.core.errors import Interrupted, InvalidInput, RemoteUnreachable
+from tidemill.files.blobs.folder_store import FolderBlobStore
+from tidemill.files.remote.remote_urls import check_url
 
 BLOB = "0123456789abcdef" * 2
 
@@ -45,19 +45,19 @@ BLOB = "0123456789abcdef" * 2
         ("http://[2002:7f00:1::]/", "not on the public internet"),
     ],
 )
-def test_some_urls_are_refused_as_they_stand(url: str, message: str) -> None:
+def test_url_check_rejects_unsafe_urls(url: str, message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
-        checked(url)
+        check_url(url)
 
 
-def test_what_is_allowed_is_not() -> None:
-    allowed = [Allowed.parse(entry) for entry in ("127.0.0.1:8081", "files.internal:8080")]
+def test_url_check_accepts_allowed_hosts_and_strips_fragment() -> None:
+    allowed = [AllowedHost.parse(entry) for entry in ("127.0.0.1:8081", "files.internal:8080")]
     for url in ("http://127.0.0.1:8081/x", "http://files.internal:8080/x", "https://example.com/x?y=z"):
-        assert str(checked(f"{url}#there", allowed)) == url
+        assert str(check_url(f"{url}#there", allowed)) == url
 
 
 @pytest.mark.parametrize("host", ["127.1", "0x7f.1", "2130706433", "017700000001", "0", "localhost", "LOCALHOST"])
-def test_no_way_of_writing_the_loopback_leads_there(remote: Make, host: str) -> None:
+def test_download_rejects_every_spelling_of_loopback_address(remote: Make, host: str) -> None:
     with pytest.raises(InvalidInput, match="not on the public internet"):
         remote().download(f"http://{host}/", BLOB)
 
@@ -75,14 +75,16 @@ def test_no_way_of_writing_the_loopback_leads_there(remote: Make, host: str) -> 
         "http://[::1/x",
     ],
 )
-def test_a_redirect_is_checked_like_a_url(blobs: Folder, serve: Serve, remote: Make, location: str) -> None:
+def test_download_checks_redirect_target_like_a_url(
+    blobs: FolderBlobStore, serve: Serve, remote: Make, location: str
+) -> None:
     server = serve(lambda request: request.redirect(location))
     with pytest.raises(InvalidInput, match=r"not on the public internet|not one of the web's|redirects"):
         remote(server).download(server.url(), BLOB)
     assert not blobs.has(BLOB)
 
 
-def test_every_address_of_a_name_must_be_good(remote: Make) -> None:
+def test_download_rejects_host_when_any_resolved_address_is_private(remote: Make) -> None:
     asked: list[tuple[str, int]] = []
 
     def resolve(host: str, port: int) -> list[str]:
@@ -94,7 +96,9 @@ def test_every_address_of_a_name_must_be_good(remote: Make) -> None:
     assert asked == [("example.com", 443)]
 
 
-def test_what_the_resolver_says_the_second_time_does_not_matter(remote: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_download_retry_rejects_private_address_after_dns_rebinding(
+    remote: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
     answers = [["93.184.216.34"], ["127.0.0.1"]]
     connected: list[object] = []
 
@@ -108,17 +112,19 @@ def test_what_the_resolver_says_the_second_time_does_not_matter(remote: Make, mo
     assert connected == [("93.184.216.34", 80)]
 
 
-def test_the_connection_goes_to_the_checked_address_and_the_name_is_kept(serve: Serve, remote: Make) -> None:
+def test_download_connects_to_checked_address_and_sends_original_host(serve: Serve, remote: Make) -> None:
     server = serve(lambda request: request.give(b"x"))
     here = remote(server, resolve=lambda *_: ["127.0.0.1"])
     assert here.download(server.url("/x", host="Files.example"), BLOB).url == server.url("/x", host="files.example")
     assert server.requests[0].headers["host"] == f"files.example:{server.port}"
 
 
-def test_another_address_is_tried_when_one_does_not_answer(serve: Serve, remote: Make, blobs: Folder) -> None:
+def test_download_uses_next_address_when_first_does_not_respond(
+    serve: Serve, remote: Make, blobs: FolderBlobStore
+) -> None:
     server, other = serve(lambda request: request.give(b"x")), serve(Request.stall)
     other.port = server.port  # nobody listens on this address
-    allowed = Allowed.parse(f"127.0.0.2:{server.port}")
+    allowed = AllowedHost.parse(f"127.0.0.2:{server.port}")
     here = remote(server, resolve=lambda *_: ["127.0.0.2", "127.0.0.1"], also=[allowed])
     here.download(server.url(host="files.example"), BLOB)
     assert blobs.has(BLOB)
@@ -131,7 +137,7 @@ def test_another_address_is_tried_when_one_does_not_answer(serve: Serve, remote:
         (UnicodeError("label too long"), "not the name of a host"),
     ],
 )
-def test_names_that_are_none_are_told(remote: Make, error: Exception, message: str) -> None:
+def test_download_reports_unknown_or_invalid_host_name(remote: Make, error: Exception, message: str) -> None:
     def resolve(*_: object) -> list[str]:
         raise error
 
@@ -139,15 +145,15 @@ def test_names_that_are_none_are_told(remote: Make, error: Exception, message: s
         remote(resolve=resolve).download("http://nowhere.example/", BLOB)
 
 
-def test_a_resolver_that_does_not_answer_is_tried_again(remote: Make) -> None:
+def test_download_reports_temporary_dns_failure_as_unreachable(remote: Make) -> None:
     def resolve(*_: object) -> list[str]:
         raise socket.gaierror(socket.EAI_AGAIN, "later")
 
-    with pytest.raises(Unreachable, match="its name could not be resolved"):
+    with pytest.raises(RemoteUnreachable, match="its name could not be resolved"):
         remote(resolve=resolve).download("http://nowhere.example/", BLOB)
 
 
-def test_a_resolver_that_hangs_does_not_hang_us(remote: Make) -> None:
+def test_download_can_be_interrupted_while_resolver_hangs(remote: Make) -> None:
     hanging = threading.Event()
 
     def resolve(*_: object) -> list[str]:
@@ -156,7 +162,9 @@ def test_a_resolver_that_hangs_does_not_hang_us(remote: Make) -> None:
 
     started = time.monotonic()
     with pytest.raises(Interrupted):
-        remote(resolve=resolve).download("http://x.example/", BLOB, going_on=lambda: time.monotonic() < started + 0.2)
+        remote(resolve=resolve).download(
+            "http://x.example/", BLOB, should_continue=lambda: time.monotonic() < started + 0.2
+        )
     hanging.set()
     assert time.monotonic() - started < 20
 
@@ -164,8 +172,7 @@ def test_a_resolver_that_hangs_does_not_hang_us(remote: Make) -> None:
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Of files.example, by itself."""
-    if shutil.which("openssl") is None:
-        pytest.skip("there is no openssl to make a certificate with")
+    require("openssl")
     path = tmp_path_factory.mktemp("tls") / "both.pem"
     words = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=files.example"
     names = ["-addext", "subjectAltName=DNS:files.example"]
@@ -183,8 +190,8 @@ def secure(certificate: Path) -> Iterator[Server]:
         yield server
 
 
-def test_the_certificate_is_asked_for_by_name_though_the_address_is_pinned(
-    blobs: Folder, secure: Server, certificate: Path, remote: Make
+def test_download_verifies_certificate_by_host_name_with_pinned_address(
+    blobs: FolderBlobStore, secure: Server, certificate: Path, remote: Make
 ) -> None:
     trusting = ssl.create_default_context(cafile=str(certificate))
     here = remote(secure, resolve=lambda *_: ["127.0.0.1"], ssl_context=trusting)
@@ -193,7 +200,7 @@ def test_the_certificate_is_asked_for_by_name_though_the_address_is_pinned(
 
 
 @pytest.mark.parametrize("host", ["other.example", "127.0.0.1"])
-def test_a_certificate_of_another_name_is_refused_at_once(
+def test_download_rejects_certificate_of_another_host(
     secure: Server, certificate: Path, remote: Make, host: str
 ) -> None:
     trusting = ssl.create_default_context(cafile=str(certificate))
@@ -203,13 +210,13 @@ def test_a_certificate_of_another_name_is_refused_at_once(
     assert not secure.requests
 
 
-def test_a_certificate_that_nobody_vouches_for_is_refused(secure: Server, remote: Make) -> None:
+def test_download_rejects_self_signed_certificate(secure: Server, remote: Make) -> None:
     here = remote(secure, resolve=lambda *_: ["127.0.0.1"])
     with pytest.raises(InvalidInput, match=r"is not valid: self.signed certificate"):
         here.download(secure.url(host="files.example"), BLOB)
 
 
-def test_a_redirect_from_https_to_http_is_refused(
+def test_download_rejects_redirect_from_https_to_http(
     serve: Serve, secure: Server, certificate: Path, remote: Make
 ) -> None:
     plain = serve(lambda request: request.give(b"x"))

@@ -12,9 +12,9 @@ import pytest
 
 from connectors.conftest import Make, Serve
 from connectors.servers import Request, ranged
-from tidemill.connectors.blobs import Folder
-from tidemill.connectors.remote.part import About, Part
-from tidemill.domain.errors import Interrupted, Unreachable
+from tidemill.core.errors import Interrupted, RemoteUnreachable
+from tidemill.files.blobs.folder_store import FolderBlobStore
+from tidemill.files.remote.partial_download import PartialDownload, RemoteFileInfo
 
 BLOB = "0123456789abcdef" * 2
 ROWS = b"".join(b"%d,row\n" % n for n in range(50_000))
@@ -24,18 +24,18 @@ TAG = 'ETag: "v1"'
 DATED = ("Date: Fri, 02 Jan 1970 00:00:00 GMT", "Last-Modified: Thu, 01 Jan 1970 00:00:00 GMT")
 
 
-def left_behind(blobs: Folder, data: bytes, about: About) -> None:
+def left_behind(blobs: FolderBlobStore, data: bytes, about: RemoteFileInfo) -> None:
     """As by a process that was killed."""
-    with Part(blobs, BLOB) as part:
-        part.begin(about)
+    with PartialDownload(blobs, BLOB) as part:
+        part.start(about)
         part.append(data)
 
 
-def unfinished(blobs: Folder) -> list[Path]:
+def unfinished(blobs: FolderBlobStore) -> list[Path]:
     return list(blobs.path(BLOB).parent.glob("*.tmp"))
 
 
-def has_most_of_a_half(blobs: Folder) -> bool:
+def has_most_of_a_half(blobs: FolderBlobStore) -> bool:
     return any(path.stat().st_size > HALF // 2 for path in unfinished(blobs) if "part" in path.name)
 
 
@@ -49,8 +49,8 @@ def half_then_silence(request: Request) -> None:
 
 
 @pytest.mark.parametrize(("headers", "validator"), [((TAG,), '"v1"'), (DATED, DATED[1].partition(": ")[2])])
-def test_a_broken_connection_is_taken_up_again(
-    blobs: Folder, serve: Serve, remote: Make, headers: tuple[str, ...], validator: str
+def test_download_resumes_after_broken_connection_with_range_request(
+    blobs: FolderBlobStore, serve: Serve, remote: Make, headers: tuple[str, ...], validator: str
 ) -> None:
     server = serve(ranged(ROWS, *headers, breaks_at=lambda nth: HALF if nth == 1 else None))
     fetched = remote(server).download(server.url(), BLOB)
@@ -61,7 +61,7 @@ def test_a_broken_connection_is_taken_up_again(
     assert unfinished(blobs) == []
 
 
-def test_tries_that_bring_something_are_not_counted(blobs: Folder, serve: Serve, remote: Make) -> None:
+def test_download_attempts_that_make_progress_do_not_count(blobs: FolderBlobStore, serve: Serve, remote: Make) -> None:
     server = serve(ranged(ROWS, TAG, breaks_at=lambda nth: 100_000 if nth < 5 else None))
     remote(server, tries=2).download(server.url(), BLOB)
     assert blobs.path(BLOB).read_bytes() == ROWS
@@ -79,8 +79,8 @@ def test_tries_that_bring_something_are_not_counted(blobs: Folder, serve: Serve,
         (DATED[0], DATED[0].replace("Date", "Last-Modified")),
     ],
 )
-def test_without_a_strong_validator_it_starts_over(
-    blobs: Folder, serve: Serve, remote: Make, headers: tuple[str, ...]
+def test_download_restarts_when_server_has_no_strong_validator(
+    blobs: FolderBlobStore, serve: Serve, remote: Make, headers: tuple[str, ...]
 ) -> None:
     server = serve(ranged(ROWS, *headers, breaks_at=lambda nth: HALF if nth == 1 else None))
     remote(server).download(server.url(), BLOB)
@@ -88,20 +88,20 @@ def test_without_a_strong_validator_it_starts_over(
     assert "range" not in server.requests[1].headers
 
 
-def test_a_file_that_is_cut_short_every_time_is_never_taken_as_whole(blobs: Folder, serve: Serve, remote: Make) -> None:
+def test_download_truncated_every_time_is_never_stored(blobs: FolderBlobStore, serve: Serve, remote: Make) -> None:
     def answer(request: Request) -> None:
         request.answer("200 OK", f"Content-Length: {len(ROWS)}", body=ROWS[:HALF])
 
     server = serve(answer)
-    with pytest.raises(Unreachable, match="without sending complete message body"):
+    with pytest.raises(RemoteUnreachable, match="without sending complete message body"):
         remote(server).download(server.url(), BLOB)
     assert not blobs.has(BLOB)
     assert len(server.requests) == 3
 
 
-def test_a_later_call_goes_on_with_what_an_earlier_one_left(blobs: Folder, serve: Serve, remote: Make) -> None:
+def test_download_resumes_partial_file_of_earlier_call(blobs: FolderBlobStore, serve: Serve, remote: Make) -> None:
     server = serve(ranged(ROWS, TAG, breaks_at={1: HALF, 2: 0}.get))
-    with pytest.raises(Unreachable):
+    with pytest.raises(RemoteUnreachable):
         remote(server, tries=2).download(server.url(), BLOB)
     assert not blobs.has(BLOB)
     remote(server, tries=2).download(server.url(), BLOB)
@@ -110,9 +110,9 @@ def test_a_later_call_goes_on_with_what_an_earlier_one_left(blobs: Folder, serve
     assert unfinished(blobs) == []
 
 
-def test_a_file_that_changed_meanwhile_starts_over(blobs: Folder, serve: Serve, remote: Make) -> None:
+def test_download_restarts_when_file_changed_meanwhile(blobs: FolderBlobStore, serve: Serve, remote: Make) -> None:
     server = serve(lambda request: request.give(OTHER, 'ETag: "v2"'))
-    left_behind(blobs, ROWS[:HALF], About(server.url(), '"v1"', len(ROWS)))
+    left_behind(blobs, ROWS[:HALF], RemoteFileInfo(server.url(), '"v1"', len(ROWS)))
     remote(server).download(server.url(), BLOB)
     assert blobs.path(BLOB).read_bytes() == OTHER
     assert server.requests[0].headers["if-range"] == '"v1"'
@@ -131,8 +131,8 @@ def test_a_file_that_changed_meanwhile_starts_over(blobs: Folder, serve: Serve, 
         ("416 Range Not Satisfiable", [f"Content-Range: bytes */{HALF}"]),
     ],
 )
-def test_a_rest_that_does_not_fit_is_not_put_behind_what_is_here(
-    blobs: Folder, serve: Serve, remote: Make, status: str, headers: list[str]
+def test_download_restarts_when_range_response_does_not_match(
+    blobs: FolderBlobStore, serve: Serve, remote: Make, status: str, headers: list[str]
 ) -> None:
     def answer(request: Request) -> None:
         if request.first:
@@ -141,13 +141,15 @@ def test_a_rest_that_does_not_fit_is_not_put_behind_what_is_here(
             request.give(OTHER, 'ETag: "v2"')
 
     server = serve(answer)
-    left_behind(blobs, ROWS[:HALF], About(server.url(), '"v1"', len(ROWS), etag='"v1"'))
+    left_behind(blobs, ROWS[:HALF], RemoteFileInfo(server.url(), '"v1"', len(ROWS), etag='"v1"'))
     remote(server).download(server.url(), BLOB)
     assert blobs.path(BLOB).read_bytes() == OTHER
     assert len(server.requests) == 2
 
 
-def test_a_server_that_gives_the_rest_in_parts_is_asked_for_each(blobs: Folder, serve: Serve, remote: Make) -> None:
+def test_download_requests_each_range_when_server_sends_partial_ranges(
+    blobs: FolderBlobStore, serve: Serve, remote: Make
+) -> None:
     def answer(request: Request) -> None:
         first = request.first
         piece = ROWS[first : first + 200_000]
@@ -155,59 +157,60 @@ def test_a_server_that_gives_the_rest_in_parts_is_asked_for_each(blobs: Folder, 
         request.answer("206 Partial Content", where, f"Content-Length: {len(piece)}", TAG, body=piece)
 
     server = serve(answer)
-    left_behind(blobs, ROWS[:10], About(server.url(), '"v1"', etag='"v1"'))
+    left_behind(blobs, ROWS[:10], RemoteFileInfo(server.url(), '"v1"', etag='"v1"'))
     remote(server).download(server.url(), BLOB)
     assert blobs.path(BLOB).read_bytes() == ROWS
     assert len(server.requests) == -(-(len(ROWS) - 10) // 200_000)
 
 
-def test_a_tag_of_one_place_is_not_shown_to_another(blobs: Folder, serve: Serve, remote: Make) -> None:
+def test_download_does_not_send_etag_of_another_url(blobs: FolderBlobStore, serve: Serve, remote: Make) -> None:
     server = serve(lambda request: request.give(OTHER, TAG))
-    left_behind(blobs, ROWS[:HALF], About(server.url("/elsewhere"), '"v1"', len(ROWS)))
+    left_behind(blobs, ROWS[:HALF], RemoteFileInfo(server.url("/elsewhere"), '"v1"', len(ROWS)))
     remote(server).download(server.url(), BLOB)
     assert "range" not in server.requests[0].headers
     assert blobs.path(BLOB).read_bytes() == OTHER
 
 
-def test_what_was_whole_already_is_not_asked_for_again(blobs: Folder, serve: Serve, remote: Make) -> None:
+def test_download_already_complete_sends_no_request(blobs: FolderBlobStore, serve: Serve, remote: Make) -> None:
     server = serve(Request.stall)
-    left_behind(blobs, ROWS, About(server.url(), '"v1"', len(ROWS)))
+    left_behind(blobs, ROWS, RemoteFileInfo(server.url(), '"v1"', len(ROWS)))
     assert remote(server).download(server.url(), BLOB).blob.sha256 == hashlib.sha256(ROWS).digest()
     assert server.requests == []
 
 
-def test_notes_that_cannot_be_read_are_no_reason_to_fail(blobs: Folder, serve: Serve, remote: Make) -> None:
+def test_download_restarts_when_partial_file_metadata_is_corrupt(
+    blobs: FolderBlobStore, serve: Serve, remote: Make
+) -> None:
     server = serve(ranged(ROWS, TAG))
-    left_behind(blobs, b"?" * HALF, About(server.url(), '"v1"', len(ROWS)))
+    left_behind(blobs, b"?" * HALF, RemoteFileInfo(server.url(), '"v1"', len(ROWS)))
     next(path for path in unfinished(blobs) if "about" in path.name).write_bytes(b'{"url": ')
     remote(server).download(server.url(), BLOB)
     assert blobs.path(BLOB).read_bytes() == ROWS
 
 
-def test_whoever_is_to_stop_stops_soon_and_leaves_what_there_is(blobs: Folder, serve: Serve, remote: Make) -> None:
+def test_download_interrupted_keeps_partial_file_for_resume(blobs: FolderBlobStore, serve: Serve, remote: Make) -> None:
     server, started = serve(half_then_silence), time.monotonic()
     patient = remote(server, total_s=60, silence_s=60)
     with pytest.raises(Interrupted):
-        patient.download(server.url(), BLOB, going_on=lambda: not has_most_of_a_half(blobs))
+        patient.download(server.url(), BLOB, should_continue=lambda: not has_most_of_a_half(blobs))
     assert time.monotonic() - started < 20
     remote(server).download(server.url(), BLOB)
     assert blobs.path(BLOB).read_bytes() == ROWS
     assert 0 < server.requests[1].first <= HALF
 
 
-def test_a_process_that_is_killed_leaves_a_part_that_the_next_one_goes_on_with(
-    blobs: Folder, serve: Serve, remote: Make
-) -> None:
+def test_download_resumes_after_process_was_killed(blobs: FolderBlobStore, serve: Serve, remote: Make) -> None:
     server = serve(half_then_silence)
     script = """
         import sys
         from pathlib import Path
-        from tidemill.connectors.blobs import Folder
-        from tidemill.connectors.remote.download import Remote
-        from tidemill.connectors.remote.limits import RemoteLimits
-        from tidemill.domain.addresses import Allowed
+        from tidemill.core.allowed_hosts import AllowedHost
+        from tidemill.files.blobs.folder_store import FolderBlobStore
+        from tidemill.files.remote.checked_connection import DownloadLimits
+        from tidemill.files.remote.downloader import Downloader
         _, folder, url, blob, allowed = sys.argv
-        Remote(Folder(Path(folder)), RemoteLimits(1_000_000, allowed=[Allowed.parse(allowed)])).download(url, blob)
+        limits = DownloadLimits(1_000_000, allowed=[AllowedHost.parse(allowed)])
+        Downloader(FolderBlobStore(Path(folder)), limits).download(url, blob)
     """
     folder = blobs.path(BLOB).parent
     argv = [sys.executable, "-c", textwrap.dedent(script), str(folder), server.url(), BLOB, f"127.0.0.1:{server.port}"]
@@ -224,12 +227,10 @@ def test_a_process_that_is_killed_leaves_a_part_that_the_next_one_goes_on_with(
     assert unfinished(blobs) == []
 
 
-def test_somebody_who_still_writes_cannot_spoil_the_file_of_his_successor(
-    blobs: Folder, serve: Serve, remote: Make
-) -> None:
+def test_download_stale_writer_cannot_corrupt_newer_file(blobs: FolderBlobStore, serve: Serve, remote: Make) -> None:
     server = serve(ranged(ROWS, TAG))
-    with Part(blobs, BLOB) as slow:
-        slow.begin(About(server.url(), '"v1"', len(ROWS), etag='"v1"'))
+    with PartialDownload(blobs, BLOB) as slow:
+        slow.start(RemoteFileInfo(server.url(), '"v1"', len(ROWS), etag='"v1"'))
         slow.append(OTHER[:HALF])
         remote(server).download(server.url(), BLOB)
         assert server.requests[0].first == 0
@@ -240,7 +241,7 @@ def test_somebody_who_still_writes_cannot_spoil_the_file_of_his_successor(
     assert unfinished(blobs) == []
 
 
-def test_a_file_that_is_there_is_not_replaced(blobs: Folder, serve: Serve, remote: Make) -> None:
+def test_download_does_not_replace_existing_file(blobs: FolderBlobStore, serve: Serve, remote: Make) -> None:
     server = serve(lambda request: request.give(OTHER))
     with blobs.write(BLOB) as writing:
         writing.write(ROWS)
@@ -250,8 +251,8 @@ def test_a_file_that_is_there_is_not_replaced(blobs: Folder, serve: Serve, remot
     assert unfinished(blobs) == []
 
 
-def test_what_nobody_comes_back_for_is_removed_when_it_is_stale(blobs: Folder) -> None:
-    left_behind(blobs, ROWS[:HALF], About("http://h/x", '"v1"', len(ROWS)))
+def test_stale_partial_download_is_removed(blobs: FolderBlobStore) -> None:
+    left_behind(blobs, ROWS[:HALF], RemoteFileInfo("http://h/x", '"v1"', len(ROWS)))
     assert blobs.remove_stale(3_600) == []
     for path in unfinished(blobs):
         os.utime(path, (0, 0))

@@ -11,14 +11,14 @@ import pytest
 
 from connectors.reading import opened, told, walk
 from connectors.workbooks import cell, handmade, workbook
-from tidemill.connectors.xlsx_dates import as_date, what_it_shows
-from tidemill.domain.errors import InvalidInput
+from tidemill.core.errors import InvalidInput
+from tidemill.files.formats.xlsx_workbook import classify_number_format, format_serial_date
 
 XLSX: dict[str, Any] = {"format": "xlsx"}
 HEADER = f'<row r="1">{cell("A1", "id")}{cell("B1", "name")}</row>'
 
 
-def test_cells_keep_their_types() -> None:
+def test_xlsx_cells_keep_their_types() -> None:
     moment = dt.datetime(2024, 2, 29, 13, 5, 1)  # noqa: DTZ001  a spreadsheet knows no zones
     rows: list[list[Any]] = [
         ["a", "b", "c", "d", "e", "f", "g"],
@@ -32,7 +32,7 @@ def test_cells_keep_their_types() -> None:
     ("text", "value"),
     [("1", 1), ("1.0", 1), ("1E3", 1000), ("-7", -7), ("0.1", 0.1), ("1e999", "1e999"), ("x", "x"), ("1E20", 1e20)],
 )
-def test_whole_numbers_stay_whole(text: str, value: object) -> None:
+def test_xlsx_integral_numbers_stay_integers(text: str, value: object) -> None:
     data = handmade(f'<row r="1">{cell("A1", "id")}</row><row r="2"><c r="A2"><v>{text}</v></c></row>')
     assert told(data, XLSX) == ([{"id": value}], None)
 
@@ -54,8 +54,8 @@ def test_whole_numbers_stay_whole(text: str, value: object) -> None:
         (1e12, "date", False, None),
     ],
 )
-def test_dates_count_from_1900_or_1904(number: float, shown: Any, is_1904: bool, date: str | None) -> None:
-    assert as_date(number, shown, is_1904=is_1904) == date
+def test_xlsx_serial_dates_use_1900_or_1904_epoch(number: float, shown: Any, is_1904: bool, date: str | None) -> None:
+    assert format_serial_date(number, shown, is_1904=is_1904) == date
 
 
 @pytest.mark.parametrize(
@@ -74,11 +74,11 @@ def test_dates_count_from_1900_or_1904(number: float, shown: Any, is_1904: bool,
         ("mmm", "date"),
     ],
 )
-def test_a_number_format_tells_whether_it_shows_a_date(code: str, shown: str | None) -> None:
-    assert what_it_shows(code) == shown
+def test_xlsx_number_format_is_classified_as_date_time_or_number(code: str, shown: str | None) -> None:
+    assert classify_number_format(code) == shown
 
 
-def test_a_workbook_of_1904_says_so_itself() -> None:
+def test_xlsx_1904_epoch_is_read_from_workbook() -> None:
     book = openpyxl.Workbook()
     book.epoch = openpyxl.utils.datetime.CALENDAR_MAC_1904
     book.active.append(["day"])
@@ -88,7 +88,7 @@ def test_a_workbook_of_1904_says_so_itself() -> None:
     assert told(file.getvalue(), XLSX) == ([{"day": "2024-02-29"}], None)
 
 
-def test_a_sheet_is_chosen_by_name_or_number() -> None:
+def test_xlsx_sheet_is_chosen_by_name_or_number() -> None:
     data = workbook([["id"], [1]], people=[["id"], [2]])
     for sheet, value in ((1, 1), ("people", 2), (2, 2), ("2", 2), ("Sheet", 1)):
         assert told(data, XLSX | {"sheet": sheet}) == ([{"id": value}], None)
@@ -96,7 +96,7 @@ def test_a_sheet_is_chosen_by_name_or_number() -> None:
         opened(data, XLSX | {"sheet": "nope"})
 
 
-def test_a_workbook_with_rows_in_several_sheets_is_refused_until_one_is_said() -> None:
+def test_xlsx_with_rows_in_several_sheets_requires_sheet_option() -> None:
     filled: list[list[Any]] = [["id"], [2]]
     for other in ("people", "Sheet 3"):
         data = workbook([["id"], [1]], **{other: filled})
@@ -109,7 +109,7 @@ def test_a_workbook_with_rows_in_several_sheets_is_refused_until_one_is_said() -
     assert told(workbook([["id"], [1]], empty=[[]]), XLSX) == ([{"id": 1}], None)
 
 
-def test_a_hidden_sheet_is_nobodys_table() -> None:
+def test_xlsx_hidden_sheet_is_ignored() -> None:
     book = openpyxl.load_workbook(io.BytesIO(workbook([["id"], [1]], notes=[["x"], ["y"]])))
     book["notes"].sheet_state = "hidden"
     file = io.BytesIO()
@@ -117,7 +117,7 @@ def test_a_hidden_sheet_is_nobodys_table() -> None:
     assert told(file.getvalue(), XLSX) == ([{"id": 1}], None)
 
 
-def test_sheets_that_go_on_are_one_table_and_are_read_on_from_any_row() -> None:
+def test_xlsx_continuation_sheets_are_one_table_and_resume_at_any_row() -> None:
     further: dict[str, list[list[Any]]] = {"Sheet 2": [["id"], [3]], "Sheet 3": [["id"], [4], [5]]}
     data = workbook([["id"], [1], [2]], **further)
     found = list(walk(opened(data, XLSX)))
@@ -129,34 +129,34 @@ def test_sheets_that_go_on_are_one_table_and_are_read_on_from_any_row() -> None:
     assert told(data, XLSX | {"sheet": "Sheet 2"}) == ([{"id": 3}], None)
 
 
-def test_rows_without_anything_are_none_and_lines_are_the_sheets_own() -> None:
+def test_xlsx_empty_rows_are_skipped_and_sheet_row_numbers_kept() -> None:
     data = workbook([["id", "name"], [1, "a"], [], [None, None], [2, "b"]])
     source = opened(data, XLSX)
     assert (source.columns, source.first_line) == (["id", "name"], 2)
     assert [(read.value["id"], read.line) for read in walk(source, 10)] == [(1, 2), (2, 5)]
 
 
-def test_without_a_header_the_first_row_is_one() -> None:
+def test_xlsx_without_header_keeps_first_row() -> None:
     assert told(workbook([[1, "a"], [2, "b"]]), XLSX | {"header": False}) == (
         [{"column_1": 1, "column_2": "a"}, {"column_1": 2, "column_2": "b"}],
         None,
     )
 
 
-def test_reading_goes_on_at_any_checkpoint() -> None:
+def test_xlsx_reading_resumes_from_any_checkpoint() -> None:
     data = workbook([["id"], *([n] for n in range(50))])
     records = list(walk(opened(data, XLSX)))
     for n, record in enumerate(records, 1):
         assert list(walk(opened(data, XLSX, record.checkpoint))) == records[n:]
 
 
-def test_shared_strings_with_parts_and_readings_are_their_text() -> None:
+def test_xlsx_rich_shared_strings_become_plain_text() -> None:
     strings = "<si><t>id</t></si><si><r><t>a </t></r><r><t>b</t></r><rPh><t>loud</t></rPh></si><si><t/></si>"
     rows = '<row><c t="s"><v>0</v></c></row><row><c t="s"><v>1</v></c></row><row><c t="s"><v>2</v></c></row>'
     assert told(handmade(rows, strings=strings), XLSX) == ([{"id": "a b"}, {"id": ""}], None)
 
 
-def test_elements_may_have_a_prefix() -> None:
+def test_xlsx_namespace_prefixed_elements_are_read() -> None:
     plain = io.BytesIO(handmade(HEADER + f'<row r="2">{cell("A2", 7)}</row>'))
     prefixed = io.BytesIO()
     with zipfile.ZipFile(plain) as old, zipfile.ZipFile(prefixed, "w") as new:
@@ -170,14 +170,14 @@ def test_elements_may_have_a_prefix() -> None:
     assert told(prefixed.getvalue(), XLSX) == ([{"id": 7, "name": None}], None)
 
 
-def test_formulas_give_what_they_last_showed() -> None:
+def test_xlsx_formula_cells_return_cached_value() -> None:
     data = handmade(
         HEADER + '<row r="2"><c r="A2"><f>1+1</f><v>2</v></c><c r="B2" t="str"><f>"x"</f><v>x</v></c></row>'
     )
     assert told(data, XLSX) == ([{"id": 2, "name": "x"}], None)
 
 
-def test_a_cell_beyond_the_header_makes_a_bad_row() -> None:
+def test_xlsx_cell_beyond_header_fails_its_row() -> None:
     data = workbook([["id", "name"], [1, "a", "more"], [2, "b"]])
     assert told(data, XLSX) == (
         ["a cell in column C where the header ends at B", {"id": 2, "name": "b"}],
@@ -185,7 +185,7 @@ def test_a_cell_beyond_the_header_makes_a_bad_row() -> None:
     )
 
 
-def test_a_small_file_that_spans_the_whole_sheet_costs_nothing() -> None:
+def test_xlsx_sparse_sheet_uses_bounded_memory() -> None:
     corner = '<row r="1048576"><c r="XFD1048576"><v>1</v></c></row>'
     data = handmade(HEADER + f'<row r="2">{cell("A2", 1)}</row>' + corner)
     assert len(data) < 2_500
@@ -201,7 +201,7 @@ def test_a_small_file_that_spans_the_whole_sheet_costs_nothing() -> None:
 
 
 @pytest.mark.parametrize(("rows", "cells"), [(1, 16_000), (2_000, 1)])
-def test_cells_that_share_a_long_text_do_not_hold_a_copy_each(rows: int, cells: int) -> None:
+def test_xlsx_shared_long_text_is_not_copied_per_cell(rows: int, cells: int) -> None:
     text = "x" * 1_000_000
     row = '<row><c t="s"><v>1</v></c>' + '<c t="s"><v>1</v></c>' * (cells - 1) + "</row>"
     header = '<row><c t="s"><v>0</v></c></row>'
@@ -232,7 +232,7 @@ def test_cells_that_share_a_long_text_do_not_hold_a_copy_each(rows: int, cells: 
         '<row r="2"><c r="B2"><v>1</v></c><c r="A2"><v>1</v></c></row>',
     ],
 )
-def test_a_reference_that_no_sheet_has_is_refused(row: str) -> None:
+def test_xlsx_invalid_cell_reference_is_rejected(row: str) -> None:
     found, error = told(handmade(HEADER + row), XLSX)
     assert found == []
     assert "a sheet ends at XFD1048576" in (error or "")
@@ -245,20 +245,20 @@ BOMB = (
 
 
 @pytest.mark.parametrize("head", [BOMB, '<!DOCTYPE x SYSTEM "file:///etc/passwd">'])
-def test_entities_are_refused(head: str) -> None:
+def test_xlsx_document_type_declaration_is_rejected(head: str) -> None:
     data = handmade(HEADER + '<row r="2"><c r="A2" t="str"><v>&c;</v></c></row>', head=head)
     with pytest.raises(InvalidInput, match="declares a document type"):
         opened(data, XLSX)
 
 
-def test_a_sheet_that_only_unpacks_is_refused() -> None:
+def test_xlsx_compression_bomb_is_rejected() -> None:
     filler = "<row><c/></row>" * 800_000
     found, error = told(handmade(HEADER + filler), XLSX)
     assert found == []
     assert "unpacks to more than 200 times its size" in (error or "")
 
 
-def test_a_text_without_end_is_refused() -> None:
+def test_xlsx_oversized_cell_is_rejected() -> None:
     data = handmade(HEADER + f'<row r="2">{cell("A2", "x" * 100_000)}</row>')
     found, error = told(data, XLSX, limit=50_000)
     assert found == []
@@ -286,12 +286,12 @@ def zipped(**parts: str) -> bytes:
         (handmade('<row><c t="s"><v>9</v></c></row>'), "no shared string 9"),
     ],
 )
-def test_what_is_no_workbook_is_refused(data: bytes, message: str) -> None:
+def test_xlsx_reader_rejects_invalid_workbooks(data: bytes, message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         opened(data, XLSX)
 
 
-def test_what_breaks_far_down_is_said_after_the_good_rows() -> None:
+def test_xlsx_damage_is_reported_after_good_rows() -> None:
     rows = "".join(f'<row r="{n}">{cell(f"A{n}", n)}</row>' for n in range(2, 5_000))
     found, error = told(handmade(HEADER + rows + "<broken"), XLSX, rows=700)
     assert len(found) > 4_000

@@ -12,17 +12,17 @@ from typing import Any
 import fasteners
 import pytest
 
-from brokers import Broker, folder_for, make_broker, need
+from brokers import BrokerServer, folder_for, make_broker, need
 from dispatch.scenes import Ear
 from support import rows
-from tidemill.dispatch.taskiq import BrokerDispatcher, line_maker
-from tidemill.store import outbox
+from tidemill.dispatch import outbox
+from tidemill.dispatch.broker_dispatcher import BrokerDispatcher, make_connection_factory
 from tidemill.store.database import Database
 
-_started_here: list[Broker] = []
+_started_here: list[BrokerServer] = []
 
 
-def _running(name: str, factory: pytest.TempPathFactory) -> Iterator[Broker]:
+def _running(name: str, factory: pytest.TempPathFactory) -> Iterator[BrokerServer]:
     need(name)
     folder = folder_for(name, factory.mktemp(name))
     try:
@@ -57,7 +57,7 @@ def _started(name: str, factory: pytest.TempPathFactory) -> dict[str, Any]:
     broker = make_broker(name, folder_for(name, factory.mktemp(name)))
     broker.start()
     _started_here.append(broker)  # a process that nobody holds any more is a warning
-    return {"n": 0, "url": broker.url, "groups": broker.groups, "folder": str(broker.folder)}
+    return {"n": 0, "url": broker.url, "groups": broker.process_groups, "folder": str(broker.folder)}
 
 
 @pytest.fixture(scope="session")
@@ -80,7 +80,7 @@ def broker(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def own_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+def own_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerServer]:
     """To be killed."""
     yield from _running("redis", tmp_path_factory)
 
@@ -94,11 +94,11 @@ async def dispatchers(db: Database) -> AsyncIterator[MakeDispatcher]:
     async with AsyncExitStack() as stack:
 
         def make(url: str, kinds: tuple[str, ...] = ("test",), worker: str = "w1", space: str = "") -> BrokerDispatcher:
-            dispatcher = BrokerDispatcher(line_maker(url, space or namespace, kinds, worker), kinds)
+            dispatcher = BrokerDispatcher(make_connection_factory(url, space or namespace, kinds, worker), kinds)
             stack.push_async_callback(dispatcher.close)
             return dispatcher
 
-        namespace = await db.run(outbox.register, "redis")
+        namespace = await db.run(outbox.register_broker, "redis")
         yield make
     await rows(db, "DELETE FROM tidemill.broker")
 

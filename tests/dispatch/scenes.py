@@ -8,9 +8,9 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from support import eventually
-from tidemill.dispatch.hints import Hints
-from tidemill.dispatch.taskiq import BrokerDispatcher
-from tidemill.domain.envelope import Envelope
+from tidemill.dispatch.broker_dispatcher import BrokerDispatcher
+from tidemill.dispatch.envelope import Envelope
+from tidemill.dispatch.wakeup_receivers import HintReceiver
 from tidemill.store.database import Database
 
 
@@ -42,10 +42,10 @@ class Ear:
         stack.push_async_callback(end)
         return self
 
-    async def missed(self) -> None:
+    async def wake_after_reconnect(self) -> None:
         self.began += 1
 
-    async def ready(self) -> None:
+    async def wait_until_idle(self) -> None:
         await self.free.wait()
 
     async def handle(self, job_id: UUID) -> None:
@@ -69,7 +69,7 @@ class WorkersEar(Ear):
 
     def __init__(self, db: Database) -> None:
         super().__init__()
-        self._hints = Hints(db, "w1", wake=self.heard.append, wake_all=lambda: None, has_time=lambda: True)
+        self._hints = HintReceiver(db, "w1", wake=self.heard.append, wake_all=lambda: None, has_idle_lane=lambda: True)
 
     async def handle(self, job_id: UUID) -> None:
         await self._hints.handle(job_id)
@@ -85,9 +85,9 @@ async def _true(value: object) -> bool:
 
 async def send_raw(dispatcher: BrokerDispatcher, kind: str, *messages: bytes) -> None:
     """What anybody may do who can reach the broker."""
-    line = dispatcher._make_line()
+    line = dispatcher._make_connection()
     await line.startup()
     try:
-        await line.send([(line.queue(kind), message) for message in messages])
+        await line.send([(line.queue_name_for(kind), message) for message in messages])
     finally:
         await line.shutdown()

@@ -6,15 +6,14 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
-from brokers import Broker
+from brokers import BrokerServer
 from dispatch.scenes import Ear, WorkersEar, envelope, send_raw
 from support import add_job, eventually, rows
 from telemetry.hearing import Told
-from tidemill.dispatch import taskiq
-from tidemill.dispatch.rabbitmq import RabbitLine
-from tidemill.domain.envelope import decode, encode
-from tidemill.domain.errors import BrokerLost
-from tidemill.store import quarantine
+from tidemill.core.errors import BrokerUnavailable
+from tidemill.dispatch import broker_dispatcher, outbox
+from tidemill.dispatch.envelope import decode_envelope, encode_envelope
+from tidemill.dispatch.rabbitmq_connection import RabbitMQConnection
 from tidemill.store.database import Database
 from tidemill.telemetry.events import subscribe
 
@@ -22,7 +21,7 @@ Listen = Callable[..., Ear]
 Make = Callable[..., Any]
 
 
-async def test_each_hint_reaches_one_worker(broker: str, dispatchers: Make, ears: Listen) -> None:
+async def test_broker_delivers_each_hint_to_one_worker(broker: str, dispatchers: Make, ears: Listen) -> None:
     one, two = dispatchers(broker, worker="w1"), dispatchers(broker, worker="w2")
     first, second = ears(one), ears(two)
     await first.has_begun()
@@ -39,7 +38,7 @@ async def test_each_hint_reaches_one_worker(broker: str, dispatchers: Make, ears
     assert second.heard
 
 
-async def test_a_busy_worker_leaves_hints_to_others(redis: str, dispatchers: Make, ears: Listen) -> None:
+async def test_redis_hints_go_to_idle_worker_when_another_is_busy(redis: str, dispatchers: Make, ears: Listen) -> None:
     busy = ears(dispatchers(redis, worker="busy"), Ear(busy=True))
     await busy.has_begun()
     idle = ears(dispatchers(redis, worker="idle"))
@@ -49,13 +48,13 @@ async def test_a_busy_worker_leaves_hints_to_others(redis: str, dispatchers: Mak
     assert busy.heard == []
 
 
-async def test_what_was_sent_before_anybody_listened_is_there(broker: str, dispatchers: Make, ears: Listen) -> None:
+async def test_broker_keeps_hints_sent_before_any_worker_listens(broker: str, dispatchers: Make, ears: Listen) -> None:
     said = envelope()
     await dispatchers(broker).dispatch([said])
     await ears(dispatchers(broker)).has_heard(said.job_id)
 
 
-async def test_a_worker_hears_only_of_kinds_it_can_run(broker: str, dispatchers: Make, ears: Listen) -> None:
+async def test_broker_delivers_only_hints_of_kinds_worker_handles(broker: str, dispatchers: Make, ears: Listen) -> None:
     ear = ears(dispatchers(broker, kinds=("mine", "ours"), worker="w1"))
     await ear.has_begun()
     other, mine, ours = envelope("theirs"), envelope("mine"), envelope("ours")
@@ -65,7 +64,9 @@ async def test_a_worker_hears_only_of_kinds_it_can_run(broker: str, dispatchers:
     await ears(dispatchers(broker, kinds=("theirs",), worker="w2")).has_heard(other.job_id)
 
 
-async def test_installations_may_share_a_broker(broker: str, dispatchers: Make, ears: Listen) -> None:
+async def test_broker_separates_hints_of_installations_by_namespace(
+    broker: str, dispatchers: Make, ears: Listen
+) -> None:
     ear = ears(dispatchers(broker, space="one"))
     await ear.has_begun()
     theirs, ours = envelope(), envelope()
@@ -75,14 +76,22 @@ async def test_installations_may_share_a_broker(broker: str, dispatchers: Make, 
     assert theirs.job_id not in ear.heard
 
 
-async def test_what_is_no_hint_is_refused_with_every_reason_and_the_next_is_heard(
+async def test_invalid_message_is_rejected_with_reasons_and_next_is_received(
     broker: str, dispatchers: Make, ears: Listen
 ) -> None:
     dispatcher, good = dispatchers(broker), envelope()
     ear = ears(dispatcher)
-    future = encode(envelope()).replace(b'"1.0"', b'"2.0"')
-    wrong = [b"", b"\x00\xff", b"[]", b'{"header": 1, "more": 2}', future, encode(envelope("another")), b"x" * 10_000]
-    await send_raw(dispatcher, "test", *wrong, encode(good))
+    future = encode_envelope(envelope()).replace(b'"1.0"', b'"2.0"')
+    wrong = [
+        b"",
+        b"\x00\xff",
+        b"[]",
+        b'{"header": 1, "more": 2}',
+        future,
+        encode_envelope(envelope("another")),
+        b"x" * 10_000,
+    ]
+    await send_raw(dispatcher, "test", *wrong, encode_envelope(good))
     await ear.has_heard(good.job_id)
     assert [message for message, _ in ear.refused] == wrong
     reasons = [reason for _, reason in ear.refused]
@@ -93,65 +102,65 @@ async def test_what_is_no_hint_is_refused_with_every_reason_and_the_next_is_hear
     assert ear.heard == [good.job_id]
 
 
-async def test_a_message_that_cannot_be_written_down_is_kept_in_other_characters_and_the_next_is_heard(
+async def test_message_with_unstorable_characters_is_quarantined_escaped(
     db: Database, broker: str, dispatchers: Make, ears: Listen
 ) -> None:
     """A key with half a pair, a NUL in the version: each would break the line of every worker, for ever."""
     dispatcher, job_id = dispatchers(broker), await add_job(db, 1)
     ear = ears(dispatcher, WorkersEar(db))
-    version = encode(envelope()).replace(b'"1.0"', b'"\\u0000\\udfff"')
-    await send_raw(dispatcher, "test", b'{"\\ud800": 1}', version, encode(envelope(job_id=job_id)))
+    version = encode_envelope(envelope()).replace(b'"1.0"', b'"\\u0000\\udfff"')
+    await send_raw(dispatcher, "test", b'{"\\ud800": 1}', version, encode_envelope(envelope(job_id=job_id)))
     await ear.has_heard(job_id)
     kept = await rows(db, "SELECT reason FROM tidemill.quarantine ORDER BY id")
     assert kept[0][0].startswith("\\ud800 is not part of a message")
     assert "header.version is \\x00\\udfff, not 1.0" in kept[1][0]
-    assert dispatcher.trouble is None
+    assert dispatcher.current_error is None
 
 
-async def test_a_message_that_cannot_be_kept_is_told_of_and_gone(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_message_that_cannot_be_quarantined_is_reported_and_dropped(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def full(*_: object) -> None:
         raise SystemError("the disk is full")
 
     told = Told()
     leave = subscribe(lambda name, fields: told.append((name, fields)))
-    monkeypatch.setattr(quarantine, "add", full)
+    monkeypatch.setattr(outbox, "quarantine_message", full)
     await WorkersEar(db).refuse(b"rubbish", "it is not JSON")
     leave()
     assert [name for name, _ in told] == ["loop.failed", "hint.quarantined"]
 
 
-async def test_a_stranger_who_sends_rubbish_all_day_does_not_fill_the_disk(
-    db: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tidemill.dispatch.hints.THIN_EVERY", 5)
-    monkeypatch.setattr(quarantine, "KEEP", 3)
+async def test_quarantine_is_trimmed_to_maximum_messages(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidemill.dispatch.wakeup_receivers.QUARANTINE_TRIM_EVERY_MESSAGES", 5)
+    monkeypatch.setattr(outbox, "QUARANTINE_MAX_MESSAGES", 3)
     ear = WorkersEar(db)
     for n in range(11):
         await ear.refuse(b"%d" % n, "it is not a JSON object")
     assert await rows(db, "SELECT message FROM tidemill.quarantine ORDER BY id") == [("7",), ("8",), ("9",), ("10",)]
 
 
-async def test_without_a_broker_nothing_is_sent_and_somebody_says_so(
-    own_redis: Broker, dispatchers: Make, ears: Listen
+async def test_dispatch_without_broker_raises_broker_lost_until_it_restarts(
+    own_redis: BrokerServer, dispatchers: Make, ears: Listen
 ) -> None:
     dispatcher = dispatchers(own_redis.url)
     ear = ears(dispatcher)
     await ear.has_begun()
     own_redis.kill()
-    with pytest.raises(BrokerLost):
+    with pytest.raises(BrokerUnavailable):
         await dispatcher.dispatch([envelope()])
-    assert dispatcher.trouble
+    assert dispatcher.current_error
 
     own_redis.start()
     await ear.has_begun(2)
     said = envelope()
     assert await dispatcher.dispatch([said]) == [None]
     await ear.has_heard(said.job_id)
-    assert dispatcher.trouble is None
+    assert dispatcher.current_error is None
 
 
-async def test_a_redis_that_lets_nobody_read_is_tried_less_and_less_often_and_told_of_once(
-    own_redis: Broker, dispatchers: Make, ears: Listen, monkeypatch: pytest.MonkeyPatch
+async def test_redis_denying_reads_is_retried_with_backoff_and_reported_once(
+    own_redis: BrokerServer, dispatchers: Make, ears: Listen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tries, told = list[int](), Told()
 
@@ -162,7 +171,7 @@ async def test_a_redis_that_lets_nobody_read_is_tried_less_and_less_often_and_to
     async def has_tried() -> bool:
         return len(tries) > 5
 
-    monkeypatch.setattr(taskiq, "pause_after", pause_after)
+    monkeypatch.setattr(broker_dispatcher, "compute_reconnect_delay", pause_after)
     leave = subscribe(lambda name, fields: told.append((name, fields)))
     async with Redis.from_url(own_redis.url) as client:
         await client.acl_setuser("default", enabled=True, commands=["-xreadgroup"])
@@ -178,12 +187,12 @@ async def test_a_redis_that_lets_nobody_read_is_tried_less_and_less_often_and_to
     assert [name for name, _ in told if name.startswith("broker")] == ["broker.lost", "broker.found"]
 
 
-async def test_redis_keeps_nothing_that_was_heard(redis: str, dispatchers: Make, ears: Listen) -> None:
+async def test_redis_stream_is_empty_after_hints_are_received(redis: str, dispatchers: Make, ears: Listen) -> None:
     dispatcher = dispatchers(redis)
     ear, said = ears(dispatcher), [envelope() for _ in range(100)]
     await dispatcher.dispatch(said)
     await ear.has_heard(*(one.job_id for one in said))
-    stream = dispatcher._make_line().queue("test")
+    stream = dispatcher._make_connection().queue_name_for("test")
     async with Redis.from_url(redis) as client:
 
         async def is_empty() -> bool:
@@ -192,48 +201,46 @@ async def test_redis_keeps_nothing_that_was_heard(redis: str, dispatchers: Make,
         await eventually(is_empty)
 
 
-async def test_redis_has_room_for_so_many_and_no_more(
-    redis: str, dispatchers: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tidemill.dispatch.redis.MAX_LENGTH", 500)
+async def test_redis_stream_length_is_bounded(redis: str, dispatchers: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidemill.dispatch.redis_connection.MAX_QUEUED_HINTS", 500)
     dispatcher = dispatchers(redis)
     await dispatcher.dispatch([envelope() for _ in range(3_000)])
     async with Redis.from_url(redis) as client:
-        assert await client.xlen(dispatcher._make_line().queue("test")) < 1_000
+        assert await client.xlen(dispatcher._make_connection().queue_name_for("test")) < 1_000
 
 
-async def test_what_a_dead_worker_took_is_somebody_elses(
+async def test_redis_hint_of_dead_worker_is_delivered_to_another(
     redis: str, dispatchers: Make, ears: Listen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidemill.dispatch.redis.ABANDONED_MS", 50)
+    monkeypatch.setattr("tidemill.dispatch.redis_connection.REDIS_ABANDONED_HINT_MS", 50)
     said = envelope()
     dead = dispatchers(redis, worker="dead")
     await dead.dispatch([said])
-    line = dead._make_line()
+    line = dead._make_connection()
     await line.startup()
     heard = line.listen()
     assert await anext(heard) is None  # it may
     taken = await anext(heard)
     await line.shutdown()
-    assert decode(taken.data).job_id == said.job_id
+    assert decode_envelope(taken.data).job_id == said.job_id
     await ears(dispatchers(redis, worker="alive")).has_heard(said.job_id)
 
 
-async def test_rabbitmq_says_when_there_is_no_queue_and_the_next_try_makes_it(rabbitmq: str, dispatchers: Make) -> None:
+async def test_rabbitmq_reports_missing_queue_and_recreates_it_on_next_dispatch(
+    rabbitmq: str, dispatchers: Make
+) -> None:
     dispatcher = dispatchers(rabbitmq)
     assert await dispatcher.dispatch([envelope()]) == [None]
-    line = dispatcher._sending
-    assert isinstance(line, RabbitLine)
+    line = dispatcher._send_connection
+    assert isinstance(line, RabbitMQConnection)
     assert line.write_channel is not None
-    await line.write_channel.queue_delete(line.queue("test"))
+    await line.write_channel.queue_delete(line.queue_name_for("test"))
     [answer] = await dispatcher.dispatch([envelope()])
     assert "refused" in (answer or "")
     assert await dispatcher.dispatch([envelope()]) == [None]
 
 
-async def test_a_message_that_is_too_large_is_refused_and_its_neighbours_are_not(
-    broker: str, dispatchers: Make
-) -> None:
+async def test_dispatch_rejects_only_hints_that_are_too_large(broker: str, dispatchers: Make) -> None:
     dispatcher = dispatchers(broker)
     answers = await dispatcher.dispatch([envelope(), envelope("k" * 5_000), envelope()])
     assert [answer is None for answer in answers] == [True, False, True]

@@ -9,13 +9,13 @@ from uuid import UUID
 
 import pytest
 
-from brokers import Broker, folder_for, make_broker, need
+from brokers import BrokerServer, folder_for, make_broker, need
 from dispatch.scenes import Ear, envelope
 from dispatch.test_worker import heard_of
 from support import Workers, add_job, assert_sound, closed, rows
-from tidemill.dispatch.taskiq import BrokerDispatcher
-from tidemill.domain.errors import BrokerLost
-from tidemill.domain.status import JobStatus
+from tidemill.core.errors import BrokerUnavailable
+from tidemill.core.status import JobStatus
+from tidemill.dispatch.broker_dispatcher import BrokerDispatcher
 from tidemill.store.database import Database
 
 APP = """
@@ -44,12 +44,12 @@ class Meddler(Ear):
         for _ in range(3):
             try:
                 await self._dispatcher.dispatch([envelope(job_id=job_id)])
-            except BrokerLost:
+            except BrokerUnavailable:
                 return
 
 
 @pytest.fixture
-def mortal(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+def mortal(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerServer]:
     need(request.param)
     folder = folder_for(request.param, tmp_path_factory.mktemp("mortal"))
     with make_broker(request.param, folder) as broker:
@@ -66,8 +66,8 @@ def mortal(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     ],
     indirect=["mortal"],
 )
-async def test_no_item_is_lost_and_no_effect_happens_twice(
-    mortal: Broker,
+async def test_broker_outages_lose_no_items_and_duplicate_no_effects(
+    mortal: BrokerServer,
     jobs: int,
     items: int,
     workers: Workers,
@@ -95,7 +95,7 @@ async def test_no_item_is_lost_and_no_effect_happens_twice(
     await assert_sound(db)
 
 
-async def _restarted(broker: Broker, db: Database) -> None:
+async def _restarted(broker: BrokerServer, db: Database) -> None:
     """Killed in the middle; workers notice, work goes on, and it is there again."""
     broker.kill()
     await heard_of(db, "IS NOT NULL", n=1)

@@ -9,8 +9,8 @@ import pytest
 from brokers import Proxy
 from dispatch.scenes import Ear, envelope
 from support import eventually, rows
-from tidemill.dispatch.postgres import PostgresDispatcher
-from tidemill.domain.ports import JobDispatcher
+from tidemill.dispatch.envelope import WakeupDispatcher
+from tidemill.dispatch.postgres_dispatcher import PostgresDispatcher
 from tidemill.store.database import Database
 
 Listen = Callable[..., Ear]
@@ -49,29 +49,29 @@ async def world(request: pytest.FixtureRequest, db: Database, dispatchers: Calla
 
 
 @pytest.fixture
-def dispatcher(world: tuple[JobDispatcher, Any]) -> JobDispatcher:
+def dispatcher(world: tuple[WakeupDispatcher, Any]) -> WakeupDispatcher:
     return world[0]
 
 
-async def test_what_is_dispatched_is_heard(dispatcher: JobDispatcher, ears: Listen) -> None:
+async def test_dispatched_hint_is_received(dispatcher: WakeupDispatcher, ears: Listen) -> None:
     ear, said = ears(dispatcher), envelope()
     await ear.has_begun()
     assert await dispatcher.dispatch([said]) == [None]
     await ear.has_heard(said.job_id)
 
 
-async def test_a_thousand_go_in_one_call(dispatcher: JobDispatcher, ears: Listen) -> None:
+async def test_dispatch_sends_a_thousand_hints_in_one_call(dispatcher: WakeupDispatcher, ears: Listen) -> None:
     ear, said = ears(dispatcher), [envelope() for _ in range(1_000)]
     await ear.has_begun()
     assert await dispatcher.dispatch(said) == [None] * 1_000
     await ear.has_heard(*(one.job_id for one in said))
 
 
-async def test_nothing_may_be_said(dispatcher: JobDispatcher) -> None:
+async def test_dispatch_of_no_hints_returns_empty_list(dispatcher: WakeupDispatcher) -> None:
     assert await dispatcher.dispatch([]) == []
 
 
-async def test_what_is_said_twice_may_be_heard_twice(dispatcher: JobDispatcher, ears: Listen) -> None:
+async def test_hint_dispatched_repeatedly_is_received_at_least_once(dispatcher: WakeupDispatcher, ears: Listen) -> None:
     ear, said, last = ears(dispatcher), envelope(), envelope()
     await ear.has_begun()
     await dispatcher.dispatch([said, said])
@@ -80,7 +80,7 @@ async def test_what_is_said_twice_may_be_heard_twice(dispatcher: JobDispatcher, 
     assert 1 <= ear.heard.count(said.job_id) <= 3
 
 
-async def test_a_line_that_breaks_is_made_again_and_heard_on(world: Any, ears: Listen) -> None:
+async def test_dispatcher_reconnects_after_connection_is_cut(world: Any, ears: Listen) -> None:
     dispatcher, cut = world
     ear = ears(dispatcher)
     for times in (1, 2, 3):

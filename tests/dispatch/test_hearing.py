@@ -6,11 +6,11 @@ from uuid import UUID
 
 import pytest
 
-from brokers import Broker
+from brokers import BrokerServer
 from support import add_job, eventually, rows
-from tidemill.app.hearing import Hearing
+from tidemill.app.wakeups import WakeupLoops
 from tidemill.config import Settings
-from tidemill.dispatch import relay, taskiq
+from tidemill.dispatch import broker_dispatcher, outbox_relay
 from tidemill.store.database import Database
 
 
@@ -28,25 +28,25 @@ class Crew:
     def wake_child(self, job_id: UUID) -> None: ...
 
 
-async def test_while_the_broker_is_away_submissions_do_not_make_the_relay_try_sooner(
-    db: Database, settings: Settings, own_redis: Broker, monkeypatch: pytest.MonkeyPatch
+async def test_relay_retry_delay_is_not_shortened_by_submissions_during_outage(
+    db: Database, settings: Settings, own_redis: BrokerServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own_redis.kill()
-    for room in (relay, taskiq):
-        monkeypatch.setattr(room, "pause_after", lambda _: 3_600.0)
-    tries, send = list[None](), relay.Relay.send
+    for room in (outbox_relay, broker_dispatcher):
+        monkeypatch.setattr(room, "compute_reconnect_delay", lambda _: 3_600.0)
+    tries, send = list[None](), outbox_relay.OutboxRelay.send_batch
 
-    async def counted(self: relay.Relay) -> int:
+    async def counted(self: outbox_relay.OutboxRelay) -> int:
         tries.append(None)
         return await send(self)
 
-    monkeypatch.setattr(relay.Relay, "send", counted)
+    monkeypatch.setattr(outbox_relay.OutboxRelay, "send_batch", counted)
     crew: Any = Crew()
-    hearing = Hearing(db, settings.model_copy(update={"broker": own_redis.url}), crew, "w1", ["test"])
-    loops = [asyncio.create_task(loop) for loop in await hearing.loops(on_demand=False)]
+    hearing = WakeupLoops(db, settings.model_copy(update={"broker": own_redis.url}), crew, "w1", ["test"])
+    loops = [asyncio.create_task(loop) for loop in await hearing.build_loops(on_demand=False)]
 
     async def is_lost() -> bool:
-        return hearing.state()["broker"]["trouble"] is not None and crew.woken > 0
+        return hearing.describe_broker()["broker"]["trouble"] is not None and crew.woken > 0
 
     try:
         await eventually(is_lost)

@@ -2,14 +2,15 @@
 
 from typing import Any
 
-from brokers import Broker
+from brokers import BrokerServer
 from dispatch.scenes import envelope, send_raw
 from support import Workers, add_job, assert_sound, closed, eventually, rows
-from tidemill.dispatch.taskiq import BrokerDispatcher, line_maker
-from tidemill.domain.envelope import encode
-from tidemill.domain.status import JobStatus
-from tidemill.operations.health import examine
-from tidemill.store import jobs, outbox
+from tidemill.core.status import JobStatus
+from tidemill.dispatch import outbox
+from tidemill.dispatch.broker_dispatcher import BrokerDispatcher, make_connection_factory
+from tidemill.dispatch.envelope import encode_envelope
+from tidemill.jobs.health import check_health
+from tidemill.store import job_lifecycle
 from tidemill.store.database import Database
 
 NEVER_MS = 600_000  # so that whoever works was woken
@@ -38,23 +39,21 @@ def start(workers: Workers, url: str, poll_ms: int = NEVER_MS) -> Any:
     return workers.start(workers.app(APP), broker=url, poll_ms=poll_ms)
 
 
-async def test_a_hint_wakes_a_worker_that_looks_for_nothing_by_itself(
-    db: Database, workers: Workers, broker: str
-) -> None:
+async def test_hint_wakes_worker_that_does_not_poll(db: Database, workers: Workers, broker: str) -> None:
     start(workers, broker)
     await heard_of(db)
     await is_awake(db)
     for n in (1, 2_500, 1):
         assert (await closed(db, await add_job(db, n))).status is JobStatus.COMPLETED
     await drained(db)
-    health = await examine(db)
+    health = await check_health(db)
     assert (health.status, health.broker, health.outbox) == ("ok", "ok", 0)
     assert await rows(db, "SELECT * FROM tidemill.outbox") == []
     await assert_sound(db)
 
 
-async def test_after_a_restart_of_the_broker_hints_are_heard_again(
-    db: Database, workers: Workers, own_redis: Broker
+async def test_worker_receives_hints_again_after_broker_restart(
+    db: Database, workers: Workers, own_redis: BrokerServer
 ) -> None:
     start(workers, own_redis.url)
     await heard_of(db)
@@ -62,15 +61,15 @@ async def test_after_a_restart_of_the_broker_hints_are_heard_again(
     for _ in range(2):
         own_redis.kill()
         await heard_of(db, "IS NOT NULL")
-        health = await examine(db)
-        assert (health.is_fit, health.status, health.broker) == (True, "degraded", "lost")
+        health = await check_health(db)
+        assert (health.is_operational, health.status, health.broker) == (True, "degraded", "lost")
         # Without the broker the database wakes it: work does not wait.
         assert (await closed(db, await add_job(db, 10))).status is JobStatus.COMPLETED
         own_redis.start()
         await heard_of(db)
         await is_awake(db)
         await drained(db)
-        assert (await examine(db)).status == "ok"
+        assert (await check_health(db)).status == "ok"
 
 
 async def drained(db: Database) -> None:
@@ -80,25 +79,27 @@ async def drained(db: Database) -> None:
     await eventually(is_empty)
 
 
-async def test_a_worker_may_start_without_its_broker(db: Database, workers: Workers) -> None:
+async def test_worker_without_broker_completes_jobs_and_health_is_degraded(db: Database, workers: Workers) -> None:
     start(workers, "redis://127.0.0.1:1/0", poll_ms=50)
     assert (await closed(db, await add_job(db, 10))).status is JobStatus.COMPLETED
     await heard_of(db, "IS NOT NULL")
-    assert (await examine(db)).status == "degraded"
+    assert (await check_health(db)).status == "degraded"
 
 
-async def test_hints_that_are_none_of_our_business_do_no_harm(db: Database, workers: Workers, redis: str) -> None:
+async def test_worker_ignores_obsolete_and_quarantines_malformed_hints(
+    db: Database, workers: Workers, redis: str
+) -> None:
     """Obsolete ones are dropped, malformed ones kept for people; then the next is heard."""
     start(workers, redis)
     await heard_of(db)
     await is_awake(db)
-    namespace = await db.run(outbox.register, "redis")
-    stranger = BrokerDispatcher(line_maker(redis, namespace, ["test"], "stranger"), ["test"])
+    namespace = await db.run(outbox.register_broker, "redis")
+    stranger = BrokerDispatcher(make_connection_factory(redis, namespace, ["test"], "stranger"), ["test"])
     cancelled = await add_job(db, 1)
-    await db.run(jobs.cancel, cancelled)
+    await db.run(job_lifecycle.cancel_job, cancelled)
     await closed(db, cancelled)
     await stranger.dispatch([envelope(), envelope(job_id=cancelled)])
-    await send_raw(stranger, "test", b"not a hint \x00", encode(envelope("unknown")))
+    await send_raw(stranger, "test", b"not a hint \x00", encode_envelope(envelope("unknown")))
     await stranger.close()
     assert (await closed(db, await add_job(db, 5))).status is JobStatus.COMPLETED
 
@@ -106,6 +107,6 @@ async def test_hints_that_are_none_of_our_business_do_no_harm(db: Database, work
         return len(await rows(db, "SELECT 1 FROM tidemill.quarantine WHERE source = 'received'")) == 2
 
     await eventually(kept)
-    health = await examine(db)
+    health = await check_health(db)
     assert (health.status, health.quarantined) == ("ok", 2)
     await assert_sound(db)

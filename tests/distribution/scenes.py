@@ -9,17 +9,18 @@ from uuid import UUID
 
 from support import assert_sound, job_of, rows
 from tidemill import Mill
-from tidemill.app import make_datasets, make_distributions
+from tidemill.app.build import make_datasets, make_distribution_use_cases
 from tidemill.config import Settings
-from tidemill.connectors.blobs import open_blobs
-from tidemill.domain.distribution import KIND, Dataset
-from tidemill.domain.identity import Role
-from tidemill.domain.job import Job
-from tidemill.operations.distributions import Wanted, content
-from tidemill.store import artifacts
-from tidemill.store.artifacts import Files
+from tidemill.core.job import Job
+from tidemill.core.kinds import DISTRIBUTION_KIND
+from tidemill.core.principal import Role
+from tidemill.distributions import artifact_records
+from tidemill.distributions.artifact_records import DistributionFileCounts
+from tidemill.distributions.dataset import Dataset
+from tidemill.distributions.use_cases import DistributionSpec, list_distribution_inputs
+from tidemill.files.blobs import open_blob_store
 from tidemill.store.database import Database
-from tidemill.store.submit import Submission
+from tidemill.store.job_submission import Submission
 from tidemill.testing import drain
 
 TABLE = """
@@ -64,9 +65,9 @@ class Scene:
     async def submit_these(
         self, inputs: Sequence[Any], dataset: str = "prices", policy: Any = None, **wanted: Any
     ) -> UUID:
-        door = make_distributions(self.settings, self.datasets)
-        spec = Submission(KIND, policy=policy or {}, batch_size=self.settings.claim_max)
-        return (await door.submit(self.db, spec, Wanted(dataset, inputs, **wanted), Role.USER))[0]
+        door = make_distribution_use_cases(self.settings, self.datasets)
+        spec = Submission(DISTRIBUTION_KIND, policy=policy or {}, batch_size=self.settings.claim_max)
+        return (await door.submit(self.db, spec, DistributionSpec(dataset, inputs, **wanted), Role.USER))[0]
 
     async def run(self, *inputs: Any, **wanted: Any) -> list[dict[str, Any]]:
         """What became of the inputs of a distribution, from its submission to the end of its job."""
@@ -78,7 +79,7 @@ class Scene:
         return await self.content(job_id)
 
     async def content(self, job_id: UUID) -> list[dict[str, Any]]:
-        return (await content(self.db, job_id, limit=1000)).items
+        return (await list_distribution_inputs(self.db, job_id, limit=1000)).items
 
     async def job(self, job_id: UUID) -> Job:
         return await job_of(self.db, job_id)
@@ -86,27 +87,29 @@ class Scene:
     async def job_count(self) -> int:
         return int((await rows(self.db, "SELECT count(*) FROM tidemill.job"))[0][0])
 
-    async def files(self, job_id: UUID) -> Files:
-        return (await self.db.run(artifacts.files_of, [job_id])).get(job_id, Files())
+    async def files(self, job_id: UUID) -> DistributionFileCounts:
+        return (await self.db.read(artifact_records.count_distribution_files, [job_id])).get(
+            job_id, DistributionFileCounts()
+        )
 
     async def artifacts(self) -> list[tuple[Any, ...]]:
         return await rows(self.db, "SELECT dataset, path, sha256, size FROM tidemill.artifact ORDER BY path")
 
     def name(self, path: str) -> str:
-        return path.removeprefix(open_blobs(self.settings.blobs).url("x")[:-1])
+        return path.removeprefix(open_blob_store(self.settings.blobs).url("x")[:-1])
 
     def read(self, path: str) -> bytes:
-        with open_blobs(self.settings.blobs).open(self.name(path)) as file:
+        with open_blob_store(self.settings.blobs).open(self.name(path)) as file:
             return file.read()
 
     def remove(self, path: str) -> None:
-        open_blobs(self.settings.blobs).remove(self.name(path))
+        open_blob_store(self.settings.blobs).remove(self.name(path))
 
     def stored(self) -> list[str]:
-        return sorted(open_blobs(self.settings.blobs).list_names())
+        return sorted(open_blob_store(self.settings.blobs).list_names())
 
     def leftovers(self) -> list[Path]:
-        return list(open_blobs(self.settings.blobs).scratch.glob("*.tmp"))
+        return list(open_blob_store(self.settings.blobs).scratch_folder.glob("*.tmp"))
 
     async def assert_whole(self) -> None:
         """Every file that the registry knows is there, and is what it says."""

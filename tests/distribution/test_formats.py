@@ -4,23 +4,28 @@ import csv
 import gzip
 import io
 import json
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import openpyxl
 import pytest
-import zstandard
 from pyarrow import parquet
 
 from distribution.scenes import FIELDS, PRICES, Scene, given
 from support import rows
-from tidemill.connectors.blobs import open_blobs
-from tidemill.domain.distribution import Input
-from tidemill.domain.form import Compression, FileFormat
-from tidemill.domain.outcome import Fail
-from tidemill.handlers.distribution.outgoing import Outgoing
-from tidemill.handlers.distribution.produce import Producer
+from tidemill.core.file_format import Compression, FileFormat
+from tidemill.core.outcome import Fail
+from tidemill.distributions.artifact_producer import ArtifactProducer
+from tidemill.distributions.artifact_storage import ArtifactUpload
+from tidemill.distributions.dataset import DistributionInput
+from tidemill.files.blobs import open_blob_store
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
 
 Table = list[list[Any]]
 NAMES = ["index", "text", "paid", "n"]
@@ -57,14 +62,14 @@ READ: dict[str, Callable[[bytes], Table]] = {
     "xlsx": from_xlsx,
     "parquet": lambda data: from_objects(parquet.read_table(io.BytesIO(data)).to_pylist()),
     "gz": gzip.decompress,  # type: ignore[dict-item]
-    "zst": lambda data: zstandard.ZstdDecompressor().decompressobj().decompress(data),  # type: ignore[dict-item,return-value]
+    "zst": zstd.decompress,  # type: ignore[dict-item]
 }
 FORMS = [(form, "none") for form in FileFormat] + [("csv", "gzip"), ("json", "gzip"), ("ndjson", "zstd")]
 
 
 @pytest.mark.parametrize("made_by", ["query", "function"])
 @pytest.mark.parametrize(("form", "compression"), FORMS)
-async def test_a_file_has_the_rows_and_says_what_is_true(
+async def test_file_of_every_format_contains_dataset_rows(
     scene: Scene, form: str, compression: str, made_by: str
 ) -> None:
     def function(_: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -90,28 +95,28 @@ def texts(row: list[Any]) -> list[str | None]:
     return [None if value is None else said[value] if isinstance(value, bool) else str(value) for value in row]
 
 
-async def test_columns_of_the_same_name_and_odd_names_stay(scene: Scene) -> None:
+async def test_duplicate_and_quoted_column_names_are_kept(scene: Scene) -> None:
     query = 'SELECT true AS a, 1 AS a, false AS "100%%, ""{query}""" WHERE %(n)s = 1'
     scene.mill.dataset("odd", query=query, fields={"n": "integer"}, read=["user"])
     (made,) = await scene.run({"n": 1}, dataset="odd")
     assert scene.read(made["path"]) == b'a,a,"100%, ""{query}"""\ntrue,1,false\n'
 
 
-async def test_a_line_of_json_is_one_line_and_keeps_a_sign(scene: Scene) -> None:
+async def test_ndjson_row_is_one_line_and_keeps_negative_zero(scene: Scene) -> None:
     query = """SELECT E'{"a":\\n1}'::json AS doc, '-0'::float8 AS zero, ARRAY[true] AS list WHERE %(n)s = 1"""
     scene.mill.dataset("docs", query=query, fields={"n": "integer"}, read=["user"], format="ndjson")
     (made,) = await scene.run({"n": 1}, dataset="docs")
     assert scene.read(made["path"]) == b'{"doc":{"a": 1},"zero":-0.0,"list":[true]}\n'
 
 
-async def test_a_table_that_loses_a_column_fails_one_file_and_no_other(scene: Scene) -> None:
+async def test_dropped_column_fails_one_file_and_next_file_succeeds(scene: Scene) -> None:
     scene.mill.dataset("flags", query="SELECT * FROM public.flags WHERE %(n)s > 0", fields={"n": "integer"})
     flags = scene.datasets["flags"]
-    producer, blobs = Producer(scene.db, at_once=1, seconds=5), open_blobs(scene.settings.blobs)
+    producer, blobs = ArtifactProducer(scene.db, max_queries=1, timeout_s=5), open_blob_store(scene.settings.blobs)
 
     async def make(threads: ThreadPoolExecutor, name: str) -> str:
-        out = Outgoing(blobs, name, flags.form(), threads)
-        await producer.produce(flags, Input.read(flags.fields, {"n": 1}), out)
+        out = ArtifactUpload(blobs, name, flags.choose_form(), threads)
+        await producer.produce_rows(flags, DistributionInput.parse(flags.fields, {"n": 1}), out)
         await out.finish()
         return name
 

@@ -7,8 +7,9 @@ from hypothesis import given as for_all
 from hypothesis import strategies as st
 
 from distribution.scenes import Scene, given, statuses
-from tidemill.domain.distribution import Input, InputField, InvalidInputs, file_name
-from tidemill.domain.place import is_name
+from tidemill.core.blob_location import is_blob_name
+from tidemill.distributions.dataset import DistributionInput, InputField, InvalidDistributionInputs
+from tidemill.distributions.distribution_request import build_artifact_name
 
 FIELDS = (InputField("index_key"), InputField("effective_date", "yyyymmdd"), InputField("asofindicator"))
 HOSTILE = [
@@ -49,33 +50,33 @@ HOSTILE = [
 
 
 def name(key: str, kind: str = "CLS") -> str:
-    return file_name(Input.read(FIELDS, given(key, 20240202, kind)), ".csv")
+    return build_artifact_name(DistributionInput.parse(FIELDS, given(key, 20240202, kind)), ".csv")
 
 
-def test_plain_values_are_the_name() -> None:
+def test_file_name_is_built_from_plain_input_values() -> None:
     assert name("ABC") == "ABC_20240202_CLS.csv"
     assert name("A.B-C") == "A.B-C_20240202_CLS.csv"
 
 
 @pytest.mark.parametrize("key", HOSTILE)
-def test_a_hostile_key_has_a_safe_name(key: str) -> None:
+def test_hostile_key_gets_safe_file_name(key: str) -> None:
     found = name(key)
-    assert is_name(f"exports/2026/01/10/J20260110_000777/{found}")
+    assert is_blob_name(f"exports/2026/01/10/J20260110_000777/{found}")
     assert "/" not in found
     assert len(found) <= 140
     assert key in ("ABC", "A.B", "A-B", "CON") or re.search(r"-[0-9a-f]{10}\.csv$", found)
 
 
-def test_no_two_of_them_share_one_even_where_case_does_not_count() -> None:
+def test_hostile_keys_get_file_names_unique_ignoring_case() -> None:
     assert len({name(key).lower() for key in HOSTILE}) == len(HOSTILE)
 
 
-def test_where_one_value_ends_is_never_a_matter_of_opinion() -> None:
+def test_file_name_separates_input_values_unambiguously() -> None:
     assert name("A", "B_C") != name("A_20240202_B", "C")
     assert len({name("A", "B_C"), name("A_20240202_B", "C"), name("A", "B-C"), name("A", "B.C")}) == 4
 
 
-def test_a_value_that_ends_like_a_hash_cannot_pose_as_another_name() -> None:
+def test_value_ending_like_digest_cannot_forge_another_file_name() -> None:
     hashed = name("abc")
     stem, digest = hashed.removesuffix(".csv").rsplit("-", 1)
     assert stem == "abc_20240202_CLS"
@@ -86,12 +87,12 @@ texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x0
 
 
 @for_all(texts, texts, texts, texts)
-def test_different_inputs_have_different_names(key: str, kind: str, other: str, other_kind: str) -> None:
+def test_different_inputs_get_different_file_names(key: str, kind: str, other: str, other_kind: str) -> None:
     same = (key, kind) == (other, other_kind)
     assert (name(key, kind).lower() == name(other, other_kind).lower()) == same
 
 
-async def test_files_with_hostile_keys_are_all_there(scene: Scene) -> None:
+async def test_inputs_with_hostile_keys_produce_one_file_each(scene: Scene) -> None:
     made = await scene.run(*map(given, HOSTILE))
     assert statuses(made) == ["done"] * len(HOSTILE)
     assert len({one["path"] for one in made}) == len(HOSTILE) == len(scene.stored())
@@ -121,35 +122,35 @@ async def test_files_with_hostile_keys_are_all_there(scene: Scene) -> None:
         (["ABC"], ("inputs", 0), "an object"),
     ],
 )
-async def test_inputs_that_do_not_fit_are_refused_and_nothing_is_made(
+async def test_invalid_inputs_are_rejected_and_no_job_is_created(
     scene: Scene, wrong: list[object], pointer: tuple[object, ...], reason: str
 ) -> None:
-    with pytest.raises(InvalidInputs) as refused:
+    with pytest.raises(InvalidDistributionInputs) as refused:
         await scene.submit_these(wrong)
     assert [(where, reason in said) for where, said in refused.value.faults] == [(pointer, True)]
     assert await scene.job_count() == 0
 
 
-async def test_an_unknown_dataset_and_one_that_is_for_others_look_alike(scene: Scene) -> None:
+async def test_unknown_and_forbidden_datasets_give_same_error(scene: Scene) -> None:
     scene.mill.dataset("secret", query="SELECT 1", fields={"a": "text"})
     for word in ("nothing", "secret"):
-        with pytest.raises(InvalidInputs, match=f"there is no dataset '{word}'"):
+        with pytest.raises(InvalidDistributionInputs, match=f"there is no dataset '{word}'"):
             await scene.submit(dataset=word)
 
 
-async def test_more_inputs_than_are_allowed_are_refused(scene: Scene) -> None:
+async def test_inputs_above_maximum_count_are_rejected(scene: Scene) -> None:
     scene.settings = scene.settings.model_copy(update={"max_distribution_inputs": 2})
-    with pytest.raises(InvalidInputs, match="3 inputs are more than the 2 allowed"):
+    with pytest.raises(InvalidDistributionInputs, match="3 inputs are more than the 2 allowed"):
         await scene.submit(given("A"), given("B"), given("C"))
 
 
-async def test_all_mistakes_are_told_at_once_up_to_a_hundred(scene: Scene) -> None:
-    with pytest.raises(InvalidInputs) as refused:
+async def test_invalid_inputs_report_at_most_100_faults(scene: Scene) -> None:
+    with pytest.raises(InvalidDistributionInputs) as refused:
         await scene.submit_these([given("A", "x") | {"kind": 1}] * 80)
     assert len(refused.value.faults) == 100
 
 
-def test_not_more_fields_are_looked_at_than_are_told_of() -> None:
-    with pytest.raises(InvalidInputs) as refused:
-        Input.read(FIELDS, given() | {f"index_key{n}": 1 for n in range(1_000)})
+def test_unknown_fields_of_one_input_report_at_most_100_faults() -> None:
+    with pytest.raises(InvalidDistributionInputs) as refused:
+        DistributionInput.parse(FIELDS, given() | {f"index_key{n}": 1 for n in range(1_000)})
     assert len(refused.value.faults) == 100

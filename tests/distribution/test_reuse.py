@@ -8,8 +8,8 @@ import pytest
 from distribution.scenes import PRICES, Scene, given
 from support import rows, shift_clock
 from tidemill.config import load_settings
-from tidemill.domain.distribution import Artifact, decide
-from tidemill.domain.form import FileFormat
+from tidemill.core.file_format import FileFormat
+from tidemill.distributions.distribution_request import Artifact, decide_reuse
 
 TODAY = date(2026, 1, 10)
 MADE = Artifact("s3://bucket/exports/a.csv", 1, 2, "00", "csv")
@@ -32,17 +32,19 @@ TABLE = [
 
 
 @pytest.mark.parametrize(("enabled", "known", "age", "days", "done"), TABLE)
-def test_the_decision(enabled: bool, known: bool, age: int, days: int, done: str) -> None:
+def test_reuse_decision_follows_switch_artifact_and_input_age(
+    enabled: bool, known: bool, age: int, days: int, done: str
+) -> None:
     day = date.fromordinal(TODAY.toordinal() - age)
     artifact = MADE if known else None
-    assert decide(enabled=enabled, artifact=artifact, effective_date=day, today=TODAY, days=days) == done
+    assert decide_reuse(enabled=enabled, artifact=artifact, effective_date=day, today=TODAY, days=days) == done
 
 
-def test_what_has_no_date_is_never_final() -> None:
-    assert decide(enabled=True, artifact=MADE, effective_date=None, today=TODAY, days=0) == "generate"
+def test_reuse_is_denied_for_input_without_date() -> None:
+    assert decide_reuse(enabled=True, artifact=MADE, effective_date=None, today=TODAY, days=0) == "generate"
 
 
-async def test_the_same_table_holds_from_end_to_end_on_the_clock_of_the_database(scene: Scene) -> None:
+async def test_reuse_decision_holds_end_to_end_on_database_clock(scene: Scene) -> None:
     """One file for each known input first, then a distribution for each line, all at one moment of that clock."""
     await shift_clock(scene.db, "400 days")
     [(today,)] = await rows(scene.db, "SELECT (tidemill.now() AT TIME ZONE 'UTC')::date")
@@ -66,7 +68,7 @@ async def test_the_same_table_holds_from_end_to_end_on_the_clock_of_the_database
     await scene.assert_whole()
 
 
-async def test_time_makes_an_input_final(scene: Scene) -> None:
+async def test_artifact_is_reused_once_input_is_old_enough(scene: Scene) -> None:
     [(today,)] = await rows(scene.db, "SELECT (tidemill.now() AT TIME ZONE 'UTC')::date")
     young = given("ABC", f"{today:%Y%m%d}")
     assert [(await scene.run(young))[0]["reused"] for _ in range(2)] == [False, False]
@@ -78,7 +80,7 @@ async def test_time_makes_an_input_final(scene: Scene) -> None:
     ("settings_", "reused"),
     [({}, True), ({"REUSE_ENABLED": "false"}, False), ({"REUSE_DAYS": "30"}, False), ({"REUSE_DAYS": "10"}, True)],
 )
-async def test_what_a_request_leaves_open_the_settings_say(
+async def test_reuse_settings_apply_when_request_omits_them(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, settings_: dict[str, str], reused: bool
 ) -> None:
     [(day,)] = await rows(scene.db, "SELECT (tidemill.now() AT TIME ZONE 'UTC')::date - 10")
@@ -93,7 +95,7 @@ async def test_what_a_request_leaves_open_the_settings_say(
     assert (await scene.run(old))[0]["reused"] is reused
 
 
-async def test_a_file_that_is_used_again_lies_where_it_was_made_and_nothing_is_written(scene: Scene) -> None:
+async def test_reused_artifact_keeps_its_path_and_nothing_is_written(scene: Scene) -> None:
     (first,) = await scene.run()
     stored, known = scene.stored(), await rows(scene.db, "SELECT * FROM tidemill.artifact")
     (second,) = await scene.run()
@@ -105,7 +107,7 @@ async def test_a_file_that_is_used_again_lies_where_it_was_made_and_nothing_is_w
     assert await rows(scene.db, "SELECT * FROM tidemill.artifact") == known
 
 
-async def test_a_file_that_is_gone_is_made_again(scene: Scene) -> None:
+async def test_missing_artifact_is_regenerated(scene: Scene) -> None:
     (first,) = await scene.run()
     scene.remove(first["path"])
     (second,) = await scene.run()
@@ -115,7 +117,7 @@ async def test_a_file_that_is_gone_is_made_again(scene: Scene) -> None:
     await scene.assert_whole()
 
 
-async def test_many_files_of_one_folder_are_looked_for_together_and_the_gone_ones_made_again(scene: Scene) -> None:
+async def test_missing_artifacts_of_folder_are_regenerated_and_others_reused(scene: Scene) -> None:
     inputs = [given(f"KEY{n}") for n in range(50)]
     first = await scene.run(*inputs)
     for one in first[::7]:
@@ -125,7 +127,7 @@ async def test_many_files_of_one_folder_are_looked_for_together_and_the_gone_one
     await scene.assert_whole()
 
 
-async def test_reuse_never_crosses_datasets(scene: Scene) -> None:
+async def test_artifact_is_not_reused_across_datasets(scene: Scene) -> None:
     scene.mill.dataset("twins", **PRICES)
     (first,) = await scene.run()
     (other,) = await scene.run(dataset="twins")
@@ -134,19 +136,19 @@ async def test_reuse_never_crosses_datasets(scene: Scene) -> None:
     assert (await scene.run())[0]["path"] == first["path"]
 
 
-async def test_a_file_in_another_format_will_not_do(scene: Scene) -> None:
+async def test_artifact_is_not_reused_for_another_format(scene: Scene) -> None:
     await scene.run()
     (lines,) = await scene.run(format=FileFormat.NDJSON)
     assert not lines["reused"]
     assert (await scene.run(format=FileFormat.NDJSON))[0]["reused"]
 
 
-async def test_spellings_of_one_input_are_one_input(scene: Scene) -> None:
+async def test_artifact_is_reused_for_other_spelling_of_same_input(scene: Scene) -> None:
     await scene.run(given("ABC", 20240202))
     (again,) = await scene.run({"asofindicator": "CLS", "effectiveDate": "2024-02-02", "indexKey": "ABC"})
     assert again["reused"]
 
 
-async def test_a_dataset_without_a_date_is_made_anew_each_time(scene: Scene) -> None:
+async def test_dataset_without_date_field_is_regenerated_each_time(scene: Scene) -> None:
     scene.mill.dataset("dateless", **{name: value for name, value in PRICES.items() if name != "date_field"})
     assert [(await scene.run(dataset="dateless"))[0]["reused"] for _ in range(2)] == [False, False]

@@ -11,15 +11,15 @@ from distribution.scenes import PRICES, QUERY, Scene, given, statuses
 from s3 import S3Server
 from support import Workers, assert_sound, closed, eventually, job_of, rows
 from tidemill.config import Settings
-from tidemill.connectors.blobs import open_blobs
-from tidemill.domain.item import Item
-from tidemill.domain.outcome import Fail, Wait
-from tidemill.handlers.distribution import handler
-from tidemill.operations.reprocess import redrive
+from tidemill.core.job import Item
+from tidemill.core.outcome import Fail, Wait
+from tidemill.distributions import handler
+from tidemill.files.blobs import open_blob_store
+from tidemill.jobs.reprocessing import redrive_dead_letters
 from tidemill.store.database import Database
 
 
-async def test_the_first_input_that_fails_fails_the_job_and_a_redrive_brings_back_all(scene: Scene) -> None:
+async def test_fail_fast_distribution_completes_after_redrive(scene: Scene) -> None:
     broken = {"is": True}
 
     def letters(given: dict[str, str]) -> list[dict[str, str]]:
@@ -38,7 +38,7 @@ async def test_the_first_input_that_fails_fails_the_job_and_a_redrive_brings_bac
     assert job.counts.cancelled > 0
     assert statuses(content)[5] == "failed"
     broken["is"] = False
-    operation = await redrive(scene.db, owner_id=None, filters={"jobs": [str(job_id)]})
+    operation = await redrive_dead_letters(scene.db, owner_id=None, filters={"jobs": [str(job_id)]})
     assert operation.items == job.counts.failed + job.counts.cancelled
     assert (await scene.job(job_id)).status == "running"
     assert statuses(await scene.finish(job_id)) == ["done"] * 200
@@ -48,10 +48,10 @@ async def test_the_first_input_that_fails_fails_the_job_and_a_redrive_brings_bac
     await scene.assert_whole()
 
 
-async def test_a_store_that_denies_fails_the_input_at_once(
+async def test_store_denying_access_fails_input_without_retry(
     scene: Scene, s3: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    use(scene, s3.place("denied"))
+    use(scene, s3.blobs_url("denied"))
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
     job_id = await scene.submit()
     (failed,) = await scene.finish(job_id)
@@ -60,7 +60,7 @@ async def test_a_store_that_denies_fails_the_input_at_once(
     assert (await scene.job(job_id)).status == "failed"
 
 
-async def test_a_folder_that_cannot_be_written_is_tried_again_until_attempts_are_used_up(scene: Scene) -> None:
+async def test_unwritable_folder_fails_input_after_all_attempts(scene: Scene) -> None:
     place = Path(scene.settings.home) / "full"
     place.write_text("a file where a folder should be")
     use(scene, str(place / "blobs"))
@@ -73,7 +73,7 @@ async def test_a_folder_that_cannot_be_written_is_tried_again_until_attempts_are
 
 
 @pytest.mark.parametrize("inputs", [100, pytest.param(1_000, marks=pytest.mark.full)])
-async def test_worker_and_store_are_killed_in_the_middle_and_everything_is_whole_in_the_end(
+async def test_distribution_is_complete_after_worker_and_store_are_killed(
     db: Database, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inputs: int
 ) -> None:
     await rows(db, f"CREATE TABLE public.prices AS {ROWS}")
@@ -81,7 +81,13 @@ async def test_worker_and_store_are_killed_in_the_middle_and_everything_is_whole
         for name, value in server.env.items():
             monkeypatch.setenv(name, value)
         scene = Scene(db, settings)
-        use(scene, server.place("mill"), distribution_max_attempts=50, distribution_backoff_ms=100, lock_cap_ms=2_500)
+        use(
+            scene,
+            server.blobs_url("mill"),
+            distribution_max_attempts=50,
+            distribution_backoff_ms=100,
+            lock_cap_ms=2_500,
+        )
         workers = Workers(scene.settings, tmp_path)
         workers.app(f"mill.dataset('prices', **{PRICES | {'query': SLOW}!r})")
         try:
@@ -103,7 +109,7 @@ async def test_worker_and_store_are_killed_in_the_middle_and_everything_is_whole
         assert (files.generated, files.reused) == (inputs, 0)
         known = {scene.name(path): (sha256, size) for _, path, sha256, size in await scene.artifacts()}
         assert len(known) == inputs
-        seen = {name: (server.folder / "mill" / name).read_bytes() for name in server.names("mill")}
+        seen = {name: (server.folder / "mill" / name).read_bytes() for name in server.list_object_names("mill")}
         assert {name: (hashlib.sha256(data).hexdigest(), len(data)) for name, data in seen.items()} == known
         assert {one["path"] for one in await scene.content(job_id)} == {path for _, path, *_ in await scene.artifacts()}
         await assert_sound(db, job_id)
@@ -128,13 +134,13 @@ async def waiting(db: Database, job_id: object) -> bool:
     return (await job_of(db, job_id)).counts.retry_wait > 0  # type: ignore[arg-type]
 
 
-async def test_somebody_who_comes_late_does_not_replace_the_file_of_his_successor(
+async def test_late_worker_does_not_replace_file_of_completed_input(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(handler, "LATE_S", -1.0)
+    monkeypatch.setattr(handler, "SETTLED_CHECK_AFTER_S", -1.0)
     job_id = await scene.submit(given("ABC"), reuse_enabled=False)
-    blobs = open_blobs(scene.settings.blobs)
-    zombie = handler.Distributor(scene.db, blobs, scene.datasets, handler.DistributionOptions())
+    blobs = open_blob_store(scene.settings.blobs)
+    zombie = handler.DistributionRunner(scene.db, blobs, scene.datasets, handler.DistributionOptions())
     (made,) = await scene.finish(job_id)
     assert made["status"] == "done", "whoever is slow and still wanted is not held back"
     await rows(scene.db, "INSERT INTO public.prices VALUES ('ABC', 20240202, 'CLS', 'new', 1)")

@@ -5,14 +5,14 @@ from xml.etree import ElementTree as ET
 from adaptivity_plot import LATENCY_S, MINUTE, RATES, TARGET, plot, trace
 
 
-def test_the_plot_is_what_its_script_draws_today() -> None:
+def test_adaptivity_plot_matches_output_of_its_script() -> None:
     """Run benchmarks/adaptivity_plot.py after a change of a controller."""
     drawn = plot(trace())
     assert TARGET.read_text() == drawn
     assert ET.fromstring(drawn).tag.endswith("svg")
 
 
-def test_what_the_plot_shows_is_what_the_docs_say() -> None:
+def test_adaptivity_plot_settles_within_20_s_with_few_throttled_requests() -> None:
     """Settled within 20 s of every change, and less than 1 request in 100 refused from then on."""
     seconds = trace()
     for number, rate in enumerate(RATES):

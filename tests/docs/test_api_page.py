@@ -1,17 +1,11 @@
 """The page about the HTTP API says what the OpenAPI document says."""
 
 import re
-from typing import Any
 
+from api.document import APP, DOCUMENT
 from docs.test_docs import DOCS, rows
-from tidemill.api import service
-from tidemill.api.guard import Permission
-from tidemill.config import Settings
-from tidemill.store.database import Database
-from tidemill.telemetry.metrics import Meter
+from tidemill.rest.auth import Permission
 
-APP = service.create(Database("postgresql://nowhere"), Settings(home="/nowhere"), meter=Meter())
-DOCUMENT: dict[str, Any] = APP.openapi()
 OPERATIONS = {
     f"{method.upper()} {path}": operation
     for path, methods in DOCUMENT["paths"].items()
@@ -19,19 +13,19 @@ OPERATIONS = {
 }
 
 
-def test_every_operation_is_in_the_table_with_its_permission() -> None:
+def test_api_page_lists_every_operation_with_its_permission() -> None:
     table = {route: permission for route, _, permission in rows("api.md", "## Operations and permissions")[1:]}
     assert table == {route: operation["x-permission"] for route, operation in OPERATIONS.items()}
     assert set(table.values()) == set(Permission)
 
 
-def test_every_error_that_an_operation_may_answer_with_is_explained() -> None:
+def test_api_page_explains_every_error_status_of_operations() -> None:
     told = {int(status) for status, _ in rows("api.md", "## Errors")[1:]}
     listed = {int(status) for one in OPERATIONS.values() for status in one["responses"] if int(status) >= 400}
     assert told == listed
 
 
-def test_every_address_in_an_example_is_one() -> None:
+def test_api_page_examples_use_existing_paths() -> None:
     paths = [re.sub(r"\\{\w+\\}", r"[^/]+", re.escape(path)) for path in DOCUMENT["paths"]]
     known = re.compile("|".join([*paths, re.escape(str(APP.openapi_url))]))
     for page in ("api.md", "identity.md"):

@@ -14,10 +14,10 @@ from prometheus_client import Counter, Histogram
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from tidemill.app.wiring import make_watches
+from tidemill.app.build import make_watches
 from tidemill.cli.main import app
-from tidemill.config import PREFIX, Settings
-from tidemill.telemetry.families import Families, Gauge
+from tidemill.config import ENV_PREFIX, Settings
+from tidemill.telemetry.metric_families import ExpiringGauge, MetricFamilies
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
@@ -28,7 +28,7 @@ METRIC = re.compile(r"\btidemill_[a-z_0-9]+\b")
 def _metrics() -> set[str]:
     """As Prometheus names them: counters with _total, histograms in three."""
     names: set[str] = set()
-    for family in Families()._registry.collect():
+    for family in MetricFamilies()._registry.collect():
         match family.type:
             case "counter":
                 names.add(f"{family.name}_total")
@@ -53,11 +53,11 @@ def _runs(command: list[str]) -> None:
 
 
 def _names(text: str) -> set[str]:
-    return {name.removeprefix(PREFIX).lower() for name in re.findall(rf"\b({PREFIX}[A-Z_]+)\b", text)}
+    return {name.removeprefix(ENV_PREFIX).lower() for name in re.findall(rf"\b({ENV_PREFIX}[A-Z_]+)\b", text)}
 
 
 @pytest.mark.parametrize("file", ["grafana/dashboard.json", "prometheus/alerts.yml"])
-def test_every_metric_that_is_asked_for_exists(file: str) -> None:
+def test_dashboard_and_alerts_use_existing_metrics(file: str) -> None:
     asked = set(METRIC.findall((DEPLOY / file).read_text()))
     assert asked
     assert asked <= _metrics()
@@ -66,9 +66,9 @@ def test_every_metric_that_is_asked_for_exists(file: str) -> None:
 def _labels() -> dict[str, set[str]]:
     """Of every metric, as Prometheus names it."""
     found: dict[str, set[str]] = {}
-    families = [one for one in vars(Families()).values() if isinstance(one, Counter | Histogram | Gauge)]
+    families = [one for one in vars(MetricFamilies()).values() if isinstance(one, Counter | Histogram | ExpiringGauge)]
     for family in families:
-        own = set(family._labels if isinstance(family, Gauge) else family._labelnames)
+        own = set(family._labels if isinstance(family, ExpiringGauge) else family._labelnames)
         found[f"{family._name}_total" if isinstance(family, Counter) else family._name] = own
         if isinstance(family, Histogram):
             found |= {f"{family._name}_sum": own, f"{family._name}_count": own, f"{family._name}_bucket": own | {"le"}}
@@ -86,7 +86,7 @@ def _wrong_labels(expr: str, shown: str) -> set[str]:
     return wrong | set(re.findall(r"\{\{\s*(?:\$labels\.)?(\w+)\s*\}\}", shown)) - kept
 
 
-def test_every_label_that_is_asked_for_is_one_of_its_metric() -> None:
+def test_dashboard_and_alerts_use_existing_metric_labels() -> None:
     board = json.loads((DEPLOY / "grafana/dashboard.json").read_text())
     (group,) = yaml.safe_load((DEPLOY / "prometheus/alerts.yml").read_text())["groups"]
     targets = [target for panel in board["panels"] for target in panel["targets"]]
@@ -109,11 +109,11 @@ def test_every_label_that_is_asked_for_is_one_of_its_metric() -> None:
         ("max by (kind) (tidemill_queue_depth)", "", {"kind"}),
     ],
 )
-def test_the_comparison_of_labels_sees_a_wrong_one(expr: str, shown: str, wrong: set[str]) -> None:
+def test_label_check_detects_unknown_label(expr: str, shown: str, wrong: set[str]) -> None:
     assert _wrong_labels(expr, shown) == wrong
 
 
-def test_the_dashboard_shows_something_on_every_panel_and_asks_the_chosen_source() -> None:
+def test_dashboard_panels_have_metrics_and_selected_datasource() -> None:
     board = json.loads((DEPLOY / "grafana/dashboard.json").read_text())
     assert len({panel["title"] for panel in board["panels"]}) == len(board["panels"]) > 10
     for panel in board["panels"]:
@@ -123,7 +123,7 @@ def test_the_dashboard_shows_something_on_every_panel_and_asks_the_chosen_source
     assert len(set(places)) == len(places)
 
 
-def test_every_alert_says_what_it_is_about() -> None:
+def test_alert_has_metric_summary_and_severity() -> None:
     (group,) = yaml.safe_load((DEPLOY / "prometheus/alerts.yml").read_text())["groups"]
     assert len({rule["alert"] for rule in group["rules"]}) == len(group["rules"])
     for rule in group["rules"]:
@@ -132,7 +132,7 @@ def test_every_alert_says_what_it_is_about() -> None:
         assert rule["labels"]["severity"] in ("page", "ticket")
 
 
-def test_prometheus_asks_where_compose_answers() -> None:
+def test_prometheus_scrapes_ports_published_by_compose() -> None:
     scrapes = yaml.safe_load((DEPLOY / "prometheus/prometheus.yml").read_text())["scrape_configs"]
     api, worker = (scrape for scrape in scrapes)
     services = _compose()["services"]
@@ -144,14 +144,14 @@ def test_prometheus_asks_where_compose_answers() -> None:
 
 
 @pytest.mark.parametrize("name", ["migrate", "api", "worker"])
-def test_a_service_of_compose_runs_a_command_that_exists(name: str) -> None:
+def test_compose_service_runs_existing_command(name: str) -> None:
     service = _compose()["services"][name]
     _runs(service["command"])
     assert (DEPLOY.parent / service["build"]["dockerfile"]).is_file()
 
 
 @pytest.mark.parametrize("name", ["migrate", "api", "worker"])
-def test_a_service_of_compose_is_given_the_settings_and_the_declarations(name: str) -> None:
+def test_compose_service_gets_settings_and_config_file(name: str) -> None:
     service = _compose()["services"][name]
     assert all((DEPLOY / file).is_file() for file in service["env_file"])
     assert "tidemill.env" in service["env_file"]
@@ -164,14 +164,14 @@ def test_a_service_of_compose_is_given_the_settings_and_the_declarations(name: s
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda file: file.name)
-def test_a_unit_says_how_watches_may_move_files(unit: Path) -> None:
+def test_systemd_unit_documents_read_write_paths_for_watches(unit: Path) -> None:
     text = unit.read_text()
     assert re.search(r"^ProtectSystem=strict$", text, re.MULTILINE)
     assert re.search(r"^#ReadWritePaths=/", text, re.MULTILINE)
     assert "ReadWritePaths" in (DEPLOY / "README.md").read_text()
 
 
-def test_settings_that_are_set_exist() -> None:
+def test_deployment_files_use_existing_settings() -> None:
     files = [*UNITS, *IMAGES, DEPLOY / "compose.yaml", DEPLOY / "tidemill.env", DEPLOY / "README.md"]
     known = set(Settings.model_fields)
     for file in files:
@@ -179,14 +179,14 @@ def test_settings_that_are_set_exist() -> None:
 
 
 @pytest.mark.parametrize("image", IMAGES, ids=lambda file: file.name)
-def test_an_image_starts_a_command_that_exists(image: Path) -> None:
+def test_container_image_starts_existing_command(image: Path) -> None:
     text = image.read_text()
     assert json.loads(re.findall(r"^ENTRYPOINT (.+)$", text, re.MULTILINE)[0]) == ["tidemill"]
     _runs(json.loads(re.findall(r"^CMD (.+)$", text, re.MULTILINE)[0]))
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda file: file.name)
-def test_a_unit_starts_commands_that_exist_and_waits_longer_than_the_grace(unit: Path) -> None:
+def test_systemd_unit_starts_existing_commands_and_outlasts_stop_grace(unit: Path) -> None:
     text = unit.read_text()
     for line in re.findall(r"^ExecStart(?:Pre)?=(.+)$", text, re.MULTILINE):
         program, *words = shlex.split(line)
@@ -198,7 +198,7 @@ def test_a_unit_starts_commands_that_exist_and_waits_longer_than_the_grace(unit:
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="units are not verified: no systemd-analyze here")
 @pytest.mark.parametrize("unit", UNITS, ids=lambda file: file.name)
-def test_systemd_understands_a_unit(unit: Path, tmp_path: Path) -> None:
+def test_systemd_unit_passes_systemd_analyze(unit: Path, tmp_path: Path) -> None:
     # The program must be there for systemd to be content: this machine's own Python stands for it.
     program = tmp_path / "tidemill"
     program.write_text("#!/bin/sh\n")

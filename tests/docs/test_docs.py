@@ -12,9 +12,9 @@ from typer.main import get_command
 
 import tidemill
 from tidemill.cli.main import app
-from tidemill.config import PREFIX, Settings, known_names
-from tidemill.domain import status as words
-from tidemill.domain.status import TRANSITIONS, Intent, ItemStatus, JobStatus
+from tidemill.config import ENV_PREFIX, Settings, list_variable_names
+from tidemill.core import status as words
+from tidemill.core.status import ITEM_STATUS_TRANSITIONS, Intent, ItemStatus, JobStatus
 from tidemill.telemetry import events, logs
 
 ROOT = Path(__file__).parents[2]
@@ -50,43 +50,45 @@ def shown(value: Any) -> str:
             return str(value)
 
 
-def test_every_setting_is_there_with_its_default() -> None:
-    ours = {PREFIX + name.upper(): shown(field.get_default()) for name, field in Settings.model_fields.items()}
-    ours[f"{PREFIX}HOME"] = "the user's data directory"
-    ours[f"{PREFIX}BLOBS"] = "blobs under TIDEMILL_HOME"
-    table = {name: default for name, default, *_ in rows("settings.md") if name.startswith(PREFIX)}
+def test_settings_page_lists_every_setting_with_its_default() -> None:
+    ours = {ENV_PREFIX + name.upper(): shown(field.get_default()) for name, field in Settings.model_fields.items()}
+    ours[f"{ENV_PREFIX}HOME"] = "the user's data directory"
+    ours[f"{ENV_PREFIX}BLOBS"] = "blobs under TIDEMILL_HOME"
+    table = {name: default for name, default, *_ in rows("settings.md") if name.startswith(ENV_PREFIX)}
     assert table == ours
 
 
-def test_a_name_people_may_know_is_said_to_exist_exactly_when_it_does() -> None:
-    ours = {name.removeprefix(PREFIX) for name in known_names()}
+def test_settings_page_alias_table_matches_existing_settings() -> None:
+    ours = {name.removeprefix(ENV_PREFIX) for name in list_variable_names()}
     known = rows("settings.md", "## Names people may know")[1:]
     assert len(known) > 20
     for name, here, *_ in known:
         assert (here != "no") == (name in ours), name
-        assert here in ("no", PREFIX + name) or name == "DATABASE_URL"
+        assert here in ("no", ENV_PREFIX + name) or name == "DATABASE_URL"
 
 
-def test_every_status_and_its_synonyms_are_explained() -> None:
+def test_statuses_page_lists_every_status_and_synonym() -> None:
     items, jobs = rows("statuses.md", "## Items"), rows("statuses.md", "## Jobs")
     assert [row[0] for row in jobs[1 : len(JobStatus) + 1]] == list(JobStatus)
     also = jobs.index(["word", "is read as"])
-    assert {word: JobStatus(status) for word, status in jobs[also + 1 :]} == words._JOB_SYNONYMS
+    assert {word: JobStatus(status) for word, status in jobs[also + 1 :]} == words._JOB_STATUS_SYNONYMS
     assert [row[0] for row in items[1 : len(ItemStatus) + 1]] == list(ItemStatus)
     terminal = {row[0] for row in items[1 : len(ItemStatus) + 1] if row[2] == "yes"}
-    assert terminal == words.TERMINAL
+    assert terminal == words.TERMINAL_ITEM_STATUSES
     start = items.index(["word", "is read as"])
     stop = items.index(["code", "why", "retryable"])
-    assert {word: ItemStatus(status) for word, status in items[start + 1 : stop]} == words._SYNONYMS
+    assert {word: ItemStatus(status) for word, status in items[start + 1 : stop]} == words._ITEM_STATUS_SYNONYMS
 
 
-def test_the_diagram_of_an_item_is_the_table_of_transitions() -> None:
+def test_lifecycle_diagram_matches_item_status_transitions() -> None:
     (diagram,) = code("lifecycle.md", "mermaid")
     drawn = re.findall(r"^ +(\w+) --> (\w+)$", diagram, re.MULTILINE)
-    assert sorted(drawn) == sorted((source, target) for source, targets in TRANSITIONS.items() for target in targets)
+    assert sorted(drawn) == sorted(
+        (source, target) for source, targets in ITEM_STATUS_TRANSITIONS.items() for target in targets
+    )
 
 
-def test_the_glossary_has_every_intent() -> None:
+def test_glossary_lists_every_intent() -> None:
     (meaning,) = [row[1] for row in rows("glossary.md") if row[0] == "**intent**"]
     assert all(intent in meaning for intent in Intent)
 
@@ -105,7 +107,7 @@ COMMANDS = dict(commands(get_command(app)))
 GROUPS = {path[1] for path in COMMANDS if len(path) > 2}
 
 
-def test_every_command_is_at_a_glance_in_the_readme() -> None:
+def test_readme_lists_every_command() -> None:
     table = [line for line in (ROOT / "README.md").read_text().splitlines() if line.startswith("| `tidemill")]
     assert ("tidemill", "bench", "items") in COMMANDS
     for path in COMMANDS:
@@ -114,7 +116,7 @@ def test_every_command_is_at_a_glance_in_the_readme() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_commands_and_options_on_a_page_exist(page: Path) -> None:
+def test_docs_page_shows_only_existing_commands_and_options(page: Path) -> None:
     for line in re.findall(r"\btidemill ([a-z]+\b[^`\n#;]*)", "\n".join(quoted(page))):
         said = line.split()
         path = ("tidemill", *said[:2]) if said[0] in GROUPS else ("tidemill", said[0])
@@ -131,7 +133,7 @@ def quoted(page: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_links_lead_somewhere(page: Path) -> None:
+def test_docs_page_links_resolve(page: Path) -> None:
     for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text().replace("\n", " ")):
         if target.startswith("https://"):
             continue
@@ -146,14 +148,14 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
 
 
-def test_the_examples_of_handlers_declare_what_they_say() -> None:
+def test_handler_examples_in_docs_run_and_register_handlers() -> None:
     names: dict[str, Any] = {}
     for number, block in enumerate(code("handlers.md", "python")):
         exec(compile(block, f"handlers.md, block {number}", "exec"), names)
     assert len(names["mill"].registry.kinds()) >= 6
 
 
-def test_the_other_examples_are_python() -> None:
+def test_python_examples_in_docs_compile() -> None:
     blocks = code("testing.md", "python") + code("../README.md", "python")
     assert len(blocks) == 2
     for block in blocks:
@@ -188,12 +190,19 @@ def names_of_event(said: ast.expr, function: ast.AST) -> list[str]:
     return [value for value in constants if isinstance(value, str) and EVENT.fullmatch(value)]
 
 
-def test_the_table_of_events_is_what_is_emitted() -> None:
+def test_event_table_in_docstring_matches_emitted_events() -> None:
     assert events.__doc__ is not None
     lines = re.findall(r"^([a-z]+\.[a-z]+) +(\w+(?:,\s+\w+)*) {2,}\S", events.__doc__, re.MULTILINE)
     assert {name: set(re.split(r",\s+", fields)) for name, fields in lines} == emitted()
 
 
-def test_operators_find_every_event_with_its_level() -> None:
-    level = {name: logging.getLevelName(logs._LEVELS.get(name, logging.INFO)).lower() for name in emitted()}
+def test_telemetry_page_lists_every_event_with_its_level() -> None:
+    level = {name: logging.getLevelName(logs._EVENT_LEVELS.get(name, logging.INFO)).lower() for name in emitted()}
     assert {name: said for name, said, _ in rows("telemetry.md", "## Events")[1:]} == level
+
+
+def test_contributing_map_names_paths_that_exist() -> None:
+    table = [line for line in (ROOT / "CONTRIBUTING.md").read_text().splitlines() if line.startswith("| ")]
+    paths = [path for line in table for path in re.findall(r"`([^`]+)`", line)]
+    assert len(paths) > 50
+    assert [path for path in paths if not ((ROOT if path.startswith("docs/") else SOURCE) / path).exists()] == []

@@ -29,7 +29,7 @@ def wanted(package: str, extras: frozenset[str]) -> list[Requirement]:
     return [one for one in asked if one.marker is None or any(one.marker.evaluate({"extra": e}) for e in extras | {""})]
 
 
-def test_everything_that_a_locked_package_asks_for_is_locked_in_a_version_that_suits_it() -> None:
+def test_lock_file_pins_compatible_version_of_every_dependency() -> None:
     locked, seen = pins(), set()
     pending = [("tidemill", frozenset({"dev", "build"}))]
     while pending:
@@ -46,7 +46,7 @@ def test_everything_that_a_locked_package_asks_for_is_locked_in_a_version_that_s
 
 
 @pytest.mark.parametrize("option", ["--no-deps", "--require-hashes"])
-def test_installing_takes_the_lock_as_it_is(option: str) -> None:
+def test_make_install_uses_lock_file_without_resolving(option: str) -> None:
     """Left to resolve, pip took a newer `coverage[toml]` than the locked coverage, and refused it unhashed."""
     recipe = subprocess.run(
         ["make", "--dry-run", "--always-make", ".venv/.ready"], cwd=ROOT, capture_output=True, text=True, check=True

@@ -10,13 +10,15 @@ from uuid import UUID
 from support import job_of, rows
 from tidemill import Mill
 from tidemill.config import Settings
-from tidemill.connectors.blobs import Blobs, open_blobs
-from tidemill.domain.exporting import ExportPlan, TableExport, parse_condition
-from tidemill.domain.job import Job
-from tidemill.operations.exports import plan_export, stream_export, submit_export
-from tidemill.operations.resources import Resources
+from tidemill.core.job import Job
+from tidemill.exports.filters import parse_condition
+from tidemill.exports.table_export import TableExportPlan, TableExportRequest
+from tidemill.exports.use_cases import plan_table_export, stream_table_export, submit_table_export
+from tidemill.files.blobs import open_blob_store
+from tidemill.files.blobs.blob_store import BlobStore
 from tidemill.store.database import Database
-from tidemill.store.submit import Submission
+from tidemill.store.job_submission import Submission
+from tidemill.tables.resource_registry import ResourceRegistry
 from tidemill.testing import drain
 
 COPYING = "FROM pg_stat_activity WHERE application_name = 'tidemill, export' AND datname = current_database()"
@@ -31,23 +33,23 @@ class Scene:
     mill: Mill
 
     @property
-    def blobs(self) -> Blobs:
-        return open_blobs(self.settings.blobs)
+    def blobs(self) -> BlobStore:
+        return open_blob_store(self.settings.blobs)
 
     async def run(self, *statements: str) -> None:
         for statement in statements:
             await rows(self.db, statement)
 
-    async def plan(self, table: str, *where: str, **asked: Any) -> ExportPlan:
-        resource = await Resources({}).find(self.db, table, any_table=True, reads=True)
-        return await plan_export(self.db, resource, self.request(table, *where, **asked))
+    async def plan(self, table: str, *where: str, **asked: Any) -> TableExportPlan:
+        resource = await ResourceRegistry({}).find(self.db, table, any_table=True, for_reading=True)
+        return await plan_table_export(self.db, resource, self.request(table, *where, **asked))
 
-    def request(self, table: str, *where: str, **asked: Any) -> TableExport:
-        return TableExport(resource=table, filters=tuple(map(parse_condition, where)), **asked)
+    def request(self, table: str, *where: str, **asked: Any) -> TableExportRequest:
+        return TableExportRequest(resource=table, filters=tuple(map(parse_condition, where)), **asked)
 
     async def stream(self, table: str, *where: str, **asked: Any) -> bytes:
         """The whole file, as it would be streamed."""
-        async with aclosing(stream_export(self.db, await self.plan(table, *where, **asked))) as pieces:
+        async with aclosing(stream_table_export(self.db, await self.plan(table, *where, **asked))) as pieces:
             return b"".join([piece async for piece in pieces])
 
     async def objects(self, table: str, *where: str, **asked: Any) -> list[Any]:
@@ -55,7 +57,7 @@ class Scene:
 
     async def submit(self, table: str, *where: str, **asked: Any) -> UUID:
         plan = await self.plan(table, *where, **asked)
-        job_id, _ = await submit_export(self.db, Submission(""), plan, self.request(table, *where, **asked))
+        job_id, _ = await submit_table_export(self.db, Submission(""), plan, self.request(table, *where, **asked))
         return job_id
 
     async def made(self, table: str, *where: str, **asked: Any) -> Job:

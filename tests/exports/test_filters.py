@@ -11,15 +11,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from exports.scenes import Scene, sorted_by
-from tidemill.domain.errors import InvalidInput, InvalidRequest
-from tidemill.domain.exporting import Condition, TableExport, from_object, from_query, make_plan, parse_condition
-from tidemill.domain.resource import Field, Resource, Table
-from tidemill.operations.resources import Resources
-from tidemill.store.extract import compiled
+from tidemill.core.errors import InvalidInput, InvalidRequest
+from tidemill.exports.filters import FilterCondition, parse_condition, parse_filter_object, parse_query_filters
+from tidemill.exports.table_copy import compile_export_query
+from tidemill.exports.table_export import TableExportRequest, build_table_export_plan
+from tidemill.tables.resource import Field, Resource, TableName
+from tidemill.tables.resource_registry import ResourceRegistry
 
 RESOURCE = Resource(
     name="people",
-    table=Table("public", "people"),
+    table=TableName("public", "people"),
     key=("id",),
     fields=(
         Field(name="id", column="id", type="integer", sql_type="integer", bits=32),
@@ -34,51 +35,53 @@ RESOURCE = Resource(
 )
 
 
-def test_the_query_and_the_command_line_say_the_same() -> None:
-    assert from_query([("filter[role][in]", "admin,editor"), ("fields", "id")]) == [
+def test_filter_syntax_is_equivalent_in_query_object_and_command_line() -> None:
+    assert parse_query_filters([("filter[role][in]", "admin,editor"), ("fields", "id")]) == [
         parse_condition("role[in]=admin,editor")
     ]
     assert (
-        from_query([("filter[role]", "admin")])
-        == [Condition("role", "eq", ("admin",))]
+        parse_query_filters([("filter[role]", "admin")])
+        == [FilterCondition("role", "eq", ("admin",))]
         == [parse_condition("role=admin")]
     )
     assert parse_condition("filter[role][in]=admin,editor") == parse_condition("role[in]=admin,editor")
     assert parse_condition("filter[role]=a=b") == parse_condition("role=a=b")
-    assert from_object({"role": {"in": ["admin"]}, "ok": True, "id": {"gte": 1, "lt": 9}}) == [
-        Condition("role", "in", ("admin",)),
-        Condition("ok", "eq", ("true",)),
-        Condition("id", "gte", ("1",)),
-        Condition("id", "lt", ("9",)),
+    assert parse_filter_object({"role": {"in": ["admin"]}, "ok": True, "id": {"gte": 1, "lt": 9}}) == [
+        FilterCondition("role", "in", ("admin",)),
+        FilterCondition("ok", "eq", ("true",)),
+        FilterCondition("id", "gte", ("1",)),
+        FilterCondition("id", "lt", ("9",)),
     ]
 
 
-def test_what_a_declaration_allows_is_no_word_about_what_a_table_has() -> None:
+def test_filter_value_outside_declared_enum_is_accepted_for_text_column() -> None:
     role = Field(name="role", column="role", type="text", sql_type="character varying(20)", enum=("admin",))
-    people = Resource(name="people", table=Table("public", "people"), key=(), fields=(role,))
-    plan = make_plan(TableExport(resource="people", filters=(parse_condition("role=legacy"),)), people)
+    people = Resource(name="people", table=TableName("public", "people"), key=(), fields=(role,))
+    plan = build_table_export_plan(
+        TableExportRequest(resource="people", filters=(parse_condition("role=legacy"),)), people
+    )
     assert plan.filters[0].values == ("legacy",)
 
 
-def test_a_field_may_be_called_filter() -> None:
-    assert parse_condition("filter=x") == Condition("filter", "eq", ("x",))
-    assert parse_condition("filter[in]=x,y") == Condition("filter", "in", ("x", "y"))
-    assert parse_condition("filter[filter][in]=x,y") == Condition("filter", "in", ("x", "y"))
+def test_field_named_filter_can_be_filtered() -> None:
+    assert parse_condition("filter=x") == FilterCondition("filter", "eq", ("x",))
+    assert parse_condition("filter[in]=x,y") == FilterCondition("filter", "in", ("x", "y"))
+    assert parse_condition("filter[filter][in]=x,y") == FilterCondition("filter", "in", ("x", "y"))
 
 
-def test_values_with_commas_stand_in_quotes_and_others_may_have_anything() -> None:
+def test_filter_list_values_with_commas_are_quoted() -> None:
     assert parse_condition('name[in]="a,b",c').values == ("a,b", "c")
     assert parse_condition("name=a=b,[c]").values == ("a=b,[c]",)
 
 
-def test_values_are_read_as_their_field_is() -> None:
+def test_filter_values_are_parsed_by_field_type() -> None:
     conditions = (
         parse_condition("id=5.0"),
         parse_condition("seen[gte]=2026-11-15"),
         parse_condition("ok=YES"),
         parse_condition("born[between]=2000-01-01,infinity"),
     )
-    plan = make_plan(TableExport(resource="people", filters=conditions), RESOURCE)
+    plan = build_table_export_plan(TableExportRequest(resource="people", filters=conditions), RESOURCE)
     assert [one.values for one in plan.filters] == [
         ("5",),
         ("2026-11-15T00:00:00+00:00",),
@@ -107,14 +110,14 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("text", "says"), REFUSED)
-def test_what_does_not_fit_is_refused_with_a_sentence(text: str, says: str) -> None:
+def test_invalid_filter_is_rejected_with_reason(text: str, says: str) -> None:
     with pytest.raises(InvalidInput) as refused:
-        make_plan(TableExport(resource="people", filters=(parse_condition(text),)), RESOURCE)
+        build_table_export_plan(TableExportRequest(resource="people", filters=(parse_condition(text),)), RESOURCE)
     assert says in str(refused.value)
 
 
-def test_everything_that_is_wrong_is_told_at_once() -> None:
-    request = TableExport(
+def test_invalid_export_request_reports_all_problems() -> None:
+    request = TableExportRequest(
         resource="people",
         fields=("id", "id", "nam"),
         filters=(parse_condition("id=x"), parse_condition("?=1")),
@@ -123,14 +126,14 @@ def test_everything_that_is_wrong_is_told_at_once() -> None:
         compression="rar",
     )
     with pytest.raises(InvalidRequest) as refused:
-        make_plan(request, RESOURCE)
+        build_table_export_plan(request, RESOURCE)
     assert len(refused.value.problems) == 8
 
 
 @pytest.mark.parametrize("name", ["filter", "filter[", "filter[a][b][c]", "filter[a]b", "filterx"])
-def test_names_that_are_no_filters(name: str) -> None:
+def test_malformed_filter_parameter_name_is_rejected(name: str) -> None:
     with pytest.raises(InvalidInput, match="a filter is written"):
-        from_query([(name, "1")])
+        parse_query_filters([(name, "1")])
 
 
 TEXTS = ["", "a", "B", "b%", "a_c", "\\", "'", "''; DROP TABLE t; --", '"', "ab", "é", "%s", "{}", "a,b", " "]
@@ -186,7 +189,7 @@ def conditions(draw: st.DrawFn) -> tuple[str, str, list[Any]]:
     return COLUMNS[at], op, draw(st.lists(st.sampled_from(values), min_size=count, max_size=count))
 
 
-async def test_the_server_selects_what_python_says(scene: Scene) -> None:
+async def test_filters_select_same_rows_in_postgresql_and_python(scene: Scene) -> None:
     await scene.run(
         'CREATE TABLE t (id integer PRIMARY KEY, word text COLLATE "C", age integer, price numeric(8, 2),'
         " ok boolean, day date)"
@@ -202,9 +205,9 @@ async def test_the_server_selects_what_python_says(scene: Scene) -> None:
 
     choose()
     for found in asked:
-        filters = tuple(Condition(name, op, tuple(map(_written, values))) for name, op, values in found)
-        plan = make_plan(
-            TableExport(resource="t", filters=filters, format="ndjson", fields=("id",)), (await _resource(scene))
+        filters = tuple(FilterCondition(name, op, tuple(map(_written, values))) for name, op, values in found)
+        plan = build_table_export_plan(
+            TableExportRequest(resource="t", filters=filters, format="ndjson", fields=("id",)), (await _resource(scene))
         )
         selected = await _selected(scene, plan)
         wanted = [
@@ -214,16 +217,16 @@ async def test_the_server_selects_what_python_says(scene: Scene) -> None:
 
 
 async def _resource(scene: Scene) -> Resource:
-    return await Resources({}).find(scene.db, "t", any_table=True, reads=True)
+    return await ResourceRegistry({}).find(scene.db, "t", any_table=True, for_reading=True)
 
 
 async def _selected(scene: Scene, plan: Any) -> list[int]:
     async with scene.db.connection() as conn:
-        found = await (await conn.execute(compiled(plan).encode())).fetchall()
+        found = await (await conn.execute(compile_export_query(plan).encode())).fetchall()
     return [row[0]["id"] for row in found]
 
 
-async def test_like_is_as_in_sql(scene: Scene) -> None:
+async def test_like_filter_follows_sql_and_does_not_truncate_values(scene: Scene) -> None:
     await scene.run(
         "CREATE TABLE t (id int PRIMARY KEY, w varchar(5))", "INSERT INTO t VALUES (1, 'a%%b'), (2, 'axb'), (3, NULL)"
     )

@@ -31,7 +31,7 @@ LOST = {"xlsx": "empty"}  # a spreadsheet has no empty text
     ("format_", "compression"),
     [("json", "none"), ("json", "gzip"), ("xlsx", "none"), ("parquet", "none"), ("csv", "gzip"), ("ndjson", "zstd")],
 )
-async def test_what_goes_out_comes_in_again(scene: Scene, format_: str, compression: str) -> None:
+async def test_exported_file_imports_back_to_identical_table(scene: Scene, format_: str, compression: str) -> None:
     await scene.run(TABLE, VALUES)
     if format_ in LOST:
         await scene.run(f"UPDATE odd SET {LOST[format_]} = NULL")
@@ -39,7 +39,7 @@ async def test_what_goes_out_comes_in_again(scene: Scene, format_: str, compress
     data = await scene.stream("odd", format=format_, compression=compression)
     importing = imports.Scene(scene.db, scene.settings, scene.mill)
     options: dict[str, Any] = {"keep_empty": True}
-    job = await importing.run(data, "again", name=f"odd{plan.form.ending}", **options)
+    job = await importing.run(data, "again", name=f"odd{plan.form.suffix}", **options)
     assert await importing.errors(job) == []
     assert job.counts.done == 3
     differing = (
@@ -48,7 +48,7 @@ async def test_what_goes_out_comes_in_again(scene: Scene, format_: str, compress
     assert await rows(scene.db, differing) == []
 
 
-async def test_cut_cells_of_a_workbook_are_counted_in_the_result(scene: Scene) -> None:
+async def test_workbook_export_reports_number_of_truncated_cells(scene: Scene) -> None:
     await scene.run(
         "CREATE TABLE long (id integer PRIMARY KEY, t text)", "INSERT INTO long VALUES (1, repeat('x', 40000))"
     )

@@ -4,10 +4,10 @@ import pytest
 
 from exports.scenes import Scene, lines
 from support import rows
-from tidemill.domain.errors import InvalidInput
+from tidemill.core.errors import InvalidInput
 
 
-async def test_names_types_and_columns_of_every_kind(scene: Scene) -> None:
+async def test_export_handles_every_column_type_and_quoted_identifiers(scene: Scene) -> None:
     await scene.run(
         'CREATE SCHEMA "My Shop"',
         "CREATE TYPE \"My Shop\".\"Mood\" AS ENUM ('so, so', 'fine')",
@@ -41,7 +41,7 @@ async def test_names_types_and_columns_of_every_kind(scene: Scene) -> None:
         assert len(await scene.objects(table, where)) == 1, where
 
 
-async def test_views_and_partitions_are_exported_and_sequences_are_not(scene: Scene) -> None:
+async def test_views_and_partitions_are_exported_but_sequences_are_rejected(scene: Scene) -> None:
     await scene.run(
         "CREATE TABLE parts (id integer, day date NOT NULL) PARTITION BY RANGE (day)",
         "CREATE TABLE parts_26 PARTITION OF parts FOR VALUES FROM ('2026-01-01') TO ('2027-01-01')",
@@ -55,7 +55,7 @@ async def test_views_and_partitions_are_exported_and_sequences_are_not(scene: Sc
         await scene.stream("counted")
 
 
-async def test_fields_and_order_are_as_asked_and_by_the_key_if_not(scene: Scene) -> None:
+async def test_fields_and_order_follow_request_and_default_to_key_order(scene: Scene) -> None:
     await scene.run(
         "CREATE TABLE t (id int PRIMARY KEY, w text)", "INSERT INTO t VALUES (2, 'a'), (10, 'b'), (1, NULL), (3, 'a')"
     )
@@ -72,12 +72,12 @@ async def test_fields_and_order_are_as_asked_and_by_the_key_if_not(scene: Scene)
 
 
 @pytest.mark.parametrize("name", ["tidemill.job", "pg_catalog.pg_class", "information_schema.tables", "pg_toast.x"])
-async def test_our_own_tables_and_the_servers_are_nobodys_to_export(scene: Scene, name: str) -> None:
+async def test_export_of_tidemill_or_system_table_is_rejected(scene: Scene, name: str) -> None:
     with pytest.raises(InvalidInput, match="is not for exports"):
         await scene.stream(name)
 
 
-async def test_what_the_role_may_not_read_is_told_before_anything_is_made(scene: Scene) -> None:
+async def test_missing_column_privilege_is_reported_before_export_starts(scene: Scene) -> None:
     await scene.run(
         "CREATE TABLE t (id int PRIMARY KEY, secret text)",
         "INSERT INTO t VALUES (1, 'x')",
@@ -96,7 +96,7 @@ async def test_what_the_role_may_not_read_is_told_before_anything_is_made(scene:
         await scene.run("DROP OWNED BY reader_of_some", "DROP ROLE reader_of_some")
 
 
-async def test_a_column_may_have_the_name_that_the_row_has_in_our_query(scene: Scene) -> None:
+async def test_column_named_like_internal_table_alias_is_exported(scene: Scene) -> None:
     await scene.run(
         "CREATE TYPE pair AS (a int, b int)",
         "CREATE TABLE odd (id int PRIMARY KEY, t pair)",

@@ -53,7 +53,9 @@ async def bring_in(scene: Scene, data: bytes, name: str, **options: bool) -> Non
 @pytest.mark.parametrize(
     ("format_", "options"), [("csv", {}), ("csv", SPREADSHEET), ("ndjson", {})], ids=["csv", "safe csv", "ndjson"]
 )
-async def test_export_import_export_gives_the_same_bytes(scene: Scene, format_: str, options: dict[str, bool]) -> None:
+async def test_export_of_reimported_export_is_byte_identical(
+    scene: Scene, format_: str, options: dict[str, bool]
+) -> None:
     if format_ == "ndjson":  # there, no value and the null of JSON are written alike
         await rows(scene.db, "UPDATE nasty SET document = NULL WHERE document = 'null'")
     first = await scene.stream("nasty", format=format_, **options)
@@ -65,9 +67,7 @@ async def test_export_import_export_gives_the_same_bytes(scene: Scene, format_: 
     assert differing == []
 
 
-async def test_text_is_utf8_whatever_encoding_clients_are_told_to_have(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_export_is_utf8_despite_client_encoding_setting(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     first = await scene.stream("nasty", format="csv")
     monkeypatch.setenv("PGCLIENTENCODING", "LATIN1")
     await scene.db._pool.drain()
@@ -92,9 +92,7 @@ INSERT INTO odd VALUES
 @pytest.mark.parametrize(
     ("format_", "mode"), [("csv", "insert"), ("ndjson", "insert"), ("csv", "upsert"), ("ndjson", "upsert")]
 )
-async def test_nothing_stays_nothing_whatever_stands_for_it_and_so_does_what_python_cannot_count(
-    scene: Scene, format_: str, mode: str
-) -> None:
+async def test_nulls_and_dates_outside_python_range_survive_round_trip(scene: Scene, format_: str, mode: str) -> None:
     await scene.run(ODD)
     if mode == "upsert":
         await scene.run("INSERT INTO odd_again (id, day, hour) VALUES (1, now(), now()), (3, now(), now())")
@@ -106,7 +104,7 @@ async def test_nothing_stays_nothing_whatever_stands_for_it_and_so_does_what_pyt
 
 
 @pytest.mark.parametrize("format_", ["csv", "ndjson", "json", "parquet"])
-async def test_numbers_that_are_none_and_bytes_that_are_empty_come_back(scene: Scene, format_: str) -> None:
+async def test_nan_infinity_and_empty_bytes_survive_round_trip(scene: Scene, format_: str) -> None:
     await scene.run("CREATE TABLE rare (id int PRIMARY KEY, n float8, f real, data bytea)")
     await scene.run(
         "INSERT INTO rare VALUES (1, 'NaN', 'Infinity', ''), (2, '-Infinity', NULL, NULL), (3, 5e-324, 1, 'a')"
@@ -120,7 +118,7 @@ async def test_numbers_that_are_none_and_bytes_that_are_empty_come_back(scene: S
     assert (job.counts.done, await rows(scene.db, differing)) == (3, [])
 
 
-async def test_a_default_stands_for_what_a_record_does_not_name(scene: Scene) -> None:
+async def test_missing_json_field_takes_default_but_explicit_null_stays_null(scene: Scene) -> None:
     await scene.run(ODD)
     importing = imports.Scene(scene.db, scene.settings, scene.mill)
     await importing.run(
@@ -130,7 +128,7 @@ async def test_a_default_stands_for_what_a_record_does_not_name(scene: Scene) ->
     assert found == [(7, "x", 5, False), (8, None, None, True)]
 
 
-async def test_a_name_is_a_text_that_a_spreadsheet_might_run(scene: Scene) -> None:
+async def test_formula_in_name_or_char_column_is_escaped_and_restored(scene: Scene) -> None:
     await scene.run(ODD)
     first = await scene.stream("odd", **SPREADSHEET)
     assert b",'=1,'=," in first
@@ -139,7 +137,7 @@ async def test_a_name_is_a_text_that_a_spreadsheet_might_run(scene: Scene) -> No
     assert await scene.stream("odd_again", **SPREADSHEET) == first
 
 
-async def test_without_keeping_empty_text_it_is_nothing_and_the_rest_is_the_same(scene: Scene) -> None:
+async def test_round_trip_without_keep_empty_is_identical_if_text_is_never_empty(scene: Scene) -> None:
     await rows(scene.db, "UPDATE nasty SET word = NULL, short = NULL WHERE id = 2")
     first = await scene.stream("nasty")
     importing = imports.Scene(scene.db, scene.settings, scene.mill)
@@ -147,7 +145,7 @@ async def test_without_keeping_empty_text_it_is_nothing_and_the_rest_is_the_same
     assert await scene.stream("again") == first
 
 
-async def test_apostrophes_stand_before_what_a_spreadsheet_might_run_and_nowhere_else(scene: Scene) -> None:
+async def test_spreadsheet_safe_export_escapes_only_formula_like_text(scene: Scene) -> None:
     found = (await scene.stream("nasty", fields=("id", "word", "short", "ratio"), **SPREADSHEET)).decode()
     assert "5,','''=1+1,NaN" in found, "one more than it had"
     assert "6,'=1+1,'-1,-Infinity" in found, "numbers stay numbers"

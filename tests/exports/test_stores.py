@@ -10,9 +10,9 @@ from results.scenes import failing
 from s3 import S3Server
 from support import assert_sound, file_of, job_of, rows
 from tidemill import Mill
-from tidemill.domain.errors import Conflict
-from tidemill.domain.status import JobStatus
-from tidemill.operations.export import export_facts
+from tidemill.core.errors import Conflict
+from tidemill.core.status import JobStatus
+from tidemill.exports.use_cases import get_export_download
 from tidemill.testing import drain
 
 
@@ -33,20 +33,20 @@ async def fate(scene: Scene, job_id: UUID) -> tuple[str, str, int]:
     return status, code, attempts
 
 
-async def test_a_store_that_denies_fails_the_export_with_its_reason(
+async def test_store_denying_access_fails_export_with_reason(
     scene: Scene, s3: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
-    job = await into(scene, s3.place("denied")).made("people")
+    job = await into(scene, s3.blobs_url("denied")).made("people")
     assert job.status is JobStatus.FAILED
     assert await fate(scene, job.id) == ("failed", "store_denied", 1)
     with pytest.raises(Conflict, match=r"denies access .* it has no file"):
-        await export_facts(scene.db, job)
+        await get_export_download(scene.db, job)
 
 
 @pytest.mark.parametrize("format_", ["csv", "xlsx", "parquet"])
 @pytest.mark.parametrize("verb", ["write", "finish"])
-async def test_a_disk_that_is_full_leaves_nothing_and_is_tried_again(
+async def test_full_disk_leaves_no_file_and_table_export_is_retried(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, format_: str, verb: str
 ) -> None:
     failing(monkeypatch, verb, times=1)
@@ -60,24 +60,22 @@ async def test_a_disk_that_is_full_leaves_nothing_and_is_tried_again(
     await assert_sound(scene.db, job_id)
 
 
-async def test_a_folder_that_cannot_be_written_fails_the_export_when_its_attempts_are_used_up(
-    scene: Scene, tmp_path: Path
-) -> None:
+async def test_unwritable_folder_fails_export_after_all_attempts(scene: Scene, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("a file where a folder should be")
     job = await into(scene, str(tmp_path / "file" / "blobs")).made("people")
     assert job.status is JobStatus.FAILED
     assert await fate(scene, job.id) == ("failed", "exhausted", 3)
     with pytest.raises(Conflict, match="the folder of stored files cannot be written"):
-        await export_facts(scene.db, job)
+        await get_export_download(scene.db, job)
 
 
-async def test_a_store_that_is_gone_for_a_while_gets_the_file_when_it_is_back(
+async def test_store_outage_delays_export_until_store_is_back(
     scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with S3Server(tmp_path / "s3") as server:
         for name, value in server.env.items():
             monkeypatch.setenv(name, value)
-        there = into(scene, server.place("mill"))
+        there = into(scene, server.blobs_url("mill"))
         server.kill()
         job_id = await there.submit("people")
         await drain(there.mill, retries=False, db=there.db)
@@ -85,4 +83,4 @@ async def test_a_store_that_is_gone_for_a_while_gets_the_file_when_it_is_back(
         server.start()
         await drain(there.mill, db=there.db)
         assert (await job_of(there.db, job_id)).status is JobStatus.COMPLETED
-        assert list(server.names("mill")) == [await file_of(there.db, job_id)]
+        assert list(server.list_object_names("mill")) == [await file_of(there.db, job_id)]

@@ -10,8 +10,8 @@ import pytest
 
 from exports.scenes import COPYING, Scene
 from support import eventually, rows
-from tidemill.domain.errors import Conflict, TidemillError, Unavailable
-from tidemill.operations.exports import stream_export
+from tidemill.core.errors import Conflict, TidemillError, Unavailable
+from tidemill.exports.use_cases import stream_table_export
 
 WIDE = "INSERT INTO wide SELECT n, repeat(md5(n::text), 30) FROM generate_series(1, 60000) n"  # 58 MB
 
@@ -24,18 +24,18 @@ async def scene(scene: Scene) -> Scene:
 
 async def opened(scene: Scene) -> AsyncGenerator[bytes]:
     """A stream of which the first piece was read."""
-    stream = stream_export(scene.db, await scene.plan("wide"))
+    stream = stream_table_export(scene.db, await scene.plan("wide"))
     assert (await anext(stream)).startswith(b"id,text\n")
     return stream
 
 
-async def test_a_reader_who_goes_away_ends_the_query_at_once(scene: Scene) -> None:
+async def test_closing_stream_ends_its_query(scene: Scene) -> None:
     async with aclosing(await opened(scene)):
         assert len(await scene.copying()) == 1
     await eventually(scene.is_quiet, within=3)  # a second, and a busy machine
 
 
-async def test_a_query_that_has_sent_nothing_yet_ends_too(scene: Scene) -> None:
+async def test_cancelling_stream_ends_query_that_has_sent_no_rows(scene: Scene) -> None:
     await scene.run("CREATE VIEW slow AS SELECT id, pg_sleep(60)::text AS zzz FROM wide")
     reading = asyncio.create_task(scene.stream("slow"))
 
@@ -49,7 +49,7 @@ async def test_a_query_that_has_sent_nothing_yet_ends_too(scene: Scene) -> None:
     await eventually(scene.is_quiet, within=10)
 
 
-async def test_a_slow_reader_makes_nothing_grow(scene: Scene) -> None:
+async def test_slow_stream_reader_does_not_increase_memory(scene: Scene) -> None:
     """The server waits, and so do we: what is on its way is a few chunks, whatever the table."""
     own = psutil.Process(os.getpid())
     async with aclosing(await opened(scene)) as stream:
@@ -66,7 +66,7 @@ async def test_a_slow_reader_makes_nothing_grow(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("ends", ["pg_terminate_backend", "pg_cancel_backend"])
-async def test_a_source_that_breaks_is_an_error_and_not_the_end(scene: Scene, ends: str) -> None:
+async def test_stream_raises_error_when_database_connection_is_lost(scene: Scene, ends: str) -> None:
     stream = await opened(scene)
     [pid] = await scene.copying()
     await rows(scene.db, f"SELECT {ends}(%s)", pid)
@@ -75,14 +75,14 @@ async def test_a_source_that_breaks_is_an_error_and_not_the_end(scene: Scene, en
     await eventually(scene.is_quiet, within=10)
 
 
-async def test_a_table_that_was_dropped_since_is_told_of(scene: Scene) -> None:
+async def test_stream_of_dropped_table_fails_with_conflict(scene: Scene) -> None:
     plan = await scene.plan("wide")
     await scene.run("DROP TABLE wide")
     with pytest.raises(Conflict, match="the table is not what it was"):
-        [piece async for piece in stream_export(scene.db, plan)]
+        [piece async for piece in stream_table_export(scene.db, plan)]
 
 
-async def test_a_table_cannot_be_dropped_under_a_reader_and_stays_what_it_was(scene: Scene) -> None:
+async def test_dropping_table_waits_until_stream_is_complete(scene: Scene) -> None:
     stream = await opened(scene)
     dropping = asyncio.create_task(scene.run("DROP TABLE wide"))
     try:
@@ -92,12 +92,10 @@ async def test_a_table_cannot_be_dropped_under_a_reader_and_stays_what_it_was(sc
     await dropping
 
 
-async def test_a_table_that_somebody_holds_locked_is_not_waited_for_for_ever(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_stream_of_locked_table_fails_with_lock_timeout(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = await scene.plan("wide")
-    monkeypatch.setattr("tidemill.store.extract.copy.LOCK_MS", 50)
+    monkeypatch.setattr("tidemill.exports.table_copy.EXPORT_LOCK_TIMEOUT_MS", 50)
     async with scene.db.transaction() as conn:
         await conn.execute("LOCK TABLE wide")
         with pytest.raises(Unavailable, match="lock timeout"):
-            [piece async for piece in stream_export(scene.db, plan)]
+            [piece async for piece in stream_table_export(scene.db, plan)]

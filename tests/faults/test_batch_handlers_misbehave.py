@@ -9,7 +9,7 @@ WITHIN = 60.0
 
 
 @pytest.mark.parametrize("returned", ["[None]", "'text'", "{}", "[1] * (len(items) + 1)"])
-async def test_a_batch_handler_that_returns_the_wrong_shape_fails_its_items(
+async def test_batch_handler_returning_wrong_shape_fails_all_items(
     returned: str, workers: Workers, db: Database
 ) -> None:
     workers.app(f"""
@@ -35,7 +35,7 @@ async def test_a_batch_handler_that_returns_the_wrong_shape_fails_its_items(
     ],
     ids=["surrogate", "cancelled", "exit", "sleeps", "blocks"],
 )
-async def test_the_one_item_a_batch_handler_cannot_take_is_found(
+async def test_batch_handler_failure_is_narrowed_down_to_one_item(
     body: str, code: str, workers: Workers, db: Database
 ) -> None:
     workers.app(f"""
@@ -53,7 +53,7 @@ async def test_the_one_item_a_batch_handler_cannot_take_is_found(
     await assert_sound(db)
 
 
-async def test_one_result_that_cannot_be_stored_fails_one_item_of_the_batch(workers: Workers, db: Database) -> None:
+async def test_batch_handler_unstorable_result_fails_only_its_item(workers: Workers, db: Database) -> None:
     workers.app("""
         import msgspec
         bad = {3: object(), 4: "a\\x00", 5: msgspec.Raw(b"not json"), 6: "x" * 5_000_000}

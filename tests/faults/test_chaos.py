@@ -12,7 +12,7 @@ from uuid import UUID
 import pytest
 
 from support import Workers, add_job, assert_sound, closed, fates, job_of
-from tidemill.domain.status import JobStatus
+from tidemill.core.status import JobStatus
 from tidemill.store.database import Database
 
 APP = """
@@ -103,10 +103,10 @@ async def survive(workers: Workers, db: Database, scale: Scale, seed: int) -> No
     await assert_sound(db)
 
 
-async def test_a_little_chaos_loses_nothing_and_charges_nobody(workers: Workers, db: Database) -> None:
+async def test_random_kills_lose_no_items_and_charge_no_attempts(workers: Workers, db: Database) -> None:
     await survive(workers, db, A_LITTLE, seed=7)
 
 
 @pytest.mark.full
-async def test_a_minute_of_chaos_loses_nothing_and_charges_nobody(workers: Workers, db: Database) -> None:
+async def test_random_kills_for_a_minute_lose_no_items_and_charge_no_attempts(workers: Workers, db: Database) -> None:
     await survive(workers, db, A_MINUTE, seed=11)

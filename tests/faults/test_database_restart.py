@@ -10,13 +10,13 @@ from uuid import UUID
 import pytest
 
 from support import Workers, add_job, assert_sound, closed, eventually, fates, job_of, rows
-from tidemill.cli.child import FAILED, command
-from tidemill.domain.limits import Limiter
-from tidemill.engine.logbook import Logbook
-from tidemill.store import limiters
+from tidemill.app.child_main import CHILD_EXIT_FAILED, build_child_argv
+from tidemill.engine.children.shared_state import SharedState
+from tidemill.limits import limiter_records
+from tidemill.limits.limiter import Limiter
+from tidemill.limits.limiter_records import PermitRequest
 from tidemill.store.database import Database
-from tidemill.store.limiters import Asking
-from tidemill.store.throwaway import ThrowawayServer
+from tidemill.testing.throwaway_postgres import ThrowawayServer
 
 SLOW = """
     @mill.handler("test", concurrency=20)
@@ -53,9 +53,9 @@ def own_server() -> Iterator[ThrowawayServer]:
 
 @pytest.fixture
 def tidemill_database(own_server: ThrowawayServer) -> Iterator[str]:
-    url = own_server.create()
+    url = own_server.create_database()
     yield url
-    own_server.drop(url)
+    own_server.drop_database(url)
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ async def under_way(db: Database, job_id: UUID, done: int) -> None:
 
 
 @pytest.mark.parametrize("mode", ["fast", "immediate"])
-async def test_a_job_survives_restarts_of_its_database(
+async def test_job_completes_after_database_restarts(
     mode: str, workers: Workers, db: Database, server: Restarts
 ) -> None:
     workers.app(SLOW)
@@ -92,7 +92,7 @@ async def test_a_job_survives_restarts_of_its_database(
 
 
 @pytest.mark.parametrize("mode", ["fast", "immediate"])
-async def test_a_worker_hears_of_work_again_after_a_restart(
+async def test_worker_is_woken_by_notifications_after_database_restart(
     mode: str, workers: Workers, db: Database, server: Restarts
 ) -> None:
     workers.app(SLOW)
@@ -111,9 +111,7 @@ async def test_a_worker_hears_of_work_again_after_a_restart(
     await assert_sound(db)
 
 
-async def test_a_worker_whose_database_is_gone_can_still_be_stopped(
-    workers: Workers, db: Database, server: Restarts
-) -> None:
+async def test_worker_stops_on_sigterm_while_database_is_down(workers: Workers, db: Database, server: Restarts) -> None:
     workers.app(SLOW)
     process = workers.start(stop_grace_ms=1_000)
     job_id = await add_job(db, 1_000)
@@ -131,24 +129,24 @@ async def test_a_worker_whose_database_is_gone_can_still_be_stopped(
     await assert_sound(db)
 
 
-async def test_a_crash_of_the_database_does_not_give_a_burst_twice(db: Database, server: Restarts) -> None:
-    await db.run(limiters.declare, [Limiter("shop", 0.01, 100)])
-    asking = Asking("shop", "", "w1", 1, 99, 0, 0, 0, 0.0, 0.1, 30.0)
-    _, before = await db.run(limiters.take, asking)
+async def test_limiter_burst_is_not_granted_again_after_database_crash(db: Database, server: Restarts) -> None:
+    await db.run(limiter_records.declare_limiters, [Limiter("shop", 0.01, 100)])
+    asking = PermitRequest("shop", "", "w1", 1, 99, 0, 0, 0, 0.0, 0.1, 30.0)
+    _, before = await db.read(limiter_records.take_permits, asking)
     await restart(server, "immediate", db)
-    _, after = await db.run(limiters.take, asking)
+    _, after = await db.read(limiter_records.take_permits, asking)
     assert before is not None
     assert after is not None
     assert len(before.starts) == 99
     assert len(after.starts) <= 1  # what is left, and has come meanwhile
 
 
-def test_a_child_that_finds_no_database_says_so_in_a_line(tmp_path: Path) -> None:
+def test_child_without_database_exits_with_one_line_error(tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text("from tidemill import Mill\nmill = Mill()\n")
     nowhere = {"TIDEMILL_DATABASE_URL": "postgresql://127.0.0.1:1/none"}
-    book, (control, near) = Logbook.create(1), os.pipe()
+    book, (control, near) = SharedState.create(1), os.pipe()
     try:
-        argv = command("app:mill", "w1", 1, 0, 0, control, book.fd)
+        argv = build_child_argv("app:mill", "w1", 1, 0, 0, control, book.fd)
         ended = subprocess.run(
             argv,
             check=False,
@@ -162,6 +160,6 @@ def test_a_child_that_finds_no_database_says_so_in_a_line(tmp_path: Path) -> Non
     finally:
         for fd in (control, near, book.fd):
             os.close(fd)
-    assert ended.returncode == FAILED
+    assert ended.returncode == CHILD_EXIT_FAILED
     assert "cannot reach PostgreSQL at 127.0.0.1:1/none" in ended.stderr
     assert "Traceback" not in ended.stderr

@@ -14,7 +14,7 @@ WITHIN = 60.0
 ENDED = {("done", None, 1): 19}
 HEAD = """
 import msgspec, sys
-from tidemill.domain.outcome import Outcome
+from tidemill.core.outcome import Outcome
 
 class Silent(Exception):
     def __str__(self):
@@ -95,7 +95,7 @@ async def errors(db: Database, jobs: dict[str, UUID]) -> dict[str, dict[str, Any
 
 
 @pytest.mark.parametrize("kind", ["async", "sync"])
-async def test_whatever_a_handler_raises_is_told(kind: str, workers: Workers, db: Database) -> None:
+async def test_handler_exception_is_recorded_as_item_error(kind: str, workers: Workers, db: Database) -> None:
     jobs = await run_each(workers, db, kind, {name: body for name, (body, _) in RAISED.items()})
     ended = {name: await fates(db, job_id) for name, job_id in jobs.items()}
     assert ended == {name: ENDED | {("failed", "exhausted", 1): 1} for name in RAISED}
@@ -103,14 +103,14 @@ async def test_whatever_a_handler_raises_is_told(kind: str, workers: Workers, db
     assert {name for name, (_, words) in RAISED.items() if words not in told[name]} == set()
 
 
-async def test_a_result_that_cannot_be_stored_fails_its_item_only(workers: Workers, db: Database) -> None:
+async def test_handler_unstorable_result_fails_only_its_item(workers: Workers, db: Database) -> None:
     jobs = await run_each(workers, db, "async", RETURNED)
     ended = {name: await fates(db, job_id) for name, job_id in jobs.items()}
     assert ended == {name: ENDED | {("failed", "invalid_result", 1): 1} for name in RETURNED}
     assert not any("retryable" in error for error in (await errors(db, jobs)).values())
 
 
-async def test_an_outcome_made_of_rubbish_still_settles_its_item(workers: Workers, db: Database) -> None:
+async def test_handler_outcome_with_invalid_arguments_fails_its_item(workers: Workers, db: Database) -> None:
     jobs = await run_each(workers, db, "async", MADE_OF_RUBBISH)
     for name, job_id in jobs.items():
         ended = await fates(db, job_id)
@@ -118,9 +118,7 @@ async def test_an_outcome_made_of_rubbish_still_settles_its_item(workers: Worker
         assert [(status, attempts) for status, _, attempts in ended] == [("failed", 1)], name
 
 
-async def test_a_result_nobody_can_store_survives_the_death_of_its_process_as_a_failure(
-    workers: Workers, db: Database
-) -> None:
+async def test_unstorable_result_is_salvaged_as_failure_after_child_crash(workers: Workers, db: Database) -> None:
     workers.app("""
         import msgspec
 

@@ -40,7 +40,7 @@ async def assert_only_seven_timed_out(workers: Workers, db: Database, n: int = 1
     await assert_sound(db)
 
 
-async def test_a_sleeping_item_is_cancelled_and_its_process_lives(workers: Workers, db: Database) -> None:
+async def test_item_timeout_cancels_sleeping_item_without_killing_child(workers: Workers, db: Database) -> None:
     workers.app(hangs_at_seven("await asyncio.sleep(60)"))
     process = workers.start()
 
@@ -52,39 +52,37 @@ async def test_a_sleeping_item_is_cancelled_and_its_process_lives(workers: Worke
     assert workers.children(process) == before
 
 
-async def test_an_item_deaf_to_cancellation_is_ended_with_its_process(workers: Workers, db: Database) -> None:
+async def test_item_timeout_kills_child_when_item_ignores_cancellation(workers: Workers, db: Database) -> None:
     workers.app(hangs_at_seven("await deaf()"))
     workers.start()
     await assert_only_seven_timed_out(workers, db)
 
 
-async def test_a_blocking_item_is_ended_with_its_process(workers: Workers, db: Database) -> None:
+async def test_item_timeout_kills_child_when_sync_handler_sleeps(workers: Workers, db: Database) -> None:
     workers.app(hangs_at_seven("time.sleep(60)", "def run(item)", concurrency=10))
     workers.start()
     await assert_only_seven_timed_out(workers, db)
 
 
-async def test_an_item_that_hogs_a_thread_is_ended_with_its_process(workers: Workers, db: Database) -> None:
+async def test_item_timeout_kills_child_when_sync_handler_loops_forever(workers: Workers, db: Database) -> None:
     workers.app(hangs_at_seven("hog()", "def run(item)", concurrency=10))
     workers.start()
     await assert_only_seven_timed_out(workers, db)
 
 
-async def test_an_item_that_hogs_the_process_alone_is_timed_out(workers: Workers, db: Database) -> None:
+async def test_item_timeout_applies_to_single_item_blocking_event_loop(workers: Workers, db: Database) -> None:
     workers.app(hangs_at_seven("hog()", concurrency=1))
     workers.start(worker_lanes=1)
     await assert_only_seven_timed_out(workers, db)
 
 
-async def test_who_sits_beside_an_item_that_hogs_the_process_is_not_charged(workers: Workers, db: Database) -> None:
+async def test_item_blocking_event_loop_does_not_time_out_neighbours(workers: Workers, db: Database) -> None:
     workers.app(hangs_at_seven("hog()", concurrency=50))
     workers.start()
     await assert_only_seven_timed_out(workers, db)
 
 
-async def test_who_sits_beside_an_item_that_blocks_the_process_for_a_while_is_not_charged(
-    workers: Workers, db: Database
-) -> None:
+async def test_item_blocking_event_loop_briefly_does_not_time_out_neighbours(workers: Workers, db: Database) -> None:
     workers.app("""
         @mill.handler("test", timeout=0.5, max_attempts=1, concurrency=50)
         async def run(item):
@@ -101,7 +99,7 @@ async def test_who_sits_beside_an_item_that_blocks_the_process_for_a_while_is_no
     await assert_sound(db)
 
 
-async def test_an_item_that_times_out_is_tried_again_and_may_succeed(workers: Workers, db: Database) -> None:
+async def test_timed_out_item_is_retried_and_can_succeed(workers: Workers, db: Database) -> None:
     workers.app(hangs_at_seven("await asyncio.sleep(60 if item.attempt == 1 else 0)", max_attempts=2, backoff=0.01))
     workers.start()
     job_id = await add_job(db, 100)
@@ -111,7 +109,7 @@ async def test_an_item_that_times_out_is_tried_again_and_may_succeed(workers: Wo
 
 
 @pytest.mark.parametrize("late", ["return 'late'", "raise ValueError('late')"])
-async def test_who_answers_its_cancellation_does_not_disturb_the_next_item(
+async def test_late_result_of_cancelled_item_does_not_affect_next_item(
     late: str, workers: Workers, db: Database
 ) -> None:
     workers.app(f"""
@@ -136,7 +134,7 @@ async def test_who_answers_its_cancellation_does_not_disturb_the_next_item(
     await assert_sound(db)
 
 
-async def test_an_item_that_waits_for_a_thread_is_not_late(workers: Workers, db: Database) -> None:
+async def test_item_timeout_excludes_wait_for_handler_thread(workers: Workers, db: Database) -> None:
     workers.app("""
         @mill.handler("test", concurrency=1000, timeout=3, max_attempts=1)
         def run(item):

@@ -10,10 +10,10 @@ from psycopg import errors
 from support import assert_sound, job_of
 from tidemill import Item, Mill
 from tidemill.config import Settings
-from tidemill.connectors.blobs import open_blobs
-from tidemill.store import ingest
+from tidemill.files.blobs import open_blob_store
+from tidemill.store import ingestion
 from tidemill.store.database import Connection, Database
-from tidemill.store.submit import Submission, run_async, submission
+from tidemill.store.job_submission import Submission, build_submission_steps, run_steps_async
 from tidemill.telemetry.events import subscribe
 from tidemill.testing import drain
 
@@ -36,10 +36,10 @@ async def read_file(db: Database, settings: Settings, lines: list[bytes]) -> UUI
     async def run(item: Item) -> None:
         """Nothing."""
 
-    blob = open_blobs(settings.blobs).put(line + b"\n" for line in lines)
+    blob = open_blob_store(settings.blobs).put(line + b"\n" for line in lines)
     async with db.transaction() as conn:
         source = {"blob": blob.id, "format": "ndjson"}
-        job_id = (await run_async(conn, submission(Submission("test", source=source), ())))[0]
+        job_id = (await run_steps_async(conn, build_submission_steps(Submission("test", source=source), ())))[0]
     await drain(mill, db=db)
     assert (await job_of(db, job_id)).counts.done == len(lines)
     await assert_sound(db)
@@ -54,7 +54,7 @@ def shrunk(heard: list[tuple[str, dict[str, Any]]]) -> list[tuple[int, int, str]
     return [(said["was"], said["now"], said["reason"]) for name, said in heard if name == "ingest.shrunk"]
 
 
-async def test_chunks_double_while_the_database_is_quick(
+async def test_ingest_chunks_double_while_database_is_fast(
     db: Database, settings: Settings, heard: list[tuple[str, dict[str, Any]]]
 ) -> None:
     await read_file(db, settings.model_copy(update=PATIENT), [b'{"n": %d}' % n for n in range(2_000)])
@@ -67,7 +67,7 @@ async def test_chunks_double_while_the_database_is_quick(
     assert not shrunk(heard)
 
 
-async def test_chunks_are_bounded_by_bytes_and_ask_for_no_more_rows_then(
+async def test_ingest_chunks_stop_growing_at_byte_limit(
     db: Database, settings: Settings, heard: list[tuple[str, dict[str, Any]]]
 ) -> None:
     small = settings.model_copy(update=PATIENT | {"ingest_max_batch_bytes": 20_000, "max_row_bytes": 10_000})
@@ -76,17 +76,17 @@ async def test_chunks_are_bounded_by_bytes_and_ask_for_no_more_rows_then(
     assert not shrunk(heard)
 
 
-async def test_a_chunk_that_fails_is_followed_by_a_much_smaller_one(
+async def test_ingest_chunks_shrink_after_database_errors(
     db: Database, settings: Settings, heard: list[tuple[str, dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    append, calls = ingest.append, iter(range(1_000))
+    append, calls = ingestion.append_chunk, iter(range(1_000))
 
     async def troubled(conn: Connection, *args: Any, **kwargs: Any) -> Any:
         if next(calls) in (5, 6):
             raise errors.DeadlockDetected("somebody stood in the way")
         return await append(conn, *args, **kwargs)
 
-    monkeypatch.setattr(ingest, "append", troubled)
+    monkeypatch.setattr(ingestion, "append_chunk", troubled)
     await read_file(db, settings.model_copy(update=PATIENT), [b'{"n": %d}' % n for n in range(8_000)])
     sizes = chunks(heard)
     small = max(64, sizes[5] // 16)  # a quarter for each of the two
@@ -96,32 +96,32 @@ async def test_a_chunk_that_fails_is_followed_by_a_much_smaller_one(
     assert small in sizes[6:8], "one may have been read before the trouble"
 
 
-async def test_a_wait_for_a_connection_makes_chunks_smaller(
+async def test_ingest_chunks_shrink_after_connection_pool_wait(
     db: Database, settings: Settings, heard: list[tuple[str, dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    append, calls = ingest.append, iter(range(1_000))
+    append, calls = ingestion.append_chunk, iter(range(1_000))
 
     async def waited_for(conn: Connection, *args: Any, **kwargs: Any) -> Any:
         if next(calls) == 4:
-            db.signals.note_wait(5.0)  # somebody else in this process had to wait
+            db.stats.record_pool_wait(5.0)  # somebody else in this process had to wait
         return await append(conn, *args, **kwargs)
 
-    monkeypatch.setattr(ingest, "append", waited_for)
+    monkeypatch.setattr(ingestion, "append_chunk", waited_for)
     await read_file(db, settings.model_copy(update=PATIENT), [b'{"n": %d}' % n for n in range(3_000)])
     assert [reason for *_, reason in shrunk(heard)] == ["pool"]
 
 
-async def test_a_slow_database_makes_chunks_smaller(
+async def test_ingest_chunks_shrink_when_database_is_slow(
     db: Database, settings: Settings, heard: list[tuple[str, dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    append, calls = ingest.append, iter(range(1_000))
+    append, calls = ingestion.append_chunk, iter(range(1_000))
 
     async def slow(conn: Connection, *args: Any, **kwargs: Any) -> Any:
         if next(calls) == 4:
             await conn.execute(b"SELECT pg_sleep(1.2)")
         return await append(conn, *args, **kwargs)
 
-    monkeypatch.setattr(ingest, "append", slow)
+    monkeypatch.setattr(ingestion, "append_chunk", slow)
     patient = settings.model_copy(update={"db_p50_ms": 900, "db_p95_ms": 1_000})
     await read_file(db, patient, [b'{"n": %d}' % n for n in range(3_000)])
     assert "slow" in [reason for *_, reason in shrunk(heard)]

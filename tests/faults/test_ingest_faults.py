@@ -13,15 +13,16 @@ import pytest
 from support import Workers, add_job, add_rows, assert_sound, closed, fates, job_of, rows, take
 from tidemill import Item, Mill
 from tidemill.config import Settings
-from tidemill.connectors.blobs import Folder, open_blobs
-from tidemill.domain.crash import Cause
-from tidemill.domain.job import Job
-from tidemill.domain.status import JobStatus
-from tidemill.engine.aftermath import Aftermath
-from tidemill.engine.logbook import Logbook
-from tidemill.store import ingest
+from tidemill.core.crash import ExitCause
+from tidemill.core.job import Job
+from tidemill.core.status import JobStatus
+from tidemill.engine.children.salvage import CrashSalvage
+from tidemill.engine.children.shared_state import SharedState
+from tidemill.files.blobs import open_blob_store
+from tidemill.files.blobs.folder_store import FolderBlobStore
+from tidemill.store import ingestion
 from tidemill.store.database import Database
-from tidemill.store.submit import Submission, run_async, submission
+from tidemill.store.job_submission import Submission, build_submission_steps, run_steps_async
 from tidemill.testing import drain
 
 WITHIN = 60.0
@@ -35,12 +36,12 @@ ECHO = """
 async def submit_file(
     db: Database, settings: Settings, pieces: Iterable[bytes], form: str = "ndjson", kind: str = "test"
 ) -> UUID:
-    return await submit_source(db, {"blob": open_blobs(settings.blobs).put(pieces).id, "format": form}, kind)
+    return await submit_source(db, {"blob": open_blob_store(settings.blobs).put(pieces).id, "format": form}, kind)
 
 
 async def submit_source(db: Database, source: dict[str, Any], kind: str = "test") -> UUID:
     async with db.transaction() as conn:
-        return (await run_async(conn, submission(Submission(kind, source=source), ())))[0]
+        return (await run_steps_async(conn, build_submission_steps(Submission(kind, source=source), ())))[0]
 
 
 async def read(workers: Workers, db: Database, job_id: UUID, **options: Any) -> Job:
@@ -56,7 +57,7 @@ async def reasons(db: Database, job_id: UUID) -> dict[int, str]:
     return dict(await rows(db, query, job_id))
 
 
-async def test_lines_that_are_not_json_fail_and_the_others_are_done(
+async def test_ndjson_invalid_lines_fail_and_others_are_done(
     workers: Workers, db: Database, settings: Settings
 ) -> None:
     bad = {
@@ -80,7 +81,7 @@ async def test_lines_that_are_not_json_fail_and_the_others_are_done(
     assert await rows(db, wrong) == [(0,)]
 
 
-async def test_rows_of_ten_megabytes_are_refused_or_carried_as_the_settings_say(
+async def test_ten_megabyte_rows_fail_unless_max_row_bytes_allows_them(
     workers: Workers, db: Database, settings: Settings
 ) -> None:
     row = b'{"x": "' + b"y" * 10_000_000 + b'"}\n'
@@ -97,20 +98,20 @@ async def test_rows_of_ten_megabytes_are_refused_or_carried_as_the_settings_say(
     assert await rows(db, sizes, carried.id) == [(10_000_000,), (10_000_000,)]
 
 
-async def test_a_source_that_its_reader_stumbles_over_fails_and_the_next_one_is_read(
+async def test_unexpected_reader_error_fails_job_and_next_source_is_read(
     db: Database, settings: Settings, mill: Mill, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mill.handler("test")(lambda item: item.input)
     first = await submit_file(db, settings, [b"{}\n"])
     second = await submit_file(db, settings, [b"{}\n"])
-    blobs_open, times = Folder.open, itertools.count()
+    blobs_open, times = FolderBlobStore.open, itertools.count()
 
-    def stumbling(folder: Folder, name: str) -> BinaryIO:
+    def stumbling(folder: FolderBlobStore, name: str) -> BinaryIO:
         if next(times) == 0:
             raise zlib.error("of a kind that nobody foresaw")
         return blobs_open(folder, name)
 
-    monkeypatch.setattr(Folder, "open", stumbling)
+    monkeypatch.setattr(FolderBlobStore, "open", stumbling)
     await drain(mill, db=db)
     jobs = [await job_of(db, job_id) for job_id in (first, second)]
     assert [job.status for job in jobs] == [JobStatus.FAILED, JobStatus.COMPLETED]
@@ -118,7 +119,7 @@ async def test_a_source_that_its_reader_stumbles_over_fails_and_the_next_one_is_
 
 
 @pytest.mark.parametrize("form", ["ndjson", "csv"])
-async def test_a_file_that_is_gone_fails_the_job_with_a_reason(form: str, workers: Workers, db: Database) -> None:
+async def test_missing_source_file_fails_job_with_reason(form: str, workers: Workers, db: Database) -> None:
     job = await read(workers, db, await submit_source(db, {"blob": uuid4().hex, "format": form}))
     assert job.status is JobStatus.FAILED
     assert "cannot be read" in (job.failure_reason or "")
@@ -129,20 +130,20 @@ async def test_a_file_that_is_gone_fails_the_job_with_a_reason(form: str, worker
     [{}, {"blob": "../../etc/passwd", "format": "ndjson"}, {"blob": None, "format": "ndjson"}],
     ids=["nothing", "path", "null"],
 )
-async def test_a_reference_to_no_file_fails_the_job(source: dict[str, Any], workers: Workers, db: Database) -> None:
+async def test_invalid_source_reference_fails_job(source: dict[str, Any], workers: Workers, db: Database) -> None:
     job = await read(workers, db, await submit_source(db, source))
     assert job.status is JobStatus.FAILED
     assert job.failure_reason
 
 
-async def test_an_unknown_format_fails_the_job(workers: Workers, db: Database, settings: Settings) -> None:
+async def test_unknown_source_format_fails_job(workers: Workers, db: Database, settings: Settings) -> None:
     job = await read(workers, db, await submit_file(db, settings, [b"x"], "docx"))
     assert job.status is JobStatus.FAILED
     assert "docx" in (job.failure_reason or "")
 
 
 @pytest.mark.parametrize("content", [b"", b"\n\n  \n", b"\xef\xbb\xbf"], ids=["empty", "blank", "bom"])
-async def test_an_empty_file_is_a_job_of_nothing(
+async def test_empty_file_completes_job_with_zero_items(
     content: bytes, workers: Workers, db: Database, settings: Settings
 ) -> None:
     job = await read(workers, db, await submit_file(db, settings, [content]))
@@ -160,9 +161,7 @@ BAD_CSV = {
 }
 
 
-async def test_a_csv_file_with_a_bad_header_fails_the_job_with_a_reason(
-    workers: Workers, db: Database, settings: Settings
-) -> None:
+async def test_csv_bad_header_fails_job_with_reason(workers: Workers, db: Database, settings: Settings) -> None:
     workers.app(ECHO)
     workers.start(max_row_bytes=1_000, max_concurrent_jobs=100)
     jobs = {name: await submit_file(db, settings, [content], "csv") for name, content in BAD_CSV.items()}
@@ -174,9 +173,7 @@ async def test_a_csv_file_with_a_bad_header_fails_the_job_with_a_reason(
     await assert_sound(db)
 
 
-async def test_bad_rows_of_a_csv_file_fail_and_the_others_are_done(
-    workers: Workers, db: Database, settings: Settings
-) -> None:
+async def test_csv_bad_rows_fail_and_others_are_done(workers: Workers, db: Database, settings: Settings) -> None:
     bad = {3: b"1\n", 4: b"1,2,3\n", 5: b"\xff,2\n", 6: b"nul \x00,2\n", 7: b'"' + b"x" * 2_000 + b'",2\n'}
     lines = [b"a,b\n", *(bad.get(n, b"%d,y\n" % n) for n in range(100))]
     job = await read(workers, db, await submit_file(db, settings, lines, "csv"), max_row_bytes=1_000)
@@ -184,7 +181,7 @@ async def test_bad_rows_of_a_csv_file_fail_and_the_others_are_done(
     assert set(await reasons(db, job.id)) == set(bad)
 
 
-async def test_a_job_of_a_kind_nobody_runs_waits_and_holds_nobody_up(
+async def test_job_of_unhandled_kind_waits_without_blocking_others(
     workers: Workers, db: Database, settings: Settings
 ) -> None:
     waiting = await submit_file(db, settings, [b'{"n": 1}\n'] * 10, kind="later")
@@ -199,7 +196,7 @@ async def test_a_job_of_a_kind_nobody_runs_waits_and_holds_nobody_up(
     await assert_sound(db)
 
 
-async def test_poison_beside_a_file_that_is_still_read_does_not_stop_the_reading(
+async def test_poison_items_during_ingest_do_not_stop_ingest(
     workers: Workers, db: Database, settings: Settings
 ) -> None:
     workers.app("""
@@ -217,30 +214,28 @@ async def test_poison_beside_a_file_that_is_still_read_does_not_stop_the_reading
     await assert_sound(db)
 
 
-async def test_a_reader_is_not_blamed_for_a_death_that_an_item_in_hand_explains(
-    db: Database, mill: Mill, settings: Settings
-) -> None:
+async def test_child_crash_with_running_item_does_not_fail_ingest(db: Database, mill: Mill, settings: Settings) -> None:
     @mill.handler("test")
     async def run(item: Item) -> None:
         """Never called: its process is dead before."""
 
     reading = await submit_file(db, settings, [b'{"n": 1}\n'])
     running = await add_job(db, 3)
-    aftermath = Aftermath(db, mill.registry, "w1", lease_seconds=30.0)
+    aftermath = CrashSalvage(db, mill.registry, "w1", lease_seconds=30.0)
     for seq in range(3):
-        lane, reader = (book := Logbook.create(2)).pages
+        lane, reader = (book := SharedState.create(2)).lanes
         lease = await take(db, running, wanted=1)
-        lane.begin(lease.lease_id)
-        lane.start(0, seq, 1)
-        reader.begin(right := uuid4(), ingest=True)
-        assert await db.run(ingest.take, ["test"], lease_id=right, lease=30.0, worker="w1") is not None
-        await aftermath.clear(book, Cause.CRASHED, 0)
+        lane.begin_lease(lease.lease_id)
+        lane.start_item(0, seq, 1)
+        reader.begin_lease(right := uuid4(), ingest=True)
+        assert await db.run(ingestion.take_ingest_lease, ["test"], lease_id=right, lease=30.0, worker="w1") is not None
+        await aftermath.recover_leases(book, ExitCause.CRASHED, 0)
         book.close()
     assert (await job_of(db, reading)).failure_reason is None
     await assert_sound(db)
 
 
-async def test_a_slow_submission_is_not_taken_for_a_stuck_one(workers: Workers, db: Database) -> None:
+async def test_slow_submission_is_not_aborted_as_stuck(workers: Workers, db: Database) -> None:
     def slowly() -> Iterator[bytes]:
         for _ in range(120):
             time.sleep(0.05)

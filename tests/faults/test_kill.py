@@ -12,9 +12,9 @@ import pytest
 
 from support import Workers, add_job, assert_sound, closed, eventually, fates, job_of, rows
 from tidemill.config import Settings
-from tidemill.connectors.blobs import open_blobs
+from tidemill.files.blobs import open_blob_store
 from tidemill.store.database import Database
-from tidemill.store.submit import Submission, run_async, submission
+from tidemill.store.job_submission import Submission, build_submission_steps, run_steps_async
 
 SLOW = """
     @mill.handler("test", concurrency=20)
@@ -42,7 +42,7 @@ def finished(folder: Path) -> list[int]:
     return [int(line) for line in (folder / "ledger").read_text().split()]
 
 
-async def test_killed_children_cost_nobody_an_attempt(workers: Workers, db: Database) -> None:
+async def test_killed_children_charge_no_attempts(workers: Workers, db: Database) -> None:
     workers.app(SLOW)
     process = workers.start(processes=2)
     job_id = await add_job(db, 3_000)
@@ -59,9 +59,7 @@ async def test_killed_children_cost_nobody_an_attempt(workers: Workers, db: Data
     await assert_sound(db)
 
 
-async def test_children_of_a_killed_parent_end_by_themselves_and_another_worker_goes_on(
-    workers: Workers, db: Database
-) -> None:
+async def test_children_exit_when_parent_is_killed_and_next_worker_takes_over(workers: Workers, db: Database) -> None:
     workers.app(SLOW)
     process = workers.start(processes=2)
     job_id = await add_job(db, 2_000)
@@ -83,7 +81,7 @@ async def test_children_of_a_killed_parent_end_by_themselves_and_another_worker_
     await assert_sound(db)
 
 
-async def test_a_child_that_hogs_its_process_does_not_outlive_its_parent(workers: Workers, db: Database) -> None:
+async def test_child_blocking_event_loop_exits_when_parent_is_killed(workers: Workers, db: Database) -> None:
     workers.app("""
         @mill.handler("test", timeout=None)
         async def run(item):
@@ -109,7 +107,7 @@ async def test_a_child_that_hogs_its_process_does_not_outlive_its_parent(workers
 
 
 @pytest.mark.parametrize("options", ["", ", flush_size=1"], ids=["default", "flush_size-1"])
-async def test_what_a_killed_child_had_finished_is_saved_by_its_parent(
+async def test_parent_salvages_finished_items_of_killed_child(
     options: str, workers: Workers, db: Database, tmp_path: Path
 ) -> None:
     workers.app(LEDGER.format(options=options, child=True))
@@ -122,7 +120,7 @@ async def test_what_a_killed_child_had_finished_is_saved_by_its_parent(
     await assert_sound(db)
 
 
-async def test_flush_size_one_repeats_nothing_that_was_flushed_even_if_the_parent_dies(
+async def test_flush_size_one_runs_no_item_twice_when_parent_is_killed(
     workers: Workers, db: Database, tmp_path: Path
 ) -> None:
     workers.app(LEDGER.format(options=", flush_size=1", child=False))
@@ -137,11 +135,11 @@ async def test_flush_size_one_repeats_nothing_that_was_flushed_even_if_the_paren
     await assert_sound(db)
 
 
-async def test_a_killed_reader_of_a_file_resumes_without_losing_or_doubling_a_row(
+async def test_ingest_resumes_after_kill_without_lost_or_duplicate_rows(
     workers: Workers, db: Database, settings: Settings
 ) -> None:
     n = 60_000
-    blob = open_blobs(settings.blobs).put(b'{"n": %d}\n' % i for i in range(n))
+    blob = open_blob_store(settings.blobs).put(b'{"n": %d}\n' % i for i in range(n))
     workers.app("""
         @mill.handler("test")
         async def run(item):
@@ -150,7 +148,7 @@ async def test_a_killed_reader_of_a_file_resumes_without_losing_or_doubling_a_ro
     process = workers.start(ingest_max_rows=500)
     async with db.transaction() as conn:
         source = {"blob": blob.id, "format": "ndjson"}
-        job_id = (await run_async(conn, submission(Submission("test", source=source), ())))[0]
+        job_id = (await run_steps_async(conn, build_submission_steps(Submission("test", source=source), ())))[0]
     for kill_parent in (False, True, False):
         before = (await job_of(db, job_id)).counts.total
 

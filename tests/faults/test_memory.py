@@ -10,7 +10,7 @@ LIMIT_MB = 300
 
 
 @pytest.mark.parametrize("declare", ["async def run(item)", "def run(item)"])
-async def test_an_item_that_eats_memory_fails_and_its_neighbours_are_done(
+async def test_item_over_memory_limit_fails_and_neighbours_are_done(
     declare: str, workers: Workers, db: Database
 ) -> None:
     wait = "await asyncio.sleep(0.01)" if declare.startswith("async") else "time.sleep(0.01)"
@@ -31,7 +31,7 @@ async def test_an_item_that_eats_memory_fails_and_its_neighbours_are_done(
     await assert_sound(db)
 
 
-async def test_memory_that_is_kept_ends_the_process_and_not_the_job(workers: Workers, db: Database) -> None:
+async def test_leaked_memory_fails_its_item_and_job_completes(workers: Workers, db: Database) -> None:
     workers.app("""
         kept = []
 
@@ -54,9 +54,7 @@ async def test_memory_that_is_kept_ends_the_process_and_not_the_job(workers: Wor
 
 
 @pytest.mark.parametrize("limit_mb", [LIMIT_MB, 2_048])
-async def test_a_blocking_handler_may_have_as_many_threads_as_it_asks_for(
-    limit_mb: int, workers: Workers, db: Database
-) -> None:
+async def test_memory_limit_allows_all_threads_of_sync_handler(limit_mb: int, workers: Workers, db: Database) -> None:
     """A thread's stack is counted as memory: what is reserved must not make items fail."""
     workers.app("""
         @mill.handler("test", max_attempts=1, concurrency=256)
@@ -70,7 +68,7 @@ async def test_a_blocking_handler_may_have_as_many_threads_as_it_asks_for(
     await assert_sound(db)
 
 
-async def test_rows_that_are_large_together_do_not_sink_the_process(workers: Workers, db: Database) -> None:
+async def test_memory_limit_is_not_exceeded_by_batch_of_large_rows(workers: Workers, db: Database) -> None:
     workers.app("""
         @mill.batch_handler("test", max_attempts=1)
         async def run(items):

@@ -4,15 +4,13 @@ import pytest
 
 from support import Workers, add_rows, assert_sound, closed, fates
 from tidemill.config import Settings
-from tidemill.connectors.blobs import open_blobs
+from tidemill.files.blobs import open_blob_store
 from tidemill.store.database import Database
 
 
 @pytest.mark.parametrize("n", [20_000, pytest.param(1_000_000, marks=pytest.mark.full)])
-async def test_every_row_of_a_large_file_is_done_once(
-    n: int, workers: Workers, db: Database, settings: Settings
-) -> None:
-    blob = open_blobs(settings.blobs).put(b'{"n": %d}\n' % i for i in range(n))
+async def test_large_file_rows_are_each_done_once(n: int, workers: Workers, db: Database, settings: Settings) -> None:
+    blob = open_blob_store(settings.blobs).put(b'{"n": %d}\n' % i for i in range(n))
     workers.app("""
         @mill.handler("test")
         async def run(item):

@@ -10,7 +10,7 @@ from tidemill.store.database import Database
 
 @pytest.mark.parametrize("raised", ["Odd", "GeneratorExit", "KeyboardInterrupt"])
 @pytest.mark.parametrize("declare", ["handler", "batch_handler"])
-async def test_whatever_is_raised_settles_its_item(declare: str, raised: str, workers: Workers, db: Database) -> None:
+async def test_handler_base_exception_fails_its_item(declare: str, raised: str, workers: Workers, db: Database) -> None:
     workers.app(f"""
         class Odd(BaseException):
             pass
@@ -28,7 +28,7 @@ async def test_whatever_is_raised_settles_its_item(declare: str, raised: str, wo
     await assert_sound(db)
 
 
-async def test_a_handler_that_is_done_is_not_late_because_the_database_is(workers: Workers, db: Database) -> None:
+async def test_handler_timeout_excludes_slow_flush(workers: Workers, db: Database) -> None:
     workers.app("""
         @mill.batch_handler("test", timeout=0.3, max_attempts=1)
         async def run(items):

@@ -5,7 +5,7 @@ import pytest
 from faults.test_zombie import stale
 from networks import Host, database_over_tcp, hosts
 from support import Workers, add_job, assert_sound, closed, eventually, rows
-from tidemill.domain.status import JobStatus
+from tidemill.core.status import JobStatus
 from tidemill.store.database import Database
 
 LEASE_S = 2
@@ -23,7 +23,7 @@ APP = """
 @pytest.mark.parametrize(
     ("processes", "items"), [((2, 2, 2), 1_500), pytest.param((7, 7, 6), 20_000, marks=pytest.mark.full)]
 )
-async def test_a_host_that_is_cut_off_loses_nothing_and_its_late_results_are_refused(
+async def test_network_partition_loses_no_items_and_late_flushes_are_stale(
     workers: Workers, db: Database, monkeypatch: pytest.MonkeyPatch, processes: tuple[int, ...], items: int
 ) -> None:
     workers.app(APP)

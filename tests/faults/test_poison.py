@@ -5,7 +5,7 @@ from uuid import UUID
 import pytest
 
 from support import Workers, add_job, assert_sound, closed, fates, rows
-from tidemill.domain.status import JobStatus
+from tidemill.core.status import JobStatus
 from tidemill.store.database import Database
 
 POISON = (7, 123, 457)
@@ -45,26 +45,26 @@ async def assert_only_they_are_poison(
     await assert_sound(db)
 
 
-async def test_three_of_twenty_thousand_abort_and_only_they_are_poison(workers: Workers, db: Database) -> None:
+async def test_poison_items_are_the_only_failures_of_20000_items(workers: Workers, db: Database) -> None:
     workers.app(deadly(ABORT))
     workers.start()
     await assert_only_they_are_poison(db, await add_job(db, 20_000), 20_000)
 
 
 @pytest.mark.full
-async def test_three_of_a_hundred_thousand_abort_and_only_they_are_poison(workers: Workers, db: Database) -> None:
+async def test_poison_items_are_the_only_failures_of_100000_items(workers: Workers, db: Database) -> None:
     workers.app(deadly(ABORT))
     workers.start(processes=2)
     await assert_only_they_are_poison(db, await add_job(db, 100_000), 100_000, within=300)
 
 
-async def test_fifty_sleepers_beside_the_poison_lose_no_attempt(workers: Workers, db: Database) -> None:
+async def test_poison_item_charges_no_attempt_to_concurrent_items(workers: Workers, db: Database) -> None:
     workers.app(deadly(ABORT, wait="await asyncio.sleep(0.02)", poison=ONE, concurrency=50))
     workers.start(processes=2)
     await assert_only_they_are_poison(db, await add_job(db, 2_000), 2_000, ONE)
 
 
-async def test_poison_in_a_blocking_handler_is_found(workers: Workers, db: Database) -> None:
+async def test_poison_item_is_detected_in_sync_handler(workers: Workers, db: Database) -> None:
     workers.app(deadly(ABORT, declare="def run(item)", wait="time.sleep(0.005)", poison=ONE, concurrency=8))
     workers.start()
     await assert_only_they_are_poison(db, await add_job(db, 1_000), 1_000, ONE)
@@ -73,14 +73,14 @@ async def test_poison_in_a_blocking_handler_is_found(workers: Workers, db: Datab
 @pytest.mark.parametrize(
     "how", ["ctypes.string_at(0)", "os._exit(1)", "os._exit(0)"], ids=["segfault", "exit", "exit0"]
 )
-async def test_every_way_to_die_is_poison(how: str, workers: Workers, db: Database) -> None:
+async def test_poison_item_is_detected_on_segfault_and_any_exit_code(how: str, workers: Workers, db: Database) -> None:
     workers.app(deadly(how, poison=ONE, concurrency=5))
     workers.start()
     await assert_only_they_are_poison(db, await add_job(db, 200), 200, ONE)
 
 
 @pytest.mark.parametrize("declare", ["async def run(item)", "def run(item)"])
-async def test_a_handler_that_calls_sys_exit_fails_its_item_and_the_process_lives(
+async def test_sys_exit_in_handler_fails_item_without_killing_child(
     declare: str, workers: Workers, db: Database
 ) -> None:
     workers.app(deadly("sys.exit(3)", declare=declare, max_attempts=1))
@@ -94,7 +94,7 @@ async def test_a_handler_that_calls_sys_exit_fails_its_item_and_the_process_live
 
 
 @pytest.mark.parametrize(("sparse", "poison"), [(False, (7, 123)), (True, ONE)])
-async def test_poison_in_a_set_based_handler_is_found_and_the_rest_is_done_once(
+async def test_poison_item_is_detected_in_batch_handler_and_others_done_once(
     sparse: bool, poison: tuple[int, ...], workers: Workers, db: Database
 ) -> None:
     workers.app(f"""
@@ -112,7 +112,7 @@ async def test_poison_in_a_set_based_handler_is_found_and_the_rest_is_done_once(
     await assert_sound(db)
 
 
-async def test_poison_among_retries_keeps_the_attempts_it_had(workers: Workers, db: Database) -> None:
+async def test_poison_item_among_retries_keeps_its_attempts(workers: Workers, db: Database) -> None:
     workers.app("""
         @mill.handler("test", backoff=0.01, concurrency=10)
         async def run(item):

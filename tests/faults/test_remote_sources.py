@@ -13,16 +13,16 @@ import pytest
 from connectors.servers import Request, Server, ranged
 from support import assert_sound, eventually, job_of, rows
 from tidemill import Item, Mill
-from tidemill.app import make_context
+from tidemill.app.build import make_engine_context
 from tidemill.config import Settings
-from tidemill.connectors.blobs import open_blobs
-from tidemill.domain.status import JobStatus
-from tidemill.engine.context import Context
-from tidemill.engine.ingest import Ingester
-from tidemill.engine.logbook import Logbook
-from tidemill.store import ingest, jobs
+from tidemill.core.status import JobStatus
+from tidemill.engine.children.shared_state import SharedState
+from tidemill.engine.context import EngineContext
+from tidemill.engine.ingester import Ingester
+from tidemill.files.blobs import open_blob_store
+from tidemill.store import ingestion, job_lifecycle
 from tidemill.store.database import Database
-from tidemill.store.submit import Submission, run_async, submission
+from tidemill.store.job_submission import Submission, build_submission_steps, run_steps_async
 from tidemill.testing import drain
 
 LINES = b"".join(b'{"n": %d}\n' % n for n in range(20_000))
@@ -58,15 +58,15 @@ def mill(settings: Settings, server: Server) -> Mill:
 async def submit_url(db: Database, url: str) -> UUID:
     source = {"url": url, "blob": uuid4().hex, "format": "ndjson"}
     async with db.transaction() as conn:
-        return (await run_async(conn, submission(Submission("test", source=source), ())))[0]
+        return (await run_steps_async(conn, build_submission_steps(Submission("test", source=source), ())))[0]
 
 
 @asynccontextmanager
-async def reading(db: Database, mill: Mill) -> AsyncIterator[tuple[Context, "asyncio.Task[float]"]]:
+async def reading(db: Database, mill: Mill) -> AsyncIterator[tuple[EngineContext, "asyncio.Task[float]"]]:
     """An ingester in the midst of its download."""
-    book = Logbook.create(1)
-    context = make_context(db, mill.settings, mill.registry, worker="w1", book=book)
-    tick = asyncio.create_task(Ingester(context, book.pages[0]).tick())
+    book = SharedState.create(1)
+    context = make_engine_context(db, mill.settings, mill.registry, worker="w1", shared_state=book)
+    tick = asyncio.create_task(Ingester(context, book.lanes[0]).tick())
     folder = Path(mill.settings.blobs)
 
     async def has_begun() -> bool:
@@ -82,7 +82,7 @@ async def holder(db: Database, job_id: UUID) -> object:
     return (await rows(db, "SELECT lease_id FROM tidemill.ingest WHERE job_id = %s", job_id))[0][0]
 
 
-async def test_the_file_of_a_url_is_fetched_and_read(db: Database, mill: Mill, server: Server) -> None:
+async def test_url_source_is_downloaded_and_ingested(db: Database, mill: Mill, server: Server) -> None:
     server.answer = ranged(LINES)
     job_id = await submit_url(db, server.url())
     await drain(mill, db=db)
@@ -91,13 +91,11 @@ async def test_the_file_of_a_url_is_fetched_and_read(db: Database, mill: Mill, s
     await assert_sound(db)
 
 
-async def test_what_was_not_said_of_a_file_is_found_out_when_it_is_here(
-    db: Database, mill: Mill, server: Server
-) -> None:
+async def test_url_source_format_is_detected_after_download(db: Database, mill: Mill, server: Server) -> None:
     server.answer = ranged(gzip.compress("name;städt\nä;1\nö;2\n".encode("cp1252")))
     source = {"url": server.url("/get?id=7"), "blob": uuid4().hex}
     async with db.transaction() as conn:
-        job_id = (await run_async(conn, submission(Submission("test", source=source), ())))[0]
+        job_id = (await run_steps_async(conn, build_submission_steps(Submission("test", source=source), ())))[0]
     await drain(mill, db=db)
     job = await job_of(db, job_id)
     assert (job.status, job.failure_reason) == (JobStatus.COMPLETED, None)
@@ -105,16 +103,20 @@ async def test_what_was_not_said_of_a_file_is_found_out_when_it_is_here(
     assert inputs == [({"name": "ä", "städt": "1"},), ({"name": "ö", "städt": "2"},)]
 
 
-async def test_a_file_that_is_here_is_not_fetched_again(db: Database, mill: Mill, server: Server) -> None:
-    source = {"url": server.url(), "blob": open_blobs(mill.settings.blobs).put([b'{"n": 1}\n']).id, "format": "ndjson"}
+async def test_url_source_already_downloaded_is_not_fetched_again(db: Database, mill: Mill, server: Server) -> None:
+    source = {
+        "url": server.url(),
+        "blob": open_blob_store(mill.settings.blobs).put([b'{"n": 1}\n']).id,
+        "format": "ndjson",
+    }
     async with db.transaction() as conn:
-        job_id = (await run_async(conn, submission(Submission("test", source=source), ())))[0]
+        job_id = (await run_steps_async(conn, build_submission_steps(Submission("test", source=source), ())))[0]
     await drain(mill, db=db)
     assert (await job_of(db, job_id)).counts.done == 1
     assert server.requests == []
 
 
-async def test_a_job_whose_file_cannot_be_fetched_fails_and_says_why(db: Database, mill: Mill, server: Server) -> None:
+async def test_url_source_download_error_fails_job_with_reason(db: Database, mill: Mill, server: Server) -> None:
     server.answer = lambda request: request.answer("404 Not Found", "Content-Length: 0")
     missing, inside = (
         await submit_url(db, server.url("/x?k=secret")),
@@ -130,8 +132,8 @@ async def test_a_job_whose_file_cannot_be_fetched_fails_and_says_why(db: Databas
     )
 
 
-@pytest.mark.parametrize("verb", [jobs.pause, jobs.cancel])
-async def test_pausing_or_cancelling_a_job_ends_its_download_soon(
+@pytest.mark.parametrize("verb", [job_lifecycle.pause_job, job_lifecycle.cancel_job])
+async def test_pause_or_cancel_ends_download_and_releases_lease(
     db: Database, mill: Mill, server: Server, verb: object
 ) -> None:
     job_id = await submit_url(db, server.url())
@@ -144,18 +146,18 @@ async def test_pausing_or_cancelling_a_job_ends_its_download_soon(
     assert job.failure_reason is None
 
 
-async def test_a_paused_download_goes_on_where_it_was(db: Database, mill: Mill, server: Server) -> None:
+async def test_paused_download_resumes_where_it_stopped(db: Database, mill: Mill, server: Server) -> None:
     job_id = await submit_url(db, server.url())
     async with reading(db, mill):
-        await db.run(jobs.pause, job_id)
-    await db.run(jobs.resume, job_id)
+        await db.run(job_lifecycle.pause_job, job_id)
+    await db.run(job_lifecycle.resume_job, job_id)
     await drain(mill, db=db)
     assert (await job_of(db, job_id)).counts.done == 20_000
     assert [request.first > 0 for request in server.requests] == [False, True]
     await assert_sound(db)
 
 
-async def test_a_stopping_process_lets_go_of_its_download_at_once(db: Database, mill: Mill, server: Server) -> None:
+async def test_shutdown_ends_download_and_releases_lease_promptly(db: Database, mill: Mill, server: Server) -> None:
     job_id = await submit_url(db, server.url())
     async with reading(db, mill) as (context, tick):
         started = time.monotonic()
@@ -166,7 +168,7 @@ async def test_a_stopping_process_lets_go_of_its_download_at_once(db: Database, 
     assert (await job_of(db, job_id)).status is JobStatus.PENDING
 
 
-async def test_the_loop_goes_on_while_a_file_is_fetched(db: Database, mill: Mill, server: Server) -> None:
+async def test_download_does_not_block_event_loop(db: Database, mill: Mill, server: Server) -> None:
     job_id = await submit_url(db, server.url())
     async with reading(db, mill) as (context, _):
         before = time.monotonic()
@@ -177,7 +179,7 @@ async def test_the_loop_goes_on_while_a_file_is_fetched(db: Database, mill: Mill
     assert not (await job_of(db, job_id)).is_closed
 
 
-async def test_a_download_keeps_its_lease_and_whoever_lost_it_fails_nothing(
+async def test_download_extends_its_lease_and_lost_lease_does_not_fail_job(
     db: Database, mill: Mill, server: Server
 ) -> None:
     job_id, other = await submit_url(db, server.url()), uuid4()
@@ -193,4 +195,4 @@ async def test_a_download_keeps_its_lease_and_whoever_lost_it_fails_nothing(
             await tick
     assert await holder(db, job_id) == other
     assert (await job_of(db, job_id)).failure_reason is None
-    await db.run(ingest.release, job_id, other)
+    await db.run(ingestion.release_ingest_lease, job_id, other)

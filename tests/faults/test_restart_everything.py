@@ -73,7 +73,7 @@ async def look(client: httpx2.AsyncClient, job: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("size", [20_000, pytest.param(500_000, marks=pytest.mark.full)])
-async def test_a_job_paused_at_a_third_outlives_a_restart_of_everything(
+async def test_paused_job_resumes_and_completes_after_restart_of_tidemill_up(
     up: Callable[[], tuple[str, Callable[[], None]]], tmp_path: Path, size: int
 ) -> None:
     link, end = up()

@@ -72,7 +72,7 @@ async def assert_taken_over(workers: Workers, db: Database, job_id: UUID, n: int
     await assert_sound(db)
 
 
-async def test_items_that_are_quick_are_finished_and_the_rest_goes_back(workers: Workers, db: Database) -> None:
+async def test_shutdown_finishes_quick_items_and_releases_remaining_ones(workers: Workers, db: Database) -> None:
     workers.app(app(OBEDIENT))
     process = workers.start(worker_lanes=1, stop_grace_ms=20_000, flush_interval_ms=60_000)
     job_id = await add_job(db, 200)
@@ -96,7 +96,7 @@ async def test_items_that_are_quick_are_finished_and_the_rest_goes_back(workers:
     ],
     ids=["sleeping", "deaf", "blocking", "hogging"],
 )
-async def test_items_that_take_too_long_go_back_uncharged(
+async def test_shutdown_releases_slow_items_without_charging_attempts(
     body: str, declare: str, workers: Workers, db: Database
 ) -> None:
     workers.app(app(body, declare))
@@ -107,7 +107,7 @@ async def test_items_that_take_too_long_go_back_uncharged(
     await assert_taken_over(workers, db, job_id, 40)
 
 
-async def test_a_set_based_handler_that_takes_too_long_goes_back_uncharged(workers: Workers, db: Database) -> None:
+async def test_shutdown_releases_slow_batch_without_charging_attempts(workers: Workers, db: Database) -> None:
     workers.app("""
         @mill.batch_handler("test", timeout=300)
         async def run(items):
@@ -120,9 +120,7 @@ async def test_a_set_based_handler_that_takes_too_long_goes_back_uncharged(worke
     await assert_taken_over(workers, db, job_id, 40)
 
 
-async def test_what_was_finished_is_kept_when_a_stuck_neighbour_is_killed_at_the_end(
-    workers: Workers, db: Database
-) -> None:
+async def test_shutdown_keeps_finished_items_when_stuck_child_is_killed(workers: Workers, db: Database) -> None:
     last = "if item.input['n'] == 9:\n            open('reached', 'w').close()"
     workers.app(app(f"if item.input['n'] == 3:\n            {BLOCKING}\n        {last}", "def run(item)"))
     process = workers.start(stop_grace_ms=int(GRACE_S * 1000), flush_interval_ms=60_000)

@@ -11,13 +11,13 @@ import pytest
 
 from support import Workers, add_job, assert_sound, closed, eventually, fates
 from tidemill import Item, Mill, Retry
-from tidemill.domain.job import Job
-from tidemill.domain.retry import MAX_THROTTLES
-from tidemill.domain.status import ItemStatus, JobStatus
-from tidemill.operations.reprocess import reprocess
+from tidemill.core.job import Job
+from tidemill.core.policies import UNCHARGED_THROTTLES_MAX
+from tidemill.core.status import ItemStatus, JobStatus
+from tidemill.jobs.reprocessing import reprocess_items
 from tidemill.store import workers as store
 from tidemill.store.database import Database
-from tidemill.store.reprocess import Choice
+from tidemill.store.reprocess_items import ReprocessSelection
 from tidemill.testing import drain
 
 RATE, LATENCY_S, BURST = 60.0, 0.1, 6.0
@@ -91,7 +91,7 @@ APP = """
 """
 
 
-async def test_a_worker_slows_down_to_what_the_provider_takes_and_shows_it(
+async def test_worker_reduces_concurrency_when_throttled_and_reports_it(
     workers: Workers, db: Database, provider: Provider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PROVIDER_PORT", str(provider.port))
@@ -100,7 +100,7 @@ async def test_a_worker_slows_down_to_what_the_provider_takes_and_shows_it(
     workers.start()
 
     async def look() -> dict[str, Any] | None:
-        shown = await db.run(store.adaptive_state, "price")
+        shown = await db.read(store.read_adaptive_state, "price")
         return shown[0] if shown and shown[0]["concurrency"] < 20 else None
 
     shown = await eventually(look, WITHIN)
@@ -140,7 +140,7 @@ async def run(mill: Mill, kind: str, count: int) -> Job:
     return await mill.job_async(job_id)
 
 
-async def test_refusals_are_free_until_there_were_too_many(mill: Mill, db: Database) -> None:
+async def test_throttled_attempts_are_uncharged_up_to_maximum(mill: Mill, db: Database) -> None:
     attempts: list[int] = []
 
     @mill.handler("never", max_attempts=2)
@@ -149,12 +149,12 @@ async def test_refusals_are_free_until_there_were_too_many(mill: Mill, db: Datab
         raise Retry("429", throttled=True)
 
     job = await run(mill, "never", 1)
-    assert attempts == [1] * (MAX_THROTTLES + 1) + [2]
+    assert attempts == [1] * (UNCHARGED_THROTTLES_MAX + 1) + [2]
     assert await fates(db, job.id) == {("failed", "throttled", 2): 1}
     await assert_sound(db)
 
 
-async def test_an_item_that_is_sent_round_again_has_its_free_refusals_back(mill: Mill, db: Database) -> None:
+async def test_reprocess_resets_uncharged_throttle_count(mill: Mill, db: Database) -> None:
     throttles: list[int] = []
 
     @mill.handler("never", max_attempts=1)
@@ -163,18 +163,18 @@ async def test_an_item_that_is_sent_round_again_has_its_free_refusals_back(mill:
         raise Retry("429", throttled=True)
 
     job = await run(mill, "never", 1)
-    assert throttles == list(range(MAX_THROTTLES + 1))
+    assert throttles == list(range(UNCHARGED_THROTTLES_MAX + 1))
     throttles.clear()
-    await reprocess(db, job.id, Choice(statuses=[ItemStatus.FAILED]))
+    await reprocess_items(db, job.id, ReprocessSelection(statuses=[ItemStatus.FAILED]))
     await drain(mill)
-    assert throttles == list(range(MAX_THROTTLES + 1))
+    assert throttles == list(range(UNCHARGED_THROTTLES_MAX + 1))
 
 
 class TooManyRequests(Exception):
     status_code = 429
 
 
-async def test_a_batch_that_is_refused_is_tried_again_whole_and_uncharged(mill: Mill, db: Database) -> None:
+async def test_throttled_batch_is_retried_unsplit_and_uncharged(mill: Mill, db: Database) -> None:
     calls: list[int] = []
 
     @mill.batch_handler("whole", max_attempts=1)
@@ -188,7 +188,7 @@ async def test_a_batch_that_is_refused_is_tried_again_whole_and_uncharged(mill: 
     assert await fates(db, job.id) == {("done", None, 1): 20}
 
 
-async def test_refused_items_of_a_batch_go_round_and_the_others_are_done(mill: Mill, db: Database) -> None:
+async def test_throttled_items_of_batch_are_retried_and_others_are_done(mill: Mill, db: Database) -> None:
     @mill.batch_handler("some", max_attempts=1)
     async def some(items: list[Item]) -> list[Any]:
         return [Retry("429", throttled=True) if item.input % 2 and not item.throttles else None for item in items]
@@ -198,7 +198,7 @@ async def test_refused_items_of_a_batch_go_round_and_the_others_are_done(mill: M
     assert await fates(db, job.id) == {("done", None, 1): 10}
 
 
-async def test_a_refusal_is_not_permanent_though_its_exception_is(mill: Mill, db: Database) -> None:
+async def test_throttling_error_is_retried_even_if_declared_permanent(mill: Mill, db: Database) -> None:
     @mill.handler("mixed", max_attempts=1, permanent=(TooManyRequests,))
     async def mixed(item: Item) -> None:
         if not item.throttles:
@@ -207,7 +207,7 @@ async def test_a_refusal_is_not_permanent_though_its_exception_is(mill: Mill, db
     assert (await run(mill, "mixed", 1)).counts.done == 1
 
 
-async def test_a_retry_of_a_strange_sort_harms_nobody(mill: Mill, db: Database) -> None:
+async def test_malformed_retry_fails_item_as_invalid_result(mill: Mill, db: Database) -> None:
     class Own(Retry):
         def __init__(self) -> None:  # without what Retry needs
             self.reason = "mine"

@@ -11,9 +11,9 @@ import pytest
 
 from support import Workers, add_job, assert_sound, closed, eventually, fates, job_of, rows
 from tidemill.config import Settings
-from tidemill.connectors.blobs import open_blobs
+from tidemill.files.blobs import open_blob_store
 from tidemill.store.database import Database
-from tidemill.store.submit import Submission, run_async, submission
+from tidemill.store.job_submission import Submission, build_submission_steps, run_steps_async
 
 # The first worker dawdles over its items until it is stopped; the second is quick.
 APP = """
@@ -53,7 +53,7 @@ async def stop_in_mid_batch(workers: Workers, db: Database, first: "subprocess.P
     await rows(db, "UPDATE tidemill.duty SET until = '-infinity'")
 
 
-async def test_a_zombie_changes_nothing_is_counted_as_stale_and_goes_on(
+async def test_worker_frozen_past_lease_changes_nothing_and_reports_stale_flush(
     workers: Workers, db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     workers.app(APP)
@@ -82,7 +82,7 @@ async def test_a_zombie_changes_nothing_is_counted_as_stale_and_goes_on(
     await assert_sound(db)
 
 
-async def test_a_zombie_that_wrote_in_the_flush_transaction_leaves_no_effect(
+async def test_worker_frozen_past_lease_leaves_no_effect_of_flush_transaction(
     workers: Workers, db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await rows(db, "CREATE TABLE effect (n int, who text)")
@@ -114,9 +114,9 @@ async def test_a_zombie_that_wrote_in_the_flush_transaction_leaves_no_effect(
     await assert_sound(db)
 
 
-async def test_a_zombie_reader_adds_no_rows(workers: Workers, db: Database, settings: Settings) -> None:
+async def test_reader_frozen_past_lease_adds_no_rows(workers: Workers, db: Database, settings: Settings) -> None:
     n = 60_000
-    blob = open_blobs(settings.blobs).put(b'{"n": %d}\n' % i for i in range(n))
+    blob = open_blob_store(settings.blobs).put(b'{"n": %d}\n' % i for i in range(n))
     workers.app("""
         @mill.handler("test")
         async def run(item):
@@ -125,7 +125,7 @@ async def test_a_zombie_reader_adds_no_rows(workers: Workers, db: Database, sett
     first = workers.start(ingest_max_rows=500)
     async with db.transaction() as conn:
         source = {"blob": blob.id, "format": "ndjson"}
-        job_id = (await run_async(conn, submission(Submission("test", source=source), ())))[0]
+        job_id = (await run_steps_async(conn, build_submission_steps(Submission("test", source=source), ())))[0]
 
     async def reading() -> int:
         return (await job_of(db, job_id)).counts.total

@@ -12,19 +12,18 @@ import pytest
 from support import assert_sound, job_of, rows
 from tidemill import Mill
 from tidemill.config import Settings
-from tidemill.connectors.blobs import open_blobs
-from tidemill.connectors.source import Sources
-from tidemill.domain.decide import completed
-from tidemill.domain.importing import ImportRequest
-from tidemill.domain.job import Job
-from tidemill.domain.resource import Resource
-from tidemill.handlers.importing import handler
-from tidemill.handlers.importing import land as landing
-from tidemill.operations.imports import Importing
-from tidemill.operations.resources import Resources
-from tidemill.store import imports
+from tidemill.core.decide import complete_stored_error
+from tidemill.core.job import Job
+from tidemill.files.blobs import open_blob_store
+from tidemill.files.source_opener import SourceOpener
+from tidemill.imports import handler, import_records
+from tidemill.imports import write_rows as landing
+from tidemill.imports.import_plan import ImportRequest
+from tidemill.imports.use_cases import ImportUseCases
 from tidemill.store.database import Connection, Database
-from tidemill.store.submit import Submission
+from tidemill.store.job_submission import Submission
+from tidemill.tables.resource import Resource
+from tidemill.tables.resource_registry import ResourceRegistry
 from tidemill.testing import drain
 
 Errors = list[tuple[int, str]]
@@ -43,14 +42,14 @@ class Scene:
         self, data: str | bytes, table: str, *, name: str = "rows.csv", resource: Resource | None = None, **asked: Any
     ) -> UUID:
         """An import of these bytes that nobody has begun."""
-        sources = Sources(open_blobs(self.settings.blobs), max_row_bytes=self.settings.max_row_bytes)
-        importing = Importing(self.db, open_blobs(self.settings.blobs), sources)
+        sources = SourceOpener(open_blob_store(self.settings.blobs), max_row_bytes=self.settings.max_row_bytes)
+        importing = ImportUseCases(self.db, open_blob_store(self.settings.blobs), sources)
         policy = asked.pop("policy", {})
-        found = resource or await Resources({}).find(self.db, table, any_table=True)
-        blob = open_blobs(self.settings.blobs).put([data if isinstance(data, bytes) else data.encode()])
+        found = resource or await ResourceRegistry({}).find(self.db, table, any_table=True)
+        blob = open_blob_store(self.settings.blobs).put([data if isinstance(data, bytes) else data.encode()])
         given = {"keep_empty": True} if asked.get("keep_empty") else {}
-        look = await importing.look(blob.id, name=name, given=given)
-        plan = await importing.plan(look, found, ImportRequest(**asked))
+        look = await importing.inspect_file(blob.id, name=name, layout_options=given)
+        plan = await importing.plan_import(look, found, ImportRequest(**asked))
         job_id, _ = await importing.submit(Submission("", policy=policy), blob, look, plan, {}, name)
         return job_id
 
@@ -79,7 +78,7 @@ class Scene:
         job_id = job if isinstance(job, UUID) else job.id
         query = "SELECT seq, status, error, attempts FROM tidemill.outcome WHERE job_id = %s ORDER BY seq"
         return [
-            (seq + 1, status, {} if error is None else completed(error, seq, attempts))
+            (seq + 1, status, {} if error is None else complete_stored_error(error, seq, attempts))
             for seq, status, error, attempts in await rows(self.db, query, job_id)
         ]
 
@@ -91,7 +90,7 @@ class Scene:
     async def effects(self, job: Job | UUID) -> tuple[int, int, int]:
         """How many rows were inserted, updated, unchanged."""
         job_id = job if isinstance(job, UUID) else job.id
-        found: Mapping[str, int] = await self.db.run(imports.effects, job_id)
+        found: Mapping[str, int] = await self.db.read(import_records.sum_import_effects, job_id)
         return found["inserted"], found["updated"], found["unchanged"]
 
 
@@ -102,26 +101,26 @@ def with_fields(resource: Resource, **changes: dict[str, Any]) -> Resource:
 
 
 def small_batches(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
-    monkeypatch.setattr(handler, "BATCH_SIZE", size)
+    monkeypatch.setattr(handler, "IMPORT_BATCH_ROWS", size)
 
 
 @asynccontextmanager
 async def meanwhile(monkeypatch: pytest.MonkeyPatch, scene: Scene, *statements: str) -> AsyncIterator[None]:
     """Another session runs these between the first look at the table and the writing, once."""
-    land, left = landing.land, list(statements)
+    land, left = landing.write_good_rows, list(statements)
 
     async def late(*args: Any) -> Any:
         while left:
             await rows(scene.db, left.pop(0))
         return await land(*args)
 
-    monkeypatch.setattr(handler, "land", late)
+    monkeypatch.setattr(handler, "write_good_rows", late)
     yield
     assert not left, "nobody came between"
 
 
 async def look_at(db: Database, table: str) -> Resource:
-    return await Resources({}).find(db, table, any_table=True)
+    return await ResourceRegistry({}).find(db, table, any_table=True)
 
 
 __all__ = ["Connection", "Errors", "Scene", "look_at", "meanwhile", "small_batches", "with_fields"]

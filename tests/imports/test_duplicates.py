@@ -12,9 +12,9 @@ import pytest
 
 from imports.scenes import Scene, look_at, small_batches, with_fields
 from support import rows
-from tidemill.engine.ingest import Ingester
-from tidemill.handlers.importing import keys
-from tidemill.operations.reprocess import redrive
+from tidemill.engine.ingester import Ingester
+from tidemill.imports import key_index
+from tidemill.jobs.reprocessing import redrive_dead_letters
 from tidemill.testing import drain
 
 
@@ -31,11 +31,11 @@ def file_of(count: int, distinct: int) -> tuple[str, dict[int, list[int]]]:
 
 @pytest.mark.parametrize("mode", ["insert", "upsert"])
 @pytest.mark.parametrize("duplicates", ["first", "last", "error"])
-async def test_over_many_batches_and_two_workers(
+async def test_duplicate_policy_picks_same_row_across_batches_and_workers(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, mode: str, duplicates: str
 ) -> None:
     small_batches(monkeypatch, 20)
-    monkeypatch.setattr(keys, "RECENT_MAX", 50)
+    monkeypatch.setattr(key_index, "RECENT_KEYS_MAX", 50)
     await scene.table("CREATE TABLE t (k int PRIMARY KEY, row int)")
     text, wanted = file_of(600, 250)
     job = await scene.finish(await scene.submit(text, "t", mode=mode, duplicates=duplicates), drains=2)
@@ -47,7 +47,7 @@ async def test_over_many_batches_and_two_workers(
     assert job.status == ("completed_with_errors" if duplicates == "error" else "completed")
 
 
-async def test_two_spellings_of_a_key_are_one_key(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_key_spellings_of_equal_values_count_as_duplicates(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     small_batches(monkeypatch, 1)
     await scene.table("CREATE TABLE t (id int, at timestamptz, n numeric(6,2), row int, PRIMARY KEY (id, at, n))")
     text = "id,at,n,row\n7,2026-01-01T00:00:00Z,1.5,1\n007,2026-01-01 01:00:00+01:00,1.50,2\n+7,2026-01-01,1.499,3\n"
@@ -58,7 +58,7 @@ async def test_two_spellings_of_a_key_are_one_key(scene: Scene, monkeypatch: pyt
 
 @pytest.mark.parametrize("duplicates", ["first", "error"])
 @pytest.mark.parametrize("digits", [29, 38, 6_000])
-async def test_long_numbers_that_differ_in_their_last_digit_are_two_keys(
+async def test_numeric_keys_differing_in_last_digit_are_not_duplicates(
     scene: Scene, duplicates: str, digits: int
 ) -> None:
     await scene.table("CREATE TABLE t (k numeric PRIMARY KEY, f numeric UNIQUE, whole numeric(38, 0) UNIQUE)")
@@ -72,7 +72,7 @@ async def test_long_numbers_that_differ_in_their_last_digit_are_two_keys(
 @pytest.mark.parametrize("batch", [1, 100])
 @pytest.mark.parametrize(("kind", "number"), [("numeric", "0.12345678901234567890"), ("text", "2.50")])
 @pytest.mark.parametrize("duplicates", ["first", "last", "error"])
-async def test_numbers_of_json_are_keys_with_all_their_digits(
+async def test_json_number_key_keeps_all_digits_when_duplicates_are_detected(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, duplicates: str, kind: str, number: str, batch: int
 ) -> None:
     small_batches(monkeypatch, batch)
@@ -86,7 +86,7 @@ async def test_numbers_of_json_are_keys_with_all_their_digits(
         assert [(row, said) for row, said, _ in await scene.outcomes(job)] == [(loser, status)]
 
 
-async def test_moments_that_python_cannot_count_are_keys_like_others(scene: Scene) -> None:
+async def test_timestamp_keys_outside_python_range_are_compared_correctly(scene: Scene) -> None:
     await scene.table("CREATE TABLE t (at timestamptz PRIMARY KEY, row int)")
     moments = ["9999-12-31T23:59:59-12:00", "9999-12-31T23:59:58-12:00", "0001-01-01T00:00:00+14:00", "infinity"]
     moments += ["9999-12-31T23:59:59.999999Z", "-infinity", "0001-01-01T00:00:00Z", "2024-01-01T00:00:00Z"]
@@ -97,7 +97,7 @@ async def test_moments_that_python_cannot_count_are_keys_like_others(scene: Scen
     assert await scene.count("t") == 8
 
 
-async def test_a_moment_in_another_zone_is_the_same_key_in_a_column_that_rounds(
+async def test_timestamp_key_in_other_zone_is_duplicate_in_rounding_column(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small_batches(monkeypatch, 1)
@@ -118,28 +118,28 @@ def nowhere(**_: int) -> BinaryIO:
 
 
 @pytest.mark.parametrize("make", [on_a_full_device, nowhere])
-async def test_keys_that_the_disk_does_not_take_are_no_fault_of_the_source(
+async def test_key_index_on_full_disk_fails_import_and_redrive_completes_it(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, make: Callable[..., BinaryIO]
 ) -> None:
     """Afterwards the import is taken up where it was left."""
     await scene.table("CREATE TABLE t (k int PRIMARY KEY, row int)")
     text, wanted = file_of(400, 100)
     with monkeypatch.context() as patch:
-        patch.setattr(keys, "RECENT_MAX", 10)
+        patch.setattr(key_index, "RECENT_KEYS_MAX", 10)
         patch.setattr("tempfile.TemporaryFile", make)
         job = await scene.run(text, "t", duplicates="last")
     assert job.status == "failed"
     assert job.failure_reason is not None
     assert job.failure_reason.startswith("keys cannot be kept in ")
     assert job.failure_reason.endswith("No space left on device")
-    await redrive(scene.db, owner_id=None, filters={"jobs": [str(job.id)]})
+    await redrive_dead_letters(scene.db, owner_id=None, filters={"jobs": [str(job.id)]})
     again = await scene.finish(job.id)
     assert (again.status, again.counts.done) == ("completed", len(wanted))
     assert dict(await scene.rows("SELECT k, row FROM t")) == {key: found[-1] for key, found in wanted.items()}
 
 
 @pytest.mark.parametrize("mode", ["insert", "upsert"])
-async def test_a_default_stands_for_a_key_that_a_row_does_not_name_also_where_nothing_is_null(
+async def test_missing_key_takes_field_default_when_empty_values_are_kept(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:
     small_batches(monkeypatch, 1)
@@ -152,7 +152,7 @@ async def test_a_default_stands_for_a_key_that_a_row_does_not_name_also_where_no
     assert await scene.rows("SELECT k, row FROM t ORDER BY row") == [("x", 1), (None, 3)]
 
 
-async def test_every_spelling_of_a_uuid_is_the_same_key(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_uuid_key_spellings_count_as_duplicates(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     small_batches(monkeypatch, 1)
     await scene.table("CREATE TABLE t (id uuid PRIMARY KEY, row int)")
     plain = "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"
@@ -164,7 +164,7 @@ async def test_every_spelling_of_a_uuid_is_the_same_key(scene: Scene, monkeypatc
 
 @pytest.mark.parametrize("validate_only", [True, False])
 @pytest.mark.parametrize("mode", ["insert", "upsert"])
-async def test_rows_without_a_value_are_told_apart_where_null_equals_null(
+async def test_null_keys_count_as_duplicates_with_nulls_not_distinct(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, mode: str, validate_only: bool
 ) -> None:
     small_batches(monkeypatch, 2)
@@ -181,7 +181,7 @@ async def test_rows_without_a_value_are_told_apart_where_null_equals_null(
 
 
 @pytest.mark.parametrize("mode", ["insert", "upsert"])
-async def test_what_is_declared_unique_is_looked_up_though_no_index_holds_it(
+async def test_declared_unique_field_is_checked_without_unique_index(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:
     small_batches(monkeypatch, 2)
@@ -192,20 +192,20 @@ async def test_what_is_declared_unique_is_looked_up_though_no_index_holds_it(
     assert await scene.errors(job) == [(1, "name.exists"), (3, "name.exists")]
 
 
-async def test_a_key_that_was_asked_for_is_looked_up_though_no_index_holds_it(scene: Scene) -> None:
+async def test_requested_key_is_checked_without_unique_index(scene: Scene) -> None:
     await scene.table("CREATE TABLE t (id int PRIMARY KEY, name text)", "INSERT INTO t VALUES (1, 'a')")
     job = await scene.run("id,name\n10,a\n11,c\n", "t", key=("name",))
     assert await scene.errors(job) == [(1, "name.exists")]
 
 
-async def test_a_file_that_is_read_on_after_an_interruption_knows_the_keys_before_it(
+async def test_resumed_ingest_detects_duplicates_of_rows_already_stored(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await scene.table("CREATE TABLE t (k int PRIMARY KEY, row int)")
     text, wanted = file_of(400, 100)
     job_id = await scene.submit(text, "t", duplicates="last")
     appended: list[int] = []
-    append = Ingester._append
+    append = Ingester._append_chunk
 
     async def stumbling(self: Ingester, *args: object) -> bool:
         if len(appended) == 1:
@@ -214,7 +214,7 @@ async def test_a_file_that_is_read_on_after_an_interruption_knows_the_keys_befor
         appended.append(1)
         return await append(self, *args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Ingester, "_append", stumbling)
+    monkeypatch.setattr(Ingester, "_append_chunk", stumbling)
     quick = scene.settings.model_copy(update={"ingest_max_rows": 50})
     scene.mill._settings = quick
     with pytest.raises(RuntimeError):
@@ -225,7 +225,7 @@ async def test_a_file_that_is_read_on_after_an_interruption_knows_the_keys_befor
     assert dict(await scene.rows("SELECT k, row FROM t")) == {key: found[-1] for key, found in wanted.items()}
 
 
-async def test_a_repeated_second_key_fails_whatever_the_policy_for_the_first(scene: Scene) -> None:
+async def test_duplicate_in_second_unique_column_fails_row_despite_first_policy(scene: Scene) -> None:
     await scene.table("CREATE TABLE t (id int PRIMARY KEY, code text UNIQUE)")
     job = await scene.run("id,code\n1,a\n2,a\n2,b\n3,\n4,\n", "t", duplicates="first")
     assert [(row, status) for row, status, _ in await scene.outcomes(job)] == [(2, "failed"), (3, "skipped")]

@@ -13,8 +13,8 @@ import pytest
 
 from imports.scenes import Scene
 from support import Workers, assert_sound, closed, eventually, job_of
-from tidemill.domain.job import Job
-from tidemill.store.throwaway import ThrowawayServer
+from tidemill.core.job import Job
+from tidemill.testing.throwaway_postgres import ThrowawayServer
 
 TABLE = "CREATE TABLE {name} (id int PRIMARY KEY, email text UNIQUE, n int CHECK (n > 0), at timestamptz DEFAULT now())"
 BODY = "BEGIN PERFORM pg_sleep(seconds) FROM public.pace; RETURN NULL; END"
@@ -33,9 +33,9 @@ def own_server() -> Iterator[ThrowawayServer]:
 
 @pytest.fixture
 def tidemill_database(own_server: ThrowawayServer) -> Iterator[str]:
-    url = own_server.create()
+    url = own_server.create_database()
     yield url
-    own_server.drop(url)
+    own_server.drop_database(url)
 
 
 def restart(server: ThrowawayServer) -> None:
@@ -65,7 +65,7 @@ async def table_of(scene: Scene, name: str) -> list[tuple[Any, ...]]:
     ("mode", "duplicates", "faults"), [("insert", "first", ["child", "server"]), ("upsert", "last", ["worker"])]
 )
 @pytest.mark.parametrize("count", [20_000, pytest.param(1_000_000, marks=pytest.mark.full)])
-async def test_kills_and_restarts_leave_no_trace(
+async def test_import_interrupted_by_kills_equals_undisturbed_import(
     scene: Scene,
     workers: Workers,
     own_server: ThrowawayServer,

@@ -12,7 +12,7 @@ from pyarrow import parquet
 
 from connectors.workbooks import workbook
 from imports.scenes import Scene
-from tidemill.domain.errors import InvalidColumns
+from tidemill.core.errors import InvalidColumns
 
 ROWS: list[dict[str, Any]] = [
     {"id": 1, "name": "Ann", "born": dt.date(1980, 2, 29), "ok": True, "score": 1.5},
@@ -44,7 +44,7 @@ FILES = {
 
 
 @pytest.mark.parametrize("name", FILES)
-async def test_a_file_goes_in(scene: Scene, name: str) -> None:
+async def test_import_reads_same_rows_from_every_format(scene: Scene, name: str) -> None:
     await scene.table(TABLE)
     job = await scene.run(FILES[name], "t", name=name)
     assert (await scene.errors(job), job.counts.done) == ([(2, "name.required")], 2)
@@ -54,7 +54,7 @@ async def test_a_file_goes_in(scene: Scene, name: str) -> None:
     ]
 
 
-async def test_rows_that_name_other_fields_and_rows_that_are_no_objects(scene: Scene) -> None:
+async def test_json_rows_with_unknown_field_or_wrong_shape_fail_alone(scene: Scene) -> None:
     await scene.table(TABLE)
     good = "".join(f'{{"id": {n}, "name": "a"}}\n' for n in range(1, 201))  # more than are looked at first
     text = good + '{"id": 201, "name": "b", "nmae": 1}\n7\nnull\n{"id": 205, "_row": 3, "name": "e"}\n'
@@ -63,7 +63,7 @@ async def test_rows_that_name_other_fields_and_rows_that_are_no_objects(scene: S
     assert (await scene.count("t"), job.counts.done) == (201, 201)
 
 
-async def test_columns_that_do_not_fit_are_all_named_before_a_row_is_read(scene: Scene) -> None:
+async def test_unknown_and_missing_columns_are_all_reported_at_submit(scene: Scene) -> None:
     await scene.table(TABLE)
     with pytest.raises(InvalidColumns) as refused:
         await scene.submit("id,nmae,size\n1,a,2\n", "t")
@@ -71,7 +71,7 @@ async def test_columns_that_do_not_fit_are_all_named_before_a_row_is_read(scene:
     assert await scene.count("tidemill.job") == 0
 
 
-async def test_of_ten_thousand_columns_that_do_not_fit_the_message_names_the_first(scene: Scene) -> None:
+async def test_unknown_columns_message_is_shortened_for_wide_header(scene: Scene) -> None:
     await scene.table(TABLE)
     header = ",".join(["id", "name", *(f"c{n}" for n in range(10_000))])
     with pytest.raises(InvalidColumns) as refused:

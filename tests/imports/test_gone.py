@@ -7,11 +7,11 @@ import pytest
 
 from imports.scenes import Scene, look_at, meanwhile, small_batches, with_fields
 from support import rows
-from tidemill.domain.status import ItemStatus
-from tidemill.engine import batchwise
-from tidemill.engine.worker import Lane
-from tidemill.operations.reprocess import reprocess
-from tidemill.store.reprocess import Choice
+from tidemill.core.status import ItemStatus
+from tidemill.engine import run_batch
+from tidemill.engine.lane import Lane
+from tidemill.jobs.reprocessing import reprocess_items
+from tidemill.store.reprocess_items import ReprocessSelection
 from tidemill.telemetry.events import subscribe
 from tidemill.testing import drain
 
@@ -55,7 +55,7 @@ OF_A_KEY = (  # an insert finds nothing wrong with it: a text takes every number
     ("mode", "break_it", "repair", "says"),
     [*(("insert", *change) for change in CHANGES), *(("upsert", *change) for change in [*CHANGES, OF_A_KEY])],
 )
-async def test_a_table_that_changes_in_mid_import(
+async def test_target_table_change_fails_import_and_reprocess_completes_it(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, mode: str, break_it: str, repair: str, says: str
 ) -> None:
     small_batches(monkeypatch, 10)
@@ -68,13 +68,13 @@ async def test_a_table_that_changes_in_mid_import(
     assert job.counts.failed == 0
     assert job.counts.cancelled == 100 - job.counts.done
     await scene.table(repair)
-    await reprocess(scene.db, job_id, Choice(statuses=[ItemStatus.CANCELLED]))
+    await reprocess_items(scene.db, job_id, ReprocessSelection(statuses=[ItemStatus.CANCELLED]))
     job = await scene.finish(job_id)
     assert (job.status, job.failure_reason) == ("completed", None)
     assert await scene.rows("SELECT count(*), min(name), max(id) FROM t") == [(100, "n0", 99)]
 
 
-async def test_a_normalizer_that_a_worker_does_not_have_fails_the_job_and_no_row(scene: Scene) -> None:
+async def test_unknown_normalizer_fails_import_without_failing_rows(scene: Scene) -> None:
     await scene.table(TABLE)
     resource = with_fields(await look_at(scene.db, "t"), name={"normalize": ("title",)})
     job = await scene.run(FILE, "t", resource=resource)
@@ -82,7 +82,7 @@ async def test_a_normalizer_that_a_worker_does_not_have_fails_the_job_and_no_row
     assert "a normalizer 'title', which nobody has declared here" in (job.failure_reason or "")
 
 
-async def test_a_disk_that_is_full_for_a_while_holds_the_import_up_and_costs_no_row(scene: Scene) -> None:
+async def test_temporary_full_disk_delays_import_without_failing_rows(scene: Scene) -> None:
     await scene.table(
         TABLE,
         "CREATE SEQUENCE tries",
@@ -95,10 +95,10 @@ async def test_a_disk_that_is_full_for_a_while_holds_the_import_up_and_costs_no_
     assert (await scene.rows("SELECT last_value FROM tries"))[0][0] >= 4
 
 
-async def test_a_disk_that_stays_full_fails_the_import_with_the_reason_and_it_goes_on_afterwards(
+async def test_permanent_full_disk_fails_import_and_reprocess_completes_it(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batchwise, "MAX_FULL", 3)
+    monkeypatch.setattr(run_batch, "MAX_DISK_FULL_ATTEMPTS", 3)
     await scene.table(
         TABLE,
         "CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE disk_full; END $$",
@@ -113,15 +113,13 @@ async def test_a_disk_that_stays_full_fails_the_import_with_the_reason_and_it_go
     tries = [fields for name, fields in told if name == "database.retry"]
     assert [fields["attempt"] for fields in tries] == [1, 2]
     await rows(scene.db, "DROP TRIGGER full_disk ON t")
-    await reprocess(scene.db, job.id, Choice([ItemStatus.CANCELLED]))
+    await reprocess_items(scene.db, job.id, ReprocessSelection([ItemStatus.CANCELLED]))
     job = await scene.finish(job.id)
     assert (job.status, await scene.count("t")) == ("completed", 100)
 
 
-async def test_a_row_that_somebody_else_keeps_locked_fails_and_the_others_do_not_wait_for_it(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(batchwise, "LOCKED_S", 0.1)
+async def test_locked_row_fails_alone_when_lock_timeout_expires(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_batch, "BATCH_LOCK_TIMEOUT_S", 0.1)
     await scene.table(TABLE)
     async with scene.db.transaction() as other:
         await other.execute(b"SET LOCAL idle_in_transaction_session_timeout = 0; INSERT INTO t VALUES (42, 'theirs')")
@@ -131,11 +129,11 @@ async def test_a_row_that_somebody_else_keeps_locked_fails_and_the_others_do_not
     assert (job.status, row, status) == ("completed_with_errors", 43, "failed")
     assert "lock timeout" in error["reason"]
     await rows(scene.db, "DELETE FROM t WHERE id = 42")
-    await reprocess(scene.db, job.id, Choice())
+    await reprocess_items(scene.db, job.id, ReprocessSelection())
     assert (await scene.finish(job.id)).status == "completed"
 
 
-async def test_a_cancelled_import_keeps_the_batch_in_hand_and_cancels_the_rest(
+async def test_cancelled_import_finishes_current_batch_and_cancels_remaining_rows(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small_batches(monkeypatch, 10)
@@ -148,7 +146,7 @@ async def test_a_cancelled_import_keeps_the_batch_in_hand_and_cancels_the_rest(
 
 
 @pytest.mark.parametrize(("policy", "failed"), [({"mode": "fail_fast"}, 1), ({"mode": "tolerate", "max_failed": 2}, 3)])
-async def test_a_policy_ends_an_import_that_has_too_many_errors(
+async def test_failure_policy_fails_import_when_too_many_rows_fail(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, policy: dict[str, Any], failed: int
 ) -> None:
     small_batches(monkeypatch, 10)

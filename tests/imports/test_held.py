@@ -9,18 +9,17 @@ import pytest
 
 from imports.scenes import Scene
 from support import RETRY, assert_sound, job_of, settle, take, try_take, verdict
-from tidemill.domain.batch import Lease
-from tidemill.domain.status import ItemStatus
-from tidemill.engine.ingest import Ingester
-from tidemill.handlers.importing import keys
-from tidemill.handlers.importing.intake import KeyIntake
-from tidemill.operations import control
-from tidemill.operations.cancel_rows import cancel_rows
-from tidemill.operations.reprocess import reprocess
-from tidemill.store import leases
-from tidemill.store.cancel_rows import Waiting
-from tidemill.store.reprocess import Choice
-from tidemill.store.run_now import run_now
+from tidemill.core.batch import Lease
+from tidemill.core.status import ItemStatus
+from tidemill.engine.ingester import Ingester
+from tidemill.imports import key_index
+from tidemill.imports.duplicate_detector import DuplicateDetector
+from tidemill.jobs import job_control
+from tidemill.jobs.job_control import cancel_waiting_items
+from tidemill.jobs.reprocessing import reprocess_items
+from tidemill.store import batch_leases
+from tidemill.store.reprocess_items import ReprocessSelection
+from tidemill.store.waiting_items import CancelSelection, make_items_due
 from tidemill.testing import drain
 
 KEYS = 200
@@ -38,7 +37,7 @@ async def job_id(scene: Scene) -> UUID:
 
 def after_a_chunk(monkeypatch: pytest.MonkeyPatch, scene: Scene, act: Act) -> None:
     """When one chunk is stored and before the next, this happens, once."""
-    append, left = Ingester._append, [act]
+    append, left = Ingester._append_chunk, [act]
 
     async def acting(self: Ingester, job_id: UUID, *args: Any) -> bool:
         appended = await append(self, job_id, *args)
@@ -46,19 +45,19 @@ def after_a_chunk(monkeypatch: pytest.MonkeyPatch, scene: Scene, act: Act) -> No
             await left.pop()(scene, job_id)
         return appended
 
-    monkeypatch.setattr(Ingester, "_append", acting)
+    monkeypatch.setattr(Ingester, "_append_chunk", acting)
 
 
 async def end(scene: Scene, job_id: UUID) -> None:
-    await control.cancel(scene.db, job_id)
+    await job_control.cancel_job(scene.db, job_id)
 
 
 async def send_three_round(scene: Scene, job_id: UUID) -> None:
     """Rows that lose are cancelled, and wanted again; twice, the second time out of a list."""
     for _ in range(2):
-        assert (await cancel_rows(scene.db, job_id, Waiting(seqs=[3, 4, 5]))).items == 3
-        chosen = Choice(statuses=[ItemStatus.CANCELLED], seqs=[3, 4, 5])
-        assert (await reprocess(scene.db, job_id, chosen)).items == 3
+        assert (await cancel_waiting_items(scene.db, job_id, CancelSelection(seqs=[3, 4, 5]))).items == 3
+        chosen = ReprocessSelection(statuses=[ItemStatus.CANCELLED], seqs=[3, 4, 5])
+        assert (await reprocess_items(scene.db, job_id, chosen)).items == 3
 
 
 async def assert_the_last_have_won(scene: Scene, job_id: UUID) -> None:
@@ -68,19 +67,19 @@ async def assert_the_last_have_won(scene: Scene, job_id: UUID) -> None:
     assert await scene.rows("SELECT min(row), max(row), count(*) FROM t") == [(KEYS, 2 * KEYS - 1, KEYS)]
 
 
-async def test_a_cancelled_import_that_is_taken_up_again(
+async def test_resumed_keep_last_import_writes_last_row_of_each_key(
     scene: Scene, job_id: UUID, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     after_a_chunk(monkeypatch, scene, end)
     cancelled = await scene.finish(job_id)
     assert cancelled.status == "cancelled"
     assert 0 < cancelled.counts.total < KEYS
-    await reprocess(scene.db, job_id, Choice(statuses=[ItemStatus.CANCELLED]))
+    await reprocess_items(scene.db, job_id, ReprocessSelection(statuses=[ItemStatus.CANCELLED]))
     await scene.finish(job_id)
     await assert_the_last_have_won(scene, job_id)
 
 
-async def test_rows_that_are_cancelled_and_sent_round_while_the_file_is_read(
+async def test_rows_reprocessed_during_ingest_still_lose_to_last_row_of_key(
     scene: Scene, job_id: UUID, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     after_a_chunk(monkeypatch, scene, send_three_round)
@@ -90,11 +89,11 @@ async def test_rows_that_are_cancelled_and_sent_round_while_the_file_is_read(
 
 async def hasten(scene: Scene, job_id: UUID, lease: Lease) -> None:
     await settle(scene.db, lease, [verdict(3, RETRY, delay=600)])
-    assert (await scene.db.run(run_now, job_id, [3], by=0)).due == 1
+    assert (await scene.db.run(make_items_due, job_id, [3], by=0)).due == 1
 
 
 async def give_back(scene: Scene, _: UUID, lease: Lease) -> None:
-    await scene.db.run(leases.release, lease, speaking_for_the_dead=True)
+    await scene.db.run(batch_leases.release_batch, lease, after_crash=True)
 
 
 async def retry(scene: Scene, _: UUID, lease: Lease) -> None:
@@ -102,15 +101,15 @@ async def retry(scene: Scene, _: UUID, lease: Lease) -> None:
 
 
 @pytest.mark.parametrize("comes_back", [hasten, give_back, retry])
-async def test_a_row_that_comes_back_from_a_worker_waits_for_the_end_though_it_is_due(
+async def test_row_requeued_by_worker_waits_for_end_of_file_even_when_due(
     scene: Scene, job_id: UUID, monkeypatch: pytest.MonkeyPatch, comes_back: Callable[..., Awaitable[None]]
 ) -> None:
     with monkeypatch.context() as patching:
         after_a_chunk(patching, scene, end)
         await scene.finish(job_id)
-    await reprocess(scene.db, job_id, Choice(statuses=[ItemStatus.CANCELLED], seqs=[3]))
+    await reprocess_items(scene.db, job_id, ReprocessSelection(statuses=[ItemStatus.CANCELLED], seqs=[3]))
     lease = await take(scene.db, job_id)  # while nobody read on
-    await reprocess(scene.db, job_id, Choice(statuses=[ItemStatus.CANCELLED]))
+    await reprocess_items(scene.db, job_id, ReprocessSelection(statuses=[ItemStatus.CANCELLED]))
     await comes_back(scene, job_id, lease)
 
     async def find_nothing(scene: Scene, job_id: UUID) -> None:
@@ -121,13 +120,13 @@ async def test_a_row_that_comes_back_from_a_worker_waits_for_the_end_though_it_i
     await assert_the_last_have_won(scene, job_id)
 
 
-async def test_single_rows_of_a_file_that_nobody_reads_on_do_not_wait_for_its_end(
+async def test_rows_reprocessed_after_cancelled_ingest_run_without_end_of_file(
     scene: Scene, job_id: UUID, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     after_a_chunk(monkeypatch, scene, end)
     read = (await scene.finish(job_id)).counts.total
     assert read < KEYS
-    await reprocess(scene.db, job_id, Choice(statuses=[ItemStatus.CANCELLED], seqs=[3, 4, 5]))
+    await reprocess_items(scene.db, job_id, ReprocessSelection(statuses=[ItemStatus.CANCELLED], seqs=[3, 4, 5]))
     await drain(scene.mill, db=scene.db)
     await assert_sound(scene.db, job_id)
     job = await job_of(scene.db, job_id)
@@ -135,21 +134,21 @@ async def test_single_rows_of_a_file_that_nobody_reads_on_do_not_wait_for_its_en
     assert await scene.rows("SELECT row FROM t ORDER BY row") == [(3,), (4,), (5,)]
 
 
-async def test_files_of_keys_are_closed_when_there_is_no_room_for_those_of_stored_rows(
+async def test_key_index_files_are_closed_when_resumed_ingest_fills_disk(
     scene: Scene, job_id: UUID, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patching:
         after_a_chunk(patching, scene, end)
         await scene.finish(job_id)
-    await reprocess(scene.db, job_id, Choice(statuses=[ItemStatus.CANCELLED]))
-    closed, close = [], KeyIntake.close
+    await reprocess_items(scene.db, job_id, ReprocessSelection(statuses=[ItemStatus.CANCELLED]))
+    closed, close = [], DuplicateDetector.close
 
-    def closing(intake: KeyIntake) -> None:
+    def closing(intake: DuplicateDetector) -> None:
         closed.append(intake)
         close(intake)
 
-    monkeypatch.setattr(KeyIntake, "close", closing)
-    monkeypatch.setattr(keys, "RECENT_MAX", 10)
+    monkeypatch.setattr(DuplicateDetector, "close", closing)
+    monkeypatch.setattr(key_index, "RECENT_KEYS_MAX", 10)
     monkeypatch.setattr("tempfile.TemporaryFile", lambda **_: Path("/dev/full").open("r+b", buffering=0))  # noqa: SIM115
     assert (await scene.finish(job_id)).status == "failed"
     assert len(closed) == 1

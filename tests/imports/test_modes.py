@@ -7,13 +7,13 @@ import pytest
 
 from imports.scenes import Scene
 from tidemill.telemetry.events import subscribe
-from tidemill.telemetry.logs import level_of
+from tidemill.telemetry.logs import choose_log_level
 
 PEOPLE = """CREATE TABLE people (email text PRIMARY KEY, name text NOT NULL, age int CHECK (age > 0),
     since timestamptz DEFAULT now())"""
 
 
-async def test_an_insert_takes_the_good_rows_and_names_what_is_wrong_with_the_others(scene: Scene) -> None:
+async def test_insert_imports_valid_rows_and_reports_errors_of_others(scene: Scene) -> None:
     await scene.table(PEOPLE, "INSERT INTO people VALUES ('old@x', 'Old', 1)")
     job = await scene.run("email,name,age\na@x,A,1\nb@x,,x\nold@x,O,3\nc@x,C,0\nd@x,D,\n", "people")
     assert job.status == "completed_with_errors"
@@ -27,7 +27,7 @@ async def test_an_insert_takes_the_good_rows_and_names_what_is_wrong_with_the_ot
     assert [(one["field"], one["code"]) for one in error["errors"]] == [("name", "name.required"), ("age", "age.type")]
 
 
-async def test_an_upsert_tells_inserted_updated_and_unchanged_apart(scene: Scene) -> None:
+async def test_upsert_counts_inserted_updated_and_unchanged_rows(scene: Scene) -> None:
     await scene.table(PEOPLE, "INSERT INTO people VALUES ('a@x', 'A', 1, '2020-01-01'), ('b@x', 'B', 2, '2020-01-01')")
     job = await scene.run("email,name,age,since\na@x,A,1,\nb@x,Bea,2,\nc@x,C,3,\n", "people", mode="upsert")
     assert (job.status, await scene.effects(job)) == ("completed", (1, 1, 1))
@@ -38,7 +38,7 @@ async def test_an_upsert_tells_inserted_updated_and_unchanged_apart(scene: Scene
     ]
 
 
-async def test_only_looking_finds_what_the_live_run_finds_and_writes_nothing(scene: Scene) -> None:
+async def test_dry_run_reports_same_outcomes_as_import_and_writes_nothing(scene: Scene) -> None:
     await scene.table(PEOPLE, "INSERT INTO people VALUES ('old@x', 'Old', 1), ('two@x', 'Two', 2)")
     await scene.table("CREATE TABLE notes (id int PRIMARY KEY, who text REFERENCES people, tag text UNIQUE)")
     await scene.table("INSERT INTO notes VALUES (1, 'old@x', 'a'), (2, 'two@x', 'b')")
@@ -66,7 +66,7 @@ async def test_only_looking_finds_what_the_live_run_finds_and_writes_nothing(sce
     ]
 
 
-async def test_a_trial_takes_no_number_from_a_sequence(scene: Scene) -> None:
+async def test_dry_run_does_not_advance_sequences(scene: Scene) -> None:
     await scene.table(
         'CREATE SEQUENCE "odd \'name" START 1000',
         "CREATE TABLE t (id serial PRIMARY KEY, n int NOT NULL, code text NOT NULL DEFAULT"
@@ -80,7 +80,7 @@ async def test_a_trial_takes_no_number_from_a_sequence(scene: Scene) -> None:
     assert await scene.rows("SELECT id, code FROM t ORDER BY id") == [(1, "C-1000"), (2, "C-1001")]
 
 
-async def test_an_update_of_some_columns_is_tried_with_what_the_row_has_in_the_others(scene: Scene) -> None:
+async def test_partial_update_is_validated_with_stored_values_of_other_columns(scene: Scene) -> None:
     await scene.table(
         "CREATE TABLE t (id int PRIMARY KEY, a int NOT NULL, b int, CHECK (b > a))",
         "INSERT INTO t VALUES (1, 5, 6), (2, 5, 6)",
@@ -93,7 +93,7 @@ async def test_an_update_of_some_columns_is_tried_with_what_the_row_has_in_the_o
     assert await scene.rows("SELECT b FROM t ORDER BY id") == [(9,), (6,)]
 
 
-async def test_what_a_row_does_not_name_an_update_leaves_alone_and_null_clears(scene: Scene) -> None:
+async def test_upsert_keeps_missing_fields_and_clears_null_fields(scene: Scene) -> None:
     await scene.table(
         "CREATE TABLE t (id int PRIMARY KEY, a text NOT NULL, b int, c text DEFAULT 'x', d int)",
         "INSERT INTO t SELECT i, 'old', i, 'c', i FROM generate_series(1, 5) i",
@@ -126,9 +126,7 @@ async def test_what_a_row_does_not_name_an_update_leaves_alone_and_null_clears(s
         ("r.csv", "tenant,code,v\nb,1,1\n,1,2\n,2,3\n"),
     ],
 )
-async def test_a_row_that_leaves_out_a_key_with_a_default_updates_the_row_of_that_default(
-    scene: Scene, name: str, text: str
-) -> None:
+async def test_upsert_uses_column_default_for_missing_key_field(scene: Scene, name: str, text: str) -> None:
     await scene.table(
         "CREATE TABLE t (tenant text NOT NULL DEFAULT 'main', code text, v int, PRIMARY KEY (tenant, code))",
         "INSERT INTO t VALUES ('main', '1', 0)",
@@ -138,19 +136,19 @@ async def test_a_row_that_leaves_out_a_key_with_a_default_updates_the_row_of_tha
     assert await scene.rows("SELECT * FROM t ORDER BY 1, 2") == [("b", "1", 1), ("main", "1", 2), ("main", "2", 3)]
 
 
-async def test_an_upsert_with_nothing_but_the_key_inserts_what_is_new(scene: Scene) -> None:
+async def test_upsert_with_only_key_columns_inserts_new_rows(scene: Scene) -> None:
     await scene.table("CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t VALUES (1)")
     job = await scene.run("id\n1\n2\n", "t", mode="upsert")
     assert (await scene.effects(job), await scene.count("t")) == ((1, 0, 1), 2)
 
 
-async def test_a_row_that_leaves_everything_to_the_table_is_imported(scene: Scene) -> None:
+async def test_row_with_only_empty_values_is_imported_with_table_defaults(scene: Scene) -> None:
     await scene.table("CREATE TABLE t (id int GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY, at date DEFAULT now())")
     job = await scene.run("id,at\n7,\n,2020-01-01\n,\n", "t")
     assert (job.status, await scene.count("t")) == ("completed", 3)
 
 
-async def test_an_import_says_what_it_came_to_and_warns_of_many_errors(scene: Scene) -> None:
+async def test_import_completed_event_reports_counts_and_warns_at_high_error_rate(scene: Scene) -> None:
     await scene.table("CREATE TABLE t (n int PRIMARY KEY)")
     told: list[dict[str, Any]] = []
     leave = subscribe(lambda name, fields: told.append(fields) if name == "import.completed" else None)
@@ -163,5 +161,5 @@ async def test_an_import_says_what_it_came_to_and_warns_of_many_errors(scene: Sc
     assert (repeated["successful_records"], repeated["skipped_records"], repeated["failed_records"]) == (2, 1, 0)
     assert line["error_rate"] == 0.25
     assert line["rows_per_sec"] > 0
-    assert level_of("import.completed", line) == logging.WARNING
-    assert level_of("import.completed", line | {"error_rate": 0.1}) == logging.INFO
+    assert choose_log_level("import.completed", line) == logging.WARNING
+    assert choose_log_level("import.completed", line | {"error_rate": 0.1}) == logging.INFO

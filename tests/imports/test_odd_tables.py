@@ -5,7 +5,7 @@ import json
 import pytest
 
 from imports.scenes import Scene, look_at, with_fields
-from tidemill.domain.errors import InvalidInput
+from tidemill.core.errors import InvalidInput
 
 ODD = '''CREATE TABLE "Odd Table %%" (
     "Tenant" int, "no %%s" text, mood mood, tags text[], grid int[][], twice int GENERATED ALWAYS AS (size * 2) STORED,
@@ -36,7 +36,7 @@ ROW = {
 }
 
 
-async def test_every_type_and_name_goes_in_and_is_found_again(scene: Scene) -> None:
+async def test_import_handles_every_column_type_and_quoted_identifiers(scene: Scene) -> None:
     await scene.table(*TYPES, ODD)
     bad = [
         {"Tenant": 2, "no %s": "b", "mood": "sad"},
@@ -58,14 +58,14 @@ async def test_every_type_and_name_goes_in_and_is_found_again(scene: Scene) -> N
     assert (await scene.effects(changed), await scene.errors(changed)) == ((0, 1, 0), [])
 
 
-async def test_names_that_differ_only_at_their_end(scene: Scene) -> None:
+async def test_columns_differing_in_last_character_are_imported_separately(scene: Scene) -> None:
     one, two = "x" * 62 + "1", "x" * 62 + "2"
     await scene.table(f"CREATE TABLE t ({one} int PRIMARY KEY, {two} int)", "INSERT INTO t VALUES (1, 1)")
     job = await scene.run(f"{one},{two}\n1,2\n2,3\n", "t", mode="upsert")
     assert (await scene.effects(job), await scene.rows("SELECT * FROM t ORDER BY 1")) == ((1, 1, 0), [(1, 2), (2, 3)])
 
 
-async def test_a_table_of_a_thousand_columns(scene: Scene) -> None:
+async def test_import_handles_table_with_1000_columns(scene: Scene) -> None:
     names = [f"c{n}" for n in range(1_000)]
     await scene.table(f"CREATE TABLE wide (c0 int PRIMARY KEY, {', '.join(f'{name} int' for name in names[1:])})")
     text = ",".join(names) + "\n" + "".join(",".join([str(row)] * 1_000) + "\n" for row in range(3))
@@ -74,7 +74,7 @@ async def test_a_table_of_a_thousand_columns(scene: Scene) -> None:
     assert (job.status, await scene.effects(job)) == ("completed", (0, 1, 2))
 
 
-async def test_a_partitioned_table(scene: Scene) -> None:
+async def test_partitioned_table_row_without_partition_fails_alone(scene: Scene) -> None:
     await scene.table(
         "CREATE TABLE t (id int, at date, PRIMARY KEY (id, at)) PARTITION BY RANGE (at)",
         "CREATE TABLE t26 PARTITION OF t FOR VALUES FROM ('2026-01-01') TO ('2027-01-01')",
@@ -84,21 +84,21 @@ async def test_a_partitioned_table(scene: Scene) -> None:
     assert (await scene.errors(job), await scene.count("t26"), await scene.count("t27")) == ([(2, "check")], 1, 1)
 
 
-async def test_an_equality_that_only_the_server_knows(scene: Scene) -> None:
+async def test_upsert_compares_inet_keys_with_server_equality(scene: Scene) -> None:
     await scene.table("CREATE TABLE t (net inet PRIMARY KEY, n int)", "INSERT INTO t VALUES ('10.0.0.1', 1)")
     job = await scene.run("net,n\n10.0.0.1/32,2\n10.0.0.2,1\n10.0.0.2/32,2\n", "t", mode="upsert")
     assert await scene.rows("SELECT net::text, n FROM t ORDER BY 1") == [("10.0.0.1/32", 2), ("10.0.0.2/32", 1)]
     assert await scene.errors(job) == [(3, "exists")]
 
 
-async def test_what_is_no_table_for_rows_is_refused_at_once(scene: Scene) -> None:
+async def test_import_into_view_system_or_missing_table_is_rejected(scene: Scene) -> None:
     await scene.table("CREATE TABLE t (n int)", "CREATE VIEW v AS SELECT * FROM t")
     for name, says in (("v", "a view"), ("tidemill.job", "not for imports"), ("gone", "gone")):
         with pytest.raises(InvalidInput, match=says):
             await scene.submit("n\n1\n", name)
 
 
-async def test_a_secret_value_is_shown_by_no_error(scene: Scene) -> None:
+async def test_sensitive_value_is_hidden_in_row_errors(scene: Scene) -> None:
     await scene.table(
         "CREATE TABLE t (id int PRIMARY KEY, pin inet UNIQUE, n int CHECK (n > 0))",
         "INSERT INTO t VALUES (1, '9.9.9.9', 1)",
@@ -111,7 +111,7 @@ async def test_a_secret_value_is_shown_by_no_error(scene: Scene) -> None:
     assert not any(secret in told for secret in ("9.9.9.9", "8.8.8.8", "topsecret"))
 
 
-async def test_a_column_that_begins_with_an_underscore_is_one_if_the_table_has_it(scene: Scene) -> None:
+async def test_underscore_table_column_is_imported_and_row_column_needs_mapping(scene: Scene) -> None:
     await scene.table("CREATE TABLE t (_id int PRIMARY KEY, _row int, n int)")
     job = await scene.run("_id,n,_note,_row,_errors\n1,2,x,7,y\n", "t")
     assert (job.status, await scene.rows("SELECT * FROM t")) == ("completed", [(1, None, 2)])

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from imports.scenes import Scene, meanwhile, small_batches
-from tidemill.handlers.importing import land as landing
+from tidemill.imports import write_rows as landing
 
 TABLES = (
     "CREATE TABLE parent (id int PRIMARY KEY)",
@@ -17,7 +17,9 @@ TABLES = (
 FILE = "id,parent,n\n1,1,5\n2,1,1\n3,1,5\n11,2,5\n12,3,5\n13,2,5\n"
 
 
-async def test_a_key_that_another_session_inserts(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_insert_fails_row_when_another_session_inserts_its_key(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await scene.table(*TABLES, "DELETE FROM t")
     async with meanwhile(monkeypatch, scene, "INSERT INTO t VALUES (12, 1, 0)"):
         job = await scene.run(FILE, "t")
@@ -25,7 +27,7 @@ async def test_a_key_that_another_session_inserts(scene: Scene, monkeypatch: pyt
     assert await scene.rows("SELECT id, n FROM t ORDER BY 1") == [(1, 5), (2, 1), (3, 5), (11, 5), (12, 0), (13, 5)]
 
 
-async def test_a_key_that_another_session_inserts_is_updated_by_an_upsert(
+async def test_upsert_updates_row_when_another_session_inserts_its_key(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await scene.table(*TABLES)
@@ -35,7 +37,9 @@ async def test_a_key_that_another_session_inserts_is_updated_by_an_upsert(
     assert await scene.rows("SELECT id, parent, n FROM t WHERE id = 12") == [(12, 3, 5)]
 
 
-async def test_a_referenced_row_that_is_deleted(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_upsert_fails_rows_when_another_session_deletes_their_parent(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await scene.table(*TABLES)
     async with meanwhile(monkeypatch, scene, "DELETE FROM parent WHERE id = 2"):
         job = await scene.run(FILE, "t", mode="upsert")
@@ -43,7 +47,7 @@ async def test_a_referenced_row_that_is_deleted(scene: Scene, monkeypatch: pytes
     assert await scene.effects(job) == (1, 2, 1)
 
 
-async def test_a_row_that_is_deleted_before_its_update_is_inserted_again(
+async def test_upsert_inserts_row_when_another_session_deletes_it_before_update(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await scene.table(*TABLES)
@@ -53,7 +57,7 @@ async def test_a_row_that_is_deleted_before_its_update_is_inserted_again(
     assert await scene.rows("SELECT id, n FROM t WHERE id < 4 ORDER BY 1") == [(1, 5), (2, 1), (3, 5)]
 
 
-async def test_two_imports_of_the_same_keys_at_once(scene: Scene) -> None:
+async def test_two_concurrent_upserts_of_same_keys_both_complete(scene: Scene) -> None:
     await scene.table("CREATE TABLE t (id int PRIMARY KEY, n int)")
     ids = [
         await scene.submit("id,n\n" + "".join(f"{i},{n}\n" for i in order), "t", mode="upsert")
@@ -65,7 +69,7 @@ async def test_two_imports_of_the_same_keys_at_once(scene: Scene) -> None:
     assert (effects, await scene.count("t")) == ([3_000, 3_000, 0], 3_000)
 
 
-async def test_rows_that_refer_to_rows_of_their_own_batch(scene: Scene) -> None:
+async def test_row_references_within_batch_are_resolved_in_any_order(scene: Scene) -> None:
     await scene.table("CREATE TABLE t (id int PRIMARY KEY, boss int REFERENCES t, n int CHECK (n > 0))")
     job = await scene.run("id,boss,n\n3,2,1\n2,1,1\n1,,1\n5,4,1\n4,9,1\n7,6,1\n6,1,0\n8,8,1\n", "t")
     assert await scene.rows("SELECT id FROM t ORDER BY 1") == [(1,), (2,), (3,), (8,)]
@@ -79,7 +83,7 @@ async def test_rows_that_refer_to_rows_of_their_own_batch(scene: Scene) -> None:
 
 @pytest.mark.parametrize("mode", ["insert", "upsert"])
 @pytest.mark.parametrize("order", ["parents first", "children first", "anyhow"])
-async def test_rows_that_refer_to_rows_of_other_batches_wait_for_them(
+async def test_row_references_to_other_batches_wait_until_target_is_imported(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, mode: str, order: str
 ) -> None:
     small_batches(monkeypatch, 7)
@@ -96,7 +100,7 @@ async def test_rows_that_refer_to_rows_of_other_batches_wait_for_them(
     assert (job.status, await scene.effects(job)) == ("completed_with_errors", (90, 0, 0))
 
 
-async def test_a_trial_says_that_it_does_not_see_rows_of_other_batches(
+async def test_dry_run_reports_that_references_to_other_batches_are_unchecked(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small_batches(monkeypatch, 2)
@@ -108,7 +112,7 @@ async def test_a_trial_says_that_it_does_not_see_rows_of_other_batches(
     ]
 
 
-async def test_an_upsert_among_refusals_and_writers_never_finds_its_own_key_in_the_way(
+async def test_upsert_with_rejections_and_concurrent_inserts_has_no_self_conflict(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await scene.table(
@@ -117,7 +121,7 @@ async def test_an_upsert_among_refusals_and_writers_never_finds_its_own_key_in_t
         " 'BEGIN IF NEW.n = 0 THEN RAISE ''no''; END IF; RETURN NEW; END'",
         "CREATE TRIGGER refuse BEFORE INSERT OR UPDATE ON t FOR EACH ROW EXECUTE FUNCTION refuse()",
     )
-    write, left = landing._write, [6, 7, 8]
+    write, left = landing._write_atomically, [6, 7, 8]
 
     async def beside_another(*args: Any, **options: Any) -> Any:
         if left:
@@ -125,7 +129,7 @@ async def test_an_upsert_among_refusals_and_writers_never_finds_its_own_key_in_t
             await scene.rows("INSERT INTO t VALUES (%s, 7, %s)", id_, id_)
         return await write(*args, **options)
 
-    monkeypatch.setattr(landing, "_write", beside_another)
+    monkeypatch.setattr(landing, "_write_atomically", beside_another)
     text = "id,n,code\n" + "".join(f"{i},{i != 5:d},{i}\n" for i in range(1, 13))
     job = await scene.run(text, "t", mode="upsert")
     assert await scene.errors(job) == [(5, "refused")]

@@ -15,7 +15,7 @@ def numbers(count: int) -> str:
 
 @pytest.mark.parametrize("when", ["BEFORE", "AFTER"])
 @pytest.mark.parametrize(("every", "count"), [(100, 10_000), (2, 500), (1, 500)])
-async def test_a_trigger_that_refuses_rows_costs_only_those(scene: Scene, when: str, every: int, count: int) -> None:
+async def test_trigger_rejecting_rows_fails_only_those_rows(scene: Scene, when: str, every: int, count: int) -> None:
     await scene.table("CREATE TABLE t (n int)", PICKY.format(every=every), TRIGGER.format(when=when))
     job = await scene.run(numbers(count), "t")
     assert await scene.count("t") == count - count // every
@@ -24,7 +24,7 @@ async def test_a_trigger_that_refuses_rows_costs_only_those(scene: Scene, when: 
     assert {(error["code"], error["reason"]) for _, _, error in errors[:1]} == {("refused", f"never {every}")}
 
 
-async def test_an_update_that_is_refused_names_its_row(scene: Scene) -> None:
+async def test_trigger_rejecting_updates_fails_only_those_rows(scene: Scene) -> None:
     await scene.table(
         "CREATE TABLE t (id int PRIMARY KEY, n int)", "INSERT INTO t SELECT i, 1 FROM generate_series(1, 300) i"
     )
@@ -36,7 +36,7 @@ async def test_an_update_that_is_refused_names_its_row(scene: Scene) -> None:
     assert await scene.rows("SELECT count(*) FROM t WHERE n = id") == [(396,)]
 
 
-async def test_a_check_with_a_function_and_an_exclusion_constraint_and_a_partial_index(scene: Scene) -> None:
+async def test_check_exclusion_and_partial_index_violations_fail_only_their_rows(scene: Scene) -> None:
     await scene.table(
         "CREATE FUNCTION is_fine(int) RETURNS boolean IMMUTABLE LANGUAGE sql AS 'SELECT $1 <> 13'",
         """CREATE TABLE t (n int CHECK (is_fine(n)), during int4range, kind text,
@@ -54,7 +54,7 @@ async def test_a_check_with_a_function_and_an_exclusion_constraint_and_a_partial
 
 
 @pytest.mark.parametrize("mode", ["insert", "upsert"])
-async def test_a_deferred_constraint_is_judged_at_its_row(scene: Scene, mode: str) -> None:
+async def test_deferred_constraint_violation_fails_its_row(scene: Scene, mode: str) -> None:
     await scene.table(
         "CREATE TABLE parent (id int PRIMARY KEY)",
         "INSERT INTO parent VALUES (1)",
@@ -73,13 +73,13 @@ async def test_a_deferred_constraint_is_judged_at_its_row(scene: Scene, mode: st
     assert [n for (n,) in await scene.rows("SELECT id FROM t ORDER BY 1")] == [1, 2, 6]
 
 
-async def test_a_value_that_speaks_of_lines_does_not_accuse_another_row(scene: Scene) -> None:
+async def test_value_resembling_copy_error_context_does_not_blame_another_row(scene: Scene) -> None:
     await scene.table("CREATE TABLE t (n int CHECK (n <> length(note)), note text)")
     job = await scene.run('n,note\n1,a\n2,"COPY t, line 5"\n14,"COPY t, line 1"\n4,x\n', "t")
     assert await scene.errors(job) == [(1, "check"), (3, "check")]
 
 
-async def test_a_trigger_that_speaks_of_permission_speaks_of_its_row(scene: Scene) -> None:
+async def test_privilege_error_raised_by_trigger_fails_only_its_row(scene: Scene) -> None:
     await scene.table(
         "CREATE TABLE t (n int)",
         """CREATE FUNCTION guard() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
@@ -91,7 +91,7 @@ async def test_a_trigger_that_speaks_of_permission_speaks_of_its_row(scene: Scen
 
 
 @pytest.mark.parametrize("event", ["INSERT", "UPDATE"])
-async def test_rows_that_a_trigger_passes_over_in_silence_are_told(scene: Scene, event: str) -> None:
+async def test_rows_dropped_silently_by_trigger_are_reported_as_failed(scene: Scene, event: str) -> None:
     await scene.table("CREATE TABLE t (id int PRIMARY KEY, n int)")
     if event == "UPDATE":
         await scene.table("INSERT INTO t SELECT i, 0 FROM generate_series(1, 40) i")
@@ -106,7 +106,7 @@ async def test_rows_that_a_trigger_passes_over_in_silence_are_told(scene: Scene,
     assert await scene.rows("SELECT count(*) FROM t WHERE n = 5") == [(30,)]
 
 
-async def test_a_trigger_that_puts_rows_elsewhere_has_passed_over_none(scene: Scene) -> None:
+async def test_rows_redirected_to_child_table_by_trigger_count_as_inserted(scene: Scene) -> None:
     await scene.table(
         "CREATE TABLE t (id int PRIMARY KEY)",
         "CREATE TABLE heir (PRIMARY KEY (id)) INHERITS (t)",
@@ -118,7 +118,7 @@ async def test_a_trigger_that_puts_rows_elsewhere_has_passed_over_none(scene: Sc
     assert (job.status, await scene.effects(job), await scene.count("heir")) == ("completed", (2, 0, 0), 2)
 
 
-async def test_what_is_told_of_a_key_that_is_there_depends_on_no_other_refusal(scene: Scene) -> None:
+async def test_existing_key_error_is_unchanged_when_another_row_is_rejected(scene: Scene) -> None:
     await scene.table(
         "CREATE TABLE t (id int, on_day date, PRIMARY KEY (id, on_day)) PARTITION BY RANGE (on_day)",
         "CREATE TABLE t_2020 PARTITION OF t FOR VALUES FROM ('2020-01-01') TO ('2021-01-01')",
@@ -128,7 +128,7 @@ async def test_what_is_told_of_a_key_that_is_there_depends_on_no_other_refusal(s
     assert await scene.errors(job) == [(1, "id, on_day.exists"), (3, "check")]
 
 
-async def test_a_domain_that_only_the_server_can_judge_costs_only_its_row(scene: Scene) -> None:
+async def test_domain_check_violation_fails_only_its_row(scene: Scene) -> None:
     await scene.table(
         "CREATE FUNCTION is_plain(text) RETURNS bool LANGUAGE sql IMMUTABLE AS 'SELECT $1 !~ ''x'''",
         "CREATE DOMAIN plain AS text CHECK (is_plain(VALUE))",
@@ -141,7 +141,7 @@ async def test_a_domain_that_only_the_server_can_judge_costs_only_its_row(scene:
     assert await scene.rows("SELECT id, n FROM t ORDER BY id") == [("a", 1), ("b", 1)]
 
 
-async def test_a_key_that_cannot_even_be_asked_about_costs_only_its_row(scene: Scene) -> None:
+async def test_key_whose_domain_check_raises_fails_only_its_row(scene: Scene) -> None:
     await scene.table(
         "CREATE FUNCTION is_plain(text) RETURNS bool LANGUAGE plpgsql IMMUTABLE AS"
         " 'BEGIN IF $1 ~ ''x'' THEN RAISE ''not plain''; END IF; RETURN true; END'",
@@ -155,7 +155,7 @@ async def test_a_key_that_cannot_even_be_asked_about_costs_only_its_row(scene: S
 
 
 @pytest.mark.parametrize("batch", [1, 10_000])
-async def test_rows_that_a_trigger_drops_are_told_apart_from_those_whose_key_it_changes(
+async def test_rows_dropped_by_trigger_fail_but_rows_with_changed_key_do_not(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, batch: int
 ) -> None:
     small_batches(monkeypatch, batch)
@@ -176,7 +176,7 @@ CONVERTS = ["CHECK (v::int > 1)", ", g int GENERATED ALWAYS AS ((v * 100)::int) 
 
 @pytest.mark.parametrize("validate_only", [False, True])
 @pytest.mark.parametrize("more", CONVERTS)
-async def test_a_value_that_an_expression_cannot_convert_costs_only_its_row(
+async def test_value_that_table_expression_cannot_convert_fails_only_its_row(
     scene: Scene, more: str, validate_only: bool
 ) -> None:
     """The server says of it what it says of tables that take no rows."""
@@ -187,7 +187,7 @@ async def test_a_value_that_an_expression_cannot_convert_costs_only_its_row(
 
 
 @pytest.mark.parametrize("more", CONVERTS)
-async def test_so_does_one_of_a_row_that_would_be_updated(scene: Scene, more: str) -> None:
+async def test_updated_value_that_expression_cannot_convert_fails_only_its_row(scene: Scene, more: str) -> None:
     await scene.table(f"CREATE TABLE t (id int PRIMARY KEY, v numeric {more})")
     await scene.table("INSERT INTO t (id, v) SELECT n, 9 FROM generate_series(1, 3) n")
     job = await scene.run("id,v\n1,5\n2,NaN\n3,7\n", "t", mode="upsert")

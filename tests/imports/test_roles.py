@@ -6,11 +6,11 @@ import psycopg
 import pytest
 
 from imports.scenes import Scene
-from tidemill.domain.errors import InvalidInput
-from tidemill.domain.status import ItemStatus
-from tidemill.operations.reprocess import reprocess
+from tidemill.core.errors import InvalidInput
+from tidemill.core.status import ItemStatus
+from tidemill.jobs.reprocessing import reprocess_items
 from tidemill.store.database import Database
-from tidemill.store.reprocess import Choice
+from tidemill.store.reprocess_items import ReprocessSelection
 
 FILE = "id,name\n" + "".join(f"{n},n{n}\n" for n in range(100))
 TABLE = "CREATE TABLE t (id int PRIMARY KEY, name text)"
@@ -38,7 +38,7 @@ async def clerks(scene: Scene, clerk: str) -> AsyncIterator[Scene]:
         yield Scene(db, scene.settings, scene.mill)
 
 
-async def test_what_an_import_could_not_read_or_write_is_said_before_a_row_is(scene: Scene, clerks: Scene) -> None:
+async def test_missing_table_privilege_is_reported_at_submit(scene: Scene, clerks: Scene) -> None:
     await scene.table("GRANT INSERT ON t TO import_clerk")
     with pytest.raises(InvalidInput, match="lacks SELECT"):
         await clerks.submit(FILE, "t")
@@ -54,7 +54,7 @@ async def test_what_an_import_could_not_read_or_write_is_said_before_a_row_is(sc
         await clerks.submit(FILE, "t")
 
 
-async def test_a_right_that_is_missing_when_the_import_begins_fails_the_job(scene: Scene, clerks: Scene) -> None:
+async def test_privilege_revoked_before_start_fails_import_until_granted_again(scene: Scene, clerks: Scene) -> None:
     await scene.table("GRANT ALL ON t TO import_clerk")
     job_id = await clerks.submit(FILE, "t")
     await scene.table("REVOKE INSERT ON t FROM import_clerk")
@@ -62,12 +62,12 @@ async def test_a_right_that_is_missing_when_the_import_begins_fails_the_job(scen
     assert job.status == "failed"
     assert "permission denied" in (job.failure_reason or "")
     await scene.table("GRANT INSERT ON t TO import_clerk")
-    await reprocess(clerks.db, job_id, Choice(statuses=[ItemStatus.CANCELLED]))
+    await reprocess_items(clerks.db, job_id, ReprocessSelection(statuses=[ItemStatus.CANCELLED]))
     job = await clerks.finish(job_id)
     assert (job.status, await scene.count("t")) == ("completed", 100)
 
 
-async def test_a_trial_that_may_make_no_temporary_table_fails_and_says_why(scene: Scene, clerks: Scene) -> None:
+async def test_dry_run_without_temporary_table_privilege_fails_with_reason(scene: Scene, clerks: Scene) -> None:
     ((name,),) = await scene.rows("SELECT current_database()")
     await scene.table("GRANT SELECT ON t TO import_clerk", f"REVOKE TEMPORARY ON DATABASE {name} FROM PUBLIC")
     job = await clerks.finish(await clerks.submit(FILE, "t", validate_only=True))

@@ -9,7 +9,7 @@ TABLE = """CREATE TABLE t (id int PRIMARY KEY, small smallint, price numeric(5,2
     state text NOT NULL DEFAULT 'new', at timestamptz NOT NULL DEFAULT '2000-01-01'::timestamptz + '1 day')"""
 
 
-async def test_numbers_dates_and_words_for_true(scene: Scene) -> None:
+async def test_number_date_and_boolean_spellings_are_parsed_or_rejected_per_field(scene: Scene) -> None:
     await scene.table(TABLE)
     resource = with_fields(await look_at(scene.db, "t"), day={"formats": ("%d.%m.%Y", "%m/%d/%Y")})
     text = (
@@ -27,7 +27,7 @@ async def test_numbers_dates_and_words_for_true(scene: Scene) -> None:
     assert told == {2: ["small"], 3: ["price"], 4: ["ok", "day"], 6: ["small", "price", "ok"]}
 
 
-async def test_empty_missing_and_null_and_what_the_table_fills(scene: Scene) -> None:
+async def test_empty_missing_and_null_values_take_table_defaults(scene: Scene) -> None:
     await scene.table(TABLE)
     rows: list[dict[str, Any]] = [
         {"id": 1, "note": "", "state": None, "at": None},
@@ -45,7 +45,7 @@ async def test_empty_missing_and_null_and_what_the_table_fills(scene: Scene) -> 
     ]
 
 
-async def test_what_postgresql_cannot_store_fails_alone(scene: Scene) -> None:
+async def test_values_postgresql_cannot_store_fail_only_their_rows(scene: Scene) -> None:
     await scene.table("CREATE TABLE t (id int PRIMARY KEY, note text, doc jsonb, tags text[])")
     rows = [
         b'{"id": 1, "note": "a\\u0000b"}',
@@ -74,7 +74,7 @@ async def test_what_postgresql_cannot_store_fails_alone(scene: Scene) -> None:
     assert failed == [n for n in range(1, 18) if n not in [one for (one, _) in good] and n != 16]
 
 
-async def test_a_cell_of_two_megabytes(scene: Scene) -> None:
+async def test_two_megabyte_cell_is_imported(scene: Scene) -> None:
     await scene.table("CREATE TABLE t (id int PRIMARY KEY, note text)")
     big = 'ä\t"\\' * 400_000
     text = "id,note\n" + "".join(f'{n},"{big.replace(chr(34), chr(34) * 2)}"\n' for n in range(3)) + "x,small\n"
@@ -84,7 +84,7 @@ async def test_a_cell_of_two_megabytes(scene: Scene) -> None:
     assert await scene.errors(job) == [(4, "id.type")]
 
 
-async def test_normalizers_run_before_everything_else(scene: Scene) -> None:
+async def test_normalizers_run_before_validation_and_duplicate_detection(scene: Scene) -> None:
     await scene.table("CREATE TABLE t (email text PRIMARY KEY, name text CHECK (length(name) <= 5))")
     changes = {"email": {"normalize": ("trim", "lower")}, "name": {"normalize": ("collapse", "upper")}}
     resource = with_fields(await look_at(scene.db, "t"), **changes)
@@ -98,7 +98,7 @@ async def test_normalizers_run_before_everything_else(scene: Scene) -> None:
     ]
 
 
-async def test_fractions_in_lists_have_all_their_digits(scene: Scene) -> None:
+async def test_numbers_in_json_arrays_keep_all_digits(scene: Scene) -> None:
     await scene.table("CREATE TABLE t (id int PRIMARY KEY, a numeric[], b text[], j jsonb[])")
     text = (
         '{"id": 1, "a": [1.00000000000000000001, 12345678901234567890.10], "b": [1.50], "j": [{"x": 1.10}, 2.50]}\n'
@@ -112,7 +112,7 @@ async def test_fractions_in_lists_have_all_their_digits(scene: Scene) -> None:
     ]
 
 
-async def test_arrays_as_the_server_writes_them_come_in(scene: Scene) -> None:
+async def test_postgresql_array_literals_are_imported(scene: Scene) -> None:
     await scene.table("CREATE TABLE t (id int PRIMARY KEY, a int[])")
     given = ["[0:1]={1,2}", " {3} ", "[-1:0][1:2]={{1,2},{3,4}}", "[0:5]={1}", "[1, 2]"]
     job = await scene.run("id;a\n" + "".join(f'{row};"{text}"\n' for row, text in enumerate(given, 1)), "t")
@@ -121,7 +121,7 @@ async def test_arrays_as_the_server_writes_them_come_in(scene: Scene) -> None:
     assert found == ["[0:1]={1,2}", "{3}", "[-1:0][1:2]={{1,2},{3,4}}", "{1,2}"]
 
 
-async def test_a_time_of_day_is_not_made_of_other_numbers(scene: Scene) -> None:
+async def test_time_value_of_bare_digits_is_rejected(scene: Scene) -> None:
     await scene.table("CREATE TABLE t (id int PRIMARY KEY, at time)")
     given = ["13:45", "13:45:10.5", "13:45:10+02", "10:00:00.9999999", "20261115", "12", "1345", "25:00"]
     job = await scene.run("id,at\n" + "".join(f"{row},{text}\n" for row, text in enumerate(given, 1)), "t")

@@ -9,13 +9,14 @@ from typing import Any
 
 from support import rows
 from tidemill import Item, Mill
-from tidemill.app import make_resources, make_scanner
+from tidemill.app.build import make_resources, make_watch_scanner
 from tidemill.config import Settings
-from tidemill.domain.watching import FileState, WatchFile
-from tidemill.operations.scanning import Scanned, Scanner
-from tidemill.store import watch_files, workers
+from tidemill.store import workers
 from tidemill.store.database import Database
 from tidemill.testing import drain
+from tidemill.watches import watch_files
+from tidemill.watches.file_state import FileState, WatchFile
+from tidemill.watches.scanner import WatchScanner, WatchScanReport
 
 ROWS = "email,name\nada@x.org,Ada\nbob@x.org,Bob\n"
 TABLE = "CREATE TABLE public.people (email text PRIMARY KEY, name text NOT NULL)"
@@ -47,20 +48,20 @@ class Scene:
         lines = self._declared.pop(name).splitlines()
         self.declare(*lines[2:], name=to, wait=True)
 
-    def scanner(self, worker: str = "w1", **changes: Any) -> Scanner:
+    def scanner(self, worker: str = "w1", **changes: Any) -> WatchScanner:
         settings = self.settings.model_copy(update=changes)
-        return make_scanner(self.db, settings, make_resources(settings), worker=worker)
+        return make_watch_scanner(self.db, settings, make_resources(settings), worker=worker)
 
-    async def scan(self, times: int = 1, name: str = "nightly", **options: Any) -> Scanned:
+    async def scan(self, times: int = 1, name: str = "nightly", **options: Any) -> WatchScanReport:
         scanner = self.scanner()
         for _ in range(times):
-            scanned = await scanner.scan(name, **options)
+            scanned = await scanner.scan_watch(name, **options)
         return scanned
 
     async def work(self) -> None:
         await drain(self.mill, db=self.db)
 
-    async def whole_way(self) -> Scanned:
+    async def whole_way(self) -> WatchScanReport:
         """From the first look to the file put away."""
         await self.scan(times=2)
         await self.work()
@@ -68,7 +69,7 @@ class Scene:
 
     async def files(self, name: str = "nightly") -> dict[str, WatchFile]:
         """By path, in the newest version."""
-        page = await self.db.run(watch_files.page, name, limit=500)
+        page = await self.db.read(watch_files.list_watch_files, name, limit=500)
         fields = WatchFile.__slots__
         found = [WatchFile(**{name: row[name] for name in fields}) for row in reversed(page.items)]
         return {file.path: file for file in found}

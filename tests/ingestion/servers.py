@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Self
 
-from tidemill.cli.bench.s3 import RCLONE
+from tidemill_bench.s3_server import RCLONE_PATH
 
 USER, PASSWORD = "mill", "s3cr3t-p4ssw0rd"
 PATIENCE_S = 20.0
@@ -19,7 +19,7 @@ class Rclone:
 
     def __init__(self, protocol: str, folder: Path, home: Path) -> None:
         self.folder = folder
-        self._argv = [str(RCLONE), "serve", protocol, "--config", os.devnull, "--user", USER, "--pass", PASSWORD]
+        self._argv = [str(RCLONE_PATH), "serve", protocol, "--config", os.devnull, "--user", USER, "--pass", PASSWORD]
         self._argv += ["--dir-cache-time", "0"]
         self._home = home
         with socket.create_server(("127.0.0.1", 0)) as probe:

@@ -12,40 +12,42 @@ import pytest
 
 from ingestion.scenes import Died, Scene, dies_at
 from support import Workers, eventually, rows
-from tidemill.connectors.inlets import Bounds, folder
-from tidemill.connectors.inlets.folder import FolderInlet
-from tidemill.domain.errors import Busy
-from tidemill.domain.watching import FileState
-from tidemill.engine.sweep import Maintenance
-from tidemill.operations.settling import Settler
-from tidemill.operations.taking import Taker
-from tidemill.store import jobs, watch_files
-from tidemill.store.delete import delete
+from tidemill.core.errors import Busy
+from tidemill.engine.maintenance.maintenance_loop import MaintenanceLoop
+from tidemill.store import job_lifecycle
+from tidemill.store.retention import delete_job
+from tidemill.watches import watch_files
+from tidemill.watches.file_archiver import FileArchiver
+from tidemill.watches.file_state import FileState
+from tidemill.watches.file_submitter import WatchFileSubmitter
+from tidemill.watches.sources import folder_source
+from tidemill.watches.sources.folder_source import FolderWatchSource
+from tidemill.watches.sources.watch_source import FetchLimits
 
 PROCESSED, FAILED, SEEN = FileState.PROCESSED, FileState.FAILED, FileState.SEEN
 CRASHES: dict[str, tuple[Any, str, bool]] = {
-    "before the listing is noted": (watch_files, "note", False),
-    "after the listing is noted": (watch_files, "note", True),
-    "after it is taken": (watch_files, "take", True),
-    "before it is fetched": (FolderInlet, "fetch", False),
-    "after it is fetched": (FolderInlet, "fetch", True),
-    "before it is submitted": (Taker, "_submit", False),
-    "after it is submitted": (watch_files, "submit", False),
-    "after that is noted": (watch_files, "submit", True),
-    "before it is moved": (FolderInlet, "move", False),
-    "after its place is chosen": (watch_files, "reserve", True),
-    "while it is moved": (folder, "rename_to_free", True),
-    "after it is moved": (FolderInlet, "move", True),
+    "before the listing is noted": (watch_files, "record_listing", False),
+    "after the listing is noted": (watch_files, "record_listing", True),
+    "after it is taken": (watch_files, "claim_file", True),
+    "before it is fetched": (FolderWatchSource, "fetch", False),
+    "after it is fetched": (FolderWatchSource, "fetch", True),
+    "before it is submitted": (WatchFileSubmitter, "_submit_blob", False),
+    "after it is submitted": (watch_files, "mark_file_submitted", False),
+    "after that is noted": (watch_files, "mark_file_submitted", True),
+    "before it is moved": (FolderWatchSource, "move", False),
+    "after its place is chosen": (watch_files, "reserve_archive_path", True),
+    "while it is moved": (folder_source, "rename_without_overwrite", True),
+    "after it is moved": (FolderWatchSource, "move", True),
 }
 WITH_A_MARKER: dict[str, tuple[Any, str, bool]] = {
-    "before its marker is moved": (Settler, "_put_marker", False),
-    "while it is moved": (folder, "rename_to_free", True),
-    "after its marker is moved": (Settler, "_put_marker", True),
+    "before its marker is moved": (FileArchiver, "_move_marker", False),
+    "while it is moved": (folder_source, "rename_without_overwrite", True),
+    "after its marker is moved": (FileArchiver, "_move_marker", True),
 }
 
 
 @pytest.mark.parametrize("crash", CRASHES)
-async def test_a_crash_anywhere_loses_nothing_and_repeats_nothing(
+async def test_scanner_crash_at_any_point_submits_file_exactly_once(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, crash: str
 ) -> None:
     scene.declare()
@@ -62,7 +64,9 @@ async def test_a_crash_anywhere_loses_nothing_and_repeats_nothing(
 
 
 @pytest.mark.parametrize("crash", WITH_A_MARKER)
-async def test_a_crash_leaves_no_marker_behind(scene: Scene, monkeypatch: pytest.MonkeyPatch, crash: str) -> None:
+async def test_scanner_crash_at_any_point_archives_marker_with_its_file(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, crash: str
+) -> None:
     scene.declare('marker = ".done"')
     scene.put("a.csv")
     scene.put("a.csv.done", b"")
@@ -95,7 +99,7 @@ async def its_lease_runs_out(scene: Scene) -> None:
     await rows(scene.db, "UPDATE tidemill.watch SET lease_until = '-infinity' WHERE lease_id IS NOT NULL")
 
 
-async def test_two_who_scan_at_the_same_time_take_a_file_once(scene: Scene) -> None:
+async def test_concurrent_scanners_submit_each_file_once(scene: Scene) -> None:
     scene.declare('every = "1s"')
     for number in range(20):
         scene.put(f"{number}.csv")
@@ -103,47 +107,49 @@ async def test_two_who_scan_at_the_same_time_take_a_file_once(scene: Scene) -> N
     scanners = [scene.scanner(f"w{number}") for number in range(4)]
     for _ in range(3):
         await rows(scene.db, "UPDATE tidemill.watch SET due_at = tidemill.now()")
-        await asyncio.gather(*(scanner.turn() for scanner in scanners))
+        await asyncio.gather(*(scanner.scan_next() for scanner in scanners))
     assert await scene.jobs() == 20
     assert len(await scene.files()) == 20
 
 
-async def test_whoever_comes_while_another_scans_is_told(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_scan_raises_busy_while_another_scanner_holds_watch(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
     scene.declare()
     scene.put("a.csv")
     first, second = scene.scanner("w1"), scene.scanner("w2")
     begun, go_on = asyncio.Event(), asyncio.Event()
-    noted = watch_files.note
+    noted = watch_files.record_listing
 
     async def slow(*args: Any) -> None:
         begun.set()
         await go_on.wait()
         await noted(*args)
 
-    monkeypatch.setattr(watch_files, "note", slow)
-    scan = asyncio.create_task(first.scan("nightly"))
+    monkeypatch.setattr(watch_files, "record_listing", slow)
+    scan = asyncio.create_task(first.scan_watch("nightly"))
     await begun.wait()
     with pytest.raises(Busy):
-        await second.scan("nightly")
+        await second.scan_watch("nightly")
     go_on.set()
-    assert (await scan).came.found == 1
+    assert (await scan).result.found == 1
 
 
-async def test_one_who_lost_the_watch_makes_no_second_job(scene: Scene) -> None:
+async def test_scanner_that_lost_its_lease_creates_no_second_job(scene: Scene) -> None:
     """A worker that was stopped in mid-file wakes up while another has the file."""
     scene.declare()
     scene.put("a.csv")
     await scene.scan()
     scanner = scene.scanner()
     (file,) = (await scene.files()).values()
-    order = await scanner._taker.prepare(scanner.all["nightly"])
-    inlet, bounds = FolderInlet(scene.inbox, ""), Bounds(1 << 20)
-    made = await asyncio.gather(*(scanner._taker.take(order, inlet, file, bounds) for _ in range(3)))
+    order = await scanner._submitter.prepare_watch(scanner.watches["nightly"])
+    inlet, bounds = FolderWatchSource(scene.inbox, ""), FetchLimits(1 << 20)
+    made = await asyncio.gather(*(scanner._submitter.submit_file(order, inlet, file, bounds) for _ in range(3)))
     assert len(set(made) - {None}) == 1
     assert await scene.jobs() == 1
 
 
-async def test_two_watches_over_one_source_take_a_file_once(scene: Scene) -> None:
+async def test_two_watches_on_one_source_submit_file_once(scene: Scene) -> None:
     scene.declare(name="one")
     scene.declare(name="two")
     scene.put("a.csv")
@@ -153,14 +159,14 @@ async def test_two_watches_over_one_source_take_a_file_once(scene: Scene) -> Non
     assert await scene.jobs() == 1
 
 
-async def test_files_of_a_watch_that_is_called_otherwise_by_now_go_on(scene: Scene) -> None:
+async def test_renamed_watch_continues_with_its_files(scene: Scene) -> None:
     scene.declare(name="one")
     scene.put("submitted.csv")
     await scene.scan(name="one", times=2)
     scene.put("seen.csv")
     await scene.scan(name="one")
     scene.rename("one", "two")
-    assert (await scene.scan(name="two")).came.submitted == 1
+    assert (await scene.scan(name="two")).result.submitted == 1
     await scene.work()
     await scene.scan(name="two")
     assert await scene.states("two") == {"seen.csv": PROCESSED, "submitted.csv": PROCESSED}
@@ -168,21 +174,19 @@ async def test_files_of_a_watch_that_is_called_otherwise_by_now_go_on(scene: Sce
     assert await scene.jobs() == 2
 
 
-async def test_a_file_that_grows_while_it_is_read_is_taken_when_it_has_stopped(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_file_growing_during_read_is_submitted_when_stable(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     scene.declare()
     path = scene.put("a.csv", mtime=1_000)
-    read = FolderInlet.read
+    read = FolderWatchSource.read
 
-    def growing(self: FolderInlet, name: str) -> Iterator[bytes]:
+    def growing(self: FolderWatchSource, name: str) -> Iterator[bytes]:
         monkeypatch.undo()
         yield from read(self, name)
         with path.open("a") as file:
             file.write("cy@x.org,Cy\n")
 
-    monkeypatch.setattr(FolderInlet, "read", growing)
-    assert (await scene.scan(times=2)).came.submitted == 0
+    monkeypatch.setattr(FolderWatchSource, "read", growing)
+    assert (await scene.scan(times=2)).result.submitted == 0
     (file,) = (await scene.files()).values()
     assert (file.state, file.note) == (
         SEEN,
@@ -192,30 +196,30 @@ async def test_a_file_that_grows_while_it_is_read_is_taken_when_it_has_stopped(
     assert [item["name"] for item in await scene.items()] == ["Ada", "Bob", "Cy"]
 
 
-async def test_a_file_that_vanishes_while_it_is_read_is_gone_and_made_no_job(
+async def test_file_vanishing_during_read_is_marked_gone_without_job(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scene.declare()
     path = scene.put("a.csv")
-    read = FolderInlet.read
+    read = FolderWatchSource.read
 
-    def vanishing(self: FolderInlet, name: str) -> Iterator[bytes]:
+    def vanishing(self: FolderWatchSource, name: str) -> Iterator[bytes]:
         yield from read(self, name)
         path.unlink()
 
-    monkeypatch.setattr(FolderInlet, "read", vanishing)
+    monkeypatch.setattr(FolderWatchSource, "read", vanishing)
     await scene.scan(times=2)
     assert (await scene.states(), await scene.jobs()) == ({"a.csv": FileState.GONE}, 0)
 
 
-async def test_a_job_that_is_cancelled_or_deleted_before_it_has_read_the_file_leaves_it_in_failed(scene: Scene) -> None:
+async def test_file_moves_to_failed_when_job_is_cancelled_or_deleted_before_reading(scene: Scene) -> None:
     scene.declare()
     for name in ("cancelled.csv", "deleted.csv"):
         scene.put(name)
     await scene.scan(times=2)
     made = {path: file.job_id or uuid4() for path, file in (await scene.files()).items()}
-    await scene.db.run(jobs.cancel, made["cancelled.csv"])
-    await scene.db.run(delete, made["deleted.csv"])
+    await scene.db.run(job_lifecycle.cancel_job, made["cancelled.csv"])
+    await scene.db.run(delete_job, made["deleted.csv"])
     await scene.work()
     await scene.scan()
     files = await scene.files()
@@ -225,20 +229,20 @@ async def test_a_job_that_is_cancelled_or_deleted_before_it_has_read_the_file_le
     assert scene.there() == ["failed/cancelled.csv", "failed/deleted.csv"]
 
 
-async def test_a_file_that_cannot_be_moved_stays_and_is_tried_again(scene: Scene) -> None:
+async def test_file_that_cannot_be_archived_stays_and_is_retried(scene: Scene) -> None:
     scene.declare()
     scene.put("a.csv")
     scene.put("processed", b"a file where a folder should be", mtime=1)
     scene.declare('pattern = "*.csv"')
     scanned = await scene.whole_way()
-    assert "cannot be put away" in str(scanned.came.problem)
+    assert "cannot be put away" in str(scanned.result.problem)
     assert await scene.states() == {"a.csv": FileState.PERSISTED}
     (scene.inbox / "processed").unlink()
-    assert (await scene.scan()).came.problem is None
+    assert (await scene.scan()).result.problem is None
     assert scene.there() == ["processed/a.csv"]
 
 
-async def test_what_was_moved_long_ago_is_forgotten_and_what_stays_is_not(scene: Scene) -> None:
+async def test_maintenance_deletes_records_of_old_moved_files_only(scene: Scene) -> None:
     scene.declare('pattern = "moved*"', name="moves")
     scene.declare('pattern = "stays*"', "moves = false", name="stays")
     for name in ("moved.csv", "moved late.csv", "stays.csv"):
@@ -249,15 +253,13 @@ async def test_what_was_moved_long_ago_is_forgotten_and_what_stays_is_not(scene:
         await scene.scan(name=name)
     old = "UPDATE tidemill.watch_file SET at = at - interval '91 days' WHERE path <> 'moved late.csv'"
     await rows(scene.db, old)
-    maintenance = Maintenance(scene.db, "w1")
+    maintenance = MaintenanceLoop(scene.db, "w1", housekeeping=[watch_files.forget_old_watch_files])
     await maintenance.tick()
     assert await scene.states("moves") == {"moved late.csv": PROCESSED}
     assert await scene.states("stays") == {"stays.csv": PROCESSED}
 
 
-async def test_a_worker_scans_on_its_schedule_and_another_goes_on_when_it_is_killed(
-    scene: Scene, workers: Workers
-) -> None:
+async def test_worker_scans_on_schedule_and_another_takes_over_when_killed(scene: Scene, workers: Workers) -> None:
     scene.declare('every = "1s"')
     workers.app('@mill.handler("echo")\nasync def echo(item): return item.input')
     more: dict[str, Any] = {"sources": json.dumps({"inbox": str(scene.inbox)}), "config": scene.settings.config}

@@ -9,9 +9,9 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from ingestion.scenes import ROWS, Scene
-from tidemill.connectors.inlets.folder import CLOSED, FolderInlet
-from tidemill.domain.errors import UnknownFile
-from tidemill.domain.watching import FileState
+from tidemill.core.errors import UnknownFile
+from tidemill.watches.file_state import FileState
+from tidemill.watches.sources.folder_source import LINK_DENIED_MESSAGE, FolderWatchSource
 
 NOBODY = 65_534
 
@@ -43,54 +43,55 @@ def closed(folder: Path) -> Iterator[None]:
         folder.chmod(0o700)
 
 
-def test_a_link_to_what_is_not_for_us_is_refused_and_stops_nobody(box: Path) -> None:
+def test_link_to_unreadable_file_is_refused_and_listing_continues(box: Path) -> None:
     secret = box.parent / "secret"
     secret.mkdir()
     (secret / "x.csv").write_text(ROWS)
     (box / "bad.csv").symlink_to(secret / "x.csv")
     with closed(secret):
-        found = {one.path: one.refused for one in FolderInlet(box, "").list(deep=False, skip=frozenset())}
-    assert found == {"good.csv": None, "bad.csv": CLOSED}
+        found = {
+            one.path: one.refusal_reason
+            for one in FolderWatchSource(box, "").list_files(recursive=False, skip_folders=frozenset())
+        }
+    assert found == {"good.csv": None, "bad.csv": LINK_DENIED_MESSAGE}
 
 
-def test_a_closed_folder_below_is_said_and_stops_nobody(box: Path) -> None:
+def test_unreadable_subfolder_is_reported_and_listing_continues(box: Path) -> None:
     lost = box / "lost+found"
     lost.mkdir()
     with closed(lost):
-        inlet = FolderInlet(box, "")
-        assert [one.path for one in inlet.list(deep=True, skip=frozenset())] == ["good.csv"]
-    assert inlet.troubles == ["lost+found: Permission denied"]
+        inlet = FolderWatchSource(box, "")
+        assert [one.path for one in inlet.list_files(recursive=True, skip_folders=frozenset())] == ["good.csv"]
+    assert inlet.listing_errors == ["lost+found: Permission denied"]
 
 
-async def test_nothing_is_made_behind_a_link_that_leads_out(scene: Scene, tmp_path: Path) -> None:
+async def test_archive_folder_linked_outside_is_reported_and_nothing_is_created(scene: Scene, tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir()
     (scene.inbox / "processed").symlink_to(out)
     scene.declare('pattern = "**/*.csv"')
     scene.put("x/y/a.csv")
-    assert "leads out" in str((await scene.whole_way()).came.problem)
+    assert "leads out" in str((await scene.whole_way()).result.problem)
     assert list(out.rglob("*")) == []
     assert await scene.states() == {"x/y/a.csv": FileState.PERSISTED}
 
 
-def test_a_folder_that_is_swapped_for_a_link_while_a_file_is_opened_leads_nobody_out(
-    box: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_folder_swapped_for_link_during_open_cannot_escape_source(box: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = box.parent / "out"
     out.mkdir()
     (out / "a.csv").write_text("secret")
     (box / "below").mkdir()
     (box / "below" / "a.csv").write_text(ROWS)
-    inside: Callable[[FolderInlet, str], Path] = FolderInlet._inside
+    inside: Callable[[FolderWatchSource, str], Path] = FolderWatchSource._resolve_inside
 
-    def swapped(self: FolderInlet, path: str) -> Path:
+    def swapped(self: FolderWatchSource, path: str) -> Path:
         found = inside(self, path)
         (box / "below").rename(box / "was")
         (box / "below").symlink_to(out)
         return found
 
-    inlet = FolderInlet(box, "")
+    inlet = FolderWatchSource(box, "")
     assert b"".join(inlet.read("below/a.csv")) == ROWS.encode()
-    monkeypatch.setattr(FolderInlet, "_inside", swapped)
+    monkeypatch.setattr(FolderWatchSource, "_resolve_inside", swapped)
     with pytest.raises(UnknownFile):
         list(inlet.read("below/a.csv"))

@@ -14,11 +14,13 @@ from ingestion.servers import PASSWORD, USER, Rclone
 from ingestion.tls import TlsFront
 from ingestion.web import Web, allow
 from s3 import S3Server
-from tidemill.connectors.blobs import Folder
-from tidemill.connectors.inlets import Bounds, http
-from tidemill.connectors.inlets.ftp import FtpInlet
-from tidemill.domain.errors import Interrupted, InvalidInput, TooLarge
-from tidemill.domain.watching import Entry, FileState, HostAddress
+from tidemill.core.errors import Interrupted, InvalidInput, TooLarge
+from tidemill.files.blobs.folder_store import FolderBlobStore
+from tidemill.watches.file_state import FileState, ListedFile
+from tidemill.watches.source_address import HostAddress
+from tidemill.watches.sources import http_source
+from tidemill.watches.sources.ftp_source import FtpWatchSource
+from tidemill.watches.sources.watch_source import FetchLimits
 
 PROCESSED = FileState.PROCESSED
 ACCESS = 'password_env = "MILL_PASSWORD"'
@@ -50,7 +52,7 @@ def place(
             (server.folder / "in").mkdir()
             keys = 'access_key_env = "INLET_KEY"\nsecret_key_env = "INLET_SECRET"'
             access = f'{keys}\nendpoint = "{server.endpoint}"\nregion = "us-east-1"'
-            yield Place(f'"{server.place("in")}"', access, server.folder / "in", server.kill)
+            yield Place(f'"{server.blobs_url("in")}"', access, server.folder / "in", server.kill)
             return
         running = stack.enter_context(Rclone("sftp" if protocol == "sftp" else "ftp", folder, tmp_path))
         access, url, kill = ACCESS, running.url(protocol), running.kill
@@ -78,7 +80,7 @@ def there(folder: Path) -> list[str]:
     return sorted(path.relative_to(folder).as_posix() for path in paths)
 
 
-async def test_files_are_taken_and_put_away(scene: Scene, place: Place) -> None:
+async def test_network_source_files_are_submitted_and_archived(scene: Scene, place: Place) -> None:
     (place.folder / "below").mkdir()
     (place.folder / "processed").mkdir()
     for name in ("a.csv", "überall & more.csv", "below/c.csv", "d.csv.part", "processed/a.csv"):
@@ -86,7 +88,7 @@ async def test_files_are_taken_and_put_away(scene: Scene, place: Place) -> None:
     (place.folder / "bad.csv").write_text('"never closed')
     scene.declare('pattern = ["*.csv", "below/*.csv"]', place.access, source=place.source)
     scanned = await scene.whole_way()
-    assert scanned.came.problem is None
+    assert scanned.result.problem is None
     states = await scene.states()
     assert {path for path, state in states.items() if state is PROCESSED} >= {
         "a.csv",
@@ -104,23 +106,23 @@ async def test_files_are_taken_and_put_away(scene: Scene, place: Place) -> None:
     assert await scene.jobs() == 4
 
 
-async def test_wrong_credentials_are_said_without_the_secret(
+async def test_network_source_wrong_credentials_are_reported_without_secret(
     scene: Scene, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (place.folder / "a.csv").write_text(ROWS)
     for name in ("MILL_PASSWORD", "INLET_SECRET"):
         monkeypatch.setenv(name, "wrong-w0rd-of-eight")
     scene.declare(place.access, source=place.source)
-    problem = str((await scene.scan()).came.problem)
+    problem = str((await scene.scan()).result.problem)
     assert "wrong" in problem or "denies access" in problem
     assert "w0rd" not in problem
     assert await scene.files() == {}
     for name in ("MILL_PASSWORD", "INLET_SECRET"):
         monkeypatch.delenv(name)
-    assert "is not set" in str((await scene.scan()).came.problem)
+    assert "is not set" in str((await scene.scan()).result.problem)
 
 
-async def test_a_server_that_is_away_is_a_problem_and_nothing_is_lost(
+async def test_unreachable_network_source_is_reported_and_files_are_kept(
     scene: Scene, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (place.folder / "a.csv").write_text(ROWS)
@@ -128,31 +130,31 @@ async def test_a_server_that_is_away_is_a_problem_and_nothing_is_lost(
     await scene.scan()
     place.kill()
     scanned = await scene.scan()
-    assert scanned.came.problem is not None
-    assert scanned.came.delay is not None
-    assert scanned.came.delay >= 60
+    assert scanned.result.problem is not None
+    assert scanned.result.delay is not None
+    assert scanned.result.delay >= 60
     assert await scene.states() == {"a.csv": FileState.SEEN}
 
 
-def test_a_file_that_is_not_wanted_to_its_end_leaves_the_connection_good(tmp_path: Path) -> None:
-    served, blobs = tmp_path / "served", Folder(tmp_path / "blobs")
+def test_ftp_connection_stays_usable_after_aborted_fetch(tmp_path: Path) -> None:
+    served, blobs = tmp_path / "served", FolderBlobStore(tmp_path / "blobs")
     served.mkdir()
     (served / "big.csv").write_bytes(b"x" * (8 << 20))
     (served / "small.csv").write_text(ROWS)
     with (
         Rclone("ftp", served, tmp_path) as server,
-        FtpInlet(HostAddress("ftp", "127.0.0.1", server.port, USER), PASSWORD) as inlet,
+        FtpWatchSource(HostAddress("ftp", "127.0.0.1", server.port, USER), PASSWORD) as inlet,
     ):
         with pytest.raises(TooLarge):
-            inlet.fetch(Entry("big.csv", None, ""), blobs, "big", Bounds(1 << 20))
+            inlet.fetch(ListedFile("big.csv", None, ""), blobs, "big", FetchLimits(1 << 20))
         with pytest.raises(Interrupted):
-            inlet.fetch(Entry("big.csv", None, ""), blobs, "big", Bounds(16 << 20, lambda: False))
-        assert inlet.look("gone.csv") is None
-        assert inlet.fetch(Entry("small.csv", None, ""), blobs, "small", Bounds(1 << 20)).size == len(ROWS)
+            inlet.fetch(ListedFile("big.csv", None, ""), blobs, "big", FetchLimits(16 << 20, lambda: False))
+        assert inlet.find_entry("gone.csv") is None
+        assert inlet.fetch(ListedFile("small.csv", None, ""), blobs, "small", FetchLimits(1 << 20)).size == len(ROWS)
     assert [path.name for path in (tmp_path / "blobs").iterdir()] == ["small"]
 
 
-async def test_an_sftp_server_whose_key_is_not_known_is_not_spoken_to(
+async def test_sftp_server_with_unknown_host_key_is_refused(
     scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MILL_PASSWORD", PASSWORD)
@@ -161,14 +163,14 @@ async def test_an_sftp_server_whose_key_is_not_known_is_not_spoken_to(
     with Rclone("sftp", served, tmp_path) as server:
         hosts = tmp_path / "hosts"
         scene.declare(ACCESS, f'known_hosts = "{hosts}"', source=server.url("sftp", ""))
-        assert "there is no file" in str((await scene.scan()).came.problem)
+        assert "there is no file" in str((await scene.scan()).result.problem)
         hosts.write_text(server.known_hosts.replace(str(server.port), "1"))
-        assert "not among the known hosts" in str((await scene.scan()).came.problem)
+        assert "not among the known hosts" in str((await scene.scan()).result.problem)
         hosts.write_text(server.known_hosts)
-        assert (await scene.scan()).came.problem is None
+        assert (await scene.scan()).result.problem is None
 
 
-async def test_files_of_the_web_are_taken_once_and_remembered(scene: Scene, web: tuple[Web, Server]) -> None:
+async def test_http_files_are_submitted_once_per_version(scene: Scene, web: tuple[Web, Server]) -> None:
     site, server = web
     allow(scene, server)
     site.files = {"/a.csv": (ROWS.encode(), "1"), "/b.csv": (ROWS.encode(), "1")}
@@ -184,7 +186,7 @@ async def test_files_of_the_web_are_taken_once_and_remembered(scene: Scene, web:
     assert await scene.jobs() == 3
 
 
-async def test_an_index_names_files_and_those_that_are_missing_do_not_stop_the_others(
+async def test_http_index_lists_files_and_missing_ones_do_not_stop_others(
     scene: Scene, web: tuple[Web, Server]
 ) -> None:
     site, server = web
@@ -197,12 +199,12 @@ async def test_an_index_names_files_and_those_that_are_missing_do_not_stop_the_o
     ):
         site.files["/out/"] = (index, "1")
         scene.declare("index = true", 'pattern = "*.csv"', source=f'"{server.url("/out/")}"')
-        came = (await scene.scan(times=2)).came
+        came = (await scene.scan(times=2)).result
         assert "gone.csv: there is no such file" in str(came.problem)
     assert await scene.jobs() == 1
 
 
-async def test_an_authorization_goes_to_the_server_and_to_nobody_else(
+async def test_http_source_sends_authorization_from_environment(
     scene: Scene, web: tuple[Web, Server], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site, server = web
@@ -211,19 +213,19 @@ async def test_an_authorization_goes_to_the_server_and_to_nobody_else(
     site.files = {"/a.csv": (ROWS.encode(), "1")}
     scene.declare('authorization_env = "WEB_TOKEN"', source=f'"{server.url("/a.csv")}"')
     monkeypatch.setenv("WEB_TOKEN", "Bearer wrong")
-    assert "401" in str((await scene.scan()).came.problem)
+    assert "401" in str((await scene.scan()).result.problem)
     monkeypatch.setenv("WEB_TOKEN", site.secret)
-    assert (await scene.scan(times=2)).came.submitted == 1
+    assert (await scene.scan(times=2)).result.submitted == 1
 
 
-async def test_the_web_is_the_public_one_unless_it_is_said(scene: Scene, web: tuple[Web, Server]) -> None:
+async def test_http_source_on_private_address_requires_remote_allow(scene: Scene, web: tuple[Web, Server]) -> None:
     site, server = web
     scene.declare(source=f'"{server.url("/a.csv")}"')
-    assert "not one of the web's" in str((await scene.scan()).came.problem)
+    assert "not one of the web's" in str((await scene.scan()).result.problem)
     assert site.asked == []
 
 
-def test_an_index_that_is_none_is_refused() -> None:
+def test_http_index_with_invalid_content_is_rejected() -> None:
     for index in (b"\xff\xfe", b'["a", 1]', b"[broken", b"a\x07b"):
         with pytest.raises(InvalidInput):
-            http.names_of(index)
+            http_source.parse_index(index)

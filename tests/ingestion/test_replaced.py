@@ -10,16 +10,17 @@ import pytest
 from ingestion.scenes import ROWS, Scene
 from ingestion.servers import PASSWORD, USER, Rclone
 from s3 import S3Server
-from tidemill.connectors.inlets import folder
-from tidemill.connectors.inlets.base import Inlet
-from tidemill.connectors.inlets.bucket import BucketInlet
-from tidemill.connectors.inlets.folder import FolderInlet
-from tidemill.connectors.inlets.ftp import FtpInlet
-from tidemill.connectors.inlets.sftp import Keys, SftpInlet
-from tidemill.domain.errors import StoreUnavailable
-from tidemill.domain.place import BucketPlace, parse_place
-from tidemill.domain.watching import FileState, HostAddress
-from tidemill.store import watch_files
+from tidemill.core.blob_location import BucketLocation, parse_blob_location
+from tidemill.core.errors import StorageUnavailable
+from tidemill.watches import watch_files
+from tidemill.watches.file_state import FileState
+from tidemill.watches.source_address import HostAddress
+from tidemill.watches.sources import folder_source
+from tidemill.watches.sources.bucket_source import BucketWatchSource
+from tidemill.watches.sources.folder_source import FolderWatchSource
+from tidemill.watches.sources.ftp_source import FtpWatchSource
+from tidemill.watches.sources.sftp_source import SftpCredentials, SftpWatchSource
+from tidemill.watches.sources.watch_source import WatchSource
 
 NEW = ROWS + "cy@x.org,Cy\n"
 MARKED = 'marker = ".done"'
@@ -46,9 +47,14 @@ def replace(path: Path, text: str = NEW) -> None:
 
 @pytest.mark.parametrize(
     ("target", "name"),
-    [(watch_files, "reserve"), (FolderInlet, "rename"), (folder, "rename_to_free"), (folder, "sync_folder")],
+    [
+        (watch_files, "reserve_archive_path"),
+        (FolderWatchSource, "rename"),
+        (folder_source, "rename_without_overwrite"),
+        (folder_source, "sync_folder"),
+    ],
 )
-async def test_a_file_that_is_replaced_while_the_old_one_is_put_away_has_its_own_turn(
+async def test_file_replaced_during_archiving_is_processed_separately(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, target: Any, name: str
 ) -> None:
     scene.declare()
@@ -64,44 +70,44 @@ async def test_a_file_that_is_replaced_while_the_old_one_is_put_away_has_its_own
     assert set((await scene.states()).values()) == {FileState.PROCESSED}
 
 
-def remote(protocol: str, folder_: Path, server: Rclone) -> Inlet:
+def remote(protocol: str, folder_: Path, server: Rclone) -> WatchSource:
     address = HostAddress(protocol, "127.0.0.1", server.port, USER)
     if protocol == "ftp":
-        return FtpInlet(address, PASSWORD)
+        return FtpWatchSource(address, PASSWORD)
     (folder_ / "known_hosts").write_text(server.known_hosts)
-    return SftpInlet(address, Keys(folder_ / "known_hosts", PASSWORD))
+    return SftpWatchSource(address, SftpCredentials(folder_ / "known_hosts", PASSWORD))
 
 
 @pytest.mark.parametrize(("protocol", "call"), [("ftp", "_make_folders"), ("sftp", "rename")])
-def test_on_a_server_too_another_version_is_put_back(
+def test_ftp_or_sftp_source_does_not_move_replaced_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, protocol: str, call: str
 ) -> None:
     served = tmp_path / "served"
     served.mkdir()
     (served / "a.csv").write_text(ROWS)
     with Rclone(protocol, served, tmp_path) as server, remote(protocol, tmp_path, server) as inlet:
-        entry = inlet.look("a.csv")
+        entry = inlet.find_entry("a.csv")
         assert entry is not None
         before(type(inlet), call, lambda: replace(served / "a.csv"), monkeypatch)
         assert not inlet.move(entry, "processed/a.csv")
         assert (served / "a.csv").read_text() == NEW
         assert not (served / "processed" / "a.csv").exists()
-        entry = inlet.look("a.csv")
+        entry = inlet.find_entry("a.csv")
         assert entry is not None
         assert inlet.move(entry, "processed/a.csv")
         assert inlet.move(entry, "processed/a.csv"), "what is done already is done"
 
 
-def test_in_a_bucket_too_another_version_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bucket_source_does_not_move_replaced_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with S3Server(tmp_path) as server:
         keys = {"access_key_id": server.key, "secret_access_key": server.secret, "endpoint": server.endpoint}
-        place = parse_place(server.place("in"))
-        assert isinstance(place, BucketPlace)
-        inlet = BucketInlet(place, keys | {"region": "us-east-1"})
+        place = parse_blob_location(server.blobs_url("in"))
+        assert isinstance(place, BucketLocation)
+        inlet = BucketWatchSource(place, keys | {"region": "us-east-1"})
         obstore.put(inlet._store, "in/a.csv", ROWS.encode())
-        entry = inlet.look("a.csv")
+        entry = inlet.find_entry("a.csv")
         assert entry is not None
-        look, looks = inlet.look, 0
+        look, looks = inlet.find_entry, 0
 
         def second(name: str) -> Any:
             nonlocal looks
@@ -110,12 +116,12 @@ def test_in_a_bucket_too_another_version_stays(tmp_path: Path, monkeypatch: pyte
                 obstore.put(inlet._store, "in/a.csv", NEW.encode())
             return look(name)
 
-        monkeypatch.setattr(inlet, "look", second)
+        monkeypatch.setattr(inlet, "find_entry", second)
         assert not inlet.move(entry, "processed/a.csv")
         assert (b"".join(inlet.read("a.csv")).decode(), look("processed/a.csv")) == (NEW, None)
 
 
-async def test_a_marker_that_could_not_be_put_away_makes_nothing_whole(
+async def test_marker_left_by_failed_archiving_does_not_complete_next_file(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scene.declare(MARKED)
@@ -123,32 +129,32 @@ async def test_a_marker_that_could_not_be_put_away_makes_nothing_whole(
     scene.put("a.csv.done", b"", mtime=1_000)
     await scene.scan()
     await scene.work()
-    move = FolderInlet.move
+    move = FolderWatchSource.move
 
-    def failing(self: FolderInlet, entry: Any, to: str) -> bool:
+    def failing(self: FolderWatchSource, entry: Any, to: str) -> bool:
         if entry.path.endswith(".done"):
-            raise StoreUnavailable("it is away for a moment")
+            raise StorageUnavailable("it is away for a moment")
         return move(self, entry, to)
 
-    monkeypatch.setattr(FolderInlet, "move", failing)
-    assert "away for a moment" in str((await scene.scan()).came.problem)
+    monkeypatch.setattr(FolderWatchSource, "move", failing)
+    assert "away for a moment" in str((await scene.scan()).result.problem)
     assert scene.there() == ["a.csv.done", "processed/a.csv"]
     scene.put("a.csv", ROWS[:20], mtime=2_000)
-    assert (await scene.scan()).came.submitted == 0, "half of the next one"
-    monkeypatch.setattr(FolderInlet, "move", move)
+    assert (await scene.scan()).result.submitted == 0, "half of the next one"
+    monkeypatch.setattr(FolderWatchSource, "move", move)
     (scene.inbox / "a.csv").unlink()
     await scene.scan()
     scene.put("a.csv", NEW, mtime=2_000)
-    assert (await scene.scan()).came.submitted == 0
+    assert (await scene.scan()).result.submitted == 0
     scene.put("a.csv.done", b"")
-    assert (await scene.scan()).came.submitted == 1
+    assert (await scene.scan()).result.submitted == 1
 
 
-async def test_the_marker_of_the_version_before_makes_nothing_whole(scene: Scene) -> None:
+async def test_marker_older_than_file_does_not_complete_it(scene: Scene) -> None:
     scene.declare(MARKED)
     scene.put("a.csv", mtime=1_000)
     scene.put("a.csv.done", b"", mtime=1_000)
-    assert (await scene.scan()).came.submitted == 1
+    assert (await scene.scan()).result.submitted == 1
     scene.put("a.csv", ROWS[:20], mtime=2_000)
     await scene.scan()
     assert "older" in str((await scene.files())["a.csv"].note)
@@ -157,13 +163,13 @@ async def test_the_marker_of_the_version_before_makes_nothing_whole(scene: Scene
     assert await scene.jobs() == 1
     scene.put("a.csv", NEW, mtime=2_001)
     scene.put("a.csv.done", b"", mtime=2_001)
-    assert (await scene.scan()).came.submitted == 1
+    assert (await scene.scan()).result.submitted == 1
     await scene.work()
     await scene.scan()
     assert scene.there() == ["processed/a.csv", "processed/a.csv.done"]
 
 
-async def test_a_marker_that_is_replaced_while_it_is_put_away_is_the_next_files(
+async def test_marker_replaced_during_archiving_belongs_to_next_file(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scene.declare(MARKED)
@@ -171,14 +177,14 @@ async def test_a_marker_that_is_replaced_while_it_is_put_away_is_the_next_files(
     scene.put("a.csv.done", b"", mtime=1_000)
     await scene.scan()
     await scene.work()
-    move = FolderInlet.move
+    move = FolderWatchSource.move
 
-    def late(self: FolderInlet, entry: Any, to: str) -> bool:
+    def late(self: FolderWatchSource, entry: Any, to: str) -> bool:
         if entry.path.endswith(".done"):
             scene.put("a.csv", NEW, mtime=2_000)
             scene.put("a.csv.done", b"", mtime=2_000)
         return move(self, entry, to)
 
-    monkeypatch.setattr(FolderInlet, "move", late)
-    assert (await scene.scan()).came.submitted == 1
+    monkeypatch.setattr(FolderWatchSource, "move", late)
+    assert (await scene.scan()).result.submitted == 1
     assert scene.there() == ["a.csv", "a.csv.done", "processed/a.csv"]

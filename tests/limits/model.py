@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from tidemill.domain.limits import Limiter
+from tidemill.limits.limiter import Limiter
 
 
 @dataclass
@@ -16,12 +16,12 @@ class Bucket:
 
     def take(self, clock: float, wanted: int, *, lead: float, reach: float) -> list[float]:
         """When each of the permits begins that are given now."""
-        slack, pace = self.limiter.slack_s, self.limiter.pace or 0.0
+        slack, pace = self.limiter.slack_s, self.limiter.permits_per_s or 0.0
         good = sorted(start for start in self.spare if start > clock + lead - slack / 2)
         late = [start for start in self.spare if clock - slack < start <= clock + lead - slack / 2]
         reused, self.spare = good[:wanted], late + good[wanted:]
         base = max(self.at, clock + lead)
-        self.level = min(self.limiter.depth, self.level + (base - self.at) * pace)
+        self.level = min(self.limiter.bucket_depth, self.level + (base - self.at) * pace)
         self.at = base
         n = min(wanted - len(reused), max(0, int((self.level + (clock + lead + reach - base) * pace) // 1)))
         starts = [base + max(0.0, (i - self.level) / pace) for i in range(1, n + 1)]

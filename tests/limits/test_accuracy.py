@@ -57,12 +57,12 @@ async def _accuracy(db: Database, workers: Workers, tmp_path: Path, seconds: flo
     assert used >= least, f"{used:.1%} of the rate was used"
 
 
-async def test_eight_processes_keep_to_one_limiter_in_any_window_and_use_it(
-    db: Database, workers: Workers, tmp_path: Path
-) -> None:
+async def test_limiter_rate_is_kept_and_used_by_eight_processes(db: Database, workers: Workers, tmp_path: Path) -> None:
     await _accuracy(db, workers, tmp_path, 8, USED_BESIDE_OTHERS)
 
 
 @pytest.mark.full
-async def test_eight_processes_keep_to_one_limiter_for_a_minute(db: Database, workers: Workers, tmp_path: Path) -> None:
+async def test_limiter_rate_is_kept_and_used_by_eight_processes_for_a_minute(
+    db: Database, workers: Workers, tmp_path: Path
+) -> None:
     await _accuracy(db, workers, tmp_path, 60, USED)

@@ -27,7 +27,7 @@ def said(folder: Path) -> list[tuple[float, bool, str]]:
     return sorted((float(moment), refused == "1", pid) for moment, refused, pid in lines)
 
 
-async def test_a_refusal_in_one_process_holds_for_all_and_stopping_does_not_wait_for_it(
+async def test_limiter_block_applies_to_all_processes_and_does_not_delay_stop(
     db: Database, workers: Workers, tmp_path: Path
 ) -> None:
     workers.app(APP)

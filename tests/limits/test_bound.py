@@ -6,9 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from limits.model import Bucket, most_above
-from tidemill.domain.limits import Limiter
-from tidemill.domain.limits.limiter import usual_burst
-from tidemill.domain.limits.stock import ClockFit, Stock
+from tidemill.limits.limiter import Limiter, default_burst
+from tidemill.limits.permit_cache import ClockOffsetBounds, PermitCache
 
 A_HAIR = 1e-6  # of floating point
 limiters = st.builds(
@@ -50,45 +49,43 @@ visits = st.lists(
 
 @given(limiters, visits, st.floats(0, 0.2))
 @settings(max_examples=400, deadline=None)
-def test_permits_that_are_used_late_keep_to_the_limit_all_the_same(
-    limiter: Limiter, coming: list[Visit], reach: float
-) -> None:
+def test_limiter_rate_is_kept_when_permits_are_used_late(limiter: Limiter, coming: list[Visit], reach: float) -> None:
     assert limiter.rate is not None
-    bucket, clock, used = Bucket(limiter, limiter.depth), 1000.0, list[float]()
-    fit: ClockFit | None = None
+    bucket, clock, used = Bucket(limiter, limiter.bucket_depth), 1000.0, list[float]()
+    fit: ClockOffsetBounds | None = None
     for visit in coming:
         clock += visit.pause / limiter.rate
         starts = bucket.take(clock, visit.wanted, lead=visit.lead, reach=reach)
         # Our own clock is the database's here: what a process knows of it is only what its trips tell.
-        trip = ClockFit.of(clock - visit.trip_out, clock + visit.trip_back, clock)
-        fit = trip if fit is None else fit.narrowed(trip)
+        trip = ClockOffsetBounds.from_round_trip(clock - visit.trip_out, clock + visit.trip_back, clock)
+        fit = trip if fit is None else fit.narrow(trip)
         if fit.high - fit.low > limiter.slack_s / 2:
             continue  # the network is slower than the limiter is exact: then it decides
-        stock = Stock()
+        stock = PermitCache()
         stock.add(starts, fit, limiter.slack_s)
         for place in range(visit.wanted):
-            begins = stock.begins_at
+            begins = stock.next_valid_from
             if begins is None:
                 break
             late = visit.lateness[place % len(visit.lateness)]
-            moment = stock.use(begins + late * limiter.slack_s)
+            moment = stock.use_next(begins + late * limiter.slack_s)
             if moment is not None:
                 used.append(begins + late * limiter.slack_s)
         if visit.returned:
-            bucket.spare += stock.empty()
+            bucket.spare += stock.drain()
     assert most_above(sorted(used), limiter.rate, limiter.burst) <= A_HAIR
 
 
 @given(limiters)
-def test_at_most_a_twentieth_of_the_rate_is_given_up_for_that_and_only_where_nothing_may_come_at_once(
+def test_limiter_pace_is_within_5_percent_of_rate_and_exact_with_burst(
     limiter: Limiter,
 ) -> None:
     assert limiter.rate is not None
-    assert limiter.pace is not None
-    assert limiter.rate / 1.051 <= limiter.pace <= limiter.rate
-    assert limiter.burst == 1 or limiter.pace == limiter.rate
-    assert 1 <= limiter.depth <= limiter.burst
+    assert limiter.permits_per_s is not None
+    assert limiter.rate / 1.051 <= limiter.permits_per_s <= limiter.rate
+    assert limiter.burst == 1 or limiter.permits_per_s == limiter.rate
+    assert 1 <= limiter.bucket_depth <= limiter.burst
 
 
-def test_what_may_come_at_once_if_nobody_says_is_a_tenth_of_a_second() -> None:
-    assert [usual_burst(rate) for rate in (0.1, 5, 50, 1_000)] == [2, 2, 5, 100]
+def test_default_burst_is_permits_of_100_ms() -> None:
+    assert [default_burst(rate) for rate in (0.1, 5, 50, 1_000)] == [2, 2, 5, 100]

@@ -6,13 +6,14 @@ from typing import Any
 import pytest
 
 from tidemill import Item, Mill
-from tidemill.app.wiring import make_limiters
+from tidemill.app.build import make_limiters
 from tidemill.config import Settings
-from tidemill.domain.errors import InvalidInput, InvalidSettings
-from tidemill.domain.limits import Limiter, limiters
+from tidemill.core.errors import InvalidInput, InvalidSettings
+from tidemill.limits.config import parse_limiters
+from tidemill.limits.limiter import Limiter
 
 
-def test_a_file_and_a_mill_declare_limiters(settings: Settings, tmp_path: Path) -> None:
+def test_limiters_are_declared_in_config_file_and_on_mill(settings: Settings, tmp_path: Path) -> None:
     (tmp_path / "t.toml").write_text('[limiters.shop]\nrate = "5/s"\nburst = 10\nconcurrency = 4\nlowest = "1/s"\n')
     mill = Mill(settings.model_copy(update={"config": tmp_path / "t.toml"}))
     mill.limiter("geo", "300/min", adaptive=False)
@@ -28,28 +29,28 @@ def test_a_file_and_a_mill_declare_limiters(settings: Settings, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("said", "wrong"),
     [
-        ({}, "it limits nothing"),
-        ({"rate": "fast"}, 'a rate is wanted, such as "5/s"'),
-        ({"rate": "0/s"}, "a rate is from one a day"),
-        ({"rate": True}, "a rate is wanted"),
-        ({"rate": "5/fortnight"}, "a rate is wanted"),
-        ({"rate": 5, "delay": 1}, "there is a rate already"),
-        ({"concurrency": 2, "burst": 3}, "a burst goes with a rate"),
-        ({"concurrency": 0}, "a whole number from 1"),
-        ({"rate": 1, "burst": 1.5}, "a whole number from 1"),
-        ({"rate": 1, "lowest": "2/s"}, "it is above the rate"),
-        ({"delay": "soon"}, "a time is wanted"),
-        ({"rate": 1, "burts": 2}, "unknown key; did you mean burst?"),
+        ({}, 'Set at least one of "rate"'),
+        ({"rate": "fast"}, 'Input should be a rate, such as "5/s"'),
+        ({"rate": "0/s"}, "A rate is from 1 per day"),
+        ({"rate": True}, "Input should be a rate"),
+        ({"rate": "5/fortnight"}, "Input should be a rate"),
+        ({"rate": 5, "delay": 1}, 'limiters.shop.delay: Conflicts with "rate"'),
+        ({"concurrency": 2, "burst": 3}, 'limiters.shop.burst: Requires "rate"'),
+        ({"concurrency": 0}, "Input should be an integer from 1"),
+        ({"rate": 1, "burst": 1.5}, "Input should be an integer from 1"),
+        ({"rate": 1, "lowest": "2/s"}, "The lowest rate is above the rate"),
+        ({"delay": "soon"}, "Input should be a duration"),
+        ({"rate": 1, "burts": 2}, "Unknown key; did you mean burst?"),
     ],
 )
-def test_what_cannot_be_is_told(said: dict[str, Any], wrong: str) -> None:
+def test_invalid_limiter_declaration_is_rejected_with_reason(said: dict[str, Any], wrong: str) -> None:
     with pytest.raises(InvalidSettings) as raised:
-        limiters({"limiters": {"shop": said}})
+        parse_limiters({"limiters": {"shop": said}})
     assert wrong in str(raised.value)
     assert "limiters.shop" in str(raised.value)
 
 
-def test_a_limiter_that_nobody_declared_stops_the_start(mill: Mill) -> None:
+def test_handler_with_undeclared_limiter_is_rejected_with_suggestion(mill: Mill) -> None:
     mill.limiter("shop", "5/s")
 
     @mill.handler("call", limit="shp")
@@ -59,12 +60,12 @@ def test_a_limiter_that_nobody_declared_stops_the_start(mill: Mill) -> None:
         make_limiters(mill.settings, mill.registry)
 
 
-def test_a_member_needs_a_limiter(mill: Mill) -> None:
+def test_limit_by_without_limiter_is_rejected(mill: Mill) -> None:
     with pytest.raises(InvalidInput, match="limit_by"):
         mill.handler("call", limit_by=lambda item: str(item.input))(lambda item: item)
 
 
-async def test_a_limiter_is_asked_inside_a_worker_only(mill: Mill) -> None:
+async def test_mill_limit_outside_worker_is_rejected(mill: Mill) -> None:
     mill.limiter("shop", "5/s")
     with pytest.raises(InvalidInput, match="outside of a worker"):
         async with mill.limit("shop"):

@@ -10,7 +10,7 @@ import pytest
 from limits.model import most_above
 from support import assert_sound, eventually, fates, job_of, rows
 from tidemill import Item, Mill, Retry
-from tidemill.domain.status import JobStatus
+from tidemill.core.status import JobStatus
 from tidemill.store.database import Database
 from tidemill.testing import drain
 
@@ -25,7 +25,7 @@ class TooMany(Exception):
         self.headers = {} if after is None else {"Retry-After": after}
 
 
-async def test_items_begin_when_the_limiter_lets_them(mill: Mill, db: Database) -> None:
+async def test_limited_handler_starts_items_at_limiter_rate(mill: Mill, db: Database) -> None:
     mill.limiter("shop", "50/s", burst=5)
     starts = []
 
@@ -40,7 +40,7 @@ async def test_items_begin_when_the_limiter_lets_them(mill: Mill, db: Database) 
     assert starts[-1] - starts[0] < 10
 
 
-async def test_no_more_at_a_time_than_there_are_places(mill: Mill, db: Database) -> None:
+async def test_limited_handler_runs_at_most_concurrency_items(mill: Mill, db: Database) -> None:
     mill.limiter("shop", concurrency=3)
     inside, most = 0, 0
 
@@ -60,7 +60,7 @@ async def test_no_more_at_a_time_than_there_are_places(mill: Mill, db: Database)
     assert await rows(db, "SELECT coalesce(sum(held), 0) FROM tidemill.limiter_hold") == [(0,)]
 
 
-async def test_a_refusal_with_retry_after_blocks_the_limiter_and_charges_nobody(mill: Mill, db: Database) -> None:
+async def test_throttled_item_blocks_limiter_for_retry_after_uncharged(mill: Mill, db: Database) -> None:
     mill.limiter("shop", "100/s")
     starts = []
 
@@ -79,7 +79,7 @@ async def test_a_refusal_with_retry_after_blocks_the_limiter_and_charges_nobody(
     assert 0.5 <= share < 0.6
 
 
-async def test_a_long_block_lets_the_batch_go_and_its_job_is_not_claimed(mill: Mill, db: Database) -> None:
+async def test_long_block_releases_batch_and_job_is_not_claimed(mill: Mill, db: Database) -> None:
     mill.limiter("shop", "100/s")
     calls = []
 
@@ -99,7 +99,7 @@ async def test_a_long_block_lets_the_batch_go_and_its_job_is_not_claimed(mill: M
     await assert_sound(db, job_id)
 
 
-async def test_members_do_not_wait_for_each_other(mill: Mill, db: Database) -> None:
+async def test_limiter_members_do_not_wait_for_each_other(mill: Mill, db: Database) -> None:
     mill.limiter("sites", delay="10s")
     begun: dict[str, list[float]] = {}
 
@@ -116,7 +116,7 @@ async def test_members_do_not_wait_for_each_other(mill: Mill, db: Database) -> N
     await assert_sound(db, job_id)
 
 
-async def test_only_the_member_that_refused_is_blocked(mill: Mill, db: Database) -> None:
+async def test_throttled_item_blocks_only_its_limiter_member(mill: Mill, db: Database) -> None:
     mill.limiter("sites", "100/s")
 
     @mill.handler("fetch", limit="sites", limit_by=lambda item: item.input)
@@ -130,7 +130,7 @@ async def test_only_the_member_that_refused_is_blocked(mill: Mill, db: Database)
     assert found == [("bad.example",)]
 
 
-async def test_a_member_that_cannot_be_told_is_the_items_error(mill: Mill, db: Database) -> None:
+async def test_limit_by_error_fails_its_item(mill: Mill, db: Database) -> None:
     mill.limiter("sites", "100/s")
 
     @mill.handler("fetch", limit="sites", limit_by=lambda item: item.input["site"], max_attempts=1)
@@ -141,7 +141,7 @@ async def test_a_member_that_cannot_be_told_is_the_items_error(mill: Mill, db: D
     assert await fates(db, job_id) == {("done", None, 1): 1, ("failed", "exhausted", 1): 2}
 
 
-async def test_a_batch_has_one_permit(mill: Mill, db: Database) -> None:
+async def test_limited_batch_handler_takes_one_permit_per_batch(mill: Mill, db: Database) -> None:
     mill.limiter("shop", "20/s", burst=2)
     starts = []
 
@@ -156,7 +156,7 @@ async def test_a_batch_has_one_permit(mill: Mill, db: Database) -> None:
     assert await rows(db, "SELECT taken FROM tidemill.limiter") == [(3,)]
 
 
-async def test_a_batch_that_is_refused_blocks_the_limiter(mill: Mill, db: Database) -> None:
+async def test_throttled_batch_blocks_limiter(mill: Mill, db: Database) -> None:
     mill.limiter("shop", "20/s")
 
     @mill.batch_handler("calls", limit="shop")
@@ -170,7 +170,7 @@ async def test_a_batch_that_is_refused_blocks_the_limiter(mill: Mill, db: Databa
 
 
 @pytest.mark.parametrize("in_thread", [False, True])
-async def test_a_handler_asks_for_each_of_its_calls(mill: Mill, db: Database, in_thread: bool) -> None:
+async def test_mill_limit_takes_permit_for_each_call_of_handler(mill: Mill, db: Database, in_thread: bool) -> None:
     mill.limiter("shop", "50/s", burst=5)
     mill.limiter("geo", concurrency=1)
     starts: list[float] = []
@@ -201,7 +201,7 @@ def _asks_in_a_thread(mill: Mill, starts: list[float]) -> Any:
     return calls
 
 
-async def test_a_refusal_is_told_to_the_limiter_whose_call_it_was_and_to_no_other(mill: Mill, db: Database) -> None:
+async def test_throttled_call_blocks_only_limiter_of_that_call(mill: Mill, db: Database) -> None:
     mill.limiter("shop", "100/s")
     mill.limiter("geo", "100/s")
     asked = []
@@ -222,7 +222,7 @@ async def test_a_refusal_is_told_to_the_limiter_whose_call_it_was_and_to_no_othe
 
 
 @pytest.mark.parametrize(("key", "member"), [("\ud800\0x", "?x"), ("x" * 300, "x" * 255)], ids=["odd", "long"])
-async def test_a_member_may_have_any_name(mill: Mill, db: Database, key: str, member: str) -> None:
+async def test_limiter_member_key_is_cleaned_and_truncated(mill: Mill, db: Database, key: str, member: str) -> None:
     mill.limiter("sites", "100/s")
 
     @mill.handler("calls", limit="sites", limit_by=lambda _: key)
@@ -236,7 +236,7 @@ async def test_a_member_may_have_any_name(mill: Mill, db: Database, key: str, me
     assert await rows(db, "SELECT key FROM tidemill.limiter WHERE key <> ''") == [(member,)]
 
 
-async def test_a_member_without_a_name_is_a_mistake_of_the_handler(mill: Mill, db: Database) -> None:
+async def test_limiter_member_key_none_fails_item_with_type_error(mill: Mill, db: Database) -> None:
     mill.limiter("sites", "100/s")
 
     @mill.handler("calls", max_attempts=1)

@@ -7,9 +7,9 @@ import pytest
 
 from support import assert_sound, fates, rows
 from tidemill import Item, Mill, Retry
-from tidemill.domain.limits import Limiter
-from tidemill.engine.limits import ProcessLimits
-from tidemill.store import limiters as store
+from tidemill.limits import limiter_records as store
+from tidemill.limits.limiter import Limiter
+from tidemill.limits.limiter_registry import LimiterRegistry
 from tidemill.store.database import Database
 from tidemill.testing import drain
 
@@ -35,12 +35,10 @@ def in_words(**words: Any) -> Retry:
 
 
 @pytest.mark.parametrize("limited", [False, True])
-async def test_a_date_that_no_calendar_has_is_a_refusal_that_does_not_say_how_long(
-    mill: Mill, db: Database, limited: bool
-) -> None:
+async def test_invalid_retry_after_date_is_treated_as_missing(mill: Mill, db: Database, limited: bool) -> None:
     mill.limiter("shop", "100/s")
 
-    @mill.handler("call", max_attempts=1, limit="shop" if limited else ...)
+    @mill.handler("call", max_attempts=1, limit="shop" if limited else None)
     async def call(item: Item) -> None:
         if item.seq == 1 and not item.throttles:
             raise TooMany
@@ -53,9 +51,7 @@ async def test_a_date_that_no_calendar_has_is_a_refusal_that_does_not_say_how_lo
 @pytest.mark.parametrize(
     "said", [in_words(after="5"), in_words(after=float("nan")), in_words(after=10**400), Bare()], ids=repr
 )
-async def test_seconds_that_are_none_are_the_items_failure_and_not_the_batchs(
-    mill: Mill, db: Database, said: Retry
-) -> None:
+async def test_invalid_retry_after_seconds_fail_only_their_item(mill: Mill, db: Database, said: Retry) -> None:
     mill.limiter("shop", "100/s")
 
     @mill.handler("call", limit="shop", max_attempts=1)
@@ -69,10 +65,10 @@ async def test_seconds_that_are_none_are_the_items_failure_and_not_the_batchs(
     await assert_sound(db, job_id)
 
 
-async def test_a_place_is_left_however_odd_the_refusal_was(db: Database) -> None:
+async def test_slot_is_released_when_throttling_error_is_malformed(db: Database) -> None:
     shop = Limiter("shop", concurrency=1)
-    await db.run(store.declare, [shop])
-    limits = ProcessLimits(db, {"shop": shop}, worker="w", child=1, seconds=30)
+    await db.run(store.declare_limiters, [shop])
+    limits = LimiterRegistry(db, {"shop": shop}, worker="w", child=1, lease_seconds=30)
     with pytest.raises(AttributeError):
         async with limits.permit("shop"):
             raise Bare
@@ -83,7 +79,7 @@ async def test_a_place_is_left_however_odd_the_refusal_was(db: Database) -> None
 
 
 @pytest.mark.parametrize(("said", "days"), [(3 * 86_400, 3), (30 * 86_400, 7)])
-async def test_a_block_is_as_long_as_is_said_and_a_week_at_most(mill: Mill, db: Database, said: int, days: int) -> None:
+async def test_block_lasts_for_retry_after_up_to_a_week(mill: Mill, db: Database, said: int, days: int) -> None:
     mill.limiter("shop", "100/s")
 
     @mill.handler("call", limit="shop")

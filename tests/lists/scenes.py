@@ -5,13 +5,13 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from support import DONE, FAILED, RETRY, add_job, rows, settle, take, verdict
-from tidemill.domain.page import Page
-from tidemill.domain.status import ItemStatus
-from tidemill.operations import inspect
-from tidemill.store import leases
-from tidemill.store.cancel_rows import Waiting, cancel_rows
+from tidemill.core.list_pages import Page
+from tidemill.core.status import ItemStatus
+from tidemill.jobs import queries
+from tidemill.store import batch_leases
 from tidemill.store.database import Database
-from tidemill.store.reprocess import Choice
+from tidemill.store.reprocess_items import ReprocessSelection
+from tidemill.store.waiting_items import CancelSelection, cancel_waiting_items
 from traps.scenes import send_round
 
 T = TypeVar("T")
@@ -36,7 +36,7 @@ async def walk(page_after: Callable[[Any], Awaitable[Page[T]]], limit: int = 1_0
 
 async def walk_items(db: Database, job_id: UUID, *statuses: ItemStatus, limit: int = 7, **asked: Any) -> list[Any]:
     return await walk(
-        lambda after: inspect.list_items(db, job_id, statuses, limit=limit, after=after, **asked), limit=limit
+        lambda after: queries.list_items(db, job_id, statuses, limit=limit, after=after, **asked), limit=limit
     )
 
 
@@ -63,16 +63,16 @@ async def varied_job(db: Database, *, sparse: bool = False) -> UUID:
     await take(db, job_id, worker="w2")  # 30 … 39, in hand
     given_back = await take(db, job_id)  # 40 … 49, a part of it settled
     await settle(db, given_back, [verdict(seq, FAILED) for seq in (41, 43)])
-    await db.run(leases.release, given_back.flushed(2))
+    await db.run(batch_leases.release_batch, given_back.after_flush(2))
     failing = await take(db, job_id)  # 50 … 59
     await settle(db, failing, [verdict(seq, FAILED) for seq in range(50, 60)])
     partly = await take(db, job_id)  # 60 … 69
     await settle(db, partly, [verdict(seq, FAILED) for seq in (60, 69)])
-    await db.run(leases.release, partly.flushed(2))
+    await db.run(batch_leases.release_batch, partly.after_flush(2))
     # What is left of 40 … 49 and 60 … 119, and the two that were to be tried again.
-    await db.run(cancel_rows, job_id, Waiting([ItemStatus.PENDING, ItemStatus.RETRY_WAIT]), {})
-    await send_round(db, job_id, Choice(seqs=range(50, 56)))
+    await db.run(cancel_waiting_items, job_id, CancelSelection([ItemStatus.PENDING, ItemStatus.RETRY_WAIT]), {})
+    await send_round(db, job_id, ReprocessSelection(seqs=range(50, 56)))
     again = await take(db, job_id, worker="w3")
     await settle(db, again, [verdict(50, RETRY, delay=60), verdict(51, RETRY, delay=60), verdict(52)])
-    await send_round(db, job_id, Choice(seqs=[12]))
+    await send_round(db, job_id, ReprocessSelection(seqs=[12]))
     return job_id

@@ -9,51 +9,54 @@ import pytest
 
 from lists.scenes import NOT_FOUND, varied_job, walk_items
 from support import DONE, FAILED, add_job, add_rows, assert_sound, rows, settle, take, verdict
-from tidemill.domain.errors import Conflict, InvalidInput, UnknownItem, UnknownJob
-from tidemill.domain.status import ItemStatus
-from tidemill.operations import control, inspect
-from tidemill.operations.fix import fix_item
-from tidemill.store import fix as store
+from tidemill.core.errors import Conflict, InvalidInput, UnknownItem, UnknownJob
+from tidemill.core.status import ItemStatus
+from tidemill.jobs import job_control, queries
+from tidemill.jobs.reprocessing import fix_item
+from tidemill.store import item_fixes as store
 from tidemill.store.database import Database
-from tidemill.store.items import read
-from tidemill.store.reprocess import Choice, reprocess
+from tidemill.store.item_records import read_batch_items
+from tidemill.store.reprocess_items import ReprocessSelection, reprocess_items
 from traps.scenes import at_once, fail_some, held_up, send_round
 
 
-async def test_a_fixed_item_runs_again_with_its_new_input(db: Database) -> None:
+async def test_fixed_item_is_reprocessed_with_latest_input(db: Database) -> None:
     job_id = await add_job(db, 5)
     await fail_some(db, job_id, [2, 3])
     assert await fix_item(db, job_id, 2, {"n": "mended"}, by=7) == 1
     assert await fix_item(db, job_id, 2, {"n": "mended again"}, by=8) == 2
     assert (await walk_items(db, job_id, FAILED))[0]["status"] == "failed"
-    await send_round(db, job_id, Choice(seqs=[2, 3]))
+    await send_round(db, job_id, ReprocessSelection(seqs=[2, 3]))
     lease = await take(db, job_id)
-    assert [item.input for item in await db.run(read, lease)] == [{"n": "mended again"}, {"n": 3}]
+    assert [item.input for item in await db.run_async_commit(read_batch_items, lease)] == [
+        {"n": "mended again"},
+        {"n": 3},
+    ]
     await settle(db, lease)
-    item = await inspect.get_item(db, job_id, 2)
+    item = await queries.get_item(db, job_id, 2)
     assert (item["status"], item["input"], item["original"]) == ("done", {"n": "mended again"}, {"n": 2})
     await assert_sound(db)
 
 
-async def test_a_record_that_could_not_be_read_can_be_fixed(db: Database) -> None:
+async def test_fix_replaces_unreadable_input(db: Database) -> None:
     job_id = await add_rows(db, [b"null"])
     await rows(db, """UPDATE tidemill.item SET defect = '{"reason": "no JSON"}'""")
     await fail_some(db, job_id, [0])
     await fix_item(db, job_id, 0, {"n": 1}, by=1)
     await send_round(db, job_id)
-    [item] = await db.run(read, await take(db, job_id))
+    [item] = await db.run_async_commit(read_batch_items, await take(db, job_id))
     assert (item.input, item.defect) == ({"n": 1}, None)
 
 
-async def test_every_revision_is_kept_with_who_made_it_and_told_of(db: Database) -> None:
+async def test_fix_stores_every_revision_with_user_and_activity(db: Database) -> None:
     job_id = await add_job(db, 3)
     await settle(db, await take(db, job_id), [verdict(seq, NOT_FOUND) for seq in range(3)])
     for n, by in enumerate((0, 42), 1):
         assert await fix_item(db, job_id, 1, n, by=by) == n
-    item = await inspect.get_item(db, job_id, 1)
+    item = await queries.get_item(db, job_id, 1)
     assert [(fix["rev"], fix["by"], fix["by_name"]) for fix in item["fixes"]] == [(1, 0, "local"), (2, 42, None)]
     assert item["fixes"][0]["at"] < item["fixes"][1]["at"]
-    told = (await inspect.list_activity(db, job_id, limit=10)).items
+    told = (await queries.list_activity(db, job_id, limit=10)).items
     assert [(deed["verb"], deed["user_id"], deed["details"]) for deed in told] == [
         ("fix", 42, {"seq": 1, "rev": 2}),
         ("fix", 0, {"seq": 1, "rev": 1}),
@@ -62,7 +65,7 @@ async def test_every_revision_is_kept_with_who_made_it_and_told_of(db: Database)
     assert (listed["seq"], listed["rev"], listed["input_summary"]) == (1, 2, "2")
 
 
-async def test_only_what_failed_or_was_not_found_can_be_fixed(db: Database) -> None:
+async def test_fix_is_allowed_only_for_failed_and_not_found_items(db: Database) -> None:
     job_id = await varied_job(db)
     for item in await walk_items(db, job_id, limit=200):
         if item["status"] in ("failed", "not_found"):
@@ -75,7 +78,7 @@ async def test_only_what_failed_or_was_not_found_can_be_fixed(db: Database) -> N
     assert fixed == told != [(0,)]
 
 
-async def test_a_sparse_jobs_done_item_cannot_be_fixed(db: Database) -> None:
+async def test_fix_of_done_item_in_sparse_job_raises_conflict(db: Database) -> None:
     job_id = await add_job(db, 2, sparse=True)
     await settle(db, await take(db, job_id))
     with pytest.raises(Conflict, match="item 0 is done"):
@@ -92,7 +95,7 @@ async def test_a_sparse_jobs_done_item_cannot_be_fixed(db: Database) -> None:
         (json.loads("[" * 400 + "]" * 400), "nested more than"),
     ],
 )
-async def test_an_input_that_cannot_be_stored_is_refused(db: Database, value: Any, message: str) -> None:
+async def test_fix_with_unstorable_input_is_rejected(db: Database, value: Any, message: str) -> None:
     job_id = await add_job(db, 1)
     await fail_some(db, job_id, [0])
     with pytest.raises(InvalidInput, match=message):
@@ -100,7 +103,7 @@ async def test_an_input_that_cannot_be_stored_is_refused(db: Database, value: An
     assert await rows(db, "SELECT count(*) FROM tidemill.item_fix") == [(0,)]
 
 
-async def test_what_is_not_there_cannot_be_fixed(db: Database) -> None:
+async def test_fix_of_unknown_item_or_purged_job_is_rejected(db: Database) -> None:
     job_id = await add_job(db, 1)
     for seq in (1, -1, 2**63):
         with pytest.raises(UnknownItem):
@@ -112,42 +115,42 @@ async def test_what_is_not_there_cannot_be_fixed(db: Database) -> None:
         await fix_item(db, job_id, 0, 1, by=1)
 
 
-async def test_fixes_at_the_same_time_get_numbers_of_their_own(db: Database) -> None:
+async def test_concurrent_fixes_get_distinct_revisions(db: Database) -> None:
     job_id = await add_job(db, 1)
     await fail_some(db, job_id, [0])
     revisions = await asyncio.gather(*(fix_item(db, job_id, 0, {"n": n}, by=n) for n in range(6)))
     assert sorted(revisions) == [1, 2, 3, 4, 5, 6]
     newest = revisions.index(6)
-    assert (await inspect.get_item(db, job_id, 0))["input"] == {"n": newest}
+    assert (await queries.get_item(db, job_id, 0))["input"] == {"n": newest}
 
 
-async def test_a_reprocess_waits_for_a_fix_and_runs_it(db: Database) -> None:
+async def test_reprocess_waits_for_open_fix_and_uses_its_input(db: Database) -> None:
     job_id = await add_job(db, 1)
     await fail_some(db, job_id, [0])
     async with db.transaction() as conn:
-        await store.fix(conn, job_id, 0, b'"mended"', by=1)
+        await store.add_item_fix(conn, job_id, 0, b'"mended"', by=1)
         sending = await held_up(db, send_round(db, job_id))
     assert await at_once(sending) == 1
-    assert [item.input for item in await db.run(read, await take(db, job_id))] == ["mended"]
+    assert [item.input for item in await db.run_async_commit(read_batch_items, await take(db, job_id))] == ["mended"]
 
 
-async def test_a_fix_that_waited_for_a_reprocess_is_refused(db: Database) -> None:
+async def test_fix_that_waited_for_reprocess_raises_conflict(db: Database) -> None:
     job_id = await add_job(db, 1)
     await fail_some(db, job_id, [0])
     async with db.transaction() as conn:
-        await reprocess(conn, job_id, Choice())
+        await reprocess_items(conn, job_id, ReprocessSelection())
         fixing = await held_up(db, fix_item(db, job_id, 0, "late", by=1))
     with pytest.raises(Conflict, match="item 0 is pending"):
         await at_once(fixing)
     assert await rows(db, "SELECT count(*) FROM tidemill.item_fix") == [(0,)]
 
 
-async def test_a_fix_and_a_delete_leave_nothing_behind(db: Database) -> None:
+async def test_delete_after_concurrent_fix_removes_fix_and_activity(db: Database) -> None:
     job_id = await add_job(db, 1)
     await fail_some(db, job_id, [0])
     async with db.transaction() as conn:
-        await store.fix(conn, job_id, 0, b"1", by=1)
-        deleting = await held_up(db, control.delete(db, job_id))
+        await store.add_item_fix(conn, job_id, 0, b"1", by=1)
+        deleting = await held_up(db, job_control.delete_job(db, job_id))
     await at_once(deleting)
     with pytest.raises(UnknownJob):
         await fix_item(db, job_id, 0, 2, by=1)
@@ -155,7 +158,7 @@ async def test_a_fix_and_a_delete_leave_nothing_behind(db: Database) -> None:
         assert await rows(db, f"SELECT count(*) FROM tidemill.{table}") == [(0,)]
 
 
-async def test_the_summary_of_a_fixed_item_is_that_of_the_fix(db: Database) -> None:
+async def test_fixed_item_summary_shows_fixed_input(db: Database) -> None:
     job_id = await add_job(db, 4)
     await fail_some(db, job_id, [1, 2])
     await fix_item(db, job_id, 1, {"title": "new"}, by=1)
@@ -169,5 +172,5 @@ async def test_the_summary_of_a_fixed_item_is_that_of_the_fix(db: Database) -> N
     found = await walk_items(db, job_id, ItemStatus.PENDING)
     assert [(item["input_summary"], item["rev"]) for item in found] == [({"title": "new"}, 1), ({"n": "2"}, None)]
     await settle(db, await take(db, job_id), [verdict(1, FAILED), verdict(2, DONE)])
-    letters = (await inspect.list_dead_letters(db, limit=10)).items
+    letters = (await queries.list_dead_letters(db, limit=10)).items
     assert [letter["input_summary"] for letter in letters] == [{"title": "new"}]

@@ -9,20 +9,20 @@ import pytest
 
 from lists.scenes import walk
 from support import DONE, RETRY, add_job, rows, settle, take, verdict
-from tidemill.domain.errors import InvalidInput, UnknownJob
-from tidemill.domain.status import ItemStatus
-from tidemill.operations import control, inspect
-from tidemill.operations.pending_counts import PendingCounts
+from tidemill.core.errors import InvalidInput, UnknownJob
+from tidemill.core.status import ItemStatus
+from tidemill.jobs import job_control, queries
+from tidemill.jobs.queries import PendingCountCache
 from tidemill.store import workers
 from tidemill.store.database import Database
-from tidemill.store.lists.batches import OpenSums
+from tidemill.store.job_lists import OpenItemSums
 from traps.scenes import retry_some
 
 PENDING, PROCESSING = ItemStatus.PENDING, ItemStatus.PROCESSING
 
 
 async def pending(db: Database, limit: int = 7, **asked: Any) -> list[dict[str, Any]]:
-    found = await walk(lambda after: inspect.list_pending(db, limit=limit, after=after, **asked), limit)
+    found = await walk(lambda after: queries.list_pending(db, limit=limit, after=after, **asked), limit)
     keys = [(item["job_id"], item["seq"]) for item in found]
     assert len(set(keys)) == len(keys)
     assert [item["updated_at"] for item in found] == sorted(item["updated_at"] for item in found)
@@ -30,10 +30,10 @@ async def pending(db: Database, limit: int = 7, **asked: Any) -> list[dict[str, 
 
 
 async def worker_of(db: Database, *kinds: str) -> None:
-    await db.run(workers.register, "w1", "here", 1, {"kinds": list(kinds)})
+    await db.run(workers.register_worker, "w1", "here", 1, {"kinds": list(kinds)})
 
 
-async def test_open_items_of_all_jobs_come_in_the_order_of_their_change(db: Database) -> None:
+async def test_pending_list_of_all_jobs_is_ordered_by_last_change(db: Database) -> None:
     mine = [await add_job(db, 12, batch_size=5, owner_id=1) for _ in range(3)]
     other = await add_job(db, 10, owner_id=2)
     await retry_some(db, mine[0], [1, 3], delay=60)
@@ -48,7 +48,7 @@ async def test_open_items_of_all_jobs_come_in_the_order_of_their_change(db: Data
     assert await pending(db, owner_id=3) == []
 
 
-async def test_filters_combine(db: Database) -> None:
+async def test_pending_list_combines_filters(db: Database) -> None:
     job_id = await add_job(db, 20, batch_size=5, owner_id=1, kind="a")
     await add_job(db, 4, owner_id=1, kind="b")
     await take(db, job_id)
@@ -69,7 +69,7 @@ async def test_filters_combine(db: Database) -> None:
         await pending(db, statuses=[DONE])
 
 
-async def test_a_job_of_somebody_else_is_unknown(db: Database) -> None:
+async def test_pending_list_of_foreign_job_raises_unknown_job(db: Database) -> None:
     job_id, nowhere = await add_job(db, 3, owner_id=1), uuid4()
     for owner, asked in ((2, job_id), (2, nowhere), (None, nowhere)):
         with pytest.raises(UnknownJob, match=f"there is no job {asked}"):
@@ -77,7 +77,7 @@ async def test_a_job_of_somebody_else_is_unknown(db: Database) -> None:
     assert len(await pending(db, owner_id=1, job_id=job_id)) == 3
 
 
-async def test_a_time_from_and_to_is_that_of_the_last_change(db: Database) -> None:
+async def test_pending_list_filters_by_time_of_last_change(db: Database) -> None:
     await add_job(db, 3, owner_id=1)
     await add_job(db, 4, owner_id=1)
     [(first,), (second,)] = await rows(db, "SELECT since FROM tidemill.batch ORDER BY id")
@@ -90,11 +90,11 @@ async def test_a_time_from_and_to_is_that_of_the_last_change(db: Database) -> No
         await pending(db, from_=first.replace(tzinfo=None))
 
 
-async def test_every_row_says_why_it_waits(db: Database) -> None:
+async def test_pending_list_shows_reason_and_job_status(db: Database) -> None:
     await worker_of(db, "test")
     turn, paused, retried, taken = [await add_job(db, 1) for _ in range(4)]
     strange = await add_job(db, 1, kind="strange")
-    await control.pause(db, paused)
+    await job_control.pause_job(db, paused)
     await retry_some(db, retried, [0], delay=600)
     await take(db, taken, worker="w7")
     said = {item["job_id"]: (item["why"], item["job_status"]) for item in await pending(db)}
@@ -110,40 +110,40 @@ async def test_every_row_says_why_it_waits(db: Database) -> None:
     }
 
 
-async def test_a_worker_that_tells_nothing_of_kinds_is_passed_over(db: Database) -> None:
+async def test_pending_reason_ignores_worker_without_kinds(db: Database) -> None:
     await add_job(db, 1)
     infos: list[dict[str, Any]] = [{}, {"kinds": "test"}, {"kinds": None}]
     for n, info in enumerate(infos):
-        await db.run(workers.register, f"w{n}", "here", n, info)
+        await db.run(workers.register_worker, f"w{n}", "here", n, info)
     assert [item["why"] for item in await pending(db)] == ["no worker has this kind"]
 
 
-async def test_the_status_of_the_job_is_the_one_the_job_shows(db: Database) -> None:
+async def test_pending_list_shows_same_job_status_as_job(db: Database) -> None:
     fresh, begun = await add_job(db, 20, batch_size=10), await add_job(db, 20, batch_size=10)
     await settle(db, await take(db, begun))
     shown = {item["job_id"]: item["job_status"] for item in await pending(db)}
     for job_id in (fresh, begun):
-        assert shown[job_id] == (await inspect.find_job(db, str(job_id))).status
+        assert shown[job_id] == (await queries.find_job(db, str(job_id))).status
     assert set(shown.values()) == {"pending", "running"}
 
 
 @pytest.mark.parametrize("owner", [1, None])
-async def test_a_rare_kind_among_foreign_batches_is_found_in_bounded_steps(
+async def test_pending_list_finds_rare_kind_within_page_budget(
     db: Database, monkeypatch: pytest.MonkeyPatch, owner: int | None
 ) -> None:
-    monkeypatch.setattr("tidemill.store.lists.open_items.BATCH_BUDGET", 10)
+    monkeypatch.setattr("tidemill.store.pending_items.PAGE_BATCH_BUDGET", 10)
     for kind in ("usual", "rare", "usual", "rare"):
         await add_job(db, 25 if kind == "usual" else 2, batch_size=1, owner_id=1, kind=kind)
-    first = await inspect.list_pending(db, owner_id=owner, kind="rare", limit=5)
+    first = await queries.list_pending(db, owner_id=owner, kind="rare", limit=5)
     assert first.items == []
     assert first.after is not None
     assert [item["seq"] for item in await pending(db, owner_id=owner, kind="rare", limit=1)] == [0, 1, 0, 1]
     assert await pending(db, owner_id=owner, kind="none") == []
 
 
-async def test_a_cursor_belongs_to_its_filters(db: Database) -> None:
+async def test_pending_cursor_is_rejected_with_other_filters(db: Database) -> None:
     job_id = await add_job(db, 10, owner_id=1)
-    page = await inspect.list_pending(db, owner_id=1, limit=2)
+    page = await queries.list_pending(db, owner_id=1, limit=2)
     others: list[dict[str, Any]] = [
         {"owner_id": 2},
         {},
@@ -152,36 +152,36 @@ async def test_a_cursor_belongs_to_its_filters(db: Database) -> None:
     ]
     for asked in others:
         with pytest.raises(InvalidInput, match="does not belong to this list"):
-            await inspect.list_pending(db, limit=2, after=page.after, **asked)
+            await queries.list_pending(db, limit=2, after=page.after, **asked)
 
 
-async def test_the_count_is_summed_for_an_owner_or_everybody(db: Database) -> None:
+async def test_pending_count_is_summed_per_owner_or_for_all_owners(db: Database) -> None:
     first, second = await add_job(db, 30, owner_id=1), await add_job(db, 5, owner_id=2)
     await settle(db, await take(db, first, 10))
     await take(db, second)
-    counts = PendingCounts(db)
+    counts = PendingCountCache(db)
     assert [(await counts.get(owner)).count for owner in (1, 2, 3, None)] == [20, 5, 0, 25]
 
 
-async def test_the_count_is_of_a_kind_and_of_statuses(db: Database) -> None:
+async def test_pending_count_filters_by_kind_and_status(db: Database) -> None:
     first = await add_job(db, 30, "first")
     await settle(db, await take(db, first, 10), [verdict(seq, RETRY, delay=60.0) for seq in range(10)])
     await take(db, first, 5)
     await add_job(db, 7, "second")
-    counts = PendingCounts(db)
+    counts = PendingCountCache(db)
     open_ones = {PENDING: 22, ItemStatus.PROCESSING: 5, RETRY: 10}
     for status, n in open_ones.items():
         assert (await counts.get(statuses=[status])).count == n
-        listed = await inspect.list_pending(db, owner_id=None, statuses=[status], limit=100)
+        listed = await queries.list_pending(db, owner_id=None, statuses=[status], limit=100)
         assert len(listed.items) == n, "as many as are listed"
     assert (await counts.get(kind="first", statuses=[PENDING, RETRY])).count == 25
     assert (await counts.get(kind="second")).count == 7
     assert (await counts.get(kind="third")).count == 0
 
 
-async def test_the_count_is_remembered_for_a_while_and_says_how_old_it_is(db: Database) -> None:
+async def test_pending_count_is_cached_for_30_s_with_its_age(db: Database) -> None:
     now = 1_000.0
-    counts = PendingCounts(db, clock=lambda: now)
+    counts = PendingCountCache(db, clock=lambda: now)
     await add_job(db, 3, owner_id=1)
     assert (await counts.get(1), await counts.get()) == (await counts.get(1), await counts.get(None))
     await add_job(db, 4, owner_id=1)
@@ -194,10 +194,10 @@ async def test_the_count_is_remembered_for_a_while_and_says_how_old_it_is(db: Da
     assert (await counts.get(2)).count == 0
 
 
-async def test_many_who_ask_at_once_cause_one_sum(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_concurrent_pending_count_requests_run_one_query(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = 0
 
-    async def sum_up(_: Database, owner_id: int | None) -> OpenSums:
+    async def sum_up(_: Database, owner_id: int | None) -> OpenItemSums:
         nonlocal asked
         asked += 1
         await asyncio.sleep(0)
@@ -205,8 +205,8 @@ async def test_many_who_ask_at_once_cause_one_sum(db: Database, monkeypatch: pyt
             raise OSError("the line is down")
         return {("test", PENDING): 5}
 
-    monkeypatch.setattr("tidemill.operations.pending_counts.open_sums", sum_up)
-    counts = PendingCounts(db)
+    monkeypatch.setattr("tidemill.jobs.queries.get_open_item_sums", sum_up)
+    counts = PendingCountCache(db)
     assert {found.count for found in await asyncio.gather(*(counts.get() for _ in range(50)))} == {5}
     assert asked == 1
     for _ in range(2):
@@ -215,10 +215,10 @@ async def test_many_who_ask_at_once_cause_one_sum(db: Database, monkeypatch: pyt
     assert asked == 3
 
 
-async def test_old_counts_are_forgotten(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidemill.operations.pending_counts.MOST_OWNERS", 2)
+async def test_pending_count_cache_evicts_oldest_owners(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidemill.jobs.queries.PENDING_COUNT_OWNERS_MAX", 2)
     now = 0.0
-    counts = PendingCounts(db, clock=lambda: now)
+    counts = PendingCountCache(db, clock=lambda: now)
     for owner in range(4):
         await counts.get(owner)
         now += 20

@@ -9,11 +9,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemill.domain.errors import InvalidInput
-from tidemill.domain.page import MAX_NUMBER, Walk, check_limit, check_text, identity, mark_of, moment, number, walk_of
+from tidemill.core.errors import InvalidInput
+from tidemill.core.list_pages import (
+    BIGINT_SAFE_MAX,
+    CursorFormat,
+    check_page_limit,
+    check_text,
+    find_cursor_format,
+    fingerprint_filters,
+    parse_number,
+    parse_timestamp,
+    parse_uuid,
+)
 
-OPEN = Walk("open", (moment, number, number))
-JOBS = Walk("jobs", (identity,))
+OPEN = CursorFormat("open", (parse_timestamp, parse_number, parse_number))
+JOBS = CursorFormat("jobs", (parse_uuid,))
 AT = datetime(2026, 11, 16, 12, 30, 0, 123456, tzinfo=UTC)
 
 anything = st.recursive(
@@ -23,16 +33,16 @@ anything = st.recursive(
 )
 
 
-def test_a_place_survives_json() -> None:
-    place = json.loads(json.dumps(OPEN.place("m", AT, 17, -1)))
-    assert OPEN.read(place, "m") == (AT, 17, -1)
+def test_cursor_survives_json_round_trip() -> None:
+    place = json.loads(json.dumps(OPEN.build_cursor("m", AT, 17, -1)))
+    assert OPEN.parse_cursor(place, "m") == (AT, 17, -1)
     job_id = uuid4()
-    assert JOBS.read(json.loads(json.dumps(JOBS.place("m", job_id))), "m") == (job_id,)
+    assert JOBS.parse_cursor(json.loads(json.dumps(JOBS.build_cursor("m", job_id))), "m") == (job_id,)
 
 
-def test_a_moment_keeps_its_microseconds_in_any_zone() -> None:
+def test_cursor_timestamp_keeps_microseconds_in_any_time_zone() -> None:
     east = AT.astimezone(timezone(timedelta(hours=5, minutes=30)))
-    assert OPEN.place("m", east, 1, 2) == OPEN.place("m", AT, 1, 2)
+    assert OPEN.build_cursor("m", east, 1, 2) == OPEN.build_cursor("m", AT, 1, 2)
 
 
 @pytest.mark.parametrize(
@@ -64,49 +74,55 @@ def test_a_moment_keeps_its_microseconds_in_any_zone() -> None:
         ("open", "m", AT.isoformat(), 1.0, 2),
         ("open", "m", AT.isoformat(), float("nan"), 2),
         ("open", "m", AT.isoformat(), -2, 2),
-        ("open", "m", AT.isoformat(), MAX_NUMBER + 1, 2),
+        ("open", "m", AT.isoformat(), BIGINT_SAFE_MAX + 1, 2),
         ("open", "m", AT.isoformat(), 10**400, 2),
         ("open", "m", AT.isoformat(), 1, [2]),
     ],
 )
-def test_what_is_no_place_of_this_list_is_refused(said: Any) -> None:
+def test_cursor_of_another_list_or_shape_is_rejected(said: Any) -> None:
     with pytest.raises(InvalidInput, match="does not belong to this list"):
-        OPEN.read(said, "m")
+        OPEN.parse_cursor(said, "m")
 
 
 @given(anything)
-def test_whatever_comes_is_read_or_refused(said: Any) -> None:
+def test_arbitrary_cursor_is_parsed_or_rejected(said: Any) -> None:
     for place in (said, [said], ["open", "m", said, said, said], ["jobs", "m", said]):
         for walk in (OPEN, JOBS):
             try:
-                parts = walk.read(place, "m")
+                parts = walk.parse_cursor(place, "m")
             except InvalidInput:
                 continue
             assert all(isinstance(part, datetime | int | UUID) for part in parts)
 
 
 @given(anything)
-def test_a_walk_is_found_by_its_name_only(said: Any) -> None:
-    assert walk_of(["open", said], [JOBS, OPEN]) is OPEN
+def test_cursor_format_is_found_by_name_only(said: Any) -> None:
+    assert find_cursor_format(["open", said], [JOBS, OPEN]) is OPEN
     with pytest.raises(InvalidInput):
-        walk_of([["open"], said], [JOBS, OPEN])
+        find_cursor_format([["open"], said], [JOBS, OPEN])
     with pytest.raises(InvalidInput):
-        walk_of({"open": said}, [JOBS, OPEN])
+        find_cursor_format({"open": said}, [JOBS, OPEN])
 
 
-def test_lists_that_differ_in_a_filter_have_different_marks() -> None:
-    marks = {mark_of(1, None), mark_of(1, "a"), mark_of(2, "a"), mark_of("1", "a"), mark_of(1, "a", None)}
+def test_filter_fingerprints_differ_when_filters_differ() -> None:
+    marks = {
+        fingerprint_filters(1, None),
+        fingerprint_filters(1, "a"),
+        fingerprint_filters(2, "a"),
+        fingerprint_filters("1", "a"),
+        fingerprint_filters(1, "a", None),
+    }
     assert len(marks) == 5
-    assert mark_of("\ud800")  # half a pair
+    assert fingerprint_filters("\ud800")  # half a pair
 
 
 @pytest.mark.parametrize("limit", [0, -1, 1_001])
-def test_a_page_has_bounds(limit: int) -> None:
+def test_page_limit_out_of_bounds_is_rejected(limit: int) -> None:
     with pytest.raises(InvalidInput, match="1 to 1000 rows"):
-        check_limit(limit)
+        check_page_limit(limit)
 
 
 @pytest.mark.parametrize("text", ["a\x00b", "\ud800"])
-def test_text_that_no_database_takes_is_refused(text: str) -> None:
+def test_filter_text_with_nul_or_surrogate_is_rejected(text: str) -> None:
     with pytest.raises(InvalidInput, match="a kind has characters that no text has"):
         check_text("a kind", None, "fine", text)

@@ -5,17 +5,17 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemill.domain.scan import Picked, enough, windows
+from tidemill.core.list_pages import PageBatch, count_batches_to_open, split_scan_window
 
 batches = st.lists(st.integers(1, 2_000).flatmap(lambda w: st.tuples(st.integers(1, w), st.just(w))), max_size=50)
 
 
 @given(batches, st.integers(1, 1_001), st.integers(1, 20_000), st.integers(-1, 49))
-def test_batches_are_opened_until_the_page_is_full_or_the_budget_is_used_up(
+def test_page_scan_stops_when_page_is_full_or_budget_is_spent(
     shapes: list[tuple[int, int]], wanted: int, budget: int, begun: int
 ) -> None:
-    picked = [Picked(n, items, width) for n, (items, width) in enumerate(shapes)]
-    n = enough(picked, wanted, begun=begun, budget=budget)
+    picked = [PageBatch(n, items, width) for n, (items, width) in enumerate(shapes)]
+    n = count_batches_to_open(picked, wanted, started_batch_id=begun, budget=budget)
     opened = [batch for batch in picked[:n] if batch.id != begun]
     if n < len(picked):  # stopped for a reason
         assert sum(b.items for b in opened) >= wanted or sum(b.width for b in opened) > budget
@@ -24,14 +24,14 @@ def test_batches_are_opened_until_the_page_is_full_or_the_budget_is_used_up(
         assert sum(b.width for b in opened[:-1]) <= budget
 
 
-def test_a_batch_that_was_begun_is_never_opened_alone() -> None:
-    wide = [Picked(1, 50_000, 50_000), Picked(2, 1, 50_000), Picked(3, 1, 1)]
-    assert enough(wide, 100, begun=1, budget=20_000) == 2
+def test_page_scan_opens_another_batch_beside_started_one() -> None:
+    wide = [PageBatch(1, 50_000, 50_000), PageBatch(2, 1, 50_000), PageBatch(3, 1, 1)]
+    assert count_batches_to_open(wide, 100, started_batch_id=1, budget=20_000) == 2
 
 
 @given(st.integers(0, 10**6), st.integers(0, 10**6), st.integers(1, 1_001), st.integers(1, 20_000))
-def test_windows_follow_one_another_within_the_budget(lo: int, length: int, first: int, budget: int) -> None:
-    found = windows(lo, lo + length, first, budget)
+def test_scan_windows_are_contiguous_and_within_budget(lo: int, length: int, first: int, budget: int) -> None:
+    found = split_scan_window(lo, lo + length, first, budget)
     assert sum(hi - low for low, hi in found) == min(length, budget)
     assert all(earlier[1] == later[0] for earlier, later in pairwise(found))
     assert not found or found[0] == (lo, min(lo + first, lo + length, lo + budget))

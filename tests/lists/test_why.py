@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from tidemill.domain.pending import why
-from tidemill.domain.status import Intent, ItemStatus
+from tidemill.core.status import Intent, ItemStatus, explain_open_item
 
 AT = datetime(2026, 11, 16, 12, 30, 7, 123, tzinfo=UTC)
 PENDING, PROCESSING, WAITING = ItemStatus.PENDING, ItemStatus.PROCESSING, ItemStatus.RETRY_WAIT
@@ -35,6 +34,6 @@ PENDING, PROCESSING, WAITING = ItemStatus.PENDING, ItemStatus.PROCESSING, ItemSt
         (PROCESSING, {"worker": "w1", "intent": Intent.PAUSE, "has_worker": False}, "in hand of worker w1"),
     ],
 )
-def test_the_nearest_cause_is_told(status: ItemStatus, facts: dict[str, Any], said: str) -> None:
+def test_open_item_reason_is_the_most_specific_cause(status: ItemStatus, facts: dict[str, Any], said: str) -> None:
     usual: dict[str, Any] = {"intent": Intent.RUN, "worker": None, "due_at": None, "is_due": True, "has_worker": True}
-    assert why(status, **(usual | facts)) == said
+    assert explain_open_item(status, **(usual | facts)) == said

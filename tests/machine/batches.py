@@ -7,12 +7,13 @@ from uuid import UUID, uuid4
 from machine.model import HandModel, JobModel, Model
 from machine.world import World
 from support import add_job, rows
-from tidemill.domain.batch import Lease, Piece
-from tidemill.domain.decide import Verdict
-from tidemill.domain.status import Intent
-from tidemill.store import claim as claims
-from tidemill.store import items, leases, testing
-from tidemill.store.flush import Flushed, flush
+from tidemill.core.batch import BatchPart, Lease
+from tidemill.core.decide import Verdict
+from tidemill.core.status import Intent
+from tidemill.store import batch_leases, item_records
+from tidemill.store import batch_leases as claims
+from tidemill.store.outcome_flush import FlushResult, flush_outcomes
+from tidemill.testing.drain import make_batches_due
 
 KINDS = {False: "dense", True: "sparse"}
 LEASE_S = 300.0
@@ -37,8 +38,8 @@ class BatchVerbs:
         job = self.model.jobs[job_id]
         claimable = job.is_claimable
         lease_id = uuid4()
-        ask = {"wanted": wanted, "lease_id": lease_id, "lease": LEASE_S, "worker": worker}
-        lease = await self.db.run(claims.claim, job_id, **ask)  # type: ignore[arg-type]
+        ask = {"item_count": wanted, "lease_id": lease_id, "lease": LEASE_S, "worker": worker}
+        lease = await self.db.run_async_commit(claims.claim_batch, job_id, **ask)  # type: ignore[arg-type]
         assert (lease is not None) == claimable, "a claim finds something exactly when something is due"
         if lease is None:
             return None
@@ -53,34 +54,34 @@ class BatchVerbs:
 
     async def claim_again(self, hand: HandModel) -> None:
         """The answer to a claim was lost: asking again with the same lease gives the same batch."""
-        ask = {"wanted": 1, "lease_id": hand.lease.lease_id, "lease": LEASE_S, "worker": hand.worker}
+        ask = {"item_count": 1, "lease_id": hand.lease.lease_id, "lease": LEASE_S, "worker": hand.worker}
         before = await self.world.dump()
-        lease = await self.db.run(claims.claim, hand.lease.job_id, **ask)  # type: ignore[arg-type]
+        lease = await self.db.run_async_commit(claims.claim_batch, hand.lease.job_id, **ask)  # type: ignore[arg-type]
         assert lease is not None
         assert await self._read(lease) == hand.holds
         assert await self.world.dump() == before
 
     async def _read(self, lease: Lease) -> set[int]:
-        read = await self.db.run(items.read, lease)
+        read = await self.db.run_async_commit(item_records.read_batch_items, lease)
         assert len(read) == lease.open, "the lease counts what it holds"
         known = self.model.jobs[lease.job_id].items
         assert all(item.attempt == known[item.seq].attempts + 1 for item in read)
         return {item.seq for item in read}
 
     def _check_size(self, lease: Lease, wanted: int) -> None:
-        if lease.isolated and (lease.is_list or lease.is_virgin):
+        if lease.isolated and (lease.is_list or lease.is_untouched):
             assert lease.open == 1, "a suspect runs alone"
         elif lease.is_list:
             assert lease.open <= wanted
-        elif lease.is_virgin:
+        elif lease.is_untouched:
             assert lease.open <= wanted * 1.5
 
     async def flush(self, hand: HandModel, verdicts: list[Verdict]) -> None:
         job = self.model.jobs[hand.lease.job_id]
         result = await self._say(hand.lease, verdicts)
-        assert result is Flushed.APPLIED
+        assert result is FlushResult.APPLIED
         hand.last = (hand.lease, verdicts)
-        hand.lease, hand.expired = hand.lease.flushed(len(verdicts)), False
+        hand.lease, hand.expired = hand.lease.after_flush(len(verdicts)), False
         for verdict in verdicts:
             job.items[verdict.seq].settle(verdict, sparse=job.sparse)
             hand.holds.remove(verdict.seq)
@@ -93,37 +94,39 @@ class BatchVerbs:
         lease, verdicts = hand.last
         before = await self.world.dump()
         result = await self._say(lease, verdicts)
-        assert result is not Flushed.APPLIED
+        assert result is not FlushResult.APPLIED
         is_mine = hand in self.model.hands or (not hand.holds and lease.job_id in self.model.jobs)
-        assert result is Flushed.ALREADY or not is_mine
+        assert result is FlushResult.ALREADY or not is_mine
         assert await self.world.dump() == before
 
     async def flush_late(self, hand: HandModel, verdicts: list[Verdict]) -> None:
         """A worker whose lease is lost changes nothing, whatever it says."""
         before = await self.world.dump()
-        assert await self._say(hand.lease, verdicts) is Flushed.STALE
-        assert await self.db.run(leases.release, hand.lease) is None
-        assert not await self.db.run(leases.split, hand.lease, [Piece(hand.lease.lo, hand.lease.hi)])
-        assert await self.db.run(leases.heartbeat, hand.worker, [hand.lease.lease_id], LEASE_S) == 0
+        assert await self._say(hand.lease, verdicts) is FlushResult.STALE
+        assert await self.db.run(batch_leases.release_batch, hand.lease) is None
+        assert not await self.db.run(batch_leases.split_batch, hand.lease, [BatchPart(hand.lease.lo, hand.lease.hi)])
+        assert (
+            await self.db.run_async_commit(batch_leases.extend_leases, hand.worker, [hand.lease.lease_id], LEASE_S) == 0
+        )
         assert await self.world.dump() == before
 
-    async def _say(self, lease: Lease, verdicts: list[Verdict]) -> Flushed:
-        return await self.db.run(flush, lease, verdicts, seconds=LEASE_S)
+    async def _say(self, lease: Lease, verdicts: list[Verdict]) -> FlushResult:
+        return await self.db.run(flush_outcomes, lease, verdicts, lease_s=LEASE_S)
 
     async def release(self, hand: HandModel, *, for_the_dead: bool, losses: int) -> None:
-        result = await self.db.run(leases.release, hand.lease, speaking_for_the_dead=for_the_dead, losses=losses)
+        result = await self.db.run(batch_leases.release_batch, hand.lease, after_crash=for_the_dead, losses=losses)
         assert result is not None
         assert result[1] == len(hand.holds)
         self.model.let_go([hand])
 
-    async def split(self, hand: HandModel, pieces: Sequence[Piece], *, for_the_dead: bool, crashes: int) -> None:
-        options = {"speaking_for_the_dead": for_the_dead, "crashes": crashes}
-        assert await self.db.run(leases.split, hand.lease, pieces, **options)  # type: ignore[arg-type]
+    async def split(self, hand: HandModel, pieces: Sequence[BatchPart], *, for_the_dead: bool, crashes: int) -> None:
+        options = {"after_crash": for_the_dead, "crashes": crashes}
+        assert await self.db.run(batch_leases.split_batch, hand.lease, pieces, **options)  # type: ignore[arg-type]
         self.model.let_go([hand])
 
     async def look_up(self, hand: HandModel) -> Lease:
         """The lease as the database has it: a list without what was flushed."""
-        lease = await self.db.run(claims.by_lease, hand.worker, hand.lease.lease_id)
+        lease = await self.db.run(claims.find_leased_batch, hand.worker, hand.lease.lease_id)
         assert lease is not None
         assert replace(lease, seqs=None, losses=0) == replace(hand.lease, seqs=None, losses=0)
         assert lease.seqs is None or set(lease.seqs) == hand.holds
@@ -136,20 +139,22 @@ class BatchVerbs:
 
     async def sweep(self) -> None:
         lost = [hand for hand in self.model.hands if hand.expired]
-        swept = await self.db.run(leases.sweep)
+        swept = await self.db.run(batch_leases.reclaim_expired_leases)
         assert sorted(row[0] for row in swept) == sorted(hand.lease.batch_id for hand in lost)
         self.model.let_go(lost)
 
     async def heartbeat(self, worker: str) -> None:
         mine = [hand for hand in self.model.hands if hand.worker == worker]
-        kept = await self.db.run(leases.heartbeat, worker, [hand.lease.lease_id for hand in mine], LEASE_S)
+        kept = await self.db.run_async_commit(
+            batch_leases.extend_leases, worker, [hand.lease.lease_id for hand in mine], LEASE_S
+        )
         assert kept == len(mine)
         for hand in mine:
             hand.expired = False
 
     async def make_due(self) -> None:
         """Of the jobs that are to run: others wait as long as they were told to, should they be opened again."""
-        await self.db.run(testing.make_due)
+        await self.db.run(make_batches_due)
         for job in self.model.jobs.values():
             for item in job.items if job.intent is Intent.RUN else ():
                 item.due = True

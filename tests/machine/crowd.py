@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from support import job_of, rows, settle, try_take, verdict
-from tidemill.domain.batch import Lease, cut_halves, cut_suspects
-from tidemill.domain.decide import Verdict
-from tidemill.domain.errors import Conflict, UnknownJob
-from tidemill.domain.item import Item
-from tidemill.domain.status import ItemStatus
-from tidemill.store import items, jobs, leases, maintain
+from tidemill.core.batch import Lease, isolate_suspects, split_in_half
+from tidemill.core.decide import Verdict
+from tidemill.core.errors import Conflict, UnknownJob
+from tidemill.core.job import Item
+from tidemill.core.status import ItemStatus
+from tidemill.store import batch_leases, item_records, job_lifecycle
 from tidemill.store.database import Database
-from tidemill.store.flush import Flushed
-from tidemill.store.reprocess import Choice, reprocess
+from tidemill.store.outcome_flush import FlushResult
+from tidemill.store.reprocess_items import ReprocessSelection, reprocess_items
 
 MAX_ATTEMPTS = 3
 WORDS = [ItemStatus.DONE] * 6 + [ItemStatus.FAILED, ItemStatus.NOT_FOUND, ItemStatus.SKIPPED, ItemStatus.RETRY_WAIT]
@@ -83,15 +83,15 @@ class Actor:
     async def work(self, job_id: UUID) -> None:
         """Claim, and flush in parts; sometimes go away in the middle."""
         lease = await try_take(self._db, job_id, self._random.choice([1, 7, 50, 400]), self._name)
-        todo = [] if lease is None else await self._db.run(items.read, lease)
+        todo = [] if lease is None else await self._db.run_async_commit(item_records.read_batch_items, lease)
         size = len(todo) if job_id == self._stage.sparse else self._random.choice([20, 100, 1_000])
         self._random.shuffle(todo)
         while lease is not None and todo:
             said = [self._answer(item) for item in todo[:size]]
             self._memories = [*self._memories[-20:], (lease, said)]
-            if self._random.random() < 0.05 or await self._say(lease, said) is not Flushed.APPLIED:
+            if self._random.random() < 0.05 or await self._say(lease, said) is not FlushResult.APPLIED:
                 return
-            lease, todo = lease.flushed(len(said)), todo[size:]
+            lease, todo = lease.after_flush(len(said)), todo[size:]
 
     async def repeat(self, _: UUID) -> None:
         """Say again what was said, or what was never said before going away."""
@@ -99,9 +99,9 @@ class Actor:
             result = await self._say(*self._memories.pop(self._random.randrange(len(self._memories))))
             self._stage.did[f"repeat: {result}"] += 1
 
-    async def _say(self, lease: Lease, said: list[Verdict]) -> Flushed:
+    async def _say(self, lease: Lease, said: list[Verdict]) -> FlushResult:
         result = await settle(self._db, lease, said)
-        if result is Flushed.APPLIED:
+        if result is FlushResult.APPLIED:
             self._stage.hear(lease, said)
         return result
 
@@ -116,37 +116,37 @@ class Actor:
         lease = await try_take(self._db, job_id, 50, self._name)
         if lease is None:
             return
-        seqs = [item.seq for item in await self._db.run(items.read, lease)]
+        seqs = [item.seq for item in await self._db.run_async_commit(item_records.read_batch_items, lease)]
         suspects = self._random.sample(seqs, min(3, len(seqs)))
         match self._random.randrange(3):
             case 0:
-                await self._db.run(leases.release, lease)
+                await self._db.run(batch_leases.release_batch, lease)
             case 1:
-                await self._db.run(leases.split, lease, cut_halves(lease))
+                await self._db.run(batch_leases.split_batch, lease, split_in_half(lease))
             case _:
-                await self._db.run(leases.split, lease, cut_suspects(lease, suspects))
+                await self._db.run(batch_leases.split_batch, lease, isolate_suspects(lease, suspects))
 
     async def take_away(self, job_id: UUID) -> None:
         await rows(self._db, EXPIRE, job_id)
-        await self._db.run(leases.sweep)
+        await self._db.run(batch_leases.reclaim_expired_leases)
 
     async def tend(self, job_id: UUID) -> None:
-        await self._db.run(maintain.fold, job_id)
-        await self._db.run(maintain.cancel_condemned)
-        await self._db.run(jobs.finalize, job_id)
+        await self._db.run(job_lifecycle.fold_tally, job_id)
+        await self._db.run(job_lifecycle.cancel_ready_batches)
+        await self._db.run(job_lifecycle.close_job_as, job_id)
         assert (await job_of(self._db, job_id)).counts.add_up
 
     async def reprocess(self, job_id: UUID) -> None:
         if job_id != self._stage.calm:
-            await self._db.run(reprocess, job_id, Choice(self._random.sample(AGAIN, 2)))
+            await self._db.run(reprocess_items, job_id, ReprocessSelection(self._random.sample(AGAIN, 2)))
 
     async def pause_and_resume(self, job_id: UUID) -> None:
-        await self._db.run(jobs.pause, job_id)
-        await self._db.run(jobs.resume, job_id)
+        await self._db.run(job_lifecycle.pause_job, job_id)
+        await self._db.run(job_lifecycle.resume_job, job_id)
 
     async def cancel_and_revive(self, job_id: UUID) -> None:
         if job_id != self._stage.calm:
-            await self._db.run(jobs.cancel, job_id)
-            await self._db.run(maintain.cancel_condemned, job_id)
-            await self._db.run(jobs.finalize, job_id)
-            await self._db.run(reprocess, job_id, Choice(AGAIN))
+            await self._db.run(job_lifecycle.cancel_job, job_id)
+            await self._db.run(job_lifecycle.cancel_ready_batches, job_id)
+            await self._db.run(job_lifecycle.close_job_as, job_id)
+            await self._db.run(reprocess_items, job_id, ReprocessSelection(AGAIN))

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
 
-from tidemill.domain.batch import Lease
-from tidemill.domain.decide import Verdict
-from tidemill.domain.status import Intent, ItemStatus, JobStatus
+from tidemill.core.batch import Lease
+from tidemill.core.decide import Verdict
+from tidemill.core.status import Intent, ItemStatus, JobStatus
 
 MAX_ATTEMPTS = 3
 CONDEMNED = (Intent.CANCEL, Intent.FAIL)

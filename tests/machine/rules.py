@@ -8,9 +8,9 @@ from machine.dice import Dice
 from machine.model import MAX_ATTEMPTS, HandModel, ItemModel, JobModel
 from machine.wholes import SourceVerbs
 from machine.world import World
-from tidemill.domain.batch import cut_halves, cut_suspects
-from tidemill.domain.decide import Verdict
-from tidemill.domain.status import ItemStatus
+from tidemill.core.batch import isolate_suspects, split_in_half
+from tidemill.core.decide import Verdict
+from tidemill.core.status import ItemStatus
 
 WORKERS = ("w1", "w2", "w3")
 SIZES = (3, 7, 25, 1_000)
@@ -131,7 +131,7 @@ class BatchRules(RuleBasedStateMachine):
         suspects = dice.some("suspects", sorted(hand.holds))
         for_the_dead = dice.coin("for the dead")
         crashes = dice.number("crashes", 0, 2)
-        pieces = cut_suspects(lease, suspects) if suspects else cut_halves(lease)
+        pieces = isolate_suspects(lease, suspects) if suspects else split_in_half(lease)
         self.do(self.verbs.split(hand, pieces, for_the_dead=for_the_dead, crashes=crashes))
 
     def expire(self, dice: Dice, hand: HandModel) -> None:

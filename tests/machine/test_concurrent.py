@@ -12,12 +12,12 @@ import pytest
 
 from machine.crowd import Actor, Stage
 from support import DONE, FAILED, add_job, assert_sound, eventually, job_of, rows, settle, take, try_take, verdict
-from tidemill.domain.status import ItemStatus, JobStatus
-from tidemill.store import delete as deletes
-from tidemill.store import items, jobs, leases, maintain
+from tidemill.core.status import ItemStatus, JobStatus
+from tidemill.store import batch_leases, item_records, job_lifecycle
+from tidemill.store import retention as deletes
 from tidemill.store.database import Database
-from tidemill.store.testing import make_due
 from tidemill.telemetry.events import subscribe
+from tidemill.testing.drain import make_batches_due
 
 ACTORS = 6
 STATUSES = "SELECT seq, status FROM tidemill.item_status WHERE job_id = %s"
@@ -36,20 +36,23 @@ async def finish(db: Database, stage: Stage) -> None:
     for job_id in stage.jobs:
         job = await job_of(db, job_id)
         if job.status == "paused":
-            await db.run(jobs.resume, job_id)
+            await db.run(job_lifecycle.resume_job, job_id)
     await rows(db, ABANDONED)
-    await db.run(leases.sweep)
-    await db.run(make_due)
+    await db.run(batch_leases.reclaim_expired_leases)
+    await db.run(make_batches_due)
     for job_id in stage.jobs:
         await work_off(db, stage, job_id)
-        while await db.run(maintain.cancel_condemned, job_id):
+        while await db.run(job_lifecycle.cancel_ready_batches, job_id):
             pass
-        await db.run(jobs.finalize, job_id)
+        await db.run(job_lifecycle.close_job_as, job_id)
 
 
 async def work_off(db: Database, stage: Stage, job_id: UUID) -> None:
     while (lease := await try_take(db, job_id)) is not None:
-        said = [verdict(item.seq, DONE, attempts=item.attempt) for item in await db.run(items.read, lease)]
+        said = [
+            verdict(item.seq, DONE, attempts=item.attempt)
+            for item in await db.run_async_commit(item_records.read_batch_items, lease)
+        ]
         await settle(db, lease, said)
         stage.hear(lease, said)
 
@@ -85,7 +88,9 @@ async def a_crowd(url: str, stage: Stage, seconds: float) -> AsyncIterator[None]
 
 
 @pytest.mark.parametrize("seconds", [3, pytest.param(60, marks=pytest.mark.full)])
-async def test_a_crowd_settles_every_item_once(tidemill_database: str, db: Database, seconds: int) -> None:
+async def test_concurrent_random_actors_settle_every_item_once(
+    tidemill_database: str, db: Database, seconds: int
+) -> None:
     stage = await set_stage(db)
     async with a_crowd(tidemill_database, stage, seconds):
         pass
@@ -93,16 +98,16 @@ async def test_a_crowd_settles_every_item_once(tidemill_database: str, db: Datab
     await assert_settled(db, stage)
 
 
-async def test_a_job_deleted_in_the_crowd_leaves_nothing_behind(tidemill_database: str, db: Database) -> None:
+async def test_job_deleted_during_concurrent_work_leaves_no_rows(tidemill_database: str, db: Database) -> None:
     stage = await set_stage(db)
     async with a_crowd(tidemill_database, stage, 60):
         for job_id in stage.wild:
             await eventually(stage.more_work)
-            await db.run(deletes.delete, job_id)
+            await db.run(deletes.delete_job, job_id)
         await eventually(stage.more_work)
         stage.is_over = True
     for job_id in stage.wild:
-        while await db.run(deletes.remove_rows, job_id):
+        while await db.run(deletes.remove_deleted_job_rows, job_id):
             pass
     for table in ("job", "batch", "ingest", "job_tally", "item", "outcome"):
         column = "id" if table == "job" else "job_id"
@@ -112,11 +117,11 @@ async def test_a_job_deleted_in_the_crowd_leaves_nothing_behind(tidemill_databas
     await assert_settled(db, stage)
 
 
-async def test_a_tripped_policy_fails_the_job_whoever_closes_it(db: Database) -> None:
+async def test_violated_failure_policy_fails_job_closed_by_another_worker(db: Database) -> None:
     job_id = await add_job(db, 2, batch_size=1, policy={"mode": "fail_fast"})
     mine, theirs = await take(db, job_id, 1, "w1"), await take(db, job_id, 1, "w2")
     await settle(db, mine, [verdict(mine.lo, FAILED)])
     await settle(db, theirs)  # and they close the job before I come to look at its policy
-    assert await db.run(jobs.finalize, job_id) is JobStatus.FAILED
-    assert await db.run(jobs.police, job_id) is None
+    assert await db.run(job_lifecycle.close_job_as, job_id) is JobStatus.FAILED
+    assert await db.run(job_lifecycle.enforce_failure_policy, job_id) is None
     assert (await job_of(db, job_id)).failure_reason is not None

@@ -11,17 +11,17 @@ from machine.dice import Dice
 from machine.model import MAX_ATTEMPTS, ReaderModel
 from machine.rules import CODES, SIZES, WORKERS, BatchRules
 from machine.world import World
-from tidemill.domain.status import TERMINAL, Intent, ItemStatus
-from tidemill.store.cancel_rows import WAITING, Waiting
-from tidemill.store.reprocess import Choice
-from tidemill.store.throwaway import ThrowawayServer
+from tidemill.core.status import TERMINAL_ITEM_STATUSES, Intent, ItemStatus
+from tidemill.store.reprocess_items import ReprocessSelection
+from tidemill.store.waiting_items import CANCELLABLE_STATUSES, CancelSelection
+from tidemill.testing.throwaway_postgres import ThrowawayServer
 
 MOST_JOBS = 4
 SEEDS = st.integers(0, 2**16 - 1)
 INTENTS = {"pause": Intent.PAUSE, "resume": Intent.RUN, "cancel": Intent.CANCEL}
 MANAGED = ["fold", "finalize", "police", "fail", *INTENTS]
 READ = ["append_again", "expire_reader", "release_source", "finish_source"]
-REDRIVE = Choice(statuses=(ItemStatus.FAILED, ItemStatus.CANCELLED))
+REDRIVE = ReprocessSelection(statuses=(ItemStatus.FAILED, ItemStatus.CANCELLED))
 
 
 class EngineMachine(BatchRules):
@@ -81,18 +81,22 @@ class EngineMachine(BatchRules):
 
     def reprocess(self, dice: Dice) -> None:
         job, reset = self.a_job(dice), dice.coin("reset")
-        statuses = dice.some("statuses", sorted(TERMINAL), least=1)
+        statuses = dice.some("statuses", sorted(TERMINAL_ITEM_STATUSES), least=1)
         chosen = [status for status in statuses if not (job.sparse and status is ItemStatus.DONE)]
         seqs = dice.some("seqs", [item.seq for item in job.items]) if dice.coin("by seq") else None
         codes = dice.pick("codes", (None, None, ["odd"], CODES))
         but = dice.some("but", [item.seq for item in job.items]) if dice.coin("all but some") else ()
-        self.do(self.verbs.reprocess(job.id, Choice(chosen, seqs, codes, reset, MAX_ATTEMPTS, but=but)))
+        self.do(
+            self.verbs.reprocess(
+                job.id, ReprocessSelection(chosen, seqs, codes, reset, MAX_ATTEMPTS, excluded_seqs=but)
+            )
+        )
 
     def cancel_rows(self, dice: Dice) -> None:
         job = self.a_job(dice)
-        statuses = dice.some("statuses", sorted(WAITING), least=1)
+        statuses = dice.some("statuses", sorted(CANCELLABLE_STATUSES), least=1)
         seqs = dice.some("seqs", [item.seq for item in job.items]) if dice.coin("by seq") else None
-        self.do(self.verbs.cancel_rows(job.id, Waiting(statuses, seqs)))
+        self.do(self.verbs.cancel_rows(job.id, CancelSelection(statuses, seqs)))
 
     def redrive(self, dice: Dice) -> None:
         self.do(self.verbs.reprocess(self.a_job(dice).id, REDRIVE))
@@ -124,11 +128,11 @@ class EngineMachine(BatchRules):
 
 @pytest.fixture
 def world(tidemill_server: ThrowawayServer) -> Iterator[World]:
-    url = tidemill_server.create()
+    url = tidemill_server.create_database()
     world = World(url)
     yield world
     world.close()
-    tidemill_server.drop(url)
+    tidemill_server.drop_database(url)
 
 
 def turn(world: World, *, examples: int, steps: int) -> None:
@@ -143,10 +147,10 @@ def turn(world: World, *, examples: int, steps: int) -> None:
     run_state_machine_as_test(lambda: EngineMachine(world), settings=chosen)  # type: ignore[arg-type]
 
 
-def test_no_order_of_verbs_breaks_the_engine(world: World) -> None:
+def test_engine_matches_model_after_random_actions(world: World) -> None:
     turn(world, examples=50, steps=30)
 
 
 @pytest.mark.full
-def test_no_order_of_verbs_breaks_the_engine_in_a_long_search(world: World) -> None:
+def test_engine_matches_model_after_random_actions_in_long_search(world: World) -> None:
     turn(world, examples=2_000, steps=50)

@@ -6,11 +6,11 @@ from typing import Any, TypeVar
 
 from machine.model import JobModel, Model
 from support import rows
-from tidemill.domain.job import Job
-from tidemill.domain.status import ItemStatus, JobStatus
-from tidemill.store import jobs
+from tidemill.core.job import Job
+from tidemill.core.status import ItemStatus, JobStatus
+from tidemill.store import job_records
 from tidemill.store.database import Connection, Database
-from tidemill.store.doctor import invariants
+from tidemill.store.doctor import check_invariants
 
 T = TypeVar("T")
 TABLES = ("job", "job_tally", "ingest", "item", "outcome", "batch", "deleted_job")
@@ -51,7 +51,7 @@ class World:
         """In one snapshot: every invariant, every job and every item."""
         async with self.db.transaction() as conn:
             await conn.execute(b"SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", prepare=False)
-            broken = [finding for finding in await invariants(conn) if not finding.ok]
+            broken = [finding for finding in await check_invariants(conn) if not finding.ok]
             assert not broken, "\n".join(f"{finding.name}: {finding.details}" for finding in broken)
             await self._compare_jobs(conn, model)
             await self._compare_items(conn, model)
@@ -65,7 +65,7 @@ class World:
         cursor = await conn.execute(FACTS)
         found = {row[0]: row[1:] for row in await cursor.fetchall()}
         assert found.keys() == model.jobs.keys()
-        for shown in await jobs.get_many(conn, list(found)):
+        for shown in await job_records.get_jobs(conn, list(found)):
             job = model.jobs[shown.id]
             intent, closed_as, reader = found[shown.id]
             wanted = (job.closed_as, job.ingest_done, job.reader)

@@ -8,12 +8,12 @@ from uuid import UUID
 from support import assert_sound, job_of, rows
 from tidemill import Mill
 from tidemill.config import Settings
-from tidemill.domain.job import Job
-from tidemill.domain.status import ItemStatus
-from tidemill.operations import control
-from tidemill.operations.reprocess import reprocess
+from tidemill.core.job import Job
+from tidemill.core.status import ItemStatus
+from tidemill.jobs import job_control
+from tidemill.jobs.reprocessing import reprocess_items
 from tidemill.store.database import Database
-from tidemill.store.reprocess import Choice
+from tidemill.store.reprocess_items import ReprocessSelection
 from tidemill.testing import drain
 
 
@@ -71,13 +71,13 @@ class Scene:
         return float((await rows(self.db, query + " AND state = 'ready'", job_id))[0][0])
 
     async def reprocess(self, job_id: UUID) -> None:
-        await reprocess(self.db, job_id, Choice(statuses=[ItemStatus.NOT_FOUND, ItemStatus.FAILED]))
+        await reprocess_items(self.db, job_id, ReprocessSelection(statuses=[ItemStatus.NOT_FOUND, ItemStatus.FAILED]))
 
     async def cancel(self, job_id: UUID) -> None:
-        await control.cancel(self.db, job_id)
+        await job_control.cancel_job(self.db, job_id)
 
     async def delete(self, job_id: UUID) -> None:
-        await control.delete(self.db, job_id)
+        await job_control.delete_job(self.db, job_id)
 
     async def is_anywhere(self, word: str) -> bool:
         """Whether a word is in what is kept of any job."""

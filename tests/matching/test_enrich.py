@@ -6,9 +6,8 @@ import pytest
 
 from matching.scenes import Scene
 from matching.services import Reply, Request, Scripted, scripted, told
-from tidemill.domain.enriching import EnrichRequest
-from tidemill.domain.enriching.json_path import JsonPath
-from tidemill.domain.errors import InvalidRequest
+from tidemill.core.errors import InvalidRequest
+from tidemill.enrichment.enrich_request import EnrichRequest, JsonPath
 
 DOCUMENT = {"offers": [{"price": 5, "odd name": "x"}, {"price": 7}], "title": None, "a-b": {"c": [1, 2]}}
 PRICE = {"price": "$.offers[0].price"}
@@ -29,19 +28,19 @@ PRICE = {"price": "$.offers[0].price"}
         ("$", DOCUMENT),
     ],
 )
-def test_a_path_finds_what_is_there(path: str, found: object) -> None:
+def test_json_path_finds_value_in_document(path: str, found: object) -> None:
     assert JsonPath.parse(path).find(DOCUMENT) == found
 
 
 @pytest.mark.parametrize(
     "path", ["offers", "$offers", "$..price", "$.offers[?(@.price)]", "$.offers[1:2]", "$['x", "$." + "x" * 600]
 )
-def test_other_paths_are_refused(path: str) -> None:
+def test_unsupported_json_path_is_rejected(path: str) -> None:
     with pytest.raises(ValueError, match=r"path|understood"):
         JsonPath.parse(path)
 
 
-def test_every_mistake_in_a_request_is_named() -> None:
+def test_invalid_enrich_request_reports_all_problems() -> None:
     wrong = {
         "path": "items/{sku",
         "method": "PUT",
@@ -49,10 +48,10 @@ def test_every_mistake_in_a_request_is_named() -> None:
         "headers": {"Authorization": "Bearer x"},
     }
     with pytest.raises(InvalidRequest) as caught:
-        EnrichRequest.of(wrong)
+        EnrichRequest.from_params(wrong)
     told_ = "\n".join(caught.value.problems)
     for word in (
-        "params.service: it is missing",
+        "params.service: Field required",
         "without its other half",
         "'PUT' is none of GET, POST",
         "begins with $",
@@ -70,18 +69,18 @@ def test_every_mistake_in_a_request_is_named() -> None:
         *("/a/%25252E./x", "/a/..", "/."),
     ],
 )
-def test_a_path_cannot_leave_its_service(path: str) -> None:
+def test_enrich_path_that_leaves_service_is_rejected(path: str) -> None:
     with pytest.raises(InvalidRequest):
-        EnrichRequest.of({"service": "shop", "path": path, "fields": PRICE})
+        EnrichRequest.from_params({"service": "shop", "path": path, "fields": PRICE})
 
 
 @pytest.mark.parametrize("path", ["/a..b/{sku}", "/a/...", "/x%2fy/%20", "/search?q={name}..", "/1.0/{sku}"])
-def test_a_path_may_have_dots(path: str) -> None:
-    assert EnrichRequest.of({"service": "shop", "path": path, "fields": PRICE}).path == path
+def test_enrich_path_with_harmless_dots_is_accepted(path: str) -> None:
+    assert EnrichRequest.from_params({"service": "shop", "path": path, "fields": PRICE}).path == path
 
 
 @pytest.mark.parametrize("value", ["../admin", "a/../../admin", "..\\admin", "%2e%2e/admin", "..;/admin"])
-async def test_a_value_cannot_leave_its_service(scene: Scene, value: str) -> None:
+async def test_row_value_that_leaves_service_path_fails_row(scene: Scene, value: str) -> None:
     async with scripted(lambda _: told({"offers": [{"price": 1}]})) as service:
         scene.declare("shop", service.url)
         row, fine = await scene.run(
@@ -95,7 +94,7 @@ async def test_a_value_cannot_leave_its_service(scene: Scene, value: str) -> Non
         assert len(service.requests) == 1
 
 
-async def test_rows_are_enriched(scene: Scene) -> None:
+async def test_enrich_sets_result_or_status_of_each_row(scene: Scene) -> None:
     def answer(request: Request) -> Reply:
         known = {"/v1/items/A-1?lang=en": 995, "/v1/items/a%2Fb%20%3F%26%C3%BC?lang=en": 1}
         price = known.get(request.path)
@@ -117,7 +116,7 @@ async def test_rows_are_enriched(scene: Scene) -> None:
         assert (other.status, other.error["code"]) == ("failed", "invalid")
 
 
-async def test_a_post_carries_a_body_made_of_the_row(scene: Scene) -> None:
+async def test_enrich_post_sends_body_built_from_row(scene: Scene) -> None:
     async with scripted(lambda request: told({"offers": [{"price": json.loads(request.body)["q"]["n"]}]})) as shop:
         scene.declare("shop", shop.url)
         body = {"q": {"n": "{count}", "text": 'sku {sku} "{{as it is}}"'}, "fixed": [1, None]}
@@ -130,7 +129,7 @@ async def test_a_post_carries_a_body_made_of_the_row(scene: Scene) -> None:
         assert (request.headers["x-trace"], request.headers["content-type"]) == ("on", "application/json")
 
 
-async def test_what_is_required_and_missing_is_not_found(scene: Scene) -> None:
+async def test_missing_required_field_makes_row_not_found(scene: Scene) -> None:
     async with scripted(lambda _: told({"offers": [{"currency": "EUR"}]})) as shop:
         scene.declare("shop", shop.url)
         fields = PRICE | {"currency": "$.offers[0].currency"}
@@ -140,13 +139,15 @@ async def test_what_is_required_and_missing_is_not_found(scene: Scene) -> None:
         assert (row.status, row.result["price"]) == ("done", None)
 
 
-async def test_a_secret_is_told_to_its_service_and_to_nobody_else(
+async def test_secret_is_sent_only_to_its_service_and_never_stored_or_logged(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """The service tells back what it was told, and redirects elsewhere: it is not stored, logged or passed on."""
     monkeypatch.setenv("TIDEMILL_SECRET_SHOP", "s3cret-of-the-shop")
     async with scripted(lambda request: told({"said": request.headers})) as other:
-        monkeypatch.setattr("tidemill.domain.services.service.Reach.refusal", lambda *_: None)
+        monkeypatch.setattr(
+            "tidemill.enrichment.external_service.ServiceAddressPolicy.explain_refusal", lambda *_: None
+        )
 
         def answer(request: Request) -> Reply:
             if request.path == "/away":
@@ -166,7 +167,7 @@ async def test_a_secret_is_told_to_its_service_and_to_nobody_else(
     assert "s3cret" not in "".join(capfd.readouterr())
 
 
-async def test_a_secret_that_is_not_set_is_told_by_the_name_of_its_variable(scene: Scene) -> None:
+async def test_unset_secret_fails_row_with_name_of_variable(scene: Scene) -> None:
     async with scripted(lambda _: told({})) as shop:
         scene.declare("shop", shop.url, header="X-Api-Key", secret_env="SHOP_KEY")
         (row,) = await scene.run([{"sku": "1"}], "http.enrich", path="/{sku}", fields=PRICE)
@@ -175,7 +176,7 @@ async def test_a_secret_that_is_not_set_is_told_by_the_name_of_its_variable(scen
         assert shop.requests == []
 
 
-async def test_a_worker_without_the_service_says_so(scene: Scene, service: Scripted) -> None:
+async def test_worker_without_declared_service_fails_row_as_unknown_service(scene: Scene, service: Scripted) -> None:
     job_id = await scene.submit([{"name": "Ada"}])
     (scene.settings.home / "tidemill.toml").write_text("")
     await scene.drain()

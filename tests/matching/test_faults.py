@@ -10,7 +10,7 @@ import pytest
 from matching.scenes import Row, Scene
 from matching.services import Answer, Reply, Request, Scripted, echo, named, scripted, told
 from support import eventually
-from tidemill.handlers.matching import gather
+from tidemill.enrichment import match_batcher
 
 NAMES = [f"name {number}" for number in range(20)]
 OWN_DATE = "Mon, 16 Nov 2026 12:00:00 GMT"
@@ -22,13 +22,13 @@ def assert_own(rows: list[Row], names: list[str] = NAMES) -> None:
     assert [(row.status, row.result.get("id")) for row in rows] == [("done", f"id of {name}") for name in names]
 
 
-async def test_rows_share_requests_and_get_their_own_answers(scene: Scene, service: Scripted) -> None:
+async def test_rows_sharing_a_request_get_their_own_candidates(scene: Scene, service: Scripted) -> None:
     rows = await scene.match(NAMES)
     assert_own(rows)
     assert service.rows_asked == [10, 10]
 
 
-async def test_not_more_requests_at_a_time_than_the_service_takes(scene: Scene, service: Scripted) -> None:
+async def test_service_concurrency_limits_open_requests(scene: Scene, service: Scripted) -> None:
     scene.declare("names", service.url, batch=1, concurrency=3)
 
     async def as_many_as_may_be() -> bool:
@@ -43,7 +43,7 @@ async def test_not_more_requests_at_a_time_than_the_service_takes(scene: Scene, 
     assert service.most_at_once == 3
 
 
-async def test_the_manifest_says_how_many_rows_a_request_may_have(scene: Scene, service: Scripted) -> None:
+async def test_manifest_batch_size_limits_rows_per_request(scene: Scene, service: Scripted) -> None:
     async with scripted(lambda request: told({"batchSize": 4}) if request.method == "GET" else echo(request)) as other:
         (scene.settings.home / "tidemill.toml").write_text(
             f'[services.names]\nurl = "{other.url}"\nallow_private = true'
@@ -53,10 +53,10 @@ async def test_the_manifest_says_how_many_rows_a_request_may_have(scene: Scene, 
         assert {len(request.queries) for request in other.requests if request.method == "POST"} == {4}
 
 
-async def test_a_manifest_that_could_not_be_had_is_asked_for_again_after_a_while(
+async def test_failed_manifest_request_is_retried_later(
     scene: Scene, service: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gather, "ASK_AGAIN_S", 0.0)
+    monkeypatch.setattr(match_batcher, "MANIFEST_RETRY_S", 0.0)
 
     def answer(request: Request) -> Reply:
         if request.method == "POST":
@@ -79,7 +79,7 @@ async def test_a_manifest_that_could_not_be_had_is_asked_for_again_after_a_while
         (429, {"Retry-After": "999999999"}, 7 * 86_400),
     ],
 )
-async def test_a_refusal_charges_nobody_and_says_when_to_come_back(
+async def test_throttled_rows_wait_for_retry_after_without_using_attempts(
     scene: Scene, service: Scripted, status: int, headers: dict[str, str], seconds: float
 ) -> None:
     service.answer = lambda request: (
@@ -95,7 +95,7 @@ async def test_a_refusal_charges_nobody_and_says_when_to_come_back(
     assert {row.attempts for row in rows} == {1}
 
 
-async def test_one_bad_row_does_not_fail_its_neighbours(scene: Scene, service: Scripted) -> None:
+async def test_rejected_row_does_not_fail_other_rows_of_request(scene: Scene, service: Scripted) -> None:
     def answer(request: Request) -> Reply:
         poisoned = any(query["query"] == "name 7" for query in request.queries.values())
         return Reply(400) if poisoned else echo(request)
@@ -108,7 +108,7 @@ async def test_one_bad_row_does_not_fail_its_neighbours(scene: Scene, service: S
     assert {row.attempts for row in rows} == {1}
 
 
-async def test_a_row_that_breaks_the_service_fails_alone_after_its_attempts(scene: Scene, service: Scripted) -> None:
+async def test_row_causing_server_error_fails_alone_after_all_attempts(scene: Scene, service: Scripted) -> None:
     def answer(request: Request) -> Reply:
         return (
             Reply(500) if any(q["query"] in ("name 2", "name 8") for q in request.queries.values()) else echo(request)
@@ -123,7 +123,7 @@ async def test_a_row_that_breaks_the_service_fails_alone_after_its_attempts(scen
     )
 
 
-async def test_a_service_that_is_down_is_not_asked_for_every_row_by_itself(scene: Scene, service: Scripted) -> None:
+async def test_service_outage_does_not_split_batch_into_single_rows(scene: Scene, service: Scripted) -> None:
     service.answer = lambda request: Reply(502) if len(service.requests) <= 3 else echo(request)
     assert_own(await scene.match(NAMES[:10]), NAMES[:10])
     assert service.rows_asked == [10, 5, 5, 10]
@@ -162,7 +162,7 @@ MALFORMED: dict[str, Answer] = {
 }
 
 
-async def test_answers_that_cannot_be_used_have_a_code(scene: Scene, service: Scripted) -> None:
+async def test_malformed_answer_fails_row_as_invalid_answer(scene: Scene, service: Scripted) -> None:
     scene.declare("names", service.url, batch=1)
     service.answer = by_name(MALFORMED)
     for what, row in zip(MALFORMED, await scene.match(list(MALFORMED)), strict=True):
@@ -170,7 +170,7 @@ async def test_answers_that_cannot_be_used_have_a_code(scene: Scene, service: Sc
         assert row.error["retryable"]
 
 
-async def test_a_row_that_is_missing_in_an_answer_is_asked_for_again(scene: Scene, service: Scripted) -> None:
+async def test_row_missing_in_answer_is_retried(scene: Scene, service: Scripted) -> None:
     def answer(request: Request) -> Reply:
         reply = json.loads(echo(request).body)
         if len(service.requests) == 1:
@@ -183,7 +183,7 @@ async def test_a_row_that_is_missing_in_an_answer_is_asked_for_again(scene: Scen
     assert [row.attempts for row in rows] == [1, 1, 1, 2, 2, 1, 1, 1, 1, 1]
 
 
-async def test_answers_of_another_request_are_not_believed(scene: Scene, service: Scripted) -> None:
+async def test_swapped_answers_are_not_assigned_to_wrong_rows(scene: Scene, service: Scripted) -> None:
     """Two answers are swapped, as by a broken proxy: nobody gets a neighbour's candidate."""
     replies: list[Reply] = []
 
@@ -217,7 +217,7 @@ BROKEN: dict[str, tuple[Answer, str]] = {
 }
 
 
-async def test_what_no_retry_mends_fails_at_once(scene: Scene, service: Scripted) -> None:
+async def test_permanent_service_error_fails_row_without_retry(scene: Scene, service: Scripted) -> None:
     scene.declare("names", service.url, answer_mb=1, batch=1)
     service.answer = by_name({what: answer for what, (answer, _) in BROKEN.items()})
     for what, row in zip(BROKEN, await scene.match(list(BROKEN)), strict=True):
@@ -235,14 +235,14 @@ PASSING: dict[str, tuple[Answer, str, float]] = {  # the last is for how long an
 }
 
 
-async def test_what_may_pass_is_tried_again(scene: Scene, service: Scripted) -> None:
+async def test_transient_service_error_is_retried(scene: Scene, service: Scripted) -> None:
     for what, (service.answer, code, seconds) in PASSING.items():
         scene.declare("names", service.url, timeout=seconds, batch=1)
         (row,) = await scene.match([what])
         assert (row.status, row.error["code"], row.attempts) == ("failed", code, 3), what
 
 
-async def test_an_answer_drop_by_drop_is_not_waited_for(scene: Scene) -> None:
+async def test_answer_sent_byte_by_byte_times_out(scene: Scene) -> None:
     async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             await reader.readuntil(b"\r\n\r\n")
@@ -262,7 +262,7 @@ async def test_an_answer_drop_by_drop_is_not_waited_for(scene: Scene) -> None:
         assert row.error["code"] == "service_timeout"
 
 
-async def test_nobody_listens(scene: Scene, service: Scripted) -> None:
+async def test_unreachable_service_fails_row(scene: Scene, service: Scripted) -> None:
     scene.declare("names", "http://127.0.0.1:9/")
     (row,) = await scene.match(["Ada"])
     assert (row.status, row.error["code"]) == ("failed", "service_unreachable")

@@ -10,24 +10,24 @@ from matching.scenes import Scene
 from matching.services import Reply, Request, Scripted, echo, named, told
 from matching.test_faults import NAMES, assert_own
 from support import assert_sound, rows, shift_clock
-from tidemill.domain.errors import InvalidRequest, InvalidSettings
-from tidemill.domain.matching import MatchRequest
-from tidemill.handlers.matching import gather
-from tidemill.handlers.services.desk import ServiceDesk
-from tidemill.operations.health import examine
-from tidemill.store import outbox
-from tidemill.store.lists.pending import _briefs
-from tidemill.store.queue import depth
+from tidemill.core.errors import InvalidRequest, InvalidSettings
+from tidemill.dispatch import outbox
+from tidemill.enrichment import match_batcher
+from tidemill.enrichment.match_request import MatchRequest
+from tidemill.enrichment.service_client import ServiceClient
+from tidemill.jobs.health import check_health
+from tidemill.store.pending_items import _fetch_job_briefs
+from tidemill.store.progress_samples import read_queue_depth
 
 
-async def test_a_private_address_needs_its_operators_word(scene: Scene, service: Scripted) -> None:
+async def test_private_address_is_refused_without_allow_private(scene: Scene, service: Scripted) -> None:
     scene.declare("names", service.url, allow_private=False)
     (row,) = await scene.match(["Ada"])
     assert (row.status, row.error["code"]) == ("failed", "address_refused")
     assert service.requests == []
 
 
-async def test_a_cancelled_job_asks_nobody_any_more(scene: Scene, service: Scripted) -> None:
+async def test_cancelled_job_sends_no_more_requests(scene: Scene, service: Scripted) -> None:
     """Twenty rows, one request at a time: after the second the job is cancelled."""
     scene.declare("names", service.url, batch=1, concurrency=1)
 
@@ -44,7 +44,7 @@ async def test_a_cancelled_job_asks_nobody_any_more(scene: Scene, service: Scrip
     assert (job.status, job.counts.done, job.counts.cancelled) == ("cancelled", 2, 18)
 
 
-async def test_a_deleted_job_asks_nobody_any_more(scene: Scene, service: Scripted) -> None:
+async def test_deleted_job_sends_no_more_requests(scene: Scene, service: Scripted) -> None:
     scene.declare("names", service.url, batch=1, concurrency=1)
 
     async def answer(request: Request) -> Reply:
@@ -57,7 +57,7 @@ async def test_a_deleted_job_asks_nobody_any_more(scene: Scene, service: Scripte
     assert len(service.requests) == 1
 
 
-async def test_the_newer_protocol_is_spoken_if_the_service_does(scene: Scene, service: Scripted) -> None:
+async def test_match_uses_protocol_1_0_when_service_declares_it(scene: Scene, service: Scripted) -> None:
     scene.declare("names", f"{service.url}/v1/", protocol="1.0")
 
     def answer(request: Request) -> Reply:
@@ -82,7 +82,7 @@ async def test_the_newer_protocol_is_spoken_if_the_service_does(scene: Scene, se
     }
 
 
-async def test_a_permit_is_of_a_request_and_a_refusal_is_told_to_its_limiter(scene: Scene, service: Scripted) -> None:
+async def test_permit_is_taken_per_request_and_throttling_blocks_limiter(scene: Scene, service: Scripted) -> None:
     scene.limiters = '[limiters.names]\nrate = "100/s"'
     scene.declare("names", service.url, limit="names")
     service.answer = lambda request: (
@@ -94,7 +94,7 @@ async def test_a_permit_is_of_a_request_and_a_refusal_is_told_to_its_limiter(sce
     assert await rows(scene.db, query) == [(3, 1, True)]
 
 
-async def test_while_the_services_limiter_is_blocked_its_jobs_are_left_alone(scene: Scene, service: Scripted) -> None:
+async def test_blocked_limiter_pauses_its_jobs_without_raising_queue_age(scene: Scene, service: Scripted) -> None:
     """One refusal for an hour, and 600 rows: those that nobody has asked for stay as they are, and say why."""
     scene.limiters = '[limiters.names]\nrate = "100/s"'
     scene.declare("names", service.url, limit="names")
@@ -106,21 +106,21 @@ async def test_while_the_services_limiter_is_blocked_its_jobs_are_left_alone(sce
     await scene.drain(retries=False)  # another process, which knows nothing of it yet
     assert (len(service.requests), len(await scene.rows(job_id))) == (asked, told_of)
     await assert_sound(scene.db, job_id)
-    brief = (await scene.db.run(_briefs, {job_id}))[job_id]
+    brief = (await scene.db.run(_fetch_job_briefs, {job_id}))[job_id]
     assert (brief["limiter"], brief["blocked_until"] is not None) == ("names", True)
     await shift_clock(scene.db, "30 minutes")
     # It is the limiter that is waited for, not a worker: nobody need be alarmed.
-    assert (await examine(scene.db)).queue_age_s < 60
-    assert (await scene.db.run(depth)).oldest_s < 60
-    await scene.db.run(outbox.register, "redis")
-    assert await scene.db.run(outbox.resend, 60) == []
+    assert (await check_health(scene.db)).queue_age_s < 60
+    assert (await scene.db.run(read_queue_depth)).oldest_s < 60
+    await scene.db.run(outbox.register_broker, "redis")
+    assert await scene.db.run(outbox.resend_hints, 60) == []
     await shift_clock(scene.db, "3 hours")
-    assert (await examine(scene.db)).queue_age_s > 3600
-    assert await scene.db.run(outbox.resend, 60) == [job_id]
+    assert (await check_health(scene.db)).queue_age_s > 3600
+    assert await scene.db.run(outbox.resend_hints, 60) == [job_id]
     await rows(scene.db, "DELETE FROM tidemill.broker")
 
 
-async def test_cancelled_work_takes_no_permits(scene: Scene, service: Scripted) -> None:
+async def test_cancelled_job_takes_no_permits(scene: Scene, service: Scripted) -> None:
     scene.limiters = '[limiters.names]\nrate = "20/s"'
     scene.declare("names", service.url, limit="names", batch=1, concurrency=1)
     taken: list[int] = []
@@ -137,34 +137,34 @@ async def test_cancelled_work_takes_no_permits(scene: Scene, service: Scripted) 
     assert (await rows(scene.db, "SELECT taken FROM tidemill.limiter"))[0][0] <= taken[0]
 
 
-async def test_what_goes_wrong_before_a_request_is_for_those_who_wait(
+async def test_unexpected_error_before_request_fails_waiting_rows(
     scene: Scene, service: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def broken(*_: object) -> int:
         raise RuntimeError("nobody thought of this")
 
-    monkeypatch.setattr(gather, "batch_size", broken)
+    monkeypatch.setattr(match_batcher, "resolve_batch_size", broken)
     job_id = await scene.submit([{"name": name} for name in NAMES])
     async with asyncio.timeout(10):
         await scene.drain(retries=False)
     assert {row.error["reason"] for row in await scene.rows(job_id)} == {"RuntimeError: nobody thought of this"}
 
 
-async def test_a_manifest_that_cannot_be_had_is_done_without(
+async def test_match_continues_when_manifest_request_fails(
     scene: Scene, service: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def broken(desk: ServiceDesk, method: str, *words: Any, **more: Any) -> Any:
+    async def broken(desk: ServiceClient, method: str, *words: Any, **more: Any) -> Any:
         if method == "GET":
             raise RuntimeError("nobody thought of this")
         return await real(desk, method, *words, **more)
 
-    real = ServiceDesk.ask
-    monkeypatch.setattr(ServiceDesk, "ask", broken)
+    real = ServiceClient.send
+    monkeypatch.setattr(ServiceClient, "send", broken)
     (scene.settings.home / "tidemill.toml").write_text(f'[services.names]\nurl = "{service.url}"\nallow_private = true')
     assert_own(await scene.match(NAMES))
 
 
-async def test_a_score_beyond_all_numbers_is_one_rows_fault(scene: Scene, service: Scripted) -> None:
+async def test_score_beyond_number_range_fails_only_its_row(scene: Scene, service: Scripted) -> None:
     def answer(request: Request) -> Reply:
         names = {id_: query["query"] for id_, query in request.queries.items()}
         return told(
@@ -179,12 +179,12 @@ async def test_a_score_beyond_all_numbers_is_one_rows_fault(scene: Scene, servic
 
 @pytest.mark.parametrize("name", ["threshold", "not_found_delay"])
 @pytest.mark.parametrize("value", [10**400, -(10**400), float("nan"), True], ids=["large", "small", "nan", "true"])
-def test_a_number_beyond_all_numbers_is_a_mistake(name: str, value: object) -> None:
-    with pytest.raises(InvalidRequest, match=f"params.{name}: a number is wanted"):
-        MatchRequest.of({"service": "names", "query": "name", name: value})
+def test_match_parameter_beyond_number_range_is_rejected(name: str, value: object) -> None:
+    with pytest.raises(InvalidRequest, match=f"params.{name}: Input should be a (valid|finite) number"):
+        MatchRequest.from_params({"service": "names", "query": "name", name: value})
 
 
-async def test_a_service_whose_limiter_is_not_declared_stops_the_start(scene: Scene, service: Scripted) -> None:
+async def test_service_with_undeclared_limiter_is_rejected_at_startup(scene: Scene, service: Scripted) -> None:
     scene.limiters = '[limiters.names]\nrate = "100/s"'
     scene.declare("names", service.url, limit="nmaes")
     with pytest.raises(

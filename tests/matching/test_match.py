@@ -2,10 +2,10 @@
 
 from matching.scenes import Scene
 from matching.services import CsvReconcile
-from tidemill.domain.matching import COLUMNS
+from tidemill.enrichment.match_request import MATCH_COLUMNS
 
 
-async def test_rows_are_matched_with_their_candidates(scene: Scene, csv_reconcile: CsvReconcile) -> None:
+async def test_match_returns_best_candidate_of_real_service(scene: Scene, csv_reconcile: CsvReconcile) -> None:
     scene.declare("names", csv_reconcile.url)
     ada, alan, nobody = await scene.match(
         ["Ada Lovelace", "Allan Turing", "Zzyzx Qwq"], threshold=80, strategies=["exact"]
@@ -14,10 +14,12 @@ async def test_rows_are_matched_with_their_candidates(scene: Scene, csv_reconcil
     assert (alan.status, alan.result["name"], alan.result["query"]) == ("done", "Alan Turing", "Allan Turing")
     assert alan.result["candidates"][0]["name"] == "Alan Turing"
     assert (nobody.status, nobody.result["id"], nobody.result["candidates"]) == ("not_found", None, [])
-    assert set(ada.result) == set(COLUMNS)
+    assert set(ada.result) == set(MATCH_COLUMNS)
 
 
-async def test_below_the_threshold_the_best_candidates_are_kept(scene: Scene, csv_reconcile: CsvReconcile) -> None:
+async def test_match_below_threshold_is_not_found_and_keeps_candidates(
+    scene: Scene, csv_reconcile: CsvReconcile
+) -> None:
     scene.declare("names", csv_reconcile.url)
     (row,) = await scene.match(["Grace Hoppner"], threshold=99)
     assert row.status == "not_found"
@@ -28,9 +30,7 @@ async def test_below_the_threshold_the_best_candidates_are_kept(scene: Scene, cs
     assert "threshold is 99" in row.error["reason"]
 
 
-async def test_the_columns_of_the_grid_are_there_before_the_first_result(
-    scene: Scene, csv_reconcile: CsvReconcile
-) -> None:
+async def test_match_job_has_result_columns_before_first_result(scene: Scene, csv_reconcile: CsvReconcile) -> None:
     scene.declare("names", csv_reconcile.url)
     job_id = await scene.submit([{"name": "Ada Lovelace"}])
-    assert (await scene.job(job_id)).result_columns == COLUMNS
+    assert (await scene.job(job_id)).result_columns == MATCH_COLUMNS

@@ -10,7 +10,7 @@ from matching.gate import Gate
 from matching.scenes import Scene
 from matching.services import CsvReconcile, scripted
 from support import Workers, assert_sound, closed
-from tidemill.domain.status import JobStatus
+from tidemill.core.status import JobStatus
 
 FIRST = ("Ada", "Alan", "Grace", "Edsger", "Barbara", "Donald", "Tony", "John", "Frances", "Niklaus")
 LAST = ("Lovelace", "Turing", "Hopper", "Dijkstra", "Liskov", "Knuth", "Hoare", "Backus", "Allen", "Wirth")
@@ -25,7 +25,7 @@ def many_names(tmp_path: Path) -> Iterator[CsvReconcile]:
 
 
 @pytest.mark.parametrize(("rows", "seconds"), [(200, 1.5), pytest.param(5_000, 8.0, marks=pytest.mark.full)])
-async def test_no_row_is_lost_in_a_storm(
+async def test_throttling_storm_loses_no_row_and_keeps_rate_limit(
     scene: Scene, workers: Workers, many_names: CsvReconcile, rows: int, seconds: float
 ) -> None:
     gate = Gate(many_names.url, rows * 2 // 5, seconds)
@@ -34,7 +34,7 @@ async def test_no_row_is_lost_in_a_storm(
         scene.declare("names", service.url, concurrency=AT_ONCE, limit="names")
         asked = [NAMES[number % len(NAMES)] for number in range(rows)]
         job_id = await scene.submit([{"name": name} for name in asked], threshold=90)
-        workers.start("tidemill.plain:mill", config=scene.settings.config)
+        workers.start("tidemill.app.builtin_mill:mill", config=scene.settings.config)
         job = await closed(scene.db, job_id, within=300)
         await gate.close()
     assert (job.status, job.counts.done) == (JobStatus.COMPLETED, rows)

@@ -4,9 +4,8 @@ import pytest
 
 from matching.scenes import Scene
 from matching.services import Reply, Request, Scripted, named, told
-from tidemill.domain.errors import InvalidRequest
-from tidemill.domain.matching import MatchRequest
-from tidemill.domain.matching.strategies import normalized
+from tidemill.core.errors import InvalidRequest
+from tidemill.enrichment.match_request import MatchRequest, normalize_name
 
 ASKED = {"service": "names", "query": "name"}
 
@@ -25,45 +24,50 @@ ASKED = {"service": "names", "query": "name"}
         ("...", ""),
     ],
 )
-def test_names_are_normalized(name: str, plain: str) -> None:
-    assert normalized(name) == plain
+def test_normalized_name_drops_case_accents_and_legal_forms(name: str, plain: str) -> None:
+    assert normalize_name(name) == plain
 
 
-def test_each_strategy_asks_something_new() -> None:
-    request = MatchRequest.of(ASKED | {"type": "Q43229", "properties": {"P17": "land"}})
+def test_each_strategy_builds_a_different_query() -> None:
+    request = MatchRequest.from_params(ASKED | {"type": "Q43229", "properties": {"P17": "land"}})
     row = {"name": "ACME, Inc.", "land": "US"}
-    asked = [(query.strategy, query.text, query.type) for query in request.queries(row)]
+    asked = [(query.strategy, query.text, query.type) for query in request.build_queries(row)]
     assert asked == [
         ("exact", "ACME, Inc.", "Q43229"),
         ("normalized", "acme", "Q43229"),
         ("normalized+without_type", "acme", None),
     ]
-    assert all(query.properties == (("P17", "US"),) for query in request.queries(row))
-    untyped = MatchRequest.of(ASKED)
-    assert [query.strategy for query in untyped.queries({"name": "acme"})] == ["exact"]
+    assert all(query.properties == (("P17", "US"),) for query in request.build_queries(row))
+    untyped = MatchRequest.from_params(ASKED)
+    assert [query.strategy for query in untyped.build_queries({"name": "acme"})] == ["exact"]
 
 
-def test_other_columns_and_fewer_properties_are_strategies() -> None:
+def test_column_and_without_properties_strategies_change_the_query() -> None:
     strategies = ["exact", "column:alias", "column:alias+normalized+without_properties"]
-    request = MatchRequest.of(ASKED | {"strategies": strategies, "properties": {"P17": "land"}})
-    queries = request.queries({"name": "", "alias": "ÖBB AG", "land": "AT"})
+    request = MatchRequest.from_params(ASKED | {"strategies": strategies, "properties": {"P17": "land"}})
+    queries = request.build_queries({"name": "", "alias": "ÖBB AG", "land": "AT"})
     assert [(query.text, query.properties) for query in queries] == [("ÖBB AG", (("P17", "AT"),)), ("obb", ())]
 
 
-def test_every_mistake_in_a_request_is_named() -> None:
+def test_invalid_match_request_reports_all_problems() -> None:
     wrong = {"querry": "x", "threshold": "high", "limit": 0, "strategies": ["exact", "guess"], "properties": ["P17"]}
     with pytest.raises(InvalidRequest) as caught:
-        MatchRequest.of(wrong)
+        MatchRequest.from_params(wrong)
     told_ = "\n".join(caught.value.problems)
-    for word in ("params.service: it is missing", "params.query: it is missing", "did you mean query?", "params.limit"):
+    for word in (
+        "params.service: Field required",
+        "params.query: Field required",
+        "did you mean query?",
+        "params.limit",
+    ):
         assert word in told_
     assert "'guess' is none of exact" in told_
-    assert "params.threshold: a number" in told_
+    assert "params.threshold: Input should be a valid number" in told_
     assert "params.properties" in told_
     assert len(caught.value.problems) == 7
 
 
-async def test_a_row_that_is_not_found_is_asked_for_in_the_next_way(scene: Scene, service: Scripted) -> None:
+async def test_row_not_found_is_retried_with_next_strategy(scene: Scene, service: Scripted) -> None:
     def answer(request: Request) -> Reply:
         known = {"acme": [named("ACME", 95, match=False)]}
         return told({id_: {"result": known.get(query["query"], [])} for id_, query in request.queries.items()})
@@ -78,7 +82,7 @@ async def test_a_row_that_is_not_found_is_asked_for_in_the_next_way(scene: Scene
     ]
 
 
-async def test_an_error_uses_up_no_strategy(scene: Scene, service: Scripted) -> None:
+async def test_service_error_retries_same_strategy(scene: Scene, service: Scripted) -> None:
     """Two ways to ask, each of which fails once: neither is skipped, and what is not found uses up no attempt."""
 
     def answer(request: Request) -> Reply:
@@ -95,7 +99,7 @@ async def test_an_error_uses_up_no_strategy(scene: Scene, service: Scripted) -> 
     ]
 
 
-async def test_a_reprocessed_row_begins_with_the_first_strategy(scene: Scene, service: Scripted) -> None:
+async def test_reprocessed_row_starts_with_first_strategy(scene: Scene, service: Scripted) -> None:
     service.answer = lambda request: told({id_: {"result": []} for id_ in request.queries})
     job_id = await scene.submit([{"name": "ACME, Inc."}])
     await scene.drain()
@@ -107,14 +111,14 @@ async def test_a_reprocessed_row_begins_with_the_first_strategy(scene: Scene, se
     assert row.status == "not_found"
 
 
-async def test_rows_with_nothing_to_ask_are_skipped_or_invalid(scene: Scene, service: Scripted) -> None:
+async def test_row_without_query_text_is_skipped_or_fails_as_invalid(scene: Scene, service: Scripted) -> None:
     empty, other, no_object = await scene.run([{"name": "  "}, {"title": "Ada"}, "Ada"])
     assert (empty.status, other.status, no_object.status) == ("skipped", "failed", "failed")
     assert (other.error["code"], other.error["field"]) == ("invalid", "name")
     assert service.requests == []
 
 
-async def test_type_properties_and_limit_are_asked_for(scene: Scene, service: Scripted) -> None:
+async def test_match_request_sends_type_properties_and_limit(scene: Scene, service: Scripted) -> None:
     await scene.run([{"name": "Ada", "born": 1815}], type="Q5", properties={"P569": "born"}, limit=3)
     (request,) = service.requests
     assert request.queries == {

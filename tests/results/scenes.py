@@ -11,8 +11,9 @@ import pytest
 
 from support import job_of, rows
 from tidemill import Mill
-from tidemill.connectors.blobs import Writing, open_blobs
-from tidemill.operations.export import export_file, export_results
+from tidemill.exports.use_cases import open_export_file, submit_result_export
+from tidemill.files.blobs import open_blob_store
+from tidemill.files.blobs.blob_store import BlobWriter
 from tidemill.store.database import Database
 from tidemill.testing import drain
 
@@ -21,7 +22,7 @@ async def ask(db: Database, mill: Mill, job_id: UUID, format_: str = "csv", **op
     """Ask for an export of a job, as its owner."""
     job = await job_of(db, job_id)
     options = {"owner_id": job.owner_id} | options
-    return await export_results(db, mill.settings, job, format=format_, **options)
+    return await submit_result_export(db, mill.settings, job, format=format_, **options)
 
 
 async def export(db: Database, mill: Mill, job_id: UUID, format_: str = "csv", **options: Any) -> Path:
@@ -32,7 +33,7 @@ async def export(db: Database, mill: Mill, job_id: UUID, format_: str = "csv", *
 
 
 async def fetch(db: Database, mill: Mill, export_id: UUID) -> Path:
-    found = await export_file(db, open_blobs(mill.settings.blobs), await job_of(db, export_id))
+    found = await open_export_file(db, open_blob_store(mill.settings.blobs), await job_of(db, export_id))
     path = mill.settings.home / found.name
     with found.file as source, path.open("wb") as target:
         shutil.copyfileobj(source, target)
@@ -75,13 +76,13 @@ async def big_results(db: Database, n: int, *, large: int = 0) -> UUID:
 
 def failing(monkeypatch: pytest.MonkeyPatch, verb: str, times: int) -> None:
     """The disk is full for so many times."""
-    whole: Callable[..., Any] = getattr(Writing, verb)
+    whole: Callable[..., Any] = getattr(BlobWriter, verb)
     left = [times]
 
-    def full(writing: Writing, *args: bytes) -> Any:
+    def full(writing: BlobWriter, *args: bytes) -> Any:
         if left[0]:
             left[0] -= 1
             raise OSError(errno.ENOSPC, "No space left on device")
         return whole(writing, *args)
 
-    monkeypatch.setattr(Writing, verb, full)
+    monkeypatch.setattr(BlobWriter, verb, full)

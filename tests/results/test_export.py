@@ -12,18 +12,20 @@ from results.scenes import ask, export, fetch, stored_files
 from results.values import read_csv, read_ndjson, read_xlsx
 from support import add_job, file_of, job_of, rows, settle, shift_clock, take, verdict
 from tidemill import Fail, Item, Mill
-from tidemill.connectors.blobs import open_blobs
-from tidemill.domain.errors import Conflict, InvalidInput, UnknownKind
-from tidemill.domain.export import KIND, ExportRequest, Format
-from tidemill.domain.status import ItemStatus
-from tidemill.engine.sweep import Maintenance
-from tidemill.operations import control, reprocess
-from tidemill.operations.export import export_file
-from tidemill.operations.submit import submit
+from tidemill.core.errors import Conflict, InvalidInput, UnknownKind
+from tidemill.core.file_format import ResultFileFormat
+from tidemill.core.kinds import EXPORT_KIND
+from tidemill.core.status import ItemStatus
+from tidemill.engine.maintenance.maintenance_loop import MaintenanceLoop
+from tidemill.exports.result_export import ResultExportRequest
+from tidemill.exports.use_cases import open_export_file
+from tidemill.files.blobs import open_blob_store
+from tidemill.jobs import job_control, reprocessing
+from tidemill.jobs.submission import submit_job
 from tidemill.store.database import Database
-from tidemill.store.json import encode
-from tidemill.store.reprocess import Choice
-from tidemill.store.submit import Submission
+from tidemill.store.job_submission import Submission
+from tidemill.store.jsonb import encode_json
+from tidemill.store.reprocess_items import ReprocessSelection
 from tidemill.testing import drain
 
 
@@ -44,7 +46,7 @@ async def job_id(mill: Mill, db: Database) -> UUID:
     return job_id
 
 
-async def test_a_file_has_a_header_and_every_row_in_order(job_id: UUID, mill: Mill, db: Database) -> None:
+async def test_result_export_has_header_and_all_rows_in_order(job_id: UUID, mill: Mill, db: Database) -> None:
     lines = read_csv(await export(db, mill, job_id))
     assert lines[0] == ["n", "square", "_row", "_status", "_error_code", "_error"]
     assert lines[3] == ["2", "4", "3", "done", "", ""]
@@ -52,12 +54,14 @@ async def test_a_file_has_a_header_and_every_row_in_order(job_id: UUID, mill: Mi
     assert [line[2] for line in lines[1:]] == [str(n) for n in range(1, 11)]
 
 
-async def test_what_is_said_of_a_file_is_so(job_id: UUID, mill: Mill, db: Database) -> None:
+async def test_result_export_matches_reported_name_type_size_hash_and_rows(
+    job_id: UUID, mill: Mill, db: Database
+) -> None:
     job = await job_of(db, job_id)
     for format_, content_type in (("csv", "text/csv"), ("ndjson", "application/x-ndjson"), ("xlsx", "spreadsheetml")):
         path = await export(db, mill, job_id, format_)
         export_id, is_new = await ask(db, mill, job_id, format_)
-        found = await export_file(db, open_blobs(mill.settings.blobs), await job_of(db, export_id))
+        found = await open_export_file(db, open_blob_store(mill.settings.blobs), await job_of(db, export_id))
         found.file.close()
         assert not is_new
         assert path.name == found.name == f"{job.key}.{format_}"
@@ -67,21 +71,19 @@ async def test_what_is_said_of_a_file_is_so(job_id: UUID, mill: Mill, db: Databa
         assert rows_said == 10
 
 
-async def test_only_some_statuses(job_id: UUID, mill: Mill, db: Database) -> None:
+async def test_result_export_filters_rows_by_status(job_id: UUID, mill: Mill, db: Database) -> None:
     path = await export(db, mill, job_id, statuses=["FAILED", "not_found"])
     assert path.name.endswith("-failed-not_found.csv")
     assert [line[2:4] for line in read_csv(path)[1:]] == [["4", "failed"], ["8", "failed"]]
 
 
-async def test_the_identical_request_returns_the_existing_job_and_makes_no_second_file(
-    job_id: UUID, mill: Mill, db: Database
-) -> None:
+async def test_identical_export_request_returns_existing_job_and_file(job_id: UUID, mill: Mill, db: Database) -> None:
     first, is_new = await ask(db, mill, job_id, statuses=["done", "failed"])
     assert is_new
     assert await ask(db, mill, job_id, statuses=["failed", "dlq", "done"]) == (first, False)
     at_once = await asyncio.gather(*(ask(db, mill, job_id, statuses=["done"]) for _ in range(20)))
     assert (len({export_id for export_id, _ in at_once}), sum(is_new for _, is_new in at_once)) == (1, 1)
-    await control.delete(db, at_once[0][0])
+    await job_control.delete_job(db, at_once[0][0])
     await drain(mill, db=db)
     assert await ask(db, mill, job_id, statuses=["failed", "done"]) == (first, False)
     assert stored_files(mill) == [await file_of(db, first)]
@@ -90,10 +92,10 @@ async def test_the_identical_request_returns_the_existing_job_and_makes_no_secon
         assert (await ask(db, mill, job_id, **asked | other))[1], other
 
 
-async def test_a_reprocess_makes_another_file(job_id: UUID, mill: Mill, db: Database) -> None:
+async def test_export_request_after_reprocess_creates_new_file(job_id: UUID, mill: Mill, db: Database) -> None:
     first, _ = await ask(db, mill, job_id)
     await drain(mill, db=db)
-    await reprocess.reprocess(db, job_id, Choice(statuses=[ItemStatus.FAILED]))
+    await reprocessing.reprocess_items(db, job_id, ReprocessSelection(statuses=[ItemStatus.FAILED]))
     meanwhile, is_new = await ask(db, mill, job_id, "ndjson")
     assert is_new
     await drain(mill, db=db)
@@ -105,21 +107,21 @@ async def test_a_reprocess_makes_another_file(job_id: UUID, mill: Mill, db: Data
     assert sum(line[3] == "failed" for line in read_csv(await fetch(db, mill, first))) == 2, "the first stays as it was"
 
 
-async def test_an_export_that_failed_or_was_cancelled_or_lost_its_file_is_made_anew(
+async def test_export_request_creates_new_job_when_earlier_file_is_unavailable(
     job_id: UUID, mill: Mill, db: Database
 ) -> None:
     first, _ = await ask(db, mill, job_id)
-    await control.cancel(db, first)
+    await job_control.cancel_job(db, first)
     second, is_new = await ask(db, mill, job_id)
     assert (is_new, second != first) == (True, True)
     await drain(mill, db=db)
-    open_blobs(mill.settings.blobs).remove(await file_of(db, second))
+    open_blob_store(mill.settings.blobs).remove(await file_of(db, second))
     with pytest.raises(Conflict, match="is gone; ask for the export again"):
         await fetch(db, mill, second)
     third, is_new = await ask(db, mill, job_id)
     assert (is_new, third != second) == (True, True)
     await settle(db, await take(db, third), [verdict(0, ItemStatus.FAILED)])
-    await Maintenance(db, "w1").close_jobs()
+    await MaintenanceLoop(db, "w1").close_finished_jobs()
     fourth, is_new = await ask(db, mill, job_id)
     assert (is_new, fourth != third) == (True, True)
     await drain(mill, db=db)
@@ -129,18 +131,18 @@ async def test_an_export_that_failed_or_was_cancelled_or_lost_its_file_is_made_a
     assert (is_new, fifth != fourth) == (True, True), "it has expired, though nobody has removed it yet"
 
 
-async def test_a_file_that_is_not_ready_is_a_conflict_that_says_why(job_id: UUID, mill: Mill, db: Database) -> None:
+async def test_download_of_unfinished_export_is_conflict_with_reason(job_id: UUID, mill: Mill, db: Database) -> None:
     export_id, _ = await ask(db, mill, job_id)
     with pytest.raises(Conflict, match="is pending; it has no file"):
         await fetch(db, mill, export_id)
-    await control.cancel(db, export_id)
+    await job_control.cancel_job(db, export_id)
     with pytest.raises(Conflict, match="is cancelled; it has no file"):
         await fetch(db, mill, export_id)
     with pytest.raises(Conflict, match="is no export"):
         await fetch(db, mill, job_id)
 
 
-async def test_a_request_that_cannot_be_is_refused(job_id: UUID, mill: Mill, db: Database) -> None:
+async def test_invalid_result_export_request_is_rejected(job_id: UUID, mill: Mill, db: Database) -> None:
     with pytest.raises(InvalidInput, match="no format 'pdf'; known are csv, xlsx, ndjson"):
         await ask(db, mill, job_id, "pdf")
     with pytest.raises(InvalidInput, match="unknown status 'lost'"):
@@ -150,17 +152,17 @@ async def test_a_request_that_cannot_be_is_refused(job_id: UUID, mill: Mill, db:
         await ask(db, mill, job_id)
 
 
-async def test_nobody_submits_or_declares_a_built_in_kind(mill: Mill, db: Database, job_id: UUID) -> None:
-    request = ExportRequest(job_id, Format.CSV).input()
+async def test_builtin_kind_cannot_be_submitted_or_declared(mill: Mill, db: Database, job_id: UUID) -> None:
+    request = ResultExportRequest(job_id, ResultFileFormat.CSV).to_input()
     with pytest.raises(InvalidInput, match="made by Tidemill itself"):
-        await submit(db, Submission(KIND), [encode(request)])
+        await submit_job(db, Submission(EXPORT_KIND), [encode_json(request)])
     with pytest.raises(UnknownKind):
-        await mill.submit_async(KIND, [request])
+        await mill.submit_async(EXPORT_KIND, [request])
     with pytest.raises(InvalidInput, match=r"kinds that begin with 'tidemill\.' are Tidemill's own"):
         mill.handler("tidemill.mine")(print)
 
 
-async def test_open_items_are_there_with_their_status_and_empty_cells(mill: Mill, db: Database) -> None:
+async def test_unsettled_items_are_exported_with_status_and_empty_cells(mill: Mill, db: Database) -> None:
     job_id = await add_job(db, 10, kind="elsewhere", columns=("ok",), batch_size=5)
     lease = await take(db, job_id, wanted=3)
     await settle(db, lease, [verdict(0), verdict(1, ItemStatus.RETRY_WAIT, delay=3_600)])
@@ -169,7 +171,7 @@ async def test_open_items_are_there_with_their_status_and_empty_cells(mill: Mill
     assert [line[0] for line in lines[1:]] == ["true"] + [""] * 9
 
 
-async def test_items_of_a_sparse_job_are_done_without_a_row(mill: Mill, db: Database) -> None:
+async def test_sparse_items_without_outcome_are_exported_as_done(mill: Mill, db: Database) -> None:
     @mill.batch_handler("test", sparse=True, max_attempts=1)
     async def run(items: list[Item]) -> list[object]:
         return [Fail("bad") if item.seq == 1 else None for item in items]
@@ -182,12 +184,12 @@ async def test_items_of_a_sparse_job_are_done_without_a_row(mill: Mill, db: Data
     assert [line[3] for line in lines[1:]] == ["done", "failed", "done", "done"]
 
 
-async def test_a_job_without_items_is_a_file_without_rows(mill: Mill, db: Database) -> None:
+async def test_job_without_items_is_exported_as_header_only(mill: Mill, db: Database) -> None:
     job_id = await add_job(db, 0)
     assert read_csv(await export(db, mill, job_id)) == [["input", "_row", "_status", "_error_code", "_error"]]
 
 
-async def test_status_by_status_an_export_says_what_the_view_says(mill: Mill, db: Database) -> None:
+async def test_exported_statuses_match_item_status_view(mill: Mill, db: Database) -> None:
     """Of a job in the middle of everything: partly flushed, leased, waiting, cancelled."""
     job_id = await add_job(db, 60, kind="elsewhere", columns=("ok",), batch_size=10)
     for statuses in ([ItemStatus.DONE, ItemStatus.FAILED], [ItemStatus.RETRY_WAIT] * 3, [ItemStatus.SKIPPED]):
@@ -202,7 +204,7 @@ async def test_status_by_status_an_export_says_what_the_view_says(mill: Mill, db
     assert len({status for (status,) in shown}) >= 5
 
 
-async def test_the_file_of_an_export_is_whole_for_other_readers(job_id: UUID, mill: Mill, db: Database) -> None:
+async def test_exported_workbook_is_readable_by_other_readers(job_id: UUID, mill: Mill, db: Database) -> None:
     path = await export(db, mill, job_id, "xlsx")
     assert zipfile.ZipFile(path).testzip() is None
     assert read_xlsx(path)[0][1] == [0, 0, 1, "done", None, None]

@@ -12,72 +12,74 @@ import pytest
 from results.scenes import columns_of
 from support import Workers, add_job, assert_sound, closed, eventually, fates, job_of, rows, take
 from tidemill import Item, Mill
-from tidemill.domain.errors import UnknownJob
-from tidemill.engine.columns import ColumnsByJob, JobColumns
-from tidemill.operations import control
-from tidemill.operations.export import job_columns
-from tidemill.store import results
+from tidemill.core.errors import UnknownJob
+from tidemill.engine.learned_columns import LearnedColumns, LearnedColumnsCache
+from tidemill.jobs import job_control
+from tidemill.jobs.queries import get_grid_columns
+from tidemill.store import job_records
 from tidemill.store.database import Connection, Database
-from tidemill.store.json import encode
+from tidemill.store.jsonb import encode_json
 from tidemill.testing import drain
 from traps.scenes import at_once, held_up
 
 
-async def test_two_processes_with_different_columns_at_once_both_find_room(db: Database) -> None:
+async def test_two_processes_adding_different_columns_keep_both(db: Database) -> None:
     job_id = await add_job(db, 1)
     async with db.transaction() as conn:
-        await results.learn(conn, job_id, ["a", "b"])
-        other = await held_up(db, db.run(results.learn, job_id, ["c", "b"]))
+        await job_records.add_result_columns(conn, job_id, ["a", "b"])
+        other = await held_up(db, db.run_async_commit(job_records.add_result_columns, job_id, ["c", "b"]))
     assert await at_once(other) == ["a", "b", "c"]
     assert await columns_of(db, job_id) == ["a", "b", "c"]
 
 
-async def test_many_at_once_lose_nothing_and_double_nothing(db: Database) -> None:
+async def test_concurrent_column_updates_lose_and_duplicate_nothing(db: Database) -> None:
     job_id = await add_job(db, 1)
     asked = [[f"c{n}", f"c{(n * 7) % 20}", "all"] for n in range(20)]
-    await asyncio.gather(*(db.run(results.learn, job_id, list(dict.fromkeys(names))) for names in asked))
+    await asyncio.gather(
+        *(db.run_async_commit(job_records.add_result_columns, job_id, list(dict.fromkeys(names))) for names in asked)
+    )
     assert sorted(await columns_of(db, job_id)) == sorted({name for names in asked for name in names})
 
 
-async def test_the_columns_of_a_deleted_job_are_nobodys(db: Database) -> None:
+async def test_columns_of_deleted_job_are_discarded(db: Database) -> None:
     job_id = await add_job(db, 10)
-    columns = ColumnsByJob().of(await take(db, job_id))
-    await control.delete(db, job_id)
-    columns.see({"a": 1}, b'{"a":1}')
-    await columns.store(db)
-    assert await db.run(results.learn, job_id, ["b"]) is None
+    columns = LearnedColumnsCache().get_for_lease(await take(db, job_id))
+    await job_control.delete_job(db, job_id)
+    columns.learn_from_result({"a": 1}, b'{"a":1}')
+    await columns.store_new_columns(db)
+    assert await db.run_async_commit(job_records.add_result_columns, job_id, ["b"]) is None
     with pytest.raises(UnknownJob):
-        await job_columns(db, job_id)
+        await get_grid_columns(db, job_id)
 
 
-async def test_what_is_known_is_not_asked_for_again(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_stored_columns_are_not_written_again(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     job_id, asked = await add_job(db, 1), []
-    learn = results.learn
+    learn = job_records.add_result_columns
 
     async def counting(conn: Connection, job_id: UUID, names: list[str]) -> list[str] | None:
         asked.append(names)
         return await learn(conn, job_id, names)
 
-    monkeypatch.setattr(results, "learn", counting)
-    columns = JobColumns(job_id)
+    monkeypatch.setattr(job_records, "add_result_columns", counting)
+    columns = LearnedColumns(job_id)
     for n in range(100):
         for result in ({"a": n, "b": n}, [n], n):
-            columns.see(result, encode(result))
-        await columns.store(db)
+            columns.learn_from_result(result, encode_json(result))
+        await columns.store_new_columns(db)
     assert asked == [["a", "b", "result"]]
 
 
-async def test_a_column_that_another_process_learnt_is_known_after_one_look(db: Database) -> None:
+async def test_columns_stored_by_other_process_are_cached_after_one_query(db: Database) -> None:
     job_id = await add_job(db, 1)
-    await db.run(results.learn, job_id, ["a", "b", "c"])
-    columns = JobColumns(job_id)
-    columns.see({"c": 1}, b'{"c":1}')
-    await columns.store(db)
-    columns.see({"b": 1, "a": 1}, b'{"b":1,"a":1}')
+    await db.run_async_commit(job_records.add_result_columns, job_id, ["a", "b", "c"])
+    columns = LearnedColumns(job_id)
+    columns.learn_from_result({"c": 1}, b'{"c":1}')
+    await columns.store_new_columns(db)
+    columns.learn_from_result({"b": 1, "a": 1}, b'{"b":1,"a":1}')
     assert not columns._fresh
 
 
-async def test_a_batch_that_is_held_does_not_wait_for_whoever_waits_for_it(mill: Mill, db: Database) -> None:
+async def test_running_batch_does_not_deadlock_with_delete_of_its_job(mill: Mill, db: Database) -> None:
     """Delete has the job and waits for the batch; the batch's handler must not wait for the job."""
     reached, go_on = asyncio.Event(), asyncio.Event()
 
@@ -90,14 +92,14 @@ async def test_a_batch_that_is_held_does_not_wait_for_whoever_waits_for_it(mill:
     job_id = await mill.submit_async("test", [1])
     draining = asyncio.create_task(drain(mill, db=db))
     await reached.wait()
-    deleting = await held_up(db, control.delete(db, job_id))
+    deleting = await held_up(db, job_control.delete_job(db, job_id))
     go_on.set()
     await asyncio.wait_for(deleting, 10)
     await asyncio.wait_for(draining, 10)
     await assert_sound(db)
 
 
-async def test_columns_that_had_to_wait_are_stored_after_the_batch(mill: Mill, db: Database) -> None:
+async def test_columns_blocked_by_job_lock_are_stored_after_batch(mill: Mill, db: Database) -> None:
     locked, go_on = asyncio.Event(), asyncio.Event()
 
     @mill.batch_handler("test")
@@ -122,9 +124,7 @@ async def test_columns_that_had_to_wait_are_stored_after_the_batch(mill: Mill, d
     assert await columns_of(db, job_id) == ["a"]
 
 
-async def test_results_that_a_parent_saves_for_a_dead_child_have_their_columns(
-    workers: Workers, db: Database, tmp_path: Path
-) -> None:
+async def test_results_salvaged_from_crashed_child_have_columns(workers: Workers, db: Database, tmp_path: Path) -> None:
     workers.app("""
         import signal
 
@@ -143,7 +143,7 @@ async def test_results_that_a_parent_saves_for_a_dead_child_have_their_columns(
     assert await columns_of(db, job_id) == ["b", "a"]
 
 
-async def test_no_result_is_ever_without_its_columns_however_often_children_die(
+async def test_every_stored_result_has_columns_while_children_are_killed(
     workers: Workers, db: Database, tmp_path: Path
 ) -> None:
     # Slow until the last one was killed, however long it takes to start another.

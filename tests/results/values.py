@@ -9,7 +9,7 @@ from typing import Any
 import openpyxl
 from openpyxl.utils.escape import unescape
 
-from tidemill.domain.columns import Cell
+from tidemill.core.result_grid import GridCell
 
 LONG = "long " * 8_000  # more than a cell of a spreadsheet holds
 
@@ -70,12 +70,12 @@ def _unescaped(value: Any) -> Any:
     return unescape(value) if isinstance(value, str) else value
 
 
-def as_csv(cells: Sequence[Cell]) -> list[str]:
+def as_csv(cells: Sequence[GridCell]) -> list[str]:
     """What the csv module reads where these cells were written."""
     return [_csv_field(cell) for cell in cells]
 
 
-def _csv_field(cell: Cell) -> str:
+def _csv_field(cell: GridCell) -> str:
     match cell:
         case None:
             return ""

@@ -9,8 +9,9 @@ import pytest
 
 from slices.scenes import PARENT, Start
 from support import Workers
-from tidemill.app import Mill, Worker
-from tidemill.cli.run import make_worker
+from tidemill.app.child_main import make_worker
+from tidemill.app.mill import Mill
+from tidemill.app.worker import Worker
 from tidemill.store.database import Database
 
 

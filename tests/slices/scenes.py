@@ -6,13 +6,13 @@ from contextlib import suppress
 from uuid import UUID
 
 from support import eventually, job_of
-from tidemill.app import Worker
+from tidemill.app.worker import Worker
 from tidemill.config import Settings
-from tidemill.connectors.blobs import open_blobs
-from tidemill.domain.errors import Busy
-from tidemill.domain.slice import Slice
+from tidemill.core.errors import Busy
+from tidemill.core.job import TimeSliceResult
+from tidemill.files.blobs import open_blob_store
 from tidemill.store.database import Database
-from tidemill.store.submit import Submission, run_async, submission
+from tidemill.store.job_submission import Submission, build_submission_steps, run_steps_async
 
 Start = Callable[..., Awaitable[Worker]]
 PARENT = "the parent"  # the name of its sessions; those of children have another
@@ -28,23 +28,23 @@ NAP = """
 
 async def add_file(db: Database, settings: Settings, n: int, kind: str = "test") -> UUID:
     """A job whose items are the lines of a stored file."""
-    blob = open_blobs(settings.blobs).put(b'{"n": %d}\n' % i for i in range(n))
+    blob = open_blob_store(settings.blobs).put(b'{"n": %d}\n' % i for i in range(n))
     async with db.transaction() as conn:
         source = {"blob": blob.id, "format": "ndjson"}
-        return (await run_async(conn, submission(Submission(kind, source=source), ())))[0]
+        return (await run_steps_async(conn, build_submission_steps(Submission(kind, source=source), ())))[0]
 
 
 async def ready(worker: Worker) -> None:
     """Wait until every child waits for a slice."""
 
     async def look() -> bool:
-        hands = worker._supervisor.hands.values()
-        return bool(hands) and all(hand.is_free for hand in hands)
+        hands = worker._supervisor.children.values()
+        return bool(hands) and all(hand.can_start_slice for hand in hands)
 
     await eventually(look)
 
 
-async def kick(worker: Worker, job_id: UUID, seconds: float, kind: str = "test") -> Slice:
+async def kick(worker: Worker, job_id: UUID, seconds: float, kind: str = "test") -> TimeSliceResult:
     """One slice, as soon as a child is there for it: a new one takes a moment to start."""
     for _ in range(MANY):
         with suppress(Busy):
@@ -52,16 +52,16 @@ async def kick(worker: Worker, job_id: UUID, seconds: float, kind: str = "test")
     raise AssertionError("no child is ever free")
 
 
-async def finish_in_slices(worker: Worker, job_id: UUID, seconds: float, kind: str = "test") -> list[Slice]:
+async def finish_in_slices(worker: Worker, job_id: UUID, seconds: float, kind: str = "test") -> list[TimeSliceResult]:
     """One slice after the other until nothing is left."""
-    slices: list[Slice] = []
+    slices: list[TimeSliceResult] = []
     while not slices or not slices[-1].is_drained:
         assert len(slices) < MANY, slices[-3:]
         slices.append(await kick(worker, job_id, seconds, kind))
     return slices
 
 
-def begin(worker: Worker, job_id: UUID, seconds: float, kind: str = "test") -> "asyncio.Task[Slice]":
+def begin(worker: Worker, job_id: UUID, seconds: float, kind: str = "test") -> "asyncio.Task[TimeSliceResult]":
     """A slice that goes on while the test does something else."""
     return asyncio.create_task(kick(worker, job_id, seconds, kind))
 
@@ -87,10 +87,10 @@ async def some_done(db: Database, job_id: UUID) -> None:
 
 def children(worker: Worker) -> list[int]:
     """The process ids of the children."""
-    return [hand.process.pid for hand in worker._supervisor.hands.values()]
+    return [hand.process.pid for hand in worker._supervisor.children.values()]
 
 
 def items_in_hand(worker: Worker) -> int:
     """What the children's logbooks say."""
-    books = [hand.book for hand in worker._supervisor.hands.values()]
-    return sum(page.items_in_hand for book in books for page in book.pages)
+    books = [hand.shared_state for hand in worker._supervisor.children.values()]
+    return sum(page.started_item_count for book in books for page in book.lanes)

@@ -5,9 +5,9 @@ import pytest
 from slices.scenes import NAP, Start, add_file, finish_in_slices, kick
 from support import add_job, assert_sound, fates, job_of, rows
 from tidemill.config import Settings
-from tidemill.domain.status import JobStatus
+from tidemill.core.status import JobStatus
 from tidemill.store.database import Database
-from tidemill.store.testing import make_due
+from tidemill.testing.drain import make_batches_due
 
 SHAPES = {
     "thread": """
@@ -33,7 +33,7 @@ SHAPES = {
 }
 
 
-async def test_an_inline_job_is_finished_in_repeated_slices(start: Start, db: Database) -> None:
+async def test_slices_complete_inline_job(start: Start, db: Database) -> None:
     worker = await start(NAP)
     job_id = await add_job(db, 800)
     slices = await finish_in_slices(worker, job_id, 0.5)
@@ -44,7 +44,7 @@ async def test_an_inline_job_is_finished_in_repeated_slices(start: Start, db: Da
     await assert_sound(db)
 
 
-async def test_a_file_is_read_on_slice_after_slice_and_processed_meanwhile(
+async def test_slices_ingest_file_step_by_step_while_processing_items(
     start: Start, db: Database, settings: Settings
 ) -> None:
     worker = await start(NAP, ingest_max_rows=64)
@@ -61,7 +61,7 @@ async def test_a_file_is_read_on_slice_after_slice_and_processed_meanwhile(
     assert slices[0].due_in == 0, "there is more to read"
 
 
-async def test_a_file_job_is_finished(start: Start, db: Database, settings: Settings) -> None:
+async def test_slices_complete_file_job(start: Start, db: Database, settings: Settings) -> None:
     worker = await start(
         """
         @mill.handler("test")
@@ -80,7 +80,7 @@ async def test_a_file_job_is_finished(start: Start, db: Database, settings: Sett
     await assert_sound(db)
 
 
-async def test_a_file_without_a_record_is_finished_by_one_slice(start: Start, db: Database, settings: Settings) -> None:
+async def test_slice_completes_job_of_empty_file(start: Start, db: Database, settings: Settings) -> None:
     worker = await start(NAP)
     job_id = await add_file(db, settings, 0)
     (only,) = await finish_in_slices(worker, job_id, 5.0)
@@ -89,7 +89,7 @@ async def test_a_file_without_a_record_is_finished_by_one_slice(start: Start, db
 
 
 @pytest.mark.parametrize("shape", list(SHAPES))
-async def test_every_sort_of_handler_gets_on_in_slices_shorter_than_its_work(
+async def test_slices_shorter_than_job_complete_it_for_every_handler_type(
     shape: str, start: Start, db: Database
 ) -> None:
     worker = await start(SHAPES[shape])
@@ -101,7 +101,7 @@ async def test_every_sort_of_handler_gets_on_in_slices_shorter_than_its_work(
     await assert_sound(db)
 
 
-async def test_a_slice_ends_when_nothing_is_due_and_says_when_something_will_be(start: Start, db: Database) -> None:
+async def test_slice_without_due_items_ends_early_and_reports_next_due_time(start: Start, db: Database) -> None:
     worker = await start("""
         @mill.handler("test")
         async def run(item):
@@ -117,14 +117,14 @@ async def test_a_slice_ends_when_nothing_is_due_and_says_when_something_will_be(
     again = await kick(worker, job_id, 30.0)
     assert (again.settled, again.retried, again.is_drained) == (0, 0, False)
     assert again.seconds < 10
-    await db.run(make_due)
+    await db.run(make_batches_due)
     last = await kick(worker, job_id, 30.0)
     assert (last.settled, last.is_drained, last.next_due_at) == (20, True, None)
     assert await fates(db, job_id) == {("done", None, 2): 20}
     await assert_sound(db)
 
 
-async def test_failures_of_items_and_of_batches_are_counted(start: Start, db: Database) -> None:
+async def test_slice_counts_failed_and_retried_items(start: Start, db: Database) -> None:
     worker = await start("""
         @mill.handler("test")
         async def run(item):

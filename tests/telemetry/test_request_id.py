@@ -9,7 +9,7 @@ from uuid import UUID
 from support import add_job, add_rows, closed, eventually, rows
 from telemetry.hearing import Logged
 from tidemill.config import Settings
-from tidemill.connectors.blobs import open_blobs
+from tidemill.files.blobs import open_blob_store
 from tidemill.store.database import Database
 
 TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
@@ -46,12 +46,12 @@ def events(lines: list[dict[str, Any]]) -> set[str]:
     return {line["event"] for line in lines}
 
 
-async def test_every_line_about_a_job_names_its_request_its_batch_and_its_worker(
+async def test_job_log_lines_carry_request_batch_and_worker(
     logged: Logged, db: Database, settings: Settings, tmp_path: Path
 ) -> None:
     logged.app(HANDLER)
     worker = logged.start(log_level="debug", slow_query_ms=1)
-    stored = open_blobs(settings.blobs).put(b'{"n": %d}\n' % n for n in range(400))
+    stored = open_blob_store(settings.blobs).put(b'{"n": %d}\n' % n for n in range(400))
     source = {"blob": stored.id, "format": "ndjson"}
     job_id = await add_rows(db, [], source=source, request_id="abc-1", traceparent=TRACE)
     other = await add_job(db, 5, request_id="xyz-2")
@@ -79,7 +79,7 @@ async def test_every_line_about_a_job_names_its_request_its_batch_and_its_worker
     assert {line["request_id"] for line in about(logged.lines(), other)} == {"xyz-2"}
 
 
-async def test_what_maintenance_does_to_a_job_names_its_request_too(logged: Logged, db: Database) -> None:
+async def test_maintenance_log_lines_carry_request_id_of_job(logged: Logged, db: Database) -> None:
     logged.app(HANDLER)
     job_id = await add_job(db, 10, request_id="abc-1", policy={"mode": "fail_fast"})
     lost = (
@@ -96,7 +96,7 @@ async def test_what_maintenance_does_to_a_job_names_its_request_too(logged: Logg
     assert {line["request_id"] for line in lines} == {"abc-1"}
 
 
-async def test_what_handlers_log_themselves_is_about_their_batch(logged: Logged, db: Database) -> None:
+async def test_handler_log_lines_carry_job_and_request_id(logged: Logged, db: Database) -> None:
     logged.app("""
         import structlog
         @mill.handler("test")

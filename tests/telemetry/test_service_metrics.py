@@ -14,13 +14,16 @@ from tidemill.telemetry.events import emit
 
 
 @pytest.mark.parametrize("path", ["/metrics", "/inner/metrics"])
-async def test_the_api_shows_its_requests_and_the_queue(
+async def test_api_metrics_show_requests_and_queue_depth(
     settings: Settings, db: Database, told: Told, path: str
 ) -> None:
     await add_job(db, 10)
     settings = settings.model_copy(update={"http_port": 0, "metrics_path": path})
-    listening = serve.listen(settings)
-    async with serve.service(settings, listening), httpx2.AsyncClient(base_url=serve.address(listening)) as client:
+    listening = serve.open_listen_socket(settings)
+    async with (
+        serve.run_http_service(settings, listening),
+        httpx2.AsyncClient(base_url=serve.format_browser_url(listening)) as client,
+    ):
         await client.get("/health", headers={"X-Request-ID": "abc-1"})
 
         async def shown() -> str | None:
@@ -35,7 +38,7 @@ async def test_the_api_shows_its_requests_and_the_queue(
     assert told.of("request.done")[0]["request_id"] == "abc-1"
 
 
-async def test_the_api_names_the_provider_of_a_kind_that_it_knows(settings: Settings, db: Database) -> None:
+async def test_api_metrics_label_throttles_with_provider_of_kind(settings: Settings, db: Database) -> None:
     settings = settings.model_copy(update={"http_port": 0})
     mill = Mill(settings)
 
@@ -44,10 +47,10 @@ async def test_the_api_names_the_provider_of_a_kind_that_it_knows(settings: Sett
 
     mill.limiter("shop", "5/s")
     await db.run(workers.register_kinds, mill.registry.all())
-    listening = serve.listen(settings)
+    listening = serve.open_listen_socket(settings)
     async with (
-        serve.service(settings, listening, mill=mill),
-        httpx2.AsyncClient(base_url=serve.address(listening)) as client,
+        serve.run_http_service(settings, listening, mill=mill),
+        httpx2.AsyncClient(base_url=serve.format_browser_url(listening)) as client,
     ):
         for kind in ("ask", "of others"):
             emit("item.retry", job=None, batch=1, kind=kind, items=1, codes={"throttled": 1}, decisions=[])
@@ -56,8 +59,11 @@ async def test_the_api_names_the_provider_of_a_kind_that_it_knows(settings: Sett
     assert 'tidemill_throttles_total{kind="of others",provider="of others"} 1.0' in text
 
 
-async def test_the_api_can_do_without(settings: Settings, db: Database) -> None:
+async def test_api_serves_no_metrics_when_disabled(settings: Settings, db: Database) -> None:
     settings = settings.model_copy(update={"http_port": 0, "enable_metrics": False})
-    listening = serve.listen(settings)
-    async with serve.service(settings, listening), httpx2.AsyncClient(base_url=serve.address(listening)) as client:
+    listening = serve.open_listen_socket(settings)
+    async with (
+        serve.run_http_service(settings, listening),
+        httpx2.AsyncClient(base_url=serve.format_browser_url(listening)) as client,
+    ):
         assert (await client.get("/metrics")).status_code == 404

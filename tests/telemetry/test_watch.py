@@ -5,10 +5,10 @@ import asyncio
 import pytest
 
 from telemetry.hearing import Told
-from tidemill.store import watch
+from tidemill.store import transaction_stats
 from tidemill.store.database import Connection, Database
-from tidemill.store.watch import Watch
-from tidemill.telemetry.events import bound
+from tidemill.store.transaction_stats import QueryTimer
+from tidemill.telemetry.events import bind_fields
 
 
 async def doze(conn: Connection) -> None:
@@ -26,9 +26,9 @@ async def glance(conn: Connection) -> int:
     return int(row[0])
 
 
-async def test_a_transaction_that_is_slow_is_told_of_with_its_job(tidemill_database: str, told: Told) -> None:
+async def test_slow_transaction_emits_query_slow_event_with_job(tidemill_database: str, told: Told) -> None:
     async with Database(tidemill_database, slow_ms=1_000) as db:
-        with bound(job="j1", request_id="abc-1"):
+        with bind_fields(job="j1", request_id="abc-1"):
             await db.run(oversleep)
         assert await db.run(glance) == 1
     (slow,) = told.of("query.slow")
@@ -36,22 +36,22 @@ async def test_a_transaction_that_is_slow_is_told_of_with_its_job(tidemill_datab
     assert slow == {"verb": "oversleep", "threshold_ms": 1_000, "job": "j1", "request_id": "abc-1"}
 
 
-async def test_all_transactions_are_told_of_together(
+async def test_transaction_latency_is_reported_once_per_interval(
     tidemill_database: str, told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watch, "EVERY_S", 3_600.0)
+    monkeypatch.setattr(transaction_stats, "LATENCY_REPORT_INTERVAL_S", 3_600.0)
     async with Database(tidemill_database) as db:
         for _ in range(5):
             await db.run(glance)
         assert told.of("database.latency") == [], "not before its time is over"
-        monkeypatch.setattr(watch, "EVERY_S", 0.0)
+        monkeypatch.setattr(transaction_stats, "LATENCY_REPORT_INTERVAL_S", 0.0)
         await db.run(glance)
     (latency,) = told.of("database.latency")
     assert latency["transactions"] == 6
     assert 0 < latency["ms"] < 1_000
 
 
-async def test_who_waits_for_a_connection_is_told_of(tidemill_database: str, told: Told) -> None:
+async def test_pool_wait_emits_pool_waited_event(tidemill_database: str, told: Told) -> None:
     async with Database(tidemill_database, size=1) as db:
         await db.run(glance)
         told.clear()
@@ -60,6 +60,6 @@ async def test_who_waits_for_a_connection_is_told_of(tidemill_database: str, tol
     assert max(wait["ms"] for wait in told.of("pool.waited")) >= 30
 
 
-def test_a_connection_that_is_there_is_no_wait(told: Told) -> None:
-    Watch(500).waited(0.0005)
+def test_pool_wait_below_threshold_emits_no_event(told: Told) -> None:
+    QueryTimer(500).record_pool_wait(0.0005)
     assert told == []

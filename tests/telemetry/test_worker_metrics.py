@@ -20,7 +20,7 @@ HANDLER = """
 """
 
 
-async def test_what_killed_children_did_stays_counted(logged: Logged, db: Database) -> None:
+async def test_worker_metrics_keep_counts_of_killed_children(logged: Logged, db: Database) -> None:
     logged.app(HANDLER)
     worker = logged.start(processes=2, log_level="info", metrics_port=0, batch_size=10, claim_max=100)
     job_id = await add_job(db, 800, batch_size=100)
@@ -52,7 +52,7 @@ async def test_what_killed_children_did_stays_counted(logged: Logged, db: Databa
     assert worker.wait(20) == 0
 
 
-async def test_a_worker_shows_what_its_controllers_have_come_to(logged: Logged, db: Database) -> None:
+async def test_worker_metrics_show_adaptive_state(logged: Logged, db: Database) -> None:
     logged.app(HANDLER)
     logged.start(log_level="info", metrics_port=0)
     await closed(db, await add_job(db, 20))
@@ -67,7 +67,7 @@ async def test_a_worker_shows_what_its_controllers_have_come_to(logged: Logged, 
     await eventually(shown)
 
 
-async def test_workers_with_the_same_port_do_not_collide(logged: Logged) -> None:
+async def test_worker_metrics_use_next_port_when_port_is_taken(logged: Logged) -> None:
     logged.app(HANDLER)
     logged.start(log_level="info", metrics_port=0)
     first = await logged.said("metrics.served")
@@ -79,7 +79,7 @@ async def test_workers_with_the_same_port_do_not_collide(logged: Logged) -> None
     assert (await logged.page(worker=1))[0] == 404
 
 
-async def test_a_worker_has_no_port_unless_it_is_told_to(logged: Logged, db: Database) -> None:
+async def test_worker_opens_no_metrics_port_when_metrics_are_disabled(logged: Logged, db: Database) -> None:
     logged.app(HANDLER)
     logged.start(log_level="info", enable_metrics=False, metrics_port=0)
     await closed(db, await add_job(db, 10))

@@ -11,7 +11,7 @@ from support import eventually, rows, shift_clock
 from tidemill.store.database import Database
 
 
-async def test_a_connection_that_is_being_opened_when_the_clock_moves_has_the_new_time(db: Database) -> None:
+async def test_shift_clock_applies_to_connection_that_is_still_opening(db: Database) -> None:
     pool, configure = db._pool, db._pool._configure
     is_opening, may_end = asyncio.Event(), asyncio.Event()
 

@@ -3,13 +3,13 @@
 from support import fates, job_of, rows
 from tidemill import Done, Fail, Item, Mill, Retry, Skip
 from tidemill.config import Settings
-from tidemill.domain.status import JobStatus
-from tidemill.operations import control
+from tidemill.core.status import JobStatus
+from tidemill.jobs import job_control
 from tidemill.store.database import Database
 from tidemill.testing import drain
 
 
-async def test_everything_that_was_submitted_is_run(mill: Mill) -> None:
+async def test_drain_runs_async_sync_and_batch_jobs(mill: Mill) -> None:
     seen: list[int] = []
 
     @mill.handler("async")
@@ -31,7 +31,7 @@ async def test_everything_that_was_submitted_is_run(mill: Mill) -> None:
         assert (await mill.job_async(job_id)).status is JobStatus.COMPLETED
 
 
-async def test_retries_are_run_at_once(mill: Mill) -> None:
+async def test_drain_runs_retries_without_waiting(mill: Mill) -> None:
     attempts: list[int] = []
 
     @mill.handler("flaky", max_attempts=4, backoff=3_600)
@@ -47,7 +47,7 @@ async def test_retries_are_run_at_once(mill: Mill) -> None:
     assert (await mill.job_async(job_id)).counts.done == 1
 
 
-async def test_retries_can_be_left_waiting(mill: Mill) -> None:
+async def test_drain_without_retries_leaves_retries_waiting(mill: Mill) -> None:
     @mill.handler("flaky", max_attempts=4)
     async def flaky(item: Item) -> None:
         raise Retry("not yet", after=86_400)
@@ -58,7 +58,7 @@ async def test_retries_can_be_left_waiting(mill: Mill) -> None:
     assert (job.status, job.counts.retry_wait) == (JobStatus.RUNNING, 2)
 
 
-async def test_outcomes_are_what_the_handler_said(mill: Mill, db: Database) -> None:
+async def test_drain_stores_outcomes_of_handler(mill: Mill, db: Database) -> None:
     @mill.handler("words", max_attempts=1)
     async def words(item: Item) -> object:
         match item.input:
@@ -78,20 +78,20 @@ async def test_outcomes_are_what_the_handler_said(mill: Mill, db: Database) -> N
     assert job.codes == {"mine": 1, "exhausted": 1}
 
 
-async def test_a_paused_job_is_left_alone(mill: Mill, db: Database) -> None:
+async def test_drain_skips_paused_job(mill: Mill, db: Database) -> None:
     @mill.handler("test")
     async def run(item: Item) -> None: ...
 
     job_id = await mill.submit_async("test", [1])
-    await control.pause(db, job_id)
+    await job_control.pause_job(db, job_id)
     await drain(mill)
     assert (await mill.job_async(job_id)).counts.pending == 1
-    await control.resume(db, job_id)
+    await job_control.resume_job(db, job_id)
     await drain(mill)
     assert (await mill.job_async(job_id)).status is JobStatus.COMPLETED
 
 
-async def test_another_mills_kinds_are_left_alone(mill: Mill, settings: Settings) -> None:
+async def test_drain_skips_kinds_of_another_mill(mill: Mill, settings: Settings) -> None:
     @mill.handler("mine")
     async def run(item: Item) -> None: ...
 
@@ -100,7 +100,7 @@ async def test_another_mills_kinds_are_left_alone(mill: Mill, settings: Settings
     assert (await mill.job_async(job_id)).counts.pending == 1
 
 
-async def test_what_a_handler_submits_is_run_too(mill: Mill, db: Database) -> None:
+async def test_drain_runs_jobs_submitted_by_handlers(mill: Mill, db: Database) -> None:
     followed: list[int] = []
 
     @mill.handler("follow")
@@ -117,12 +117,12 @@ async def test_what_a_handler_submits_is_run_too(mill: Mill, db: Database) -> No
     assert followed == [2]
 
 
-async def test_draining_nothing_is_nothing(mill: Mill) -> None:
+async def test_drain_without_jobs_returns(mill: Mill) -> None:
     await drain(mill)
     await drain(mill)
 
 
-async def test_a_retry_that_falls_due_by_itself_is_not_left_behind(mill: Mill, db: Database) -> None:
+async def test_drain_runs_retries_that_become_due_during_drain(mill: Mill, db: Database) -> None:
     @mill.handler("quick", max_attempts=3, backoff=0.000_001)
     async def quick(item: Item) -> None:
         raise ValueError
@@ -133,7 +133,7 @@ async def test_a_retry_that_falls_due_by_itself_is_not_left_behind(mill: Mill, d
         assert (await mill.job_async(job_id)).counts.failed == 3
 
 
-async def test_a_set_based_handler_whose_code_is_broken_is_not_called_for_every_item(mill: Mill, db: Database) -> None:
+async def test_batch_handler_code_error_does_not_cause_one_call_per_item(mill: Mill, db: Database) -> None:
     calls: list[int] = []
 
     @mill.batch_handler("broken", max_attempts=2)
@@ -149,7 +149,7 @@ async def test_a_set_based_handler_whose_code_is_broken_is_not_called_for_every_
     assert error == ("NameError: name 'undefined' is not defined",)
 
 
-async def test_items_that_a_broken_branch_is_for_are_found_among_the_others(mill: Mill, db: Database) -> None:
+async def test_batch_handler_code_error_fails_only_items_that_cause_it(mill: Mill, db: Database) -> None:
     @mill.batch_handler("broken", max_attempts=1)
     async def broken(items: list[Item]) -> None:
         if any(item.input % 300 == 7 for item in items):

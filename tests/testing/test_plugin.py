@@ -61,7 +61,7 @@ def temporary(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-def test_a_user_tests_a_mill_of_their_own(pytester: pytest.Pytester, temporary: Path) -> None:
+def test_plugin_fixtures_work_in_user_project_and_clean_up(pytester: pytest.Pytester, temporary: Path) -> None:
     pytester.makepyfile(USERS_TESTS)
     result = pytester.runpytest_subprocess("-q", "-o", "asyncio_mode=auto", "--basetemp", str(temporary / "base"))
     result.assert_outcomes(passed=4, failed=1)
@@ -69,7 +69,7 @@ def test_a_user_tests_a_mill_of_their_own(pytester: pytest.Pytester, temporary: 
     assert left == [], "the server's folder is gone"
 
 
-def test_a_run_without_our_fixtures_starts_no_server(pytester: pytest.Pytester, temporary: Path) -> None:
+def test_plugin_starts_no_server_when_fixtures_are_unused(pytester: pytest.Pytester, temporary: Path) -> None:
     pytester.makepyfile("""
         import sys
 
@@ -80,6 +80,6 @@ def test_a_run_without_our_fixtures_starts_no_server(pytester: pytest.Pytester, 
     assert [path.name for path in temporary.glob("tidemill-*")] == []
 
 
-def test_the_fixtures_explain_themselves(pytester: pytest.Pytester) -> None:
+def test_plugin_fixtures_have_descriptions(pytester: pytest.Pytester) -> None:
     said = pytester.runpytest_subprocess("--fixtures", "-q")
     said.stdout.fnmatch_lines(["tidemill_database*", "*The URL of a fresh database with Tidemill's schema*"])

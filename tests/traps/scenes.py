@@ -1,6 +1,7 @@
 """Scenes that traps are set in: races, big jobs, plans."""
 
 import asyncio
+import contextlib
 import re
 from collections import Counter
 from collections.abc import Awaitable, Iterable
@@ -10,16 +11,27 @@ from uuid import UUID
 import psycopg
 
 from support import FAILED, RETRY, eventually, rows, settle, take, verdict
-from tidemill.domain.batch import Lease
-from tidemill.domain.status import ItemStatus
-from tidemill.store import inspect
+from tidemill.core.batch import Lease
+from tidemill.core.status import ItemStatus
+from tidemill.store import item_records
 from tidemill.store.database import Database
-from tidemill.store.items import read
-from tidemill.store.reprocess import Choice, reprocess
-from tidemill.store.statements import sql
+from tidemill.store.item_records import read_batch_items
+from tidemill.store.reprocess_items import ReprocessSelection, reprocess_items
+from tidemill.store.statements import load_sql
+from tidemill.store.statements import sql as engine_sql
 
 T = TypeVar("T")
 AT_ONCE_S = 15.0  # what must not wait for a lock is done long before this, and statements are ended after it
+
+OWNERS = ("store", "imports", "exports", "distributions", "dispatch", "limits", "watches", "tables")
+
+
+def sql(name: str) -> bytes:
+    """A statement, whichever package owns it."""
+    for owner in OWNERS:
+        with contextlib.suppress(FileNotFoundError):
+            return load_sql(f"tidemill.{owner}")(name)
+    raise FileNotFoundError(name)
 
 
 async def at_once(action: Awaitable[T]) -> T:
@@ -41,12 +53,12 @@ async def held_up(db: Database, action: Awaitable[T]) -> "asyncio.Future[T]":
 
 
 async def status_of(db: Database, job_id: UUID, seq: int) -> str | None:
-    return (await db.run(inspect.get_item, job_id, seq))["status"]  # type: ignore[no-any-return]
+    return (await db.read_snapshot(item_records.get_item, job_id, seq))["status"]  # type: ignore[no-any-return]
 
 
 async def unsettled(db: Database, lease: Lease) -> list[int]:
     """What somebody who holds this lease would run."""
-    return [item.seq for item in await db.run(read, lease)]
+    return [item.seq for item in await db.run_async_commit(read_batch_items, lease)]
 
 
 async def fail_some(db: Database, job_id: UUID, seqs: Iterable[int], wanted: int = 1_000) -> Lease:
@@ -68,9 +80,9 @@ async def retry_some(db: Database, job_id: UUID, seqs: Iterable[int], delay: flo
     return lease
 
 
-async def send_round(db: Database, job_id: UUID, choice: Choice | None = None) -> int:
+async def send_round(db: Database, job_id: UUID, choice: ReprocessSelection | None = None) -> int:
     """Send chosen items round again; how many."""
-    taken, _ = await db.run(reprocess, job_id, choice or Choice())
+    taken, _ = await db.run(reprocess_items, job_id, choice or ReprocessSelection())
     return taken
 
 
@@ -123,7 +135,7 @@ async def big_job(
     async with db.connection() as conn:
         los = list(range(settled, n, size))
         place = {"job_id": job_id, "owner_id": 0, "kind": kind, "los": los, "his": [min(lo + size, n) for lo in los]}
-        await conn.execute(sql("batch/add_ranges"), place | {"held": False})
+        await conn.execute(engine_sql("batch/add_ranges"), place | {"held": False})
         if is_known:
             await conn.execute(b"ANALYZE tidemill.job, tidemill.batch, tidemill.item, tidemill.outcome")
     return job_id

@@ -3,20 +3,20 @@
 from datetime import timedelta
 
 from support import add_job, assert_sound, rows, shift_clock, take, try_take
-from tidemill.store import leases
-from tidemill.store.claim import runnable
+from tidemill.store import batch_leases
+from tidemill.store.batch_leases import list_claimable_jobs
 from tidemill.store.database import Database
 from traps.scenes import plan, retry_some, rows_looked_at
 
 
-async def test_time_can_be_shifted_for_everybody(db: Database) -> None:
+async def test_database_clock_shift_applies_to_all_connections(db: Database) -> None:
     [(before,)] = await rows(db, "SELECT tidemill.now()")
     await shift_clock(db, "3 days")
     [(after,)] = await rows(db, "SELECT tidemill.now()")
     assert timedelta(days=3) <= after - before < timedelta(days=3, minutes=1)
 
 
-async def test_a_retry_is_due_when_the_database_says_so(db: Database) -> None:
+async def test_retry_becomes_due_by_database_clock(db: Database) -> None:
     job_id = await add_job(db, 10)
     await retry_some(db, job_id, [1], delay=3_000)
     assert await try_take(db, job_id) is None
@@ -25,21 +25,21 @@ async def test_a_retry_is_due_when_the_database_says_so(db: Database) -> None:
     await assert_sound(db)
 
 
-async def test_a_lease_runs_out_when_the_database_says_so(db: Database) -> None:
+async def test_lease_expires_by_database_clock(db: Database) -> None:
     lease = await take(db, await add_job(db, 10), lease=600)
-    assert await db.run(leases.sweep) == []
+    assert await db.run(batch_leases.reclaim_expired_leases) == []
     await shift_clock(db, "1 hour")
-    assert [batch for batch, _, _ in await db.run(leases.sweep)] == [lease.batch_id]
+    assert [batch for batch, _, _ in await db.run(batch_leases.reclaim_expired_leases)] == [lease.batch_id]
     await assert_sound(db)
 
 
-async def test_the_clock_moves_within_a_transaction(db: Database) -> None:
+async def test_database_clock_advances_within_transaction(db: Database) -> None:
     async with db.transaction() as conn:
         times = [await (await conn.execute(b"SELECT tidemill.now()")).fetchone() for _ in range(2)]
     assert times[0] != times[1]
 
 
-async def test_what_is_not_due_costs_a_claim_nothing(db: Database) -> None:
+async def test_claim_reads_no_rows_of_batches_not_yet_due(db: Database) -> None:
     job_id = await add_job(db, 1)
     await take(db, job_id)
     waiting = (
@@ -52,11 +52,11 @@ async def test_what_is_not_due_costs_a_claim_nothing(db: Database) -> None:
     condition = next(line for line in shown.splitlines() if "Index Cond" in line and "not_before" in line)
     assert "not_before <= tidemill.now()" in condition
     assert "Index Scan using batch_claim" in shown
-    assert await db.run(runnable, ["test"]) == []
+    assert await db.run_async_commit(list_claimable_jobs, ["test"]) == []
     assert (await rows_looked_at(db, "batch/peek", {"job_id": job_id}))["batch"] == 0
 
 
-async def test_every_moment_that_is_stored_comes_from_that_clock(db: Database) -> None:
+async def test_timestamp_column_defaults_use_database_clock(db: Database) -> None:
     defaults = (
         "SELECT table_name, column_name, column_default FROM information_schema.columns WHERE table_schema = 'tidemill'"
         " AND data_type = 'timestamp with time zone' AND column_default IS NOT NULL AND table_name <> 'migration'"

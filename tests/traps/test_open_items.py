@@ -4,11 +4,11 @@ from typing import Any
 from uuid import UUID
 
 from support import add_job, assert_sound, rows, settle, take, try_take, verdict
-from tidemill.domain.status import ItemStatus
-from tidemill.operations.inspect import list_items, list_pending
-from tidemill.store import leases
+from tidemill.core.status import ItemStatus
+from tidemill.jobs.queries import list_items, list_pending
+from tidemill.store import batch_leases
 from tidemill.store.database import Database
-from tidemill.store.inspect import get_item
+from tidemill.store.item_records import get_item
 from traps.scenes import retry_some, send_round
 
 PENDING, PROCESSING, WAITING = ItemStatus.PENDING, ItemStatus.PROCESSING, ItemStatus.RETRY_WAIT
@@ -26,7 +26,7 @@ async def walk(db: Database, job_id: UUID, *statuses: ItemStatus, limit: int) ->
             return found
 
 
-async def test_every_open_item_is_listed_exactly_once(db: Database) -> None:
+async def test_open_item_list_contains_every_item_once(db: Database) -> None:
     job_id = await add_job(db, 500, batch_size=50)
     await retry_some(db, job_id, range(0, 1_000, 3), delay=60)
     part = await take(db, job_id)
@@ -39,7 +39,7 @@ async def test_every_open_item_is_listed_exactly_once(db: Database) -> None:
     assert [item["seq"] for item in await walk(db, job_id, WAITING, limit=7)] == list(range(0, 50, 3))
 
 
-async def test_a_walk_while_claims_go_on_lists_nothing_twice_and_misses_nothing(db: Database) -> None:
+async def test_pending_list_paged_during_claims_has_no_duplicates_or_gaps(db: Database) -> None:
     job_id = await add_job(db, 1_000, batch_size=200)
     seen: list[int] = []
     after, claimed = None, 0
@@ -57,7 +57,7 @@ async def test_a_walk_while_claims_go_on_lists_nothing_twice_and_misses_nothing(
     await assert_sound(db)
 
 
-async def test_a_carve_does_not_touch_the_place_of_the_rest(db: Database) -> None:
+async def test_carve_keeps_list_position_of_remaining_range_items(db: Database) -> None:
     job_id = await add_job(db, 100)
     before = [(item["seq"], item["updated_at"]) for item in await walk(db, job_id, PENDING, limit=100)]
     carved = await take(db, job_id, 10)
@@ -67,7 +67,7 @@ async def test_a_carve_does_not_touch_the_place_of_the_rest(db: Database) -> Non
     assert [(item["seq"], item["updated_at"]) for item in await walk(db, job_id, PENDING, limit=100)] == after
 
 
-async def test_a_slice_of_a_list_does_not_touch_the_place_of_the_rest(db: Database) -> None:
+async def test_partial_claim_of_retry_list_keeps_position_of_remaining_items(db: Database) -> None:
     job_id = await add_job(db, 30)
     await retry_some(db, job_id, range(30))
     before = [(item["seq"], item["updated_at"]) for item in await walk(db, job_id, WAITING, limit=4)]
@@ -76,47 +76,47 @@ async def test_a_slice_of_a_list_does_not_touch_the_place_of_the_rest(db: Databa
 
 
 async def updated_at(db: Database, job_id: UUID, seq: int) -> Any:
-    return (await db.run(get_item, job_id, seq))["updated_at"]
+    return (await db.read_snapshot(get_item, job_id, seq))["updated_at"]
 
 
-async def test_an_items_time_never_goes_back_in_a_range(db: Database) -> None:
+async def test_range_item_updated_at_never_decreases(db: Database) -> None:
     job_id = await add_job(db, 10)
     times = [await updated_at(db, job_id, 5)]
     lease = await take(db, job_id)
     times.append(await updated_at(db, job_id, 5))
-    await db.run(leases.release, lease)
+    await db.run(batch_leases.release_batch, lease)
     times.append(await updated_at(db, job_id, 5))
     await settle(db, await take(db, job_id))
     times.append(await updated_at(db, job_id, 5))
     assert times == sorted(times)
 
 
-async def test_an_items_time_never_goes_back_in_a_list(db: Database) -> None:
+async def test_retry_list_item_updated_at_never_decreases(db: Database) -> None:
     job_id = await add_job(db, 10)
     await retry_some(db, job_id, [5])
     times = [await updated_at(db, job_id, 5)]
     lease = await take(db, job_id)
     times.append(await updated_at(db, job_id, 5))
-    await db.run(leases.release, lease)
+    await db.run(batch_leases.release_batch, lease)
     times.append(await updated_at(db, job_id, 5))
     await settle(db, await take(db, job_id))
     times.append(await updated_at(db, job_id, 5))
     assert times == sorted(times)
 
 
-async def test_a_single_look_and_a_page_agree(db: Database) -> None:
+async def test_get_item_returns_same_fields_as_item_list(db: Database) -> None:
     job_id = await add_job(db, 40, batch_size=10)
     await retry_some(db, job_id, [3], delay=60)
     await take(db, job_id, worker="w7")
     for status in (PENDING, PROCESSING, WAITING):
         for item in await walk(db, job_id, status, limit=100):
-            single = await db.run(get_item, job_id, item["seq"])
+            single = await db.read_snapshot(get_item, job_id, item["seq"])
             for fact in ("status", "attempts", "locked_by", "locked_at", "updated_at", "due_at", "error"):
                 assert single[fact] == item[fact], fact
     assert await rows(db, "SELECT count(*) FROM tidemill.item_status WHERE status IS NULL") == [(0,)]
 
 
-async def test_items_in_hand_come_after_those_that_waited_before_them(db: Database) -> None:
+async def test_open_item_list_sorts_processing_after_pending_items(db: Database) -> None:
     job_id = await add_job(db, 300, batch_size=50)
     for _ in range(4):
         await take(db, job_id)  # 200 in hand, far more than a page
@@ -124,7 +124,7 @@ async def test_items_in_hand_come_after_those_that_waited_before_them(db: Databa
     assert [item["status"] for item in found] == ["pending"] * 100 + ["processing"] * 200
 
 
-async def test_slow_items_in_hand_never_keep_those_that_wait_from_being_reached(db: Database) -> None:
+async def test_pending_list_reaches_waiting_items_behind_many_processing_ones(db: Database) -> None:
     job_id = await add_job(db, 200, batch_size=50)
     for _ in range(4):
         await settle(db, await take(db, job_id), [])
@@ -150,7 +150,7 @@ async def walk_pending(db: Database, *statuses: ItemStatus) -> list[dict[str, An
             return found
 
 
-async def test_a_walk_over_all_that_is_open_ends_while_items_are_taken_and_settled(db: Database) -> None:
+async def test_open_item_paging_ends_while_items_are_claimed_and_flushed(db: Database) -> None:
     """What is taken moves to the end, once for each time it is taken: it never comes between those that wait."""
     job_id = await add_job(db, 400, batch_size=20)
     waited: list[int] = []
@@ -169,7 +169,7 @@ async def test_a_walk_over_all_that_is_open_ends_while_items_are_taken_and_settl
     await assert_sound(db)
 
 
-async def test_what_is_sent_round_again_waits_behind_what_waited_before(db: Database) -> None:
+async def test_reprocessed_items_are_listed_after_earlier_pending_items(db: Database) -> None:
     job_id = await add_job(db, 40, batch_size=20)
     await settle(db, await take(db, job_id), [verdict(seq, ItemStatus.FAILED) for seq in range(20)])
     await send_round(db, job_id)

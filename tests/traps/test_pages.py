@@ -5,14 +5,14 @@ from uuid import UUID
 import pytest
 
 from support import FAILED, RETRY, add_job, assert_sound, settle, take, verdict
-from tidemill.domain.batch import Lease
-from tidemill.domain.decide import Verdict
-from tidemill.domain.status import ItemStatus
-from tidemill.operations import control
-from tidemill.operations.inspect import list_items, walk_items
-from tidemill.store import leases
+from tidemill.core.batch import Lease
+from tidemill.core.decide import Verdict
+from tidemill.core.status import ItemStatus
+from tidemill.jobs import job_control
+from tidemill.jobs.queries import iterate_items, list_items
+from tidemill.store import batch_leases, item_lists, pending_items
+from tidemill.store import item_lists as sequence
 from tidemill.store.database import Database
-from tidemill.store.lists import exceptions, open_items, sequence
 from traps.scenes import big_job, retry_some
 
 DONE, NOT_FOUND, SKIPPED, CANCELLED = (
@@ -46,7 +46,7 @@ def of_every_kind(lease: Lease) -> list[Verdict]:
 
 
 @pytest.mark.parametrize("limit", [1, 4, 10, 100])
-async def test_every_status_has_all_its_items(db: Database, limit: int) -> None:
+async def test_item_list_by_status_contains_all_matching_items(db: Database, limit: int) -> None:
     job_id = await add_job(db, 60, batch_size=40)
     lease = await take(db, job_id)
     await settle(db, lease, of_every_kind(lease))
@@ -58,27 +58,27 @@ async def test_every_status_has_all_its_items(db: Database, limit: int) -> None:
 
 
 @pytest.mark.parametrize("limit", [3, 10, 100])
-async def test_every_cancelled_item_is_listed_once(db: Database, limit: int) -> None:
+async def test_cancelled_item_list_contains_every_item_once(db: Database, limit: int) -> None:
     job_id = await add_job(db, 60, batch_size=20)
     await retry_some(db, job_id, range(0, 20, 2), delay=60)
     lease = await take(db, job_id)
     await settle(db, lease, [verdict(seq) for seq in range(20, 30)])
-    await db.run(leases.release, lease.flushed(10))
-    await control.cancel(db, job_id)
+    await db.run(batch_leases.release_batch, lease.after_flush(10))
+    await job_control.cancel_job(db, job_id)
     found = await seqs(db, job_id, CANCELLED, limit)
     assert len(found) == len(set(found))
     assert sorted(found) == [*range(0, 20, 2), *range(30, 60)]
     await assert_sound(db)
 
 
-async def test_a_walk_over_cancelled_items_reaches_the_end(db: Database) -> None:
+async def test_walk_items_returns_all_cancelled_items(db: Database) -> None:
     job_id = await add_job(db, 1_200)
-    await control.cancel(db, job_id)
-    found = [item["seq"] async for item in walk_items(db, job_id, CANCELLED, most=10_000)]
+    await job_control.cancel_job(db, job_id)
+    found = [item["seq"] async for item in iterate_items(db, job_id, CANCELLED, limit=10_000)]
     assert sorted(found) == list(range(1_200))
 
 
-async def test_the_done_items_of_a_sparse_job_are_listed(db: Database) -> None:
+async def test_done_item_list_of_sparse_job_includes_items_without_rows(db: Database) -> None:
     job_id = await add_job(db, 40, batch_size=10, sparse=True)
     first = await take(db, job_id)
     await settle(db, first, [verdict(seq, FAILED if seq == 4 else DONE) for seq in range(10)])
@@ -86,14 +86,16 @@ async def test_the_done_items_of_a_sparse_job_are_listed(db: Database) -> None:
     assert await seqs(db, job_id, DONE) == [0, 1, 2, 3, 5, 6, 7, 8, 9]
     assert await seqs(db, job_id, FAILED) == [4]
     assert await seqs(db, job_id, ItemStatus.PROCESSING) == list(range(10, 20))
-    await control.cancel(db, job_id)
+    await job_control.cancel_job(db, job_id)
     assert await seqs(db, job_id, DONE) == [0, 1, 2, 3, 5, 6, 7, 8, 9]
     assert sorted(await seqs(db, job_id, CANCELLED, 100)) == list(range(20, 40))
     await assert_sound(db)
 
 
-async def test_a_page_without_a_match_is_short_and_goes_on(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sequence, "ITEM_BUDGET", 25)
+async def test_item_page_without_match_is_empty_and_has_next_cursor(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sequence, "PAGE_ITEM_BUDGET", 25)
     job_id = await add_job(db, 100)
     lease = await take(db, job_id)
     await settle(db, lease, [verdict(seq, DONE if seq == 80 else FAILED) for seq in range(100)])
@@ -105,14 +107,14 @@ async def test_a_page_without_a_match_is_short_and_goes_on(db: Database, monkeyp
     assert await seqs(db, job_id, None, 7) == list(range(100))
 
 
-async def test_items_settled_in_one_flush_are_not_lost_between_pages(db: Database) -> None:
+async def test_item_pages_skip_no_items_with_equal_timestamps(db: Database) -> None:
     job_id = await add_job(db, 300)
     lease = await take(db, job_id)
     await settle(db, lease, [verdict(seq, FAILED) for seq in range(300)])  # one moment for all of them
     assert await seqs(db, job_id, FAILED, 7) == list(range(300))
 
 
-async def test_a_page_can_begin_anywhere_in_a_long_job(db: Database) -> None:
+async def test_item_page_can_start_at_any_seq_of_long_job(db: Database) -> None:
     job_id = await big_job(db, 40_000, settled=1_000)
     for seq in (0, 12_767, 12_768, 20_000, 32_767, 39_000):
         page = await list_items(db, job_id, limit=5, seq=seq)
@@ -121,19 +123,19 @@ async def test_a_page_can_begin_anywhere_in_a_long_job(db: Database) -> None:
 
 
 @pytest.mark.parametrize("status", [ItemStatus.PENDING, CANCELLED])
-async def test_a_page_over_batches_that_are_nearly_settled_is_short_and_goes_on(
+async def test_item_page_over_nearly_settled_batches_stops_at_scan_budget(
     db: Database, monkeypatch: pytest.MonkeyPatch, status: ItemStatus
 ) -> None:
     """A hundred batches with an item left in each are not all searched for one page."""
-    for walk in (open_items, exceptions):
-        monkeypatch.setattr(walk, "ITEM_BUDGET", 50)
+    for walk in (pending_items, item_lists):
+        monkeypatch.setattr(walk, "PAGE_ITEM_BUDGET", 50)
     job_id = await add_job(db, 200, batch_size=20)
     for _ in range(10):
         lease = await take(db, job_id)
         await settle(db, lease, [verdict(seq) for seq in range(lease.lo, lease.hi - 1)])
-        await db.run(leases.release, lease.flushed(19))
+        await db.run(batch_leases.release_batch, lease.after_flush(19))
     if status is CANCELLED:
-        await control.cancel(db, job_id)
+        await job_control.cancel_job(db, job_id)
     first = await list_items(db, job_id, [status], limit=100)
     assert [item["seq"] for item in first.items] == [19, 39, 59]
     assert first.after is not None

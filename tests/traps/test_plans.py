@@ -9,9 +9,9 @@ from uuid import UUID, uuid4
 import pytest
 
 from support import rows
-from tidemill.store import bench_job
 from tidemill.store.database import Database
-from tidemill.store.throwaway import ThrowawayServer
+from tidemill.testing.throwaway_postgres import ThrowawayServer
+from tidemill_bench import big_job as bench_job
 from traps.scenes import big_job, plan, prepared_plan, rows_looked_at, whole_scans
 
 NONE: dict[str, Any] = {}
@@ -31,7 +31,7 @@ class Big:
 
 @pytest.fixture(scope="module")
 def big(tidemill_server: ThrowawayServer) -> Iterator[Big]:
-    url = tidemill_server.create()
+    url = tidemill_server.create_database()
 
     async def fill() -> Big:
         async with Database(url) as db:
@@ -53,7 +53,7 @@ def big(tidemill_server: ThrowawayServer) -> Iterator[Big]:
             return Big(url, job_id, paused)
 
     yield asyncio.run(fill())
-    tidemill_server.drop(url)
+    tidemill_server.drop_database(url)
 
 
 @pytest.fixture
@@ -132,13 +132,13 @@ def looked_at_all_day(job_id: UUID) -> dict[str, dict[str, Any]]:
     }
 
 
-async def test_no_statement_of_the_engine_reads_a_big_table_whole(full: Database, big: Big) -> None:
+async def test_frequent_statements_use_no_seq_scan_on_big_tables(full: Database, big: Big) -> None:
     asked = asked_all_day(big.job_id)
     found = {name: await whole_scans(full, await plan(full, name, params)) for name, params in asked.items()}
     assert {name: tables for name, tables in found.items() if tables} == {}
 
 
-async def test_prepared_statements_do_not_either(full: Database, big: Big) -> None:
+async def test_prepared_frequent_statements_use_no_seq_scan_on_big_tables(full: Database, big: Big) -> None:
     asked = asked_all_day(big.job_id)
     found = {name: await whole_scans(full, await prepared_plan(full, name, params)) for name, params in asked.items()}
     assert {name: tables for name, tables in found.items() if tables} == {}
@@ -181,12 +181,14 @@ async def test_prepared_statements_do_not_either(full: Database, big: Big) -> No
         ("job/pick_of_all", 501),
     ],
 )
-async def test_a_statement_looks_at_few_rows(full: Database, big: Big, statement: str, most: int) -> None:
+async def test_frequent_statement_reads_bounded_number_of_rows(
+    full: Database, big: Big, statement: str, most: int
+) -> None:
     seen = await rows_looked_at(full, statement, asked_all_day(big.job_id)[statement])
     assert seen.total() <= most, seen
 
 
-async def test_items_of_a_job_that_the_planner_has_not_heard_of_are_looked_up_one_by_one(db: Database) -> None:
+async def test_statements_on_unanalyzed_job_fetch_items_by_index(db: Database) -> None:
     await big_job(db, 50_000, settled=40_000)
     job_id = await big_job(db, 20_000, settled=10_000, is_known=False)
     await rows(db, "INSERT INTO tidemill.repeat VALUES (%s, 7, 3, 0)", job_id)
@@ -203,18 +205,18 @@ async def test_items_of_a_job_that_the_planner_has_not_heard_of_are_looked_up_on
         assert seen["item"] <= (1_000 if statement == "outcome/failure_names" else 110), (statement, seen)
 
 
-async def test_a_paused_job_costs_a_worker_nothing(full: Database, big: Big) -> None:
+async def test_runnable_and_claim_queries_read_no_batches_of_paused_job(full: Database, big: Big) -> None:
     seen = await rows_looked_at(full, "job/runnable", RUNNABLE)
     assert seen["batch"] <= 20, seen  # the few that are leased, twice
     assert (await rows_looked_at(full, "batch/peek", {"job_id": big.paused}))["batch"] == 0
 
 
-async def test_jobs_that_are_long_closed_cost_a_worker_nothing(full: Database, big: Big) -> None:
+async def test_runnable_and_policy_queries_skip_closed_jobs(full: Database, big: Big) -> None:
     for statement, params in {"job/runnable": RUNNABLE, "job/to_police": NONE}.items():
         assert (await rows_looked_at(full, statement, params))["job"] <= 5, statement
 
 
-async def test_a_deep_page_of_open_items_costs_what_the_first_one_does(full: Database, big: Big) -> None:
+async def test_deep_page_of_open_items_reads_no_more_rows_than_first(full: Database, big: Big) -> None:
     asked = asked_all_day(big.job_id)
     [(since, batch, lo)] = await rows(full, HERE, big.job_id, "ready")
     place = {"since": since, "batch": batch}
@@ -225,7 +227,7 @@ async def test_a_deep_page_of_open_items_costs_what_the_first_one_does(full: Dat
     assert (await rows_looked_at(full, "item/list_open", opened)).total() <= 400
 
 
-async def test_a_deep_page_of_failures_costs_what_the_first_one_does(full: Database, big: Big) -> None:
+async def test_deep_page_of_failed_items_reads_no_more_rows_than_first(full: Database, big: Big) -> None:
     asked = asked_all_day(big.job_id)
     [(at,)] = await rows(full, "SELECT updated_at FROM tidemill.outcome WHERE job_id = %s AND seq = 40000", big.job_id)
     for statement in ("outcome/list_exceptions", "outcome/list_codes", "outcome/pick_dead_letters_of_job"):
@@ -234,12 +236,12 @@ async def test_a_deep_page_of_failures_costs_what_the_first_one_does(full: Datab
     assert (await rows_looked_at(full, "outcome/pick_dead_letters_of_owners", letters)).total() <= 210
 
 
-async def test_a_state_with_few_batches_is_found_beside_many_of_another(full: Database, big: Big) -> None:
+async def test_batch_query_by_state_reads_no_batches_of_other_states(full: Database, big: Big) -> None:
     asked = asked_all_day(big.job_id)["batch/pick_of_job"] | {"job_id": big.paused, "states": ["leased"]}
     assert (await rows_looked_at(full, "batch/pick_of_job", asked | {"retryings": [False]})).total() == 0
 
 
-async def test_a_kind_that_hardly_anybody_has_is_looked_for_within_a_budget(full: Database, big: Big) -> None:
+async def test_list_query_by_rare_filter_stops_at_scan_budget(full: Database, big: Big) -> None:
     asked = asked_all_day(big.job_id)
     for statement in ("batch/pick_of_owner", "batch/pick_of_all"):
         seen = await rows_looked_at(full, statement, asked[statement] | {"kind": "none", "budget": 300})
@@ -251,22 +253,22 @@ async def test_a_kind_that_hardly_anybody_has_is_looked_for_within_a_budget(full
     assert (await rows_looked_at(full, "outcome/pick_dead_letters_of_owners", letters))["outcome"] == 300
 
 
-async def test_a_single_look_at_a_waiting_item_does_not_read_its_job(full: Database, big: Big) -> None:
+async def test_get_item_reads_few_rows_of_big_job(full: Database, big: Big) -> None:
     for seq in (49_999, 50_500, 99_999):
         assert (await rows_looked_at(full, "item/get", {"job_id": big.job_id, "seq": seq})).total() <= 10
 
 
-async def test_what_is_in_hand_is_looked_at_once_for_a_page_not_once_for_every_item(db: Database) -> None:
-    job_id = await bench_job.make(db, 0, "test", 20_000)
+async def test_item_page_reads_leased_batches_once_not_per_item(db: Database) -> None:
+    job_id = await bench_job.create_big_job(db, 0, "test", 20_000)
     asked = asked_all_day(job_id)["item/list_seq"] | {"lo": 0, "hi": 101, "statuses": None, "stored": None}
     # A planner that expects one item joins in a loop: where statistics are old, or at the edge of a histogram.
     seen = await rows_looked_at(db, "item/list_seq", asked, "hashjoin", "mergejoin", "material", "seqscan")
     assert seen["batch"] <= 300, seen  # 599 in a loop
 
 
-async def test_a_window_of_rare_items_is_read_in_order_of_seq_whatever_is_beyond_it(db: Database) -> None:
+async def test_item_window_by_rare_status_uses_primary_key_index(db: Database) -> None:
     """By status, all of the job would be looked through for those of the window: the longer, the slower."""
-    job_id = await bench_job.make(db, 0, "test", 20_000)
+    job_id = await bench_job.create_big_job(db, 0, "test", 20_000)
     await rows(db, "ANALYZE tidemill.outcome")
     rare = {"lo": 10_000, "hi": 20_000, "statuses": ["skipped"], "stored": ["skipped"]}
     way = await plan(db, "item/list_seq", asked_all_day(job_id)["item/list_seq"] | rare)
@@ -274,7 +276,7 @@ async def test_a_window_of_rare_items_is_read_in_order_of_seq_whatever_is_beyond
     assert "pkey" in way
 
 
-async def test_the_items_of_a_sparse_job_are_listed_without_walking_its_batches(full: Database, big: Big) -> None:
+async def test_done_items_of_sparse_job_are_listed_without_scanning_batches(full: Database, big: Big) -> None:
     await rows(full, "UPDATE tidemill.job SET sparse = true WHERE id = %s", big.paused)
     done = "UPDATE tidemill.batch SET state = 'done', done = open, open = 0 WHERE job_id = %s AND lo < 1000"
     await rows(full, done, big.paused)
@@ -284,7 +286,7 @@ async def test_the_items_of_a_sparse_job_are_listed_without_walking_its_batches(
     assert seen["batch"] <= 20, seen
 
 
-async def test_a_list_of_small_jobs_does_not_read_the_batches_of_a_big_one(full: Database) -> None:
+async def test_job_list_of_small_jobs_reads_no_batches_of_big_job(full: Database) -> None:
     """One job with all the batches there are: what is sampled of these must not stand for every job."""
     small = await rows(full, "SELECT id FROM tidemill.job WHERE closed_as IS NOT NULL ORDER BY id DESC LIMIT 20")
     seen = await rows_looked_at(full, "job/get_many", {"ids": [job_id for (job_id,) in small]})

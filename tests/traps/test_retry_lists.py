@@ -1,27 +1,27 @@
 """An item that is tried again: one outcome, one place, one status at a time."""
 
 from support import DONE, FAILED, RETRY, add_job, assert_sound, job_of, rows, settle, take, verdict
-from tidemill.domain.batch import LIST_MAX, MAX_BUCKETS
+from tidemill.core.batch import RETRY_BUCKETS_MAX, SEQ_LIST_MAX
 from tidemill.store.database import Database
-from tidemill.store.flush import Flushed
-from tidemill.store.items import read
-from tidemill.store.testing import make_due
+from tidemill.store.item_records import read_batch_items
+from tidemill.store.outcome_flush import FlushResult
+from tidemill.testing.drain import make_batches_due
 from traps.scenes import batches, retry_some, status_of
 
 
-async def test_the_second_outcome_of_an_item_takes_the_place_of_the_first(db: Database) -> None:
+async def test_retried_item_outcome_replaces_previous_outcome(db: Database) -> None:
     job_id = await add_job(db, 10)
     await retry_some(db, job_id, [5])
     again = await take(db, job_id)
     assert again.seqs == (5,)
-    assert await settle(db, again, [verdict(5, attempts=2)]) is Flushed.APPLIED
+    assert await settle(db, again, [verdict(5, attempts=2)]) is FlushResult.APPLIED
     found = await rows(db, "SELECT status, attempts, error FROM tidemill.outcome WHERE job_id = %s AND seq = 5", job_id)
     assert found == [("done", 2, None)]
     assert (await job_of(db, job_id)).counts.done == 10
     await assert_sound(db)
 
 
-async def test_an_item_that_waits_for_a_retry_is_counted_once(db: Database) -> None:
+async def test_item_waiting_for_retry_is_counted_once(db: Database) -> None:
     job_id = await add_job(db, 10)
     await retry_some(db, job_id, [5], delay=60)
     counts = (await job_of(db, job_id)).counts
@@ -29,12 +29,12 @@ async def test_an_item_that_waits_for_a_retry_is_counted_once(db: Database) -> N
     await assert_sound(db)
 
 
-async def test_the_status_of_a_retried_item_follows_its_list(db: Database) -> None:
+async def test_retried_item_status_follows_its_retry_list(db: Database) -> None:
     job_id = await add_job(db, 10)
     assert await status_of(db, job_id, 5) == "pending"
     await retry_some(db, job_id, [5], delay=60)
     assert await status_of(db, job_id, 5) == "retry_wait"
-    await db.run(make_due)
+    await db.run(make_batches_due)
     lease = await take(db, job_id)
     assert await status_of(db, job_id, 5) == "processing"
     assert await status_of(db, job_id, 4) == "done"
@@ -43,7 +43,7 @@ async def test_the_status_of_a_retried_item_follows_its_list(db: Database) -> No
     await assert_sound(db)
 
 
-async def test_a_leased_list_says_who_holds_its_items(db: Database) -> None:
+async def test_item_status_names_worker_of_leased_retry_list(db: Database) -> None:
     job_id = await add_job(db, 3)
     await retry_some(db, job_id, [1])
     await take(db, job_id, worker="w2")
@@ -51,38 +51,41 @@ async def test_a_leased_list_says_who_holds_its_items(db: Database) -> None:
     assert await rows(db, held, job_id) == [(1, "w2")]
 
 
-async def test_a_list_keeps_the_attempts_of_each_item(db: Database) -> None:
+async def test_merged_retry_list_keeps_attempts_of_each_item(db: Database) -> None:
     job_id = await add_job(db, 4)
     lease = await take(db, job_id)
     await settle(db, lease, [verdict(0, RETRY, attempts=1, delay=0), verdict(1), verdict(2)])
-    await settle(db, lease.flushed(3), [verdict(3, RETRY, attempts=2, delay=0)])
+    await settle(db, lease.after_flush(3), [verdict(3, RETRY, attempts=2, delay=0)])
     merged = await take(db, job_id)
-    assert [(item.seq, item.attempt) for item in await db.run(read, merged)] == [(0, 2), (3, 3)]
+    assert [(item.seq, item.attempt) for item in await db.run_async_commit(read_batch_items, merged)] == [
+        (0, 2),
+        (3, 3),
+    ]
     await assert_sound(db)
 
 
-async def test_a_list_flushed_in_part_keeps_only_the_rest(db: Database) -> None:
+async def test_partly_flushed_retry_list_keeps_only_open_items(db: Database) -> None:
     job_id = await add_job(db, 6)
     await retry_some(db, job_id, range(6))
     lease = await take(db, job_id)
     await settle(db, lease, [verdict(1, attempts=2), verdict(4, FAILED, attempts=2)])
     assert await rows(db, "SELECT seqs, open FROM tidemill.batch WHERE id = %s", lease.batch_id) == [([0, 2, 3, 5], 4)]
     assert await status_of(db, job_id, 0) == "processing"
-    await settle(db, lease.flushed(2), [verdict(seq, attempts=2) for seq in (0, 2, 3, 5)])
+    await settle(db, lease.after_flush(2), [verdict(seq, attempts=2) for seq in (0, 2, 3, 5)])
     assert (await job_of(db, job_id)).counts.done == 5
     await assert_sound(db)
 
 
-async def test_a_delay_per_item_makes_few_lists(db: Database) -> None:
+async def test_flush_with_many_delays_creates_bounded_number_of_retry_lists(db: Database) -> None:
     job_id = await add_job(db, 200)
     lease = await take(db, job_id)
     await settle(db, lease, [verdict(seq, RETRY, delay=1.3**seq % 10_000) for seq in range(200)])
     lists = await batches(db, job_id, "seqs")
-    assert 1 < len([seqs for (seqs,) in lists if seqs]) <= MAX_BUCKETS
+    assert 1 < len([seqs for (seqs,) in lists if seqs]) <= RETRY_BUCKETS_MAX
     await assert_sound(db)
 
 
-async def test_nobody_is_tried_again_before_its_time(db: Database) -> None:
+async def test_retry_list_is_not_due_before_any_item_delay(db: Database) -> None:
     job_id = await add_job(db, 60)
     lease = await take(db, job_id)
     delays = {seq: float(10 * seq) for seq in range(60)}
@@ -92,16 +95,16 @@ async def test_nobody_is_tried_again_before_its_time(db: Database) -> None:
     await assert_sound(db)
 
 
-async def test_many_retries_are_cut_into_lists_of_bounded_length(db: Database) -> None:
+async def test_flush_cuts_retries_into_lists_of_bounded_length(db: Database) -> None:
     job_id = await add_job(db, 2_500, batch_size=5_000)
     lease = await take(db, job_id, 5_000)
     await settle(db, lease, [verdict(seq, RETRY, delay=0) for seq in range(2_500)])
     lengths = sorted(len(seqs) for (seqs,) in await batches(db, job_id, "seqs") if seqs)
-    assert lengths == [500, LIST_MAX, LIST_MAX]
+    assert lengths == [500, SEQ_LIST_MAX, SEQ_LIST_MAX]
     await assert_sound(db)
 
 
-async def test_due_lists_are_merged_when_they_are_claimed(db: Database) -> None:
+async def test_claim_merges_due_retry_lists(db: Database) -> None:
     job_id = await add_job(db, 300, batch_size=10)
     for _ in range(30):
         lease = await take(db, job_id, 10)
@@ -113,7 +116,7 @@ async def test_due_lists_are_merged_when_they_are_claimed(db: Database) -> None:
     await assert_sound(db)
 
 
-async def test_a_merged_list_is_no_longer_than_a_list_may_be(db: Database) -> None:
+async def test_claim_merges_retry_lists_only_up_to_maximum_length(db: Database) -> None:
     job_id = await add_job(db, 2_400, batch_size=400)
     for _ in range(6):
         lease = await take(db, job_id, 400)
@@ -123,7 +126,7 @@ async def test_a_merged_list_is_no_longer_than_a_list_may_be(db: Database) -> No
     await assert_sound(db)
 
 
-async def test_a_slice_of_a_list_leaves_the_rest_in_place(db: Database) -> None:
+async def test_partial_claim_of_retry_list_leaves_remaining_items_ready(db: Database) -> None:
     job_id = await add_job(db, 10)
     await retry_some(db, job_id, range(10))
     [*_, (before,)] = await batches(db, job_id, "since")
@@ -134,7 +137,7 @@ async def test_a_slice_of_a_list_leaves_the_rest_in_place(db: Database) -> None:
     await assert_sound(db)
 
 
-async def test_lists_that_wait_are_not_merged(db: Database) -> None:
+async def test_claim_does_not_merge_retry_lists_not_yet_due(db: Database) -> None:
     job_id = await add_job(db, 20, batch_size=10)
     await retry_some(db, job_id, [1], delay=0)
     first = await take(db, job_id, 10)

@@ -7,10 +7,10 @@ import psycopg
 import pytest
 
 from support import add_job, add_rows, assert_sound, rows, settle, take, try_take
-from tidemill.domain.errors import KeyReused
-from tidemill.store.claim import claim
+from tidemill.core.errors import IdempotencyKeyReused
+from tidemill.store.batch_leases import claim_batch
 from tidemill.store.database import Database, is_transient
-from tidemill.store.submit import Submission, run_async, submission
+from tidemill.store.job_submission import Submission, build_submission_steps, run_steps_async
 from traps.scenes import at_once, held_up
 
 SETTINGS = "SELECT name, setting FROM pg_settings WHERE source = 'session' AND name NOT IN (%s, %s)"
@@ -18,7 +18,7 @@ DRIVERS_OWN = ("application_name", "client_encoding")
 PRINT = b"the same"
 
 
-async def test_a_transaction_leaves_no_setting_behind(tidemill_database: str) -> None:
+async def test_claim_leaves_no_session_settings_or_advisory_locks(tidemill_database: str) -> None:
     async with Database(tidemill_database, size=1) as db:
         job_id = await add_job(db, 10)
         assert await try_take(db, job_id) is not None
@@ -27,7 +27,7 @@ async def test_a_transaction_leaves_no_setting_behind(tidemill_database: str) ->
         assert await rows(db, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'") == [(0,)]
 
 
-async def test_prepared_statements_can_be_switched_off(tidemill_database: str) -> None:
+async def test_database_without_prepare_creates_no_prepared_statements(tidemill_database: str) -> None:
     async with Database(tidemill_database, size=1, prepare=False) as db:
         job_id = await add_job(db, 100, batch_size=10)
         for _ in range(10):
@@ -36,13 +36,13 @@ async def test_prepared_statements_can_be_switched_off(tidemill_database: str) -
         await assert_sound(db)
 
 
-async def test_a_connection_that_is_ended_in_the_middle_is_replaced_and_the_verb_run_again(db: Database) -> None:
+async def test_database_run_retries_after_connection_is_terminated(db: Database) -> None:
     job_id, lease_id, tries = await add_job(db, 10), uuid4(), 0
 
     async def ended_the_first_time(conn: psycopg.AsyncConnection[object]) -> object:
         nonlocal tries
         tries += 1
-        lease = await claim(conn, job_id, wanted=10, lease_id=lease_id, lease=30, worker="w1")
+        lease = await claim_batch(conn, job_id, item_count=10, lease_id=lease_id, lease=30, worker="w1")
         if tries == 1:
             await rows(db, "SELECT pg_terminate_backend(%s)", conn.info.backend_pid)
         return lease
@@ -55,12 +55,12 @@ async def test_a_connection_that_is_ended_in_the_middle_is_replaced_and_the_verb
 @pytest.mark.parametrize(
     "state", ["40001", "40P01", "55P03", "57014", "57P01", "57P03", "08006", "53300", "25P03", "25P04"]
 )
-def test_trouble_that_passes_is_known_as_such(state: str) -> None:
+def test_transient_sqlstate_is_detected_as_transient(state: str) -> None:
     assert is_transient(psycopg.errors.lookup(state)())
 
 
 @pytest.mark.parametrize("state", ["23505", "23514", "42601", "22P02", "25P02"])
-def test_a_bug_is_known_as_such(state: str) -> None:
+def test_permanent_sqlstate_is_not_transient(state: str) -> None:
     assert not is_transient(psycopg.errors.lookup(state)())
 
 
@@ -68,13 +68,13 @@ def keyed(print_: bytes = PRINT) -> Submission:
     return Submission("test", idem_key="once", idem_print=print_)
 
 
-async def test_the_same_submission_twice_at_once_makes_one_job(db: Database) -> None:
+async def test_submission_blocked_by_same_idempotency_key_returns_first_job(db: Database) -> None:
     async def again() -> tuple[object, bool]:
         async with db.transaction() as conn:
-            return await run_async(conn, submission(keyed(), [b"1", b"2"]))
+            return await run_steps_async(conn, build_submission_steps(keyed(), [b"1", b"2"]))
 
     async with db.transaction() as conn:
-        first, is_new = await run_async(conn, submission(keyed(), [b"1", b"2"]))
+        first, is_new = await run_steps_async(conn, build_submission_steps(keyed(), [b"1", b"2"]))
         second = await held_up(db, again())
     assert is_new
     assert await at_once(second) == (first, False)
@@ -82,7 +82,7 @@ async def test_the_same_submission_twice_at_once_makes_one_job(db: Database) -> 
     await assert_sound(db)
 
 
-async def test_many_of_the_same_submission_make_one_job(db: Database) -> None:
+async def test_concurrent_submissions_with_same_idempotency_key_create_one_job(db: Database) -> None:
     made = await asyncio.gather(
         *(add_rows(db, [b"1"], idem_key="once", idem_print=PRINT) for _ in range(20)),
     )
@@ -91,20 +91,20 @@ async def test_many_of_the_same_submission_make_one_job(db: Database) -> None:
     await assert_sound(db)
 
 
-async def test_a_key_that_was_used_for_something_else_is_refused(db: Database) -> None:
+async def test_idempotency_key_reused_for_other_submission_is_rejected(db: Database) -> None:
     await add_rows(db, [b"1"], idem_key="once", idem_print=PRINT)
-    with pytest.raises(KeyReused, match="another submission"):
+    with pytest.raises(IdempotencyKeyReused, match="another submission"):
         await add_rows(db, [b"2"], idem_key="once", idem_print=b"another")
     assert await rows(db, "SELECT count(*) FROM tidemill.job") == [(1,)]
 
 
-async def test_a_key_of_a_submission_that_was_rolled_back_is_free(db: Database) -> None:
+async def test_idempotency_key_of_rolled_back_submission_is_available(db: Database) -> None:
     async def again() -> tuple[object, bool]:
         async with db.transaction() as conn:
-            return await run_async(conn, submission(keyed(), [b"1"]))
+            return await run_steps_async(conn, build_submission_steps(keyed(), [b"1"]))
 
     async with db.transaction() as conn:
-        first, _ = await run_async(conn, submission(keyed(), [b"1"]))
+        first, _ = await run_steps_async(conn, build_submission_steps(keyed(), [b"1"]))
         second = await held_up(db, again())
         await conn.rollback()
         await conn.execute(b"BEGIN")

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from support import assert_sound, job_of
 from tidemill import Item, Mill, Retry
 from tidemill.config import Settings
-from tidemill.domain.outcome import Outcome
+from tidemill.core.outcome import Outcome
 from tidemill.store.database import Database
 from tidemill.testing import drain
 
@@ -14,7 +14,7 @@ BAD = 17
 MOST = 200  # calls; halving forty takes six, and a few more where halves are merged with others
 
 
-async def test_the_halves_of_a_list_are_not_put_together_again(db: Database, settings: Settings) -> None:
+async def test_split_retry_list_halves_are_not_merged_again(db: Database, settings: Settings) -> None:
     mill, calls = Mill(settings), 0
 
     @mill.batch_handler("brittle", max_attempts=3)

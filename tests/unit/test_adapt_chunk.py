@@ -3,14 +3,14 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemill.engine.adapt.chunk import LONGEST_BACKOFF_S, ChunkSize
+from tidemill.engine.adaptive.sizing import MAX_CHUNK_BACKOFF_S, ChunkSize
 
 
 def chunk() -> ChunkSize:
-    return ChunkSize.start(low=64, high=20_000, good_ms=50, bad_ms=500)
+    return ChunkSize.initial(min_rows=64, max_rows=20_000, good_ms=50, bad_ms=500)
 
 
-def test_a_chunk_doubles_while_the_database_is_quick() -> None:
+def test_chunk_size_doubles_while_database_is_fast() -> None:
     size, sizes = chunk(), []
     for _ in range(10):
         sizes.append(size.rows)
@@ -18,7 +18,7 @@ def test_a_chunk_doubles_while_the_database_is_quick() -> None:
     assert sizes == [64, 128, 256, 512, 1_024, 2_048, 4_096, 8_192, 16_384, 20_000]
 
 
-def test_a_chunk_halves_when_one_is_slow_and_comes_back() -> None:
+def test_chunk_size_halves_after_slow_chunk_and_recovers() -> None:
     size = ChunkSize(4_096, 64, 20_000, 50, 500, average_ms=10)
     slow = size.observe(600)
     assert slow.rows == 2_048
@@ -36,7 +36,7 @@ def simulate(ms_per_row: float, rounds: int) -> list[int]:
     return sizes
 
 
-def test_chunks_settle_between_quick_and_slow_without_swinging() -> None:
+def test_chunk_size_settles_between_targets_without_oscillation() -> None:
     for ms_per_row in (0.005, 0.01, 0.05, 0.2, 1.0):
         tail = simulate(ms_per_row, 100)[50:]
         assert len(set(tail)) == 1, f"{ms_per_row} ms a row: {tail}"
@@ -44,15 +44,15 @@ def test_chunks_settle_between_quick_and_slow_without_swinging() -> None:
 
 
 @given(st.lists(st.floats(0, 1e6), max_size=100))
-def test_a_chunk_stays_within_its_bounds(seen: list[float]) -> None:
+def test_chunk_size_stays_within_bounds(seen: list[float]) -> None:
     size = chunk()
     for ms in seen:
         size = size.observe(ms)
         assert 64 <= size.rows <= 20_000
 
 
-def test_chunks_settle_also_where_the_two_targets_are_one() -> None:
-    size, sizes = ChunkSize.start(low=64, high=20_000, good_ms=50, bad_ms=50), []
+def test_chunk_size_settles_when_both_targets_are_equal() -> None:
+    size, sizes = ChunkSize.initial(min_rows=64, max_rows=20_000, good_ms=50, bad_ms=50), []
     for _ in range(60):
         sizes.append(size.rows)
         size = size.observe(2 + size.rows * 0.02)
@@ -60,7 +60,7 @@ def test_chunks_settle_also_where_the_two_targets_are_one() -> None:
     assert 25 <= 2 + sizes[-1] * 0.02 <= 50
 
 
-def test_a_database_that_becomes_slow_is_followed_down_and_up_again() -> None:
+def test_chunk_size_follows_database_slowdown_and_recovery() -> None:
     """Ten times slower for a while, as when somebody else works hard on it."""
     size, sizes = chunk(), []
     for round_ in range(120):
@@ -73,14 +73,14 @@ def test_a_database_that_becomes_slow_is_followed_down_and_up_again() -> None:
     assert sizes[60:80] == [slow] * 20, "no swinging while it is slow"
 
 
-def test_a_wait_for_a_connection_halves_the_chunk_however_quick_it_was() -> None:
+def test_chunk_size_halves_after_wait_for_connection() -> None:
     size = ChunkSize(4_096, 64, 20_000, 50, 500, average_ms=1)
     after = size.observe(1, waited_ms=3)
     assert (after.rows, after.reason) == (2_048, "pool")
     assert after.observe(1).rows == 4_096, "nobody waited: it grows again"
 
 
-def test_failures_shrink_hard_and_are_followed_by_a_pause() -> None:
+def test_chunk_size_is_cut_to_a_quarter_with_backoff_after_failure() -> None:
     size = ChunkSize(16_384, 64, 20_000, 50, 500, average_ms=1)
     once, thrice = size.observe(1, failed=1), size.observe(1, failed=3)
     assert (once.rows, once.reason) == (4_096, "errors")
@@ -88,16 +88,16 @@ def test_failures_shrink_hard_and_are_followed_by_a_pause() -> None:
     assert size.backoff_s(0.5) == 0
     assert 0 < once.backoff_s(0.0) < once.backoff_s(1.0) < thrice.backoff_s(0.0)
     assert once.observe(1).backoff_s(1.0) == 0, "the next one went well"
-    assert size.fail(99).backoff_s(1.0) == LONGEST_BACKOFF_S
+    assert size.record_failures(99).backoff_s(1.0) == MAX_CHUNK_BACKOFF_S
 
 
-def test_a_chunk_that_was_read_before_the_last_step_is_judged_by_its_own_size() -> None:
+def test_chunk_size_change_is_based_on_rows_actually_written() -> None:
     size = ChunkSize(2_048, 64, 20_000, 50, 500, average_ms=600)
     assert size.observe(600, rows=4_096).rows == 2_048, "that is half of it already"
     assert size.observe(600, rows=1_000).rows == 500
 
 
-def test_a_chunk_that_its_bytes_bound_does_not_ask_for_more_rows() -> None:
+def test_chunk_size_does_not_grow_when_byte_limit_ends_chunk() -> None:
     size = ChunkSize(128, 64, 20_000, 50, 500, average_ms=1)
     assert size.observe(1, rows=90, full=False).rows == 128
     assert size.observe(600, rows=90, full=False).rows == 64
@@ -111,7 +111,7 @@ def test_a_chunk_that_its_bytes_bound_does_not_ask_for_more_rows() -> None:
     st.booleans(),
     st.one_of(st.none(), st.integers(0, 50_000)),
 )
-def test_whatever_is_observed_trouble_never_grows_a_chunk(
+def test_chunk_size_never_grows_after_failure_wait_or_slow_chunk(
     rows: int, ms: float, failed: int, waited_ms: float, full: bool, written: int | None
 ) -> None:
     size = ChunkSize(rows, 64, 20_000, 50, 500, average_ms=10)
@@ -124,4 +124,4 @@ def test_whatever_is_observed_trouble_never_grows_a_chunk(
         assert after.rows >= size.rows
     worse = size.observe(ms, rows=written, failed=failed + 1, waited_ms=waited_ms, full=full)
     assert worse.rows <= after.rows, "one failure more is never a larger chunk"
-    assert 0 <= after.backoff_s(1.0) <= LONGEST_BACKOFF_S
+    assert 0 <= after.backoff_s(1.0) <= MAX_CHUNK_BACKOFF_S

@@ -4,7 +4,13 @@ from ipaddress import ip_address
 
 import pytest
 
-from tidemill.domain.addresses import NOT_PUBLIC, Allowed, is_public, port_refusal, refusal
+from tidemill.core.allowed_hosts import (
+    NOT_PUBLIC_REASON,
+    AllowedHost,
+    explain_refused_host,
+    explain_refused_port,
+    is_public_address,
+)
 
 PUBLIC = """
     1.1.1.1 8.8.8.8 93.184.216.34 100.63.255.255 100.128.0.0 172.32.0.1 192.0.1.1 198.17.255.255 198.20.0.0
@@ -25,13 +31,13 @@ NOT = """
 
 
 @pytest.mark.parametrize("text", PUBLIC)
-def test_what_anybody_could_speak_to_is_public(text: str) -> None:
-    assert is_public(ip_address(text))
+def test_public_address_is_accepted(text: str) -> None:
+    assert is_public_address(ip_address(text))
 
 
 @pytest.mark.parametrize("text", NOT)
-def test_nothing_else_is_however_it_is_written(text: str) -> None:
-    assert not is_public(ip_address(text))
+def test_non_public_address_is_rejected_in_any_notation(text: str) -> None:
+    assert not is_public_address(ip_address(text))
 
 
 @pytest.mark.parametrize(
@@ -57,30 +63,34 @@ def test_nothing_else_is_however_it_is_written(text: str) -> None:
         ("::1", "localhost", "127.0.0.1", 80, False),
     ],
 )
-def test_an_entry_of_the_allow_list_covers_its_host_or_network_on_its_port(
+def test_allowed_host_covers_its_host_or_network_on_its_port(
     entry: str, host: str, address: str, port: int, is_covered: bool
 ) -> None:
-    assert Allowed.parse(entry).covers(host, ip_address(address), port) is is_covered
+    assert AllowedHost.parse(entry).covers(host, ip_address(address), port) is is_covered
 
 
 WRONG = ["", ":80", "a b", "10.1.2.3/16", "host:0", "host:65536", "[::1", "http://h", "*", "h:x"]
 
 
 @pytest.mark.parametrize("entry", WRONG)
-def test_what_is_neither_host_nor_network_is_no_entry(entry: str) -> None:
+def test_allowed_host_with_invalid_syntax_is_rejected(entry: str) -> None:
     with pytest.raises(ValueError, match="is not"):
-        Allowed.parse(entry)
+        AllowedHost.parse(entry)
 
 
-def test_one_bad_address_among_good_ones_is_enough() -> None:
+def test_host_with_one_non_public_address_is_refused() -> None:
     addresses = [ip_address(text) for text in ("8.8.8.8", "10.0.0.1", "1.1.1.1")]
-    assert refusal("h", addresses, 443, ()) == NOT_PUBLIC
-    assert refusal("h", addresses[::2], 443, ()) is None
-    assert refusal("h", addresses, 443, (Allowed.parse("10.0.0.0/8"),)) is None
+    assert explain_refused_host("h", addresses, 443, ()) == NOT_PUBLIC_REASON
+    assert explain_refused_host("h", addresses[::2], 443, ()) is None
+    assert explain_refused_host("h", addresses, 443, (AllowedHost.parse("10.0.0.0/8"),)) is None
 
 
-def test_ports_other_than_the_webs_must_be_allowed() -> None:
-    address, entry = ip_address("8.8.8.8"), Allowed.parse("h:8443")
-    assert refusal("h", [address], 8443, ()) == port_refusal(8443, ()) == "port 8443 is not one of the web's"
-    assert refusal("other", [address], 8443, (entry,)) is not None
-    assert refusal("h", [address], 8443, (entry,)) is port_refusal(8443, (entry,)) is None
+def test_non_web_port_is_refused_unless_allowed() -> None:
+    address, entry = ip_address("8.8.8.8"), AllowedHost.parse("h:8443")
+    assert (
+        explain_refused_host("h", [address], 8443, ())
+        == explain_refused_port(8443, ())
+        == "port 8443 is not one of the web's"
+    )
+    assert explain_refused_host("other", [address], 8443, (entry,)) is not None
+    assert explain_refused_host("h", [address], 8443, (entry,)) is explain_refused_port(8443, (entry,)) is None

@@ -7,19 +7,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemill.domain import batch
-from tidemill.domain.batch import (
+from tidemill.core import batch
+from tidemill.core.batch import (
     CARVE_FACTOR,
-    LIST_MAX,
-    MAX_BUCKETS,
-    Cut,
-    Cutter,
+    RETRY_BUCKETS_MAX,
+    SEQ_LIST_MAX,
+    BatchCutter,
+    BatchPart,
+    CutMethod,
     Lease,
-    Piece,
-    cut_halves,
-    cut_suspects,
-    how_to_cut,
-    retry_buckets,
+    choose_cut_method,
+    group_retries_by_delay,
+    isolate_suspects,
+    split_in_half,
 )
 
 
@@ -40,11 +40,11 @@ def leases(draw: st.DrawFn) -> Lease:
     return lease(lo, lo + size, open_=draw(st.integers(1, size)), isolated=isolated)
 
 
-def members(piece: Piece | Lease) -> list[int]:
+def members(piece: BatchPart | Lease) -> list[int]:
     return list(piece.seqs) if piece.seqs is not None else list(range(piece.lo, piece.hi))
 
 
-def assert_covers_exactly(pieces: list[Piece], whole: Lease) -> None:
+def assert_covers_exactly(pieces: list[BatchPart], whole: Lease) -> None:
     assert sorted(seq for piece in pieces for seq in members(piece)) == members(whole)
     for piece in pieces:
         own = members(piece)
@@ -54,24 +54,24 @@ def assert_covers_exactly(pieces: list[Piece], whole: Lease) -> None:
 
 
 @given(leases(), st.data())
-def test_suspects_are_cut_out_and_nobody_else_is_isolated(whole: Lease, data: st.DataObject) -> None:
+def test_isolate_suspects_isolates_exactly_the_suspects(whole: Lease, data: st.DataObject) -> None:
     suspects = data.draw(st.sets(st.sampled_from(members(whole)), min_size=1))
-    pieces = cut_suspects(whole, suspects)
+    pieces = isolate_suspects(whole, suspects)
     assert_covers_exactly(pieces, whole)
     assert {seq for piece in pieces if piece.isolated for seq in members(piece)} == suspects
 
 
-def test_one_suspect_in_the_middle_makes_three_pieces() -> None:
-    assert cut_suspects(lease(0, 10), [4]) == [Piece(0, 4), Piece(4, 5, isolated=True), Piece(5, 10)]
+def test_isolate_suspects_splits_batch_around_one_suspect() -> None:
+    assert isolate_suspects(lease(0, 10), [4]) == [BatchPart(0, 4), BatchPart(4, 5, isolated=True), BatchPart(5, 10)]
 
 
-def test_when_all_are_suspect_there_is_one_piece() -> None:
-    assert cut_suspects(lease(3, 6), [5, 3, 4, 4]) == [Piece(3, 6, isolated=True)]
+def test_isolate_suspects_keeps_one_part_when_all_are_suspects() -> None:
+    assert isolate_suspects(lease(3, 6), [5, 3, 4, 4]) == [BatchPart(3, 6, isolated=True)]
 
 
 @given(leases())
-def test_halves_cover_the_whole_and_are_equal_but_for_one(whole: Lease) -> None:
-    pieces = cut_halves(whole)
+def test_split_in_half_covers_batch_with_equal_parts(whole: Lease) -> None:
+    pieces = split_in_half(whole)
     assert_covers_exactly(pieces, whole)
     sizes = [len(members(piece)) for piece in pieces]
     assert len(sizes) <= 2
@@ -96,22 +96,22 @@ def test_halves_cover_the_whole_and_are_equal_but_for_one(whole: Lease) -> None:
         (lease(5, 6, (5,), isolated=True), 100, "whole"),
     ],
 )
-def test_a_batch_is_taken_whole_or_in_part(ready: Lease, wanted: int, cut: Cut) -> None:
-    assert how_to_cut(ready, wanted) == cut
+def test_cut_method_depends_on_batch_shape_and_target_size(ready: Lease, wanted: int, cut: CutMethod) -> None:
+    assert choose_cut_method(ready, wanted) == cut
 
 
 @given(leases(), st.integers(1, 2_000))
-def test_whoever_takes_a_whole_batch_gets_little_more_than_wanted(ready: Lease, wanted: int) -> None:
-    cut = how_to_cut(ready, wanted)
+def test_cut_method_full_batch_exceeds_target_by_carve_factor_at_most(ready: Lease, wanted: int) -> None:
+    cut = choose_cut_method(ready, wanted)
     if ready.isolated:
         assert cut != "merge", "suspects never share"
         wanted = 1
     if ready.is_list:
         assert (cut == "slice") == (ready.open > wanted)
-    elif ready.is_virgin and cut == "whole":
+    elif ready.is_untouched and cut == "whole":
         assert ready.open <= max(1, wanted * CARVE_FACTOR)
     else:
-        assert cut == ("carve" if ready.is_virgin else "whole")
+        assert cut == ("carve" if ready.is_untouched else "whole")
 
 
 waits = st.lists(
@@ -122,34 +122,34 @@ waits = st.lists(
 
 
 def assert_good_buckets(asked: list[tuple[int, float]]) -> None:
-    buckets = retry_buckets(asked)
+    buckets = group_retries_by_delay(asked)
     given_ = {seq: delay for delay, seqs in buckets for seq in seqs}
-    assert len({delay for delay, _ in buckets}) <= MAX_BUCKETS
+    assert len({delay for delay, _ in buckets}) <= RETRY_BUCKETS_MAX
     assert sorted(seq for _, seqs in buckets for seq in seqs) == sorted(seq for seq, _ in asked), "all are kept, once"
     assert all(given_[seq] >= delay for seq, delay in asked), "nobody waits less than asked"
     assert {delay for delay, _ in buckets} <= {delay for _, delay in asked}
-    assert all(0 < len(seqs) <= LIST_MAX and all(a < b for a, b in pairwise(seqs)) for _, seqs in buckets)
+    assert all(0 < len(seqs) <= SEQ_LIST_MAX and all(a < b for a, b in pairwise(seqs)) for _, seqs in buckets)
 
 
 @given(waits)
-def test_retries_share_few_lists_and_nobody_waits_less_than_asked(asked: list[tuple[int, float]]) -> None:
+def test_retry_buckets_are_few_and_never_shorten_delays(asked: list[tuple[int, float]]) -> None:
     assert_good_buckets(asked)
 
 
-def test_delays_within_a_quarter_share_a_list() -> None:
-    assert retry_buckets([(1, 2.0), (2, 2.4), (3, 10.0)]) == [(2.4, [1, 2]), (10.0, [3])]
+def test_retry_delays_within_25_percent_share_a_bucket() -> None:
+    assert group_retries_by_delay([(1, 2.0), (2, 2.4), (3, 10.0)]) == [(2.4, [1, 2]), (10.0, [3])]
 
 
-def test_a_delay_per_item_still_makes_few_lists() -> None:
+def test_retry_buckets_are_limited_when_every_delay_differs() -> None:
     asked = [(seq, 1.3**seq) for seq in range(60)]
     assert_good_buckets(asked)
-    assert len(retry_buckets(asked)) == MAX_BUCKETS
+    assert len(group_retries_by_delay(asked)) == RETRY_BUCKETS_MAX
 
 
-def test_a_long_list_is_cut_at_a_thousand() -> None:
+def test_retry_bucket_lists_are_split_at_1000_items() -> None:
     asked = [(seq, 5.0) for seq in reversed(range(2_500))]
     assert_good_buckets(asked)
-    assert [len(seqs) for _, seqs in retry_buckets(asked)] == [1_000, 1_000, 500]
+    assert [len(seqs) for _, seqs in group_retries_by_delay(asked)] == [1_000, 1_000, 500]
 
 
 @given(
@@ -157,12 +157,12 @@ def test_a_long_list_is_cut_at_a_thousand() -> None:
     most=st.integers(1, 12),
     size=st.integers(1, 300),
 )
-def test_many_items_are_cut_as_they_would_be_one_by_one(chunks: list[list[int]], most: int, size: int) -> None:
+def test_batch_cutter_add_all_equals_adding_items_one_by_one(chunks: list[list[int]], most: int, size: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(batch, "BATCH_BYTES", size)
-        together, apart = Cutter(7, most), Cutter(7, most)
+        patch.setattr(batch, "BATCH_INPUT_MAX_BYTES", size)
+        together, apart = BatchCutter(7, most), BatchCutter(7, most)
         for sizes in chunks:
             together.add_all(sizes)
             for one in sizes:
                 apart.add(one)
-        assert together.ranges() == apart.ranges()
+        assert together.finish_ranges() == apart.finish_ranges()

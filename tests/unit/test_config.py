@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from tidemill.config import PREFIX, Settings, load_settings
-from tidemill.domain.errors import InvalidSettings
+from tidemill.config import ENV_PREFIX, Settings, load_settings
+from tidemill.core.errors import InvalidSettings
 
 
 def problems(monkeypatch: pytest.MonkeyPatch, **env: str) -> str:
@@ -17,28 +17,28 @@ def problems(monkeypatch: pytest.MonkeyPatch, **env: str) -> str:
     return str(caught.value)
 
 
-def test_without_an_environment_the_defaults_hold() -> None:
+def test_settings_without_environment_have_defaults() -> None:
     settings = load_settings()
     assert settings.database_url is None
     assert (settings.batch_size, settings.flush_interval_ms, settings.flush_buffer) == (100, 5_000, 500)
     assert settings.blobs == str(settings.home / "blobs")
 
 
-def test_the_environment_is_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_settings_are_read_from_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TIDEMILL_BATCH_SIZE", "17")
     monkeypatch.setenv("TIDEMILL_HOME", str(tmp_path))
     settings = load_settings()
     assert (settings.batch_size, settings.home) == (17, tmp_path)
 
 
-def test_a_database_url_may_come_bare_and_ours_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tidemill_database_url_overrides_database_url(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DATABASE_URL", "postgresql://bare")
     assert load_settings().database_url == "postgresql://bare"
     monkeypatch.setenv("TIDEMILL_DATABASE_URL", "postgresql://ours")
     assert load_settings().database_url == "postgresql://ours"
 
 
-def test_where_exports_lie_is_where_all_files_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_export_file_path_is_alias_for_blobs_setting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIDEMILL_EXPORT_FILE_PATH", "./exports")
     assert load_settings().blobs == "./exports"
     assert load_settings(blobs="elsewhere").blobs == "elsewhere"
@@ -46,22 +46,22 @@ def test_where_exports_lie_is_where_all_files_do(monkeypatch: pytest.MonkeyPatch
     assert load_settings().blobs == "blobs"
 
 
-def test_more_connections_cannot_be_idle_than_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_idle_connections_above_maximum_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     said = problems(monkeypatch, TIDEMILL_DB_MAX_IDLE_CONNS="9", TIDEMILL_DB_CONN_MAX_LIFETIME="60")
     assert said.endswith("db_max_idle_conns must not exceed db_max_conns")
 
 
-def test_a_place_that_cannot_be_is_told_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_blobs_url_is_reported_with_setting_name(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "TIDEMILL_BLOBS: " in problems(monkeypatch, TIDEMILL_EXPORT_FILE_PATH="ftp://somewhere/else")
 
 
-def test_what_is_given_by_hand_goes_before_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_explicit_setting_overrides_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIDEMILL_WORKER_POOL_SIZE", "3")
     assert load_settings(worker_pool_size=5).worker_pool_size == 5
     assert load_settings(worker_pool_size=None).worker_pool_size == 3
 
 
-def test_unknown_names_and_impossible_values_are_listed_in_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_settings_and_invalid_values_are_reported_in_one_error(monkeypatch: pytest.MonkeyPatch) -> None:
     message = problems(
         monkeypatch,
         TIDEMILL_BATCHSIZE="1",
@@ -81,7 +81,9 @@ def test_unknown_names_and_impossible_values_are_listed_in_one_message(monkeypat
     assert named == {"TIDEMILL_BATCH_SIZE", "TIDEMILL_POLL_MS", "TIDEMILL_SAFETY_FACTOR", "TIDEMILL_LOG_LEVEL"}
 
 
-def test_files_are_at_home_unless_another_place_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_blobs_default_to_home_and_bucket_url_hides_credentials(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("TIDEMILL_HOME", str(tmp_path))
     assert load_settings().blobs == str(tmp_path / "blobs")
     monkeypatch.setenv("TIDEMILL_BLOBS", "s3://bucket/prefix")
@@ -102,13 +104,13 @@ PAIRS = [
 
 
 @pytest.mark.parametrize(("low", "high"), PAIRS)
-def test_a_lower_bound_must_not_exceed_its_upper_one(monkeypatch: pytest.MonkeyPatch, low: str, high: str) -> None:
+def test_lower_bound_above_upper_bound_is_rejected(monkeypatch: pytest.MonkeyPatch, low: str, high: str) -> None:
     bound = getattr(Settings(), high)
-    message = problems(monkeypatch, **{PREFIX + low.upper(): str(bound + 1)})
+    message = problems(monkeypatch, **{ENV_PREFIX + low.upper(): str(bound + 1)})
     assert f"{low} must not exceed {high}" in message
 
 
-def test_every_pair_of_bounds_that_is_wrong_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_contradicting_bounds_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     message = problems(
         monkeypatch, TIDEMILL_CLAIM_MIN="99999", TIDEMILL_BATCH_SIZE="501", TIDEMILL_DB_TIMEOUT_MS="30000"
     )
@@ -117,7 +119,7 @@ def test_every_pair_of_bounds_that_is_wrong_is_listed(monkeypatch: pytest.Monkey
     assert "db_timeout_ms must be below lock_floor_ms" in message
 
 
-def test_a_wrong_pair_is_listed_beside_a_wrong_value(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_contradicting_bounds_are_reported_beside_invalid_values(monkeypatch: pytest.MonkeyPatch) -> None:
     message = problems(
         monkeypatch, TIDEMILL_POLL_MS="soon", TIDEMILL_CLAIM_MIN="50", TIDEMILL_CLAIM_MAX="10", TIDEMILL_ZEAL="1"
     )
@@ -138,29 +140,29 @@ def test_a_wrong_pair_is_listed_beside_a_wrong_value(monkeypatch: pytest.MonkeyP
         ("log_level", "infos"),
     ],
 )
-def test_a_value_out_of_its_bounds_is_refused(name: str, value: object) -> None:
+def test_setting_out_of_bounds_is_rejected(name: str, value: object) -> None:
     with pytest.raises(InvalidSettings, match=f"TIDEMILL_{name.upper()}: "):
         load_settings(**{name: value})
 
 
-def test_the_edges_are_allowed() -> None:
+def test_settings_at_their_bounds_are_accepted() -> None:
     settings = load_settings(claim_max=100_000, claim_min=100_000, safety_factor=1, stop_grace_ms=0, log_level="DEBUG")
     assert settings.claim_max == 100_000
 
 
-def test_settings_do_not_change() -> None:
+def test_settings_are_immutable() -> None:
     with pytest.raises(ValidationError, match="frozen"):
         setattr(Settings(), "batch_size", 5)  # noqa: B010  a type checker would not let us try
 
 
 @pytest.mark.parametrize("name", sorted(Settings.model_fields))
-def test_every_setting_says_what_it_does(name: str) -> None:
+def test_every_setting_has_description(name: str) -> None:
     description = Settings.model_fields[name].description
     assert description
     assert len(description) > 5
 
 
-def test_lists_are_words_between_commas_or_json(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_list_setting_accepts_comma_separated_values_or_json(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TIDEMILL_CORS_ORIGINS", "https://a.example, https://b.example")
     monkeypatch.setenv("TIDEMILL_TRUSTED_PROXIES", '["127.0.0.1", "10.0.0.0/8"]')
     monkeypatch.setenv("TIDEMILL_SOURCES", f'{{"inbox": "{tmp_path}"}}')
@@ -170,7 +172,7 @@ def test_lists_are_words_between_commas_or_json(monkeypatch: pytest.MonkeyPatch,
     assert settings.sources == {"inbox": tmp_path}
 
 
-def test_what_is_neither_is_listed_with_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_malformed_list_setting_is_reported_with_other_problems(monkeypatch: pytest.MonkeyPatch) -> None:
     message = problems(
         monkeypatch,
         TIDEMILL_CORS_ORIGINS='["https',

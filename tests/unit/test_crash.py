@@ -6,49 +6,53 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemill.domain.crash import STUCK_GRACE_S, Cause, cause_of_death, is_alone, is_stuck
+from tidemill.core.crash import STUCK_GRACE_S, ExitCause, classify_exit, is_child_stuck, is_only_running_item
 
 
-def death(returncode: int, by_parent: Cause | None = None, *, in_hand: int = 0, peak_mb: float = 50) -> Cause:
-    return cause_of_death(
-        returncode=returncode, by_parent=by_parent, in_hand=in_hand, peak_rss_mb=peak_mb, limit_mb=100
+def death(returncode: int, by_parent: ExitCause | None = None, *, in_hand: int = 0, peak_mb: float = 50) -> ExitCause:
+    return classify_exit(
+        returncode=returncode, killed_as=by_parent, running_items=in_hand, peak_rss_mb=peak_mb, limit_mb=100
     )
 
 
 @pytest.mark.parametrize(
     ("returncode", "by_parent", "peak_mb", "cause"),
     [
-        (0, None, 50, Cause.STOPPED),
-        (1, None, 50, Cause.CRASHED),
-        (78, None, 50, Cause.CRASHED),
-        (-SIGSEGV, None, 50, Cause.CRASHED),
-        (-SIGABRT, None, 50, Cause.CRASHED),
-        (-SIGTERM, None, 50, Cause.KILLED),
-        (-SIGKILL, None, 50, Cause.KILLED),
-        (-SIGKILL, None, 79.9, Cause.KILLED),
-        (-SIGKILL, None, 80, Cause.CRASHED),  # the kernel's OOM killer
-        (-SIGKILL, Cause.STUCK, 50, Cause.STUCK),
-        (-SIGKILL, Cause.STOPPED, 99, Cause.STOPPED),
-        (0, Cause.STUCK, 50, Cause.STUCK),
+        (0, None, 50, ExitCause.STOPPED),
+        (1, None, 50, ExitCause.CRASHED),
+        (78, None, 50, ExitCause.CRASHED),
+        (-SIGSEGV, None, 50, ExitCause.CRASHED),
+        (-SIGABRT, None, 50, ExitCause.CRASHED),
+        (-SIGTERM, None, 50, ExitCause.KILLED),
+        (-SIGKILL, None, 50, ExitCause.KILLED),
+        (-SIGKILL, None, 79.9, ExitCause.KILLED),
+        (-SIGKILL, None, 80, ExitCause.CRASHED),  # the kernel's OOM killer
+        (-SIGKILL, ExitCause.STUCK, 50, ExitCause.STUCK),
+        (-SIGKILL, ExitCause.STOPPED, 99, ExitCause.STOPPED),
+        (0, ExitCause.STUCK, 50, ExitCause.STUCK),
     ],
 )
-def test_a_death_has_a_cause(returncode: int, by_parent: Cause | None, peak_mb: float, cause: Cause) -> None:
+def test_child_exit_is_classified_by_code_signal_and_memory(
+    returncode: int, by_parent: ExitCause | None, peak_mb: float, cause: ExitCause
+) -> None:
     assert death(returncode, by_parent, peak_mb=peak_mb) is cause
 
 
-def test_a_handler_that_exits_with_success_has_crashed_all_the_same() -> None:
-    assert death(0, in_hand=1) is Cause.CRASHED
-    assert death(0, in_hand=0) is Cause.STOPPED
+def test_child_exit_zero_with_running_item_is_crash() -> None:
+    assert death(0, in_hand=1) is ExitCause.CRASHED
+    assert death(0, in_hand=0) is ExitCause.STOPPED
 
 
-@given(st.integers(-64, 255), st.sampled_from(list(Cause)), st.integers(0, 100), st.floats(0, 1e6))
-def test_what_the_parent_did_itself_it_knows(returncode: int, did: Cause, in_hand: int, peak_mb: float) -> None:
+@given(st.integers(-64, 255), st.sampled_from(list(ExitCause)), st.integers(0, 100), st.floats(0, 1e6))
+def test_child_killed_by_parent_keeps_parents_cause(
+    returncode: int, did: ExitCause, in_hand: int, peak_mb: float
+) -> None:
     assert death(returncode, did, in_hand=in_hand, peak_mb=peak_mb) is did
 
 
 @pytest.mark.parametrize(("in_hand", "alone"), [(0, False), (1, True), (2, False), (50, False)])
-def test_a_death_names_an_item_only_when_it_was_the_only_one(in_hand: int, alone: bool) -> None:
-    assert is_alone(in_hand) is alone
+def test_crash_is_attributed_to_item_only_if_it_ran_alone(in_hand: int, alone: bool) -> None:
+    assert is_only_running_item(in_hand) is alone
 
 
 S = 10**9
@@ -56,32 +60,32 @@ NOW = 1_000 * S
 
 
 def stuck(in_hand: list[tuple[int | None, float | None]], *, pulse_ago: float = 0.0, silence_s: float = 30) -> bool:
-    return is_stuck(NOW, pulse_ns=NOW - int(pulse_ago * S), in_hand=in_hand, silence_s=silence_s)
+    return is_child_stuck(NOW, heartbeat_ns=NOW - int(pulse_ago * S), oldest_items=in_hand, silence_s=silence_s)
 
 
 def ago(seconds: float) -> int:
     return NOW - int(seconds * S)
 
 
-def test_a_child_in_time_is_left_alone() -> None:
+def test_child_within_item_timeouts_is_not_stuck() -> None:
     assert not stuck([(ago(4), 5.0), (ago(1), 5.0), (None, 5.0)])
     assert not stuck([(ago(5 + STUCK_GRACE_S / 2), 5.0)]), "it has a moment to deal with it itself"
 
 
-def test_a_child_that_does_not_deal_with_a_late_item_is_stuck() -> None:
+def test_child_with_item_past_timeout_and_grace_is_stuck() -> None:
     assert stuck([(ago(1), 5.0), (ago(5 + STUCK_GRACE_S + 0.1), 5.0)])
 
 
-def test_an_item_without_a_limit_may_keep_a_child_silent_for_ever() -> None:
+def test_child_with_item_without_timeout_is_never_stuck() -> None:
     assert not stuck([(ago(900), None)], pulse_ago=900)
 
 
-def test_a_child_that_is_silent_with_nothing_in_hand_is_stuck() -> None:
+def test_idle_child_without_heartbeat_is_stuck() -> None:
     assert stuck([(None, 5.0)], pulse_ago=31)
     assert not stuck([(None, 5.0)], pulse_ago=29)
 
 
-def test_a_limit_of_one_lane_is_no_limit_for_another() -> None:
+def test_item_timeout_of_one_lane_does_not_apply_to_another() -> None:
     assert not stuck([(ago(100), None), (None, 5.0)], pulse_ago=100)
 
 
@@ -94,7 +98,7 @@ hands = st.lists(
 
 
 @given(hands, st.floats(0, 900), st.floats(0.001, 900))
-def test_more_patience_never_makes_a_child_stuck(
+def test_longer_timeouts_never_make_child_stuck(
     in_hand: list[tuple[int | None, float | None]], pulse_ago: float, silence_s: float
 ) -> None:
     if not stuck(in_hand, pulse_ago=pulse_ago, silence_s=silence_s):

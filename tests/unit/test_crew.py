@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tidemill import Done, Retry
-from tidemill.engine.crew import Crew
+from tidemill.engine.concurrency import AdaptiveSemaphore
 from tidemill.telemetry.events import subscribe
 
 REFUSED = Retry("429", throttled=True)
@@ -20,14 +20,14 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-def refuse(crew: Crew, *, until: float, started: float | None = None) -> None:
+def refuse(crew: AdaptiveSemaphore, *, until: float, started: float | None = None) -> None:
     """A window full of refusals that ends at that time."""
     for _ in range(20):
-        crew.note(REFUSED, until - 0.6 if started is None else started, until)
+        crew.record_outcome(REFUSED, until - 0.6 if started is None else started, until)
 
 
-async def entering(crew: Crew, count: int, run: object = None) -> list[asyncio.Task[bool]]:
-    tasks = [asyncio.create_task(crew.enter(run)) for _ in range(count)]
+async def entering(crew: AdaptiveSemaphore, count: int, run: object = None) -> list[asyncio.Task[bool]]:
+    tasks = [asyncio.create_task(crew.acquire(run)) for _ in range(count)]
     await settle()
     return tasks
 
@@ -36,89 +36,89 @@ def inside(tasks: list[asyncio.Task[bool]]) -> int:
     return sum(task.done() for task in tasks)
 
 
-async def test_so_many_are_let_in_and_the_next_when_one_leaves() -> None:
-    crew = Crew("k", 3)
+async def test_semaphore_admits_up_to_slots_and_next_on_release() -> None:
+    crew = AdaptiveSemaphore("k", 3)
     tasks = await entering(crew, 5)
     assert inside(tasks) == 3
-    crew.leave()
+    crew.release()
     await settle()
     assert inside(tasks) == 4
-    crew.leave()
+    crew.release()
     await settle()
     assert all([await task for task in tasks])
 
 
-async def test_after_refusals_fewer_are_let_in_and_those_inside_are_asked_to_leave() -> None:
-    crew = Crew("k", 8, now=0.0)
+async def test_semaphore_shrinks_and_requests_yield_after_throttling() -> None:
+    crew = AdaptiveSemaphore("k", 8, now=0.0)
     await entering(crew, 8)
-    assert not crew.crowded
+    assert not crew.should_yield_slot
     refuse(crew, until=1.5)
-    assert crew.places == 2
-    assert crew.crowded
+    assert crew.slots == 2
+    assert crew.should_yield_slot
     waiting = await entering(crew, 1)
     for _ in range(6):
-        assert crew.crowded
-        crew.leave()
+        assert crew.should_yield_slot
+        crew.release()
     await settle()
     assert inside(waiting) == 0
-    crew.leave()
+    crew.release()
     await settle()
     assert inside(waiting) == 1
 
 
-async def test_a_crew_that_grows_lets_those_in_who_wait() -> None:
-    crew = Crew("k", 8, now=0.0)
+async def test_semaphore_admits_waiters_when_slots_grow() -> None:
+    crew = AdaptiveSemaphore("k", 8, now=0.0)
     refuse(crew, until=1.5)
     tasks = await entering(crew, 8)
-    assert inside(tasks) == crew.places == 2
+    assert inside(tasks) == crew.slots == 2
     now = 1.5
-    while crew.gap_s:
+    while crew.start_gap_s:
         now += 1.1
         for _ in range(10):
-            crew.note(Done(), now - 0.1, now)
+            crew.record_outcome(Done(), now - 0.1, now)
     await settle()
-    assert inside(tasks) == crew.places == 8
+    assert inside(tasks) == crew.slots == 8
 
 
-async def test_lanes_take_turns_where_places_are_few() -> None:
-    crew = Crew("k", 8, now=0.0)
+async def test_semaphore_alternates_between_lanes_when_slots_are_scarce() -> None:
+    crew = AdaptiveSemaphore("k", 8, now=0.0)
     for until in (1.5, 3.0):
         refuse(crew, until=until)
-    assert crew.places == 1
+    assert crew.slots == 1
     first, second = (await entering(crew, 1, "a")), (await entering(crew, 1, "b"))
     assert (inside(first), inside(second)) == (1, 0)
-    assert crew.crowded, "somebody waits: after this item it is their turn"
-    crew.leave()
+    assert crew.should_yield_slot, "somebody waits: after this item it is their turn"
+    crew.release()
     await settle()
     assert inside(second) == 1
 
 
-async def test_nobody_is_asked_to_leave_for_others_while_nothing_is_held_back() -> None:
-    crew = Crew("k", 1)
+async def test_semaphore_requests_no_yield_without_throttling() -> None:
+    crew = AdaptiveSemaphore("k", 1)
     await entering(crew, 2)
-    assert not crew.crowded
+    assert not crew.should_yield_slot
 
 
-async def test_those_of_a_run_that_is_over_need_no_place() -> None:
-    crew = Crew("k", 1)
+async def test_cancel_waiters_ends_waits_of_finished_run_only() -> None:
+    crew = AdaptiveSemaphore("k", 1)
     await entering(crew, 1)
     ours, theirs = await entering(crew, 3, "ours"), await entering(crew, 1, "theirs")
-    crew.dismiss("ours")
+    crew.cancel_waiters("ours")
     await settle()
     assert [await task for task in ours] == [False] * 3
-    crew.leave()
+    crew.release()
     await settle()
     assert inside(theirs) == 1
     assert await theirs[0]
 
 
-async def test_who_is_cancelled_while_waiting_takes_no_place_along() -> None:
-    crew = Crew("k", 1)
+async def test_cancelled_waiter_does_not_consume_slot() -> None:
+    crew = AdaptiveSemaphore("k", 1)
     await entering(crew, 1)
     early, late, last = await entering(crew, 3)
     early.cancel()
     await settle()
-    crew.leave()
+    crew.release()
     late.cancel()  # it was let in, and has not noticed yet
     await settle()
     assert early.cancelled()
@@ -127,52 +127,52 @@ async def test_who_is_cancelled_while_waiting_takes_no_place_along() -> None:
     assert await last
 
 
-async def test_a_place_that_falls_free_in_the_moment_of_a_cancellation_goes_to_the_next() -> None:
-    crew = Crew("kind", 1)
-    assert await crew.enter(None)
+async def test_slot_released_during_cancellation_goes_to_next_waiter() -> None:
+    crew = AdaptiveSemaphore("kind", 1)
+    assert await crew.acquire(None)
     first, second = await entering(crew, 2)
     first.cancel()
-    crew.leave()  # before the cancelled one has had a chance to step out of the line
+    crew.release()  # before the cancelled one has had a chance to step out of the line
     await settle()
     assert first.cancelled()
     assert second.done()
-    crew.leave()
-    assert await asyncio.wait_for(crew.enter(None), 10)
+    crew.release()
+    assert await asyncio.wait_for(crew.acquire(None), 10)
 
 
-async def test_refusals_from_before_a_cut_are_no_reason_for_another() -> None:
-    crew = Crew("k", 64, now=0.0)
+async def test_throttling_of_requests_started_before_cut_causes_no_second_cut() -> None:
+    crew = AdaptiveSemaphore("k", 64, now=0.0)
     refuse(crew, until=1.0)
-    assert crew.places == 16
+    assert crew.slots == 16
     refuse(crew, until=2.5, started=0.5)
-    assert crew.places == 16
-    assert crew.throttled == 40, "counted they are"
+    assert crew.slots == 16
+    assert crew.throttled_total == 40, "counted they are"
     refuse(crew, until=4.0, started=1.2)
-    assert crew.places == 4
+    assert crew.slots == 4
 
 
-def test_a_crew_that_had_nothing_to_do_is_not_cut_by_the_first_refusal() -> None:
-    crew = Crew("k", 50, now=0.0)
-    crew.note(REFUSED, 3_600.0, 3_600.1)
-    assert crew.places == 50, "one of one is not everything"
+def test_idle_semaphore_is_not_cut_by_first_throttled_request() -> None:
+    crew = AdaptiveSemaphore("k", 50, now=0.0)
+    crew.record_outcome(REFUSED, 3_600.0, 3_600.1)
+    assert crew.slots == 50, "one of one is not everything"
     for _ in range(99):
-        crew.note(Done(), 3_600.0, 3_600.5)
-    crew.note(Done(), 3_600.0, 3_601.5)
-    assert 40 < crew.places < 50, "one of a hundred is what it is"
+        crew.record_outcome(Done(), 3_600.0, 3_600.5)
+    crew.record_outcome(Done(), 3_600.0, 3_601.5)
+    assert 40 < crew.slots < 50, "one of a hundred is what it is"
 
 
-def test_starts_are_booked_at_even_gaps() -> None:
-    crew = Crew("k", 50, now=0.0)
+def test_request_starts_are_reserved_at_even_gaps() -> None:
+    crew = AdaptiveSemaphore("k", 50, now=0.0)
     for _ in range(30):
-        crew.note(Done(), 0.0, 0.5)
+        crew.record_outcome(Done(), 0.0, 0.5)
     refuse(crew, until=1.0)
-    gap = crew.gap_s
-    assert gap == pytest.approx(0.5 / crew.control.level)
-    waits = [crew.book(2.0) for _ in range(5)]
+    gap = crew.start_gap_s
+    assert gap == pytest.approx(0.5 / crew.controller.level)
+    waits = [crew.reserve_start(2.0) for _ in range(5)]
     assert waits[0] <= 0
     assert [later - sooner for sooner, later in itertools.pairwise(waits)] == pytest.approx([gap] * 4)
-    assert crew.book(100.0) <= 0, "what was not used is not saved up"
-    assert crew.book(100.0) > gap / 2
+    assert crew.reserve_start(100.0) <= 0, "what was not used is not saved up"
+    assert crew.reserve_start(100.0) > gap / 2
 
 
 async def heard(act: Callable[[], Awaitable[None]]) -> list[dict[str, Any]]:
@@ -190,17 +190,17 @@ async def heard(act: Callable[[], Awaitable[None]]) -> list[dict[str, Any]]:
     return told
 
 
-async def test_changes_are_told_but_not_every_step() -> None:
-    crew = Crew("k", 50, now=0.0)
+async def test_concurrency_changed_event_is_not_emitted_for_every_step() -> None:
+    crew = AdaptiveSemaphore("k", 50, now=0.0)
 
     async def act() -> None:
         refuse(crew, until=1.0)
         now = 1.0
-        while crew.places < 50:
+        while crew.slots < 50:
             now += 1.1
-            crew.note(Done(), now - 0.1, now)
+            crew.record_outcome(Done(), now - 0.1, now)
             for _ in range(10):
-                crew.note(Done(), now - 0.1, now)
+                crew.record_outcome(Done(), now - 0.1, now)
 
     told = await heard(act)
     assert told[0] == {"kind": "k", "was": 50, "now": 13, "reason": "throttled"}

@@ -8,9 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidemill import Done, Fail, Item, NotFound, Outcome, Retry, Skip
-from tidemill.domain.decide import REASON_MAX, completed, decide, from_defect, from_exception, poisoned, timed_out
-from tidemill.domain.retry import MAX_THROTTLES, THROTTLE_CAP, RetryPolicy
-from tidemill.domain.status import ItemStatus
+from tidemill.core.decide import (
+    ERROR_REASON_MAX_CHARS,
+    complete_stored_error,
+    decide_outcome,
+    make_poison_failure,
+    make_timeout_retry,
+    outcome_from_defect,
+    outcome_from_exception,
+)
+from tidemill.core.policies import THROTTLE_DELAY_MAX_S, UNCHARGED_THROTTLES_MAX, RetryPolicy
+from tidemill.core.status import ItemStatus
 
 POLICY = RetryPolicy(max_attempts=3, max_attempts_not_found=2, backoff=2.0, not_found_delay=30.0)
 S = ItemStatus
@@ -41,33 +49,33 @@ def item(attempt: int = 1) -> Item:
         (Retry(), 3, S.FAILED, "exhausted", True, None),
         (Retry(code="rate"), 3, S.FAILED, "exhausted", True, None),
         (Retry(after=11), 3, S.FAILED, "exhausted", True, None),
-        (timed_out(5), 1, S.RETRY_WAIT, "timeout", True, 2.0),
-        (timed_out(5), 3, S.FAILED, "timeout", True, None),
+        (make_timeout_retry(5), 1, S.RETRY_WAIT, "timeout", True, 2.0),
+        (make_timeout_retry(5), 3, S.FAILED, "timeout", True, None),
         (Retry(code="memory"), 3, S.FAILED, "memory", True, None),
         (Fail(), 1, S.FAILED, "permanent", False, None),
         (Fail(code="schema", retryable=True), 1, S.FAILED, "schema", True, None),
-        (poisoned(3), 1, S.FAILED, "poison", True, None),
-        (from_defect({"reason": "not JSON"}), 1, S.FAILED, "invalid", False, None),
+        (make_poison_failure(3), 1, S.FAILED, "poison", True, None),
+        (outcome_from_defect({"reason": "not JSON"}), 1, S.FAILED, "invalid", False, None),
     ],
 )
-def test_an_outcome_and_an_attempt_make_a_decision(
+def test_outcome_and_attempt_determine_status_error_and_delay(
     outcome: Outcome, attempt: int, status: ItemStatus, code: str | None, retryable: bool | None, delay: float | None
 ) -> None:
-    decision = decide(item(attempt), outcome, POLICY, jitter=1.0)
-    error = {} if decision.error is None else completed(decision.error, 41, attempt)
+    decision = decide_outcome(item(attempt), outcome, POLICY, jitter=1.0)
+    error = {} if decision.error is None else complete_stored_error(decision.error, 41, attempt)
     assert (decision.status, error.get("code"), error.get("retryable")) == (status, code, retryable)
     assert decision.delay == delay
 
 
-def test_done_keeps_its_result_and_its_normalized_form() -> None:
-    decision = decide(item(), Done({"a": 1}, normalized=[2]), POLICY, 0.5)
+def test_done_keeps_result_and_normalized_value() -> None:
+    decision = decide_outcome(item(), Done({"a": 1}, normalized=[2]), POLICY, 0.5)
     assert (decision.result, decision.normalized, decision.error) == ({"a": 1}, [2], None)
 
 
-def test_an_error_names_the_row_the_reason_and_the_attempt() -> None:
-    decision = decide(item(2), Fail("no such column"), POLICY, 0.5)
+def test_stored_error_contains_row_reason_and_attempt() -> None:
+    decision = decide_outcome(item(2), Fail("no such column"), POLICY, 0.5)
     assert decision.error == {"code": "permanent", "reason": "no such column"}
-    assert completed(decision.error, 41, 2) == {
+    assert complete_stored_error(decision.error, 41, 2) == {
         "row": 42,
         "code": "permanent",
         "reason": "no such column",
@@ -76,36 +84,36 @@ def test_an_error_names_the_row_the_reason_and_the_attempt() -> None:
     }
 
 
-def test_a_refusal_that_uses_no_attempt_up_still_names_the_one_it_was() -> None:
-    decision = decide(item(2), Retry("too many", throttled=True), POLICY, 0.5)
+def test_throttled_retry_error_names_uncharged_attempt() -> None:
+    decision = decide_outcome(item(2), Retry("too many", throttled=True), POLICY, 0.5)
     assert decision.error is not None
     assert not decision.charged
-    assert completed(decision.error, 41, 1)["attempt"] == 2
+    assert complete_stored_error(decision.error, 41, 1)["attempt"] == 2
 
 
-def test_a_reason_can_always_be_stored() -> None:
-    decision = decide(item(), Fail("a\x00b" + "x" * 10_000), POLICY, 0.5)
+def test_error_reason_is_truncated_and_has_no_nul() -> None:
+    decision = decide_outcome(item(), Fail("a\x00b" + "x" * 10_000), POLICY, 0.5)
     assert decision.error is not None
     reason = decision.error["reason"]
     assert "\x00" not in reason
-    assert len(reason) == REASON_MAX
+    assert len(reason) == ERROR_REASON_MAX_CHARS
 
 
 class Odd(Outcome):
     """A sixth outcome that nobody knows."""
 
 
-def test_an_outcome_of_the_users_own_making_is_refused() -> None:
+def test_unknown_outcome_class_raises_type_error() -> None:
     with pytest.raises(TypeError, match="Odd is not an outcome a handler may give"):
-        decide(item(), Odd(), POLICY, 0.5)
+        decide_outcome(item(), Odd(), POLICY, 0.5)
 
 
 @given(st.sampled_from([Retry(), NotFound()]), st.integers(1, 50), st.integers(1, 50), st.floats(0, 1))
-def test_an_item_waits_exactly_while_it_has_attempts_left(
+def test_item_is_retried_only_while_attempts_are_left(
     outcome: Outcome, attempt: int, limit: int, jitter: float
 ) -> None:
     policy = RetryPolicy(max_attempts=limit, max_attempts_not_found=limit)
-    decision = decide(item(attempt), outcome, policy, jitter)
+    decision = decide_outcome(item(attempt), outcome, policy, jitter)
     assert (decision.status is S.RETRY_WAIT) == (attempt < limit) == (decision.delay is not None)
 
 
@@ -120,27 +128,27 @@ def test_an_item_waits_exactly_while_it_has_attempts_left(
         (SystemExit(), "the handler called exit(None)", "exit"),
     ],
 )
-def test_an_exception_becomes_a_retry_that_says_why(error: BaseException, reason: str, code: str) -> None:
-    outcome = from_exception(error)
+def test_exception_becomes_retry_with_reason_and_code(error: BaseException, reason: str, code: str) -> None:
+    outcome = outcome_from_exception(error)
     assert isinstance(outcome, Retry)
     assert (outcome.reason, outcome.code, outcome.after) == (reason, code, None)
 
 
 @pytest.mark.parametrize("outcome", [Done(1), NotFound(), Skip(), Retry(after=1), Fail()])
-def test_an_outcome_that_is_raised_is_itself(outcome: Outcome) -> None:
-    assert from_exception(outcome) is outcome
+def test_raised_outcome_is_returned_unchanged(outcome: Outcome) -> None:
+    assert outcome_from_exception(outcome) is outcome
 
 
 @pytest.mark.parametrize("defect", [{}, {"line": 3}])
-def test_a_defect_without_a_reason_still_has_one(defect: dict[str, Any]) -> None:
-    assert from_defect(defect).reason == "the record could not be read"
+def test_defect_without_reason_gets_default_reason(defect: dict[str, Any]) -> None:
+    assert outcome_from_defect(defect).reason == "the record could not be read"
 
 
-def test_a_refusal_charges_no_attempt_and_waits_longer_each_time() -> None:
+def test_throttled_retry_is_free_and_backs_off_to_cap() -> None:
     waits = []
-    for throttles in range(MAX_THROTTLES):
+    for throttles in range(UNCHARGED_THROTTLES_MAX):
         last = Item(UUID(int=7), 41, None, attempt=3, throttles=throttles)
-        decision = decide(last, Retry("429", throttled=True), POLICY, jitter=1.0)
+        decision = decide_outcome(last, Retry("429", throttled=True), POLICY, jitter=1.0)
         assert (decision.status, decision.charged) == (S.RETRY_WAIT, False)
         assert decision.error is not None
         assert decision.error["code"] == "throttled"
@@ -148,58 +156,58 @@ def test_a_refusal_charges_no_attempt_and_waits_longer_each_time() -> None:
         waits.append(decision.delay or 0.0)
     assert waits[:3] == [2.0, 4.0, 8.0]
     assert waits == sorted(waits)
-    assert waits[-1] == THROTTLE_CAP
+    assert waits[-1] == THROTTLE_DELAY_MAX_S
     assert sum(waits) < 20 * 60, "one that is always refused does not keep its job open for hours"
-    assert decide(item(), Retry(throttled=True, after=7), POLICY, 1.0).delay == 7
+    assert decide_outcome(item(), Retry(throttled=True, after=7), POLICY, 1.0).delay == 7
 
 
-def test_an_item_that_is_refused_too_often_is_charged_and_fails_at_last() -> None:
-    first = Item(UUID(int=7), 41, None, attempt=1, throttles=MAX_THROTTLES)
-    charged = decide(first, Retry(throttled=True), POLICY, 1.0)
+def test_item_throttled_too_often_is_charged_and_fails() -> None:
+    first = Item(UUID(int=7), 41, None, attempt=1, throttles=UNCHARGED_THROTTLES_MAX)
+    charged = decide_outcome(first, Retry(throttled=True), POLICY, 1.0)
     assert (charged.status, charged.charged) == (S.RETRY_WAIT, True)
-    last = Item(UUID(int=7), 41, None, attempt=3, throttles=MAX_THROTTLES)
-    failed = decide(last, Retry(throttled=True), POLICY, 1.0)
+    last = Item(UUID(int=7), 41, None, attempt=3, throttles=UNCHARGED_THROTTLES_MAX)
+    failed = decide_outcome(last, Retry(throttled=True), POLICY, 1.0)
     assert failed.status is S.FAILED
     assert failed.error is not None
     assert failed.error["code"] == "throttled"
 
 
-@given(st.integers(1, 5), st.integers(0, MAX_THROTTLES + 5), st.booleans())
-def test_nothing_goes_round_for_ever(attempt: int, throttles: int, throttled: bool) -> None:
+@given(st.integers(1, 5), st.integers(0, UNCHARGED_THROTTLES_MAX + 5), st.booleans())
+def test_every_retry_uses_an_attempt_or_a_throttle_allowance(attempt: int, throttles: int, throttled: bool) -> None:
     """Every retry uses up an attempt or a refusal that is free, and there are only so many of either."""
     before = Item(UUID(int=7), 0, None, attempt=attempt, throttles=throttles)
-    decision = decide(before, Retry(throttled=throttled), POLICY, 0.5)
+    decision = decide_outcome(before, Retry(throttled=throttled), POLICY, 0.5)
     assert decision.error is not None
     if decision.status is S.RETRY_WAIT:
-        assert decision.charged or decision.error["throttles"] == throttles + 1 <= MAX_THROTTLES
+        assert decision.charged or decision.error["throttles"] == throttles + 1 <= UNCHARGED_THROTTLES_MAX
         assert not decision.charged or attempt < POLICY.max_attempts
 
 
-def test_spacing_widens_backoff_and_nothing_else() -> None:
-    assert decide(item(2), Retry(), POLICY, 1.0, spacing=3).delay == 12
-    assert decide(item(2), Retry(after=5), POLICY, 1.0, spacing=3).delay == 5
-    assert decide(item(1), NotFound(), POLICY, 1.0, spacing=3).delay == 30
+def test_retry_spacing_scales_only_computed_backoff() -> None:
+    assert decide_outcome(item(2), Retry(), POLICY, 1.0, spacing=3).delay == 12
+    assert decide_outcome(item(2), Retry(after=5), POLICY, 1.0, spacing=3).delay == 5
+    assert decide_outcome(item(1), NotFound(), POLICY, 1.0, spacing=3).delay == 30
 
 
-def test_ways_to_look_that_were_tried_are_counted_and_are_no_failures() -> None:
+def test_misses_are_counted_apart_from_failed_attempts() -> None:
     """Two misses, then errors: the item has all the attempts of one that fails, and remembers its misses."""
-    missed = decide(Item(UUID(int=7), 41, {}, 2, misses=1), NotFound(again=True), POLICY, jitter=1.0)
+    missed = decide_outcome(Item(UUID(int=7), 41, {}, 2, misses=1), NotFound(again=True), POLICY, jitter=1.0)
     assert (missed.error or {})["misses"] == 2
     failing = [Item(UUID(int=7), 41, {}, attempt, misses=2) for attempt in (3, 4, 5)]
-    decisions = [decide(one, Retry(), POLICY, jitter=1.0) for one in failing]
+    decisions = [decide_outcome(one, Retry(), POLICY, jitter=1.0) for one in failing]
     assert [decision.status for decision in decisions] == [S.RETRY_WAIT, S.RETRY_WAIT, S.FAILED]
     assert [(decision.error or {}).get("misses") for decision in decisions] == [2, 2, None]
-    assert "misses" not in (decide(item(1), NotFound(), POLICY, jitter=1.0).error or {})
+    assert "misses" not in (decide_outcome(item(1), NotFound(), POLICY, jitter=1.0).error or {})
 
 
-def test_what_came_near_is_the_result_of_what_is_not_found() -> None:
-    assert decide(item(2), NotFound(result={"near": 1}), POLICY, jitter=1.0).result == {"near": 1}
-    assert decide(item(1), NotFound(result={"near": 1}), POLICY, jitter=1.0).result is None
+def test_not_found_keeps_near_match_result_when_final() -> None:
+    assert decide_outcome(item(2), NotFound(result={"near": 1}), POLICY, jitter=1.0).result == {"near": 1}
+    assert decide_outcome(item(1), NotFound(result={"near": 1}), POLICY, jitter=1.0).result is None
 
 
-def test_a_handlers_details_do_not_pass_for_what_the_engine_knows() -> None:
+def test_handler_details_cannot_override_engine_error_fields() -> None:
     details = {"row": "abc", "attempt": "zz", "retryable": True, "misses": 9, "sku": 7}
-    decision = decide(item(2), Fail("no", details=details), POLICY, 0.5)
+    decision = decide_outcome(item(2), Fail("no", details=details), POLICY, 0.5)
     assert decision.error == {"sku": 7, "code": "permanent", "reason": "no"}
-    told = completed(decision.error, 41, 2)
+    told = complete_stored_error(decision.error, 41, 2)
     assert (told["sku"], told["row"], told["attempt"], told["retryable"]) == (7, 42, 2, False)

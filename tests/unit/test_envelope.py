@@ -9,8 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemill.domain.envelope import MAX_BATCHES, MAX_BYTES, Envelope, decode, encode, tracing
-from tidemill.domain.errors import InvalidRequest
+from tidemill.core.errors import InvalidRequest
+from tidemill.dispatch.envelope import (
+    ENVELOPE_MAX_BATCHES,
+    ENVELOPE_MAX_BYTES,
+    Envelope,
+    decode_envelope,
+    encode_envelope,
+    parse_traceparent,
+)
 
 JOB = UUID("019a8b7c-1d2e-7f00-8000-123456789abc")
 PLAIN = Envelope(JOB, "entity.match", datetime(2024, 12, 24, 12, tzinfo=UTC), 1, 3, (7, 8), "0a" * 16, "b7" * 8)
@@ -18,13 +25,13 @@ MOMENTS = st.datetimes(timezones=st.just(timezone(timedelta(hours=2))))
 
 
 def changed(part: str, **fields: Any) -> bytes:
-    document = json.loads(encode(PLAIN))
+    document = json.loads(encode_envelope(PLAIN))
     document[part] |= fields
     return json.dumps(document).encode()
 
 
-def test_it_has_the_parts_that_it_should() -> None:
-    assert json.loads(encode(PLAIN)) == {
+def test_envelope_is_encoded_as_header_body_and_tracing() -> None:
+    assert json.loads(encode_envelope(PLAIN)) == {
         "header": {
             "job_id": str(JOB),
             "type": "entity.match",
@@ -46,17 +53,17 @@ def test_it_has_the_parts_that_it_should() -> None:
         MOMENTS,
         st.just(2),
         st.integers(2, 9),
-        st.lists(st.integers(1, 2**63 - 1), max_size=MAX_BATCHES).map(tuple),
+        st.lists(st.integers(1, 2**63 - 1), max_size=ENVELOPE_MAX_BATCHES).map(tuple),
     )
 )
-def test_what_is_sent_is_what_comes(envelope: Envelope) -> None:
-    assert decode(encode(envelope)) == envelope
+def test_envelope_survives_encode_and_decode(envelope: Envelope) -> None:
+    assert decode_envelope(encode_envelope(envelope)) == envelope
 
 
 @given(st.binary(max_size=200))
-def test_whatever_comes_has_a_reason(message: bytes) -> None:
+def test_invalid_envelope_bytes_are_rejected_with_problems(message: bytes) -> None:
     with pytest.raises(InvalidRequest) as refused:
-        decode(message)
+        decode_envelope(message)
     assert refused.value.problems
 
 
@@ -76,20 +83,20 @@ def test_whatever_comes_has_a_reason(message: bytes) -> None:
         (changed("body", rows=[1]), "body.rows is not part of a message"),
         (changed("tracing", trace_id="xyz"), "tracing.trace_id is not 32 hexadecimal digits"),
         (changed("tracing", span_id=7), "tracing.span_id is not 16 hexadecimal digits"),
-        (b" " * (MAX_BYTES + 1), f"it has {MAX_BYTES + 1} bytes, more than {MAX_BYTES}"),
+        (b" " * (ENVELOPE_MAX_BYTES + 1), f"it has {ENVELOPE_MAX_BYTES + 1} bytes, more than {ENVELOPE_MAX_BYTES}"),
         (b"[" * 2_000, "it is not JSON"),
         (b"7", "it is not a JSON object"),
     ],
 )
-def test_every_mistake_is_named(message: bytes, reason: str) -> None:
+def test_invalid_envelope_field_is_named_in_error(message: bytes, reason: str) -> None:
     with pytest.raises(InvalidRequest) as refused:
-        decode(message)
+        decode_envelope(message)
     assert str(refused.value).startswith(reason)
 
 
-def test_a_message_is_small_or_is_not_sent() -> None:
+def test_envelope_over_size_limit_is_not_encoded() -> None:
     with pytest.raises(InvalidRequest, match="larger than"):
-        encode(Envelope(JOB, "k" * MAX_BYTES, datetime(2024, 12, 24, tzinfo=UTC)))
+        encode_envelope(Envelope(JOB, "k" * ENVELOPE_MAX_BYTES, datetime(2024, 12, 24, tzinfo=UTC)))
 
 
 @pytest.mark.parametrize(
@@ -101,5 +108,5 @@ def test_a_message_is_small_or_is_not_sent() -> None:
         ("00-xyz-1-01", (None, None)),
     ],
 )
-def test_the_trace_comes_from_a_traceparent_that_is_one(traceparent: str | None, expected: tuple[Any, Any]) -> None:
-    assert tracing(traceparent) == expected
+def test_trace_ids_are_parsed_from_valid_traceparent_only(traceparent: str | None, expected: tuple[Any, Any]) -> None:
+    assert parse_traceparent(traceparent) == expected

@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from tidemill.engine.gate import Gate
+from tidemill.engine.concurrency import SharedExclusiveLock
 
 
 async def settle() -> None:
@@ -17,13 +17,13 @@ async def settle() -> None:
 class Visitor:
     """Somebody who goes through the gate and stays until told to leave."""
 
-    def __init__(self, gate: Gate, *, alone: bool = False) -> None:
+    def __init__(self, gate: SharedExclusiveLock, *, alone: bool = False) -> None:
         self.inside = False
         self._leave = asyncio.Event()
         self.task = asyncio.create_task(self._visit(gate, alone))
 
-    async def _visit(self, gate: Gate, alone: bool) -> None:
-        async with gate.passing(alone=alone):
+    async def _visit(self, gate: SharedExclusiveLock, alone: bool) -> None:
+        async with gate.hold(exclusive=alone):
             self.inside = True
             await self._leave.wait()
         self.inside = False
@@ -33,15 +33,15 @@ class Visitor:
         await self.task
 
 
-async def test_many_pass_together() -> None:
-    gate = Gate()
+async def test_lock_is_shared_by_many_holders() -> None:
+    gate = SharedExclusiveLock()
     async with AsyncExitStack() as stack:
         for _ in range(50):
-            await stack.enter_async_context(gate.passing(alone=False))
+            await stack.enter_async_context(gate.hold(exclusive=False))
 
 
-async def test_one_who_must_be_alone_waits_until_the_others_have_left() -> None:
-    gate = Gate()
+async def test_exclusive_lock_waits_for_shared_holders() -> None:
+    gate = SharedExclusiveLock()
     first, second = Visitor(gate), Visitor(gate)
     await settle()
     suspect = Visitor(gate, alone=True)
@@ -56,8 +56,8 @@ async def test_one_who_must_be_alone_waits_until_the_others_have_left() -> None:
     await suspect.leave()
 
 
-async def test_nobody_comes_in_while_one_is_alone() -> None:
-    gate = Gate()
+async def test_exclusive_lock_blocks_all_other_holders() -> None:
+    gate = SharedExclusiveLock()
     suspect = Visitor(gate, alone=True)
     await settle()
     neighbour, other = Visitor(gate), Visitor(gate, alone=True)
@@ -69,8 +69,8 @@ async def test_nobody_comes_in_while_one_is_alone() -> None:
     await asyncio.gather(neighbour.leave(), other.leave())
 
 
-async def test_who_waits_to_be_alone_goes_before_newcomers() -> None:
-    gate = Gate()
+async def test_waiting_exclusive_lock_precedes_new_shared_holders() -> None:
+    gate = SharedExclusiveLock()
     first = Visitor(gate)
     await settle()
     suspect = Visitor(gate, alone=True)
@@ -87,8 +87,8 @@ async def test_who_waits_to_be_alone_goes_before_newcomers() -> None:
     await newcomer.leave()
 
 
-async def test_who_gives_up_waiting_lets_the_others_pass() -> None:
-    gate = Gate()
+async def test_cancelled_exclusive_wait_unblocks_shared_holders() -> None:
+    gate = SharedExclusiveLock()
     first, suspect = Visitor(gate), Visitor(gate, alone=True)
     await settle()
     newcomer = Visitor(gate)
@@ -99,11 +99,11 @@ async def test_who_gives_up_waiting_lets_the_others_pass() -> None:
     await asyncio.gather(first.leave(), newcomer.leave())
 
 
-async def test_an_error_inside_opens_the_gate_again() -> None:
-    gate = Gate()
+async def test_lock_is_released_when_holder_raises() -> None:
+    gate = SharedExclusiveLock()
     for alone in (True, False):
         with pytest.raises(ZeroDivisionError):
-            async with gate.passing(alone=alone):
+            async with gate.hold(exclusive=alone):
                 raise ZeroDivisionError
-    async with asyncio.timeout(10), gate.passing(alone=True):
+    async with asyncio.timeout(10), gate.hold(exclusive=True):
         pass

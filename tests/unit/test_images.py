@@ -6,24 +6,23 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tidemill.connectors.blobs import Blob, Folder
-from tidemill.connectors.images import ImagesWriter, open_image
-from tidemill.domain.errors import UnknownFile
+from tidemill.core.errors import UnknownFile
+from tidemill.files.blobs.blob_store import Blob
+from tidemill.files.blobs.folder_store import FolderBlobStore
+from tidemill.files.formats.image_zip import ImageZipWriter, open_image
 
 
-def stored(blobs: Folder, images: int) -> Blob:
+def stored(blobs: FolderBlobStore, images: int) -> Blob:
     with blobs.write() as writing:
-        writer = ImagesWriter(writing)
+        writer = ImageZipWriter(writing)
         for number in range(images):
-            writer.begin(f"{number}.png")
+            writer.start_image(f"{number}.png")
             writer.write(b"%d" % number)
         return writer.finish()
 
 
-def test_the_list_of_a_zip_is_read_once_however_many_of_its_images_are_opened(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    blobs = Folder(tmp_path)
+def test_image_zip_directory_is_read_once_for_many_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    blobs = FolderBlobStore(tmp_path)
     blob = stored(blobs, 10)
     lists: list[Path] = []
     plain = zipfile.ZipFile.__init__
@@ -38,14 +37,14 @@ def test_the_list_of_a_zip_is_read_once_however_many_of_its_images_are_opened(
     assert len(lists) == 1
 
 
-def test_an_image_of_a_file_that_is_gone_is_an_error_each_time(tmp_path: Path) -> None:
+def test_image_of_missing_file_raises_unknown_file_every_time(tmp_path: Path) -> None:
     for _ in range(2):
         with pytest.raises(UnknownFile):
-            open_image(Folder(tmp_path), {"blob": "0" * 32, "entry": 0})
+            open_image(FolderBlobStore(tmp_path), {"blob": "0" * 32, "entry": 0})
 
 
-def test_files_of_many_zips_are_closed_but_for_those_of_the_last_few_and_of_images_in_use(tmp_path: Path) -> None:
-    blobs = Folder(tmp_path)
+def test_image_zip_cache_closes_old_files_but_not_images_in_use(tmp_path: Path) -> None:
+    blobs = FolderBlobStore(tmp_path)
     first = open_image(blobs, {"blob": stored(blobs, 1).id, "entry": 0})
     for _ in range(20):
         open_image(blobs, {"blob": stored(blobs, 1).id, "entry": 0}).close()

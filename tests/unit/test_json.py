@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tidemill.store.json import encode
+from tidemill.store.jsonb import encode_json
 
 
 @dataclass
@@ -19,10 +19,10 @@ class Word(Enum):
 
 
 @pytest.mark.parametrize("value", ["a\x00b", {"a": ["\x00"]}, Note("a\x00b"), {"d": Note("\x00")}, {"w": Word.BAD}])
-def test_a_nul_character_is_refused_wherever_it_is(value: Any) -> None:
+def test_json_encoding_rejects_nul_character_at_any_depth(value: Any) -> None:
     with pytest.raises(ValueError, match="a NUL character cannot be stored"):
-        encode(value)
+        encode_json(value)
 
 
-def test_what_only_looks_like_one_is_stored() -> None:
-    assert encode({"path": "C:\\u0000"}) == b'{"path":"C:\\\\u0000"}'
+def test_json_encoding_keeps_escaped_text_that_resembles_nul() -> None:
+    assert encode_json({"path": "C:\\u0000"}) == b'{"path":"C:\\\\u0000"}'

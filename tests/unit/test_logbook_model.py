@@ -6,12 +6,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from tidemill.domain.decide import Verdict
-from tidemill.domain.status import ItemStatus
-from tidemill.engine.logbook import AREA_BYTES, Logbook
+from tidemill.core.decide import Verdict
+from tidemill.core.status import ItemStatus
+from tidemill.engine.children.shared_state import VERDICT_AREA_BYTES, SharedState
 
 SLOTS = st.integers(0, 5)
-SIZES = st.sampled_from([0, 10, 1_000, AREA_BYTES // 3, AREA_BYTES])
+SIZES = st.sampled_from([0, 10, 1_000, VERDICT_AREA_BYTES // 3, VERDICT_AREA_BYTES])
 
 
 class PageMachine(RuleBasedStateMachine):
@@ -19,8 +19,8 @@ class PageMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.book = Logbook.create(1)
-        self.page = self.book.pages[0]
+        self.book = SharedState.create(1)
+        self.page = self.book.lanes[0]
         self.lease: UUID | None = None
         self.slots: dict[int, tuple[int, int]] = {}
         self.filling: list[Verdict] = []
@@ -32,14 +32,14 @@ class PageMachine(RuleBasedStateMachine):
     @rule(ingest=st.booleans())
     def begin(self, ingest: bool) -> None:
         self.lease = uuid4()
-        self.page.begin(self.lease, ingest=ingest)
+        self.page.begin_lease(self.lease, ingest=ingest)
         self.slots, self.filling, self.flushing, self.flush_no, self.whole = {}, [], None, 0, 0
         assert self.page.is_ingest == ingest
 
     @precondition(lambda self: self.lease is not None)
     @rule(slot=SLOTS, attempt=st.integers(1, 5))
     def start(self, slot: int, attempt: int) -> None:
-        self.page.start(slot, self.seq, attempt)
+        self.page.start_item(slot, self.seq, attempt)
         self.slots[slot] = (self.seq, attempt)
         self.seq += 1
 
@@ -49,25 +49,25 @@ class PageMachine(RuleBasedStateMachine):
         slot = data.draw(st.sampled_from(sorted(self.slots)))
         seq, attempt = self.slots[slot]
         verdict = Verdict(seq, ItemStatus.DONE, attempt, 1, b"x" * size)
-        if self.page.record(verdict):
+        if self.page.record_verdict(verdict):
             self.filling.append(verdict)
-            self.page.free(slot)
+            self.page.free_slot(slot)
             del self.slots[slot]
         else:
             held = sum(len(kept.result or b"") for kept in self.filling)
-            assert held + size > AREA_BYTES - 100 * (len(self.filling) + 1), "it was refused with room to spare"
+            assert held + size > VERDICT_AREA_BYTES - 100 * (len(self.filling) + 1), "it was refused with room to spare"
 
     @precondition(lambda self: self.lease is not None and self.flushing is None)
     @rule()
     def seal(self) -> None:
-        self.sealed = self.page.turn_over(self.flush_no)
+        self.sealed = self.page.seal_area(self.flush_no)
         self.flushing, self.filling = (self.flush_no, self.filling), []
         self.flush_no += 1
 
     @precondition(lambda self: self.flushing is not None)
     @rule()
     def flushed(self) -> None:
-        self.page.forget(self.sealed)
+        self.page.discard_area(self.sealed)
         self.flushing = None
 
     @precondition(lambda self: self.lease is not None)
@@ -75,13 +75,13 @@ class PageMachine(RuleBasedStateMachine):
     def whole_batch(self, count: int) -> None:
         self.whole = count
         if count:
-            self.page.start_whole(count)
+            self.page.start_batch(count)
         else:
-            self.page.free_whole()
+            self.page.end_batch()
 
     @rule()
     def end(self) -> None:
-        self.page.end()
+        self.page.end_lease()
         self.lease = None
         self.slots, self.flushing = {}, None
 
@@ -90,11 +90,13 @@ class PageMachine(RuleBasedStateMachine):
         assert self.page.lease_id == self.lease
         if self.lease is None:
             return
-        assert [(hand.seq, hand.attempt) for hand in self.page.in_hand()] == [v for _, v in sorted(self.slots.items())]
-        assert self.page.whole == self.whole
+        assert [(hand.seq, hand.attempt) for hand in self.page.list_started_items()] == [
+            v for _, v in sorted(self.slots.items())
+        ]
+        assert self.page.batch_items == self.whole
         expected = [] if self.flushing is None or not self.flushing[1] else [self.flushing]
         expected += [(self.flush_no, self.filling)] if self.filling else []
-        assert self.page.unflushed() == expected
+        assert self.page.read_unflushed_verdicts() == expected
 
     def teardown(self) -> None:
         self.book.close()

@@ -9,16 +9,21 @@ from multiprocessing.synchronize import Event
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemill.engine.logbook import Logbook
-from tidemill.engine.note import COUNT, NOTE_BYTES, ROOM, Note
+from tidemill.engine.children.shared_state import (
+    MAX_SHARED_TEXT_BYTES,
+    SHARED_TEXT_BYTES,
+    TEXT_SEQUENCE_WORD,
+    SeqlockText,
+    SharedState,
+)
 
 
-def blank() -> Note:
-    return Note(memoryview(bytearray(NOTE_BYTES)))
+def blank() -> SeqlockText:
+    return SeqlockText(memoryview(bytearray(SHARED_TEXT_BYTES)))
 
 
 @given(st.lists(st.binary(max_size=300), min_size=1, max_size=5))
-def test_the_newest_text_is_read(texts: list[bytes]) -> None:
+def test_shared_text_reader_gets_latest_text(texts: list[bytes]) -> None:
     note = blank()
     assert note.read() is None
     for text in texts:
@@ -26,24 +31,24 @@ def test_the_newest_text_is_read(texts: list[bytes]) -> None:
         assert note.read() == text
 
 
-def test_a_text_that_is_too_long_leaves_the_old_one() -> None:
+def test_shared_text_write_over_size_limit_keeps_old_text() -> None:
     note = blank()
-    assert note.write(b"x" * ROOM)
-    assert not note.write(b"y" * (ROOM + 1))
-    assert note.read() == b"x" * ROOM
+    assert note.write(b"x" * MAX_SHARED_TEXT_BYTES)
+    assert not note.write(b"y" * (MAX_SHARED_TEXT_BYTES + 1))
+    assert note.read() == b"x" * MAX_SHARED_TEXT_BYTES
 
 
-def test_a_writer_that_died_in_the_middle_is_not_read_and_its_successor_is() -> None:
+def test_shared_text_of_interrupted_write_is_not_read_until_next_write() -> None:
     note = blank()
     note.write(b"old")
-    note._head[COUNT] += 1
+    note._header[TEXT_SEQUENCE_WORD] += 1
     note._text[:2] = b"ne"
     assert note.read() is None
     note.write(b"newer")
     assert note.read() == b"newer"
 
 
-def test_a_text_of_which_only_a_part_is_seen_is_not_read() -> None:
+def test_shared_text_with_wrong_checksum_is_not_read() -> None:
     """As on a processor that shows writes in another order: the count says finished, the text is not."""
     note = blank()
     note.write(b"old text")
@@ -53,14 +58,14 @@ def test_a_text_of_which_only_a_part_is_seen_is_not_read() -> None:
 
 
 def scribble(fd: int, begun: Event) -> None:
-    note = Logbook(fd, 1).note
+    note = SharedState(fd, 1).adaptive_text
     for n in itertools.count():
         note.write(json.dumps([n % 10] * (n % 500)).encode())
         begun.set()
 
 
-def test_no_torn_text_is_ever_read_beside_a_busy_writer() -> None:
-    book = Logbook.create(1)
+def test_shared_text_is_never_torn_with_concurrent_writer() -> None:
+    book = SharedState.create(1)
     os.set_inheritable(book.fd, True)
     fork = multiprocessing.get_context("fork")
     begun = fork.Event()
@@ -68,7 +73,7 @@ def test_no_torn_text_is_ever_read_beside_a_busy_writer() -> None:
     writer.start()
     try:
         assert begun.wait(30)
-        texts = [text for _ in range(5_000) if (text := book.note.read()) is not None]
+        texts = [text for _ in range(5_000) if (text := book.adaptive_text.read()) is not None]
         assert len(texts) > 100
         for text in texts:
             assert len(set(json.loads(text))) <= 1

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tidemill.app.wiring import make_watches
+from tidemill.app.build import make_watches
 from tidemill.config import Settings
-from tidemill.domain.errors import InvalidSettings
+from tidemill.core.errors import InvalidSettings
 
 DEEP = 'pattern = "**/*.csv"'
 
@@ -45,7 +45,7 @@ def declare(tmp_path: Path, first: tuple[str, str], second: tuple[str, str]) -> 
         (("sftp://a@h/x", DEEP), ("sftp://a@h/x/y", ""), "takes files of y in it, too"),
     ],
 )
-def test_a_file_that_two_watches_would_take_is_refused_at_the_start(
+def test_overlapping_watches_are_rejected_at_startup(
     tmp_path: Path, first: tuple[str, str], second: tuple[str, str], reason: str
 ) -> None:
     said = declare(tmp_path, first, second)
@@ -68,7 +68,7 @@ def test_a_file_that_two_watches_would_take_is_refused_at_the_start(
         (("https://h/a.csv", ""), ("https://h/a.csv", "")),
     ],
 )
-def test_watches_that_take_different_files_may_lie_in_each_other(
+def test_nested_watches_with_different_files_are_accepted(
     tmp_path: Path, first: tuple[str, str], second: tuple[str, str]
 ) -> None:
     assert declare(tmp_path, first, second) == ""

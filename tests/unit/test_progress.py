@@ -6,9 +6,9 @@ from uuid import UUID
 
 import pytest
 
-from tidemill.domain.job import Counts, Job
-from tidemill.domain.progress import NoEstimate, Sample, rates
-from tidemill.domain.status import JobStatus
+from tidemill.core.job import Counts, Job
+from tidemill.core.progress import NoEstimate, ProgressSample, compute_rates
+from tidemill.core.status import JobStatus
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -17,8 +17,8 @@ def at(seconds: float) -> datetime:
     return BEGIN + timedelta(seconds=seconds)
 
 
-def samples(*settled: tuple[float, int]) -> list[Sample]:
-    return [Sample(at(seconds), n, 0) for seconds, n in settled]
+def samples(*settled: tuple[float, int]) -> list[ProgressSample]:
+    return [ProgressSample(at(seconds), n, 0) for seconds, n in settled]
 
 
 def job(done: int, total: int = 10_000, status: JobStatus = JobStatus.RUNNING) -> Job:
@@ -26,74 +26,74 @@ def job(done: int, total: int = 10_000, status: JobStatus = JobStatus.RUNNING) -
     return Job(UUID(int=1), "J1", "test", 0, status, counts, created_at=BEGIN)
 
 
-def steady(per_s: int, until: int) -> list[Sample]:
+def steady(per_s: int, until: int) -> list[ProgressSample]:
     return samples(*((second, per_s * second) for second in range(5, until + 1, 5)))
 
 
-def test_a_steady_job_is_as_quick_now_as_on_average() -> None:
-    found = rates(steady(10, 100), job(1_000), at(100))
+def test_steady_job_has_equal_current_and_average_rate() -> None:
+    found = compute_rates(steady(10, 100), job(1_000), at(100))
     assert found.now_per_s == pytest.approx(10)
     assert found.average_per_s == pytest.approx(10)
     assert found.eta_s == pytest.approx(900)
     assert found.why is None
 
 
-def test_samples_need_not_stand_at_the_edge_of_the_half_minute() -> None:
-    found = rates(steady(10, 95), job(980), at(98))
+def test_current_rate_needs_no_sample_at_window_edge() -> None:
+    found = compute_rates(steady(10, 95), job(980), at(98))
     assert found.now_per_s == pytest.approx(10)
 
 
-def test_now_is_the_last_half_minute_whatever_was_before() -> None:
+def test_current_rate_covers_last_30_s_only() -> None:
     slow_then_fast = samples(*((5 * n, n) for n in range(1, 21)), (105, 520), (110, 1_020), (130, 3_020))
-    found = rates(slow_then_fast, job(3_020), at(130))
+    found = compute_rates(slow_then_fast, job(3_020), at(130))
     assert found.now_per_s == pytest.approx(100, rel=0.2)
     assert found.average_per_s == pytest.approx(3_020 / 130)
 
 
-def test_what_was_cancelled_is_not_quick() -> None:
+def test_cancelled_items_do_not_count_in_rates() -> None:
     going = job(1_000)
     cancelled = replace(going, counts=replace(going.counts, pending=0, cancelled=9_000))
-    found = rates(steady(10, 100), cancelled, at(100))
+    found = compute_rates(steady(10, 100), cancelled, at(100))
     assert found.now_per_s == pytest.approx(10)
     assert found.average_per_s == pytest.approx(10)
 
 
-def test_what_was_settled_since_the_last_sample_counts() -> None:
-    found = rates(samples((5, 50)), job(120), at(9))
+def test_current_rate_includes_items_settled_after_last_sample() -> None:
+    found = compute_rates(samples((5, 50)), job(120), at(9))
     assert found.now_per_s == pytest.approx(120 / 9)
 
 
-def test_a_job_without_a_sample_has_its_own_counts() -> None:
-    found = rates([], job(30), at(3))
+def test_job_without_samples_gets_rate_from_its_counts() -> None:
+    found = compute_rates([], job(30), at(3))
     assert found.now_per_s == pytest.approx(10)
     assert found.eta_s == pytest.approx(997)
 
 
-def test_a_job_that_waited_for_long_is_judged_from_when_it_began() -> None:
-    found = rates(samples((3_598, 50)), job(60), at(3_600))
+def test_current_rate_of_long_waiting_job_starts_at_first_progress() -> None:
+    found = compute_rates(samples((3_598, 50)), job(60), at(3_600))
     assert found.now_per_s == pytest.approx(60 / 7)
-    later = rates(samples((3_598, 50), (3_603, 100), (3_608, 150)), job(170), at(3_610))
+    later = compute_rates(samples((3_598, 50), (3_603, 100), (3_608, 150)), job(170), at(3_610))
     assert later.now_per_s == pytest.approx(10)
     assert later.average_per_s == pytest.approx(170 / 3_610)
 
 
-def test_a_job_at_which_nobody_looked_has_its_average() -> None:
-    found = rates([], job(7_200), at(3_600))
+def test_old_job_without_samples_has_average_as_current_rate() -> None:
+    found = compute_rates([], job(7_200), at(3_600))
     assert found.now_per_s == found.average_per_s == pytest.approx(2)
 
 
-def test_what_was_settled_before_anybody_looked_was_not_settled_now() -> None:
-    found = rates(samples((3_580, 5_000)), job(5_100), at(3_600))
+def test_current_rate_excludes_items_settled_before_first_sample() -> None:
+    found = compute_rates(samples((3_580, 5_000)), job(5_100), at(3_600))
     assert found.now_per_s == pytest.approx(5)
 
 
-def test_a_job_that_stood_still_and_goes_on_is_not_measured_from_where_it_stopped() -> None:
-    found = rates(samples((10, 100)), job(450), at(600))
+def test_current_rate_of_resumed_job_excludes_idle_time() -> None:
+    found = compute_rates(samples((10, 100)), job(450), at(600))
     assert found.now_per_s == pytest.approx(350 / 35)
 
 
-def test_nothing_settled_for_half_a_minute_is_no_estimate() -> None:
-    found = rates(samples((10, 100)), job(100), at(60))
+def test_stalled_job_has_no_estimate() -> None:
+    found = compute_rates(samples((10, 100)), job(100), at(60))
     assert (found.now_per_s, found.eta_s, found.why) == (0, None, NoEstimate.NOT_MOVING)
     assert found.average_per_s == pytest.approx(100 / 60)
 
@@ -105,29 +105,29 @@ def test_nothing_settled_for_half_a_minute_is_no_estimate() -> None:
         (JobStatus.CANCELLING, NoEstimate.CANCELLING),
     ],
 )
-def test_a_job_that_is_not_to_run_has_no_estimate(status: JobStatus, why: NoEstimate) -> None:
-    found = rates(steady(10, 100), job(1_000, status=status), at(100))
+def test_paused_or_cancelling_job_has_no_estimate(status: JobStatus, why: NoEstimate) -> None:
+    found = compute_rates(steady(10, 100), job(1_000, status=status), at(100))
     assert (found.eta_s, found.why) == (None, why)
     assert found.now_per_s > 0, "it is still as quick as it was"
 
 
-def test_while_its_source_is_read_nobody_knows_how_much_there_is() -> None:
+def test_ingesting_job_has_no_estimate() -> None:
     reading = replace(job(1_000, status=JobStatus.INGESTING), ingest_complete=False)
-    assert rates(steady(10, 100), reading, at(100)).why is NoEstimate.INGESTING
+    assert compute_rates(steady(10, 100), reading, at(100)).why is NoEstimate.INGESTING
 
 
-def test_a_closed_job_has_its_average_and_nothing_more() -> None:
+def test_closed_job_has_only_average_rate() -> None:
     closed = replace(job(10_000, status=JobStatus.COMPLETED), closed_at=at(50))
-    found = rates(steady(200, 50), closed, at(1_000))
+    found = compute_rates(steady(200, 50), closed, at(1_000))
     assert (found.now_per_s, found.eta_s, found.why) == (0, None, NoEstimate.CLOSED)
     assert found.average_per_s == pytest.approx(200)
 
 
-def test_what_a_reprocess_takes_back_is_not_held_against_it() -> None:
+def test_current_rate_ignores_items_taken_back_by_reprocess() -> None:
     back = samples((60, 10_000), (85, 9_500), (90, 9_550))
-    assert rates(back, job(9_600), at(95)).now_per_s == pytest.approx(100 / 35)
+    assert compute_rates(back, job(9_600), at(95)).now_per_s == pytest.approx(100 / 35)
 
 
-def test_a_job_of_this_very_moment_divides_by_nothing() -> None:
-    found = rates([], job(5), at(0))
+def test_job_without_elapsed_time_has_zero_rates() -> None:
+    found = compute_rates([], job(5), at(0))
     assert (found.now_per_s, found.average_per_s, found.why) == (0, 0, NoEstimate.NOT_MOVING)

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from tidemill import Item, Mill
+from tidemill.app.handler_registry import HandlerRegistry, make_batch_handler, make_item_handler
 from tidemill.config import Settings
-from tidemill.domain.errors import InvalidInput, UnknownKind
-from tidemill.domain.handler import MAX_CONCURRENCY
-from tidemill.handlers.registry import Registry, batch_handler, item_handler
+from tidemill.core.errors import InvalidInput, UnknownKind
+from tidemill.core.kinds import HANDLER_CONCURRENCY_MAX
 
 
 @pytest.fixture
@@ -20,7 +20,10 @@ def mill() -> Mill:
 async def one(item: Item) -> None: ...
 
 
-def test_a_mill_knows_its_kinds_in_order(mill: Mill) -> None:
+async def many(items: list[Item]) -> None: ...
+
+
+def test_registry_lists_kinds_sorted(mill: Mill) -> None:
     for kind in ("b", "a", "shop.price:v2"):
         mill.handler(kind)(one)
     assert mill.registry.kinds() == ["a", "b", "shop.price:v2"]
@@ -28,12 +31,12 @@ def test_a_mill_knows_its_kinds_in_order(mill: Mill) -> None:
     assert mill.registry.get("a").call is one
 
 
-def test_declaring_a_handler_leaves_the_function_as_it_is(mill: Mill) -> None:
+def test_handler_decorator_returns_function_unchanged(mill: Mill) -> None:
     assert mill.handler("a")(one) is one
-    assert mill.batch_handler("b")(one) is one
+    assert mill.batch_handler("b")(many) is many
 
 
-def test_an_unknown_kind_is_refused_with_those_that_are_known(mill: Mill) -> None:
+def test_registry_error_for_unknown_kind_lists_registered_kinds(mill: Mill) -> None:
     with pytest.raises(UnknownKind, match=r"no handler for kind 'x'; known kinds: none is declared yet"):
         mill.registry.get("x")
     mill.handler("b")(one)
@@ -42,14 +45,14 @@ def test_an_unknown_kind_is_refused_with_those_that_are_known(mill: Mill) -> Non
         mill.registry.get("x")
 
 
-def test_a_kind_has_one_handler(mill: Mill) -> None:
+def test_second_handler_for_kind_is_rejected(mill: Mill) -> None:
     mill.handler("a")(one)
     with pytest.raises(InvalidInput, match="kind 'a' has a handler already"):
-        mill.batch_handler("a")(one)
+        mill.batch_handler("a")(many)
 
 
 @pytest.mark.parametrize("kind", ["", "Upper", "with space", ".dot", "ünï", "a" * 101, "a\n", "a/b"])
-def test_a_kind_that_is_no_name_is_refused(mill: Mill, kind: str) -> None:
+def test_invalid_kind_name_is_rejected(mill: Mill, kind: str) -> None:
     with pytest.raises(InvalidInput, match="a kind is lower-case"):
         mill.handler(kind)(one)
 
@@ -58,7 +61,7 @@ def test_a_kind_that_is_no_name_is_refused(mill: Mill, kind: str) -> None:
     ("options", "message"),
     [
         ({"concurrency": 0}, "concurrency is from 1"),
-        ({"concurrency": MAX_CONCURRENCY + 1}, "concurrency is from 1"),
+        ({"concurrency": HANDLER_CONCURRENCY_MAX + 1}, "concurrency is from 1"),
         ({"timeout": 0}, "timeout is positive"),
         ({"timeout": -1}, "timeout is positive"),
         ({"flush_size": 0}, "flush_size is 1 or more"),
@@ -71,24 +74,24 @@ def test_a_kind_that_is_no_name_is_refused(mill: Mill, kind: str) -> None:
         ({"not_found_delay": -1}, "a delay is not negative"),
     ],
 )
-def test_an_option_out_of_its_bounds_is_refused(mill: Mill, options: dict[str, Any], message: str) -> None:
+def test_handler_option_out_of_bounds_is_rejected(mill: Mill, options: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         mill.handler("a", **options)(one)
 
 
-def test_all_that_is_wrong_is_said_at_once(mill: Mill) -> None:
+def test_invalid_handler_options_are_reported_in_one_error(mill: Mill) -> None:
     with pytest.raises(InvalidInput, match=r"handler 'a': concurrency.*; timeout.*; a delay"):
         mill.handler("a", concurrency=0, timeout=0, backoff=-1)(one)
 
 
-def test_options_reach_the_handler(mill: Mill) -> None:
+def test_handler_options_are_stored(mill: Mill) -> None:
     mill.handler("a", concurrency=7, timeout=None, max_attempts=9, backoff=0.5, flush_size=1, limit="shop")(one)
     handler = mill.registry.get("a")
     assert (handler.concurrency, handler.timeout, handler.flush_size, handler.limiter) == (7, None, 1, "shop")
     assert (handler.retry.max_attempts, handler.retry.backoff) == (9, 0.5)
 
 
-def test_attempts_come_from_the_settings_unless_given() -> None:
+def test_handler_attempts_default_to_settings() -> None:
     mill = Mill(Settings(max_attempts_error=8, max_attempts_not_found=4))
     mill.handler("a")(one)
     mill.handler("b", max_attempts=1)(one)
@@ -97,29 +100,29 @@ def test_attempts_come_from_the_settings_unless_given() -> None:
     assert mill.registry.get("b").retry.max_attempts == 1
 
 
-def test_the_mode_is_read_from_the_function() -> None:
+def test_handler_mode_is_detected_from_function() -> None:
     def blocking(item: Item) -> None: ...
 
     async def whole(items: list[Item]) -> None: ...
 
     async def whole_within(items: list[Item], conn: Any) -> None: ...
 
-    assert item_handler("a", one).mode == "async"
-    assert item_handler("a", functools.partial(one)).mode == "async"
-    assert item_handler("a", blocking).mode == "sync"
-    assert batch_handler("a", whole).is_batch
-    assert not batch_handler("a", whole).in_transaction
-    assert batch_handler("a", whole_within).in_transaction
+    assert make_item_handler("a", one).mode == "async"
+    assert make_item_handler("a", functools.partial(one)).mode == "async"
+    assert make_item_handler("a", blocking).mode == "sync"
+    assert make_batch_handler("a", whole).is_batch
+    assert not make_batch_handler("a", whole).in_transaction
+    assert make_batch_handler("a", whole_within).in_transaction
 
 
-def test_a_batch_handler_that_takes_the_transaction_must_be_async() -> None:
+def test_blocking_batch_handler_with_transaction_is_rejected() -> None:
     def whole_within(items: list[Item], conn: Any) -> None: ...
 
     with pytest.raises(InvalidInput, match="so it must be async"):
-        batch_handler("a", whole_within)
+        make_batch_handler("a", whole_within)
 
 
-def test_two_registries_share_nothing() -> None:
-    first, second = Registry(), Registry()
-    first.add(item_handler("a", one))
+def test_registries_are_independent() -> None:
+    first, second = HandlerRegistry(), HandlerRegistry()
+    first.add(make_item_handler("a", one))
     assert second.kinds() == []

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from tidemill.engine import service
-from tidemill.engine.service import Service
+from tidemill.engine import loop as service
+from tidemill.engine.loop import Loop
 from tidemill.telemetry.events import subscribe
 
 
-class Ticking(Service):
+class Ticking(Loop):
     """Does what the list says: a number is the wait after that tick, an exception is raised."""
 
     name = "ticking"
@@ -33,14 +33,14 @@ class Ticking(Service):
         return step
 
 
-async def test_a_loop_ticks_on_while_there_is_more_to_do() -> None:
+async def test_loop_ticks_without_wait_while_work_remains() -> None:
     loop = Ticking([0.0] * 100)
     async with asyncio.timeout(5):
         await loop.run()
     assert loop.ticks == 100
 
 
-async def test_a_wake_cuts_a_wait_short() -> None:
+async def test_loop_wake_ends_wait_early() -> None:
     loop = Ticking([600.0, 0.0])
     task = asyncio.create_task(loop.run())
     await loop.ticked.wait()
@@ -50,7 +50,7 @@ async def test_a_wake_cuts_a_wait_short() -> None:
     assert loop.ticks == 2
 
 
-async def test_a_wake_during_a_tick_is_not_lost() -> None:
+async def test_loop_wake_during_tick_is_not_lost() -> None:
     class WokenInside(Ticking):
         async def tick(self) -> float:
             self.wake()
@@ -62,27 +62,27 @@ async def test_a_wake_during_a_tick_is_not_lost() -> None:
     assert loop.ticks == 2
 
 
-async def test_a_stop_ends_a_wait_at_once() -> None:
+async def test_loop_stop_ends_wait_immediately() -> None:
     loop = Ticking([600.0, 0.0])
     task = asyncio.create_task(loop.run())
     await loop.ticked.wait()
-    assert not loop.stopping
+    assert not loop.is_stopping
     loop.stop()
     async with asyncio.timeout(5):
         await task
-    assert loop.stopping
+    assert loop.is_stopping
     assert loop.ticks == 1
 
 
-async def test_without_a_wake_a_loop_waits_as_long_as_it_said() -> None:
+async def test_loop_waits_returned_interval_without_wake() -> None:
     loop = Ticking([0.2, 0.0])
     started = time.monotonic()
     await loop.run()
     assert time.monotonic() - started >= 0.19
 
 
-async def test_an_error_is_told_of_and_survived(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service, "AFTER_AN_ERROR", 0.01)
+async def test_loop_emits_event_and_continues_after_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "LOOP_ERROR_PAUSE_S", 0.01)
     heard: list[tuple[str, dict[str, Any]]] = []
     unsubscribe = subscribe(lambda name, fields: heard.append((name, fields)))
     try:

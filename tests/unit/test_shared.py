@@ -5,7 +5,7 @@ from itertools import count
 
 import pytest
 
-from tidemill.api.shared import Shared
+from tidemill.rest.api_context import RequestCoalescer
 
 
 class Source:
@@ -28,12 +28,12 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-def ask(shared: Shared[int], source: Source, n: int = 1) -> list["asyncio.Task[int]"]:
-    return [asyncio.create_task(shared.look("key", source.fetch)) for _ in range(n)]
+def ask(shared: RequestCoalescer[int], source: Source, n: int = 1) -> list["asyncio.Task[int]"]:
+    return [asyncio.create_task(shared.get("key", source.fetch)) for _ in range(n)]
 
 
-async def test_who_asks_during_a_look_gets_the_next_one() -> None:
-    shared, source = Shared[int](), Source()
+async def test_request_during_running_fetch_shares_next_fetch() -> None:
+    shared, source = RequestCoalescer[int](), Source()
     first = ask(shared, source)
     await settle()
     late = ask(shared, source, 100)
@@ -51,24 +51,24 @@ async def test_who_asks_during_a_look_gets_the_next_one() -> None:
     assert found == [[0], [1] * 100, [2] * 3]
 
 
-async def test_nothing_is_kept_when_all_have_their_answer() -> None:
-    shared, numbers = Shared[int](), count()
+async def test_coalescer_keeps_no_result_after_last_request() -> None:
+    shared, numbers = RequestCoalescer[int](), count()
 
     async def fetch() -> int:
         return next(numbers)
 
-    assert [await shared.look("key", fetch) for _ in range(3)] == [0, 1, 2]
+    assert [await shared.get("key", fetch) for _ in range(3)] == [0, 1, 2]
     assert (shared._under_way, shared._waiting) == ({}, {})
 
 
-async def test_a_failure_is_everybodys_and_the_next_look_is_a_new_one() -> None:
-    shared = Shared[int]()
+async def test_failed_fetch_is_raised_to_all_requests_and_not_cached() -> None:
+    shared = RequestCoalescer[int]()
 
     async def fail() -> int:
         await asyncio.sleep(0)
         raise LookupError("gone")
 
-    found = await asyncio.gather(*(shared.look("key", fail) for _ in range(5)), return_exceptions=True)
+    found = await asyncio.gather(*(shared.get("key", fail) for _ in range(5)), return_exceptions=True)
     assert {type(error) for error in found} == {LookupError}
     source = Source()
     [task] = ask(shared, source)
@@ -77,8 +77,8 @@ async def test_a_failure_is_everybodys_and_the_next_look_is_a_new_one() -> None:
     assert await task == 0
 
 
-async def test_who_hangs_up_does_not_take_the_answer_from_the_others() -> None:
-    shared, source = Shared[int](), Source()
+async def test_cancelled_request_does_not_cancel_shared_fetch() -> None:
+    shared, source = RequestCoalescer[int](), Source()
     [impatient] = ask(shared, source)
     await settle()
     patient = ask(shared, source, 2)
@@ -93,9 +93,9 @@ async def test_who_hangs_up_does_not_take_the_answer_from_the_others() -> None:
         await impatient
 
 
-async def test_different_questions_do_not_wait_for_each_other() -> None:
-    shared, one, other = Shared[int](), Source(), Source()
-    tasks = [asyncio.create_task(shared.look(key, source.fetch)) for key, source in (("a", one), ("b", other))]
+async def test_requests_with_different_keys_are_fetched_concurrently() -> None:
+    shared, one, other = RequestCoalescer[int](), Source(), Source()
+    tasks = [asyncio.create_task(shared.get(key, source.fetch)) for key, source in (("a", one), ("b", other))]
     await settle()
     assert (one.begun, other.begun) == (1, 1)
     for source in (one, other):

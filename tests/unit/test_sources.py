@@ -5,33 +5,34 @@ from pathlib import Path
 
 import pytest
 
-from tidemill.connectors.blobs import Blobs, Folder
-from tidemill.connectors.csv import CsvSource
-from tidemill.connectors.ndjson import NdjsonSource
-from tidemill.connectors.source import Sources
-from tidemill.domain.errors import InvalidInput
+from tidemill.core.errors import InvalidInput
+from tidemill.files.blobs.blob_store import BlobStore
+from tidemill.files.blobs.folder_store import FolderBlobStore
+from tidemill.files.formats.csv_reader import CsvReader
+from tidemill.files.formats.json_reader import NdjsonReader
+from tidemill.files.source_opener import SourceOpener
 
 
 @pytest.fixture
-def blobs(tmp_path: Path) -> Blobs:
-    return Folder(tmp_path / "deep" / "blobs")
+def blobs(tmp_path: Path) -> BlobStore:
+    return FolderBlobStore(tmp_path / "deep" / "blobs")
 
 
-@pytest.mark.parametrize(("format_", "kind"), [("ndjson", NdjsonSource), ("csv", CsvSource), ("tsv", CsvSource)])
-def test_a_reference_opens_a_source_of_its_format(blobs: Blobs, format_: str, kind: type) -> None:
+@pytest.mark.parametrize(("format_", "kind"), [("ndjson", NdjsonReader), ("csv", CsvReader), ("tsv", CsvReader)])
+def test_source_opener_returns_reader_for_format(blobs: BlobStore, format_: str, kind: type) -> None:
     blob = blobs.put([b"1\n2\n"])
-    source = Sources(blobs, max_row_bytes=100)({"blob": blob.id, "format": format_}, {})
+    source = SourceOpener(blobs, max_row_bytes=100)({"blob": blob.id, "format": format_}, {})
     with contextlib.closing(source):
         assert isinstance(source, kind)
 
 
 @pytest.mark.parametrize("format_", ["xml", "", None, 7])
-def test_an_unknown_format_is_refused_and_leaves_no_file_open(blobs: Blobs, format_: object) -> None:
+def test_source_opener_rejects_unknown_format(blobs: BlobStore, format_: object) -> None:
     blob = blobs.put([b"x"])
     with pytest.raises(InvalidInput, match="known are csv, images, json, ndjson, parquet, tsv, xlsx"):
-        Sources(blobs, max_row_bytes=100)({"blob": blob.id, "format": format_}, {})
+        SourceOpener(blobs, max_row_bytes=100)({"blob": blob.id, "format": format_}, {})
 
 
-def test_a_reference_to_no_blob_is_refused(blobs: Blobs) -> None:
+def test_source_opener_rejects_reference_without_blob(blobs: BlobStore) -> None:
     with pytest.raises(InvalidInput, match="is not the name of a stored file"):
-        Sources(blobs, max_row_bytes=100)({"format": "csv"}, {})
+        SourceOpener(blobs, max_row_bytes=100)({"format": "csv"}, {})

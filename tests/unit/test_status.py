@@ -5,17 +5,17 @@ import re
 
 import pytest
 
-from tidemill.domain.status import (
-    TERMINAL,
-    TRANSITIONS,
+from tidemill.core.status import (
+    ITEM_STATUS_TRANSITIONS,
+    TERMINAL_ITEM_STATUSES,
     Intent,
     ItemStatus,
     JobStatus,
-    closing_status,
-    job_status,
+    derive_closing_status,
+    derive_job_status,
     parse_item_status,
 )
-from tidemill.store.migrate import migrations
+from tidemill.store.migrate import list_migrations
 
 J, W, S = JobStatus, Intent, ItemStatus
 CLOSED = {J.COMPLETED, J.COMPLETED_WITH_ERRORS, J.FAILED, J.CANCELLED}
@@ -38,16 +38,21 @@ OPEN_OUTCOMES = {S.PENDING, S.RETRY_WAIT}
         (W.FAIL, True, 5, True, J.CANCELLING),
     ],
 )
-def test_an_open_job_is_shown_as_one_word(
+def test_open_job_status_is_derived_from_intent_and_progress(
     intent: Intent, ingest_done: bool, total: int, started: bool, status: JobStatus
 ) -> None:
-    assert job_status(intent=intent, ingest_done=ingest_done, closed_as=None, total=total, started=started) is status
+    assert (
+        derive_job_status(intent=intent, ingest_done=ingest_done, closed_as=None, total=total, started=started)
+        is status
+    )
 
 
 @pytest.mark.parametrize(("intent", "closed_as"), list(itertools.product(Intent, sorted(CLOSED))))
-def test_a_closed_job_is_what_it_was_closed_as_whatever_else_is_true(intent: Intent, closed_as: JobStatus) -> None:
+def test_closed_job_status_is_closed_as_regardless_of_intent(intent: Intent, closed_as: JobStatus) -> None:
     for ingest_done, total, started in itertools.product((True, False), (0, 5), (True, False)):
-        shown = job_status(intent=intent, ingest_done=ingest_done, closed_as=closed_as, total=total, started=started)
+        shown = derive_job_status(
+            intent=intent, ingest_done=ingest_done, closed_as=closed_as, total=total, started=started
+        )
         assert shown is closed_as
 
 
@@ -64,10 +69,8 @@ def test_a_closed_job_is_what_it_was_closed_as_whatever_else_is_true(intent: Int
         (W.FAIL, 5, J.FAILED),
     ],
 )
-def test_a_drained_job_is_closed_as_its_intent_and_its_failures_say(
-    intent: Intent, failed: int, status: JobStatus
-) -> None:
-    assert closing_status(intent=intent, failed=failed) is status
+def test_closing_status_is_derived_from_intent_and_failures(intent: Intent, failed: int, status: JobStatus) -> None:
+    assert derive_closing_status(intent=intent, failed=failed) is status
 
 
 SYNONYMS = {
@@ -83,48 +86,48 @@ SYNONYMS = {
 
 
 @pytest.mark.parametrize(("word", "status"), [(word, status) for status, words in SYNONYMS.items() for word in words])
-def test_other_peoples_words_are_understood(word: str, status: ItemStatus) -> None:
+def test_item_status_synonyms_are_parsed(word: str, status: ItemStatus) -> None:
     assert parse_item_status(word) is status
 
 
 @pytest.mark.parametrize("status", ItemStatus)
-def test_our_own_words_are_understood_in_any_case(status: ItemStatus) -> None:
+def test_item_status_is_parsed_case_insensitively(status: ItemStatus) -> None:
     assert parse_item_status(status) is parse_item_status(status.upper()) is status
 
 
 @pytest.mark.parametrize("word", ["", "  ", "doen", "null", "failed,done"])
-def test_a_word_nobody_knows_is_refused_with_those_that_are_known(word: str) -> None:
+def test_unknown_item_status_error_lists_valid_statuses(word: str) -> None:
     with pytest.raises(ValueError, match=r"unknown status .*; known are pending, processing, retry_wait, done"):
         parse_item_status(word)
 
 
-def test_every_status_has_its_moves() -> None:
-    assert set(TRANSITIONS) == set(ItemStatus)
-    assert all(TRANSITIONS.values()), "nothing is a dead end: whatever is settled can be reprocessed"
+def test_every_item_status_has_transitions() -> None:
+    assert set(ITEM_STATUS_TRANSITIONS) == set(ItemStatus)
+    assert all(ITEM_STATUS_TRANSITIONS.values()), "nothing is a dead end: whatever is settled can be reprocessed"
 
 
-def test_a_settled_item_only_goes_round_again() -> None:
-    assert all(TRANSITIONS[status] == {S.PENDING} for status in TERMINAL)
+def test_terminal_item_status_can_only_become_pending() -> None:
+    assert all(ITEM_STATUS_TRANSITIONS[status] == {S.PENDING} for status in TERMINAL_ITEM_STATUSES)
 
 
-def test_every_status_can_be_reached_from_pending() -> None:
+def test_every_item_status_is_reachable_from_pending() -> None:
     reached, fresh = {S.PENDING}, {S.PENDING}
     while fresh:
-        fresh = set().union(*(TRANSITIONS[status] for status in fresh)) - reached
+        fresh = set().union(*(ITEM_STATUS_TRANSITIONS[status] for status in fresh)) - reached
         reached |= fresh
     assert reached == set(ItemStatus)
 
 
 def checked_words(column: str) -> list[set[str]]:
     """The words of every CHECK (column IN (...)) of the migrations."""
-    text = b"\n".join(migration.text for migration in migrations()).decode()
+    text = b"\n".join(migration.text for migration in list_migrations()).decode()
     found = re.findall(rf"CHECK \({column} IN\s*\(([^)]*)\)\)", text)
     return [set(re.findall(r"'(\w+)'", words)) for words in found]
 
 
-def test_the_database_checks_the_same_words() -> None:
+def test_database_check_constraints_list_same_statuses() -> None:
     assert checked_words("intent") == [set(Intent)]
     assert checked_words("closed_as") == [CLOSED]
     # `processing` is never stored: it is what a leased batch makes of its items.
-    assert checked_words("status") == [TERMINAL | OPEN_OUTCOMES]
-    assert set(ItemStatus) - TERMINAL - OPEN_OUTCOMES == {S.PROCESSING}
+    assert checked_words("status") == [TERMINAL_ITEM_STATUSES | OPEN_OUTCOMES]
+    assert set(ItemStatus) - TERMINAL_ITEM_STATUSES - OPEN_OUTCOMES == {S.PROCESSING}

@@ -15,7 +15,7 @@ import structlog
 
 import tidemill
 from tidemill.telemetry import events, logs
-from tidemill.telemetry.events import bound, emit, hand_on, subscribe
+from tidemill.telemetry.events import bind_fields, emit, relay_event, subscribe
 from tidemill.telemetry.logs import log_events
 
 Event = tuple[str, dict[str, Any]]
@@ -24,7 +24,7 @@ Event = tuple[str, dict[str, Any]]
 @pytest.fixture(autouse=True)
 def nobody_listens(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(events, "_subscribers", [])
-    monkeypatch.setattr(events, "_relayed", [])
+    monkeypatch.setattr(events, "_child_event_subscribers", [])
     yield
     structlog.contextvars.clear_contextvars()
     structlog.reset_defaults()
@@ -34,7 +34,7 @@ def hear(into: list[Event]) -> Any:
     return subscribe(lambda name, fields: into.append((name, fields)))
 
 
-def test_every_subscriber_hears_until_it_leaves() -> None:
+def test_subscriber_receives_events_until_unsubscribed() -> None:
     one, two = list[Event](), list[Event]()
     leave = hear(one)
     hear(two)
@@ -46,7 +46,7 @@ def test_every_subscriber_hears_until_it_leaves() -> None:
     assert two == [("job.closed", {"job": 1}), ("job.failed", {"job": 2})]
 
 
-def test_a_failing_subscriber_hurts_nobody() -> None:
+def test_failing_subscriber_does_not_affect_others() -> None:
     def broken(_name: str, _fields: dict[str, Any]) -> None:
         raise ZeroDivisionError
 
@@ -57,29 +57,29 @@ def test_a_failing_subscriber_hurts_nobody() -> None:
     assert heard == [("job.closed", {"job": 1})]
 
 
-def test_what_children_tell_is_heard_by_those_who_asked_for_it() -> None:
+def test_child_events_reach_only_subscribers_with_children_option() -> None:
     ours, all_of_it = list[Event](), list[Event]()
     hear(ours)
     leave = subscribe(lambda name, fields: all_of_it.append((name, fields)), children=True)
     emit("job.closed", job=1)
-    hand_on("batch.stale", {"items": 2})
+    relay_event("batch.stale", {"items": 2})
     leave()
-    hand_on("batch.stale", {"items": 3})
+    relay_event("batch.stale", {"items": 3})
     emit("job.closed", job=4)
     assert ours == [("job.closed", {"job": 1}), ("job.closed", {"job": 4})]
     assert all_of_it == [("job.closed", {"job": 1}), ("batch.stale", {"items": 2})]
 
 
-async def test_what_is_bound_is_in_every_event_inside_also_in_tasks_begun_there() -> None:
+async def test_bound_fields_are_added_to_events_and_inherited_by_tasks() -> None:
     heard = list[Event]()
     hear(heard)
 
     async def later() -> None:
         emit("batch.stale", items=1)
 
-    with bound(job=5, request_id="abc-1", traceparent=None):
+    with bind_fields(job=5, request_id="abc-1", traceparent=None):
         task = asyncio.create_task(later())
-        with bound(batch=7):
+        with bind_fields(batch=7):
             emit("batch.flushed", items=3, job=6)
     emit("worker.stopped", worker="w")
     await task
@@ -90,15 +90,15 @@ async def test_what_is_bound_is_in_every_event_inside_also_in_tasks_begun_there(
     ]
 
 
-def test_a_jobs_own_request_goes_before_the_one_that_is_answered_which_is_kept() -> None:
+def test_job_request_id_overrides_current_one_kept_as_by_request_id() -> None:
     heard = list[Event]()
     hear(heard)
-    with bound(request_id="pause-1"):
-        with bound(job=5, request_id="submit-1"):
+    with bind_fields(request_id="pause-1"):
+        with bind_fields(job=5, request_id="submit-1"):
             emit("job.paused", job=5)
-        with bound(job=6, request_id=None):
+        with bind_fields(job=6, request_id=None):
             emit("job.paused", job=6)
-        with bound(job=7, request_id="pause-1"):
+        with bind_fields(job=7, request_id="pause-1"):
             emit("job.paused", job=7)
     assert [fields for _, fields in heard] == [
         {"job": 5, "request_id": "submit-1", "by_request_id": "pause-1"},
@@ -111,7 +111,7 @@ def lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
     return [json.loads(line) for line in capsys.readouterr().err.splitlines()]
 
 
-def test_events_are_written_as_json_with_what_they_are_about(capsys: pytest.CaptureFixture[str]) -> None:
+def test_events_are_logged_as_json_with_context_fields(capsys: pytest.CaptureFixture[str]) -> None:
     log_events("info", worker="w1", child=2)
     emit("job.closed", job=UUID(int=5), closed_as="completed")
     (line,) = lines(capsys)
@@ -135,14 +135,14 @@ def test_events_are_written_as_json_with_what_they_are_about(capsys: pytest.Capt
         ("error", ["item.poison"]),
     ],
 )
-def test_a_level_keeps_the_lesser_ones_out(capsys: pytest.CaptureFixture[str], level: str, written: list[str]) -> None:
+def test_log_level_filters_lower_events(capsys: pytest.CaptureFixture[str], level: str, written: list[str]) -> None:
     log_events(level)
     for name in ("batch.claimed", "job.closed", "batch.stale", "item.poison"):
         emit(name, job=1)
     assert [line["event"] for line in lines(capsys)] == written
 
 
-def test_any_value_can_be_written(capsys: pytest.CaptureFixture[str]) -> None:
+def test_log_serializes_any_value(capsys: pytest.CaptureFixture[str]) -> None:
     log_events("info")
     values = {"at": datetime(2026, 1, 1, tzinfo=UTC), "error": ValueError("no"), "path": Path("a"), "none": None}
     emit("worker.started", kinds=["a"], **values)
@@ -150,16 +150,16 @@ def test_any_value_can_be_written(capsys: pytest.CaptureFixture[str]) -> None:
     assert (line["error"], line["path"], line["none"], line["kinds"]) == ("no", "a", None, ["a"])
 
 
-def test_lines_of_handlers_say_what_they_are_about_too(capsys: pytest.CaptureFixture[str]) -> None:
+def test_handler_log_messages_include_bound_fields(capsys: pytest.CaptureFixture[str]) -> None:
     log_events("info", worker="w1")
-    with bound(job=UUID(int=5), batch=7, request_id="abc-1"):
+    with bind_fields(job=UUID(int=5), batch=7, request_id="abc-1"):
         structlog.get_logger().info("called the shop", sku=3)
     (line,) = lines(capsys)
     said = (line["worker"], line["job"], line["batch"], line["request_id"], line["sku"])
     assert said == ("w1", str(UUID(int=5)), 7, "abc-1", 3)
 
 
-def test_what_every_line_has_comes_first(capsys: pytest.CaptureFixture[str]) -> None:
+def test_log_fields_have_fixed_order(capsys: pytest.CaptureFixture[str]) -> None:
     log_events("info", child=1, worker="w1")
     emit("batch.released", items=3, batch=2, job=1, request_id="r", kind="k")
     first = ["timestamp", "level", "event", "worker", "child", "job", "kind", "batch", "request_id"]
@@ -177,8 +177,10 @@ def test_what_every_line_has_comes_first(capsys: pytest.CaptureFixture[str]) -> 
         ("page.listed", {}, logging.DEBUG),
     ],
 )
-def test_what_is_bad_is_said_louder(name: str, fields: dict[str, Any], level: int) -> None:
-    assert logs.level_of(name, fields) == level
+def test_log_level_is_raised_for_high_error_rate_and_server_errors(
+    name: str, fields: dict[str, Any], level: int
+) -> None:
+    assert logs.choose_log_level(name, fields) == level
 
 
 def documented() -> dict[str, set[str]]:
@@ -199,16 +201,16 @@ def emitted() -> dict[str, set[str]]:
     return {name: set(re.findall(r"\b([a-z_]+)=", arguments)) for name, arguments in found}
 
 
-def test_every_documented_event_is_told_of() -> None:
+def test_every_documented_event_is_emitted() -> None:
     text = sources()
     assert [name for name in documented() if f'"{name}"' not in text] == []
 
 
-def test_every_event_has_the_fields_that_its_documentation_names() -> None:
+def test_emitted_event_has_exactly_documented_fields() -> None:
     told = emitted()
     assert len(told) > 10
     assert told == {name: documented().get(name) for name in told}
 
 
-def test_only_documented_events_have_a_level() -> None:
-    assert set(logs._LEVELS) <= set(documented())
+def test_log_levels_exist_only_for_documented_events() -> None:
+    assert set(logs._EVENT_LEVELS) <= set(documented())

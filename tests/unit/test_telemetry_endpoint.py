@@ -6,11 +6,10 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tidemill.config import Settings
-from tidemill.domain.errors import InvalidSettings
-from tidemill.telemetry.endpoint import serving
+from tidemill.core.errors import InvalidSettings
 from tidemill.telemetry.events import emit
-from tidemill.telemetry.measure import measuring, metered
-from tidemill.telemetry.metrics import Meter
+from tidemill.telemetry.metrics import MetricsSubscriber
+from tidemill.telemetry.metrics_server import collect_metrics, serve_metrics, serve_worker_metrics
 
 HOST = "127.0.0.1"
 
@@ -28,18 +27,18 @@ async def ask(port: int, request: str) -> tuple[str, str]:
 
 @pytest.fixture
 async def port() -> AsyncIterator[int]:
-    async with serving(Meter(), HOST, 0, "/inner/metrics") as number:
+    async with serve_metrics(MetricsSubscriber(), HOST, 0, "/inner/metrics") as number:
         yield number
 
 
-async def test_prometheus_gets_the_page(port: int) -> None:
+async def test_metrics_server_returns_prometheus_text(port: int) -> None:
     head, body = await ask(port, "GET /inner/metrics?x=1 HTTP/1.1\r\nHost: x\r\n\r\n")
     assert head.startswith("HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4")
     assert f"Content-Length: {len(body)}" in head
     assert "# TYPE tidemill_items_total counter" in body
 
 
-async def test_the_format_is_the_one_that_is_asked_for(port: int) -> None:
+async def test_metrics_server_returns_openmetrics_when_accepted(port: int) -> None:
     asked = "GET /inner/metrics HTTP/1.1\r\naccept: application/openmetrics-text; version=1.0.0\r\n\r\n"
     head, body = await ask(port, asked)
     assert "Content-Type: application/openmetrics-text" in head
@@ -59,37 +58,39 @@ async def test_the_format_is_the_one_that_is_asked_for(port: int) -> None:
         ("GET /" + "x" * 100_000, 400),
     ],
 )
-async def test_nothing_else_is_answered(port: int, request_line: str, status: int) -> None:
+async def test_metrics_server_rejects_other_methods_paths_and_garbage(
+    port: int, request_line: str, status: int
+) -> None:
     head, body = await ask(port, f"{request_line}\r\nHost: x\r\n\r\n")
     assert head.startswith(f"HTTP/1.1 {status} ")
     assert "tidemill_" not in body
 
 
-async def test_who_comes_second_gets_the_next_port() -> None:
+async def test_metrics_server_uses_next_port_when_port_is_taken() -> None:
     async with (
-        serving(Meter(), HOST, 0, "/metrics") as first,
-        serving(Meter(), HOST, first, "/metrics") as second,
+        serve_metrics(MetricsSubscriber(), HOST, 0, "/metrics") as first,
+        serve_metrics(MetricsSubscriber(), HOST, first, "/metrics") as second,
     ):
         assert first < second < first + 100
         assert (await ask(second, "GET /metrics HTTP/1.1\r\n\r\n"))[0].startswith("HTTP/1.1 200")
 
 
-async def test_an_address_that_is_not_ours_stops_the_start() -> None:
+async def test_metrics_server_on_foreign_address_raises_invalid_settings() -> None:
     with pytest.raises(InvalidSettings, match=r"cannot serve metrics at 192\.0\.2\.1:9464"):
-        async with serving(Meter(), "192.0.2.1", 9464, "/metrics"):
+        async with serve_metrics(MetricsSubscriber(), "192.0.2.1", 9464, "/metrics"):
             pass
 
 
-async def test_metrics_can_be_switched_off() -> None:
+async def test_metrics_are_not_collected_when_disabled() -> None:
     settings = Settings(enable_metrics=False, metrics_port=0)
-    with metered(settings) as meter:
+    with collect_metrics(settings) as meter:
         assert meter is None
-    async with measuring(settings, {}) as environment:
+    async with serve_worker_metrics(settings, {}) as environment:
         assert environment == {}
 
 
-async def test_a_process_is_measured_as_long_as_it_is_asked_for() -> None:
-    with metered(Settings()) as meter:
+async def test_metrics_are_collected_only_inside_context() -> None:
+    with collect_metrics(Settings()) as meter:
         assert meter is not None
         emit("pool.waited", ms=3)
     emit("pool.waited", ms=3)

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tidemill.telemetry import events, relay
+from tidemill.telemetry import child_events, events
+from tidemill.telemetry.child_events import ChildEventReader, ChildEventWriter, relay_events_to_parent
 from tidemill.telemetry.events import emit, subscribe
-from tidemill.telemetry.relay import Ear, Mouth, hand_events_to_parent
 
 Event = tuple[str, dict[str, Any]]
 LONG = "x" * 5_000
@@ -18,7 +18,7 @@ LONG = "x" * 5_000
 @pytest.fixture(autouse=True)
 def nobody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(events, "_subscribers", [])
-    monkeypatch.setattr(events, "_relayed", [])
+    monkeypatch.setattr(events, "_child_event_subscribers", [])
 
 
 @pytest.fixture
@@ -31,48 +31,52 @@ def heard() -> list[Event]:
 
 
 @pytest.fixture
-def ear() -> Iterator[Ear]:
-    pipe = Ear()
+def ear() -> Iterator[ChildEventReader]:
+    pipe = ChildEventReader()
     yield pipe
     pipe.close()
 
 
 @pytest.fixture
-def mouth(ear: Ear) -> Mouth:
-    return Mouth(ear.mouth, 3)
+def mouth(ear: ChildEventReader) -> ChildEventWriter:
+    return ChildEventWriter(ear.write_fd, 3)
 
 
-def test_what_is_measured_arrives_without_whom_it_is_about(ear: Ear, mouth: Mouth, heard: list[Event]) -> None:
-    mouth.hear("batch.stale", {"items": 3, "kind": "k", "job": "j", "batch": 1, "request_id": "r"})
-    mouth.hear("worker.started", {"kinds": ["not measured"]})
+def test_relayed_event_has_only_measured_fields(
+    ear: ChildEventReader, mouth: ChildEventWriter, heard: list[Event]
+) -> None:
+    mouth.write_event("batch.stale", {"items": 3, "kind": "k", "job": "j", "batch": 1, "request_id": "r"})
+    mouth.write_event("worker.started", {"kinds": ["not measured"]})
     ear.read()
     assert heard == [("batch.stale", {"items": 3, "kind": "k", "child": 3})]
 
 
-def test_codes_that_handlers_made_stay_in_the_child(ear: Ear, mouth: Mouth, heard: list[Event]) -> None:
-    mouth.hear("item.retry", {"items": 3, "codes": {"timeout": 1, LONG: 2, "429": 5}})
+def test_relayed_event_omits_handler_defined_error_codes(
+    ear: ChildEventReader, mouth: ChildEventWriter, heard: list[Event]
+) -> None:
+    mouth.write_event("item.retry", {"items": 3, "codes": {"timeout": 1, LONG: 2, "429": 5}})
     ear.read()
     assert heard == [("item.retry", {"items": 3, "codes": {"timeout": 1, "429": 5}, "child": 3})]
 
 
-def test_what_was_said_outlives_who_said_it(ear: Ear, heard: list[Event]) -> None:
+def test_relayed_event_of_killed_child_is_delivered(ear: ChildEventReader, heard: list[Event]) -> None:
     pid = os.fork()
     if not pid:
-        Mouth(ear.mouth, 0).hear("batch.stale", {"items": 1})
+        ChildEventWriter(ear.write_fd, 0).write_event("batch.stale", {"items": 1})
         os.kill(os.getpid(), 9)
     os.waitpid(pid, 0)
     ear.read()
     assert heard == [("batch.stale", {"items": 1, "child": 0})]
 
 
-def test_many_that_speak_at_once_are_all_understood(ear: Ear, heard: list[Event]) -> None:
+def test_relayed_events_of_concurrent_children_are_all_delivered(ear: ChildEventReader, heard: list[Event]) -> None:
     pids = []
     for child in range(4):
         pid = os.fork()
         if not pid:
-            mouth = Mouth(ear.mouth, child)
+            mouth = ChildEventWriter(ear.write_fd, child)
             for n in range(200):
-                mouth.hear("batch.stale", {"items": n, "kind": str(child) * 20})
+                mouth.write_event("batch.stale", {"items": n, "kind": str(child) * 20})
             os._exit(0)
         pids.append(pid)
     while len(heard) < 800 and select.select([ear.fileno()], [], [], 10)[0]:
@@ -83,11 +87,11 @@ def test_many_that_speak_at_once_are_all_understood(ear: Ear, heard: list[Event]
     assert len(heard) == 800
 
 
-def test_a_parent_that_does_not_read_costs_events_and_never_time(
-    ear: Ear, mouth: Mouth, heard: list[Event], monkeypatch: pytest.MonkeyPatch
+def test_relay_drops_oldest_events_without_blocking_when_pipe_is_full(
+    ear: ChildEventReader, mouth: ChildEventWriter, heard: list[Event], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(relay, "BACKLOG", 10)
-    subscribe(mouth.hear)
+    monkeypatch.setattr(child_events, "MAX_BACKLOG_EVENTS", 10)
+    subscribe(mouth.write_event)
     for n in range(5_000):
         emit("batch.stale", items=n)
     ear.read()
@@ -100,26 +104,26 @@ def test_a_parent_that_does_not_read_costs_events_and_never_time(
     assert arrived[-11:] == list(range(4_990, 5_001)), "the newest ones are kept"
 
 
-def test_a_child_that_nobody_hears_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(relay.VARIABLE, raising=False)
-    hand_events_to_parent(0)
+def test_child_without_event_pipe_relays_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(child_events.EVENT_PIPE_VARIABLE, raising=False)
+    relay_events_to_parent(0)
     assert events._subscribers == []
-    assert relay.ends_in({}) == ()
+    assert child_events.list_inherited_fds({}) == ()
 
 
-def test_a_child_finds_its_end_in_the_environment(
-    ear: Ear, heard: list[Event], monkeypatch: pytest.MonkeyPatch
+def test_child_reads_event_pipe_from_environment(
+    ear: ChildEventReader, heard: list[Event], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(relay.VARIABLE, str(ear.mouth))
-    hand_events_to_parent(2)
+    monkeypatch.setenv(child_events.EVENT_PIPE_VARIABLE, str(ear.write_fd))
+    relay_events_to_parent(2)
     emit("batch.stale", items=1)
     ear.read()
     assert heard == [("batch.stale", {"items": 1, "child": 2})]
 
 
-def test_a_child_whose_parent_is_gone_works_on() -> None:
+def test_child_ignores_closed_event_pipe() -> None:
     reading, writing = os.pipe()
     os.close(reading)
-    mouth = Mouth(writing, 0)
-    mouth.hear("batch.stale", {"items": 1})
+    mouth = ChildEventWriter(writing, 0)
+    mouth.write_event("batch.stale", {"items": 1})
     os.close(writing)

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemill.domain.decide import from_exception
-from tidemill.domain.outcome import Retry
-from tidemill.domain.throttle import is_throttle, retry_after, status_of
+from tidemill.core.decide import outcome_from_exception
+from tidemill.core.outcome import Retry
+from tidemill.core.throttling import is_throttling_error, read_http_status, read_retry_after_s
 
 DATE = "Wed, 21 Oct 2026 07:28:00 GMT"
 HALF_A_MINUTE_LATER = "Wed, 21 Oct 2026 07:28:30 GMT"
@@ -59,7 +59,7 @@ class LikeRequests(Exception):
 
 
 @pytest.mark.parametrize("status", [429, 503])
-def test_a_refusal_is_known_in_every_library(status: int) -> None:
+def test_throttling_response_is_detected_in_exceptions_of_every_library(status: int) -> None:
     wrapped = ValueError("no price")
     wrapped.__cause__ = of_httpx(status)
     for error in (
@@ -70,24 +70,24 @@ def test_a_refusal_is_known_in_every_library(status: int) -> None:
         LikeRequests(Answer(status)),
         wrapped,
     ):
-        assert is_throttle(error), error
-        said = from_exception(error)
+        assert is_throttling_error(error), error
+        said = outcome_from_exception(error)
         assert isinstance(said, Retry)
         assert said.throttled
         assert said.code == "throttled"
 
 
 @pytest.mark.parametrize("status", [200, 400, 404, 500, 502, 504])
-def test_other_answers_are_ordinary_errors(status: int) -> None:
+def test_other_http_statuses_are_not_throttling(status: int) -> None:
     error = of_httpx(status)
-    assert status_of(error) == status
-    assert not is_throttle(error)
-    said = from_exception(error)
+    assert read_http_status(error) == status
+    assert not is_throttling_error(error)
+    said = outcome_from_exception(error)
     assert isinstance(said, Retry)
     assert not said.throttled
 
 
-def test_exceptions_of_other_kinds_are_none_of_ours() -> None:
+def test_exceptions_without_http_status_are_not_throttling() -> None:
     for error in (
         ValueError("429"),
         LikeRequests("429"),
@@ -95,8 +95,8 @@ def test_exceptions_of_other_kinds_are_none_of_ours() -> None:
         OSError(429, "x"),
         SystemExit(429),
     ):
-        assert not is_throttle(error), error
-        assert retry_after(error) is None
+        assert not is_throttling_error(error), error
+        assert read_retry_after_s(error) is None
 
 
 @pytest.mark.parametrize(
@@ -114,15 +114,15 @@ def test_exceptions_of_other_kinds_are_none_of_ours() -> None:
         ({}, None),
     ],
 )
-def test_the_answer_says_when_to_come_back(headers: dict[str, str], seconds: float | None) -> None:
-    assert retry_after(of_httpx(429, **headers)) == seconds
-    assert retry_after(of_urllib(429, **headers)) == seconds
+def test_retry_after_header_is_parsed_as_seconds_or_date(headers: dict[str, str], seconds: float | None) -> None:
+    assert read_retry_after_s(of_httpx(429, **headers)) == seconds
+    assert read_retry_after_s(of_urllib(429, **headers)) == seconds
 
 
-def test_headers_may_be_a_plain_dict_in_either_case() -> None:
-    assert retry_after(LikeAiohttp(429, {"Retry-After": "2"})) == 2
-    assert retry_after(LikeAiohttp(429, {"retry-after": "2"})) == 2
-    assert retry_after(LikeRequests(Answer(429, {"Retry-After": "3"}))) == 3
+def test_retry_after_is_read_from_plain_dict_in_any_case() -> None:
+    assert read_retry_after_s(LikeAiohttp(429, {"Retry-After": "2"})) == 2
+    assert read_retry_after_s(LikeAiohttp(429, {"retry-after": "2"})) == 2
+    assert read_retry_after_s(LikeRequests(Answer(429, {"Retry-After": "3"}))) == 3
 
 
 class Thorny(Exception):
@@ -132,15 +132,15 @@ class Thorny(Exception):
         raise RuntimeError(name)
 
 
-def test_an_exception_that_cannot_be_looked_at_is_an_ordinary_one() -> None:
-    assert not is_throttle(Thorny())
-    assert retry_after(Thorny()) is None
-    assert not is_throttle(LikeRequests(Thorny()))
+def test_exception_with_raising_attributes_is_not_throttling() -> None:
+    assert not is_throttling_error(Thorny())
+    assert read_retry_after_s(Thorny()) is None
+    assert not is_throttling_error(LikeRequests(Thorny()))
 
 
 @given(st.one_of(st.none(), st.integers(), st.text(), st.booleans()), st.one_of(st.none(), st.text(), st.integers()))
-def test_whatever_an_exception_carries_it_is_looked_at_without_harm(status: object, headers: object) -> None:
+def test_throttling_detection_accepts_any_status_and_header_value(status: object, headers: object) -> None:
     error = LikeRequests(Answer(status, {"Retry-After": headers}))
-    assert is_throttle(error) == (status in (429, 503))
-    wait = retry_after(error)
+    assert is_throttling_error(error) == (status in (429, 503))
+    wait = read_retry_after_s(error)
     assert wait is None or wait >= 0

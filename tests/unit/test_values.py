@@ -11,9 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tidemill.domain.resource import Field, Type
-from tidemill.domain.values import FieldReader
-from tidemill.domain.values.same import same_texts
+from tidemill.core.column_type import ColumnType
+from tidemill.imports.validation.canonical_values import canonicalize_texts
+from tidemill.imports.validation.field_reader import FieldReader
+from tidemill.tables.resource import Field
 
 EXAMPLES = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 DIGITS = st.text("0123456789", min_size=1, max_size=25)
@@ -58,7 +59,7 @@ JSON = st.one_of(
     ),
 )
 ANY = st.text(max_size=12)
-TYPES: list[tuple[Type, str, dict[str, Any], st.SearchStrategy[str]]] = [
+TYPES: list[tuple[ColumnType, str, dict[str, Any], st.SearchStrategy[str]]] = [
     ("integer", "smallint", {"bits": 16}, NUMBERS),
     ("integer", "bigint", {"bits": 64}, NUMBERS),
     ("number", "numeric", {}, NUMBERS),
@@ -88,15 +89,19 @@ TYPES: list[tuple[Type, str, dict[str, Any], st.SearchStrategy[str]]] = [
 
 @pytest.fixture(scope="module")
 def server(tidemill_server: Any) -> Iterator[psycopg.Connection[Any]]:
-    url = tidemill_server.create()
+    url = tidemill_server.create_database()
     with psycopg.connect(url, autocommit=True) as conn:
         yield conn
-    tidemill_server.drop(url)
+    tidemill_server.drop_database(url)
 
 
 @pytest.mark.parametrize(("kind", "sql_type", "rules", "texts"), TYPES, ids=[one[1] for one in TYPES])
-def test_what_a_reader_lets_through_the_server_takes(
-    kind: Type, sql_type: str, rules: dict[str, Any], texts: st.SearchStrategy[str], server: psycopg.Connection[Any]
+def test_field_reader_accepts_only_values_the_server_accepts(
+    kind: ColumnType,
+    sql_type: str,
+    rules: dict[str, Any],
+    texts: st.SearchStrategy[str],
+    server: psycopg.Connection[Any],
 ) -> None:
     reader = FieldReader(Field(name="f", column="f", type=kind, sql_type=sql_type, **rules))
 
@@ -105,11 +110,11 @@ def test_what_a_reader_lets_through_the_server_takes(
     def check(values: list[str]) -> None:
         found, flaws = reader.read(list(values))
         for index, value in enumerate(values):
-            assert found[index] is None or index not in flaws.rows
-            assert found[index] is not None or index in flaws.rows or not value.strip()
+            assert found[index] is None or index not in flaws.bad_rows
+            assert found[index] is not None or index in flaws.bad_rows or not value.strip()
         query = "SELECT v FROM unnest(%s::text[]) v WHERE NOT pg_input_is_valid(v, %s)"
         assert server.execute(query, (found, sql_type)).fetchall() == []
-        assert all(told["reason"] for told in flaws.told().values())
+        assert all(told["reason"] for told in flaws.build_details().values())
 
     check()
 
@@ -129,23 +134,25 @@ def test_what_a_reader_lets_through_the_server_takes(
         ("other", "public.citext", "Ab", "aB"),
     ],
 )
-def test_two_spellings_of_one_value_are_one_key(kind: Type, sql_type: str, one: str, other: str) -> None:
+def test_canonical_text_is_equal_for_two_spellings_of_one_value(
+    kind: ColumnType, sql_type: str, one: str, other: str
+) -> None:
     limits: dict[str, Any] = {"precision": 5, "scale": 2} if "(5,2)" in sql_type else {}
     field = Field(name="f", column="f", type=kind, sql_type=sql_type, with_zone="with time" in sql_type, **limits)
-    first, second = same_texts(field, [one, other])
+    first, second = canonicalize_texts(field, [one, other])
     assert first == second
-    assert same_texts(field, [None]) == [None]
+    assert canonicalize_texts(field, [None]) == [None]
 
 
-def test_a_range_looks_at_values_and_not_at_their_spelling() -> None:
+def test_range_rule_compares_values_not_spellings() -> None:
     limits: dict[str, Any] = {"minimum": "2026-01-01T00:00:00", "maximum": "2026-12-31T23:59:59"}
     reader = FieldReader(Field(name="f", column="f", type="timestamp", with_zone=True, **limits))
     _, flaws = reader.read(["2026-01-01 00:00:00Z", "2026-01-01T00:30:00+01:00", "2026-06-01 10:00"])
-    assert flaws.rows == {1}
+    assert flaws.bad_rows == {1}
 
 
-def test_a_number_of_many_digits_is_refused_and_not_a_crash() -> None:
-    kinds: tuple[Type, ...] = ("integer", "number")
+def test_number_with_200000_digits_is_rejected_without_crash() -> None:
+    kinds: tuple[ColumnType, ...] = ("integer", "number")
     for kind in kinds:
         texts, flaws = FieldReader(Field(name="f", column="f", type=kind)).read(["1" * 200_000, "5"])
-        assert (texts, flaws.rows) == ([None, "5"], {0})
+        assert (texts, flaws.bad_rows) == ([None, "5"], {0})

@@ -4,12 +4,13 @@ import tomllib
 
 import pytest
 
-from tidemill.domain.errors import InvalidSettings
-from tidemill.domain.place import BucketPlace
-from tidemill.domain.watching import Entry, FolderAddress, HostAddress, ImportTask, LinksAddress, watches
-from tidemill.domain.watching.decide import JobFacts, Known, news_of, settled
-from tidemill.domain.watching.names import Pattern, name_problem, shown, with_suffix
-from tidemill.domain.watching.times import next_look, seconds_of
+from tidemill.core.blob_location import BucketLocation
+from tidemill.core.errors import InvalidSettings
+from tidemill.watches.config import parse_watches
+from tidemill.watches.file_names import FilePattern, add_name_suffix, find_name_problem, make_printable_path
+from tidemill.watches.file_state import FileJobState, ListedFile, RecordedFile, compare_listing, decide_file_state
+from tidemill.watches.source_address import FolderAddress, HostAddress, WebAddress
+from tidemill.watches.watch import ImportTask, compute_scan_delay, parse_duration_s
 
 SAID = """
 [watches.nightly]
@@ -26,12 +27,12 @@ priority = 5
 
 def declared(text: str) -> str:
     with pytest.raises(InvalidSettings) as told:
-        watches(tomllib.loads(text))
+        parse_watches(tomllib.loads(text))
     return str(told.value)
 
 
-def test_all_that_is_said_is_read() -> None:
-    (watch,) = watches(tomllib.loads(SAID)).values()
+def test_watch_config_reads_all_options() -> None:
+    (watch,) = parse_watches(tomllib.loads(SAID)).values()
     assert watch.source == HostAddress("sftp", "files.example.com", 2222, "ada", "/srv/out")
     assert str(watch.source) == "sftp://ada@files.example.com:2222//srv/out"
     assert isinstance(watch.task, ImportTask)
@@ -44,14 +45,14 @@ def test_all_that_is_said_is_read() -> None:
     [
         ('"inbox"', FolderAddress("inbox")),
         ('"inbox/a/b/"', FolderAddress("inbox", "a/b")),
-        ('"s3://bucket/in"', BucketPlace("s3", "bucket", "in")),
+        ('"s3://bucket/in"', BucketLocation("s3", "bucket", "in")),
         ('"ftp://host"', HostAddress("ftp", "host", 21)),
         ('"ftps://u@[::1]/x"', HostAddress("ftps", "::1", 990, "u", "x")),
-        ('["https://h/a?b", "https://h/c"]', LinksAddress(("https://h/a?b", "https://h/c"))),
+        ('["https://h/a?b", "https://h/c"]', WebAddress(("https://h/a?b", "https://h/c"))),
     ],
 )
-def test_a_source_may_be(said: str, meant: object) -> None:
-    (watch,) = watches(tomllib.loads(f'[watches.a]\nsource = {said}\njob = {{ kind = "x" }}')).values()
+def test_watch_source_is_parsed(said: str, meant: object) -> None:
+    (watch,) = parse_watches(tomllib.loads(f'[watches.a]\nsource = {said}\njob = {{ kind = "x" }}')).values()
     assert watch.source == meant
 
 
@@ -64,20 +65,20 @@ def test_a_source_may_be(said: str, meant: object) -> None:
         ('"ftp://u:geheim@h/x"', "password_env"),
         ('"https://u:geheim@h/x"', "authorization_env"),
         ('"s3://key:geheim@bucket"', "keys belong into the environment"),
-        ('"sftp://host/x"', "who are you there"),
+        ('"sftp://host/x"', "The user is missing"),
         ('["ftp://h/x"]', "http or https"),
         ("[]", "one or more"),
         ("7", "is wanted"),
     ],
 )
-def test_a_source_that_cannot_be_is_told_without_its_secrets(said: str, reason: str) -> None:
+def test_invalid_watch_source_is_reported_without_secrets(said: str, reason: str) -> None:
     told = declared(f'[watches.a]\nsource = {said}\njob = {{ kind = "x" }}')
     assert "watches.a.source: " in told
     assert reason in told
     assert "geheim" not in told
 
 
-def test_every_mistake_is_told_at_once() -> None:
+def test_invalid_watch_config_reports_all_problems() -> None:
     told = declared(
         """
 [watches.Bad]
@@ -116,49 +117,54 @@ import = { mode = "replace", resource = 7 }
         ("a+(b).csv", ["a+(b).csv"], ["aab.csv"]),
     ],
 )
-def test_a_pattern_matches_as_in_a_shell(glob: str, good: list[str], bad: list[str]) -> None:
-    pattern = Pattern((glob,))
+def test_file_pattern_matches_like_shell_glob(glob: str, good: list[str], bad: list[str]) -> None:
+    pattern = FilePattern((glob,))
     assert [name for name in good + bad if pattern.matches(name)] == good
 
 
-def test_a_suffix_keeps_what_the_file_is() -> None:
-    assert with_suffix("processed/x/a.csv.gz", 42) == "processed/x/a.42.csv.gz"
-    assert with_suffix("processed/README", 7) == "processed/README.7"
+def test_name_suffix_is_added_before_file_extensions() -> None:
+    assert add_name_suffix("processed/x/a.csv.gz", 42) == "processed/x/a.42.csv.gz"
+    assert add_name_suffix("processed/README", 7) == "processed/README.7"
 
 
-def test_names_that_cannot_be_shown_are_shown_all_the_same_and_told_apart() -> None:
+def test_unprintable_file_names_get_distinct_printable_paths() -> None:
     odd = ["a\n.csv", "a\udce9.csv", "a\udcea.csv", "x" * 2_000, "x" * 2_001]
-    assert all(name_problem(name) for name in odd)
-    assert len({shown(name) for name in odd}) == len(odd)
-    assert all(shown(name).isprintable() and shown(name).isascii() and len(shown(name)) < 400 for name in odd)
-    assert shown("größe.csv") == "größe.csv"
+    assert all(find_name_problem(name) for name in odd)
+    assert len({make_printable_path(name) for name in odd}) == len(odd)
+    assert all(
+        make_printable_path(name).isprintable()
+        and make_printable_path(name).isascii()
+        and len(make_printable_path(name)) < 400
+        for name in odd
+    )
+    assert make_printable_path("größe.csv") == "größe.csv"
 
 
-def test_news_are_what_is_new_what_has_changed_and_what_is_back() -> None:
+def test_listing_comparison_finds_new_changed_and_returned_files() -> None:
     known = [
-        Known(1, "waits", 1, "v1", "seen", "nightly"),
-        Known(2, "changes", 1, "v1", "seen", "nightly"),
-        Known(3, "back", 1, "v1", "gone", "nightly"),
-        Known(4, "done", 1, "v1", "processed", "nightly"),
-        Known(5, "again", 1, "v1", "processed", "nightly"),
+        RecordedFile(1, "waits", 1, "v1", "seen", "nightly"),
+        RecordedFile(2, "changes", 1, "v1", "seen", "nightly"),
+        RecordedFile(3, "back", 1, "v1", "gone", "nightly"),
+        RecordedFile(4, "done", 1, "v1", "processed", "nightly"),
+        RecordedFile(5, "again", 1, "v1", "processed", "nightly"),
     ]
-    listed = [Entry(name, 1, "v1") for name in ("waits", "back", "done", "new")]
-    listed += [Entry("changes", 2, "v2"), Entry("again", 2, "v2")]
-    news = news_of(listed, known)
+    listed = [ListedFile(name, 1, "v1") for name in ("waits", "back", "done", "new")]
+    listed += [ListedFile("changes", 2, "v2"), ListedFile("again", 2, "v2")]
+    news = compare_listing(listed, known)
     assert [one.path for one in news.added] == ["new", "again"]
     assert [(one.id, entry.version) for one, entry in news.changed] == [(3, "v1"), (2, "v2")]
 
 
-def test_a_file_is_settled_by_whether_its_rows_are_stored() -> None:
-    assert settled(JobFacts(exists=True)) is None
-    assert settled(JobFacts(exists=True, ingest_done=True, closed_as="failed")) == ("persisted", None)
-    assert settled(JobFacts(exists=True, closed_as="failed", failure_reason="bad")) == ("rejected", "bad")
-    gone = settled(JobFacts(exists=False))
+def test_watched_file_state_depends_on_stored_rows_of_its_job() -> None:
+    assert decide_file_state(FileJobState(exists=True)) is None
+    assert decide_file_state(FileJobState(exists=True, ingest_done=True, closed_as="failed")) == ("persisted", None)
+    assert decide_file_state(FileJobState(exists=True, closed_as="failed", failure_reason="bad")) == ("rejected", "bad")
+    gone = decide_file_state(FileJobState(exists=False))
     assert gone is not None
     assert gone[0] == "rejected"
 
 
-def test_a_source_that_is_away_is_asked_less_and_less_often() -> None:
-    assert [next_look(60, failures) for failures in (0, 1, 2, 10)] == [60, 120, 240, 900]
-    assert next_look(86_400, 50) == 86_400
-    assert (seconds_of("1.5h"), seconds_of("30s")) == (5_400, 30)
+def test_scan_delay_backs_off_for_unreachable_source() -> None:
+    assert [compute_scan_delay(60, failures) for failures in (0, 1, 2, 10)] == [60, 120, 240, 900]
+    assert compute_scan_delay(86_400, 50) == 86_400
+    assert (parse_duration_s("1.5h"), parse_duration_s("30s")) == (5_400, 30)

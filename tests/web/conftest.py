@@ -11,21 +11,22 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page, async_playwright, expect
+from playwright.async_api import Error as PlaywrightError
 
+from support import require
 from tidemill import Mill
-from tidemill.api.service import create
-from tidemill.cli.serve import Server, listen
+from tidemill.cli.serve import HttpServer, open_listen_socket
 from tidemill.config import Settings
-from tidemill.domain.identity import Role
+from tidemill.core.principal import Role
+from tidemill.http.application import create_api
 from tidemill.store import workers
 from tidemill.store.database import Database
-from tidemill.store.throwaway import ThrowawayServer
-from tidemill.web import install
+from tidemill.testing.throwaway_postgres import ThrowawayServer
+from tidemill.web.pages import install_pages
 from web.site import KINDS, Site
 from web.watching import Watch
 
 NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")  # the first is the quickest
-CHROMIUM = next(filter(None, map(shutil.which, NAMES)), None)
 FLAGS = ["--disable-dev-shm-usage", "--enable-precise-memory-info"]
 WINDOW = {"width": 1280, "height": 800}
 expect.set_options(timeout=20_000)  # of a busy machine
@@ -35,11 +36,14 @@ OpenPage = Callable[..., Awaitable[Page]]
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def browser() -> AsyncIterator[Browser]:
     """One for each process of the tests."""
-    if CHROMIUM is None:
-        pytest.skip("NOT RUN: there is no chromium on PATH, so nothing of the web UI was tried")
+    installed = next(filter(None, map(shutil.which, NAMES)), None)
     flags = [*FLAGS, "--no-sandbox"] if os.getuid() == 0 else FLAGS
     async with async_playwright() as playwright:
-        started = await playwright.chromium.launch(executable_path=CHROMIUM, args=flags)
+        try:  # without a path, Playwright takes the browser that it downloaded
+            started = await playwright.chromium.launch(executable_path=installed, args=flags)
+        except PlaywrightError:
+            require(NAMES[0], installed)
+            raise
         yield started
         await started.close()
 
@@ -60,11 +64,11 @@ def settings_in(url: str, folder: Path) -> Settings:
 
 @contextlib.asynccontextmanager
 async def serving(settings: Settings) -> AsyncIterator[Site]:
-    async with Database(str(settings.database_url), size=8, patience=5) as db:
-        app = create(db, settings)
-        install(app)
-        with listen(Settings(http_port=0)) as listening:
-            server = Server(app)
+    async with Database(str(settings.database_url), size=8, retry_for_s=5) as db:
+        app = create_api(db, settings)
+        install_pages(app)
+        with open_listen_socket(Settings(http_port=0)) as listening:
+            server = HttpServer(app)
             task = asyncio.create_task(server.serve(sockets=[listening]))
             await server.ready.wait()
             yield Site(f"http://127.0.0.1:{listening.getsockname()[1]}", db, settings)
@@ -75,7 +79,7 @@ async def serving(settings: Settings) -> AsyncIterator[Site]:
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def site(tidemill_server: ThrowawayServer, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
     """A service and its database, without any worker; kinds are known."""
-    url = await asyncio.to_thread(tidemill_server.create)
+    url = await asyncio.to_thread(tidemill_server.create_database)
     settings = settings_in(url, tmp_path_factory.mktemp("site"))
     async with serving(settings) as started:
         mill = Mill(settings)
@@ -83,7 +87,7 @@ async def site(tidemill_server: ThrowawayServer, tmp_path_factory: pytest.TempPa
         await started.db.run(workers.register_kinds, mill.registry.all())
         yield started
         started.workers.end()
-    await asyncio.to_thread(tidemill_server.drop, url)
+    await asyncio.to_thread(tidemill_server.drop_database, url)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")

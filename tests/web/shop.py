@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 
 from support import rows
-from tidemill.store.throwaway import ThrowawayServer
+from tidemill.testing.throwaway_postgres import ThrowawayServer
 from web.conftest import serving, settings_in
 from web.site import Site
 
@@ -54,7 +54,7 @@ async def site(tidemill_server: ThrowawayServer, tmp_path_factory: pytest.TempPa
     """A service with tables that are declared, and a worker."""
     folder = tmp_path_factory.mktemp("shop")
     declared = written(folder, "tidemill.toml", DECLARED)
-    url = await asyncio.to_thread(tidemill_server.create)
+    url = await asyncio.to_thread(tidemill_server.create_database)
     changes = {"config": declared, "distribution_backoff_ms": 10, "max_file_size_mb": 8}
     async with serving(settings_in(url, folder).model_copy(update=changes)) as started:
         await rows(started.db, TABLES)
@@ -62,7 +62,7 @@ async def site(tidemill_server: ThrowawayServer, tmp_path_factory: pytest.TempPa
         started.workers.start()
         yield started
         started.workers.end()
-    await asyncio.to_thread(tidemill_server.drop, url)
+    await asyncio.to_thread(tidemill_server.drop_database, url)
 
 
 def people_csv(n: int, *, bad: int = 0, prefix: str = "p") -> str:

@@ -8,8 +8,8 @@ import httpx2
 
 from support import Workers, closed
 from tidemill.config import Settings
-from tidemill.domain.identity import Role
-from tidemill.domain.job import Job
+from tidemill.core.job import Job
+from tidemill.core.principal import Role
 from tidemill.store import sessions, users
 from tidemill.store.database import Database
 
@@ -45,13 +45,13 @@ class Site:
     async def user(self, name: str, role: Role = Role.USER) -> str:
         """The key of somebody, who is made when first named."""
         if name not in self.keys:
-            self.ids[name] = (await self.db.run(users.add, name, role)).id
+            self.ids[name] = (await self.db.run(users.add_user, name, role)).id
             self.keys[name], _ = await self.db.run(users.add_key, self.ids[name])
         return self.keys[name]
 
     async def link(self, name: str, role: Role = Role.USER) -> str:
         await self.user(name, role)
-        return f"{self.url}/sign-in/{await self.db.run(sessions.make_link, self.ids[name], 60)}"
+        return f"{self.url}/sign-in/{await self.db.run(sessions.create_sign_in_link, self.ids[name], 60)}"
 
     async def ask(self, name: str, method: str, path: str, **more: Any) -> Any:
         """As somebody, by HTTP."""

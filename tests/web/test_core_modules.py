@@ -15,14 +15,14 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 NEWS_ARE_QUICKER = """
 (async () => {
   let [asked, broken] = [0, 0];
-  const found = it.load(async (signal) => {
+  const found = it.remoteData(async (signal) => {
     asked += 1;
     await new Promise((resolve) => setTimeout(resolve, 120));
     if (signal.aborted) broken += 1;
     return asked;
   });
   for (let news = 0; news < 30; news += 1) {
-    found.soon(1);
+    found.reloadSoon(1);
     await new Promise((resolve) => setTimeout(resolve, 20));
   }
   return [found.data.peek() > 1, broken];
@@ -36,7 +36,7 @@ SOURCE = """
   let asked = 0;
   const ask = async () => { const mine = (asked += 1); await rest(takes[mine] ?? 1); return ANSWER; };
   const source = MADE;
-  source.want(0, 1);
+  source.setVisibleRange(0, 1);
   await rest(100);
   source.AGAIN();
   await rest(1);
@@ -49,15 +49,15 @@ FORGOTTEN = """
 (async () => {
   const rest = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
   let isAway = false;
-  const source = new it.CursorSource(async () => {
+  const source = new it.CursorRowSource(async () => {
     if (isAway) throw new Error("away");
     return { rows: ["there"], next: null };
   });
-  source.want(0, 1);
+  source.setVisibleRange(0, 1);
   await rest(100);
   isAway = true;
   source.blocks.delete(0);
-  source.want(0, 1);
+  source.setVisibleRange(0, 1);
   await rest(100);
   const before = source.stateAt(0);
   isAway = false;
@@ -77,7 +77,7 @@ TWO_DRAWERS = """
 TWO_PRESSES = """
 (async () => {
   let [runs, done] = [0, null];
-  const listener = it.press(() => ((runs += 1), new Promise((resolve) => (done = resolve))));
+  const listener = it.singleFlight(() => ((runs += 1), new Promise((resolve) => (done = resolve))));
   const button = document.createElement("button");
   button.addEventListener("click", listener);
   button.click();
@@ -104,19 +104,19 @@ async def page(site: Site, browser: Browser) -> AsyncIterator[Page]:
     watch.check()
 
 
-async def test_the_newest_answer_counts_and_slow_ones_are_waited_for(page: Page) -> None:
-    assert await said(page, "core/load.js", NEWS_ARE_QUICKER) == [True, 0]
-    cursor = SOURCE.replace("ANSWER", "{ rows: [mine], next: null }").replace("MADE", "new it.CursorSource(ask)")
-    assert await said(page, "ui/source.js", cursor.replace("AGAIN", "reload")) == [3, 3]
-    dense = SOURCE.replace("ANSWER", "[mine]").replace("MADE", "new it.SeqSource(1, ask)")
-    assert await said(page, "ui/source.js", dense.replace("AGAIN", "refresh")) == [3, 3]
+async def test_loaders_show_newest_response_and_do_not_abort_slow_requests(page: Page) -> None:
+    assert await said(page, "core/remote-data.js", NEWS_ARE_QUICKER) == [True, 0]
+    cursor = SOURCE.replace("ANSWER", "{ rows: [mine], next: null }").replace("MADE", "new it.CursorRowSource(ask)")
+    assert await said(page, "ui/row-source.js", cursor.replace("AGAIN", "reload")) == [3, 3]
+    dense = SOURCE.replace("ANSWER", "[mine]").replace("MADE", "new it.IndexedRowSource(1, ask)")
+    assert await said(page, "ui/row-source.js", dense.replace("AGAIN", "refresh")) == [3, 3]
 
 
-async def test_what_could_not_be_loaded_is_loaded_when_it_is_tried_again(page: Page) -> None:
+async def test_row_source_loads_failed_block_after_retry(page: Page) -> None:
     for how in ("retry(0)", "retryFailed()"):
-        assert await said(page, "ui/source.js", FORGOTTEN.replace("HOW", how)) == ["failed", "there"]
+        assert await said(page, "ui/row-source.js", FORGOTTEN.replace("HOW", how)) == ["failed", "there"]
 
 
-async def test_there_is_one_drawer_and_one_press_at_a_time(page: Page) -> None:
+async def test_second_drawer_replaces_first_and_double_click_runs_action_once(page: Page) -> None:
     assert await said(page, "ui/drawer.js", TWO_DRAWERS) == [["twotwo"], False]
-    assert await said(page, "ui/press.js", TWO_PRESSES) == [1, 2]
+    assert await said(page, "ui/single-flight.js", TWO_PRESSES) == [1, 2]

@@ -8,7 +8,7 @@ import pytest
 from playwright.async_api import Page, expect
 
 from support import rows
-from tidemill.domain.identity import Role
+from tidemill.core.principal import Role
 from web.conftest import OpenPage
 from web.site import Site
 from web.test_steady import Gate
@@ -24,7 +24,7 @@ def group(page: Page, cause: str) -> Any:
     return page.get_by_role("table", name="Causes").get_by_role("row").filter(has_text=cause)
 
 
-async def test_they_are_grouped_by_cause_and_open_into_rows(working: Site, signed_in: OpenPage) -> None:
+async def test_dead_letters_are_grouped_by_cause_and_group_opens_its_rows(working: Site, signed_in: OpenPage) -> None:
     job = await working.finished("ada", [SOLD_OUT] * 40 + [SHY] * 3 + [{"sku": "ok"}])
     await working.finished("ada", [SHY] * 2)
     page = await signed_in("ada", "/dead-letters")
@@ -43,7 +43,7 @@ async def test_they_are_grouped_by_cause_and_open_into_rows(working: Site, signe
     await expect(group(page, "exhausted")).to_contain_text("3")
 
 
-async def test_one_is_tried_first_and_what_became_of_it_is_said(working: Site, signed_in: OpenPage) -> None:
+async def test_dead_letter_try_one_redrives_single_row_and_shows_outcome(working: Site, signed_in: OpenPage) -> None:
     await working.finished("bea", [SOLD_OUT] * 3)
     page = await signed_in("bea", "/dead-letters")
     await group(page, "not_sold").get_by_role("button", name="Try one").click()
@@ -57,7 +57,9 @@ async def test_one_is_tried_first_and_what_became_of_it_is_said(working: Site, s
     await expect(group(page, "not_sold")).to_contain_text("3")
 
 
-async def test_all_that_match_but_some_go_round_as_an_operation(working: Site, signed_in: OpenPage) -> None:
+async def test_dead_letters_redrive_all_matching_except_deselected_rows_as_operation(
+    working: Site, signed_in: OpenPage
+) -> None:
     await working.finished("cem", [SOLD_OUT] * 12)
     page = await signed_in("cem", "/dead-letters?cause=not_sold")
     boxes = page.get_by_role("grid").get_by_role("checkbox")
@@ -86,9 +88,7 @@ async def test_all_that_match_but_some_go_round_as_an_operation(working: Site, s
     await expect(page.get_by_label("The chosen operation")).to_contain_text("cause is not_sold, but 2 rows")
 
 
-async def test_one_row_that_is_tried_moves_no_other_and_lets_go_of_no_selection(
-    working: Site, signed_in: OpenPage
-) -> None:
+async def test_dead_letters_grid_keeps_selection_when_one_row_is_redriven(working: Site, signed_in: OpenPage) -> None:
     await working.finished("hal", [SOLD_OUT] * 3)
     page = await signed_in("hal", "/dead-letters?cause=not_sold")
     grid, foot, dialog = page.get_by_role("grid"), page.locator(".grid-foot"), page.get_by_role("dialog")
@@ -109,7 +109,9 @@ async def test_one_row_that_is_tried_moves_no_other_and_lets_go_of_no_selection(
     await expect(foot).to_contain_text("1 row selected")
 
 
-async def test_the_kinds_and_the_time_of_the_last_one_are_kept_up(working: Site, signed_in: OpenPage) -> None:
+async def test_dead_letters_screen_lists_all_job_types_and_refreshes_last_seen_age(
+    working: Site, signed_in: OpenPage
+) -> None:
     await working.finished("ida", [SOLD_OUT])
     other = await working.finished("ida", [SOLD_OUT])
     await rows(working.db, "UPDATE tidemill.job SET kind = 'other.kind' WHERE id = %s", other.id)
@@ -123,9 +125,7 @@ async def test_the_kinds_and_the_time_of_the_last_one_are_kept_up(working: Site,
     await expect(seen).not_to_have_text(str(said))
 
 
-async def test_a_row_of_which_nothing_is_known_yet_is_said_to_be_sent_and_no_more(
-    working: Site, signed_in: OpenPage
-) -> None:
+async def test_redriven_dead_letter_shows_no_outcome_until_item_is_loaded(working: Site, signed_in: OpenPage) -> None:
     await working.finished("jo", [SOLD_OUT])
     page = await signed_in("jo", "/dead-letters?cause=not_sold")
     held = Gate()
@@ -148,7 +148,7 @@ async def redriven(site: Site, name: str) -> None:
         assert (await client.post("/v1/dead-letters/redrive", json=asked)).status_code in (200, 202)
 
 
-async def test_operations_are_listed_with_who_wanted_what(working: Site, signed_in: OpenPage) -> None:
+async def test_operations_list_shows_user_filter_item_count_and_state(working: Site, signed_in: OpenPage) -> None:
     await redriven(working, "finn")
     page = await signed_in("finn", "/operations")
     row = page.get_by_role("table", name="Operations").get_by_role("row").filter(has_text="redrive")
@@ -161,7 +161,7 @@ async def test_operations_are_listed_with_who_wanted_what(working: Site, signed_
     await screenshot(page, "operations")
 
 
-async def test_one_that_is_running_moves_by_itself(working: Site, signed_in: OpenPage) -> None:
+async def test_operations_list_updates_state_without_reload(working: Site, signed_in: OpenPage) -> None:
     page = await signed_in("dan", "/operations")
     await expect(page.get_by_text("No bulk action yet")).to_be_visible()
     await axe(page)
@@ -173,7 +173,9 @@ async def test_one_that_is_running_moves_by_itself(working: Site, signed_in: Ope
     await expect(page.get_by_role("row").filter(has_text="redrive")).to_contain_text("because", timeout=15_000)
 
 
-async def test_an_admin_sees_everybodys_when_asked_for(working: Site, signed_in: OpenPage) -> None:
+async def test_admin_sees_operations_and_dead_letters_of_all_users_after_selecting_all(
+    working: Site, signed_in: OpenPage
+) -> None:
     await redriven(working, "gus")
     page = await signed_in("root", "/operations", role=Role.ADMIN)
     await page.get_by_label("Whose work").select_option("all")
@@ -182,7 +184,7 @@ async def test_an_admin_sees_everybodys_when_asked_for(working: Site, signed_in:
     await expect(group(page, "not_sold")).to_be_visible()
 
 
-async def test_without_any_it_says_what_they_are(site: Site, signed_in: OpenPage) -> None:
+async def test_dead_letters_screen_shows_empty_state_when_none_exist(site: Site, signed_in: OpenPage) -> None:
     page = await signed_in("nobody", "/dead-letters")
     await expect(page.get_by_text("No dead letters")).to_be_visible()
     await axe(page)

@@ -20,7 +20,7 @@ async def ask(page: Page, site: Site, inputs: str, button: str) -> None:
     await page.get_by_role("button", name=button).click()
 
 
-async def test_files_are_made_used_again_and_redriven_where_they_failed(site: Site, signed_in: OpenPage) -> None:
+async def test_distribution_generates_reuses_and_redrives_failed_files(site: Site, signed_in: OpenPage) -> None:
     page = await signed_in("ada", "/distributions")
     await expect(page.get_by_role("heading", name="No distributions yet")).to_be_visible(timeout=SLOW)
     await axe(page)
@@ -63,7 +63,7 @@ async def test_files_are_made_used_again_and_redriven_where_they_failed(site: Si
     await screenshot(page, "distributions")
 
 
-async def test_inputs_that_do_not_fit_are_all_told(site: Site, signed_in: OpenPage) -> None:
+async def test_distribution_form_lists_every_invalid_input(site: Site, signed_in: OpenPage) -> None:
     page = await signed_in("ada", expect=("422",))
     await ask(page, site, "index_key,effective_date\nABC,20241399\nABC,soon\n", "Ask for 2 files")
     await expect(page.get_by_role("alert").get_by_role("listitem")).to_have_count(2, timeout=SLOW)

@@ -7,7 +7,7 @@ import pytest
 from playwright.async_api import expect
 
 from support import rows
-from tidemill.operations import control
+from tidemill.jobs import job_control
 from web.conftest import OpenPage
 from web.shop import SLOW, site
 from web.site import Site
@@ -17,7 +17,9 @@ __all__ = ["site"]
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
-async def test_a_file_is_asked_for_by_typed_filters_made_and_downloaded(site: Site, signed_in: OpenPage) -> None:
+async def test_export_form_with_filters_streams_rows_and_creates_downloadable_file(
+    site: Site, signed_in: OpenPage
+) -> None:
     people = "('old@x.org', 'Old', 80), ('mid@x.org', 'Mid', 30), ('new@x.org', 'New', 20)"
     await rows(site.db, f"INSERT INTO shop.people (email, name, age) VALUES {people}")
     page = await signed_in("ada", "/exports")
@@ -58,9 +60,7 @@ async def test_a_file_is_asked_for_by_typed_filters_made_and_downloaded(site: Si
     await screenshot(page, "exports")
 
 
-async def test_text_that_a_spreadsheet_would_run_is_harmless_unless_somebody_says_otherwise(
-    site: Site, signed_in: OpenPage
-) -> None:
+async def test_export_escapes_formulas_unless_spreadsheet_safe_is_unchecked(site: Site, signed_in: OpenPage) -> None:
     await rows(site.db, "INSERT INTO shop.people (email, name) VALUES ('=1+1', 'Formula')")
     page = await signed_in("ada", "/exports/new?resource=people&fields=email%2Cname&format=csv")
     safe = page.get_by_label("Make text harmless")
@@ -79,7 +79,7 @@ async def test_text_that_a_spreadsheet_would_run_is_harmless_unless_somebody_say
     await expect(safe).not_to_be_checked()
 
 
-async def test_what_cannot_be_exported_is_said_before_a_byte_comes(site: Site, signed_in: OpenPage) -> None:
+async def test_export_with_invalid_filter_shows_error_before_download(site: Site, signed_in: OpenPage) -> None:
     page = await signed_in(
         "ada", f"/exports/new?resource=people&filters={json.dumps([{'field': 'age', 'op': 'eq'}])}", expect=("422",)
     )
@@ -89,7 +89,7 @@ async def test_what_cannot_be_exported_is_said_before_a_byte_comes(site: Site, s
     await expect(page.get_by_role("alert")).to_contain_text("not a whole number", timeout=SLOW)
 
 
-async def test_an_export_that_waits_can_be_cancelled(site: Site, signed_in: OpenPage) -> None:
+async def test_pending_export_can_be_cancelled_from_list(site: Site, signed_in: OpenPage) -> None:
     site.workers.end()
     try:
         page = await signed_in("cy", "/exports/new?resource=people")
@@ -101,7 +101,7 @@ async def test_an_export_that_waits_can_be_cancelled(site: Site, signed_in: Open
         site.workers.start()
 
 
-async def test_one_that_ends_is_shown_so_also_when_no_more_of_it_is_known(site: Site, signed_in: OpenPage) -> None:
+async def test_export_list_shows_final_status_when_detail_request_fails(site: Site, signed_in: OpenPage) -> None:
     site.workers.end()
     try:
         page = await signed_in("dora", "/exports/new?resource=people", expect=("503",))
@@ -110,7 +110,7 @@ async def test_one_that_ends_is_shown_so_also_when_no_more_of_it_is_known(site: 
         await expect(row.get_by_role("button", name="Cancel")).to_be_visible()
         await page.route(re.compile("/v1/exports/[0-9a-f-]+$"), lambda route: route.fulfill(status=503, json={}))
         [(job,)] = await rows(site.db, "SELECT id FROM tidemill.job WHERE owner_id = %s", site.ids["dora"])
-        await control.cancel(site.db, job)
+        await job_control.cancel_job(site.db, job)
         await expect(row).to_contain_text("cancelled")
     finally:
         site.workers.start()

@@ -3,24 +3,22 @@
 import asyncio
 import os
 import re
-import shutil
 from pathlib import Path
 
 import pytest
 from playwright.async_api import Page, Request, expect
 
-from support import eventually
-from tidemill.domain.identity import Role
+from support import eventually, require
+from tidemill.core.principal import Role
 from web.conftest import OpenPage
 from web.site import Site
 from web.watching import axe, isolated, screenshot
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
-CURL = shutil.which("curl")
 SCREENS = ("/jobs", "/imports", "/exports", "/distributions", "/sources", "/operations", "/dead-letters")
 
 
-async def test_keys_search_go_and_show_themselves(site: Site, signed_in: OpenPage) -> None:
+async def test_keyboard_shortcuts_focus_search_show_help_and_can_be_disabled(site: Site, signed_in: OpenPage) -> None:
     page = await signed_in("ada", "/dead-letters")
     await expect(page.get_by_text("No dead letters")).to_be_visible()
     await page.keyboard.press("/")
@@ -44,14 +42,14 @@ async def test_keys_search_go_and_show_themselves(site: Site, signed_in: OpenPag
     await expect(page).to_have_url(re.compile("/dead-letters"))
 
 
-async def test_an_admin_is_told_of_every_screen(site: Site, signed_in: OpenPage) -> None:
+async def test_admin_navigation_and_shortcut_help_include_users_screen(site: Site, signed_in: OpenPage) -> None:
     page = await signed_in("root", "/jobs", role=Role.ADMIN)
     await expect(page.get_by_role("link", name="Users")).to_be_visible()
     await page.keyboard.press("?")
     await expect(page.get_by_role("dialog", name="Keyboard")).to_contain_text("Go to Users")
 
 
-async def test_an_open_menu_goes_with_its_screen(site: Site, signed_in: OpenPage) -> None:
+async def test_open_menu_closes_when_screen_changes(site: Site, signed_in: OpenPage) -> None:
     job = await site.submit("ada", [{"sku": "A"}])
     page = await signed_in("ada", f"/jobs/{job['key']}/results")
     await page.get_by_role("button", name="Columns").click()
@@ -62,7 +60,7 @@ async def test_an_open_menu_goes_with_its_screen(site: Site, signed_in: OpenPage
     await expect(page.get_by_role("menu")).to_have_count(0)
 
 
-async def test_the_theme_is_chosen_and_kept(site: Site, signed_in: OpenPage) -> None:
+async def test_theme_choice_persists_after_reload(site: Site, signed_in: OpenPage) -> None:
     page = await signed_in("ada")
     html = page.locator("html")
 
@@ -86,7 +84,7 @@ async def test_the_theme_is_chosen_and_kept(site: Site, signed_in: OpenPage) -> 
         assert await background() == seen[scheme.capitalize()]
 
 
-async def test_who_wants_little_motion_gets_none(site: Site, signed_in: OpenPage) -> None:
+async def test_animations_are_disabled_when_reduced_motion_is_preferred(site: Site, signed_in: OpenPage) -> None:
     page = await signed_in("ada", reduced_motion="reduce")
     await expect(page.get_by_role("heading", name="Jobs", level=1)).to_be_visible()
     add = """(() => { const one = document.createElement("div"); one.className = "indeterminate";
@@ -97,7 +95,7 @@ async def test_who_wants_little_motion_gets_none(site: Site, signed_in: OpenPage
     assert await isolated(page, add) == "1.6s infinite 0s"
 
 
-async def test_a_tab_has_one_stream_wherever_it_goes(site: Site, signed_in: OpenPage) -> None:
+async def test_tab_keeps_exactly_one_event_stream_across_screens(site: Site, signed_in: OpenPage) -> None:
     job = await site.submit("ada", [{"sku": "A"}])
     page = await signed_in("ada", "/keys")
     begun: list[Request] = []
@@ -121,7 +119,7 @@ async def test_a_tab_has_one_stream_wherever_it_goes(site: Site, signed_in: Open
         await eventually(is_one)
 
 
-async def test_what_is_copied_is_what_stands_there(site: Site, signed_in: OpenPage) -> None:
+async def test_copy_button_copies_displayed_command(site: Site, signed_in: OpenPage) -> None:
     page = await signed_in("nobody", "/dead-letters", permissions=["clipboard-read", "clipboard-write"])
     one = page.locator(".recipe").first
     await one.get_by_role("button", name="Copy").click()
@@ -129,7 +127,7 @@ async def test_what_is_copied_is_what_stands_there(site: Site, signed_in: OpenPa
     assert await isolated(page, "navigator.clipboard.readText()") == await one.locator("code").text_content()
 
 
-async def test_an_address_that_leads_nowhere_says_so(site: Site, signed_in: OpenPage) -> None:
+async def test_unknown_url_shows_not_found_screen(site: Site, signed_in: OpenPage) -> None:
     page = await signed_in("ada")
     await page.evaluate("history.pushState({}, '', '/nowhere'); dispatchEvent(new PopStateEvent('popstate'))")
     await expect(page.get_by_role("heading", name="There is nothing here")).to_be_visible()
@@ -153,12 +151,12 @@ async def commands(page: Page) -> list[str]:
     return [one for one in found if one.startswith("curl ")]
 
 
-@pytest.mark.skipif(CURL is None, reason="NOT RUN: there is no curl on PATH")
 @pytest.mark.parametrize("path", SCREENS)
-async def test_a_command_that_is_offered_is_understood(
+async def test_displayed_curl_command_is_accepted_by_service(
     site: Site, signed_in: OpenPage, tmp_path: Path, path: str
 ) -> None:
     """By curl and by the service, which may not know the things that it is about."""
+    require("curl")
     (tmp_path / "users.csv").write_text("email,name\na@x.org,A\n")
     page = await signed_in("carl", path)
     found = await commands(page)

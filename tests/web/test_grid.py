@@ -60,7 +60,7 @@ def is_machine_busy() -> bool:
 
 
 @pytest.mark.parametrize(("n", "is_timed"), [(20_000, False), pytest.param(1_000_000, True, marks=pytest.mark.full)])
-async def test_any_number_of_rows_can_be_walked_through(
+async def test_grid_scrolling_cost_is_bounded_for_any_number_of_rows(
     site: Site, signed_in: OpenPage, n: int, is_timed: bool
 ) -> None:
     await site.user("ada")
@@ -92,7 +92,7 @@ async def test_any_number_of_rows_can_be_walked_through(
     assert frame < 50, figures
 
 
-async def test_both_ends_are_reached_with_the_keyboard(site: Site, signed_in: OpenPage) -> None:
+async def test_grid_keyboard_reaches_first_and_last_row(site: Site, signed_in: OpenPage) -> None:
     await site.user("ada")
     job = await add_job(site.db, 3_000, "price.lookup", owner_id=site.ids["ada"])
     page = await signed_in("ada", f"/jobs/{job}/results")

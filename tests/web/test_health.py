@@ -6,9 +6,10 @@ import pytest
 from playwright.async_api import expect
 
 from support import rows
-from tidemill.domain.identity import Role
-from tidemill.domain.limits import limiters as declared
-from tidemill.store import limiters, quarantine
+from tidemill.core.principal import Role
+from tidemill.dispatch import outbox
+from tidemill.limits import limiter_records
+from tidemill.limits.config import parse_limiters as declared
 from web.conftest import OpenPage
 from web.site import Site
 from web.watching import axe, screenshot
@@ -16,7 +17,7 @@ from web.watching import axe, screenshot
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
-async def test_every_figure_says_what_it_goes_by(working: Site, signed_in: OpenPage) -> None:
+async def test_health_tiles_show_values_and_their_thresholds(working: Site, signed_in: OpenPage) -> None:
     await working.finished("ada", [{"sku": f"A-{n}"} for n in range(60)] + [{"sku": "B", "wish": "never"}] * 20)
     page = await signed_in("ada", "/service")
     tile = page.locator(".tile")
@@ -31,7 +32,7 @@ async def test_every_figure_says_what_it_goes_by(working: Site, signed_in: OpenP
     await axe(page)
 
 
-async def test_an_admin_sees_who_is_at_work(working: Site, signed_in: OpenPage) -> None:
+async def test_health_shows_workers_to_admin(working: Site, signed_in: OpenPage) -> None:
     await working.finished("ada", [{"sku": "slow", "wish": "slow"}] * 30)
     page = await signed_in("root", "/service", role=Role.ADMIN)
     row = page.get_by_role("table", name="Workers").get_by_role("row").nth(1)
@@ -45,7 +46,7 @@ async def test_an_admin_sees_who_is_at_work(working: Site, signed_in: OpenPage) 
     await screenshot(page, "health")
 
 
-async def test_work_without_workers_is_degraded(working: Site, signed_in: OpenPage) -> None:
+async def test_health_is_degraded_when_jobs_are_open_without_workers(working: Site, signed_in: OpenPage) -> None:
     working.workers.end()
     await rows(working.db, "DELETE FROM tidemill.worker")
     await working.submit("ada", [{"sku": "A"}])
@@ -57,10 +58,10 @@ async def test_work_without_workers_is_degraded(working: Site, signed_in: OpenPa
     await screenshot(page, "health-degraded")
 
 
-async def test_a_blocked_limiter_is_shown_to_everybody_and_opened_by_an_admin(site: Site, signed_in: OpenPage) -> None:
+async def test_blocked_limiter_is_visible_to_all_users_and_lifted_by_admin(site: Site, signed_in: OpenPage) -> None:
     shop = declared({"limiters": {"shop": {"rate": "5/s", "burst": 10}}})
-    await site.db.run(limiters.declare, shop.values())
-    await site.db.run(limiters.refuse, "shop", "", after=600, age=0, times=1)
+    await site.db.run(limiter_records.declare_limiters, shop.values())
+    await site.db.run(limiter_records.record_throttle, "shop", "", after=600, age=0, times=1)
     page = await signed_in("ada", "/service")
     row = page.get_by_role("table", name="Limiters").get_by_role("row").nth(1)
     await expect(row).to_contain_text("shop")
@@ -74,8 +75,8 @@ async def test_a_blocked_limiter_is_shown_to_everybody_and_opened_by_an_admin(si
     await expect(row.get_by_role("button", name="Lift")).to_have_count(0)
 
 
-async def test_an_admin_sees_messages_that_were_no_hints(site: Site, signed_in: OpenPage) -> None:
-    await site.db.run(quarantine.add, "worker-1", b"<b>not a hint</b>", "it is not JSON")
+async def test_health_shows_quarantined_messages_to_admin(site: Site, signed_in: OpenPage) -> None:
+    await site.db.run(outbox.quarantine_message, "worker-1", b"<b>not a hint</b>", "it is not JSON")
     page = await signed_in("root", "/service", role=Role.ADMIN)
     table = page.get_by_role("table", name="Messages in quarantine")
     await expect(table).to_contain_text("it is not JSON")

@@ -30,7 +30,7 @@ async def bad_row(page: Page, folder: Path, email: str) -> Locator:
     return drawer
 
 
-async def test_a_row_that_is_mended_twice_is_imported_as_the_form_shows_it(
+async def test_import_row_fixed_twice_is_imported_as_last_saved(
     site: Site, signed_in: OpenPage, tmp_path: Path
 ) -> None:
     page = await signed_in("ada", "/imports/new?resource=people")
@@ -52,7 +52,7 @@ async def test_a_row_that_is_mended_twice_is_imported_as_the_form_shows_it(
     assert await rows(site.db, "SELECT name, age FROM shop.people WHERE email = 'bob@x.org'") == [("Bob", 44)]
 
 
-async def test_whose_answer_was_lost_or_whose_session_ended_keeps_what_was_typed(
+async def test_import_row_edits_survive_lost_response_and_expired_session(
     site: Site, signed_in: OpenPage, tmp_path: Path
 ) -> None:
     async def checked_and_away(route: Route) -> None:
@@ -86,7 +86,7 @@ async def test_whose_answer_was_lost_or_whose_session_ended_keeps_what_was_typed
     assert item["input"] == {"email": "rob@x.org", "name": "Bob", "age": "44"}
 
 
-async def test_an_answer_leaves_whoever_is_at_another_column_there(
+async def test_import_mapping_keeps_focus_on_late_preview_and_blocks_check_on_failure(
     site: Site, signed_in: OpenPage, tmp_path: Path
 ) -> None:
     page = await signed_in("ada", "/imports/new?resource=people", expect=AWAY)
@@ -111,7 +111,7 @@ async def test_an_answer_leaves_whoever_is_at_another_column_there(
     await expect(check).to_be_disabled()
 
 
-async def test_who_signs_in_next_finds_nothing_of_whoever_was_there_before(
+async def test_import_draft_is_cleared_when_another_user_signs_in(
     site: Site, signed_in: OpenPage, tmp_path: Path
 ) -> None:
     page = await signed_in("cem", "/imports/new?resource=people", expect=AWAY)
@@ -129,7 +129,7 @@ async def test_who_signs_in_next_finds_nothing_of_whoever_was_there_before(
     await expect(page.get_by_text("Drop a file here")).to_be_visible()
 
 
-async def test_a_service_that_takes_gigabytes_takes_small_files_too(
+async def test_import_accepts_small_file_when_size_limit_is_gigabytes(
     site: Site, signed_in: OpenPage, tmp_path: Path
 ) -> None:
     async def generous(route: Route) -> None:
@@ -145,6 +145,6 @@ async def test_a_service_that_takes_gigabytes_takes_small_files_too(
 
 
 @pytest.mark.parametrize("kind", ["imports", "distributions"])
-async def test_an_address_with_a_slash_in_it_asks_for_nothing_else(site: Site, signed_in: OpenPage, kind: str) -> None:
+async def test_job_url_with_encoded_slash_shows_not_found(site: Site, signed_in: OpenPage, kind: str) -> None:
     page = await signed_in("ada", f"/{kind}/..%2Fjobs", expect=("404",))
     await expect(page.get_by_text("Not Found")).to_be_visible()

@@ -36,7 +36,7 @@ async def leave_out_and_map(page: Page) -> None:
     await page.get_by_label("Field of column Remarks").select_option(label="\N{EN DASH} leave out \N{EN DASH}")
 
 
-async def test_before_anything_was_imported_the_screen_teaches_how(site: Site, signed_in: OpenPage) -> None:
+async def test_imports_screen_shows_instructions_when_empty(site: Site, signed_in: OpenPage) -> None:
     page = await signed_in("newcomer", "/imports")
     await expect(page.get_by_role("heading", name="No imports yet")).to_be_visible()
     await expect(page.get_by_text("tidemill import users.csv")).to_be_visible()
@@ -44,7 +44,7 @@ async def test_before_anything_was_imported_the_screen_teaches_how(site: Site, s
     await screenshot(page, "imports-empty")
 
 
-async def test_a_file_is_previewed_mapped_checked_mended_and_imported(
+async def test_import_flow_previews_maps_checks_fixes_and_promotes_file(
     site: Site, signed_in: OpenPage, tmp_path: Path
 ) -> None:
     page = await signed_in("ada", "/imports/new")
@@ -120,7 +120,7 @@ async def promote(page: Page) -> None:
     await expect(page.get_by_role("link", name="To the import")).to_be_visible()
 
 
-async def test_a_closed_tab_loses_nothing_and_a_mended_file_comes_back(
+async def test_import_survives_closed_tab_and_accepts_fixed_rows_file(
     site: Site, signed_in: OpenPage, tmp_path: Path
 ) -> None:
     page = await signed_in("ada", "/imports/new?resource=people&mode=upsert", expect=("422",))
@@ -170,9 +170,7 @@ DROP = """(zone, [name, text]) => {
 }"""
 
 
-async def test_a_file_is_dropped_on_the_zone_and_one_beside_it_leaves_the_page_alone(
-    site: Site, signed_in: OpenPage
-) -> None:
+async def test_drop_zone_accepts_file_and_drop_outside_does_not_leave_page(site: Site, signed_in: OpenPage) -> None:
     page = await signed_in("ada", "/imports/new?resource=people")
     given = ["dropped.csv", people_csv(3, prefix="drop")]
     await expect(page.get_by_text("Drop a file here")).to_be_visible()
@@ -186,7 +184,7 @@ async def test_a_file_is_dropped_on_the_zone_and_one_beside_it_leaves_the_page_a
     assert not await page.locator("main").evaluate(DROP, given)
 
 
-async def test_who_loads_the_page_anew_is_asked_for_the_same_file_and_goes_on(
+async def test_import_draft_after_reload_requests_same_file_and_keeps_mapping(
     site: Site, signed_in: OpenPage, tmp_path: Path
 ) -> None:
     page = await signed_in("ada", "/imports/new?resource=people")
@@ -208,7 +206,9 @@ async def test_who_loads_the_page_anew_is_asked_for_the_same_file_and_goes_on(
     await expect(page.get_by_text("Choose the file again")).to_be_visible()
 
 
-async def test_a_mended_file_on_its_way_is_waited_for(site: Site, signed_in: OpenPage, tmp_path: Path) -> None:
+async def test_fixed_rows_upload_dialog_stays_open_until_upload_finishes(
+    site: Site, signed_in: OpenPage, tmp_path: Path
+) -> None:
     page = await signed_in("ada", "/imports/new?resource=people")
     await choose(page, written(tmp_path, "way.csv", "email,name,age\nway@x.org,Way,old\n"))
     await page.get_by_role("button", name="To the columns").click()
@@ -227,7 +227,7 @@ async def test_a_mended_file_on_its_way_is_waited_for(site: Site, signed_in: Ope
     await expect(dialog).to_have_count(0)
 
 
-async def test_files_that_cannot_be_imported_are_refused_in_words(
+async def test_import_shows_error_for_empty_oversized_and_corrupt_files(
     site: Site, signed_in: OpenPage, tmp_path: Path
 ) -> None:
     page = await signed_in("ada", "/imports/new?resource=people", expect=("422",))
@@ -240,7 +240,9 @@ async def test_files_that_cannot_be_imported_are_refused_in_words(
     await expect(page.get_by_role("button", name="To the columns")).to_be_disabled()
 
 
-async def test_of_a_workbook_with_several_tables_one_is_chosen(site: Site, signed_in: OpenPage, tmp_path: Path) -> None:
+async def test_import_requires_sheet_when_workbook_has_several_tables(
+    site: Site, signed_in: OpenPage, tmp_path: Path
+) -> None:
     page = await signed_in("ada", "/imports/new?resource=people", expect=("422",))
     book = tmp_path / "two.xlsx"
     book.write_bytes(workbook([["x"], [1]], people=[["email", "name"], ["sheet1@x.org", "One"]]))
@@ -251,7 +253,9 @@ async def test_of_a_workbook_with_several_tables_one_is_chosen(site: Site, signe
     await expect(page.get_by_text("sheet1@x.org")).to_be_visible(timeout=SLOW)
 
 
-async def test_an_import_can_begin_without_a_check(site: Site, signed_in: OpenPage, tmp_path: Path) -> None:
+async def test_import_starts_without_dry_run_when_check_is_skipped(
+    site: Site, signed_in: OpenPage, tmp_path: Path
+) -> None:
     page = await signed_in("ada", "/imports/new?resource=people")
     await choose(page, written(tmp_path, "plain.csv", "email,name\nplain1@x.org,One\nplain2@x.org,Two\n"))
     await page.get_by_role("button", name="To the columns").click()

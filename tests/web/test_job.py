@@ -7,7 +7,7 @@ import pytest_asyncio
 from playwright.async_api import expect
 
 from support import rows
-from tidemill.domain.job import Job
+from tidemill.core.job import Job
 from web.conftest import OpenPage
 from web.site import Site
 from web.test_live import with_a_clock
@@ -29,7 +29,7 @@ async def job(working: Site) -> Job:
 
 
 @pytest.mark.parametrize("tab", ["", "/results", "/pending", "/errors", "/config", "/activity"])
-async def test_every_tab_can_be_linked_to_and_read_by_everybody(job: Job, signed_in: OpenPage, tab: str) -> None:
+async def test_job_tab_has_own_url_and_passes_accessibility_check(job: Job, signed_in: OpenPage, tab: str) -> None:
     page = await signed_in("ada", f"/jobs/{job.key}{tab}")
     await expect(page.get_by_role("heading", name=job.key)).to_be_visible()
     name = tab.removeprefix("/") or "overview"
@@ -39,7 +39,7 @@ async def test_every_tab_can_be_linked_to_and_read_by_everybody(job: Job, signed
     await screenshot(page, f"job-{name}")
 
 
-async def test_a_failed_row_is_mended_in_place_and_runs_again(working: Site, signed_in: OpenPage) -> None:
+async def test_failed_row_is_fixed_in_drawer_and_reprocessed(working: Site, signed_in: OpenPage) -> None:
     job = await working.finished("ada", [{"sku": "A-1"}, {"sku": "B-1", "wish": "never", "n": 12345678901234567890}])
     page = await signed_in("ada", f"/jobs/{job.key}/results?statuses=failed")
     await page.get_by_role("grid").get_by_role("gridcell", name="this product is not sold").click()
@@ -64,7 +64,7 @@ async def test_a_failed_row_is_mended_in_place_and_runs_again(working: Site, sig
     await expect(row).to_contain_text("12345678901234567890")
 
 
-async def test_all_that_match_but_one_are_reprocessed(working: Site, signed_in: OpenPage) -> None:
+async def test_reprocess_all_matching_rows_excludes_deselected_row(working: Site, signed_in: OpenPage) -> None:
     job = await working.finished("ada", [{"sku": f"B-{n}", "wish": "never"} for n in range(40)] + [{"sku": "A"}])
     page = await signed_in("ada", f"/jobs/{job.key}/errors")
     grid = page.get_by_role("grid")
@@ -83,7 +83,7 @@ async def test_all_that_match_but_one_are_reprocessed(working: Site, signed_in: 
     await expect(page.get_by_text("39 rows sent round again")).to_be_visible()
 
 
-async def test_a_job_is_paused_resumed_and_cancelled_as_the_service_says(working: Site, signed_in: OpenPage) -> None:
+async def test_job_status_follows_pause_resume_and_cancel(working: Site, signed_in: OpenPage) -> None:
     job = await working.submit("ada", [{"sku": f"A-{n}", "wish": "slow"} for n in range(4_000)])
     page = await signed_in("ada", f"/jobs/{job['key']}")
     shown = page.get_by_role("heading", name=job["key"], level=1).locator("..")
@@ -97,7 +97,7 @@ async def test_a_job_is_paused_resumed_and_cancelled_as_the_service_says(working
     await expect(shown).to_contain_text("cancelled", timeout=30_000)
 
 
-async def test_failed_rows_are_told_apart_and_every_fact_is_in_sight(job: Job, signed_in: OpenPage) -> None:
+async def test_results_grid_shows_row_input_and_all_columns_in_viewport(job: Job, signed_in: OpenPage) -> None:
     page = await signed_in("ada", f"/jobs/{job.key}/results?causes=not_sold")
     grid = page.get_by_role("grid")
     row = grid.get_by_role("row").filter(has=page.get_by_label("Select row 303", exact=True))
@@ -109,7 +109,7 @@ async def test_failed_rows_are_told_apart_and_every_fact_is_in_sight(job: Job, s
         await expect(grid.get_by_role("columnheader", name=name, exact=True)).to_be_in_viewport(ratio=0.98)
 
 
-async def test_columns_are_chosen_and_stand_in_the_address(job: Job, signed_in: OpenPage) -> None:
+async def test_results_column_choice_is_stored_in_url(job: Job, signed_in: OpenPage) -> None:
     page = await signed_in("ada", f"/jobs/{job.key}/results")
     serial = page.get_by_role("columnheader", name="serial")
     await expect(serial).to_have_count(1)
@@ -122,7 +122,9 @@ async def test_columns_are_chosen_and_stand_in_the_address(job: Job, signed_in: 
     await expect(serial).to_have_count(1)
 
 
-async def test_results_are_exported_and_downloaded(job: Job, signed_in: OpenPage, working: Site) -> None:
+async def test_job_export_dialog_waits_for_request_and_offers_download(
+    job: Job, signed_in: OpenPage, working: Site
+) -> None:
     page = await signed_in("ada", f"/jobs/{job.key}")
     await page.get_by_role("button", name="Export …").click()
     dialog = page.get_by_role("dialog")
@@ -146,7 +148,7 @@ async def test_results_are_exported_and_downloaded(job: Job, signed_in: OpenPage
     assert ("true",) in await rows(working.db, made)
 
 
-async def test_that_a_file_is_being_made_is_said_until_it_is(working: Site, job: Job, open_page: OpenPage) -> None:
+async def test_export_progress_notice_stays_until_file_is_ready(working: Site, job: Job, open_page: OpenPage) -> None:
     page = await with_a_clock(working, await open_page(), "ada", f"/jobs/{job.key}")
     held = Gate()
     await page.route(re.compile(r"/v1/exports/[^/]+$"), held.hold)
@@ -161,7 +163,7 @@ async def test_that_a_file_is_being_made_is_said_until_it_is(working: Site, job:
     await expect(told).to_have_count(0)
 
 
-async def test_only_the_rows_that_were_chosen_are_exported(job: Job, signed_in: OpenPage) -> None:
+async def test_export_of_selected_rows_contains_only_those_rows(job: Job, signed_in: OpenPage) -> None:
     page = await signed_in("ada", f"/jobs/{job.key}/results?causes=not_sold")
     await expect(page).to_have_url(re.compile("statuses=failed"))
     await page.get_by_role("grid").get_by_label("Select row 303", exact=True).click()
@@ -177,7 +179,7 @@ async def test_only_the_rows_that_were_chosen_are_exported(job: Job, signed_in: 
     assert "not_sold" in lines[1]
 
 
-async def test_somebody_elses_job_is_not_there(job: Job, signed_in: OpenPage) -> None:
+async def test_job_of_another_user_shows_not_found(job: Job, signed_in: OpenPage) -> None:
     page = await signed_in("bob", f"/jobs/{job.key}", expect=("404",))
     await expect(page.get_by_text("There is no such job")).to_be_visible()
     await page.get_by_role("link", name="To the jobs", exact=True).click()

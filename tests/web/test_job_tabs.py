@@ -8,7 +8,7 @@ import pytest
 from playwright.async_api import Page, Route, expect
 
 from support import DONE, FAILED, rows, settle, take, verdict
-from tidemill.store import samples, workers
+from tidemill.store import progress_samples, workers
 from web.conftest import OpenPage
 from web.site import Site
 from web.test_live import with_a_clock
@@ -36,14 +36,14 @@ async def begun(site: Site, name: str) -> dict[str, Any]:
     sample = "INSERT INTO tidemill.job_sample VALUES (%s, tidemill.now() - interval '20 s', 10, 0)"
     for query in (old, took, sample):
         await rows(site.db, query, job_id)
-    await site.db.run(samples.add, [job_id])
+    await site.db.run_async_commit(progress_samples.add_samples, [job_id])
     return job
 
 
-async def test_the_overview_tells_how_quick_it_is_and_what_was_done(site: Site, signed_in: OpenPage) -> None:
+async def test_job_overview_shows_throughput_batches_and_adaptive_state(site: Site, signed_in: OpenPage) -> None:
     job = await begun(site, "ada")
     info = {"kinds": ["price.lookup"], "adaptive": ADAPTIVE}
-    await site.db.run(workers.register, "mill-1", "here", 1, info)
+    await site.db.run(workers.register_worker, "mill-1", "here", 1, info)
     page = await signed_in("ada", f"/jobs/{job['key']}")
     said = page.locator(".card").first
     await expect(said).to_contain_text(re.compile(r"now [\d.]+/(s|min)"))
@@ -66,7 +66,7 @@ async def test_the_overview_tells_how_quick_it_is_and_what_was_done(site: Site, 
     )
 
 
-async def test_config_tells_how_it_was_asked_for(site: Site, signed_in: OpenPage) -> None:
+async def test_job_config_tab_shows_facts_and_parameters(site: Site, signed_in: OpenPage) -> None:
     job = await begun(site, "bea")
     page = await signed_in("bea", f"/jobs/{job['key']}/config")
     facts = card(page, "Facts")
@@ -77,7 +77,7 @@ async def test_config_tells_how_it_was_asked_for(site: Site, signed_in: OpenPage
     await expect(card(page, "Parameters").locator("pre").first).to_contain_text('"shop": "north"')
 
 
-async def test_activity_tells_what_is_done_as_it_is_done(site: Site, signed_in: OpenPage) -> None:
+async def test_job_activity_tab_shows_new_actions_live(site: Site, signed_in: OpenPage) -> None:
     job = await site.submit("cleo", [{"sku": "A"}])
     page = await signed_in("cleo", f"/jobs/{job['key']}/activity")
     await expect(page.get_by_text("Nobody has done anything to this job")).to_be_visible()
@@ -88,7 +88,7 @@ async def test_activity_tells_what_is_done_as_it_is_done(site: Site, signed_in: 
     await expect(lines).to_have_text([re.compile("cleoresume"), re.compile("cleopause")])
 
 
-async def test_older_activity_stays_while_newer_comes(site: Site, signed_in: OpenPage) -> None:
+async def test_job_activity_keeps_loaded_pages_when_new_action_arrives(site: Site, signed_in: OpenPage) -> None:
     job = await site.submit("dan", [{"sku": "A"}])
     for _ in range(30):
         await site.ask("dan", "POST", f"/v1/jobs/{job['id']}/pause")
@@ -102,9 +102,7 @@ async def test_older_activity_stays_while_newer_comes(site: Site, signed_in: Ope
     await expect(lines).to_have_count(61)
 
 
-async def test_parts_that_could_not_be_asked_for_say_so_and_are_asked_for_again(
-    site: Site, open_page: OpenPage
-) -> None:
+async def test_job_overview_cards_show_error_and_retry_when_request_fails(site: Site, open_page: OpenPage) -> None:
     job = await begun(site, "emil")
     page = await open_page(expect=("500",))
     await page.route(re.compile(r"/v1/jobs/[^/]+/(chart|batches)"), refuse)
@@ -120,7 +118,7 @@ async def test_parts_that_could_not_be_asked_for_say_so_and_are_asked_for_again(
     await expect(page.get_by_role("alert")).to_have_count(0)
 
 
-async def test_a_job_that_was_deleted_elsewhere_has_no_buttons_any_more(site: Site, open_page: OpenPage) -> None:
+async def test_job_screen_removes_actions_when_job_is_deleted_elsewhere(site: Site, open_page: OpenPage) -> None:
     job = await site.cancelled("fay")
     page = await with_a_clock(site, await open_page(expect=("404",)), "fay", f"/jobs/{job['key']}")
     await expect(page.get_by_role("button", name="Export …")).to_be_visible()
@@ -132,7 +130,7 @@ async def test_a_job_that_was_deleted_elsewhere_has_no_buttons_any_more(site: Si
     await expect(page.get_by_text("No jobs yet")).to_be_visible()
 
 
-async def test_a_job_that_cannot_be_asked_for_again_says_so(site: Site, open_page: OpenPage) -> None:
+async def test_job_screen_shows_error_toast_when_refresh_fails(site: Site, open_page: OpenPage) -> None:
     job = await site.cancelled("gil")
     page = await with_a_clock(site, await open_page(expect=("500",)), "gil", f"/jobs/{job['key']}")
     export = page.get_by_role("button", name="Export …")

@@ -10,7 +10,7 @@ from web.watching import axe, screenshot
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
-async def test_jobs_are_listed_with_how_far_they_are(working: Site, signed_in: OpenPage) -> None:
+async def test_jobs_list_shows_status_and_item_counts(working: Site, signed_in: OpenPage) -> None:
     job = await working.finished("ada", [{"sku": f"A-{n}"} for n in range(30)] + [{"sku": "B", "wish": "never"}] * 3)
     page = await signed_in("ada")
     row = page.get_by_role("row", name=job.key)

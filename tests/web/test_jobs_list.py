@@ -15,9 +15,7 @@ from web.site import Site
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
-async def test_under_a_filter_the_list_offers_what_it_does_not_show_or_shows_no_more_rightly(
-    site: Site, signed_in: OpenPage
-) -> None:
+async def test_filtered_jobs_list_offers_new_matches_and_removal_of_stale_rows(site: Site, signed_in: OpenPage) -> None:
     older, newer = await site.submit("bea", [{"sku": "A"}]), await site.cancelled("bea")
     page = await signed_in("bea", "/jobs?statuses=cancelled")
     lines = page.get_by_role("table", name="Jobs").get_by_role("rowheader")
@@ -36,7 +34,7 @@ async def test_under_a_filter_the_list_offers_what_it_does_not_show_or_shows_no_
     await expect(page.get_by_text("No job matches")).to_be_visible()
 
 
-async def test_what_matches_only_for_a_while_is_not_offered_for_longer(site: Site, signed_in: OpenPage) -> None:
+async def test_filtered_jobs_list_withdraws_new_match_when_it_stops_matching(site: Site, signed_in: OpenPage) -> None:
     page = await signed_in("cleo", "/jobs?statuses=pending")
     await expect(page.get_by_text("No job matches")).to_be_visible()
     job = await site.submit("cleo", [{"sku": "A"}])
@@ -45,7 +43,7 @@ async def test_what_matches_only_for_a_while_is_not_offered_for_longer(site: Sit
     await expect(page.get_by_role("button", name="1 new")).to_be_hidden()
 
 
-async def test_a_list_of_imports_offers_what_its_filter_has_come_to_match(site: Site, signed_in: OpenPage) -> None:
+async def test_filtered_imports_list_offers_import_that_now_matches(site: Site, signed_in: OpenPage) -> None:
     job = await site.cancelled("dan")
     page = await signed_in("dan")
     await page.route(re.compile(r"/v1/imports\?"), lambda route: route.fulfill(json={"imports": []}))
@@ -61,7 +59,7 @@ async def test_a_list_of_imports_offers_what_its_filter_has_come_to_match(site: 
     await expect(page.get_by_role("button", name="1 new")).to_be_hidden()
 
 
-async def test_kinds_that_were_seen_are_offered_and_stand_in_the_address(site: Site, signed_in: OpenPage) -> None:
+async def test_jobs_kind_filter_offers_seen_kinds_and_is_stored_in_url(site: Site, signed_in: OpenPage) -> None:
     mill = Mill(site.settings)
     mill.handler("stock.count")(lambda item: item.input)
     await site.db.run(workers.register_kinds, mill.registry.all())
@@ -79,7 +77,7 @@ async def test_kinds_that_were_seen_are_offered_and_stand_in_the_address(site: S
     await expect(lines).to_have_text([price["key"]])
 
 
-async def test_jobs_are_found_by_day_and_the_days_stand_in_the_address(site: Site, signed_in: OpenPage) -> None:
+async def test_jobs_date_filter_is_stored_in_url_and_can_be_cleared(site: Site, signed_in: OpenPage) -> None:
     job = await site.submit("fay", [{"sku": "A"}])
     page = await signed_in("fay", "/jobs")
     line = page.get_by_role("link", name=job["key"])
@@ -97,7 +95,7 @@ async def test_jobs_are_found_by_day_and_the_days_stand_in_the_address(site: Sit
     await expect(line).to_be_visible()
 
 
-async def test_a_job_is_paused_cancelled_and_deleted_from_its_row(site: Site, signed_in: OpenPage) -> None:
+async def test_job_row_menu_pauses_resumes_cancels_and_deletes_job(site: Site, signed_in: OpenPage) -> None:
     job = await site.submit("gil", [{"sku": "A"}])
     page = await signed_in("gil", "/jobs")
     line = page.get_by_role("row", name=job["key"])

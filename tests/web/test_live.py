@@ -44,7 +44,7 @@ async def with_a_clock(site: Site, page: Page, name: str, to: str = "/jobs") -> 
     return page
 
 
-async def test_nothing_is_asked_for_while_paused_or_hidden_and_nothing_is_missed(
+async def test_live_updates_send_no_requests_while_paused_or_hidden_then_catch_up(
     site: Site, open_page: OpenPage
 ) -> None:
     page = await open_page()
@@ -85,7 +85,7 @@ async def test_nothing_is_asked_for_while_paused_or_hidden_and_nothing_is_missed
     assert any(f"job={job['id']}" in one for one in begun), "the job that is looked at is named to the stream"
 
 
-async def test_a_screen_that_is_opened_while_paused_is_as_old_as_it_is(site: Site, open_page: OpenPage) -> None:
+async def test_paused_notice_shows_load_time_of_opened_screen(site: Site, open_page: OpenPage) -> None:
     job = await site.submit("uma", [{"sku": "A"}])
     page = await open_page()
     await page.add_init_script(NO_DATE)  # an answer that comes late would set the clock back that is moved on here
@@ -106,9 +106,7 @@ async def test_a_screen_that_is_opened_while_paused_is_as_old_as_it_is(site: Sit
     await expect(notice).to_have_text(opened)
 
 
-async def test_a_stream_that_breaks_says_how_old_the_screen_is_and_comes_back_by_itself(
-    site: Site, open_page: OpenPage
-) -> None:
+async def test_live_updates_show_data_age_on_lost_stream_and_reconnect(site: Site, open_page: OpenPage) -> None:
     page = await with_a_clock(site, await open_page(expect=AWAY), "quinn")
     notice = page.get_by_text(re.compile(r"Live updates lost, showing \d\d:\d\d:\d\d"))
     await live(page, "Live").to_be_visible()
@@ -144,7 +142,7 @@ async def has(begun: list[str], path: str, n: int) -> bool:
 
 
 @pytest.mark.parametrize("screen", ["/jobs", "/jobs/{key}"])
-async def test_news_that_overtake_an_answer_are_shown(site: Site, open_page: OpenPage, screen: str) -> None:
+async def test_live_update_newer_than_late_response_is_shown(site: Site, open_page: OpenPage, screen: str) -> None:
     job = await site.submit("rosa", [{"sku": "A"}])
     path = screen.format(key=job["key"])
     before = await site.ask("rosa", "GET", f"/v1{path}")
@@ -175,9 +173,7 @@ async def test_news_that_overtake_an_answer_are_shown(site: Site, open_page: Ope
     await expect(shown).to_contain_text("cancelled")
 
 
-async def test_who_did_not_sign_out_is_told_and_who_became_somebody_else_sees_nothing_of_before(
-    site: Site, open_page: OpenPage
-) -> None:
+async def test_failed_sign_out_shows_error_and_user_switch_clears_old_data(site: Site, open_page: OpenPage) -> None:
     job = await site.cancelled("sam")
     page = await with_a_clock(site, await open_page(expect=AWAY), "sam")
     await expect(page.get_by_role("link", name=job["key"])).to_be_visible()

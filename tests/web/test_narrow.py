@@ -6,7 +6,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Page, expect
 
-from tidemill.domain.identity import Role
+from tidemill.core.principal import Role
 from web.conftest import OpenPage
 from web.site import Site
 from web.watching import isolated
@@ -63,7 +63,9 @@ async def assert_all_is_there(page: Page, where: str) -> None:
 
 
 @pytest.mark.parametrize("size", sorted(SIZES))
-async def test_every_screen_fits(site: Site, signed_in: OpenPage, job: dict[str, Any], size: str) -> None:
+async def test_every_screen_fits_phone_and_zoomed_viewport(
+    site: Site, signed_in: OpenPage, job: dict[str, Any], size: str
+) -> None:
     page = await signed_in("root", role=Role.ADMIN, viewport=SIZES[size])
     for path, name in SCREENS:
         await page.goto(site.url + path)
@@ -75,7 +77,7 @@ async def test_every_screen_fits(site: Site, signed_in: OpenPage, job: dict[str,
         await assert_all_is_there(page, f"the tab {tab or 'overview'} of a job")
 
 
-async def test_on_a_phone_the_menu_opens_and_a_row_covers_the_rest(
+async def test_phone_layout_opens_menu_and_full_screen_drawer(
     site: Site, signed_in: OpenPage, job: dict[str, Any]
 ) -> None:
     page = await signed_in("root", f"/jobs/{job['key']}/results", role=Role.ADMIN, viewport=SIZES["phone"])

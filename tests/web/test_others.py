@@ -80,7 +80,7 @@ async def see(page: Page, path: str) -> str:
     return await page.locator("body").inner_text()
 
 
-async def test_nothing_of_another_is_on_any_screen(working: Site, signed_in: OpenPage) -> None:
+async def test_no_screen_or_deep_link_shows_data_of_another_owner(working: Site, signed_in: OpenPage) -> None:
     done = await working.finished("owner-of-secrets", [SEALED, SEALED | {"wish": "never"}])
     working.workers.end()
     waiting = await working.submit("owner-of-secrets", [SEALED] * 3)
@@ -110,7 +110,7 @@ async def test_nothing_of_another_is_on_any_screen(working: Site, signed_in: Ope
     ears.check(MARKS)
 
 
-async def test_news_of_another_do_not_come_through_the_stream(working: Site, signed_in: OpenPage) -> None:
+async def test_event_stream_does_not_deliver_jobs_of_another_owner(working: Site, signed_in: OpenPage) -> None:
     own = await working.submit("nosy", [{"sku": "N-1"}])
     page = await signed_in("nosy")
     await expect(page.get_by_role("row", name=own["key"])).to_be_visible()
@@ -122,7 +122,7 @@ async def test_news_of_another_do_not_come_through_the_stream(working: Site, sig
     await expect(page.get_by_role("row", name=other["key"])).to_have_count(0)
 
 
-async def test_a_service_without_the_dashboard_says_who_can_switch_it_on(site: Site, open_page: OpenPage) -> None:
+async def test_pending_screen_shows_setting_name_when_dashboard_is_disabled(site: Site, open_page: OpenPage) -> None:
     job = await site.submit("ada", [{"sku": "A", "title": "Lonely"}])
     async with serving(site.settings.model_copy(update={"pending_dashboard": False})) as off:
         page = await open_page()

@@ -7,7 +7,7 @@ import pytest
 from playwright.async_api import Locator, Page, expect
 
 from support import RETRY, assert_sound, rows, settle, take, verdict
-from tidemill.domain.identity import Role
+from tidemill.core.principal import Role
 from tidemill.store import workers
 from web.conftest import OpenPage
 from web.site import Site
@@ -50,7 +50,7 @@ def line(page: Page, title: str) -> Locator:
     return page.get_by_role("row").filter(has_text=title)
 
 
-async def test_everything_that_waits_is_listed_with_why(site: Site, signed_in: OpenPage) -> None:
+async def test_pending_list_shows_open_rows_with_wait_reason(site: Site, signed_in: OpenPage) -> None:
     await site.submit("ada", [{"sku": f"P-{n}", "title": f"Pending {n}", "brand": "Acme"} for n in range(450)])
     await in_hand(site, "ada")
     await waiting_for_a_retry(site, "ada")
@@ -69,7 +69,7 @@ async def test_everything_that_waits_is_listed_with_why(site: Site, signed_in: O
     await screenshot(page, "pending")
 
 
-async def test_the_list_goes_on_for_as_long_as_one_scrolls(site: Site, signed_in: OpenPage) -> None:
+async def test_pending_list_loads_more_rows_on_scroll(site: Site, signed_in: OpenPage) -> None:
     await site.submit("gil", [{"sku": f"P-{n}", "title": f"Pending {n}", "brand": "Acme"} for n in range(450)])
     await in_hand(site, "gil")
     page = await signed_in("gil", "/pending")
@@ -82,9 +82,9 @@ async def test_the_list_goes_on_for_as_long_as_one_scrolls(site: Site, signed_in
     await expect(line(page, "Held 1")).to_be_visible()
 
 
-async def test_filters_stand_in_the_address(site: Site, signed_in: OpenPage) -> None:
+async def test_pending_filters_are_read_from_and_stored_in_url(site: Site, signed_in: OpenPage) -> None:
     job = await waiting_for_a_retry(site, "ada", 1)
-    await site.db.run(workers.register, "mill-9", "here", 1, {"kinds": ["price.lookup"]})
+    await site.db.run(workers.register_worker, "mill-9", "here", 1, {"kinds": ["price.lookup"]})
     key = (await rows(site.db, "SELECT key FROM tidemill.job WHERE id = %s", UUID(job)))[0][0]
     page = await signed_in("ada", f"/pending?statuses=retry_wait&job={key}&type=price.lookup")
     await expect(page.get_by_role("row").filter(has_text="Retried")).to_have_count(1)
@@ -98,7 +98,7 @@ async def test_filters_stand_in_the_address(site: Site, signed_in: OpenPage) -> 
     await expect(page).to_have_url(re.compile("from=2001-01-01.*to=2001-01-02"))
 
 
-async def test_chosen_rows_of_several_jobs_run_now_and_leased_ones_say_so(site: Site, signed_in: OpenPage) -> None:
+async def test_run_now_makes_selected_retry_rows_due_and_reports_leased_ones(site: Site, signed_in: OpenPage) -> None:
     one, other, held = (
         await waiting_for_a_retry(site, "cleo"),
         await waiting_for_a_retry(site, "cleo"),
@@ -116,7 +116,7 @@ async def test_chosen_rows_of_several_jobs_run_now_and_leased_ones_say_so(site: 
     await assert_sound(site.db)
 
 
-async def test_a_row_tells_all_and_leads_to_its_job(site: Site, signed_in: OpenPage) -> None:
+async def test_pending_row_drawer_shows_details_and_links_to_job(site: Site, signed_in: OpenPage) -> None:
     job = await waiting_for_a_retry(site, "dora", 2)
     page = await signed_in("dora", "/pending?statuses=retry_wait")
     await line(page, "Retried 1").get_by_text("Retried 1").click()
@@ -134,7 +134,7 @@ async def test_a_row_tells_all_and_leads_to_its_job(site: Site, signed_in: OpenP
     await expect(page).to_have_url(re.compile(r"/jobs/J\d+_\d+$"))
 
 
-async def test_a_job_has_a_tab_with_its_own(site: Site, signed_in: OpenPage) -> None:
+async def test_job_pending_tab_shows_only_rows_of_that_job(site: Site, signed_in: OpenPage) -> None:
     job = await waiting_for_a_retry(site, "emil", 2)
     await waiting_for_a_retry(site, "emil", 2)
     page = await signed_in("emil", f"/jobs/{job}/pending")
@@ -148,7 +148,7 @@ async def test_a_job_has_a_tab_with_its_own(site: Site, signed_in: OpenPage) -> 
     await screenshot(page, "job-pending")
 
 
-async def test_an_admin_may_look_at_everybodys(site: Site, signed_in: OpenPage) -> None:
+async def test_admin_sees_pending_rows_of_all_users_after_selecting_all(site: Site, signed_in: OpenPage) -> None:
     await waiting_for_a_retry(site, "hal", 1)
     page = await signed_in("root", "/pending?statuses=retry_wait", role=Role.ADMIN)
     await expect(page.get_by_text("Nothing waits")).to_be_visible()
@@ -156,7 +156,7 @@ async def test_an_admin_may_look_at_everybodys(site: Site, signed_in: OpenPage) 
     await expect(line(page, "Retried 0").first).to_be_visible()
 
 
-async def test_nothing_waiting_is_said_with_what_would_make_a_difference(site: Site, signed_in: OpenPage) -> None:
+async def test_pending_screen_shows_empty_state_with_submit_command(site: Site, signed_in: OpenPage) -> None:
     page = await signed_in("nobody", "/pending")
     await expect(page.get_by_text("Nothing waits")).to_be_visible()
     await expect(page.get_by_text("tidemill submit")).to_be_visible()
@@ -164,7 +164,9 @@ async def test_nothing_waiting_is_said_with_what_would_make_a_difference(site: S
     await screenshot(page, "pending-empty")
 
 
-async def test_what_waits_outside_the_filter_is_told_of_until_it_does_not(site: Site, signed_in: OpenPage) -> None:
+async def test_pending_hint_about_rows_outside_filter_disappears_when_none_wait(
+    site: Site, signed_in: OpenPage
+) -> None:
     job = await waiting_for_a_retry(site, "ines", 1)
     page = await signed_in("ines", "/pending")
     await expect(page.get_by_text("But 1 row waits for a retry.")).to_be_visible()
@@ -174,7 +176,7 @@ async def test_what_waits_outside_the_filter_is_told_of_until_it_does_not(site: 
 
 
 @pytest.mark.parametrize("screen", ["/pending", "/jobs/{job}/pending"])
-async def test_numbers_of_all_rows_do_not_stand_beside_those_of_some_days(
+async def test_pending_status_counts_are_hidden_when_date_filter_is_set(
     site: Site, signed_in: OpenPage, screen: str
 ) -> None:
     job = await waiting_for_a_retry(site, "jon", 1)
@@ -185,14 +187,14 @@ async def test_numbers_of_all_rows_do_not_stand_beside_those_of_some_days(
     await expect(toggles.first).not_to_have_text(re.compile(r"\d"))
 
 
-async def test_rows_of_jobs_of_the_same_minute_have_ids_of_their_own(site: Site, signed_in: OpenPage) -> None:
+async def test_pending_item_ids_differ_for_jobs_of_the_same_minute(site: Site, signed_in: OpenPage) -> None:
     jobs = [await in_hand(site, "kim", 1) for _ in range(2)]
     page = await signed_in("kim", "/pending")
     cells = [line(page, "Held 0").nth(n).get_by_role("gridcell").nth(1) for n in range(2)]
     assert sorted([await cell.inner_text() for cell in cells]) == sorted(f"…{job[-4:]}:0" for job in jobs)
 
 
-async def test_a_closed_job_is_not_to_be_processed(site: Site, signed_in: OpenPage) -> None:
+async def test_process_now_is_disabled_when_paused_and_hidden_when_cancelled(site: Site, signed_in: OpenPage) -> None:
     job = await site.submit("lea", [{"sku": "A"}])
     page = await signed_in("lea", f"/jobs/{job['key']}/pending")
     await expect(page.get_by_role("button", name="Process now")).to_be_enabled()
@@ -202,7 +204,7 @@ async def test_a_closed_job_is_not_to_be_processed(site: Site, signed_in: OpenPa
     await expect(page.get_by_role("button", name="Process now")).to_be_hidden()
 
 
-async def test_every_column_is_in_sight_on_a_usual_screen(site: Site, signed_in: OpenPage) -> None:
+async def test_pending_grid_shows_every_column_at_1280_pixels(site: Site, signed_in: OpenPage) -> None:
     await in_hand(site, "max", 1)
     bars = 2 * 15  # of the page and of the grid: those of a headless browser take no room
     page = await signed_in("max", "/pending", viewport={"width": 1280 - bars, "height": 800})

@@ -6,7 +6,7 @@ import httpx2
 import pytest
 from playwright.async_api import expect
 
-from tidemill.domain.identity import Role
+from tidemill.core.principal import Role
 from web.conftest import OpenPage
 from web.site import Site
 from web.watching import axe, screenshot
@@ -21,7 +21,7 @@ async def me(site: Site, key: str) -> int:
         return (await one.get("/v1/me")).status_code
 
 
-async def test_a_key_is_made_shown_once_and_revoked(site: Site, signed_in: OpenPage) -> None:
+async def test_api_key_is_shown_once_and_rejected_after_revocation(site: Site, signed_in: OpenPage) -> None:
     page = await signed_in("ada", "/keys")
     await page.get_by_role("button", name="New key").click()
     await page.get_by_label("What it is for").fill("<b>nightly</b> import")
@@ -50,7 +50,7 @@ async def test_a_key_is_made_shown_once_and_revoked(site: Site, signed_in: OpenP
     assert await me(site, key) == 401
 
 
-async def test_other_browsers_can_be_signed_out(site: Site, signed_in: OpenPage) -> None:
+async def test_sign_out_everywhere_else_ends_other_sessions(site: Site, signed_in: OpenPage) -> None:
     other, page = [await signed_in("bob", "/keys", expect=("401", "the server responded")) for _ in range(2)]
     await expect(page.get_by_role("table", name="Sessions").get_by_role("row")).to_have_count(3)
     await page.get_by_role("button", name="Sign out everywhere else").click()
@@ -62,7 +62,9 @@ async def test_other_browsers_can_be_signed_out(site: Site, signed_in: OpenPage)
     await expect(page.get_by_label("API key, or one-time link")).to_be_visible()
 
 
-async def test_an_admin_makes_users_roles_and_links(site: Site, signed_in: OpenPage, open_page: OpenPage) -> None:
+async def test_admin_adds_user_creates_link_changes_role_and_removes_user(
+    site: Site, signed_in: OpenPage, open_page: OpenPage
+) -> None:
     page = await signed_in("root", "/users", role=Role.ADMIN, expect=("409", "422", "the server responded"))
     await page.get_by_role("button", name="New user").click()
     await page.get_by_label("Name").fill("zoe")
@@ -98,7 +100,7 @@ async def test_an_admin_makes_users_roles_and_links(site: Site, signed_in: OpenP
     await expect(row).to_have_count(0)
 
 
-async def test_without_watches_the_screen_says_how_to_declare_one(site: Site, signed_in: OpenPage) -> None:
+async def test_sources_screen_shows_watch_example_when_no_watches_exist(site: Site, signed_in: OpenPage) -> None:
     page = await signed_in("ada", "/sources")
     await expect(page.get_by_text("No watches")).to_be_visible()
     await expect(page.get_by_text("[watches.nightly]")).to_be_visible()

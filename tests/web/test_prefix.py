@@ -9,10 +9,10 @@ import pytest_asyncio
 from playwright.async_api import expect
 from starlette.types import Receive, Scope, Send
 
-from tidemill.api.service import create
-from tidemill.cli.serve import Server, listen
+from tidemill.cli.serve import HttpServer, open_listen_socket
 from tidemill.config import Settings
-from tidemill.web import install
+from tidemill.http.application import create_api
+from tidemill.web.pages import install_pages
 from web.conftest import OpenPage
 from web.site import Site
 
@@ -37,11 +37,11 @@ class Proxy:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def proxy(site: Site) -> AsyncIterator[tuple[str, Proxy]]:
-    app = create(site.db, site.settings)
-    install(app)
-    with listen(Settings(http_port=0)) as listening:
+    app = create_api(site.db, site.settings)
+    install_pages(app)
+    with open_listen_socket(Settings(http_port=0)) as listening:
         between = Proxy(app)
-        server = Server(between)  # type: ignore[arg-type]
+        server = HttpServer(between)  # type: ignore[arg-type]
         task = asyncio.create_task(server.serve(sockets=[listening]))
         await server.ready.wait()
         yield f"http://127.0.0.1:{listening.getsockname()[1]}", between
@@ -49,7 +49,7 @@ async def proxy(site: Site) -> AsyncIterator[tuple[str, Proxy]]:
         await task
 
 
-async def test_everything_is_found_below_the_prefix(site: Site, proxy: tuple[str, Proxy], open_page: OpenPage) -> None:
+async def test_web_ui_works_below_proxy_prefix(site: Site, proxy: tuple[str, Proxy], open_page: OpenPage) -> None:
     job = await site.submit("ada", [{"sku": "A-1"}, {"sku": "A-2"}])
     root, between = proxy
     link = (await site.link("ada")).removeprefix(site.url)

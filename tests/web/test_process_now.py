@@ -32,7 +32,7 @@ def address(site: Site) -> Iterator[str]:
     process.communicate(timeout=30)
 
 
-async def test_slices_tell_what_they_settled_until_nothing_is_open(
+async def test_process_now_reports_settled_rows_until_job_is_drained(
     site: Site, address: str, open_page: OpenPage
 ) -> None:
     job = await site.submit("ada", [{"sku": str(n)} for n in range(20)] + [{"sku": "x", "wish": "never"}] * 2)
@@ -50,7 +50,7 @@ async def test_slices_tell_what_they_settled_until_nothing_is_open(
     await assert_sound(site.db)
 
 
-async def test_stopping_keeps_what_is_finished(site: Site, address: str, open_page: OpenPage) -> None:
+async def test_process_now_stop_keeps_finished_rows(site: Site, address: str, open_page: OpenPage) -> None:
     job = await site.submit("ada", [{"sku": str(n), "wish": "slow"} for n in range(5_000)])
     page = await open_page(expect=("503", "the server responded"))
     await page.goto((await site.link("ada")).replace(site.url, address))
@@ -64,7 +64,7 @@ async def test_stopping_keeps_what_is_finished(site: Site, address: str, open_pa
     await assert_sound(site.db)
 
 
-async def test_nothing_goes_on_while_nobody_looks_or_all_is_paused(
+async def test_process_now_starts_no_slice_while_tab_hidden_or_updates_paused(
     site: Site, address: str, open_page: OpenPage
 ) -> None:
     job = await site.submit("cleo", [{"sku": str(n), "wish": "slow"} for n in range(50_000)])
@@ -104,7 +104,7 @@ async def test_nothing_goes_on_while_nobody_looks_or_all_is_paused(
     assert len(slices) == 1, "what somebody has pressed for, and no more"
 
 
-async def test_a_service_without_handlers_says_so(site: Site, signed_in: OpenPage) -> None:
+async def test_process_now_shows_error_when_service_has_no_handlers(site: Site, signed_in: OpenPage) -> None:
     job = await site.submit("bea", [{"sku": "1"}])
     page = await signed_in("bea", f"/jobs/{job['key']}/pending", expect=("409", "the server responded"))
     await page.get_by_role("button", name="Process now").click()

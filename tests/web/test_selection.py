@@ -7,7 +7,7 @@ import pytest
 from playwright.async_api import Page, expect
 
 from support import rows
-from tidemill.operations import control
+from tidemill.jobs import job_control
 from web.conftest import OpenPage
 from web.site import Site
 from web.test_steady import Gate
@@ -27,7 +27,7 @@ async def waiting_job(site: Site, n: int = 40) -> dict[str, str]:
     return await site.submit("ada", [{"sku": f"AB-{seq}"} for seq in range(n)])
 
 
-async def test_rows_with_a_key_are_cancelled_but_some_and_come_back(site: Site, signed_in: OpenPage) -> None:
+async def test_cancel_matching_rows_excludes_deselected_and_allows_reprocess(site: Site, signed_in: OpenPage) -> None:
     job = await waiting_job(site)
     page = await signed_in("ada", f"/jobs/{job['key']}/results?key=AB-1*")
     await expect(page.get_by_text("11 matching · 11 loaded")).to_be_visible()
@@ -52,9 +52,9 @@ async def test_rows_with_a_key_are_cancelled_but_some_and_come_back(site: Site, 
     assert await rows(site.db, counts, job["key"]) == [(31, 9)]
 
 
-async def test_the_count_of_a_confirmation_is_of_what_will_be_done(site: Site, signed_in: OpenPage) -> None:
+async def test_reprocess_confirmation_counts_only_rows_that_can_run(site: Site, signed_in: OpenPage) -> None:
     job = await waiting_job(site)
-    await control.cancel(site.db, UUID(job["id"]))
+    await job_control.cancel_job(site.db, UUID(job["id"]))
     page = await signed_in("ada", f"/jobs/{job['key']}/results?statuses=cancelled")
     await select(page, 1)
     await page.get_by_role("button", name="Select all 40 matching").click()
@@ -69,7 +69,7 @@ async def test_the_count_of_a_confirmation_is_of_what_will_be_done(site: Site, s
     await expect(page.get_by_text("None of these rows can be sent round again")).to_be_visible()
 
 
-async def test_new_columns_and_the_way_back_leave_a_selection_alone(site: Site, signed_in: OpenPage) -> None:
+async def test_selection_survives_new_columns_and_cancelled_navigation(site: Site, signed_in: OpenPage) -> None:
     job = await waiting_job(site)
     page = await signed_in("ada", f"/jobs/{job['key']}/results")
     await page.get_by_role("button", name="pending 40").click()
@@ -88,7 +88,7 @@ async def test_new_columns_and_the_way_back_leave_a_selection_alone(site: Site, 
     await expect(page.get_by_role("columnheader", name="fresh")).to_be_visible()
 
 
-async def test_filters_that_make_no_sense_are_made_to(site: Site, signed_in: OpenPage) -> None:
+async def test_results_filter_replaces_invalid_statuses(site: Site, signed_in: OpenPage) -> None:
     job = await waiting_job(site)
     page = await signed_in("ada", f"/jobs/{job['key']}/results?statuses=bogus")
     await expect(page.locator(".grid-foot").get_by_text("40 rows")).to_be_visible()
@@ -96,7 +96,7 @@ async def test_filters_that_make_no_sense_are_made_to(site: Site, signed_in: Ope
     await expect(page).to_have_url(re.compile("statuses=failed"))
 
 
-async def test_shift_and_arrows_give_rows_up_on_the_way_back(site: Site, signed_in: OpenPage) -> None:
+async def test_shift_arrow_selection_shrinks_when_direction_reverses(site: Site, signed_in: OpenPage) -> None:
     job = await waiting_job(site)
     page = await signed_in("ada", f"/jobs/{job['key']}/results")
     await select(page, 2)
@@ -105,7 +105,7 @@ async def test_shift_and_arrows_give_rows_up_on_the_way_back(site: Site, signed_
         await expect(page.locator(".grid-foot")).to_contain_text(f"{n} row{'s' if n > 1 else ''} selected")
 
 
-async def test_a_range_that_is_given_up_takes_nothing_else_with_it(site: Site, signed_in: OpenPage) -> None:
+async def test_shrinking_range_keeps_rows_selected_earlier(site: Site, signed_in: OpenPage) -> None:
     job = await waiting_job(site, 230)
     page = await signed_in("ada", f"/jobs/{job['key']}/results")
     foot = page.locator(".grid-foot")
@@ -128,9 +128,7 @@ async def test_a_range_that_is_given_up_takes_nothing_else_with_it(site: Site, s
     await expect(page.get_by_text("not loaded any more")).to_have_count(0)
 
 
-async def test_a_range_goes_on_from_where_it_began_wherever_one_has_gone_meanwhile(
-    site: Site, signed_in: OpenPage
-) -> None:
+async def test_range_selection_extends_from_anchor_after_jump_to_row(site: Site, signed_in: OpenPage) -> None:
     job = await waiting_job(site, 15_500)
     page = await signed_in("ada", f"/jobs/{job['key']}/results")
     foot = page.locator(".grid-foot")
@@ -153,7 +151,7 @@ async def test_a_range_goes_on_from_where_it_began_wherever_one_has_gone_meanwhi
     await expect(page.get_by_label("The chosen operation")).to_contain_text("15,000 chosen rows")
 
 
-async def test_numbers_beside_a_filter_are_of_what_the_list_shows(site: Site, signed_in: OpenPage) -> None:
+async def test_results_status_counts_are_hidden_when_key_filter_is_set(site: Site, signed_in: OpenPage) -> None:
     job = await waiting_job(site)
     page = await signed_in("ada", f"/jobs/{job['key']}/results")
     toggle = page.get_by_role("group", name="Status").get_by_role("button", name="pending")
@@ -165,9 +163,7 @@ async def test_numbers_beside_a_filter_are_of_what_the_list_shows(site: Site, si
     await expect(toggle).to_have_text("pending40")
 
 
-async def test_who_keeps_a_selection_keeps_its_filter_and_sees_afterwards_what_has_changed(
-    site: Site, signed_in: OpenPage
-) -> None:
+async def test_kept_selection_keeps_filter_and_grid_refreshes_after_clear(site: Site, signed_in: OpenPage) -> None:
     job = await waiting_job(site)
     page = await signed_in("ada", f"/jobs/{job['key']}/results")
     await select(page, 2)
@@ -185,7 +181,7 @@ async def test_who_keeps_a_selection_keeps_its_filter_and_sees_afterwards_what_h
     await expect(page.get_by_role("dialog")).to_have_count(0)
     assert held.n == 1
 
-    await control.cancel(site.db, UUID(job["id"]))
+    await job_control.cancel_job(site.db, UUID(job["id"]))
     await expect(page.locator(".head .title")).to_contain_text("cancelled")
     await expect(page.get_by_role("gridcell", name="pending").first).to_be_visible()
     await page.locator(".grid-foot").get_by_role("button", name="Clear").click()

@@ -6,16 +6,17 @@ import httpx2
 import pytest
 from fastapi import FastAPI
 
-from tidemill.api.service import create
 from tidemill.config import Settings
+from tidemill.http.application import create_api
 from tidemill.store.database import Database
-from tidemill.web import assets, install
+from tidemill.web import assets
+from tidemill.web.pages import install_pages
 
 
 @pytest.fixture(scope="module")
 def app() -> FastAPI:
-    made = create(Database("postgresql://nowhere"), Settings(home="/nowhere"))
-    install(made)
+    made = create_api(Database("postgresql://nowhere"), Settings(home="/nowhere"))
+    install_pages(made)
     return made
 
 
@@ -40,7 +41,7 @@ POLICY = {
 
 
 @pytest.mark.parametrize("path", ["/", "/jobs", "/jobs/J20261115_000777/results", "/sign-in", "/whatever/there/is/not"])
-async def test_every_address_of_the_page_is_the_page(client: httpx2.AsyncClient, path: str) -> None:
+async def test_page_url_returns_html_with_strict_security_headers(client: httpx2.AsyncClient, path: str) -> None:
     answer = await client.get(path)
     assert (answer.status_code, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
     told = dict(part.strip().partition(" ")[::2] for part in answer.headers["content-security-policy"].split(";"))
@@ -53,18 +54,18 @@ async def test_every_address_of_the_page_is_the_page(client: httpx2.AsyncClient,
 
 
 @pytest.mark.parametrize("path", ["/v1/nothing", "/v1/jobs/x/nothing", "/static/nothing", "/health/x", "/robots.txt"])
-async def test_other_addresses_are_not_the_page(client: httpx2.AsyncClient, path: str) -> None:
+async def test_non_page_url_does_not_return_html(client: httpx2.AsyncClient, path: str) -> None:
     answer = await client.get(path)
     assert answer.status_code in (401, 404)
     assert "text/html" not in answer.headers["content-type"]
 
 
-async def test_the_page_takes_no_writes(client: httpx2.AsyncClient) -> None:
+async def test_page_url_rejects_post(client: httpx2.AsyncClient) -> None:
     assert (await client.post("/jobs")).status_code == 404
 
 
 @pytest.mark.parametrize("path", ["/", "/jobs", "/jobs/J1/results"])
-async def test_the_page_finds_its_parts_under_any_prefix(client: httpx2.AsyncClient, path: str) -> None:
+async def test_page_assets_resolve_below_any_url_prefix(client: httpx2.AsyncClient, path: str) -> None:
     page = (await client.get(path)).text
     parts = re.findall(r'(?:href|src)="([^"]+)"', page)
     assert len(parts) > 20
@@ -74,18 +75,18 @@ async def test_the_page_finds_its_parts_under_any_prefix(client: httpx2.AsyncCli
         assert (await client.get(address.path.removeprefix("/prefix"))).status_code == 200, part
 
 
-async def test_nothing_stands_inline_in_the_page(client: httpx2.AsyncClient) -> None:
+async def test_page_contains_no_inline_script_or_style(client: httpx2.AsyncClient) -> None:
     page = (await client.get("/jobs")).text
     assert not re.search(r"<style|\sstyle=|\son\w+=|javascript:", page)
     assert all("></script>" in tag for tag in re.findall(r"<script[^>]*>.*?</script>", page, re.DOTALL))
 
 
-async def test_files_are_kept_for_ever_and_packed(client: httpx2.AsyncClient) -> None:
-    version = assets.load().version
+async def test_static_files_are_immutable_and_gzip_compressed(client: httpx2.AsyncClient) -> None:
+    version = assets.load_assets().version
     answer = await client.get(f"/static/{version}/core/dom.js")
     assert answer.headers["cache-control"] == "public, max-age=31536000, immutable"
     assert (answer.headers["content-encoding"], answer.headers["vary"]) == ("gzip", "accept-encoding")
-    assert answer.text == assets.load().files["core/dom.js"].plain.decode()
+    assert answer.text == assets.load_assets().files["core/dom.js"].plain.decode()
     plain = await client.get(f"/static/{version}/core/dom.js", headers={"Accept-Encoding": "identity"})
     assert plain.text == answer.text
     assert "content-encoding" not in plain.headers
@@ -94,26 +95,26 @@ async def test_files_are_kept_for_ever_and_packed(client: httpx2.AsyncClient) ->
 @pytest.mark.parametrize(
     "name", ["../app.py", "..%2fapp.py", "core/", "core", "/etc/passwd", "core/none.js", "index.htm"]
 )
-async def test_there_are_no_other_files(client: httpx2.AsyncClient, name: str) -> None:
-    assert (await client.get(f"/static/{assets.load().version}/{name}")).status_code == 404
+async def test_static_path_outside_assets_returns_404(client: httpx2.AsyncClient, name: str) -> None:
+    assert (await client.get(f"/static/{assets.load_assets().version}/{name}")).status_code == 404
     assert (await client.get("/static/another/core/dom.js")).status_code == 404
 
 
-def test_no_file_can_make_markup_of_text_or_asks_elsewhere() -> None:
+def test_static_files_use_no_html_injection_sinks_or_external_urls() -> None:
     forbidden = re.compile(
         r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|https?://(?!www\.w3\.org)"
     )
-    for name, asset in assets.load().files.items():
+    for name, asset in assets.load_assets().files.items():
         found = forbidden.search(asset.plain.decode())
         assert found is None, f"{name}: {found}"
 
 
-def test_files_are_short() -> None:
-    for name, asset in assets.load().files.items():
+def test_static_files_have_at_most_420_lines() -> None:
+    for name, asset in assets.load_assets().files.items():
         assert asset.plain.count(b"\n") <= 420, name
 
 
-async def test_an_address_deeper_than_any_screen_is_not_worth_a_page(client: httpx2.AsyncClient) -> None:
+async def test_page_url_deeper_than_any_screen_returns_404(client: httpx2.AsyncClient) -> None:
     assert (await client.get("/a" * 9)).status_code == 200
     answer = await client.get("/" + "a/" * 20_000)
     assert (answer.status_code, len(answer.content) < 100) == (404, True)

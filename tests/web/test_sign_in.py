@@ -14,7 +14,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 REFUSED = ("401",)
 
 
-async def test_a_key_signs_in_and_leads_to_the_address_that_was_asked_for(site: Site, open_page: OpenPage) -> None:
+async def test_sign_in_with_key_returns_to_requested_url(site: Site, open_page: OpenPage) -> None:
     key = await site.user("ada")
     page = await open_page(expect=REFUSED)
     await page.goto(f"{site.url}/jobs?statuses=failed")
@@ -30,7 +30,7 @@ async def test_a_key_signs_in_and_leads_to_the_address_that_was_asked_for(site: 
     assert page.url == f"{site.url}/jobs?statuses=failed"
 
 
-async def test_a_link_that_was_used_says_so(site: Site, open_page: OpenPage) -> None:
+async def test_sign_in_link_used_twice_shows_error(site: Site, open_page: OpenPage) -> None:
     link = await site.link("ada")
     first = await open_page()
     await first.goto(link)
@@ -40,7 +40,7 @@ async def test_a_link_that_was_used_says_so(site: Site, open_page: OpenPage) -> 
     await expect(second.get_by_role("alert")).to_contain_text("This link was used")
 
 
-async def test_whose_session_ends_signs_in_again_without_losing_the_page(site: Site, signed_in: OpenPage) -> None:
+async def test_expired_session_dialog_signs_in_again_and_keeps_page_state(site: Site, signed_in: OpenPage) -> None:
     key = await site.user("ada")
     page = await signed_in("ada", expect=REFUSED)
     await page.get_by_role("searchbox").fill("J2026")
@@ -57,9 +57,7 @@ async def test_whose_session_ends_signs_in_again_without_losing_the_page(site: S
     await expect(page.get_by_text("No job matches")).to_be_visible()
 
 
-async def test_a_refusal_that_comes_after_somebody_signed_in_again_ends_no_session(
-    site: Site, signed_in: OpenPage
-) -> None:
+async def test_late_401_after_new_sign_in_does_not_end_session(site: Site, signed_in: OpenPage) -> None:
     page = await signed_in("dora", expect=("401",))
     await expect(page.get_by_role("heading", name="No jobs yet")).to_be_visible()
     is_asked, may_answer = asyncio.Event(), asyncio.Event()

@@ -7,7 +7,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import expect
 
-from tidemill.store.throwaway import ThrowawayServer
+from tidemill.testing.throwaway_postgres import ThrowawayServer
 from web.conftest import OpenPage, serving, settings_in
 from web.site import KINDS, Site
 from web.watching import axe, screenshot
@@ -26,7 +26,7 @@ job = { kind = "price.lookup" }
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def site(tidemill_server: ThrowawayServer, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
-    url = await asyncio.to_thread(tidemill_server.create)
+    url = await asyncio.to_thread(tidemill_server.create_database)
     folder = tmp_path_factory.mktemp("watched")
     (folder / "inbox").mkdir()
     (folder / "tidemill.toml").write_text(DECLARED)
@@ -37,10 +37,10 @@ async def site(tidemill_server: ThrowawayServer, tmp_path_factory: pytest.TempPa
         started.workers.start()
         yield started
         started.workers.end()
-    await asyncio.to_thread(tidemill_server.drop, url)
+    await asyncio.to_thread(tidemill_server.drop_database, url)
 
 
-async def test_a_file_is_seen_then_taken_and_leads_to_its_job(site: Site, signed_in: OpenPage) -> None:
+async def test_watched_file_is_submitted_on_second_scan_and_links_to_job(site: Site, signed_in: OpenPage) -> None:
     page = await signed_in("ada", "/sources/prices")
     await asyncio.to_thread((site.settings.sources["inbox"] / "today.csv").write_text, "sku\nA-1\nA-2\n")
     table, scan = page.get_by_role("table", name="Files of prices"), page.get_by_role("button", name="Scan now")
@@ -56,7 +56,7 @@ async def test_a_file_is_seen_then_taken_and_leads_to_its_job(site: Site, signed
     await expect(page.get_by_text("price.lookup").first).to_be_visible()
 
 
-async def test_a_stranger_sees_nothing_of_it(site: Site, signed_in: OpenPage) -> None:
+async def test_watch_of_another_user_is_hidden(site: Site, signed_in: OpenPage) -> None:
     page = await signed_in("bo", "/sources/prices", expect=("/v1/sources/prices",))
     await expect(page.get_by_role("heading", name="No watches")).to_be_visible()
     await expect(page.get_by_text("today.csv")).to_have_count(0)

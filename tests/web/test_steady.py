@@ -9,10 +9,10 @@ import pytest
 from playwright.async_api import ElementHandle, Route, expect
 
 from support import FAILED, settle, take, verdict
-from tidemill.domain.batch import Lease
-from tidemill.domain.identity import Role
+from tidemill.core.batch import Lease
+from tidemill.core.principal import Role
 from tidemill.store.database import Database
-from tidemill.store.flush import Flushed
+from tidemill.store.outcome_flush import FlushResult
 from web.conftest import OpenPage
 from web.site import Site
 
@@ -64,7 +64,7 @@ class Gate:
 
 async def fails(db: Database, lease: Lease, seq: int) -> Lease:
     """Another row has failed; the lease as it is then."""
-    assert await settle(db, lease, [verdict(seq, FAILED)]) is Flushed.APPLIED
+    assert await settle(db, lease, [verdict(seq, FAILED)]) is FlushResult.APPLIED
     return replace(lease, flush_no=lease.flush_no + 1)
 
 
@@ -72,7 +72,7 @@ async def are_there(kept: list[ElementHandle]) -> bool:
     return all([await one.evaluate("it => it.isConnected") for one in kept])
 
 
-async def test_buttons_stay_the_same_ones_while_their_job_changes(site: Site, signed_in: OpenPage) -> None:
+async def test_job_buttons_keep_elements_and_focus_when_job_changes(site: Site, signed_in: OpenPage) -> None:
     job = await site.submit("ada", [{"sku": f"A-{n}"} for n in range(20)])
     lease = await fails(site.db, await take(site.db, UUID(job["id"]), lease=600), 0)
     page = await signed_in("ada", f"/jobs/{job['key']}")
@@ -103,7 +103,7 @@ async def test_buttons_stay_the_same_ones_while_their_job_changes(site: Site, si
     assert await are_there(kept)
 
 
-async def test_buttons_stay_the_same_ones_while_time_goes_by(site: Site, open_page: OpenPage) -> None:
+async def test_buttons_keep_focus_when_lists_refresh(site: Site, open_page: OpenPage) -> None:
     asked = 0
 
     async def limiters(route: Route) -> None:
@@ -133,7 +133,7 @@ async def test_buttons_stay_the_same_ones_while_time_goes_by(site: Site, open_pa
     await expect(lift).to_be_focused()
 
 
-async def test_one_press_is_one_and_a_question_waits_for_its_answer(site: Site, signed_in: OpenPage) -> None:
+async def test_double_click_sends_one_request_and_dialog_waits_for_response(site: Site, signed_in: OpenPage) -> None:
     page = await signed_in("bea", "/keys")
     keys, deaths = Gate(), Gate()
     await expect(page.get_by_role("button", name="Revoke tm_")).to_be_visible()
@@ -158,7 +158,7 @@ async def test_one_press_is_one_and_a_question_waits_for_its_answer(site: Site, 
     await expect(dialog).to_be_hidden()
 
 
-async def test_another_list_takes_no_page_of_the_one_before(site: Site, signed_in: OpenPage) -> None:
+async def test_late_next_page_is_not_added_to_list_with_new_filter(site: Site, signed_in: OpenPage) -> None:
     mine, ours, theirs, last = [await site.submit("cara", [{"sku": "A"}]) for _ in range(4)]
     pages = {(False, False): mine, (False, True): ours, (True, False): theirs, (True, True): last}
     page = await signed_in("cara", "/imports")
@@ -185,7 +185,7 @@ async def test_another_list_takes_no_page_of_the_one_before(site: Site, signed_i
     await expect(lines).to_have_text([theirs["key"], last["key"]])
 
 
-async def test_what_goes_wrong_is_said_there_and_the_rest_goes_on(site: Site, signed_in: OpenPage) -> None:
+async def test_failed_rows_request_offers_retry_and_other_screens_keep_working(site: Site, signed_in: OpenPage) -> None:
     job = await site.submit("dan", [{"sku": f"A-{n}"} for n in range(3)])
     page = await signed_in("dan", "/jobs", expect=("ERR_CONNECTION_REFUSED", "uncaught"))
     await page.route("**/items?*", lambda route: route.abort("connectionrefused"))

@@ -22,7 +22,7 @@ async def job(site: Site) -> dict[str, Any]:
     return await site.submit("ada", [{"sku": f"A-{n}"} for n in range(100)])
 
 
-async def test_a_row_that_was_looked_at_stays_where_it_was(
+async def test_grid_does_not_scroll_when_drawer_opens_and_closes(
     site: Site, signed_in: OpenPage, job: dict[str, Any]
 ) -> None:
     page = await signed_in("ada", f"/jobs/{job['key']}/results")
@@ -33,7 +33,7 @@ async def test_a_row_that_was_looked_at_stays_where_it_was(
     assert await isolated(page, "document.querySelector('.grid-scroll').scrollTop") == 0
 
 
-async def test_a_notice_pushes_nothing_away(site: Site, signed_in: OpenPage) -> None:
+async def test_paused_notice_does_not_move_heading(site: Site, signed_in: OpenPage) -> None:
     page = await signed_in("ada", "/jobs")
     heading = page.get_by_role("heading", name="Jobs", exact=True)
     before = await heading.bounding_box()
@@ -42,7 +42,7 @@ async def test_a_notice_pushes_nothing_away(site: Site, signed_in: OpenPage) -> 
     assert await heading.bounding_box() == before
 
 
-async def test_new_operations_wait_until_they_are_asked_for(site: Site, signed_in: OpenPage) -> None:
+async def test_new_operations_appear_only_after_show_is_clicked(site: Site, signed_in: OpenPage) -> None:
     page = await signed_in("ada")
     made = {"verb": "reprocess", "items": 0, "user_id": 1, "predicate": {"statuses": ["failed"]}, "state": "running"}
     made |= {"created_at": "2026-11-16T12:00:00Z", "updated_at": "2026-11-16T12:00:00Z", "job_id": None}
@@ -66,7 +66,7 @@ async def test_new_operations_wait_until_they_are_asked_for(site: Site, signed_i
     await expect(table).to_have_count(2)
 
 
-async def test_numbers_of_all_jobs_do_not_stand_beside_some_of_them(
+async def test_jobs_status_counts_are_hidden_when_kind_filter_is_set(
     site: Site, signed_in: OpenPage, job: dict[str, Any]
 ) -> None:
     page = await signed_in("ada", "/jobs")
@@ -77,7 +77,7 @@ async def test_numbers_of_all_jobs_do_not_stand_beside_some_of_them(
     await expect(toggles.first).not_to_have_text(re.compile(r"\d"))
 
 
-async def test_sums_of_too_many_jobs_are_said_to_be_at_least_that(
+async def test_pending_totals_show_at_least_when_job_list_is_truncated(
     site: Site, signed_in: OpenPage, job: dict[str, Any]
 ) -> None:
     async def cut(route: Route) -> None:
@@ -91,7 +91,7 @@ async def test_sums_of_too_many_jobs_are_said_to_be_at_least_that(
     await expect(page.get_by_text("≥ 100 wait or are in hand")).to_be_visible()
 
 
-async def test_what_is_new_waits_over_the_list_and_moves_none_of_it(site: Site, signed_in: OpenPage) -> None:
+async def test_jobs_list_does_not_move_when_new_job_is_offered(site: Site, signed_in: OpenPage) -> None:
     job = await site.submit("bea", [{"sku": "A"}])
     page = await signed_in("bea", "/jobs")
     line = page.get_by_role("row", name=job["key"])
@@ -141,7 +141,7 @@ WATCH = {
         ("/sources/prices", "/v1/sources/prices/files", "files", [file(1), file(2)]),
     ],
 )
-async def test_new_rows_of_other_lists_move_none_either(
+async def test_other_lists_do_not_move_when_new_rows_are_offered(
     site: Site, signed_in: OpenPage, screen: str, path: str, name: str, rows: list[dict[str, Any]]
 ) -> None:
     page = await signed_in("bea")
@@ -157,7 +157,7 @@ async def test_new_rows_of_other_lists_move_none_either(
     assert await line.bounding_box() == before
 
 
-async def test_a_first_failure_leaves_pause_and_cancel_where_they_are(site: Site, signed_in: OpenPage) -> None:
+async def test_job_action_buttons_do_not_move_on_first_failure(site: Site, signed_in: OpenPage) -> None:
     job = await site.submit("bea", [{"sku": "A"}, {"sku": "B"}])
     lease = await take(site.db, UUID(job["id"]), lease=600)
     page = await signed_in("bea", f"/jobs/{job['key']}")
@@ -170,7 +170,7 @@ async def test_a_first_failure_leaves_pause_and_cancel_where_they_are(site: Site
     assert [await act.bounding_box() for act in acts] == before
 
 
-async def test_a_status_that_is_new_leaves_the_others_where_they_are(site: Site, signed_in: OpenPage) -> None:
+async def test_status_toggles_do_not_move_when_new_status_appears(site: Site, signed_in: OpenPage) -> None:
     await site.cancelled("cleo")
     page = await signed_in("cleo", "/jobs")
     toggles = page.get_by_role("group", name="Status").get_by_role("button")
@@ -193,7 +193,7 @@ async def refuse(route: Route) -> None:
         ("/sources", r"/v1/sources", "No watches"),
     ],
 )
-async def test_an_answer_that_does_not_come_again_moves_nothing(
+async def test_screen_does_not_move_when_refresh_fails(
     site: Site, open_page: OpenPage, screen: str, asks: str, stays: str
 ) -> None:
     page = await open_page(expect=("500",))
@@ -213,7 +213,7 @@ async def test_an_answer_that_does_not_come_again_moves_nothing(
     await expect(told).to_have_count(0)
 
 
-async def test_a_list_that_cannot_be_asked_for_again_stays_where_it_is(site: Site, signed_in: OpenPage) -> None:
+async def test_jobs_list_does_not_move_when_reload_fails(site: Site, signed_in: OpenPage) -> None:
     job = await site.submit("emil", [{"sku": "A"}])
     page = await signed_in("emil", "/jobs", expect=("500",))
     line = page.get_by_role("row", name=job["key"])

@@ -19,7 +19,7 @@ MENDED = {"story0": ("E-Mail", "story0@example.org"), "old": ("age", "44"), "kin
 
 
 @pytest.mark.parametrize("n", [5_000, pytest.param(50_000, marks=pytest.mark.full)])
-async def test_from_signing_in_to_a_workbook_without_loading_the_page_anew(
+async def test_import_journey_from_sign_in_to_workbook_needs_no_page_reload(
     site: Site, open_page: OpenPage, tmp_path: Path, n: int
 ) -> None:
     await rows(site.db, "DELETE FROM shop.people")

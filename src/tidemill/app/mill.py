@@ -1,221 +1,209 @@
-"""A mill: handlers by kind, and the door to submit work to them."""
+"""A mill: handlers by kind, and the methods that submit, follow and control jobs."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
-from types import EllipsisType
-from typing import IO, Any, TypeVar
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from contextlib import aclosing
+from typing import IO, Any, BinaryIO, Literal, Self
 from uuid import UUID
 
-from tidemill.app.wiring import make_services, open_database
-from tidemill.config import Settings, load_settings
-from tidemill.connectors.blobs import open_blobs
-from tidemill.connectors.images import open_image
-from tidemill.domain.handler import Handler
-from tidemill.domain.identity import Role
-from tidemill.domain.item import Item
-from tidemill.domain.job import Job
-from tidemill.domain.limits.desk import AskedPermit
-from tidemill.handlers.registry import Registry, batch_handler, item_handler
-from tidemill.operations.services import KINDS, service_kind
-from tidemill.operations.submit import encode_inputs, submit, submit_within, submit_within_sync
-from tidemill.store import jobs
-from tidemill.store.database import Connection
-from tidemill.store.submit import Submission, SyncConnection
+from tidemill.app.mill_submission import MillSubmission
+from tidemill.core.job import ItemRecord, Job
+from tidemill.core.status import ItemStatus
+from tidemill.exports.use_cases import open_export_file
+from tidemill.files.blobs import open_blob_store
+from tidemill.files.formats.image_zip import open_image
+from tidemill.jobs import job_control, queries
+from tidemill.jobs.reprocessing import reprocess_items
+from tidemill.store import job_records
+from tidemill.store.reprocess_items import ReprocessSelection
 
-F = TypeVar("F", bound=Callable[..., Any])
-Given = EllipsisType
+ItemStatusName = Literal["pending", "processing", "retry_wait", "done", "not_found", "skipped", "failed", "cancelled"]
+SettledStatusName = Literal["done", "not_found", "skipped", "failed", "cancelled"]
+WAIT_TIMEOUT_S = 3600.0
+WAIT_POLL_MIN_S, WAIT_POLL_MAX_S = 0.05, 1.0
+ITERATED_ITEMS_MAX = 1 << 62
+ITERATED_ITEMS_AT_ONCE = 500
 
 
-class Mill:
-    """Handlers by kind, and the door to submit work to them."""
+class Mill(MillSubmission):
+    """Declares handlers, and submits, follows and controls jobs. Every method has an async twin, ``…_async``.
 
-    def __init__(self, settings: Settings | None = None) -> None:
-        self.registry = Registry()
-        self._settings = settings
-
-    @property
-    def settings(self) -> Settings:
-        if self._settings is None:
-            self._settings = load_settings()
-        return self._settings
-
-    def handler(
-        self,
-        kind: str,
-        *,
-        concurrency: int | Given = ...,
-        timeout: float | Given | None = ...,
-        max_attempts: int | Given = ...,
-        max_attempts_not_found: int | Given = ...,
-        backoff: float | Given = ...,
-        backoff_cap: float | Given = ...,
-        not_found_delay: float | Given = ...,
-        flush_size: int | Given = ...,
-        permanent: tuple[type[BaseException], ...] | Given = ...,
-        limit: str | Given = ...,
-        limit_by: Callable[[Item], str] | Given = ...,
-        columns: Sequence[str] | Given = ...,
-    ) -> Callable[[F], F]:
-        """Declare the handler of a kind: a function of one ``Item``, async or not.
-
-        Args:
-            kind: The name that jobs ask for.
-            concurrency: Items at a time in one process (50).
-            timeout: Seconds one item may take (300); None for no limit.
-            max_attempts: Attempts at an item that fails (TIDEMILL_MAX_ATTEMPTS_ERROR).
-            max_attempts_not_found: Attempts at an item that is not found (TIDEMILL_MAX_ATTEMPTS_NOT_FOUND).
-            backoff: Seconds before the second attempt; doubled from there (2).
-            backoff_cap: The longest wait in seconds (3600).
-            not_found_delay: Seconds before a NotFound is tried again (30).
-            flush_size: Outcomes per flush; 1 for work that must not be repeated after a crash.
-            permanent: Exceptions that no retry will mend.
-            limit: The limiter that the handler's calls count against: an item begins when it permits it.
-            limit_by: Which member of it, from the item: a domain, say. Members are limited each by itself.
-            columns: The first columns of its results, in order; others are added as they come.
-        """
-        options = {name: value for name, value in locals().items() if name not in ("self", "kind", "limit")}
-        return self._declare(item_handler, kind, options | {"limiter": limit})
-
-    def batch_handler(
-        self,
-        kind: str,
-        *,
-        sparse: bool = False,
-        timeout: float | Given | None = ...,
-        max_attempts: int | Given = ...,
-        max_attempts_not_found: int | Given = ...,
-        backoff: float | Given = ...,
-        backoff_cap: float | Given = ...,
-        not_found_delay: float | Given = ...,
-        permanent: tuple[type[BaseException], ...] | Given = ...,
-        limit: str | Given = ...,
-        columns: Sequence[str] | Given = ...,
-    ) -> Callable[[F], F]:
-        """Declare a handler of whole batches: a function of a list of items, settled in one transaction.
-
-        An async one may take a second parameter, the connection of that transaction: what it writes there
-        happens exactly once. It returns None (all done) or one outcome per item. With ``sparse``, items that
-        are done leave no outcome row at all. A ``limit`` is asked once for each batch. Other options are as for
-        ``handler``.
-        """
-        options = {name: value for name, value in locals().items() if name not in ("self", "kind", "limit")}
-        return self._declare(batch_handler, kind, options | {"limiter": limit})
-
-    def limiter(self, name: str, rate: str | float | None = None, **declaration: Any) -> None:
-        """Declare how often somebody may be called, in the words of a ``tidemill.toml``: ``burst``, ``concurrency``, ….
-
-        It holds for all workers of the installation together. Mistakes are told when a worker starts, all at once.
-        """
-        self.registry.limiters[name] = declaration if rate is None else {"rate": rate} | declaration
-
-    def limit(self, name: str, key: str = "") -> AskedPermit:
-        """In a handler: ``async with mill.limit("shop"):`` around a call, beside what the handler counts against.
-
-        ``key`` is the member, of a limiter that has one per domain. ``with`` does in handlers that are not async.
-        """
-        return self.registry.desk.limit(name, key)
-
-    def resource(self, name: str, **declaration: Any) -> None:
-        """Declare a table to import into, in the words of a ``tidemill.toml``: ``table``, ``key``, ``fields``, ….
-
-        Mistakes are told when the service or an import starts, all at once.
-        """
-        self.registry.declared[name] = declaration
-
-    def dataset(self, name: str, **declaration: Any) -> Callable[[F], F]:
-        """Declare a dataset of distributions, in the words of a ``tidemill.toml``: ``fields``, ``date_field``, ….
-
-        The function makes the rows of an input's file. It is given the input as a dict, and returns or yields dicts, or
-        tuples if ``columns`` are declared; it may be async. With a ``query``, no function is needed. Mistakes are told
-        when the service or a worker starts, all at once.
-        """
-        self.registry.datasets[name] = declaration
-
-        def declare(function: F) -> F:
-            self.registry.producers[name] = function
-            return function
-
-        return declare
-
-    def normalizer(self, name: str) -> Callable[[Callable[[str], str]], Callable[[str], str]]:
-        """Declare what fields of resources may name beside ``trim``, ``collapse``, ``lower`` and ``upper``.
-
-        The function is given a text that is not missing and returns it as it should be; ValueError is the row's error.
-        """
-
-        def declare(function: Callable[[str], str]) -> Callable[[str], str]:
-            self.registry.add_normalizer(name, function)
-            return function
-
-        return declare
-
-    def submit(
-        self, kind: str, inputs: Iterable[Any], *, connection: SyncConnection | None = None, **options: Any
-    ) -> UUID:
-        """Make a job of these inputs; its id. In the caller's own transaction if a connection is given.
-
-        Args:
-            kind: Whose handler runs them.
-            inputs: Values that JSON can hold; an iterator is not loaded into memory.
-            connection: A psycopg connection; the job exists if and only if its transaction commits.
-            options: ``priority``, ``params``, ``policy``, ``owner_id``, ``idem_key``.
-        """
-        spec, rows = self._submission(kind, inputs, options)
-        if connection is not None:
-            return submit_within_sync(connection, spec, rows)[0]
-        return asyncio.run(self._submit_alone(spec, rows))
-
-    async def submit_async(
-        self, kind: str, inputs: Iterable[Any], *, connection: Connection | None = None, **options: Any
-    ) -> UUID:
-        """As ``submit``, from async code."""
-        spec, rows = self._submission(kind, inputs, options)
-        if connection is not None:
-            return (await submit_within(connection, spec, rows))[0]
-        return await self._submit_alone(spec, rows)
+    A mill opens its database at the first use and keeps it open: one connection pool per event loop, and one for all
+    blocking calls of a process. ``close`` and ``with mill:`` release the latter, ``close_async`` and ``async with
+    mill:`` that of the running event loop. What is left open is released when the event loop or the process ends.
+    """
 
     def job(self, job_id: UUID) -> Job:
-        """A job and how far it is."""
-        return asyncio.run(self.job_async(job_id))
+        """A job and its progress; UnknownJob if there is none."""
+        return self._run(self.job_async(job_id))
 
     async def job_async(self, job_id: UUID) -> Job:
-        async with open_database(self.settings) as db:
-            return await db.run(jobs.get, job_id)
+        """The async twin of ``job``."""
+        return await (await self.shared_database.get()).read(job_records.get_job, job_id)
+
+    def wait(self, job_id: UUID, timeout: float = WAIT_TIMEOUT_S) -> Job:
+        """The job, once it is closed: completed, failed or cancelled. A paused job is not closed.
+
+        Raises:
+            TimeoutError: It is still open after ``timeout`` seconds.
+        """
+        return self._run(self.wait_async(job_id, timeout))
+
+    async def wait_async(self, job_id: UUID, timeout: float = WAIT_TIMEOUT_S) -> Job:  # noqa: ASYNC109  as of wait
+        """The async twin of ``wait``."""
+        deadline, pause = time.monotonic() + timeout, WAIT_POLL_MIN_S
+        while not (job := await self.job_async(job_id)).is_closed:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                progress = f"{job.counts.settled} of {job.counts.total} items are settled"
+                raise TimeoutError(f"job {job.key} is {job.status} after {timeout:g} s: {progress}")
+            await asyncio.sleep(min(pause, left))
+            pause = min(pause * 1.5, WAIT_POLL_MAX_S)
+        return job
+
+    def iter_items(self, job_id: UUID, status: ItemStatusName | None = None) -> Iterator[ItemRecord]:
+        """The items of a job, each with its input, its status and its result or error; of one status if it is given.
+
+        They are read page by page. Items that change meanwhile may appear with either state.
+        """
+        items = self.iter_items_async(job_id, status)
+        try:
+            while page := self._run(_take(items, ITERATED_ITEMS_AT_ONCE)):
+                yield from page
+        finally:
+            self._run(items.aclose())
+
+    async def iter_items_async(self, job_id: UUID, status: ItemStatusName | None = None) -> AsyncGenerator[ItemRecord]:
+        """The async twin of ``iter_items``."""
+        db = await self.shared_database.get()
+        wanted = None if status is None else ItemStatus(status)
+        async with aclosing(queries.iterate_items(db, job_id, wanted, limit=ITERATED_ITEMS_MAX)) as rows:
+            async for row in rows:
+                yield ItemRecord(
+                    job_id=job_id,
+                    seq=row["seq"],
+                    status=ItemStatus(row["status"]),
+                    attempts=row["attempts"],
+                    input=row["input"],
+                    result=row["result"],
+                    error=row["error"],
+                    updated_at=row["updated_at"],
+                )
+
+    def iter_results(self, job_id: UUID) -> Iterator[Any]:
+        """The results of the items that are done, in the order of the inputs."""
+        return (item.result for item in self.iter_items(job_id, "done"))
+
+    async def iter_results_async(self, job_id: UUID) -> AsyncGenerator[Any]:
+        """The async twin of ``iter_results``."""
+        async with aclosing(self.iter_items_async(job_id, "done")) as items:
+            async for item in items:
+                yield item.result
+
+    def pause(self, job_id: UUID) -> None:
+        """Start no further item of a job. Items that are being processed finish."""
+        self._run(self.pause_async(job_id))
+
+    async def pause_async(self, job_id: UUID) -> None:
+        """The async twin of ``pause``."""
+        await job_control.pause_job(await self.shared_database.get(), job_id)
+
+    def resume(self, job_id: UUID) -> None:
+        """Continue a paused job."""
+        self._run(self.resume_async(job_id))
+
+    async def resume_async(self, job_id: UUID) -> None:
+        """The async twin of ``resume``."""
+        await job_control.resume_job(await self.shared_database.get(), job_id)
+
+    def cancel(self, job_id: UUID) -> None:
+        """Cancel what waits. Items that are being processed finish and keep their results."""
+        self._run(self.cancel_async(job_id))
+
+    async def cancel_async(self, job_id: UUID) -> None:
+        """The async twin of ``cancel``."""
+        await job_control.cancel_job(await self.shared_database.get(), job_id)
+
+    def reprocess(
+        self,
+        job_id: UUID,
+        *,
+        statuses: Sequence[SettledStatusName] = ("failed", "not_found"),
+        codes: Sequence[str] | None = None,
+        rows: Sequence[int] | None = None,
+        reset_attempts: bool = True,
+    ) -> int:
+        """Requeue settled items of a job and return their number.
+
+        Args:
+            job_id: The job; a closed one opens again.
+            statuses: Requeue items with these statuses.
+            codes: Of them, those with these error codes.
+            rows: Of them, those with these numbers, from 1.
+            reset_attempts: Whether they get all their attempts again.
+        """
+        return self._run(
+            self.reprocess_async(job_id, statuses=statuses, codes=codes, rows=rows, reset_attempts=reset_attempts)
+        )
+
+    async def reprocess_async(
+        self,
+        job_id: UUID,
+        *,
+        statuses: Sequence[SettledStatusName] = ("failed", "not_found"),
+        codes: Sequence[str] | None = None,
+        rows: Sequence[int] | None = None,
+        reset_attempts: bool = True,
+    ) -> int:
+        """The async twin of ``reprocess``."""
+        selection = ReprocessSelection(
+            statuses=[ItemStatus(status) for status in statuses],
+            seqs=None if rows is None else [row - 1 for row in rows],
+            codes=codes,
+            reset_attempts=reset_attempts,
+        )
+        return (await reprocess_items(await self.shared_database.get(), job_id, selection)).items
+
+    def open_export(self, job_id: UUID) -> BinaryIO:
+        """The file of an export that is completed; the caller closes it. Conflict says why there is none."""
+        return self._run(self.open_export_async(job_id))
+
+    async def open_export_async(self, job_id: UUID) -> BinaryIO:
+        """The async twin of ``open_export``."""
+        db, blobs = await self.shared_database.get(), open_blob_store(self.settings.blobs)
+        return (await open_export_file(db, blobs, await self.job_async(job_id))).file
 
     def open_image(self, input_: dict[str, Any]) -> IO[bytes]:
         """The image that an item of an image job refers to."""
-        return open_image(open_blobs(self.settings.blobs), input_)
+        return open_image(open_blob_store(self.settings.blobs), input_)
 
-    def _declare(self, make: Callable[..., Handler], kind: str, options: dict[str, Any]) -> Callable[[F], F]:
-        for name in ("error", "not_found"):
-            option = "max_attempts" if name == "error" else "max_attempts_not_found"
-            if options[option] is ...:
-                options[option] = getattr(self.settings, f"max_attempts_{name}")
+    def close(self) -> None:
+        """Release the connections of blocking calls. The next call opens them again."""
+        self.shared_database.close()
 
-        def declare(function: F) -> F:
-            self.registry.add(make(kind, function, **options))
-            return function
+    async def close_async(self) -> None:
+        """Release the connections of the running event loop. The next call opens them again."""
+        await self.shared_database.close_async()
 
-        return declare
+    def __enter__(self) -> Self:
+        return self
 
-    def _submission(
-        self, kind: str, inputs: Iterable[Any], options: dict[str, Any]
-    ) -> tuple[Submission, Iterable[bytes]]:
-        settings = self.settings
-        if service_kind(kind) is not None and kind not in self.registry.kinds():
-            spec = Submission(kind, batch_size=settings.claim_max, **options)
-            return make_services(settings).prepare(spec, Role.ADMIN), encode_inputs(inputs, settings.max_row_bytes)
-        handler = self.registry.get(kind)
-        spec = Submission(
-            kind,
-            sparse=handler.sparse,
-            limiter=handler.limiter,
-            columns=handler.columns,
-            batch_size=settings.claim_max,
-            **options,
-        )
-        return spec, encode_inputs(inputs, settings.max_row_bytes)
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
-    async def _submit_alone(self, spec: Submission, rows: Iterable[bytes]) -> UUID:
-        async with open_database(self.settings) as db:
-            return (await submit(db, spec, rows, built_in=spec.kind in KINDS))[0]
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close_async()
+
+
+async def _take(items: AsyncIterator[ItemRecord], count: int) -> list[ItemRecord]:
+    """The next items, at most so many."""
+    taken: list[ItemRecord] = []
+    async for item in items:
+        taken.append(item)
+        if len(taken) == count:
+            break
+    return taken

@@ -1,1 +1,1 @@
-"""The command line: translates, never decides."""
+"""The command line."""

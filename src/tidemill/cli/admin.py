@@ -1,27 +1,37 @@
-"""Commands about the installation."""
+"""Commands about the installation.
 
-import re
+The command about messages that are no hints.
+"""
+
+import json
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
-from tidemill.app import run_in
-from tidemill.cli.views import console
 from tidemill.config import load_settings
-from tidemill.domain.errors import InvalidInput
-from tidemill.store import migrate as store
-from tidemill.store import partitions
+from tidemill.dispatch.outbox import (
+    QUARANTINE_MAX_MESSAGES,
+    QuarantinedMessage,
+    clear_quarantine,
+    list_quarantined_messages,
+)
+from tidemill.store import retention
 from tidemill.store.database import Database
-from tidemill.store.doctor import Finding, examine
+from tidemill.store.doctor import Finding, check_database
+from tidemill.store.migrate import migrate_schema
+from tidemill.store.open_database import run_with_database
+from tidemill.terminal.console import console
+from tidemill.terminal.options import parse_age_seconds
 
 commands = typer.Typer()
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
 @commands.command()
 def migrate() -> None:
     """Bring the database's schema up to date. Safe to run from many processes at once."""
-    ran = run_in(load_settings(), store.migrate, check=False)
+    ran = run_with_database(load_settings(), migrate_schema, check=False)
     for name in ran:
         console.print(f"ran {name}")
     console.print("the schema is up to date")
@@ -32,19 +42,19 @@ def purge(
     older_than: Annotated[str, typer.Option(metavar="AGE", help="As in 90d, 12w, 36h")],
 ) -> None:
     """Drop the rows of jobs that were closed longer ago than that, whole weeks at a time; their counts stay."""
-    seconds = parse_age(older_than)
+    seconds = parse_age_seconds(older_than)
 
     async def action(db: Database) -> list[str]:
-        return await partitions.purge(db, seconds)
+        return await retention.purge_old_weeks(db, seconds)
 
-    weeks = run_in(load_settings(), action)
+    weeks = run_with_database(load_settings(), action)
     console.print(f"dropped {', '.join(weeks)}" if weeks else "nothing is that old: no whole week of closed jobs")
 
 
 @commands.command()
 def doctor() -> None:
     """Check the settings, the server and every invariant of the engine; exit code 1 if something is wrong."""
-    findings: list[Finding] = run_in(load_settings(), examine)
+    findings: list[Finding] = run_with_database(load_settings(), check_database)
     for finding in findings:
         mark = "[green]ok[/]  " if finding.ok else ("[yellow]warn[/]" if finding.is_warning else "[red]BAD[/] ")
         console.print(f"{mark} {finding.name}", highlight=False)
@@ -54,8 +64,33 @@ def doctor() -> None:
         raise typer.Exit(1)
 
 
-def parse_age(text: str) -> float:
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw])", text.strip().lower())
-    if found is None:
-        raise InvalidInput(f"{text!r} is not an age: say 90d, 12w, 36h, 30m or 10s")
-    return float(found[1]) * _UNITS[found[2]]
+@commands.command()
+def quarantine(
+    limit: Annotated[int, typer.Option(min=1, max=QUARANTINE_MAX_MESSAGES, help="The newest so many")] = 20,
+    clear: Annotated[bool, typer.Option("--clear", help="Forget those that are shown, and all older ones")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line")] = False,
+) -> None:
+    """Show messages of the broker that are no hints, and hints that it would not take."""
+
+    async def action(db: Database) -> list[QuarantinedMessage]:
+        found = await db.read(list_quarantined_messages, limit)
+        if clear and found:
+            await db.run(clear_quarantine, found[0].id)
+        return found
+
+    found = run_with_database(load_settings(), action)
+    for one in found:
+        if as_json:
+            typer.echo(json.dumps(asdict(one), default=str))
+        else:
+            head = f"[bold]{one.id}[/]  {one.at:%Y-%m-%d %H:%M:%S}  {one.source}, {one.size:,} bytes"
+            console.print(f"{head}: {escape(one.reason)}", highlight=False, soft_wrap=True)
+            console.print(f"    [dim]{escape(one.message)}[/]", highlight=False, soft_wrap=True)
+    if not as_json:
+        console.print(_format_quarantine_footer(len(found), cleared=clear and bool(found)))
+
+
+def _format_quarantine_footer(shown: int, *, cleared: bool) -> str:
+    if cleared:
+        return "these and all older ones are forgotten"
+    return "that is all, or the newest of them" if shown else "the quarantine is empty"

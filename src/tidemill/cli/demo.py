@@ -1,52 +1,63 @@
-"""Everything from end to end on this machine: files into tables, and a kind of work to try the API with."""
+"""Everything from end to end on this machine: files into tables, and a kind of work to try the API with.
 
+Files for the demo: people, what they wrote and what others said of it, one row in a hundred bad.
+"""
+
+import csv
 import hashlib
+import json
 import os
+import random
+from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
+from uuid import UUID
 
 import typer
 from rich.markup import escape
 
-from tidemill.app import Mill, run_in
-from tidemill.cli.demo_files import make_files
-from tidemill.cli.distributions import read_inputs, run_distribution
-from tidemill.cli.exports import run_export
-from tidemill.cli.imports import Asked, run_import
-from tidemill.cli.load import PLAIN
-from tidemill.cli.views import console
+from tidemill.app.bootstrap import BUILTIN_MILL_REFERENCE
+from tidemill.app.demo_tables import create_demo_tables
+from tidemill.app.mill import Mill
 from tidemill.config import Settings, load_settings
-from tidemill.domain.exporting import TableExport, parse_condition
-from tidemill.domain.importing import ImportRequest
-from tidemill.domain.item import Item
-from tidemill.domain.outcome import NotFound, Retry
-from tidemill.operations.distributions import Wanted
+from tidemill.core.job import Item
+from tidemill.core.outcome import NotFound, Retry
+from tidemill.distributions.cli import read_distribution_inputs, run_distribution
+from tidemill.distributions.use_cases import DistributionSpec
+from tidemill.exports.cli import run_export
+from tidemill.exports.filters import parse_condition
+from tidemill.exports.table_export import TableExportRequest
+from tidemill.imports.cli import ImportArguments, run_import
+from tidemill.imports.import_plan import ImportRequest
 from tidemill.store.database import Database
-from tidemill.store.demo import create_tables
-from tidemill.store.migrate import migrate
+from tidemill.store.migrate import migrate_schema
+from tidemill.store.open_database import run_with_database
+from tidemill.terminal.console import console
 
 commands = typer.Typer()
 mill = Mill()
 
-INPUTS = "index_key,effective_date,asofindicator\nABC,2024-02-02,CLS\nDEF,20240201,ADJCLS\nGHI,20240131,CLS\n"
-NOT_THERE, FLAKY, BROKEN = 9_973, 5_003, 33_331
+DEMO_DISTRIBUTION_CSV = (
+    "index_key,effective_date,asofindicator\nABC,2024-02-02,CLS\nDEF,20240201,ADJCLS\nGHI,20240131,CLS\n"
+)
+NOT_FOUND_EVERY, FLAKY_EVERY, BROKEN_EVERY = 9_973, 5_003, 33_331
 
 
 @mill.handler("demo.price", max_attempts=3, backoff=0.5, max_attempts_not_found=1)
-async def price(item: Item) -> dict[str, object]:
+async def compute_demo_price(item: Item) -> dict[str, object]:
     """Look up a price; some things are not there, some work at the second attempt, some never."""
     number = int(item.input["sku"])
-    if number % NOT_THERE == 1:
+    if number % NOT_FOUND_EVERY == 1:
         raise NotFound(f"no such product: {number}")
-    if number % BROKEN == 1 or (number % FLAKY == 1 and item.attempt == 1):
+    if number % BROKEN_EVERY == 1 or (number % FLAKY_EVERY == 1 and item.attempt == 1):
         raise Retry("the shop did not answer")
     digest = hashlib.blake2b(str(number).encode(), digest_size=4).digest()
     return {"sku": number, "price": int.from_bytes(digest) % 10_000 / 100}
 
 
 @commands.command("demo")
-def demo(
+def demo_command(
     rows: Annotated[int, typer.Option(min=100, help="Of each file")] = 100_000,
     processes: Annotated[int, typer.Option("--processes", "-p", min=1, max=64)] = 2,
 ) -> None:
@@ -57,37 +68,142 @@ def demo(
         settings = load_settings()
         folder = settings.home / "demo"
         folder.mkdir(parents=True, exist_ok=True)
-        run_in(settings, _prepare, check=False)
+        run_with_database(settings, _prepare_demo_database, check=False)
         console.print(f"PostgreSQL runs. Three files of {rows:,} rows each, one in a hundred bad, are in {folder}")
-        for made in make_files(folder, rows):
+        for made in write_demo_files(folder, rows):
             command = f"tidemill import {made.name} --into {made.stem} --mode upsert"
             console.print(f"\n[bold]$ {command}[/]", highlight=False)
-            asked = Asked(str(made), made.stem, ImportRequest(mode="upsert"), {}, {})
+            asked = ImportArguments(str(made), made.stem, ImportRequest(mode="upsert"), {}, {})
             run_import(settings, asked, errors_to=folder / f"{made.stem}-errors.csv", processes=processes)
-        _export(settings, folder)
-        _distribute(settings, folder, processes)
+        _export_editors(settings, folder)
+        _distribute_prices(settings, folder, processes)
     console.print("\nOnce more, nothing changes: run it again and see. `tidemill jobs` lists what was done.")
 
 
-def _export(settings: Settings, folder: Path) -> None:
+def _export_editors(settings: Settings, folder: Path) -> None:
     """Some of what has come in goes out again."""
     output = folder / "editors.csv"
     command = f"tidemill export users --where 'role[in]=admin,editor' --order email -o {output.name}"
     console.print(f"\n[bold]$ {escape(command)}[/]", highlight=False, soft_wrap=True)
     conditions = (parse_condition("role[in]=admin,editor"),)
-    request = TableExport(resource="users", filters=conditions, order=("email",))
+    request = TableExportRequest(resource="users", filters=conditions, order=("email",))
     run_export(settings, request, str(output))
 
 
-def _distribute(settings: Settings, folder: Path, processes: int) -> None:
+def _distribute_prices(settings: Settings, folder: Path, processes: int) -> None:
     """A file for each of some inputs."""
     inputs = folder / "inputs.csv"
-    inputs.write_text(INPUTS)
+    inputs.write_text(DEMO_DISTRIBUTION_CSV)
     console.print(f"\n[bold]$ tidemill distribute prices {inputs.name}[/]", highlight=False)
-    wanted = Wanted("prices", read_inputs(str(inputs)))
-    run_distribution(settings, wanted, {}, processes=processes, app=PLAIN, paths_to=None)
+    wanted = DistributionSpec("prices", read_distribution_inputs(str(inputs)))
+    run_distribution(settings, wanted, {}, processes=processes, app=BUILTIN_MILL_REFERENCE, paths_to=None)
 
 
-async def _prepare(db: Database) -> None:
-    await migrate(db)
-    await create_tables(db)
+async def _prepare_demo_database(db: Database) -> None:
+    await migrate_schema(db)
+    await create_demo_tables(db)
+
+
+DEMO_BAD_ROW_EVERY = 100
+DEMO_USER_ROLES, DEMO_ARTICLE_STATUSES = ("admin", "editor", "author", "reader"), ("draft", "published", "archived")
+DEMO_VOCABULARY = (
+    "pond",
+    "fills",
+    "with",
+    "the",
+    "tide",
+    "and",
+    "wheel",
+    "turns",
+    "from",
+    "stored",
+    "water",
+    "at",
+    "its",
+    "pace",
+)
+BAD_USER_FIELDS = ({"email": "ann at example.com"}, {"role": "king"}, {"name": ""}, {"created_at": "yesterday"})
+BAD_ARTICLE_FIELDS = (
+    {"slug": "Not A Slug"},
+    {"status": "published", "published_at": None},
+    {"author_id": str(UUID(int=1))},
+    {"title": "t" * 300},
+)
+BAD_COMMENT_FIELDS = ({"body": "word " * 501}, {"article_id": "?"}, {"user_id": str(UUID(int=1))}, {"body": " "})
+
+
+def write_demo_files(folder: Path, row_count: int) -> list[Path]:
+    """The three of them, in the order in which they refer to each other; the same ones every time."""
+    users, articles, comments = folder / "users.csv", folder / "articles.ndjson", folder / "comments.ndjson"
+    with users.open("w", newline="") as file:
+        writer = csv.DictWriter(file, ["id", "email", "name", "role", "active", "created_at"])
+        writer.writeheader()
+        writer.writerows(_generate_users(row_count))
+    for path, rows in ((articles, _generate_articles(row_count)), (comments, _generate_comments(row_count))):
+        with path.open("w") as file:
+            file.writelines(json.dumps(row) + "\n" for row in rows)
+    return [users, articles, comments]
+
+
+def _generate_users(n: int) -> Iterator[dict[str, Any]]:
+    for i in range(n):
+        row = {
+            "id": _make_row_id(1, i),
+            "email": f"user{i}@example.com",
+            "name": f"User {i}",
+            "role": DEMO_USER_ROLES[i % 4],
+        }
+        row |= {"active": str(i % 3 > 0).lower(), "created_at": f"2026-01-{i % 28 + 1:02}T10:00:00Z"}
+        yield row | (BAD_USER_FIELDS[i // DEMO_BAD_ROW_EVERY % 4] if _is_bad_row(i) else {})
+
+
+def _generate_articles(n: int) -> Iterator[dict[str, Any]]:
+    rng = random.Random(1)  # noqa: S311  the same rows every time
+    for i in range(n):
+        row: dict[str, Any] = {
+            "id": _make_row_id(2, i),
+            "slug": f"article-{i}",
+            "title": f"Article {i}",
+            "body": _make_random_text(rng, 40),
+        }
+        row |= {
+            "author_id": _pick_author_id(rng, n),
+            "tags": ["tide", f"no-{i % 9}"],
+            "status": DEMO_ARTICLE_STATUSES[i % 3],
+        }
+        row["published_at"] = f"2026-02-{i % 28 + 1:02}T09:30:00Z"
+        yield row | (BAD_ARTICLE_FIELDS[i // DEMO_BAD_ROW_EVERY % 4] if _is_bad_row(i) else {})
+
+
+def _generate_comments(n: int) -> Iterator[dict[str, Any]]:
+    rng = random.Random(2)  # noqa: S311
+    for i in range(n):
+        article = _make_row_id(2, _nearest_good_row(rng.randrange(n)))
+        row = {
+            "id": _make_row_id(3, i),
+            "body": _make_random_text(rng, 12),
+            "article_id": article,
+            "user_id": _pick_author_id(rng, n),
+        }
+        yield row | (BAD_COMMENT_FIELDS[i // DEMO_BAD_ROW_EVERY % 4] if _is_bad_row(i) else {})
+
+
+def _is_bad_row(i: int) -> bool:
+    return i % DEMO_BAD_ROW_EVERY == 7  # noqa: PLR2004
+
+
+def _pick_author_id(rng: random.Random, n: int) -> str:
+    return _make_row_id(1, _nearest_good_row(rng.randrange(n)))
+
+
+def _nearest_good_row(i: int) -> int:
+    """A row that is not bad, so that nobody refers to one that is not there."""
+    return i - 1 if _is_bad_row(i) else i
+
+
+def _make_row_id(table: int, number: int) -> str:
+    return str(UUID(int=(table << 96) + (number << 32) + 7))
+
+
+def _make_random_text(rng: random.Random, count: int) -> str:
+    return " ".join(rng.choices(DEMO_VOCABULARY, k=count))

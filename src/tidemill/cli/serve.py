@@ -13,44 +13,46 @@ import uvicorn
 import uvloop
 from fastapi import FastAPI
 
-from tidemill.api.protocol import Protocol
-from tidemill.api.service import create
-from tidemill.api.state import Service
-from tidemill.app import Mill, Worker, make_datasets, make_resources, open_database
-from tidemill.cli.garbage import collect_less
+from tidemill.app.bootstrap import relax_garbage_collector
+from tidemill.app.build import make_datasets, make_resources
+from tidemill.app.mill import Mill
+from tidemill.app.worker import Worker
 from tidemill.config import Settings
-from tidemill.domain.errors import InvalidSettings
-from tidemill.engine.bulk import Bulk
-from tidemill.engine.observe import QueueWatch
-from tidemill.telemetry.measure import metered
-from tidemill.web import install
+from tidemill.core.errors import InvalidSettings
+from tidemill.engine.maintenance.maintenance_loop import BulkOperationLoop, QueueDepthLoop
+from tidemill.http.application import create_api
+from tidemill.http.middleware import ProblemH11Protocol
+from tidemill.rest.api_context import ApiContext
+from tidemill.store.open_database import open_database
+from tidemill.telemetry.metrics_server import collect_metrics
+from tidemill.web.pages import install_pages
 
 logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # what it warns of, our own events tell
 
-PATIENCE_S = 5.0
-SHUTDOWN_S = 3
-BACKLOG = 512
-EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  known here, not listened on
+HTTP_DB_RETRY_BUDGET_S = 5.0
+HTTP_SHUTDOWN_TIMEOUT_S = 3
+LISTEN_BACKLOG = 512
+LOOPBACK_FOR_WILDCARD_HOST = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  known here, not listened on
 
 
-def run(main: Coroutine[Any, Any, None]) -> None:
+def run_with_uvloop(main: Coroutine[Any, Any, None]) -> None:
     """In an event loop that costs less of each request."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(main)
 
 
-class Server(uvicorn.Server):
+class HttpServer(uvicorn.Server):
     """Tells when it is ready. Signals are for whoever runs several things in one process, not for one of them."""
 
     def __init__(self, app: FastAPI) -> None:
         config = uvicorn.Config(
             app,
-            http=Protocol,
+            http=ProblemH11Protocol,
             log_config=None,
             access_log=False,
             server_header=False,
             proxy_headers=False,  # the service itself knows whom to believe
-            timeout_graceful_shutdown=SHUTDOWN_S,
+            timeout_graceful_shutdown=HTTP_SHUTDOWN_TIMEOUT_S,
         )
         super().__init__(config)
         self.ready = asyncio.Event()
@@ -64,11 +66,13 @@ class Server(uvicorn.Server):
         yield
 
 
-def listen(settings: Settings) -> socket.socket:
+def open_listen_socket(settings: Settings) -> socket.socket:
     """The socket first: that its port is taken must be said in one line, before anything is started."""
     family = socket.AF_INET6 if ":" in settings.http_host else socket.AF_INET
     try:
-        listening = socket.create_server((settings.http_host, settings.http_port), family=family, backlog=BACKLOG)
+        listening = socket.create_server(
+            (settings.http_host, settings.http_port), family=family, backlog=LISTEN_BACKLOG
+        )
     except OSError as error:
         place = f"{settings.http_host}:{settings.http_port}"
         reason = str(error.strerror).partition(" (while ")[0]
@@ -80,42 +84,42 @@ def listen(settings: Settings) -> socket.socket:
     return listening
 
 
-def address(listening: socket.socket) -> str:
+def format_browser_url(listening: socket.socket) -> str:
     """Where a browser on this machine finds it."""
     host, port, *_ = listening.getsockname()
-    host = EVERYWHERE.get(host, host)
+    host = LOOPBACK_FOR_WILDCARD_HOST.get(host, host)
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-async def check_resources(here: Service) -> None:
+async def check_declared_resources(state: ApiContext) -> None:
     """What is declared fits the database, or nothing is started: all that does not is told at once."""
-    problems = await here.resources.problems(here.db)
+    problems = await state.resources.list_problems(state.db)
     if problems:
         raise InvalidSettings("\n".join(problems))
 
 
 @asynccontextmanager
-async def service(
+async def run_http_service(
     settings: Settings, listening: socket.socket, pool: Worker | None = None, mill: Mill | None = None
 ) -> AsyncIterator[None]:
     """The API and the page, for as long as the block lasts.
 
     ``pool`` is where kickoffs run, ``mill`` may declare resources.
     """
-    with metered(settings, None if mill is None else mill.registry.providers()) as meter:
-        async with open_database(settings, patience=PATIENCE_S) as db:
+    with collect_metrics(settings, None if mill is None else mill.registry.map_kinds_to_providers()) as meter:
+        async with open_database(settings, patience=HTTP_DB_RETRY_BUDGET_S) as db:
             normalizers = {} if mill is None else mill.registry.normalizers
             registry = None if mill is None else mill.registry
             declared: dict[str, Any] = {"resources": make_resources(settings, registry)}
             declared["datasets"] = make_datasets(settings, registry)
-            app = create(db, settings, pool=pool, meter=meter, normalizers=normalizers, **declared)
-            install(app)
-            await check_resources(app.state.service)
-            server, loops = Server(app), [Bulk(db), QueueWatch(db)]
+            app = create_api(db, settings, on_demand_pool=pool, meter=meter, normalizers=normalizers, **declared)
+            install_pages(app)
+            await check_declared_resources(app.state.context)
+            server, loops = HttpServer(app), [BulkOperationLoop(db), QueueDepthLoop(db)]
             work = [server.serve(sockets=[listening]), *(loop.run() for loop in loops)]
             tasks = [asyncio.create_task(task) for task in work]
             await server.ready.wait()
-            collect_less()
+            relax_garbage_collector()
             try:
                 yield
             finally:

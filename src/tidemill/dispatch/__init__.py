@@ -1,0 +1,1 @@
+"""Wake-ups: PostgreSQL LISTEN, Redis, RabbitMQ and the outbox relay."""

@@ -1,1 +1,1 @@
-"""Moves items through their life: ingest, claim, process, decide, flush, sweep, finalize."""
+"""The engine: claim, run, decide, flush, ingest and finalize."""

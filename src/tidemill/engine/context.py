@@ -10,161 +10,163 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from tidemill.config import Settings
-from tidemill.domain.handler import Handler
-from tidemill.domain.limits import Limiter
-from tidemill.domain.ports import Handlers, OpenSource
-from tidemill.engine.adapt.chunk import ChunkSize
-from tidemill.engine.adapt.pace import Pace
-from tidemill.engine.columns import ColumnsByJob
-from tidemill.engine.crew import Crew
-from tidemill.engine.gate import Gate
-from tidemill.engine.limits import ProcessLimits
-from tidemill.engine.logbook import Logbook
-from tidemill.engine.strain import Machine
+from tidemill.core.input_source import InputSourceOpener
+from tidemill.core.kinds import Handler, HandlerLookup
+from tidemill.engine.adaptive.sizing import ChunkSize, ItemPace
+from tidemill.engine.adaptive.system_load import SystemLoadMonitor
+from tidemill.engine.children.shared_state import SharedState
+from tidemill.engine.concurrency import AdaptiveSemaphore, SharedExclusiveLock
+from tidemill.engine.learned_columns import LearnedColumnsCache
+from tidemill.limits.limiter import Limiter
+from tidemill.limits.limiter_registry import LimiterRegistry
 from tidemill.store.database import Database
 
-MAX_THREADS = 128  # their stacks count against the memory limit
+MAX_HANDLER_THREADS = 128  # their stacks count against the memory limit
 
 
 @dataclass
-class Context:
+class EngineContext:
     """One process at work for a worker."""
 
     db: Database
     settings: Settings
-    handlers: Handlers
-    open_source: OpenSource
+    handlers: HandlerLookup
+    open_source: InputSourceOpener
     worker: str
-    book: Logbook
-    gate: Gate = field(default_factory=Gate)
-    paces: dict[str, Pace] = field(default_factory=dict)
-    crews: dict[str, Crew] = field(default_factory=dict)
-    stop_at: float | None = None  # monotonic: when items in hand are let go
-    stopped: asyncio.Event = field(default_factory=asyncio.Event)
+    shared_state: SharedState
+    isolation_lock: SharedExclusiveLock = field(default_factory=SharedExclusiveLock)
+    pace_by_kind: dict[str, ItemPace] = field(default_factory=dict)
+    semaphore_by_kind: dict[str, AdaptiveSemaphore] = field(default_factory=dict)
+    grace_ends_at: float | None = None  # monotonic: when items in hand are let go
+    stop_requested: asyncio.Event = field(default_factory=asyncio.Event)
     slice_ends_at: float | None = None  # monotonic: of a child that works only while it is asked to
-    pools: dict[str, ThreadPoolExecutor] = field(default_factory=dict)
-    threads_left: bool = False  # a handler in a thread was let go of: it runs on until the process ends
-    columns: ColumnsByJob = field(default_factory=ColumnsByJob)
-    limiters: Mapping[str, Limiter] = field(default_factory=dict)
-    limits: ProcessLimits = field(init=False)
-    machine: Machine = field(init=False)
-    chunk: ChunkSize = field(init=False)
+    thread_pools: dict[str, ThreadPoolExecutor] = field(default_factory=dict)
+    has_abandoned_thread: bool = False  # a handler in a thread was let go of: it runs on until the process ends
+    learned_columns: LearnedColumnsCache = field(default_factory=LearnedColumnsCache)
+    declared_limiters: Mapping[str, Limiter] = field(default_factory=dict)
+    limiter_registry: LimiterRegistry = field(init=False)
+    load_monitor: SystemLoadMonitor = field(init=False)
+    chunk_size: ChunkSize = field(init=False)
 
     def __post_init__(self) -> None:
         settings = self.settings
-        self.machine = Machine(settings)
+        self.load_monitor = SystemLoadMonitor(settings)
         seconds = settings.lock_floor_ms / 1000
-        self.limits = ProcessLimits(self.db, self.limiters, worker=self.worker, child=os.getpid(), seconds=seconds)
-        self.chunk = ChunkSize.start(
-            low=settings.ingest_min_rows,
-            high=settings.ingest_max_rows,
+        self.limiter_registry = LimiterRegistry(
+            self.db, self.declared_limiters, worker=self.worker, child=os.getpid(), lease_seconds=seconds
+        )
+        self.chunk_size = ChunkSize.initial(
+            min_rows=settings.ingest_min_rows,
+            max_rows=settings.ingest_max_rows,
             good_ms=settings.db_p50_ms,
             bad_ms=settings.db_p95_ms,
         )
 
     @property
-    def stopping(self) -> bool:
-        return self.stop_at is not None
+    def is_stopping(self) -> bool:
+        return self.grace_ends_at is not None
 
     @property
-    def out_of_grace(self) -> bool:
-        return self.stop_at is not None and time.monotonic() >= self.stop_at
+    def is_grace_over(self) -> bool:
+        return self.grace_ends_at is not None and time.monotonic() >= self.grace_ends_at
 
     @property
-    def slice_ms(self) -> float:
+    def target_batch_ms(self) -> float:
         """How long a claimed batch should take: of a slice, not more than is left."""
         target = float(self.settings.worker_target_slice_ms)
         if self.slice_ends_at is None:
             return target
         return min(target, max(0.0, self.slice_ends_at - time.monotonic()) * 1000)
 
-    def begin_slice(self, seconds: float) -> None:
-        self.stop_at = None
-        self.stopped.clear()
+    def start_slice(self, seconds: float) -> None:
+        self.grace_ends_at = None
+        self.stop_requested.clear()
         self.slice_ends_at = time.monotonic() + seconds
 
     def stop(self, grace: float) -> None:
-        if self.stop_at is None:
-            self.stop_at = time.monotonic() + grace
-            self.stopped.set()
+        if self.grace_ends_at is None:
+            self.grace_ends_at = time.monotonic() + grace
+            self.stop_requested.set()
 
-    async def rest(self, seconds: float) -> None:
+    async def sleep_until_stop(self, seconds: float) -> None:
         """So long, or until the process is to stop."""
         if seconds > 0:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
-                    await self.stopped.wait()
+                    await self.stop_requested.wait()
 
-    async def close(self) -> None:
+    async def close_handlers(self) -> None:
         """Nothing runs any more: handlers let go of what they hold."""
-        for handler in self.handlers.all():
+        for handler in self.handlers.list_made():
             if handler.close is not None:
                 await handler.close()
 
-    def pace(self, kind: str) -> Pace:
-        return self.paces.get(kind, Pace())
+    def get_pace(self, kind: str) -> ItemPace:
+        return self.pace_by_kind.get(kind, ItemPace())
 
-    def learn(self, kind: str, items: int, seconds: float) -> None:
-        self.paces[kind] = self.pace(kind).observe(items=items, seconds=seconds)
+    def record_pace(self, kind: str, items: int, seconds: float) -> None:
+        self.pace_by_kind[kind] = self.get_pace(kind).observe(items=items, seconds=seconds)
 
-    def crew(self, handler: Handler) -> Crew:
+    def get_semaphore(self, handler: Handler) -> AdaptiveSemaphore:
         """The lanes of a process share a handler's concurrency."""
-        if handler.kind not in self.crews:
-            self.crews[handler.kind] = Crew(handler.kind, self.width(handler))
-        return self.crews[handler.kind]
+        if handler.kind not in self.semaphore_by_kind:
+            self.semaphore_by_kind[handler.kind] = AdaptiveSemaphore(handler.kind, self.max_in_flight(handler))
+        return self.semaphore_by_kind[handler.kind]
 
-    def width(self, handler: Handler) -> int:
+    def max_in_flight(self, handler: Handler) -> int:
         """How many items of a kind may be in hand at a time: a blocking one needs a thread for each.
 
         Of batches, every lane may have one.
         """
         if handler.is_batch:
             return self.settings.worker_lanes
-        return handler.concurrency if handler.mode == "async" else min(handler.concurrency, MAX_THREADS)
+        return handler.concurrency if handler.mode == "async" else min(handler.concurrency, MAX_HANDLER_THREADS)
 
     def claim_size(self, handler: Handler) -> int:
         """How many items of a kind are claimed at once, as things are."""
-        settings, strain = self.settings, self.machine.strain()
+        settings, strain = self.settings, self.load_monitor.read_load()
         least = settings.claim_min
         if not handler.is_batch:
             # Together the lanes fill the handler's concurrency. With fewer at a time, each item takes a larger part of
             # the batch's time, so that the next claim would be smaller still, and in the end of one item.
-            least = min(settings.claim_max, max(least, math.ceil(self.crew(handler).places / settings.worker_lanes)))
-        most = self._most_items(handler)
-        size = self.pace(handler.kind).claim_size(
-            slice_ms=self.slice_ms * strain.time,
+            least = min(
+                settings.claim_max, max(least, math.ceil(self.get_semaphore(handler).slots / settings.worker_lanes))
+            )
+        most = self._max_claim_items(handler)
+        size = self.get_pace(handler.kind).claim_size(
+            slice_ms=self.target_batch_ms * strain.claim_time_factor,
             safety=settings.safety_factor,
-            first=self._first_claim(handler),
+            first=self._initial_claim_size(handler),
             low=min(least, most),
             high=most,
         )
-        return max(settings.claim_min, int(size * strain.room))
+        return max(settings.claim_min, int(size * strain.claim_size_factor))
 
-    def _most_items(self, handler: Handler) -> int:
+    def _max_claim_items(self, handler: Handler) -> int:
         """What a batch can have, and a limiter can let begin in a slice: the rest would only be kept from others."""
-        most, pace = self.batch_size(handler), self.limits.pace(handler)
+        most, pace = self.max_batch_items(handler), self.limiter_registry.get_rate_per_s(handler)
         if pace is None or handler.is_batch:
             return most
         begun = pace * self.settings.worker_target_slice_ms / 1000 * self.settings.safety_factor
         return max(self.settings.claim_min, min(most, int(begun)))
 
-    def batch_size(self, handler: Handler) -> int:
+    def max_batch_items(self, handler: Handler) -> int:
         """The most items of a batch."""
         return handler.batch_size or self.settings.claim_max
 
-    def _first_claim(self, handler: Handler) -> int:
+    def _initial_claim_size(self, handler: Handler) -> int:
         """While nobody knows how long items take. A set-based handler must fit into a slice whole."""
         settings = self.settings
         if handler.is_batch:
-            return self.batch_size(handler) if self.slice_ends_at is None else settings.claim_min
+            return self.max_batch_items(handler) if self.slice_ends_at is None else settings.claim_min
         return max(settings.claim_min, handler.concurrency)
 
-    def threads(self, handler: Handler) -> ThreadPoolExecutor:
-        if handler.kind not in self.pools:
-            self.pools[handler.kind] = ThreadPoolExecutor(self.width(handler), handler.kind)
-        return self.pools[handler.kind]
+    def get_thread_pool(self, handler: Handler) -> ThreadPoolExecutor:
+        if handler.kind not in self.thread_pools:
+            self.thread_pools[handler.kind] = ThreadPoolExecutor(self.max_in_flight(handler), handler.kind)
+        return self.thread_pools[handler.kind]
 
     def lease_seconds(self, kind: str, items: int) -> float:
         settings = self.settings
         floor, cap = settings.lock_floor_ms / 1000, settings.lock_cap_ms / 1000
-        return self.pace(kind).lease_seconds(items=items, floor=floor, cap=cap)
+        return self.get_pace(kind).lease_seconds(items=items, floor=floor, cap=cap)

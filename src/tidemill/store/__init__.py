@@ -1,1 +1,1 @@
-"""All SQL. Each verb is one function over one transaction; each statement is one file in queries/."""
+"""Database access and the SQL of the engine: one statement per file in queries/."""

@@ -6,6 +6,7 @@ import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from functools import partial
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 import psycopg
@@ -13,43 +14,23 @@ from psycopg import AsyncConnection
 from psycopg.types.json import set_json_loads
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
-from tidemill.domain.errors import Unavailable
-from tidemill.store.json import decode
-from tidemill.store.signals import Ran, Signals
-from tidemill.store.watch import WAIT_MS, Watch
+from tidemill.core.errors import Unavailable
+from tidemill.store.jsonb import decode_json
+from tidemill.store.transaction_stats import POOL_WAIT_MIN_MS, MeasuredResult, QueryTimer, TransactionStats
 from tidemill.telemetry.events import emit
 
 logging.getLogger("psycopg.pool").setLevel(logging.ERROR)  # what it warns of, our own events tell
 
 P = ParamSpec("P")
 T = TypeVar("T")
-V = TypeVar("V", bound=Callable[..., Any])
 Connection = AsyncConnection[Any]
 
-TIMEOUTS = ("57014", "25P03", "25P04")
-TRANSIENT_STATES = ("40001", "40P01", "55P03", *TIMEOUTS)
-TRANSIENT_CLASSES = ("08", "53", "57P")
-HAS_TRANSACTION_TIMEOUT = 170000
-MAX_TIMEOUTS = 5  # a statement that is too slow five times will be the sixth time too
-UNBOUNDED = "tidemill, unbounded"  # a large submission: nobody may end it for being slow
-
-
-def relaxed(verb: V) -> V:
-    """Mark a verb whose commit need not survive a crash of the server: a lost claim is a batch that is ready again."""
-    verb.relaxed = True  # type: ignore[attr-defined]
-    return verb
-
-
-def one_statement(verb: V) -> V:
-    """Mark a verb that looks with one statement, a transaction by itself: BEGIN and COMMIT are two trips more."""
-    verb.one_statement = True  # type: ignore[attr-defined]
-    return verb
-
-
-def one_snapshot(verb: V) -> V:
-    """Mark a verb whose statements must see the same rows."""
-    verb.one_snapshot = True  # type: ignore[attr-defined]
-    return verb
+TIMEOUT_STATES = ("57014", "25P03", "25P04")
+TRANSIENT_STATES = ("40001", "40P01", "55P03", *TIMEOUT_STATES)
+TRANSIENT_STATE_CLASSES = ("08", "53", "57P")
+TRANSACTION_TIMEOUT_MIN_VERSION = 170000
+MAX_TIMEOUT_ATTEMPTS = 5  # a statement that is too slow five times will be the sixth time too
+UNBOUNDED_SESSION_NAME = "tidemill, unbounded"  # a large submission: nobody may end it for being slow
 
 
 def is_transient(error: Exception) -> bool:
@@ -61,7 +42,7 @@ def is_transient(error: Exception) -> bool:
     state = error.sqlstate
     if state is None:  # the connection broke: no server said why
         return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
-    return state in TRANSIENT_STATES or state.startswith(TRANSIENT_CLASSES)
+    return state in TRANSIENT_STATES or state.startswith(TRANSIENT_STATE_CLASSES)
 
 
 def is_contention(error: Exception) -> bool:
@@ -69,17 +50,17 @@ def is_contention(error: Exception) -> bool:
     return isinstance(error, psycopg.Error) and error.sqlstate in ("40001", "40P01", "55P03")
 
 
-def is_full(error: Exception) -> bool:
+def is_out_of_resources(error: Exception) -> bool:
     """Whether the server has run out of something: of its disk, mostly."""
     return isinstance(error, psycopg.Error) and (error.sqlstate or "").startswith("53")
 
 
 def is_timeout(error: BaseException) -> bool:
     """Whether a statement or a transaction took longer than it may."""
-    return isinstance(error, psycopg.Error) and error.sqlstate in TIMEOUTS
+    return isinstance(error, psycopg.Error) and error.sqlstate in TIMEOUT_STATES
 
 
-def is_refused_data(error: BaseException) -> bool:
+def is_unstorable_value(error: BaseException) -> bool:
     """Whether PostgreSQL cannot store a value: not a bug of ours, and no retry will help."""
     return isinstance(
         error, psycopg.DataError | psycopg.errors.ProgramLimitExceeded | psycopg.errors.StatementTooComplex
@@ -99,14 +80,14 @@ class Database:
         timeout: float = 20.0,
         prepare: bool = True,
         name: str = "tidemill",
-        patience: float | None = None,
+        retry_for_s: float | None = None,
         slow_ms: float = 500,
     ) -> None:
         """``patience``: for how many seconds ``run`` tries. Workers try for ever; who waits for an answer does not."""
         self.url = url
-        self._patience = patience
-        self._watch = Watch(slow_ms)
-        self.signals = Signals()
+        self._patience = retry_for_s
+        self._watch = QueryTimer(slow_ms)
+        self.stats = TransactionStats()
         self._queued = 0
         self._before_close: list[Callable[[], Awaitable[None]]] = []
         self.timeout_ms = int(timeout * 1000)
@@ -122,12 +103,12 @@ class Database:
             max_lifetime=lifetime,
             open=False,
             kwargs=settings,
-            configure=_configure,
-            timeout=patience or 15.0,
+            configure=_configure_connection,
+            timeout=retry_for_s or 15.0,
         )
 
     @property
-    def shown(self) -> str:
+    def display_url(self) -> str:
         """Where it is, for people to read: without the password."""
         parts = psycopg.conninfo.conninfo_to_dict(self.url)
         password = parts.pop("password", None)
@@ -147,7 +128,7 @@ class Database:
             await give_back()
         await self._pool.close()
 
-    def before_close(self, give_back: Callable[[], Awaitable[None]]) -> None:
+    def add_close_callback(self, give_back: Callable[[], Awaitable[None]]) -> None:
         """For who keeps a connection longer than it is used."""
         self._before_close.append(give_back)
 
@@ -165,21 +146,21 @@ class Database:
         durable: bool = True,
         snapshot: bool = False,
         read_only: bool = False,
-        seconds: float | None = None,
-        lock_seconds: float | None = None,
+        statement_timeout_s: float | None = None,
+        lock_timeout_s: float | None = None,
     ) -> AsyncIterator[Connection]:
         """One transaction, bounded in time: a worker that is stopped in it must not hold its batch for ever.
 
         ``seconds`` is what one statement may take, 0 for as long as it likes; ``lock_seconds``, what it may wait for
         others.
         """
-        async with self._taken() as conn:
+        async with self._acquire_connection() as conn:
             begin = b"BEGIN ISOLATION LEVEL REPEATABLE READ" if snapshot else b"BEGIN"
             begin += b" READ ONLY" if read_only else b""
             try:
-                bounds = self._bounds(conn, bounded, durable, seconds)
-                if lock_seconds is not None:
-                    bounds += f"; SET LOCAL lock_timeout = {int(lock_seconds * 1000)}".encode()
+                bounds = self._build_timeout_settings(conn, bounded, durable, statement_timeout_s)
+                if lock_timeout_s is not None:
+                    bounds += f"; SET LOCAL lock_timeout = {int(lock_timeout_s * 1000)}".encode()
                 await conn.execute(begin + bounds, prepare=False)
                 yield conn
                 await conn.execute(b"COMMIT", prepare=False)
@@ -189,9 +170,9 @@ class Database:
                 raise
 
     @asynccontextmanager
-    async def _statement(self) -> AsyncIterator[Connection]:
+    async def _open_autocommit(self) -> AsyncIterator[Connection]:
         """For one statement: nothing is held open, so it is bounded from here."""
-        async with self._taken() as conn:
+        async with self._acquire_connection() as conn:
             try:
                 async with asyncio.timeout(self.timeout_ms / 1000):
                     yield conn
@@ -199,57 +180,80 @@ class Database:
                 raise psycopg.errors.QueryCanceled("a look at the database took too long") from error
 
     @asynccontextmanager
-    async def _taken(self) -> AsyncIterator[Connection]:
+    async def _acquire_connection(self) -> AsyncIterator[Connection]:
         asked = time.monotonic()
         async with self._pool.connection() as conn:
-            self._note_wait(time.monotonic() - asked)
+            self._record_pool_wait(time.monotonic() - asked)
             yield conn
 
     async def run(
         self, verb: Callable[Concatenate[Connection, P], Awaitable[T]], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """Run a verb in a transaction, again and again while the database is only passing through trouble.
+        """Run ``verb`` in a transaction, and again while PostgreSQL reports transient errors.
 
-        Verbs are fenced: one whose COMMIT answer was lost finds its own work when it runs again.
+        Verbs are fenced: a verb whose COMMIT answer was lost finds its own work when it runs again.
         """
-        return (await self.measured(verb, *args, **kwargs)).value
+        return (await self._retry(self.transaction, verb, *args, **kwargs)).value
 
-    async def measured(
+    async def run_async_commit(
         self, verb: Callable[Concatenate[Connection, P], Awaitable[T]], *args: P.args, **kwargs: P.kwargs
-    ) -> Ran[T]:
-        """As ``run``, and what it took: the time of the try that succeeded, and how many failed before it."""
+    ) -> T:
+        """As ``run``, with synchronous_commit off: a crash of the server may undo a committed transaction."""
+        return (await self._retry(partial(self.transaction, durable=False), verb, *args, **kwargs)).value
+
+    async def read(
+        self, verb: Callable[Concatenate[Connection, P], Awaitable[T]], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Run a verb of one SELECT without BEGIN and COMMIT, which saves two round trips."""
+        return (await self._retry(self._open_autocommit, verb, *args, **kwargs)).value
+
+    async def read_snapshot(
+        self, verb: Callable[Concatenate[Connection, P], Awaitable[T]], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Run a verb whose statements must see the same rows: REPEATABLE READ."""
+        return (await self._retry(partial(self.transaction, snapshot=True), verb, *args, **kwargs)).value
+
+    async def run_measured(
+        self, verb: Callable[Concatenate[Connection, P], Awaitable[T]], *args: P.args, **kwargs: P.kwargs
+    ) -> MeasuredResult[T]:
+        """As ``run``, with the duration of the successful attempt and the number of failed ones."""
+        return await self._retry(self.transaction, verb, *args, **kwargs)
+
+    async def _retry(
+        self,
+        connect: Callable[[], AbstractAsyncContextManager[Connection]],
+        verb: Callable[Concatenate[Connection, P], Awaitable[T]],
+        /,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> MeasuredResult[T]:
         failed, started = 0, time.monotonic()
         while True:
             try:
-                async with self._as_marked(verb) as conn:
+                async with connect() as conn:
                     began = time.monotonic()
                     value = await verb(conn, *args, **kwargs)
                 seconds = time.monotonic() - began
-                self._watch.ran(verb.__name__, seconds)
-                self.signals.note_transaction(seconds * 1000)
-                return Ran(value, seconds * 1000, failed)
+                self._watch.record_transaction(verb.__name__, seconds)
+                self.stats.record_transaction(seconds * 1000)
+                return MeasuredResult(value, seconds * 1000, failed)
             except (psycopg.Error, PoolTimeout) as error:
                 failed += 1
-                self.signals.failures += 1
-                if not is_transient(error) or (is_timeout(error) and failed >= MAX_TIMEOUTS):
+                self.stats.failures += 1
+                if not is_transient(error) or (is_timeout(error) and failed >= MAX_TIMEOUT_ATTEMPTS):
                     raise
                 if self._patience is not None and time.monotonic() - started > self._patience:
                     raise Unavailable("the database is not available now; try again later") from error
                 emit("database.retry", verb=verb.__name__, attempt=failed, error=str(error).strip())
                 await asyncio.sleep(min(5.0, 0.02 * 2 ** min(failed, 10)) * (0.5 + random.random()))  # noqa: S311
 
-    def _as_marked(self, verb: Callable[..., Any]) -> AbstractAsyncContextManager[Connection]:
-        if hasattr(verb, "one_statement"):
-            return self._statement()
-        return self.transaction(durable=not hasattr(verb, "relaxed"), snapshot=hasattr(verb, "one_snapshot"))
-
-    def _note_wait(self, seconds: float) -> None:
+    def _record_pool_wait(self, seconds: float) -> None:
         """A wait is a shortage when there was no connection left to open: a pool that grows is not short of any."""
-        self._watch.waited(seconds)
-        short = seconds * 1000 >= WAIT_MS and self._is_short()
-        self.signals.note_wait(seconds * 1000 if short else 0.0)
+        self._watch.record_pool_wait(seconds)
+        short = seconds * 1000 >= POOL_WAIT_MIN_MS and self._is_pool_exhausted()
+        self.stats.record_pool_wait(seconds * 1000 if short else 0.0)
 
-    def _is_short(self) -> bool:
+    def _is_pool_exhausted(self) -> bool:
         """Whether somebody stood in line since we last looked, with every connection open that may be.
 
         The clock alone does not tell: a process that was not let on for a while has waited for nobody.
@@ -258,30 +262,32 @@ class Database:
         before, self._queued = self._queued, stats.get("requests_queued", 0)
         return self._queued > before and stats["pool_size"] >= stats["pool_max"]
 
-    def _bounds(self, conn: Connection, bounded: bool, durable: bool, seconds: float | None) -> bytes:
+    def _build_timeout_settings(self, conn: Connection, bounded: bool, durable: bool, seconds: float | None) -> bytes:
         statements = [""]
         if bounded:
             longest = self.timeout_ms if seconds is None else int(seconds * 1000)
             statements.append(f"SET LOCAL statement_timeout = {longest}")
             statements.append(f"SET LOCAL idle_in_transaction_session_timeout = {self.timeout_ms}")
             if seconds is not None:
-                statements.append(f"SET LOCAL application_name = '{_limited(longest + self.timeout_ms)}'")
-            if longest and conn.info.server_version >= HAS_TRANSACTION_TIMEOUT:
+                statements.append(
+                    f"SET LOCAL application_name = '{_format_limited_session_name(longest + self.timeout_ms)}'"
+                )
+            if longest and conn.info.server_version >= TRANSACTION_TIMEOUT_MIN_VERSION:
                 statements.append(f"SET LOCAL transaction_timeout = {longest + self.timeout_ms}")
         else:
-            statements.append(f"SET LOCAL application_name = '{UNBOUNDED}'")
+            statements.append(f"SET LOCAL application_name = '{UNBOUNDED_SESSION_NAME}'")
         if not durable:
             statements.append("SET LOCAL synchronous_commit = off")
         return "; ".join(statements).encode()
 
 
-def _limited(milliseconds: int) -> str:
+def _format_limited_session_name(milliseconds: int) -> str:
     """The name of a session whose transaction has a limit of its own, for whoever looks for stuck ones."""
     return f"tidemill, limit {milliseconds // 1000 + 1} s"
 
 
-async def _configure(conn: Connection) -> None:
-    set_json_loads(decode, conn)
+async def _configure_connection(conn: Connection) -> None:
+    set_json_loads(decode_json, conn)
 
 
 async def _check_reachable(url: str) -> None:

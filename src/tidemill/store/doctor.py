@@ -23,7 +23,7 @@ INVARIANTS = {
     "closed jobs have nothing open": "closed_is_closed",
     "every batch has a job": "orphan_batches",
 }
-OLDEST_SERVER, NEWEST_SERVER = 150000, 190000
+OLDEST_SERVER_VERSION, FIRST_UNSUPPORTED_SERVER_VERSION = 150000, 190000
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,28 +34,28 @@ class Finding:
     is_warning: bool = False
 
 
-async def examine(db: Database) -> list[Finding]:
+async def check_database(db: Database) -> list[Finding]:
     """Everything worth checking, in one snapshot."""
     async with db.transaction(bounded=False) as conn:
         await conn.execute(b"SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY", prepare=False)
-        return [*await _server(conn), *await invariants(conn)]
+        return [*await _check_server(conn), *await check_invariants(conn)]
 
 
-async def invariants(conn: Connection, job_id: UUID | None = None) -> list[Finding]:
+async def check_invariants(conn: Connection, job_id: UUID | None = None) -> list[Finding]:
     """Every invariant, of all jobs or one."""
     findings = []
     for name, query in INVARIANTS.items():
-        broken = await _rows(conn, query, {"job_id": job_id})
-        findings.append(Finding(name, not broken, [_line(row) for row in broken]))
+        broken = await _fetch_doctor_rows(conn, query, {"job_id": job_id})
+        findings.append(Finding(name, not broken, [_format_row(row) for row in broken]))
     return findings
 
 
-async def _server(conn: Connection) -> list[Finding]:
-    settings = {row["name"]: row["setting"] for row in await _rows(conn, "server", {})}
+async def _check_server(conn: Connection) -> list[Finding]:
+    settings = {row["name"]: row["setting"] for row in await _fetch_doctor_rows(conn, "server", {})}
     version = int(settings.pop("server_version_num"))
     off = [f"{name} = {value}" for name, value in sorted(settings.items()) if value == "off"]
-    old = [_line(row) for row in await _rows(conn, "old_snapshots", {})]
-    known = OLDEST_SERVER <= version < NEWEST_SERVER
+    old = [_format_row(row) for row in await _fetch_doctor_rows(conn, "old_snapshots", {})]
+    known = OLDEST_SERVER_VERSION <= version < FIRST_UNSUPPORTED_SERVER_VERSION
     return [
         Finding("the server is PostgreSQL 15 to 18", known, [] if known else [f"it is {version}"]),
         Finding("what is committed survives a crash", not off, off),
@@ -63,11 +63,11 @@ async def _server(conn: Connection) -> list[Finding]:
     ]
 
 
-async def _rows(conn: Connection, name: str, params: dict[str, Any]) -> list[dict[str, Any]]:
+async def _fetch_doctor_rows(conn: Connection, name: str, params: dict[str, Any]) -> list[dict[str, Any]]:
     async with conn.cursor(row_factory=dict_row) as cursor:
         await cursor.execute(sql(f"doctor/{name}"), params)
         return await cursor.fetchall()
 
 
-def _line(row: dict[str, Any]) -> str:
+def _format_row(row: dict[str, Any]) -> str:
     return ", ".join(f"{name} {value}" for name, value in row.items())

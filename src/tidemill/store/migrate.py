@@ -7,12 +7,12 @@ from importlib.resources import files
 
 import psycopg
 
-from tidemill.domain.errors import Unavailable
+from tidemill.core.errors import Unavailable
 from tidemill.store.database import Connection, Database
 from tidemill.store.statements import sql
 
-WEEKS_AHEAD = 4
-_NAME = re.compile(r"^(\d{4})_\w+\.sql$")
+PARTITION_WEEKS_AHEAD = 4
+_MIGRATION_FILE_NAME = re.compile(r"^(\d{4})_\w+\.sql$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,25 +25,25 @@ class Migration:
         return hashlib.sha256(self.text).hexdigest()
 
 
-def migrations() -> list[Migration]:
+def list_migrations() -> list[Migration]:
     folder = files("tidemill.store").joinpath("migrations")
-    found = [entry for entry in folder.iterdir() if _NAME.match(entry.name)]
+    found = [entry for entry in folder.iterdir() if _MIGRATION_FILE_NAME.match(entry.name)]
     return [Migration(entry.name, entry.read_bytes()) for entry in sorted(found, key=lambda entry: entry.name)]
 
 
-async def migrate(db: Database) -> list[str]:
+async def migrate_schema(db: Database) -> list[str]:
     """Bring the schema up to date; the names of the migrations that ran. Safe to call from many processes."""
     async with db.transaction(bounded=False) as conn:
         await conn.execute(sql("migration/lock"))
         await conn.execute(sql("migration/create_schema"))
         await conn.execute(sql("migration/create_table"))
-        applied = await _applied(conn)
-        new = [migration for migration in migrations() if migration.name not in applied]
-        _check(applied)
+        applied = await _list_applied_migrations(conn)
+        new = [migration for migration in list_migrations() if migration.name not in applied]
+        _check_applied_migrations(applied)
         for migration in new:
             await conn.execute(migration.text, prepare=False)
             await conn.execute(sql("migration/record"), {"name": migration.name, "checksum": migration.checksum})
-        for week in range(WEEKS_AHEAD + 1):
+        for week in range(PARTITION_WEEKS_AHEAD + 1):
             await conn.execute(sql("partition/ensure"), {"days": 7 * week})
     return [migration.name for migration in new]
 
@@ -52,22 +52,22 @@ async def check_schema(db: Database) -> None:
     """Raise Unavailable unless the schema is exactly the one this version was written for."""
     async with db.transaction() as conn:
         try:
-            applied = await _applied(conn)
+            applied = await _list_applied_migrations(conn)
         except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
             raise Unavailable("the database has no Tidemill schema yet: run `tidemill migrate`") from None
-    _check(applied)
-    missing = [migration.name for migration in migrations() if migration.name not in applied]
+    _check_applied_migrations(applied)
+    missing = [migration.name for migration in list_migrations() if migration.name not in applied]
     if missing:
         raise Unavailable(f"the schema lacks {', '.join(missing)}: run `tidemill migrate`")
 
 
-async def _applied(conn: Connection) -> dict[str, str]:
+async def _list_applied_migrations(conn: Connection) -> dict[str, str]:
     cursor = await conn.execute(sql("migration/list"))
     return {name: checksum for name, checksum in await cursor.fetchall()}  # noqa: C416
 
 
-def _check(applied: dict[str, str]) -> None:
-    ours = {migration.name: migration.checksum for migration in migrations()}
+def _check_applied_migrations(applied: dict[str, str]) -> None:
+    ours = {migration.name: migration.checksum for migration in list_migrations()}
     for name, checksum in applied.items():
         if name not in ours:
             raise Unavailable(f"the schema is newer than this version of Tidemill: it has {name}")

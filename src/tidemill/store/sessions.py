@@ -5,14 +5,14 @@ from typing import Any
 
 from psycopg.rows import dict_row
 
-from tidemill.domain.identity import Principal, Role
-from tidemill.store import secret
+from tidemill.core import credentials
+from tidemill.core.principal import Principal, Role
 from tidemill.store.database import Connection
 from tidemill.store.statements import sql
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class SessionLimits:
     """In seconds: how long a session may idle, how long it may last, and how old its secret may get."""
 
     idle: float
@@ -21,92 +21,108 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenSession:
     """A session that is good; ``secret`` is another one for the browser to take."""
 
     principal: Principal
     secret: str | None = None
 
 
-async def make_link(conn: Connection, user_id: int, seconds: float) -> str:
+async def create_sign_in_link(conn: Connection, user_id: int, seconds: float) -> str:
     """What signs a user in once."""
-    token = secret.new_token()
-    await conn.execute(sql("link/add"), {"hash": secret.digest(token), "user_id": user_id, "seconds": seconds})
+    token = credentials.generate_token()
+    await conn.execute(
+        sql("link/add"), {"hash": credentials.hash_secret(token), "user_id": user_id, "seconds": seconds}
+    )
     return token
 
 
-async def use_link(conn: Connection, token: str) -> int | None:
+async def redeem_sign_in_link(conn: Connection, token: str) -> int | None:
     """Whom the link signs in, if it is good; it is not afterwards."""
-    cursor = await conn.execute(sql("link/use"), {"hash": secret.digest(token)})
+    cursor = await conn.execute(sql("link/use"), {"hash": credentials.hash_secret(token)})
     row = await cursor.fetchone()
     return int(row[0]) if row is not None and row[1] else None
 
 
-async def begin(conn: Connection, user_id: int, *, key: str | None = None, instead_of: str | None = None) -> str:
+async def begin_session(
+    conn: Connection, user_id: int, *, key: str | None = None, replaced_token: str | None = None
+) -> str:
     """A new session and its secret; opened with the key of this prefix, it ends with it.
 
     The one the browser had before ends: nobody can prepare a session for another.
     """
-    if instead_of is not None:
-        await end(conn, instead_of)
-    token = secret.new_token()
-    params = {"hash": secret.digest(token), "user_id": user_id, "csrf": secret.new_token(), "key_prefix": key}
+    if replaced_token is not None:
+        await end_session(conn, replaced_token)
+    token = credentials.generate_token()
+    params = {
+        "hash": credentials.hash_secret(token),
+        "user_id": user_id,
+        "csrf": credentials.generate_token(),
+        "key_prefix": key,
+    }
     await conn.execute(sql("session/add"), params)
     return token
 
 
-async def look(conn: Connection, token: str, limits: Limits) -> Principal | None:
+async def peek_session(conn: Connection, token: str, limits: SessionLimits) -> Principal | None:
     """Whose session it is, if it is good; looking keeps it from nothing that happens to idle ones."""
-    row = await _row(conn, token, limits)
-    return None if row is None else _principal(row)
+    row = await _fetch_session(conn, token, limits)
+    return None if row is None else _parse_principal(row)
 
 
-async def find(conn: Connection, token: str, limits: Limits) -> Opened | None:
+async def use_session(conn: Connection, token: str, limits: SessionLimits) -> OpenSession | None:
     """Whose session it is, if it is good. When its secret is due another one is offered, until one of those is used."""
-    row = await _row(conn, token, limits)
+    row = await _fetch_session(conn, token, limits)
     if row is None:
         return None
-    params, principal = {"hash": secret.digest(token)}, _principal(row)
+    params, principal = {"hash": credentials.hash_secret(token)}, _parse_principal(row)
     if row["is_first"]:
         await conn.execute(sql("session/use"), params)
     elif row["due"]:
-        offered = secret.new_token()
-        new = {"offered": secret.digest(offered), "rotate": limits.rotate}
+        offered = credentials.generate_token()
+        new = {"offered": credentials.hash_secret(offered), "rotate": limits.rotate}
         if (await conn.execute(sql("session/offer"), params | new)).rowcount:
-            return Opened(principal, offered)
+            return OpenSession(principal, offered)
     if row["stale"]:
         await conn.execute(sql("session/touch"), params)
-    return Opened(principal)
+    return OpenSession(principal)
 
 
-async def end(conn: Connection, token: str) -> None:
-    await conn.execute(sql("session/end"), {"hash": secret.digest(token)})
+async def end_session(conn: Connection, token: str) -> None:
+    await conn.execute(sql("session/end"), {"hash": credentials.hash_secret(token)})
 
 
-async def list_sessions(conn: Connection, user_id: int, token: str | None, limits: Limits) -> list[dict[str, Any]]:
+async def list_sessions(
+    conn: Connection, user_id: int, token: str | None, limits: SessionLimits
+) -> list[dict[str, Any]]:
     """Browsers that a user is signed in with; which of them has this secret."""
-    params = {"user_id": user_id, "hash": secret.digest(token or ""), "idle": limits.idle, "longest": limits.longest}
+    params = {
+        "user_id": user_id,
+        "hash": credentials.hash_secret(token or ""),
+        "idle": limits.idle,
+        "longest": limits.longest,
+    }
     async with conn.cursor(row_factory=dict_row) as cursor:
         await cursor.execute(sql("session/list"), params)
         return await cursor.fetchall()
 
 
-async def end_others(conn: Connection, user_id: int, token: str | None) -> None:
+async def end_other_sessions(conn: Connection, user_id: int, token: str | None) -> None:
     """Sign a user out everywhere but where this secret is."""
-    await conn.execute(sql("session/end_others"), {"user_id": user_id, "hash": secret.digest(token or "")})
+    await conn.execute(sql("session/end_others"), {"user_id": user_id, "hash": credentials.hash_secret(token or "")})
 
 
-async def forget_expired(conn: Connection) -> None:
+async def forget_expired_sessions(conn: Connection) -> None:
     """Sessions and links that nobody can use any more, whatever the settings."""
     await conn.execute(sql("session/forget"))
 
 
-async def _row(conn: Connection, token: str, limits: Limits) -> dict[str, Any] | None:
+async def _fetch_session(conn: Connection, token: str, limits: SessionLimits) -> dict[str, Any] | None:
     times = {"idle": limits.idle, "longest": limits.longest, "rotate": limits.rotate}
     async with conn.cursor(row_factory=dict_row) as cursor:
-        await cursor.execute(sql("session/find"), {"hash": secret.digest(token)} | times)
+        await cursor.execute(sql("session/find"), {"hash": credentials.hash_secret(token)} | times)
         return await cursor.fetchone()
 
 
-def _principal(row: dict[str, Any]) -> Principal:
+def _parse_principal(row: dict[str, Any]) -> Principal:
     return Principal(row["id"], row["name"], Role(row["role"]), by="session", csrf=row["csrf"])

@@ -6,16 +6,16 @@ from typing import Any
 
 from psycopg.rows import class_row, dict_row
 
-from tidemill.domain.errors import Conflict, InvalidInput, UnknownUser
-from tidemill.domain.identity import LOCAL_USER, Principal, Role
-from tidemill.store import secret
-from tidemill.store.database import Connection, Database, one_statement, relaxed
+from tidemill.core import credentials
+from tidemill.core.errors import Conflict, InvalidInput, UnknownUser
+from tidemill.core.principal import LOCAL_USER_ID, Principal, Role
+from tidemill.store.database import Connection, Database
 from tidemill.store.statements import sql
 
-NAME_MAX = 100
-KEYS_MAX = 100  # good ones, of a user
-USELESS_KEPT = 100  # revoked or expired, to be looked at
-MEANS_OTHERS = ("me", "all")  # where a user's name may stand, these stand for somebody else
+IDENTITY_NAME_MAX_CHARS = 100
+MAX_KEYS_PER_USER = 100  # good ones, of a user
+MAX_INACTIVE_KEYS_PER_USER = 100  # revoked or expired, to be looked at
+RESERVED_USER_NAMES = ("me", "all")  # where a user's name may stand, these stand for somebody else
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,17 +29,19 @@ class User:
         object.__setattr__(self, "role", Role(self.role))
 
 
-async def add(conn: Connection, name: str, role: Role) -> User:
-    is_name = 0 < len(name) <= NAME_MAX and name.isprintable() and name == name.strip()
-    if not is_name or name.isdigit() or name.lower() in MEANS_OTHERS:
-        raise InvalidInput(f"a user's name has 1 to {NAME_MAX} printable characters, is no number, and not me or all")
+async def add_user(conn: Connection, name: str, role: Role) -> User:
+    is_name = 0 < len(name) <= IDENTITY_NAME_MAX_CHARS and name.isprintable() and name == name.strip()
+    if not is_name or name.isdigit() or name.lower() in RESERVED_USER_NAMES:
+        raise InvalidInput(
+            f"a user's name has 1 to {IDENTITY_NAME_MAX_CHARS} printable characters, is no number, and not me or all"
+        )
     cursor = await conn.execute(sql("user/add"), {"name": name, "role": role})
     if await cursor.fetchone() is None:
         raise Conflict(f"there is a user {name!r} already")
-    return await find(conn, name)
+    return await get_user(conn, name)
 
 
-async def find(conn: Connection, name_or_id: str) -> User:
+async def get_user(conn: Connection, name_or_id: str) -> User:
     if not name_or_id.isprintable():  # no name either, and a database may choke on it
         raise UnknownUser(f"there is no user {name_or_id!r}")
     number = int(name_or_id) if name_or_id.isascii() and name_or_id.isdigit() and len(name_or_id) < 19 else None  # noqa: PLR2004
@@ -52,19 +54,19 @@ async def find(conn: Connection, name_or_id: str) -> User:
 
 
 async def list_users(conn: Connection) -> list[dict[str, Any]]:
-    return await _rows(conn, "user/list", {})
+    return await _fetch_user_rows(conn, "user/list", {})
 
 
-async def set_role(conn: Connection, user: User, role: Role) -> None:
+async def set_user_role(conn: Connection, user: User, role: Role) -> None:
     """Whoever is signed in as this user has to sign in again."""
-    _not_local(user)
+    _reject_local_user(user)
     await conn.execute(sql("user/set_role"), {"id": user.id, "role": role})
     await conn.execute(sql("session/end_all"), {"user_id": user.id})
 
 
-async def remove(conn: Connection, user: User) -> None:
+async def remove_user(conn: Connection, user: User) -> None:
     """With keys and sessions. Their jobs stay: only admins see them then."""
-    _not_local(user)
+    _reject_local_user(user)
     await conn.execute(sql("user/remove"), {"id": user.id})
 
 
@@ -72,20 +74,26 @@ async def add_key(
     conn: Connection, user_id: int, *, name: str = "", seconds: float | None = None
 ) -> tuple[str, dict[str, Any]]:
     """A new key, in full for the only time, and what is known of it afterwards."""
-    if len(name) > NAME_MAX or not (name.isprintable() or not name):
-        raise InvalidInput(f"a key's name has at most {NAME_MAX} printable characters")
+    if len(name) > IDENTITY_NAME_MAX_CHARS or not (name.isprintable() or not name):
+        raise InvalidInput(f"a key's name has at most {IDENTITY_NAME_MAX_CHARS} printable characters")
     await conn.execute(sql("user/lock"), {"id": user_id})
-    await conn.execute(sql("key/forget"), {"user_id": user_id, "kept": USELESS_KEPT})
-    prefix, text = secret.new_key()
-    params = {"prefix": prefix, "hash": secret.digest(text), "user_id": user_id, "name": name, "seconds": seconds}
-    made = await _rows(conn, "key/add", params | {"most": KEYS_MAX})
+    await conn.execute(sql("key/forget"), {"user_id": user_id, "kept": MAX_INACTIVE_KEYS_PER_USER})
+    prefix, text = credentials.generate_api_key()
+    params = {
+        "prefix": prefix,
+        "hash": credentials.hash_secret(text),
+        "user_id": user_id,
+        "name": name,
+        "seconds": seconds,
+    }
+    made = await _fetch_user_rows(conn, "key/add", params | {"most": MAX_KEYS_PER_USER})
     if not made:
-        raise Conflict(f"a user has at most {KEYS_MAX} keys: revoke one that is not used any more")
+        raise Conflict(f"a user has at most {MAX_KEYS_PER_USER} keys: revoke one that is not used any more")
     return text, made[0]
 
 
 async def list_keys(conn: Connection, user_id: int | None) -> list[dict[str, Any]]:
-    return await _rows(conn, "key/list", {"user_id": user_id})
+    return await _fetch_user_rows(conn, "key/list", {"user_id": user_id})
 
 
 async def revoke_key(conn: Connection, prefix: str, user_id: int | None) -> None:
@@ -95,35 +103,33 @@ async def revoke_key(conn: Connection, prefix: str, user_id: int | None) -> None
         raise UnknownUser(f"there is no key {prefix!r}")
 
 
-async def by_key(db: Database, text: str) -> Principal | None:
+async def authenticate_key(db: Database, text: str) -> Principal | None:
     """Whose key it is, if it is good. Every request asks: it is one trip to the server, nearly always."""
-    prefix = secret.prefix_of(text)
+    prefix = credentials.parse_key_prefix(text)
     if prefix is None:
         return None
-    found = await db.run(_find_key, prefix)
-    if not found or not secret.is_same(found[0]["hash"], text) or not found[0]["good"]:
+    found = await db.read(_find_key, prefix)
+    if not found or not credentials.matches_hash(found[0]["hash"], text) or not found[0]["good"]:
         return None
     if found[0]["stale"]:
-        await db.run(_touch_key, prefix)
+        await db.run_async_commit(_touch_key, prefix)
     return Principal(found[0]["id"], found[0]["name"], Role(found[0]["role"]), by=f"key {prefix}")
 
 
-@one_statement
 async def _find_key(conn: Connection, prefix: str) -> list[dict[str, Any]]:
-    return await _rows(conn, "key/find", {"prefix": prefix})
+    return await _fetch_user_rows(conn, "key/find", {"prefix": prefix})
 
 
-@relaxed
 async def _touch_key(conn: Connection, prefix: str) -> None:
     await conn.execute(sql("key/touch"), {"prefix": prefix})
 
 
-def _not_local(user: User) -> None:
-    if user.id == LOCAL_USER:
+def _reject_local_user(user: User) -> None:
+    if user.id == LOCAL_USER_ID:
         raise Conflict(f"{user.name!r} is this machine itself and stays as it is")
 
 
-async def _rows(conn: Connection, name: str, params: dict[str, Any]) -> list[dict[str, Any]]:
+async def _fetch_user_rows(conn: Connection, name: str, params: dict[str, Any]) -> list[dict[str, Any]]:
     async with conn.cursor(row_factory=dict_row) as cursor:
         await cursor.execute(sql(name), params)
         return await cursor.fetchall()

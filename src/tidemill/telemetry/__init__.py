@@ -1,1 +1,1 @@
-"""Named events and who hears them."""
+"""Named events, and the logs and metrics that subscribe to them."""

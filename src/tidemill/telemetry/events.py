@@ -57,6 +57,7 @@ service.refused      service, status, rows, after               it said that it 
 service.failed       service, status, rows, code, ms            its answer could not be used, or there was none
 store.unavailable    error                                      files cannot be reached; what needs them is tried again
 loop.failed          loop, error                                a background loop survived an error
+hook.failed          hook, error                                a stop hook of a mill raised
 database.retry       verb, attempt, error                       a transaction is run again
 database.latency     ms, transactions                           how long transactions took, about once a second
 query.slow           verb, ms, threshold_ms                     a transaction took longer than TIDEMILL_SLOW_QUERY_MS
@@ -84,13 +85,13 @@ from typing import Any
 
 Subscriber = Callable[[str, dict[str, Any]], None]
 _subscribers: list[Subscriber] = []
-_relayed: list[Subscriber] = []
-_bound: ContextVar[dict[str, Any] | None] = ContextVar("tidemill_bound", default=None)
+_child_event_subscribers: list[Subscriber] = []
+_bound_fields: ContextVar[dict[str, Any] | None] = ContextVar("tidemill_bound", default=None)
 
 
 def subscribe(subscriber: Subscriber, *, children: bool = False) -> Callable[[], None]:
     """Hear every event of this process, and with ``children`` those its children hand on; the answer ends it."""
-    lists = (_subscribers, _relayed) if children else (_subscribers,)
+    lists = (_subscribers, _child_event_subscribers) if children else (_subscribers,)
     for listed in lists:
         listed.append(subscriber)
 
@@ -104,36 +105,36 @@ def subscribe(subscriber: Subscriber, *, children: bool = False) -> Callable[[],
 
 def emit(name: str, /, **fields: Any) -> None:
     """Tell of an event, after what it tells of is durable."""
-    _tell(_subscribers, name, {**bound_fields(), **fields})
+    _notify_subscribers(_subscribers, name, {**get_bound_fields(), **fields})
 
 
-def hand_on(name: str, fields: dict[str, Any]) -> None:
+def relay_event(name: str, fields: dict[str, Any]) -> None:
     """Tell what a child told, to those who asked for it. Its log line the child has written itself."""
-    _tell(_relayed, name, fields)
+    _notify_subscribers(_child_event_subscribers, name, fields)
 
 
 @contextlib.contextmanager
-def bound(**fields: Any) -> Iterator[None]:
+def bind_fields(**fields: Any) -> Iterator[None]:
     """Every event that is told inside carries these fields, also in tasks that are started there.
 
     A job's own request_id goes before that of the request which is being answered; the latter is kept beside it.
     """
-    outer = bound_fields()
+    outer = get_bound_fields()
     inner = {**outer, **{name: value for name, value in fields.items() if value is not None}}
     if outer.get("request_id") not in (None, inner.get("request_id")):
         inner["by_request_id"] = outer["request_id"]
-    token = _bound.set(inner)
+    token = _bound_fields.set(inner)
     try:
         yield
     finally:
-        _bound.reset(token)
+        _bound_fields.reset(token)
 
 
-def bound_fields() -> dict[str, Any]:
-    return _bound.get() or {}
+def get_bound_fields() -> dict[str, Any]:
+    return _bound_fields.get() or {}
 
 
-def _tell(subscribers: list[Subscriber], name: str, fields: dict[str, Any]) -> None:
+def _notify_subscribers(subscribers: list[Subscriber], name: str, fields: dict[str, Any]) -> None:
     for subscriber in tuple(subscribers):
         with contextlib.suppress(Exception):
             subscriber(name, fields)

@@ -7,11 +7,11 @@ from typing import Any
 
 import structlog
 
-from tidemill.telemetry.events import bound_fields, subscribe
+from tidemill.telemetry.events import get_bound_fields, subscribe
 
-MANY_ERRORS = 0.1
+WARNING_ERROR_RATE = 0.1
 
-_LEVELS = {
+_EVENT_LEVELS = {
     "batch.stale": logging.WARNING,
     "ingest.stale": logging.WARNING,
     "batch.swept": logging.WARNING,
@@ -21,6 +21,7 @@ _LEVELS = {
     "item.poison": logging.ERROR,
     "job.failed": logging.ERROR,
     "loop.failed": logging.ERROR,
+    "hook.failed": logging.ERROR,
     "request.failed": logging.ERROR,
     "database.retry": logging.WARNING,
     "file.abandoned": logging.WARNING,
@@ -54,13 +55,13 @@ _LEVELS = {
     "worker.adapted": logging.DEBUG,
 }
 # What is usually said in passing, and is a warning when this holds.
-_WARNINGS: dict[str, Callable[[dict[str, Any]], bool]] = {
-    "job.closed": lambda fields: fields.get("error_rate", 0) > MANY_ERRORS,
-    "ingest.completed": lambda fields: fields.get("error_rate", 0) > MANY_ERRORS,
-    "import.completed": lambda fields: fields.get("error_rate", 0) > MANY_ERRORS,
+_WARNING_CONDITIONS: dict[str, Callable[[dict[str, Any]], bool]] = {
+    "job.closed": lambda fields: fields.get("error_rate", 0) > WARNING_ERROR_RATE,
+    "ingest.completed": lambda fields: fields.get("error_rate", 0) > WARNING_ERROR_RATE,
+    "import.completed": lambda fields: fields.get("error_rate", 0) > WARNING_ERROR_RATE,
     "request.done": lambda fields: fields.get("status", 0) >= 500,  # noqa: PLR2004
 }
-_FIRST = ("timestamp", "level", "event", "worker", "child", "job", "kind", "batch", "request_id")
+_LEADING_FIELDS = ("timestamp", "level", "event", "worker", "child", "job", "kind", "batch", "request_id")
 
 
 def log_events(level: str, **context: Any) -> None:
@@ -70,17 +71,17 @@ def log_events(level: str, **context: Any) -> None:
     if sys.stderr.isatty():
         renderer = structlog.dev.ConsoleRenderer(sort_keys=False)
 
-    def merge(_logger: Any, _method: str, line: Any) -> Any:
+    def merge_bound_fields(_logger: Any, _method: str, line: Any) -> Any:
         # For lines that handlers write themselves, with structlog: they too say what they are about.
-        return {**context, **bound_fields(), **line}
+        return {**context, **get_bound_fields(), **line}
 
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
-            merge,
+            merge_bound_fields,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso"),
-            _in_order,
+            _order_fields,
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(least),
@@ -88,25 +89,27 @@ def log_events(level: str, **context: Any) -> None:
     )
     log = structlog.get_logger()
 
-    def write(name: str, fields: dict[str, Any]) -> None:
-        level = level_of(name, fields)
+    def write_event(name: str, fields: dict[str, Any]) -> None:
+        level = choose_log_level(name, fields)
         if level >= least:
-            log.log(level, name, **{key: _plain(value) for key, value in fields.items()})
+            log.log(level, name, **{key: _to_loggable(value) for key, value in fields.items()})
 
-    subscribe(write)
+    subscribe(write_event)
 
 
-def level_of(name: str, fields: dict[str, Any]) -> int:
-    is_bad = _WARNINGS.get(name)
+def choose_log_level(name: str, fields: dict[str, Any]) -> int:
+    is_bad = _WARNING_CONDITIONS.get(name)
     if is_bad is not None and is_bad(fields):
         return logging.WARNING
-    return _LEVELS.get(name, logging.INFO)
+    return _EVENT_LEVELS.get(name, logging.INFO)
 
 
-def _in_order(_logger: Any, _method: str, line: Any) -> Any:
+def _order_fields(_logger: Any, _method: str, line: Any) -> Any:
     """What every line has comes first, so that people find it."""
-    return {key: line[key] for key in _FIRST if key in line} | {k: v for k, v in line.items() if k not in _FIRST}
+    return {key: line[key] for key in _LEADING_FIELDS if key in line} | {
+        k: v for k, v in line.items() if k not in _LEADING_FIELDS
+    }
 
 
-def _plain(value: Any) -> Any:
+def _to_loggable(value: Any) -> Any:
     return value if isinstance(value, int | float | bool | str | list | dict | None) else str(value)

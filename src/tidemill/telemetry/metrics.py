@@ -6,34 +6,34 @@ from typing import Any
 
 from prometheus_client.exposition import choose_encoder
 
-from tidemill.domain.status import ItemStatus
-from tidemill.telemetry.families import Families, Gauge
-from tidemill.telemetry.labels import METHODS, Words, by_code, throttled
+from tidemill.core.status import ItemStatus
+from tidemill.telemetry.metric_families import ExpiringGauge, MetricFamilies
+from tidemill.telemetry.metric_labels import HTTP_METHOD_LABELS, BoundedLabel, count_by_code, count_throttled
 
-ALPHA = 0.3  # of the newest second, in the moving average of the database's latency
-MEMORY = 1_000  # settled items after which a share of them has mostly forgotten the older ones
-SETTLED = (ItemStatus.DONE, ItemStatus.NOT_FOUND, ItemStatus.SKIPPED, ItemStatus.FAILED)
+LATENCY_AVERAGE_WEIGHT = 0.3  # of the newest second, in the moving average of the database's latency
+RATE_MEMORY_ITEMS = 1_000  # settled items after which a share of them has mostly forgotten the older ones
+SETTLED_STATUSES = (ItemStatus.DONE, ItemStatus.NOT_FOUND, ItemStatus.SKIPPED, ItemStatus.FAILED)
 
 
-class Meter:
+class MetricsSubscriber:
     """A subscriber of events; ``render`` is what Prometheus reads.
 
     ``providers`` says for each kind whom its handler calls, by the name of its limiter. With ``only`` it is also every
     kind there is, and others are ``other``. Without that the first hundred kinds that come are kept.
     """
 
-    def __init__(self, providers: Mapping[str, str] | None = None, *, only: bool = False) -> None:
-        self.families = Families()
+    def __init__(self, providers: Mapping[str, str] | None = None, *, only_these_kinds: bool = False) -> None:
+        self.families = MetricFamilies()
         self._providers = providers or {}
-        self._kind = Words(frozenset(self._providers) if only else None)
-        self._method = Words(METHODS)
-        self._route, self._list, self._verb, self._loop = Words(), Words(), Words(), Words()
-        self._limiter = Words()
+        self._kind = BoundedLabel(frozenset(self._providers) if only_these_kinds else None)
+        self._method = BoundedLabel(HTTP_METHOD_LABELS)
+        self._route, self._list, self._verb, self._loop = BoundedLabel(), BoundedLabel(), BoundedLabel(), BoundedLabel()
+        self._limiter = BoundedLabel()
         self._children = 0
-        told = (name for name in vars(Meter) if name.startswith("_on_"))
+        told = (name for name in vars(MetricsSubscriber) if name.startswith("_on_"))
         self._listeners = {name.removeprefix("_on_").replace("_", ".", 1): getattr(self, name) for name in told}
 
-    def hear(self, name: str, fields: dict[str, Any]) -> None:
+    def record_event(self, name: str, fields: dict[str, Any]) -> None:
         listener = self._listeners.get(name)
         if listener is not None:
             listener(fields)
@@ -43,17 +43,17 @@ class Meter:
         encode, content_type = choose_encoder(accept)
         return encode(self.families), content_type
 
-    def _kind_of(self, fields: dict[str, Any]) -> str:
+    def _get_kind_label(self, fields: dict[str, Any]) -> str:
         return self._kind(fields.get("kind", ""))
 
     def _on_job_submitted(self, fields: dict[str, Any]) -> None:
-        self.families.jobs_submitted.labels(self._kind_of(fields)).inc()
+        self.families.jobs_submitted.labels(self._get_kind_label(fields)).inc()
 
     def _on_job_closed(self, fields: dict[str, Any]) -> None:
-        self.families.jobs_closed.labels(self._kind_of(fields), fields["closed_as"]).inc()
+        self.families.jobs_closed.labels(self._get_kind_label(fields), fields["closed_as"]).inc()
 
     def _on_ingest_chunk(self, fields: dict[str, Any]) -> None:
-        kind = self._kind_of(fields)
+        kind = self._get_kind_label(fields)
         self.families.ingest_ms.labels(kind).observe(fields["ms"])
         self.families.ingest_rows.labels(kind).inc(fields["hi"] - fields["lo"])
         self.families.ingest_chunk_rows.labels(kind).observe(fields["hi"] - fields["lo"])
@@ -62,10 +62,10 @@ class Meter:
         self.families.lease_losses.labels("reader").inc()
 
     def _on_batch_claimed(self, fields: dict[str, Any]) -> None:
-        self.families.claim_items.labels(self._kind_of(fields)).observe(fields["size"])
+        self.families.claim_items.labels(self._get_kind_label(fields)).observe(fields["size"])
 
     def _on_concurrency_changed(self, fields: dict[str, Any]) -> None:
-        self.families.concurrency.set(fields["now"], self._kind_of(fields), str(fields.get("child", "")))
+        self.families.concurrency.set(fields["now"], self._get_kind_label(fields), str(fields.get("child", "")))
 
     def _on_worker_adapted(self, fields: dict[str, Any]) -> None:
         for told in fields["children"]:
@@ -90,33 +90,33 @@ class Meter:
         self.families.limiter_share.set(fields["share"], self._limiter(fields["limiter"]))
 
     def _on_batch_flushed(self, fields: dict[str, Any]) -> None:
-        families, kind = self.families, self._kind_of(fields)
+        families, kind = self.families, self._get_kind_label(fields)
         families.flush_items.labels(kind).observe(fields["items"])
         if fields["ms"] is not None:
             families.flush_ms.labels(kind).observe(fields["ms"])
         if fields["fill"] is not None:
             families.buffer_fill.labels(kind).observe(fields["fill"])
-        for status in SETTLED:
+        for status in SETTLED_STATUSES:
             if fields[status]:
                 families.items.labels(kind, status).inc(fields[status])
-        for code, n in by_code(fields["codes"], fields["failed"]).items():
+        for code, n in count_by_code(fields["codes"], fields["failed"]).items():
             families.failures.labels(kind, code).inc(n)
-        settled = sum(fields[status] for status in SETTLED)
-        _follow(families.error_rate, kind, fields["failed"], settled)
-        _follow(families.not_found_rate, kind, fields["not_found"], settled)
+        settled = sum(fields[status] for status in SETTLED_STATUSES)
+        _update_moving_rate(families.error_rate, kind, fields["failed"], settled)
+        _update_moving_rate(families.not_found_rate, kind, fields["not_found"], settled)
 
     def _on_batch_stale(self, fields: dict[str, Any]) -> None:
-        self.families.stale_results.labels(self._kind_of(fields)).inc(fields["items"])
+        self.families.stale_results.labels(self._get_kind_label(fields)).inc(fields["items"])
         self.families.lease_losses.labels("flush").inc()
 
     def _on_batch_swept(self, _: dict[str, Any]) -> None:
         self.families.lease_losses.labels("sweep").inc()
 
     def _on_item_retry(self, fields: dict[str, Any]) -> None:
-        kind = self._kind_of(fields)
-        for code, n in by_code(fields["codes"], fields["items"]).items():
+        kind = self._get_kind_label(fields)
+        for code, n in count_by_code(fields["codes"], fields["items"]).items():
             self.families.retries.labels(kind, code).inc(n)
-        refused = throttled(fields["codes"])
+        refused = count_throttled(fields["codes"])
         if refused:
             self.families.throttles.labels(kind, self._providers.get(kind, kind)).inc(refused)
 
@@ -163,7 +163,7 @@ class Meter:
         self._count_children(-1)
         families = self.families
         for gauge in (families.concurrency, families.lease_length, families.retry_spacing, families.pressure):
-            gauge.forget("child", str(fields.get("child", "")))
+            gauge.remove_series("child", str(fields.get("child", "")))
 
     def _on_child_died(self, fields: dict[str, Any]) -> None:
         self._on_child_stopped(fields)
@@ -179,7 +179,7 @@ class Meter:
     def _on_database_latency(self, fields: dict[str, Any]) -> None:
         gauge = self.families.db_latency
         before = gauge.get()
-        gauge.set(fields["ms"] if before is None else before + ALPHA * (fields["ms"] - before))
+        gauge.set(fields["ms"] if before is None else before + LATENCY_AVERAGE_WEIGHT * (fields["ms"] - before))
 
     def _on_database_retry(self, fields: dict[str, Any]) -> None:
         self.families.db_retries.labels(self._verb(fields["verb"])).inc()
@@ -202,9 +202,9 @@ class Meter:
         self.families.events_lost.inc(fields["events"])
 
 
-def _follow(gauge: Gauge, kind: str, part: int, settled: int) -> None:
+def _update_moving_rate(gauge: ExpiringGauge, kind: str, part: int, settled: int) -> None:
     """Move a share towards that of the newest items, the more of them the further."""
     if settled:
         before, newest = gauge.get(kind), part / settled
-        weight = 1 - math.exp(-settled / MEMORY)
+        weight = 1 - math.exp(-settled / RATE_MEMORY_ITEMS)
         gauge.set(newest if before is None else before + weight * (newest - before), kind)

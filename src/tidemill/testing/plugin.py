@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tidemill.store.throwaway import ThrowawayServer
+from tidemill.testing.throwaway_postgres import ThrowawayServer
 
 
 @pytest.fixture(scope="session")
@@ -17,6 +17,6 @@ def tidemill_server() -> Iterator[ThrowawayServer]:
 @pytest.fixture
 def tidemill_database(tidemill_server: ThrowawayServer) -> Iterator[str]:
     """The URL of a fresh database with Tidemill's schema, dropped after the test."""
-    url = tidemill_server.create()
+    url = tidemill_server.create_database()
     yield url
-    tidemill_server.drop(url)
+    tidemill_server.drop_database(url)

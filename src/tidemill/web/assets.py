@@ -7,16 +7,16 @@ from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
 
-TYPES = {
+MEDIA_TYPE_BY_EXTENSION = {
     "css": "text/css; charset=utf-8",
     "html": "text/html; charset=utf-8",
     "js": "text/javascript; charset=utf-8",
     "svg": "image/svg+xml",
 }
-SMALL = 400  # bytes that are not worth packing
-FIRST = ("core/", "ui/")  # what every screen needs: fetched at once, not one import after the other
-CSS = ("css/tokens.css", "css/base.css", "css/components.css")
-SHELL = "index.html"
+GZIP_MIN_BYTES = 400  # bytes that are not worth packing
+PRELOADED_FOLDERS = ("core/", "ui/")  # what every screen needs: fetched at once, not one import after the other
+BASE_STYLESHEETS = ("css/tokens.css", "css/base.css", "css/components.css")
+PAGE_TEMPLATE = "index.html"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Asset:
     """A file as it is sent."""
 
     plain: bytes
-    packed: bytes | None
+    gzipped: bytes | None
     media_type: str
 
     @property
@@ -39,47 +39,52 @@ class Assets:
     version: str
     files: dict[str, Asset]
 
-    def shell(self, depth: int) -> bytes:
+    def render_page(self, depth: int) -> bytes:
         """The page, for an address so many steps below the first: it refers to its parts from there.
 
         Whatever stands before our addresses, a proxy's prefix for one, need not be known.
         """
         up = "../" * depth or "./"
         root = f"{up}static/{self.version}/"
-        css = [f'<link rel="stylesheet" href="{root}{name}">' for name in self._styles()]
-        modules = [f'<link rel="modulepreload" href="{root}{name}">' for name in sorted(self.files) if _is_first(name)]
-        page = self.files[SHELL].plain.decode()
+        css = [f'<link rel="stylesheet" href="{root}{name}">' for name in self._list_stylesheets()]
+        modules = [
+            f'<link rel="modulepreload" href="{root}{name}">' for name in sorted(self.files) if _is_preloaded(name)
+        ]
+        page = self.files[PAGE_TEMPLATE].plain.decode()
         return page.replace("{root}", root).replace("{styles}", "\n".join(css + modules)).encode()
 
-    def _styles(self) -> list[str]:
+    def _list_stylesheets(self) -> list[str]:
         """Ours in their order, then those of single screens."""
-        return [*CSS, *sorted(name for name in self.files if name.endswith(".css") and name not in CSS)]
+        return [
+            *BASE_STYLESHEETS,
+            *sorted(name for name in self.files if name.endswith(".css") and name not in BASE_STYLESHEETS),
+        ]
 
 
-def _is_first(name: str) -> bool:
-    return name.startswith(FIRST) and name.endswith(".js")
+def _is_preloaded(name: str) -> bool:
+    return name.startswith(PRELOADED_FOLDERS) and name.endswith(".js")
 
 
 @cache
-def load() -> Assets:
-    found = {name: part.read_bytes() for name, part in _walk(resources.files("tidemill.web") / "static")}
+def load_assets() -> Assets:
+    found = {name: part.read_bytes() for name, part in _list_files(resources.files("tidemill.web") / "static")}
     digest = hashlib.sha256()
     for name, content in sorted(found.items()):
         digest.update(f"{name} {len(content)}\n".encode() + content)
-    return Assets(digest.hexdigest()[:12], {name: _asset(name, content) for name, content in found.items()})
+    return Assets(digest.hexdigest()[:12], {name: _build_asset(name, content) for name, content in found.items()})
 
 
-def _asset(name: str, content: bytes) -> Asset:
-    packed = gzip.compress(content, 6, mtime=0) if len(content) > SMALL else None
-    return Asset(content, packed, TYPES[name.rpartition(".")[2]])
+def _build_asset(name: str, content: bytes) -> Asset:
+    packed = gzip.compress(content, 6, mtime=0) if len(content) > GZIP_MIN_BYTES else None
+    return Asset(content, packed, MEDIA_TYPE_BY_EXTENSION[name.rpartition(".")[2]])
 
 
-def _walk(folder: Traversable, before: str = "") -> list[tuple[str, Traversable]]:
+def _list_files(folder: Traversable, prefix: str = "") -> list[tuple[str, Traversable]]:
     found: list[tuple[str, Traversable]] = []
     for part in folder.iterdir():
-        name = before + part.name
+        name = prefix + part.name
         if part.is_dir():
-            found += _walk(part, f"{name}/")
-        elif name.rpartition(".")[2] in TYPES:
+            found += _list_files(part, f"{name}/")
+        elif name.rpartition(".")[2] in MEDIA_TYPE_BY_EXTENSION:
             found.append((name, part))
     return found

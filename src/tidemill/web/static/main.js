@@ -1,50 +1,51 @@
 // @ts-check
-/** The beginning: who is there, and which screen they want. */
-import { me, whoAmI } from "./core/api.js";
+/** Entry point: loads the current user and shows the first screen. */
+import { appFrame } from "./app-frame.js";
+import { currentUser, fetchCurrentUser } from "./core/api.js";
 import { h } from "./core/dom.js";
-import { startKeys } from "./core/keys.js";
-import { go, path, startRouter } from "./core/router.js";
-import { effect, scope } from "./core/signal.js";
-import { startLive } from "./core/sse.js";
-import { frame } from "./frame.js";
+import { startLiveUpdates } from "./core/live-updates.js";
+import { navigate, path, startRouter } from "./core/router.js";
+import { startShortcuts } from "./core/shortcuts.js";
+import { effect, effectScope } from "./core/signal.js";
 import { signInScreen } from "./sign-in.js";
-import { failure } from "./ui/empty.js";
+import { errorNotice } from "./ui/notices.js";
 
-// It refers to its place from where the page was loaded: it must not be looked for from every other address.
+// The icon's URL is relative to the first URL of the page. Make it absolute, so that it stays valid.
 for (const link of /** @type {NodeListOf<HTMLLinkElement>} */ (document.querySelectorAll("link[rel=icon]"))) link.href = new URL(link.href).href;
 startRouter();
-startKeys();
-startLive();
+startShortcuts();
+startLiveUpdates();
 
-/** Ends what is shown. @type {() => void} */
+/** Ends the current view. @type {() => void} */
 let end = () => {};
 
 /** @param {() => Node} make */
 function show(make) {
   end();
-  const [made, over] = scope(make);
+  const [made, over] = effectScope(make);
   end = over;
   document.body.replaceChildren(made);
 }
 
-async function begin() {
+async function start() {
   try {
-    await whoAmI();
+    await fetchCurrentUser();
   } catch (error) {
-    show(() => h("main", { class: "sign-in" }, failure(/** @type {Error} */ (error), begin)));
+    show(() => h("main", { class: "sign-in" }, errorNotice(/** @type {Error} */ (error), start)));
     return;
   }
-  let isIn = null;
+  /** @type {boolean | null} */
+  let isSignedIn = null;
   effect(() => {
-    const wanted = path.value !== "/sign-in" && me.value !== null;
-    if (wanted === isIn) return;
-    isIn = wanted;
-    if (wanted) show(frame);
+    const wanted = path.value !== "/sign-in" && currentUser.value !== null;
+    if (wanted === isSignedIn) return;
+    isSignedIn = wanted;
+    if (wanted) show(appFrame);
     else show(signInScreen);
   });
 }
 
 effect(() => {
-  if (path.value === "/" && me.value !== null) go("/jobs", {}, { replace: true });
+  if (path.value === "/" && currentUser.value !== null) navigate("/jobs", {}, { replace: true });
 });
-begin();
+start();

@@ -1,9 +1,9 @@
-// Before anything is painted: the theme that was chosen here, if any. Not a module, for those come later.
+// Applies the stored theme before the first paint. Not a module, because modules run later.
 (function () {
   try {
     const chosen = JSON.parse(localStorage.getItem("tidemill.theme") ?? "null");
     if (chosen === "light" || chosen === "dark") document.documentElement.dataset.theme = chosen;
   } catch {
-    // A browser that keeps nothing has the system's theme.
+    // Storage is unavailable: use the system's theme.
   }
 })();

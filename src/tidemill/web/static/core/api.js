@@ -1,34 +1,34 @@
 // @ts-check
 /**
- * Requests. An answer that is not good is an ApiError, made of the problem document that came.
+ * Requests to the API. A failed request throws an ApiError built from the problem document in the response.
  */
 import { parse, parseExactly, stringify } from "./json.js";
-import { address } from "./place.js";
 import { signal } from "./signal.js";
+import { toUrl } from "./url.js";
 
 /** @typedef {{user_id: number, name: string, role: "user" | "admin", by: string, csrf_token: string | null}} Me */
-/** @typedef {{query?: Record<string, any>, body?: any, raw?: string, headers?: Record<string, string>, signal?: AbortSignal, isExact?: boolean}} Asked */
+/** @typedef {{query?: Record<string, any>, body?: any, raw?: string, headers?: Record<string, string>, signal?: AbortSignal, isExact?: boolean}} RequestOptions */
 
-/** Who is signed in; null before that is known. @type {import("./signal.js").Signal<Me | null>} */
-export const me = signal(/** @type {Me | null} */ (null));
-/** Somebody was signed in here, and is not any more. */
+/** The signed-in user; null until it is known. @type {import("./signal.js").Signal<Me | null>} */
+export const currentUser = signal(/** @type {Me | null} */ (null));
+/** True after a session of this browser has ended. */
 export const isSignedOut = signal(false);
-/** Counts up when somebody signs in again: whatever failed meanwhile is asked for again. */
-export const signIns = signal(0);
+/** Increases on every sign-in, so that effects can repeat requests that failed in between. */
+export const signInCount = signal(0);
 
-/** Counts who came: what was refused to the one before says nothing of who is there now. */
-let arrivals = 0;
+/** Counts sessions. A 401 response to a request of an earlier session must not end the current one. */
+let sessionNumber = 0;
 
-/** Somebody asks for something; to be called if they are refused because nobody is signed in. */
-export function asking() {
-  const asked = arrivals;
+/** Call when a request starts. Returns the handler to call if the response is 401. */
+export function unauthorizedHandler() {
+  const startedIn = sessionNumber;
   return () => {
-    if (me.peek() !== null && arrivals === asked) isSignedOut.value = true;
+    if (currentUser.peek() !== null && sessionNumber === startedIn) isSignedOut.value = true;
   };
 }
 
-/** How far the server's clock is ahead of ours, in milliseconds. */
-let ahead = 0;
+/** The offset of the server's clock from the browser's, in milliseconds. */
+let clockOffsetMs = 0;
 
 export class ApiError extends Error {
   /** @param {number} status @param {any} problem */
@@ -38,142 +38,147 @@ export class ApiError extends Error {
     this.status = status;
     this.requestId = problem?.request_id ?? null;
     /** @type {Array<{pointer?: string, parameter?: string, detail: string}>} */
-    this.faults = problem?.errors ?? [];
+    this.errors = problem?.errors ?? [];
   }
 }
 
-/** What the server's clock says. */
-export function now() {
-  return Date.now() + ahead;
+/** The current time by the server's clock. */
+export function serverNow() {
+  return Date.now() + clockOffsetMs;
 }
 
 /** @param {unknown} error */
-export function isAbort(error) {
+export function isAbortError(error) {
   return error instanceof DOMException && error.name === "AbortError";
 }
 
-/** Whether there is no such thing, or not for who asks. @param {unknown} error */
-export function isMissing(error) {
+/** True if the resource does not exist, or the user may not see it. @param {unknown} error */
+export function isNotFound(error) {
   return error instanceof ApiError && error.status === 404;
 }
 
 /**
  * @param {string} method
- * @param {string} path as in `/v1/jobs`
- * @param {Asked} [asked] `raw` is a body that is JSON already
+ * @param {string} path such as `/v1/jobs`
+ * @param {RequestOptions} [options] `raw` is a body that is JSON already
  * @returns {Promise<Response>}
  */
-export async function send(method, path, asked = {}) {
+export async function sendRequest(method, path, options = {}) {
   /** @type {Record<string, string>} */
-  const headers = { accept: "application/json", ...asked.headers };
+  const headers = { accept: "application/json", ...options.headers };
   let body;
-  if (asked.raw !== undefined || asked.body !== undefined) {
-    const isFile = asked.body instanceof Blob || asked.body instanceof FormData;
-    body = asked.raw ?? (isFile ? asked.body : stringify(asked.body));
+  if (options.raw !== undefined || options.body !== undefined) {
+    const isFile = options.body instanceof Blob || options.body instanceof FormData;
+    body = options.raw ?? (isFile ? options.body : stringify(options.body));
     if (!isFile) headers["content-type"] = "application/json";
   }
-  const token = me.peek()?.csrf_token;
+  const token = currentUser.peek()?.csrf_token;
   if (method !== "GET" && token) headers["x-csrf-token"] = token;
-  const refused = asking();
+  const onUnauthorized = unauthorizedHandler();
   let response;
   try {
-    response = await fetch(address(path) + search(asked.query), { method, headers, body, signal: asked.signal, credentials: "same-origin" });
+    response = await fetch(toUrl(path) + queryString(options.query), { method, headers, body, signal: options.signal, credentials: "same-origin" });
   } catch (error) {
-    if (isAbort(error)) throw error;
+    if (isAbortError(error)) throw error;
     throw new ApiError(0, { detail: "the service cannot be reached" });
   }
   const date = Date.parse(response.headers.get("date") ?? "");
-  if (!Number.isNaN(date) && Math.abs(date - Date.now() - ahead) > 1500) ahead = date - Date.now();
+  if (!Number.isNaN(date) && Math.abs(date - Date.now() - clockOffsetMs) > 1500) clockOffsetMs = date - Date.now();
   if (response.ok) return response;
   const problem = await response.json().catch(() => null);
-  // A session that is to be begun or ended says itself what a refusal means there.
-  if (response.status === 401 && path !== "/v1/session") refused();
+  // Session requests handle 401 themselves.
+  if (response.status === 401 && path !== "/v1/session") onUnauthorized();
   throw new ApiError(response.status, problem);
 }
 
-/** @param {string} method @param {string} path @param {Asked} [asked] @returns {Promise<any>} */
-async function json(method, path, asked) {
-  const response = await send(method, path, asked);
+/** @param {string} method @param {string} path @param {RequestOptions} [options] @returns {Promise<any>} */
+async function requestJson(method, path, options) {
+  const response = await sendRequest(method, path, options);
   const text = await response.text();
-  return text === "" ? null : asked?.isExact ? parseExactly(text) : parse(text);
+  return text === "" ? null : options?.isExact ? parseExactly(text) : parse(text);
 }
 
 export const api = {
   /** @param {string} path @param {Record<string, any>} [query] @param {AbortSignal} [signal] */
-  get: (path, query, signal) => json("GET", path, { query, signal }),
-  /** Rows: their numbers stay as they were written. @param {string} path @param {Record<string, any>} [query] @param {AbortSignal} [signal] */
-  rows: (path, query, signal) => json("GET", path, { query, signal, isExact: true }),
-  /** @param {string} path @param {any} [body] @param {Asked} [more] */
-  post: (path, body, more) => json("POST", path, { body, ...more }),
-  /** @param {string} path @param {any} [body] @param {Asked} [more] */
-  patch: (path, body, more) => json("PATCH", path, { body, ...more }),
+  get: (path, query, signal) => requestJson("GET", path, { query, signal }),
+  /** Like `get`, but numbers keep their source text. For rows. @param {string} path @param {Record<string, any>} [query] @param {AbortSignal} [signal] */
+  getExact: (path, query, signal) => requestJson("GET", path, { query, signal, isExact: true }),
+  /** @param {string} path @param {any} [body] @param {RequestOptions} [more] */
+  post: (path, body, more) => requestJson("POST", path, { body, ...more }),
+  /** @param {string} path @param {any} [body] @param {RequestOptions} [more] */
+  patch: (path, body, more) => requestJson("PATCH", path, { body, ...more }),
   /** @param {string} path */
-  remove: (path) => json("DELETE", path),
+  delete: (path) => requestJson("DELETE", path),
 };
 
 /** @param {Record<string, any>} [query] */
-export function search(query = {}) {
-  const found = new URLSearchParams();
+export function queryString(query = {}) {
+  const params = new URLSearchParams();
   for (const [name, value] of Object.entries(query)) {
     if (Array.isArray(value) && value.some((one) => String(one).includes(","))) {
-      // Repeated, commas are part of the words; of one, an empty one more says so.
-      for (const one of value.length > 1 ? value : [...value, ""]) found.append(name, String(one));
+      // A repeated parameter may contain commas. A single value is marked as repeated by an empty second one.
+      for (const one of value.length > 1 ? value : [...value, ""]) params.append(name, String(one));
       continue;
     }
     const text = Array.isArray(value) ? value.join(",") : value;
-    if (text !== null && text !== undefined && text !== "") found.set(name, String(text));
+    if (text !== null && text !== undefined && text !== "") params.set(name, String(text));
   }
-  const said = found.toString();
-  return said ? `?${said}` : "";
+  const text = params.toString();
+  return text ? `?${text}` : "";
 }
 
-/** Who this browser is signed in as; null if nobody. @returns {Promise<Me | null>} */
-export async function whoAmI() {
+/** Loads the user of this browser's session. Returns null if there is no session. @returns {Promise<Me | null>} */
+export async function fetchCurrentUser() {
   try {
-    await isNow(await api.get("/v1/me"));
+    await setCurrentUser(await api.get("/v1/me"));
   } catch (error) {
     if (!(error instanceof ApiError) || error.status !== 401) throw error;
   }
-  return isSignedOut.peek() ? null : me.peek();
+  return isSignedOut.peek() ? null : currentUser.peek();
 }
 
 /** @param {{key?: string, link?: string}} proof @returns {Promise<Me>} */
 export async function signIn(proof) {
-  const found = await api.post("/v1/session", proof);
-  await isNow(found);
-  signIns.update((count) => count + 1);
-  return found;
+  const user = await api.post("/v1/session", proof);
+  await setCurrentUser(user);
+  signInCount.update((count) => count + 1);
+  return user;
 }
 
 /**
- * Somebody is signed in. What is on the screen is that of whoever was before: it never stays under another name.
- * @param {Me} found
- * @returns {Promise<void>} none while the page is loaded anew
+ * Sets the signed-in user. If it is another user, reloads the page so that no data of the previous user stays visible.
+ * @param {Me} user
+ * @returns {Promise<void>} never resolves if the page reloads
  */
-function isNow(found) {
-  const before = me.peek();
-  if (before !== null && before.user_id !== found.user_id) {
+function setCurrentUser(user) {
+  const before = currentUser.peek();
+  if (before !== null && before.user_id !== user.user_id) {
     window.location.reload();
     return new Promise(() => {});
   }
-  // The same again is no news: whatever follows it would begin anew.
-  if (stringify(found) !== stringify(before)) me.value = found;
-  arrivals += 1;
+  // Setting an equal value would rerun every effect that reads the user.
+  if (stringify(user) !== stringify(before)) currentUser.value = user;
+  sessionNumber += 1;
   isSignedOut.value = false;
   return Promise.resolve();
 }
 
 /**
- * An error means that the session goes on, unless there was none any more. The page is loaded anew, also when somebody comes
- * back to it: whoever signs in next finds no file and no text of whoever was there before.
+ * Ends the session and loads the sign-in page. The page is also reloaded when the browser restores it from its history, so
+ * that no file or text of this user is left for the next one. Throws if the session could not be ended.
  */
 export async function signOut() {
   try {
-    await api.remove("/v1/session");
+    await api.delete("/v1/session");
   } catch (error) {
     if (!(error instanceof ApiError) || error.status !== 401) throw error;
   }
-  me.value = null;
+  currentUser.value = null;
   window.addEventListener("pageshow", () => window.location.reload());
-  window.location.assign(address("/sign-in"));
+  window.location.assign(toUrl("/sign-in"));
+}
+
+/** A random key. `crypto.randomUUID` is unavailable on pages that were not loaded over TLS. */
+export function newIdempotencyKey() {
+  return [...crypto.getRandomValues(new Uint8Array(16))].map((one) => one.toString(16).padStart(2, "0")).join("");
 }

@@ -1,83 +1,83 @@
 // @ts-check
 /**
- * Elements. Text is only ever text: there is no way to give markup to these functions.
+ * Creates elements. Strings always become text nodes: these functions never parse markup.
  */
-import { Signal, effect, scope, signal, onCleanup } from "./signal.js";
+import { Signal, effect, effectScope, onCleanup, signal } from "./signal.js";
 
-/** @typedef {Node | string | number | bigint | boolean | null | undefined | (() => any) | Array<any>} Child */
+/** @typedef {Node | string | number | bigint | boolean | null | undefined | Signal<any> | (() => any) | Array<any>} Child */
 
 const AS_PROPERTY = new Set(["value", "checked", "disabled", "selected", "indeterminate", "hidden", "open", "inert", "readOnly"]);
 const SVG = "http://www.w3.org/2000/svg";
 
 /**
- * An element. Attributes and children that are functions follow the signals they read.
+ * Creates an element. Attributes and children that are functions rerun when a signal they read changes.
  *
- * `on` holds listeners, `data` data attributes, `style` custom properties, `ref` is called with the element.
+ * `on` takes listeners, `data` data attributes, `style` custom properties; `ref` is called with the element.
  * @param {string} tag
  * @param {Record<string, any> | null} [attributes]
  * @param {...Child} children
  * @returns {HTMLElement}
  */
 export function h(tag, attributes, ...children) {
-  const made = document.createElement(tag);
-  dress(made, attributes ?? {});
-  append(made, children);
-  return made;
+  const element = document.createElement(tag);
+  setAttributes(element, attributes ?? {});
+  appendChildren(element, children);
+  return element;
 }
 
 /** @param {string} tag @param {Record<string, string>} attributes @param {...Node} children */
 export function svg(tag, attributes, ...children) {
-  const made = document.createElementNS(SVG, tag);
-  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
-  made.append(...children);
-  return made;
+  const element = document.createElementNS(SVG, tag);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  element.append(...children);
+  return element;
 }
 
-/** @param {HTMLElement} made @param {Record<string, any>} attributes */
-function dress(made, attributes) {
+/** @param {HTMLElement} element @param {Record<string, any>} attributes */
+function setAttributes(element, attributes) {
   for (const [name, value] of Object.entries(attributes)) {
-    if (name === "on") for (const [event, listener] of Object.entries(value)) made.addEventListener(event, listener);
-    else if (name === "data") for (const [key, one] of Object.entries(value)) follow(one, (now) => setData(made, key, now));
-    else if (name === "style") for (const [key, one] of Object.entries(value)) follow(one, (now) => made.style.setProperty(key, now));
-    else if (name === "ref") value(made);
-    else follow(value, (now) => set(made, name, now));
+    if (name === "on") for (const [event, listener] of Object.entries(value)) element.addEventListener(event, listener);
+    else if (name === "data") for (const [key, one] of Object.entries(value)) bindValue(one, (now) => setData(element, key, now));
+    else if (name === "style") for (const [key, one] of Object.entries(value)) bindValue(one, (now) => element.style.setProperty(key, now));
+    else if (name === "ref") value(element);
+    else bindValue(value, (now) => setAttribute(element, name, now));
   }
 }
 
 /** @param {any} value @param {(now: any) => void} apply */
-function follow(value, apply) {
+function bindValue(value, apply) {
   if (typeof value === "function") effect(() => apply(value()));
   else if (value instanceof Signal) effect(() => apply(value.value));
   else apply(value);
 }
 
-/** @param {HTMLElement} made @param {string} key @param {any} value */
-function setData(made, key, value) {
-  if (value === null || value === undefined || value === false) delete made.dataset[key];
-  else made.dataset[key] = String(value);
+/** @param {HTMLElement} element @param {string} key @param {any} value */
+function setData(element, key, value) {
+  if (value === null || value === undefined || value === false) delete element.dataset[key];
+  else element.dataset[key] = String(value);
 }
 
-/** @param {HTMLElement} made @param {string} name @param {any} value */
-function set(made, name, value) {
-  if (AS_PROPERTY.has(name)) /** @type {any} */ (made)[name] = value ?? "";
-  else if (value === null || value === undefined || value === false) made.removeAttribute(name);
-  else made.setAttribute(name, value === true ? "" : String(value));
+/** @param {HTMLElement} element @param {string} name @param {any} value */
+function setAttribute(element, name, value) {
+  if (AS_PROPERTY.has(name)) /** @type {any} */ (element)[name] = value ?? "";
+  else if (value === null || value === undefined || value === false) element.removeAttribute(name);
+  else element.setAttribute(name, value === true ? "" : String(value));
 }
 
 /** @param {Node} parent @param {Child[]} children */
-export function append(parent, children) {
+export function appendChildren(parent, children) {
   for (const child of children) {
     if (child === null || child === undefined || child === false || child === true) continue;
-    if (Array.isArray(child)) append(parent, child);
+    if (Array.isArray(child)) appendChildren(parent, child);
     else if (child instanceof Node) parent.appendChild(child);
-    else if (child instanceof Signal) live(parent, () => child.value);
-    else if (typeof child === "function") live(parent, child);
+    else if (child instanceof Signal) appendReactive(parent, () => child.value);
+    else if (typeof child === "function") appendReactive(parent, child);
     else parent.appendChild(document.createTextNode(String(child)));
   }
 }
 
-/** A part that is made again when what it read has changed. @param {Node} parent @param {() => any} make */
-function live(parent, make) {
+/** Appends content that is rendered again when a signal it read changes. @param {Node} parent @param {() => any} make */
+function appendReactive(parent, make) {
   const end = document.createComment("");
   parent.appendChild(end);
   /** @type {ChildNode[]} */
@@ -85,9 +85,9 @@ function live(parent, make) {
   effect(() => {
     const next = document.createDocumentFragment();
     try {
-      append(next, [make()]);
+      appendChildren(next, [make()]);
     } catch (error) {
-      // An answer that is not as it was thought to be, for one: said where it would stand, and nowhere else.
+      // For example, a response with an unexpected shape. Show the error here and keep the rest of the page.
       reportError(error);
       next.replaceChildren(h("p", { class: "notice", role: "alert", data: { tone: "bad" } }, "This part cannot be shown: the service may be of another version than this page. Load the page again."));
     }
@@ -100,19 +100,19 @@ function live(parent, make) {
     end.before(next);
     shown = nodes;
   });
-  // One that stands directly in another: the outer one knows only what was there when it was made.
+  // Nested reactive content: the outer one only knows the nodes it rendered initially.
   onCleanup(() => shown.forEach((node) => node.remove()));
 }
 
 /**
- * One element for each entry, kept while its key is there: nothing is made anew because its neighbour has changed.
+ * Renders one element for each entry and keeps it while its key is in the list.
  * @template T
  * @param {HTMLElement} parent
  * @param {() => T[]} entries
  * @param {(entry: T) => string | number} keyOf
  * @param {(entry: Signal<T>) => HTMLElement} make
  */
-export function each(parent, entries, keyOf, make) {
+export function keyedList(parent, entries, keyOf, make) {
   /** @type {Map<string | number, {element: HTMLElement, entry: Signal<T>, end: () => void}>} */
   const shown = new Map();
   effect(() => {
@@ -130,7 +130,7 @@ export function each(parent, entries, keyOf, make) {
       let one = shown.get(key);
       if (one === undefined) {
         const holder = signal(entry);
-        const [element, end] = scope(() => make(holder));
+        const [element, end] = effectScope(() => make(holder));
         one = { element, entry: holder, end };
         shown.set(key, one);
       } else one.entry.value = entry;
@@ -142,15 +142,15 @@ export function each(parent, entries, keyOf, make) {
   return parent;
 }
 
-/** Listen as long as the scope around this lasts. @param {EventTarget} target @param {string} name @param {(event: any) => void} listener @param {AddEventListenerOptions} [options] */
+/** Adds a listener that is removed when the surrounding scope ends. @param {EventTarget} target @param {string} name @param {(event: any) => void} listener @param {AddEventListenerOptions} [options] */
 export function listen(target, name, listener, options) {
   target.addEventListener(name, listener, options);
   onCleanup(() => target.removeEventListener(name, listener, options));
 }
 
-let numbers = 0;
-/** An id that nobody else has. @param {string} [before] */
-export function uid(before = "u") {
-  numbers += 1;
-  return `${before}${numbers}`;
+let lastId = 0;
+/** An id that is unique on this page. @param {string} [prefix] */
+export function uniqueId(prefix = "u") {
+  lastId += 1;
+  return `${prefix}${lastId}`;
 }

@@ -1,26 +1,26 @@
 // @ts-check
-/** A job by what somebody types: its key, its id, or the beginning of one. */
+/** Finds a job by its key, its id, or the beginning of either. */
 import { api } from "./api.js";
-import { load } from "./load.js";
+import { ownerScope } from "./live-updates.js";
+import { remoteData } from "./remote-data.js";
 import { computed } from "./signal.js";
-import { scope } from "./sse.js";
 
 /** @typedef {{id: string | null, job: any, problem: string | null}} FoundJob */
 
 /**
- * Follows a word of the address. Null while it is being looked for.
- * @param {import("./signal.js").Signal<string>} said
+ * Looks up the job for a query parameter. The value is null while the lookup is in progress.
+ * @param {import("./signal.js").Signal<string>} typed
  * @returns {import("./signal.js").Signal<FoundJob | null>}
  */
-export function findJob(said) {
-  const found = load(async (signal) => {
-    const text = said.value.trim();
-    const whose = scope.value;
+export function findJob(typed) {
+  const found = remoteData(async (signal) => {
+    const text = typed.value.trim();
+    const owner = ownerScope.value;
     if (text === "") return { text, jobs: [] };
-    return { text, jobs: (await api.get("/v1/jobs", { q: text, user_id: whose, page_size: 2 }, signal)).jobs };
+    return { text, jobs: (await api.get("/v1/jobs", { q: text, user_id: owner, page_size: 2 }, signal)).jobs };
   });
   return computed(() => {
-    const text = said.value.trim();
+    const text = typed.value.trim();
     if (text === "") return { id: null, job: null, problem: null };
     if (found.error.value) return { id: null, job: null, problem: found.error.value.message };
     if (found.data.value?.text !== text) return null;

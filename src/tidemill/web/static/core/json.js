@@ -1,10 +1,10 @@
 // @ts-check
 /**
- * JSON whose numbers keep all their digits: one that JavaScript would round stays what was written.
+ * JSON that keeps all digits of a number, also where JavaScript would round it.
  */
 
-/** A number as it was written. */
-export class Exact {
+/** A number with its source text. */
+export class ExactNumber {
   /** @param {string} source */
   constructor(source) {
     this.source = source;
@@ -21,36 +21,36 @@ export class Exact {
 
 /** @param {string} text @returns {any} */
 export function parse(text) {
-  return JSON.parse(text, /** @type {any} */ (keep));
+  return JSON.parse(text, /** @type {any} */ (reviveUnsafeNumber));
 }
 
-/** The same, but that also a number like 10.0 stays as it was written: for rows, which are shown as files have them. @param {string} text @returns {any} */
+/** Like `parse`, but also keeps the source text of numbers such as 10.0. For rows, which look as in their file. @param {string} text @returns {any} */
 export function parseExactly(text) {
-  return JSON.parse(text, /** @type {any} */ (keepAsWritten));
+  return JSON.parse(text, /** @type {any} */ (reviveExactNumber));
 }
 
 /** @param {string} _key @param {any} value @param {{source?: string}} context */
-function keepAsWritten(_key, value, context) {
+function reviveExactNumber(_key, value, context) {
   if (typeof value !== "number" || context?.source === undefined || String(value) === context.source) return value;
-  return new Exact(context.source);
+  return new ExactNumber(context.source);
 }
 
 /** @param {string} _key @param {any} value @param {{source?: string}} context */
-function keep(_key, value, context) {
+function reviveUnsafeNumber(_key, value, context) {
   if (typeof value !== "number" || context?.source === undefined) return value;
   if (Number.isSafeInteger(value) || String(value) === context.source) return value;
-  return new Exact(context.source);
+  return new ExactNumber(context.source);
 }
 
 /**
- * Text of a value that `parse` made.
+ * Serializes a value that `parse` returned.
  * @param {any} value
- * @param {number} [indent] 0 for one line
+ * @param {number} [indent] 0 for a single line
  * @param {string} [before]
  * @returns {string}
  */
 export function stringify(value, indent = 0, before = "") {
-  if (value instanceof Exact) return value.source;
+  if (value instanceof ExactNumber) return value.source;
   if (value === null || typeof value !== "object") return JSON.stringify(value) ?? "null";
   const inner = before + " ".repeat(indent);
   const [open, close] = Array.isArray(value) ? ["[", "]"] : ["{", "}"];
@@ -61,7 +61,7 @@ export function stringify(value, indent = 0, before = "") {
   return indent ? `${open}\n${inner}${parts.join(`,\n${inner}`)}\n${before}${close}` : open + parts.join(",") + close;
 }
 
-/** What stands in a cell: text as it is, everything else as compact JSON. @param {any} value */
+/** The text of a table cell: strings as they are, other values as compact JSON. @param {any} value */
 export function cellText(value) {
   if (value === null || value === undefined) return "";
   return typeof value === "string" ? value : stringify(value);

@@ -1,75 +1,75 @@
 // @ts-check
 /**
- * Addresses. Every filter is in the address: whoever gets a link sees the same.
+ * The URL. It contains every filter, so that a shared link shows the same data.
  */
-import { ROOT, address } from "./place.js";
 import { batch, computed, signal } from "./signal.js";
+import { BASE_PATH, toUrl } from "./url.js";
 
 /** @typedef {{path: string, load: () => Promise<any>, [more: string]: any}} Route */
 /** @typedef {{route: Route, params: Record<string, string>}} Match */
 
-/** The path below the root, beginning with a slash. */
-export const path = signal(here());
-/** What follows the question mark. */
+/** The path below the base path, with a leading slash. */
+export const path = signal(currentPath());
+/** The query parameters. */
 export const query = signal(new URLSearchParams(window.location.search));
 
-/** Asked before the address changes; false keeps it. @type {Set<(next: string) => boolean | Promise<boolean>>} */
+/** Called before the URL changes; returning false cancels the change. @type {Set<(next: string) => boolean | Promise<boolean>>} */
 const guards = new Set();
 
-/** The address of what is on the screen. */
-let shown = window.location.href;
+/** The URL of the current screen. */
+let shownUrl = window.location.href;
 
-function here() {
+function currentPath() {
   const whole = window.location.pathname;
-  return "/" + (whole.startsWith(ROOT) ? whole.slice(ROOT.length) : whole.replace(/^\//, ""));
+  return `/${whole.startsWith(BASE_PATH) ? whole.slice(BASE_PATH.length) : whole.replace(/^\//, "")}`;
 }
 
-function read() {
-  shown = window.location.href;
+function syncFromLocation() {
+  shownUrl = window.location.href;
   batch(() => {
-    path.value = here();
+    path.value = currentPath();
     query.value = new URLSearchParams(window.location.search);
   });
 }
 
-/** An address for a link. @param {string} to @param {Record<string, any>} [words] */
-export function href(to, words = {}) {
-  const search = write(new URLSearchParams(), words).toString();
-  return address(to) + (search ? `?${search}` : "");
+/** Builds the URL for a link. @param {string} to @param {Record<string, any>} [params] */
+export function href(to, params = {}) {
+  const search = writeParams(new URLSearchParams(), params).toString();
+  return toUrl(to) + (search ? `?${search}` : "");
 }
 
-/** @param {string} to @param {Record<string, any>} [words] @param {{replace?: boolean}} [how] */
-export async function go(to, words = {}, how = {}) {
-  await visit(href(to, words), how);
+/** @param {string} to @param {Record<string, any>} [params] @param {{replace?: boolean}} [options] */
+export async function navigate(to, params = {}, options = {}) {
+  await changeUrl(href(to, params), options);
 }
 
 /**
- * Change some words of the query; null takes one away.
- * @param {Record<string, any>} words
- * @param {{replace?: boolean}} [how]
+ * Changes query parameters; null removes one.
+ * @param {Record<string, any>} params
+ * @param {{replace?: boolean}} [options]
  */
-export async function setQuery(words, how = {}) {
-  const next = write(new URLSearchParams(query.peek()), words).toString();
+export async function setQuery(params, options = {}) {
+  const next = writeParams(new URLSearchParams(query.peek()), params).toString();
   if (next === query.peek().toString()) return;
-  await visit(window.location.pathname + (next ? `?${next}` : ""), how);
+  await changeUrl(window.location.pathname + (next ? `?${next}` : ""), options);
 }
 
-/** A word of the query, followed. @param {string} name */
-export function word(name) {
+/** A query parameter as a signal. @param {string} name */
+export function queryParam(name) {
   return computed(() => query.value.get(name) ?? "");
 }
 
-/** Words of the query, followed: between commas; or repeated, and then commas are their own. @param {string} name */
-export function words(name) {
-  const said = computed(() => JSON.stringify(query.value.getAll(name)));
+/** A list parameter as a signal: separated by commas, or repeated if values contain commas. @param {string} name */
+export function queryList(name) {
+  const values = computed(() => JSON.stringify(query.value.getAll(name)));
   return computed(() => {
-    const all = JSON.parse(said.value);
-    return (all.length > 1 ? all : (all[0] ?? "").split(",")).filter((/** @type {string} */ one) => one !== "");
+    const all = /** @type {string[]} */ (JSON.parse(values.value));
+    return (all.length > 1 ? all : (all[0] ?? "").split(",")).filter((one) => one !== "");
   });
 }
 
 /** @param {URLSearchParams} search @param {Record<string, any>} changes */
-function write(search, changes) {
+function writeParams(search, changes) {
   for (const [name, value] of Object.entries(changes)) {
     if (Array.isArray(value) && value.some((one) => String(one).includes(","))) {
       search.delete(name);
@@ -83,42 +83,42 @@ function write(search, changes) {
   return search;
 }
 
-/** @param {string} next @param {{replace?: boolean}} how */
-async function visit(next, how) {
+/** @param {string} next @param {{replace?: boolean}} options */
+async function changeUrl(next, options) {
   for (const guard of guards) if (!(await guard(next))) return;
-  window.history[how.replace ? "replaceState" : "pushState"]({}, "", next);
-  read();
+  window.history[options.replace ? "replaceState" : "pushState"]({}, "", next);
+  syncFromLocation();
 }
 
-/** Back and forward: the browser has changed the address already, and who is refused gets the old one again. */
-async function wentBack() {
+/** Handles Back and Forward. The browser has already changed the URL; if a guard refuses, the old URL is restored. */
+async function onPopState() {
   const wanted = window.location.href;
-  const was = shown;
+  const was = shownUrl;
   for (const guard of guards) {
     if (await guard(wanted)) continue;
     if (window.location.href === wanted) window.history.pushState({}, "", was);
     return;
   }
-  read();
+  syncFromLocation();
 }
 
-/** Ask before the address changes. @param {(next: string) => boolean | Promise<boolean>} guard @returns {() => void} */
-export function guardChanges(guard) {
+/** Registers a guard that can cancel a change of the URL. @param {(next: string) => boolean | Promise<boolean>} guard @returns {() => void} */
+export function addNavigationGuard(guard) {
   guards.add(guard);
   return () => guards.delete(guard);
 }
 
-/** The route of a path; the first that fits. @param {Route[]} routes @param {string} at @returns {Match | null} */
-export function match(routes, at) {
+/** Returns the first route that matches the path. @param {Route[]} routes @param {string} at @returns {Match | null} */
+export function matchRoute(routes, at) {
   for (const route of routes) {
-    const params = fit(route.path, at);
+    const params = matchPath(route.path, at);
     if (params !== null) return { route, params };
   }
   return null;
 }
 
-/** @param {string} pattern as in `/jobs/:job/:tab?` @param {string} at @returns {Record<string, string> | null} */
-export function fit(pattern, at) {
+/** @param {string} pattern such as `/jobs/:job/:tab?` @param {string} at @returns {Record<string, string> | null} */
+function matchPath(pattern, at) {
   const wanted = pattern.split("/").filter(Boolean);
   const given = at.split("/").filter(Boolean);
   if (given.length > wanted.length) return null;
@@ -143,15 +143,15 @@ function decode(text) {
   }
 }
 
-/** Links of ours change the address without loading the page anew. */
+/** Links within the app change the URL without loading the page. */
 export function startRouter() {
-  window.addEventListener("popstate", wentBack);
+  window.addEventListener("popstate", onPopState);
   document.addEventListener("click", (event) => {
     const link = /** @type {HTMLElement} */ (event.target).closest?.("a[href]");
     if (!(link instanceof HTMLAnchorElement) || event.defaultPrevented || event.button !== 0) return;
     if (event.metaKey || event.ctrlKey || event.shiftKey || event.altKey || link.target || link.hasAttribute("download")) return;
-    if (link.origin !== window.location.origin || !link.pathname.startsWith(ROOT) || link.pathname.startsWith(`${ROOT}v1/`)) return;
+    if (link.origin !== window.location.origin || !link.pathname.startsWith(BASE_PATH) || link.pathname.startsWith(`${BASE_PATH}v1/`)) return;
     event.preventDefault();
-    visit(link.pathname + link.search, {});
+    changeUrl(link.pathname + link.search, {});
   });
 }

@@ -1,20 +1,20 @@
 // @ts-check
 /**
- * Values that tell whoever reads them when they change.
+ * Signals: values that rerun the effects that read them.
  *
- * An effect runs at once, and again whenever a signal that it read has changed. What is made inside a scope or an
- * effect (other effects, listeners handed to `onCleanup`) ends with it.
+ * An effect runs immediately, and again when a signal it read changes. Everything that is created inside a scope or an
+ * effect, such as other effects and `onCleanup` callbacks, ends with it.
  */
 
-/** @typedef {{ends: Array<() => void>}} Owner */
+/** @typedef {{cleanups: Array<() => void>}} Owner */
 
 /** @type {Owner | null} */
-let owner = null;
+let activeOwner = null;
 /** @type {Effect | null} */
-let reader = null;
+let activeEffect = null;
 let depth = 0;
 /** @type {Set<Effect>} */
-const waiting = new Set();
+const pendingEffects = new Set();
 
 /** @template T */
 export class Signal {
@@ -22,13 +22,13 @@ export class Signal {
   constructor(value) {
     this._value = value;
     /** @type {Set<Effect>} */
-    this._readers = new Set();
+    this._subscribers = new Set();
   }
 
   get value() {
-    if (reader !== null) {
-      this._readers.add(reader);
-      reader.sources.add(this);
+    if (activeEffect !== null) {
+      this._subscribers.add(activeEffect);
+      activeEffect.sources.add(this);
     }
     return this._value;
   }
@@ -37,11 +37,11 @@ export class Signal {
     if (Object.is(next, this._value)) return;
     this._value = next;
     batch(() => {
-      for (const one of this._readers) waiting.add(one);
+      for (const one of this._subscribers) pendingEffects.add(one);
     });
   }
 
-  /** The value, for whoever does not want to hear of the next one. */
+  /** The value, without subscribing to changes. */
   peek() {
     return this._value;
   }
@@ -57,34 +57,34 @@ class Effect {
   constructor(run) {
     this.run = run;
     /** @type {Array<() => void>} */
-    this.ends = [];
+    this.cleanups = [];
     /** @type {Set<Signal<any>>} */
     this.sources = new Set();
     this.isOver = false;
   }
 
-  go() {
+  execute() {
     if (this.isOver) return;
-    this.clear();
-    const [ownerBefore, readerBefore] = [owner, reader];
-    owner = reader = this;
+    this.reset();
+    const [previousOwner, previousEffect] = [activeOwner, activeEffect];
+    activeOwner = activeEffect = this;
     try {
       this.run();
     } finally {
-      [owner, reader] = [ownerBefore, readerBefore];
+      [activeOwner, activeEffect] = [previousOwner, previousEffect];
     }
   }
 
-  clear() {
-    for (const source of this.sources) source._readers.delete(this);
+  reset() {
+    for (const source of this.sources) source._subscribers.delete(this);
     this.sources.clear();
-    end(this);
+    runCleanups(this);
   }
 }
 
-/** @param {Owner} one */
-function end(one) {
-  for (const stop of one.ends.splice(0).reverse()) stop();
+/** @param {Owner} owner */
+function runCleanups(owner) {
+  for (const stop of owner.cleanups.splice(0).toReversed()) stop();
 }
 
 /**
@@ -97,24 +97,24 @@ export function signal(value) {
 }
 
 /**
- * Run now, and again when something it read has changed.
+ * Runs a function now, and again when a signal it read changes.
  * @param {() => void} run
- * @returns {() => void} ends it
+ * @returns {() => void} stops the effect
  */
 export function effect(run) {
   const made = new Effect(run);
   const stop = () => {
     made.isOver = true;
-    waiting.delete(made);
-    made.clear();
+    pendingEffects.delete(made);
+    made.reset();
   };
   onCleanup(stop);
-  made.go();
+  made.execute();
   return stop;
 }
 
 /**
- * A signal that follows others.
+ * A signal whose value is computed from other signals.
  * @template T
  * @param {() => T} compute
  * @returns {Signal<T>}
@@ -128,7 +128,7 @@ export function computed(compute) {
   return made;
 }
 
-/** Several changes, told of once. @template T @param {() => T} change @returns {T} */
+/** Groups several changes, so that effects run once. @template T @param {() => T} change @returns {T} */
 export function batch(change) {
   depth += 1;
   try {
@@ -143,51 +143,51 @@ export function batch(change) {
 }
 
 function flush() {
-  for (let turns = 0; waiting.size > 0; turns += 1) {
-    const now = [...waiting];
-    waiting.clear();
-    if (turns > 100) throw new Error("effects change what they read, again and again");
+  for (let rounds = 0; pendingEffects.size > 0; rounds += 1) {
+    const now = [...pendingEffects];
+    pendingEffects.clear();
+    if (rounds > 100) throw new Error("effects change what they read, again and again");
     for (const one of now) {
       try {
-        one.go();
+        one.execute();
       } catch (error) {
-        reportError(error); // one part that cannot be shown keeps no other part from being shown
+        reportError(error); // an error in one effect must not stop the others
       }
     }
   }
 }
 
-/** Without being told of later changes. @template T @param {() => T} look @returns {T} */
-export function untracked(look) {
-  const before = reader;
-  reader = null;
+/** Runs a function without subscribing to the signals it reads. @template T @param {() => T} read @returns {T} */
+export function untracked(read) {
+  const before = activeEffect;
+  activeEffect = null;
   try {
-    return look();
+    return read();
   } finally {
-    reader = before;
+    activeEffect = before;
   }
 }
 
 /**
- * Everything that is made inside ends when the second part of the answer is called.
+ * Runs a function and returns its result and a function that ends everything created in it.
  * @template T
  * @param {() => T} make
  * @returns {[T, () => void]}
  */
-export function scope(make) {
+export function effectScope(make) {
   /** @type {Owner} */
-  const mine = { ends: [] };
-  const [ownerBefore, readerBefore] = [owner, reader];
-  owner = mine;
-  reader = null;
+  const mine = { cleanups: [] };
+  const [previousOwner, previousEffect] = [activeOwner, activeEffect];
+  activeOwner = mine;
+  activeEffect = null;
   try {
-    return [make(), () => end(mine)];
+    return [make(), () => runCleanups(mine)];
   } finally {
-    [owner, reader] = [ownerBefore, readerBefore];
+    [activeOwner, activeEffect] = [previousOwner, previousEffect];
   }
 }
 
-/** When the scope or effect around this ends. @param {() => void} stop */
+/** Registers a callback for the end of the surrounding scope or effect. @param {() => void} stop */
 export function onCleanup(stop) {
-  owner?.ends.push(stop);
+  activeOwner?.cleanups.push(stop);
 }

@@ -1,46 +1,47 @@
 // @ts-check
-/** Dead letters: rows that failed for good, by cause; one of them is tried first, then all. */
+/** The dead letters screen: items that failed permanently, grouped by error code. */
 import { api } from "../core/api.js";
-import { each, h } from "../core/dom.js";
+import { h, keyedList } from "../core/dom.js";
 import { findJob } from "../core/find-job.js";
-import { ago, count, counted, dayStart, wholeMoment } from "../core/format.js";
-import { load, ticking } from "../core/load.js";
-import { wholeAddress } from "../core/place.js";
-import { query, setQuery, word } from "../core/router.js";
-import { computed, effect, onCleanup, scope as inScope, untracked } from "../core/signal.js";
-import { onJobs, scope } from "../core/sse.js";
-import { steady } from "../core/steady.js";
-import { empty, failure, waiting } from "../ui/empty.js";
-import { choice, clearFilters, dateField, searchField } from "../ui/filter-bar.js";
+import { formatAge, formatDateTime, formatNumber, pluralize, startOfDay } from "../core/format.js";
+import { onJobUpdates, ownerScope } from "../core/live-updates.js";
+import { liveClock } from "../core/polling.js";
+import { remoteData } from "../core/remote-data.js";
+import { query, queryParam, setQuery } from "../core/router.js";
+import { computed, effect, effectScope, onCleanup, untracked } from "../core/signal.js";
+import { stableOrder } from "../core/stable-order.js";
+import { toAbsoluteUrl } from "../core/url.js";
+import { clearFiltersButton, dateFilter, searchFilter, selectFilter } from "../ui/filter-bar.js";
 import { icon } from "../ui/icons.js";
-import { press } from "../ui/press.js";
-import { tellIfFails } from "../ui/toast.js";
-import { deadRows } from "./dead-rows.js";
-import { redriveAll, tryOne } from "./redrive.js";
+import { emptyState, errorNotice, loadingNotice } from "../ui/notices.js";
+import { singleFlight } from "../ui/single-flight.js";
+import { toastOnError } from "../ui/toast.js";
+import { deadLetterGrid } from "./dead-letter-grid.js";
+import { redriveAll, redriveOne } from "./redrive.js";
 
 const FILTERS = ["cause", "type", "job", "from", "to"];
 
 export function screen() {
-  const [cause, kind, from, to] = ["cause", "type", "from", "to"].map(word);
-  const found = findJob(word("job"));
-  const causes = load(async (signal) => {
+  const [cause, kind, from, to] = ["cause", "type", "from", "to"].map(queryParam);
+  const found = findJob(queryParam("job"));
+  const causes = remoteData(async (signal) => {
     const job = found.value;
-    const asked = { user_id: scope.value, kind: kind.value, job_id: job?.id };
-    return job === null || job.problem ? null : await api.get("/v1/dead-letters/causes", asked, signal);
+    const params = { user_id: ownerScope.value, kind: kind.value, job_id: job?.id };
+    return job === null || job.problem ? null : await api.get("/v1/dead-letters/causes", params, signal);
   });
-  onJobs(() => causes.soon(3_000)); // also of jobs in which nothing has failed any more
-  const at = ticking(5_000);
+  onJobUpdates(() => causes.reloadSoon(3_000)); // also when all failed items of a job were requeued
+  const at = liveClock(5_000);
   const isDated = () => from.value !== "" || to.value !== "";
   /** @param {string} [code] */
-  const filter = (code) => /** @type {import("./redrive.js").DeadFilter} */ (JSON.parse(JSON.stringify({ error_codes: code ? [code] : undefined, kind: kind.value || undefined, job_id: found.value?.id ?? undefined, from: dayStart(from.value) ?? undefined, to: dayStart(to.value, 1) ?? undefined })));
-  const key = computed(() => (found.value === null ? "" : found.value.problem ? "none" : JSON.stringify([filter(cause.value), scope.value])));
+  const filter = (code) => /** @type {import("./redrive.js").DeadFilter} */ (JSON.parse(JSON.stringify({ error_codes: code ? [code] : undefined, kind: kind.value || undefined, job_id: found.value?.id ?? undefined, from: startOfDay(from.value) ?? undefined, to: startOfDay(to.value, 1) ?? undefined })));
+  const key = computed(() => (found.value === null ? "" : found.value.problem ? "none" : JSON.stringify([filter(cause.value), ownerScope.value])));
   const job = () => found.peek()?.job?.key;
 
   /** @param {string} code */
   const matching = (code) => ({ n: causes.data.value?.find((/** @type {any} */ one) => one.code === code)?.count ?? 0, isExact: !isDated() });
   const total = () => (causes.data.value ?? []).reduce((/** @type {number} */ sum, /** @type {any} */ one) => sum + one.count, 0);
-  const known = load((signal) => api.get("/v1/jobs", { statuses: ["completed_with_errors", "failed", "running"], user_id: scope.value, page_size: 100 }, signal));
-  const kinds = () => [...new Set((known.data.value?.jobs ?? []).map((/** @type {any} */ one) => one.kind))].sort().map((value) => ({ value, said: value }));
+  const known = remoteData((signal) => api.get("/v1/jobs", { statuses: ["completed_with_errors", "failed", "running"], user_id: ownerScope.value, page_size: 100 }, signal));
+  const kinds = () => [...new Set((known.data.value?.jobs ?? []).map((/** @type {any} */ one) => one.kind))].toSorted().map((value) => ({ value, label: value }));
 
   const rows = h("div", { class: "screen" });
   let end = () => {};
@@ -52,7 +53,7 @@ export function screen() {
     rows.replaceChildren();
     if (!code || now === "" || now === "none") return;
     untracked(() => {
-      const [made, over] = inScope(() => deadRows(code, filter(code), () => matching(code), { job: job(), done: causes.again }));
+      const [made, over] = effectScope(() => deadLetterGrid(code, filter(code), () => matching(code), { job: job(), done: causes.reload }));
       end = over;
       rows.replaceChildren(made);
     });
@@ -62,20 +63,20 @@ export function screen() {
   return h(
     "div",
     { class: "screen" },
-    h("div", { class: "head" }, h("div", { class: "title" }, h("h1", null, "Dead letters"), h("span", { class: "muted", role: "status" }, () => (causes.data.value ? `${counted(total(), "row")} in ${counted(causes.data.value.length, "group")}${isDated() ? ", of all dates" : ""}` : "")))),
-    h("div", { class: "filters", role: "search" }, searchField("job", "Job id or key"), choice("type", "Job type", kinds), dateField("from", "Failed from"), dateField("to", "to"), clearFilters(FILTERS)),
+    h("div", { class: "head" }, h("div", { class: "title" }, h("h1", null, "Dead letters"), h("span", { class: "muted", role: "status" }, () => (causes.data.value ? `${pluralize(total(), "row")} in ${pluralize(causes.data.value.length, "group")}${isDated() ? ", of all dates" : ""}` : "")))),
+    h("div", { class: "filters", role: "search" }, searchFilter("job", "Job id or key"), selectFilter("type", "Job type", kinds), dateFilter("from", "Failed from"), dateFilter("to", "to"), clearFiltersButton(FILTERS)),
     () => (found.value?.problem ? h("p", { class: "notice", role: "status" }, found.value.problem) : null),
-    () => (causes.error.value ? failure(causes.error.value, causes.again) : null),
-    () => (causes.data.value === null && !causes.error.value && !found.value?.problem ? waiting() : null),
-    groups(),
-    () => (causes.data.value?.length === 0 ? nothing(FILTERS.some((name) => query.value.has(name))) : null),
+    () => (causes.error.value ? errorNotice(causes.error.value, causes.reload) : null),
+    () => (causes.data.value === null && !causes.error.value && !found.value?.problem ? loadingNotice() : null),
+    causesTable(),
+    () => (causes.data.value?.length === 0 ? emptyList(FILTERS.some((name) => query.value.has(name))) : null),
     rows,
   );
 
-  function groups() {
+  function causesTable() {
     const body = h("tbody");
-    const inOrder = steady((/** @type {any} */ one) => one.code);
-    each(body, () => inOrder(causes.data.value ?? []), (one) => one.code, group);
+    const inOrder = stableOrder((/** @type {any} */ one) => one.code);
+    keyedList(body, () => inOrder(causes.data.value ?? []), (one) => one.code, causeRow);
     return h(
       "div",
       { class: "table-box", hidden: () => !causes.data.value?.length },
@@ -89,32 +90,32 @@ export function screen() {
   }
 
   /** @param {import("../core/signal.js").Signal<any>} one */
-  function group(one) {
+  function causeRow(one) {
     const { code } = one.peek();
     const isOpen = () => cause.value === code;
-    const most = () => Math.max(1, ...(causes.data.value ?? []).map((/** @type {any} */ other) => other.count));
-    const act = (/** @type {string} */ label, /** @type {string} */ picture, /** @type {typeof redriveAll | typeof tryOne} */ run) => h("button", { type: "button", class: "small", on: { click: press(() => tellIfFails(async () => void (await run(filter(code), { job: job(), done: causes.again })))) } }, icon(picture), label);
+    const largestCount = () => Math.max(1, ...(causes.data.value ?? []).map((/** @type {any} */ other) => other.count));
+    const actionButton = (/** @type {string} */ label, /** @type {string} */ picture, /** @type {typeof redriveAll | typeof redriveOne} */ run) => h("button", { type: "button", class: "small", on: { click: singleFlight(() => toastOnError(async () => void (await run(filter(code), { job: job(), done: causes.reload })))) } }, icon(picture), label);
     return h(
       "tr",
       { "aria-current": () => (isOpen() ? "true" : null) },
       h("th", { scope: "row" }, h("button", { type: "button", class: "link", "aria-expanded": () => String(isOpen()), on: { click: () => setQuery({ cause: isOpen() ? null : code }) } }, () => `${isOpen() ? "▾" : "▸"} ${code}`)),
-      h("td", { class: "right number" }, () => `${isDated() ? "≤ " : ""}${count(one.value.count)}`),
-      h("td", { class: "bar-cell" }, h("span", { style: { "--part": () => String((one.value.count / most()) * 100) } })),
-      h("td", { class: "right number" }, () => count(one.value.jobs)),
-      h("td", { class: "nowrap", title: () => wholeMoment(one.value.newest) }, () => ago(one.value.newest, at.value)),
-      h("td", { class: "right nowrap" }, act("Try one …", "play", tryOne), " ", act("Redrive all …", "retry", redriveAll)),
+      h("td", { class: "right number" }, () => `${isDated() ? "≤ " : ""}${formatNumber(one.value.count)}`),
+      h("td", { class: "bar-cell" }, h("span", { style: { "--part": () => String((one.value.count / largestCount()) * 100) } })),
+      h("td", { class: "right number" }, () => formatNumber(one.value.jobs)),
+      h("td", { class: "nowrap", title: () => formatDateTime(one.value.newest) }, () => formatAge(one.value.newest, at.value)),
+      h("td", { class: "right nowrap" }, actionButton("Try one …", "play", redriveOne), " ", actionButton("Redrive all …", "retry", redriveAll)),
     );
   }
 }
 
 /** @param {boolean} isFiltered */
-function nothing(isFiltered) {
-  if (isFiltered) return empty({ title: "No dead letter matches", says: "Change the filters, or clear them." });
-  return empty({
+function emptyList(isFiltered) {
+  if (isFiltered) return emptyState({ title: "No dead letter matches", text: "Change the filters, or clear them." });
+  return emptyState({
     title: "No dead letters",
-    says: "Rows that failed for good are kept here, with their input, why, and how often they were tried, until somebody sends them round again.",
-    recipes: [
-      ["List them with curl", `curl ${wholeAddress("/v1/dead-letters")} -H "Authorization: Bearer $KEY"`],
+    text: "Rows that failed for good are kept here, with their input, why, and how often they were tried, until somebody sends them round again.",
+    commands: [
+      ["List them with curl", `curl ${toAbsoluteUrl("/v1/dead-letters")} -H "Authorization: Bearer $KEY"`],
       ["After mending the cause, from the command line", "tidemill redrive JOB"],
     ],
   });

@@ -1,50 +1,51 @@
 // @ts-check
-/** A distribution: how far it is, and for each input where its file is, and whether it was made or used again. */
+/** The distribution screen: progress, and for each input its file and whether it was generated or reused. */
 import { api } from "../core/api.js";
 import { h } from "../core/dom.js";
-import { bytes, count, counted, moment } from "../core/format.js";
+import { formatBytes, formatNumber, formatTime, pluralize } from "../core/format.js";
 import { cellText } from "../core/json.js";
-import { load } from "../core/load.js";
-import { address } from "../core/place.js";
+import { isLive, onJobUpdates, watchJob } from "../core/live-updates.js";
+import { remoteData } from "../core/remote-data.js";
 import { href } from "../core/router.js";
 import { computed, effect, onCleanup, untracked } from "../core/signal.js";
-import { isLive, lookAt, onJobs } from "../core/sse.js";
+import { toUrl } from "../core/url.js";
+import { copyButton } from "../ui/copy-button.js";
 import { confirmDialog } from "../ui/dialog.js";
 import { openDrawer } from "../ui/drawer.js";
-import { copyButton, failure, waiting } from "../ui/empty.js";
-import { makeGrid } from "../ui/grid.js";
+import { createGrid } from "../ui/grid.js";
 import { icon } from "../ui/icons.js";
-import { progressBar } from "../ui/progress.js";
-import { CursorSource } from "../ui/source.js";
-import { isClosed, setStatus, status } from "../ui/status.js";
-import { toast } from "../ui/toast.js";
-import { cancel } from "./job-acts.js";
+import { errorNotice, loadingNotice } from "../ui/notices.js";
+import { progressBar } from "../ui/progress-bar.js";
+import { CursorRowSource } from "../ui/row-source.js";
+import { isClosed, statusBadge, updateStatusBadge } from "../ui/status.js";
+import { showToast } from "../ui/toast.js";
+import { cancelJob } from "./job-actions.js";
 
-const TALLIED = ["done", "failed", "cancelled", "retry_wait", "status"];
-const FOLLOWS_MS = 1_000;
-const OWN = ["status", "attempts", "path", "download_url", "rows", "size", "sha256", "reused", "error"];
+const WATCHED_COUNTS = ["done", "failed", "cancelled", "retry_wait", "status"];
+const RELOAD_DELAY_MS = 1_000;
+const RESULT_FIELDS = new Set(["status", "attempts", "path", "download_url", "rows", "size", "sha256", "reused", "error"]);
 
-/** @param {{params: import("../core/signal.js").Signal<Record<string, string>>}} given */
+/** @param {{params: import("../core/signal.js").Signal<Record<string, string>>}} options */
 export function screen({ params }) {
   const name = params.peek().distribution;
-  const found = load((signal) => api.get(`/v1/distributions/${encodeURIComponent(name)}`, { page_size: 1 }, signal));
+  const found = remoteData((signal) => api.get(`/v1/distributions/${encodeURIComponent(name)}`, { page_size: 1 }, signal));
   const job = /** @type {import("../core/signal.js").Signal<any>} */ (found.data);
-  onJobs((jobs) => {
-    const news = jobs.find((one) => one.id === job.peek()?.job_id);
-    if (news === undefined) return;
-    job.value = { ...job.peek(), ...news.counts, status: news.status, error_message: news.failure_reason ?? job.peek().error_message };
-    if (isClosed(news.status)) found.again();
-    else found.soon(1_500);
+  onJobUpdates((jobs) => {
+    const updated = jobs.find((one) => one.id === job.peek()?.job_id);
+    if (updated === undefined) return;
+    job.value = { ...job.peek(), ...updated.counts, status: updated.status, error_message: updated.failure_reason ?? job.peek().error_message };
+    if (isClosed(updated.status)) found.reload();
+    else found.reloadSoon(1_500);
   }, found);
-  lookAt(() => (job.value !== null && !isClosed(job.value.status) ? job.value.job_id : null));
+  watchJob(() => (job.value !== null && !isClosed(job.value.status) ? job.value.job_id : null));
   const isThere = computed(() => job.value !== null);
   return h(
     "div",
     { class: "screen" },
     h("div", { class: "crumbs" }, h("a", { href: href("/distributions") }, "Distributions"), " / ", h("span", { class: "mono" }, () => job.value?.key ?? name)),
-    () => (found.error.value ? [isThere.peek() ? null : h("h1", null, "Distribution"), failure(found.error.value, found.again)] : null),
-    () => (!isThere.value && !found.error.value ? waiting() : null),
-    () => (isThere.value ? untracked(() => body(job, found.again)) : null),
+    () => (found.error.value ? [isThere.peek() ? null : h("h1", null, "Distribution"), errorNotice(found.error.value, found.reload)] : null),
+    () => (!isThere.value && !found.error.value ? loadingNotice() : null),
+    () => (isThere.value ? untracked(() => body(job, found.reload)) : null),
   );
 }
 
@@ -54,31 +55,31 @@ function body(job, again) {
   /** @param {string} label @param {() => any} value @param {string} [colour] */
   const figure = (label, value, colour) => h("div", null, h("dt", null, colour ? h("span", { class: "swatch", style: { "--swatch": `var(${colour})` } }) : null, label), h("dd", null, value));
   return [
-    h("div", { class: "head" }, h("div", { class: "title" }, h("h1", null, `${one.dataset}, ${one.key}`), () => status(job.value.status), h("span", { class: "chip" }, one.compression === "none" ? one.format : `${one.format}, ${one.compression}`)), acts(job, again)),
+    h("div", { class: "head" }, h("div", { class: "title" }, h("h1", null, `${one.dataset}, ${one.key}`), () => statusBadge(job.value.status), h("span", { class: "chip" }, one.compression === "none" ? one.format : `${one.format}, ${one.compression}`)), actionButtons(job, again)),
     () => (job.value.error_message ? h("p", { class: "notice", role: "alert", data: { tone: "bad" } }, job.value.error_message) : null),
     h(
       "div",
       { class: "card stack" },
-      h("dl", { class: "figures" }, figure("inputs", () => count(job.value.total)), figure("done", () => count(job.value.done), "--bar-ok"), figure("files generated", () => count(job.value.files_generated)), figure("files reused", () => count(job.value.files_reused)), figure("failed", () => count(job.value.failed), "--bar-bad"), figure("cancelled", () => count(job.value.cancelled), "--bar-other"), figure("retrying", () => count(job.value.retry_wait), "--bar-retry"), figure("processing", () => count(job.value.processing), "--bar-run"), figure("pending", () => count(job.value.pending))),
+      h("dl", { class: "figures" }, figure("inputs", () => formatNumber(job.value.total)), figure("done", () => formatNumber(job.value.done), "--bar-ok"), figure("files generated", () => formatNumber(job.value.files_generated)), figure("files reused", () => formatNumber(job.value.files_reused)), figure("failed", () => formatNumber(job.value.failed), "--bar-bad"), figure("cancelled", () => formatNumber(job.value.cancelled), "--bar-other"), figure("retrying", () => formatNumber(job.value.retry_wait), "--bar-retry"), figure("processing", () => formatNumber(job.value.processing), "--bar-run"), figure("pending", () => formatNumber(job.value.pending))),
       progressBar(() => job.value),
-      h("p", { class: "hint" }, one.reuse.enabled ? `Files of inputs that are final for ${counted(one.reuse.days, "day")} are used again. ` : "Every file is made anew. ", one.policy.mode === "continue" ? "An input that fails leaves the others alone." : "One input that fails, fails all.", () => ` Submitted ${moment(one.created_at)}${job.value.completed_at ? `, closed ${moment(job.value.completed_at)}` : ""}.`),
+      h("p", { class: "hint" }, one.reuse.enabled ? `Files of inputs that are final for ${pluralize(one.reuse.days, "day")} are used again. ` : "Every file is made anew. ", one.policy.mode === "continue" ? "An input that fails leaves the others alone." : "One input that fails, fails all.", () => ` Submitted ${formatTime(one.created_at)}${job.value.completed_at ? `, closed ${formatTime(job.value.completed_at)}` : ""}.`),
     ),
     inputsGrid(job),
   ];
 }
 
 /** @param {import("../core/signal.js").Signal<any>} job @param {() => Promise<void>} again */
-function acts(job, again) {
+function actionButtons(job, again) {
   const isOpen = () => !isClosed(job.value.status);
   const asJob = () => ({ id: job.peek().job_id, key: job.peek().key });
   const redrive = () =>
     confirmDialog({
-      title: `Redrive ${counted(job.peek().failed, "failed input")}?`,
-      says: [h("p", null, `They go round again with fresh attempts${job.peek().cancelled ? `, and so do ${counted(job.peek().cancelled, "input")} that were cancelled because of them` : ""}. Files that are there stay.`)],
-      act: "Redrive",
+      title: `Redrive ${pluralize(job.peek().failed, "failed input")}?`,
+      content: [h("p", null, `They go round again with fresh attempts${job.peek().cancelled ? `, and so do ${pluralize(job.peek().cancelled, "input")} that were cancelled because of them` : ""}. Files that are there stay.`)],
+      actionLabel: "Redrive",
       run: async () => {
         const operation = await api.post(`/v1/distributions/${job.peek().job_id}/redrive`);
-        toast(`${counted(operation.items, "input")} sent round again`, "ok");
+        showToast(`${pluralize(operation.items, "input")} sent round again`, "ok");
         await again();
       },
     });
@@ -86,7 +87,7 @@ function acts(job, again) {
     "div",
     { class: "row" },
     h("a", { class: "button", href: href(`/jobs/${job.peek().key}`) }, "Its job"),
-    h("button", { type: "button", class: "danger", hidden: () => !isOpen(), on: { click: () => cancel(asJob(), again) } }, icon("ban"), "Cancel …"),
+    h("button", { type: "button", class: "danger", hidden: () => !isOpen(), on: { click: () => cancelJob(asJob(), again) } }, icon("ban"), "Cancel …"),
     h("button", { type: "button", class: "main-act", hidden: () => job.value.failed === 0, on: { click: redrive } }, icon("retry"), "Redrive failed …"),
   );
 }
@@ -95,38 +96,38 @@ function acts(job, again) {
 function inputsGrid(job) {
   const { job_id } = job.peek();
   const first = job.peek().data_content[0] ?? {};
-  const fields = Object.keys(first).filter((name) => !OWN.includes(name));
-  const source = new CursorSource(async (after, size, signal) => {
+  const fields = Object.keys(first).filter((name) => !RESULT_FIELDS.has(name));
+  const source = new CursorRowSource(async (after, size, signal) => {
     const page = await api.get(`/v1/distributions/${job_id}`, { page_size: size, after }, signal);
     return { rows: page.data_content, next: page.next_page ?? null };
   });
-  const foot = h("div", { class: "grid-foot", role: "status" }, () => `${counted(job.value.total, "input")}, in the order they came in`);
-  const grid = makeGrid({
+  const footer = h("div", { class: "grid-foot", role: "status" }, () => `${pluralize(job.value.total, "input")}, in the order they came in`);
+  const grid = createGrid({
     label: "Inputs",
     source,
     keyOf: (one) => one.path ?? "",
-    nameOf: (one) => nameOf(one, fields),
+    nameOf: (one) => inputName(one, fields),
     columns: [
       ...fields.map((name) => ({ label: name, width: "minmax(8rem, 1fr)", show: (/** @type {HTMLElement} */ cell, /** @type {any} */ one) => (cell.textContent = cellText(one[name])) })),
       { label: "Status", width: "9rem", show: showStatus },
-      { label: "File", width: "8rem", show: showReuse },
+      { label: "File", width: "8rem", show: showFileOrigin },
       { label: "Download", width: "6.5rem", show: (cell, one) => showDownload(cell, one, fields) },
-      { label: "Rows", width: "6rem", align: "right", show: (cell, one) => (cell.textContent = one.rows === null || one.rows === undefined ? "–" : count(one.rows)) },
-      { label: "Size", width: "6.5rem", align: "right", show: (cell, one) => (cell.textContent = bytes(one.size)) },
+      { label: "Rows", width: "6rem", align: "right", show: (cell, one) => (cell.textContent = one.rows === null || one.rows === undefined ? "–" : formatNumber(one.rows)) },
+      { label: "Size", width: "6.5rem", align: "right", show: (cell, one) => (cell.textContent = formatBytes(one.size)) },
       { label: "Path, or what went wrong", width: "minmax(14rem, 3fr)", show: showPath },
     ],
     onOpen: (one) => openInput(one, fields),
-    foot,
+    footer,
   });
-  // Inputs stay where they are: what has become of them is shown in place.
-  const tally = computed(() => TALLIED.map((name) => job.value[name]).join(" "));
+  // Inputs keep their position; reload the rows in place.
+  const tally = computed(() => WATCHED_COUNTS.map((name) => job.value[name]).join(" "));
   let shown = tally.peek();
   let timer = 0;
   effect(() => {
-    if (tally.value !== shown && isLive.value) timer ||= window.setTimeout(follow, FOLLOWS_MS);
+    if (tally.value !== shown && isLive.value) timer ||= window.setTimeout(reloadRows, RELOAD_DELAY_MS);
   });
   onCleanup(() => window.clearTimeout(timer));
-  function follow() {
+  function reloadRows() {
     timer = 0;
     if (!isLive.peek()) return;
     shown = tally.peek();
@@ -138,12 +139,12 @@ function inputsGrid(job) {
 /** @param {HTMLElement} cell @param {any} one */
 function showStatus(cell, one) {
   const there = /** @type {HTMLElement | null} */ (cell.querySelector(".status"));
-  if (there) setStatus(there, one.status);
-  else cell.replaceChildren(status(one.status));
+  if (there) updateStatusBadge(there, one.status);
+  else cell.replaceChildren(statusBadge(one.status));
 }
 
 /** @param {HTMLElement} cell @param {any} one */
-function showReuse(cell, one) {
+function showFileOrigin(cell, one) {
   if (one.reused === null || one.reused === undefined) cell.textContent = "–";
   else cell.replaceChildren(h("span", { class: "chip", data: { reused: String(one.reused) } }, icon(one.reused ? "retry" : "plus"), one.reused ? "reused" : "generated"));
 }
@@ -162,15 +163,15 @@ function showDownload(cell, one, fields) {
 
 /** @param {any} one @param {string[]} fields */
 function downloadLink(one, fields) {
-  return h("a", { href: address(one.download_url), download: "", tabindex: "-1", "aria-label": `Download ${nameOf(one, fields)}` }, "Download");
+  return h("a", { href: toUrl(one.download_url), download: "", tabindex: "-1", "aria-label": `Download ${inputName(one, fields)}` }, "Download");
 }
 
-/** An input by its values. @param {any} one @param {string[]} fields */
-function nameOf(one, fields) {
+/** The values of an input, as its name. @param {any} one @param {string[]} fields */
+function inputName(one, fields) {
   return fields.map((name) => cellText(one[name])).join(" ");
 }
 
-/** Its end, which tells it from others. @param {string} path */
+/** The end of the path, which differs between files. @param {string} path */
 function shortPath(path) {
   const steps = path.split("/");
   return steps.length > 3 ? `…/${steps.slice(-2).join("/")}` : path;
@@ -178,13 +179,13 @@ function shortPath(path) {
 
 /** @param {any} one @param {string[]} fields */
 function openInput(one, fields) {
-  const facts = [...fields.map((name) => [name, cellText(one[name])]), ["Attempts", count(one.attempts)], ["File", one.reused === true ? "used again" : one.reused === false ? "generated" : "none"], ["Rows", one.rows === null ? "–" : count(one.rows)], ["Size", bytes(one.size)], ["SHA-256", one.sha256 ?? "–"]];
+  const facts = [...fields.map((name) => [name, cellText(one[name])]), ["Attempts", formatNumber(one.attempts)], ["File", one.reused === true ? "used again" : one.reused === false ? "generated" : "none"], ["Rows", one.rows === null ? "–" : formatNumber(one.rows)], ["Size", formatBytes(one.size)], ["SHA-256", one.sha256 ?? "–"]];
   openDrawer(
     fields.map((name) => cellText(one[name])).join(" · "),
     () => [
-      h("div", { class: "row" }, status(one.status), one.error ? h("span", { class: "fault" }, `${one.error.code}: ${one.error.reason}`) : null),
+      h("div", { class: "row" }, statusBadge(one.status), one.error ? h("span", { class: "fault" }, `${one.error.code}: ${one.error.reason}`) : null),
       h("dl", { class: "facts" }, facts.map(([label, value]) => [h("dt", null, label), h("dd", { class: label === "SHA-256" ? "mono" : null }, value)])),
-      one.path ? h("div", { class: "stack tight" }, h("h3", null, "Path"), h("code", { class: "path" }, one.path), h("div", { class: "row" }, h("a", { class: "button small", href: address(one.download_url), download: "" }, icon("down"), "Download"), copyButton(one.path, "Copy the path", "Copy path"))) : null,
+      one.path ? h("div", { class: "stack tight" }, h("h3", null, "Path"), h("code", { class: "path" }, one.path), h("div", { class: "row" }, h("a", { class: "button small", href: toUrl(one.download_url), download: "" }, icon("down"), "Download"), copyButton(one.path, "Copy the path", "Copy path"))) : null,
     ],
   );
 }

@@ -1,74 +1,73 @@
 // @ts-check
-/** A new export: which rows of what, as which file. All of it stands in the address. */
-import { api, me, send } from "../core/api.js";
+/** The screen for a new export. All its settings are query parameters. */
+import { api, currentUser, newIdempotencyKey, sendRequest } from "../core/api.js";
 import { h } from "../core/dom.js";
-import { load } from "../core/load.js";
-import { wholeAddress } from "../core/place.js";
-import { go, href, query, setQuery, word, words } from "../core/router.js";
+import { remoteData } from "../core/remote-data.js";
+import { href, navigate, query, queryList, queryParam, setQuery } from "../core/router.js";
 import { computed, effect, signal, untracked } from "../core/signal.js";
-import { empty, failure, recipe, waiting } from "../ui/empty.js";
+import { toAbsoluteUrl } from "../core/url.js";
+import { commandSnippet } from "../ui/copy-button.js";
 import { icon } from "../ui/icons.js";
-import { refusal } from "../ui/refusal.js";
-import { toast } from "../ui/toast.js";
-import { filterRows, filtersOf } from "./export-filters.js";
-import { newKey } from "./import-draft.js";
-import { save } from "./import-acts.js";
+import { emptyState, errorNotice, loadingNotice, validationNotice } from "../ui/notices.js";
+import { showToast } from "../ui/toast.js";
+import { filterEditor, filtersForApi } from "./export-filters.js";
+import { downloadFile } from "./import-actions.js";
 
 const FORMATS = [["csv", "CSV"], ["ndjson", "NDJSON, an object a line"], ["json", "JSON, a list"], ["xlsx", "Excel workbook (xlsx)"], ["parquet", "Parquet"]];
-const PACKINGS = [["none", "none"], ["gzip", "gzip"], ["zstd", "zstd"]];
-const PACKED = ["xlsx", "parquet"]; // compressed by themselves
-const RUNS_TEXT = ["csv", "xlsx"];
+const COMPRESSIONS = [["none", "none"], ["gzip", "gzip"], ["zstd", "zstd"]];
+const COMPRESSED_FORMATS = new Set(["xlsx", "parquet"]); // compressed by themselves
+const SPREADSHEET_FORMATS = new Set(["csv", "xlsx"]);
 
 export function screen() {
-  const [resource, format, compression, order] = ["resource", "format", "compression", "order"].map(word);
-  const fields = words("fields");
-  const found = load(async (signal) => (await api.get("/v1/resources", {}, signal)).resources.filter((/** @type {any} */ one) => one.may_read));
-  const chosen = computed(() => found.data.value?.find((/** @type {any} */ one) => one.name === resource.value) ?? null);
+  const [resource, format, compression, order] = ["resource", "format", "compression", "order"].map(queryParam);
+  const fields = queryList("fields");
+  const resources = remoteData(async (signal) => (await api.get("/v1/resources", {}, signal)).resources.filter((/** @type {any} */ one) => one.may_read));
+  const chosen = computed(() => resources.data.value?.find((/** @type {any} */ one) => one.name === resource.value) ?? null);
   const readable = computed(() => (chosen.value?.fields ?? []).filter((/** @type {any} */ one) => one.readable));
   const kind = () => format.value || "csv";
-  const asked = () => {
-    const said = { resource: resource.value, format: kind(), compression: compression.value || "none", fields: fields.value, filters: filtersOf(query.value, readable.value), order: order.value ? [order.value] : [], spreadsheet_safe: RUNS_TEXT.includes(kind()) && isSafe(query.value) };
-    return Object.fromEntries(Object.entries(said).filter(([name, value]) => !(name === "compression" && value === "none") && value !== false && !(Array.isArray(value) && value.length === 0) && !(name === "filters" && Object.keys(/** @type {any} */ (value)).length === 0)));
+  const buildRequest = () => {
+    const request = { resource: resource.value, format: kind(), compression: compression.value || "none", fields: fields.value, filters: filtersForApi(query.value, readable.value), order: order.value ? [order.value] : [], spreadsheet_safe: SPREADSHEET_FORMATS.has(kind()) && isSpreadsheetSafe(query.value) };
+    return Object.fromEntries(Object.entries(request).filter(([name, value]) => !(name === "compression" && value === "none") && value !== false && !(Array.isArray(value) && value.length === 0) && !(name === "filters" && Object.keys(/** @type {any} */ (value)).length === 0)));
   };
   effect(() => {
-    const all = found.data.value;
+    const all = resources.data.value;
     if (all?.length === 1 && !resource.value) setQuery({ resource: all[0].name }, { replace: true });
   });
 
   /** @param {string} label @param {string} name @param {string[][]} all @param {() => string} now */
-  const select = (label, name, all, now) => h("label", { class: "field" }, label, h("select", { on: { change: (/** @type {Event} */ event) => setQuery({ [name]: /** @type {HTMLSelectElement} */ (event.target).value, ...(name === "format" ? { compression: null } : {}) }, { replace: true }) } }, () => all.map(([value, says]) => h("option", { value, selected: now() === value }, says))));
-  const what = h(
+  const select = (label, name, all, now) => h("label", { class: "field" }, label, h("select", { on: { change: (/** @type {Event} */ event) => setQuery({ [name]: /** @type {HTMLSelectElement} */ (event.target).value, ...(name === "format" ? { compression: null } : {}) }, { replace: true }) } }, () => all.map(([value, caption]) => h("option", { value, selected: now() === value }, caption))));
+  const sourceCard = h(
     "div",
     { class: "card stack" },
     h("h2", null, "What"),
-    h("div", { class: "row layout-words" }, resourceSelect(() => found.data.value ?? [], resource), me.peek()?.role === "admin" ? tableField(() => found.data.value ?? [], resource) : null),
+    h("div", { class: "row layout-words" }, resourceSelect(() => resources.data.value ?? [], resource), currentUser.peek()?.role === "admin" ? tableField(() => resources.data.value ?? [], resource) : null),
     () => (readable.value.length ? untracked(() => columnChoice(readable.peek(), fields)) : null),
-    () => (readable.value.length ? untracked(() => filterRows(readable.peek())) : null),
+    () => (readable.value.length ? untracked(() => filterEditor(readable.peek())) : null),
   );
-  const how = h(
+  const formatCard = h(
     "div",
     { class: "card stack" },
     h("h2", null, "As"),
-    h("div", { class: "row layout-words" }, select("Format", "format", FORMATS, kind), h("div", { hidden: () => PACKED.includes(kind()) }, select("Compression", "compression", PACKINGS, () => compression.value || "none")), () => orderSelect(readable.value, order)),
-    h("label", { class: "choice", hidden: () => !RUNS_TEXT.includes(kind()) }, h("input", { type: "checkbox", checked: () => isSafe(query.value), on: { change: (/** @type {Event} */ event) => setQuery({ spreadsheet_safe: /** @type {HTMLInputElement} */ (event.target).checked ? null : "false" }, { replace: true }) } }), "Make text harmless that a spreadsheet might run: it gets an apostrophe in front"),
+    h("div", { class: "row layout-words" }, select("Format", "format", FORMATS, kind), h("div", { hidden: () => COMPRESSED_FORMATS.has(kind()) }, select("Compression", "compression", COMPRESSIONS, () => compression.value || "none")), () => orderSelect(readable.value, order)),
+    h("label", { class: "choice", hidden: () => !SPREADSHEET_FORMATS.has(kind()) }, h("input", { type: "checkbox", checked: () => isSpreadsheetSafe(query.value), on: { change: (/** @type {Event} */ event) => setQuery({ spreadsheet_safe: /** @type {HTMLInputElement} */ (event.target).checked ? null : "false" }, { replace: true }) } }), "Make text harmless that a spreadsheet might run: it gets an apostrophe in front"),
   );
-  const isNone = computed(() => found.data.value?.length === 0 && me.value?.role !== "admin");
-  const curl = () => `curl ${wholeAddress("/v1/exports")} -H "Authorization: Bearer $KEY" --json '${JSON.stringify(asked()).replaceAll("'", "'\\''")}'`;
+  const isNone = computed(() => resources.data.value?.length === 0 && currentUser.value?.role !== "admin");
+  const curl = () => `curl ${toAbsoluteUrl("/v1/exports")} -H "Authorization: Bearer $KEY" --json '${JSON.stringify(buildRequest()).replaceAll("'", "'\\''")}'`;
   return h(
     "div",
     { class: "screen" },
     h("div", { class: "crumbs" }, h("a", { href: href("/exports") }, "Exports"), " / new"),
     h("h1", null, "New export"),
-    () => (found.error.value ? failure(found.error.value, found.again) : null),
-    () => (found.data.value === null && !found.error.value ? waiting() : null),
-    () => (isNone.value ? nothing() : null),
-    h("div", { class: "stack wide", hidden: () => found.data.value === null || isNone.value }, what, how, acts(asked, resource), () => recipe("The same with curl", curl())),
+    () => (resources.error.value ? errorNotice(resources.error.value, resources.reload) : null),
+    () => (resources.data.value === null && !resources.error.value ? loadingNotice() : null),
+    () => (isNone.value ? noResources() : null),
+    h("div", { class: "stack wide", hidden: () => resources.data.value === null || isNone.value }, sourceCard, formatCard, actionButtons(buildRequest, resource), () => commandSnippet("The same with curl", curl())),
   );
 }
 
-/** Unless somebody says otherwise: who takes a file with a browser opens it with a spreadsheet. @param {URLSearchParams} said */
-function isSafe(said) {
-  return said.get("spreadsheet_safe") !== "false";
+/** On by default, because users who download a file in a browser often open it in a spreadsheet. @param {URLSearchParams} params */
+function isSpreadsheetSafe(params) {
+  return params.get("spreadsheet_safe") !== "false";
 }
 
 /** @param {() => any[]} all @param {import("../core/signal.js").Signal<string>} chosen */
@@ -77,7 +76,7 @@ function resourceSelect(all, chosen) {
   return h("label", { class: "field" }, "Rows of", h("select", { on: { change: choose } }, () => [h("option", { value: "", selected: !all().some((one) => one.name === chosen.value) }, "Choose …"), all().map((one) => h("option", { value: one.name, selected: one.name === chosen.value, disabled: Boolean(one.problem) }, one.name))]));
 }
 
-/** Any table, for admins; its columns are not known here. @param {() => any[]} all @param {import("../core/signal.js").Signal<string>} chosen */
+/** Any table, for admins. Its columns are unknown here. @param {() => any[]} all @param {import("../core/signal.js").Signal<string>} chosen */
 function tableField(all, chosen) {
   const isDeclared = () => all().some((one) => one.name === chosen.value);
   return h("label", { class: "field" }, "or of any table or view", h("input", { type: "text", placeholder: "public.users", spellcheck: "false", value: () => (isDeclared() ? "" : chosen.value), on: { change: (/** @type {Event} */ event) => setQuery({ resource: /** @type {HTMLInputElement} */ (event.target).value.trim(), fields: null, filters: null, order: null }, { replace: true }) } }));
@@ -97,17 +96,17 @@ function columnChoice(all, chosen) {
 
 /** @param {any[]} all @param {import("../core/signal.js").Signal<string>} order */
 function orderSelect(all, order) {
-  const options = all.filter((one) => one.type !== "json").flatMap((one) => [[one.name, one.name], [`-${one.name}`, `${one.name}, the other way round`]]);
-  return h("label", { class: "field" }, "Order", h("select", { on: { change: (/** @type {Event} */ event) => setQuery({ order: /** @type {HTMLSelectElement} */ (event.target).value }, { replace: true }) } }, h("option", { value: "", selected: order.peek() === "" }, "by the natural key"), options.map(([value, says]) => h("option", { value, selected: order.peek() === value }, says))));
+  const options = all.flatMap((one) => (one.type === "json" ? [] : [[one.name, one.name], [`-${one.name}`, `${one.name}, the other way round`]]));
+  return h("label", { class: "field" }, "Order", h("select", { on: { change: (/** @type {Event} */ event) => setQuery({ order: /** @type {HTMLSelectElement} */ (event.target).value }, { replace: true }) } }, h("option", { value: "", selected: order.peek() === "" }, "by the natural key"), options.map(([value, caption]) => h("option", { value, selected: order.peek() === value }, caption))));
 }
 
-/** @param {() => any} asked @param {import("../core/signal.js").Signal<string>} resource */
-function acts(asked, resource) {
+/** @param {() => any} buildRequest @param {import("../core/signal.js").Signal<string>} resource */
+function actionButtons(buildRequest, resource) {
   const error = signal(/** @type {Error | null} */ (null));
   const isBusy = signal(false);
-  let [key, meant] = [newKey(), ""];
+  let [key, keyedRequest] = [newIdempotencyKey(), ""];
   /** @param {() => Promise<any>} run */
-  const tryIt = async (run) => {
+  const withErrors = async (run) => {
     error.value = null;
     isBusy.value = true;
     try {
@@ -118,52 +117,52 @@ function acts(asked, resource) {
       isBusy.value = false;
     }
   };
-  const make = () =>
-    tryIt(async () => {
-      const meaning = JSON.stringify(asked());
-      if (meaning !== meant) [key, meant] = [newKey(), meaning];
-      const made = await api.post("/v1/exports", asked(), { headers: { "idempotency-key": key } });
-      toast(`${made.key} is being made`, "ok");
-      await go("/exports");
+  const createFile = () =>
+    withErrors(async () => {
+      const request = JSON.stringify(buildRequest());
+      if (request !== keyedRequest) [key, keyedRequest] = [newIdempotencyKey(), request];
+      const made = await api.post("/v1/exports", buildRequest(), { headers: { "idempotency-key": key } });
+      showToast(`${made.key} is being made`, "ok");
+      await navigate("/exports");
     });
-  const stream = () =>
-    tryIt(async () => {
-      // What is wrong is told before the first byte; a download would keep it as a file.
+  const streamFile = () =>
+    withErrors(async () => {
+      // Errors arrive before the first byte. Request once to show them, as a download would store them as a file.
       const stop = new AbortController();
-      await send("GET", `/v1/exports${streamQuery(asked())}`, { signal: stop.signal, headers: { accept: "*/*" } });
+      await sendRequest("GET", `/v1/exports${streamQuery(buildRequest())}`, { signal: stop.signal, headers: { accept: "*/*" } });
       stop.abort();
-      save(`/v1/exports${streamQuery(asked())}`);
+      downloadFile(`/v1/exports${streamQuery(buildRequest())}`);
     });
-  const cannot = () => isBusy.value || !resource.value;
+  const isDisabled = () => isBusy.value || !resource.value;
   return h(
     "div",
     { class: "stack" },
-    () => (error.value ? refusal(error.value, null) : null),
-    h("div", { class: "row between" }, h("span", { class: "hint" }, "A stream comes at once, and lasts as long as this browser reads. A file is made by a worker, kept for a while, and can be fetched in parts."), h("div", { class: "row" }, h("button", { type: "button", disabled: cannot, on: { click: stream } }, icon("down"), "Stream now"), h("button", { type: "button", class: "main-act", disabled: cannot, on: { click: make } }, icon("box"), "Make a file"))),
+    () => (error.value ? validationNotice(error.value, null) : null),
+    h("div", { class: "row between" }, h("span", { class: "hint" }, "A stream comes at once, and lasts as long as this browser reads. A file is made by a worker, kept for a while, and can be fetched in parts."), h("div", { class: "row" }, h("button", { type: "button", disabled: isDisabled, on: { click: streamFile } }, icon("down"), "Stream now"), h("button", { type: "button", class: "main-act", disabled: isDisabled, on: { click: createFile } }, icon("box"), "Make a file"))),
   );
 }
 
-/** The same words as a query. @param {any} asked */
-export function streamQuery(asked) {
-  const { filters = {}, fields = [], order = [], ...rest } = asked;
+/** The same words as a query. @param {any} request */
+export function streamQuery(request) {
+  const { filters = {}, fields = [], order = [], ...rest } = request;
   const found = new URLSearchParams(Object.entries(rest).map(([name, value]) => [name, String(value)]));
   if (fields.length) found.set("fields", fields.join(","));
   if (order.length) found.set("order", order.join(","));
-  for (const [field, said] of Object.entries(filters)) for (const [op, value] of Object.entries(/** @type {any} */ (said))) found.set(`filter[${field}][${op}]`, Array.isArray(value) ? value.map(quoted).join(",") : String(value));
+  for (const [field, conditions] of Object.entries(filters)) for (const [op, value] of Object.entries(/** @type {any} */ (conditions))) found.set(`filter[${field}][${op}]`, Array.isArray(value) ? value.map(quoteListValue).join(",") : String(value));
   return `?${found}`;
 }
 
-/** A value of a list between commas. @param {any} value */
-function quoted(value) {
+/** Quotes a value of a comma-separated list if needed. @param {any} value */
+function quoteListValue(value) {
   const text = String(value);
   return /[",]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }
 
-function nothing() {
-  return empty({
+function noResources() {
+  return emptyState({
     title: "There is nothing you may export",
-    says: "Tables are declared in tidemill.toml, with the roles that may read them. Whoever runs this service can declare one, or export from the command line.",
-    recipes: [
+    text: "Tables are declared in tidemill.toml, with the roles that may read them. Whoever runs this service can declare one, or export from the command line.",
+    commands: [
       ["In tidemill.toml", '[resources.users]\ntable = "public.users"\nread = ["user", "admin"]'],
       ["From the command line", "tidemill export public.users -o users.csv"],
     ],

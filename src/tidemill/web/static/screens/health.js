@@ -1,55 +1,57 @@
 // @ts-check
-/** Health: whether the mill turns, how much it has before it, and who turns it. */
-import { ApiError, api, me } from "../core/api.js";
+/** The health screen: state of the service, queue depth, throughput and workers. */
+import { ApiError, api, currentUser } from "../core/api.js";
 import { h } from "../core/dom.js";
-import { count, duration, moment, rate } from "../core/format.js";
-import { every, load } from "../core/load.js";
-import { wholeAddress } from "../core/place.js";
+import { formatDuration, formatNumber, formatRate, formatTime } from "../core/format.js";
+import { ownerScope } from "../core/live-updates.js";
+import { everyWhileLive } from "../core/polling.js";
+import { remoteData } from "../core/remote-data.js";
 import { computed, effect, signal } from "../core/signal.js";
-import { scope } from "../core/sse.js";
+import { toAbsoluteUrl } from "../core/url.js";
 import { chart } from "../ui/chart.js";
-import { recipe, waiting } from "../ui/empty.js";
+import { commandSnippet } from "../ui/copy-button.js";
+import { errorBanners } from "../ui/error-banner.js";
 import { icon } from "../ui/icons.js";
-import { status } from "../ui/status.js";
-import { trouble } from "../ui/trouble.js";
-import { limitersCard, quarantineCard } from "./health-more.js";
-import { brokerTile, databaseTile, depthTile, failureTile, standing, throughputTile, waitTile, workerLine, workersTile } from "./health-words.js";
+import { loadingNotice } from "../ui/notices.js";
+import { statusBadge } from "../ui/status.js";
+import { limitersCard, quarantineCard } from "./health-cards.js";
+import { brokerTile, databaseTile, depthTile, failureTile, healthSummary, throughputTile, waitTile, workerSummary, workersTile } from "./health-tiles.js";
 
-const EVERY_MS = 5_000;
-const KEPT = 180; // depths that were seen: a quarter of an hour
+const REFRESH_MS = 5_000;
+const MAX_DEPTHS = 180; // samples of the queue depth: 15 minutes
 
 export function screen() {
-  const isAdmin = () => me.value?.role === "admin";
-  const health = load((signal) => askHealth(signal));
-  const flow = load((signal) => api.get("/v1/flow", { user_id: scope.value }, signal));
-  const workers = load((signal) => (isAdmin() ? api.get("/v1/workers", {}, signal) : Promise.resolve([])));
-  const limiters = load((signal) => api.get("/v1/limiters", {}, signal));
+  const isAdmin = () => currentUser.value?.role === "admin";
+  const health = remoteData((signal) => fetchHealth(signal));
+  const flow = remoteData((signal) => api.get("/v1/flow", { user_id: ownerScope.value }, signal));
+  const workers = remoteData((signal) => (isAdmin() ? api.get("/v1/workers", {}, signal) : Promise.resolve([])));
+  const limiters = remoteData((signal) => api.get("/v1/limiters", {}, signal));
   const depths = signal(/** @type {Array<{at: number, n: number}>} */ ([]));
   effect(() => {
     const seen = flow.data.value;
     if (seen === null) return;
     const n = seen.open.pending + seen.open.processing + seen.open.retry_wait;
-    depths.value = [...depths.peek().slice(1 - KEPT), { at: flow.at.peek(), n }];
+    depths.value = [...depths.peek().slice(1 - MAX_DEPTHS), { at: flow.loadedAt.peek(), n }];
   });
   effect(() => {
-    scope.value;
+    void ownerScope.value;
     depths.value = [];
   });
-  every(() => {
-    health.soon(0);
-    flow.soon(0);
-    limiters.soon(0);
-    if (isAdmin()) workers.soon(0);
-  }, EVERY_MS);
+  everyWhileLive(() => {
+    health.reloadSoon(0);
+    flow.reloadSoon(0);
+    limiters.reloadSoon(0);
+    if (isAdmin()) workers.reloadSoon(0);
+  }, REFRESH_MS);
 
-  // What holds a table or a chart stays, with how far it was scrolled; what it shows follows.
+  // Elements that hold a table or chart are kept, with their scroll position; only their content updates.
   const [hasFlow, hasQuarantine] = [computed(() => flow.data.value !== null), computed(() => isAdmin() && Boolean(health.data.value?.body?.quarantined))];
   return h(
     "div",
     { class: "screen" },
-    h("div", { class: "head" }, h("div", { class: "title" }, h("h1", null, "Health"), () => (health.data.value || health.error.value ? summary(health.data.value?.body ?? null) : null)), h("span", { class: "muted small" }, () => `as of ${moment(flow.at.value || health.at.value)}, ${scope.value === "all" ? "everybody's rows" : "your rows"}`)),
-    trouble([health, flow, workers, limiters]),
-    () => (health.data.value === null && flow.data.value === null && !flow.error.value ? waiting() : null),
+    h("div", { class: "head" }, h("div", { class: "title" }, h("h1", null, "Health"), () => (health.data.value || health.error.value ? summary(health.data.value?.body ?? null) : null)), h("span", { class: "muted small" }, () => `as of ${formatTime(flow.loadedAt.value || health.loadedAt.value)}, ${ownerScope.value === "all" ? "everybody's rows" : "your rows"}`)),
+    errorBanners([health, flow, workers, limiters]),
+    () => (health.data.value === null && flow.data.value === null && !flow.error.value ? loadingNotice() : null),
     h("div", { class: "tiles" }, () => tiles(health.data.value?.body, flow.data.value, workers.data.value ?? [])),
     () => (hasFlow.value ? charts() : null),
     workersCard(() => (isAdmin() ? workers.data.value : null)),
@@ -61,14 +63,14 @@ export function screen() {
     return h(
       "div",
       { class: "columns" },
-      h("section", { class: "card" }, h("h2", null, "Settled and failed, the last quarter of an hour"), chart("Rows settled a second", () => throughput(flow.data.value), { isStacked: true })),
+      h("section", { class: "card" }, h("h2", null, "Settled and failed, the last quarter of an hour"), chart("Rows settled a second", () => throughputChart(flow.data.value), { isStacked: true })),
       h("section", { class: "card" }, h("h2", null, "Queue depth since this page was opened"), chart("Open rows", () => depthChart(depths.value))),
     );
   }
 }
 
-/** Unfit is an answer too. @param {AbortSignal} signal */
-async function askHealth(signal) {
+/** A 503 response is a valid result: the service is unfit. @param {AbortSignal} signal */
+async function fetchHealth(signal) {
   try {
     return { body: await api.get("/health", {}, signal) };
   } catch (error) {
@@ -79,18 +81,18 @@ async function askHealth(signal) {
 
 /** @param {any} health */
 function summary(health) {
-  const found = standing(health);
-  return h("span", { class: "row", role: "status" }, status(found.status), h("span", { class: "muted" }, found.says));
+  const found = healthSummary(health);
+  return h("span", { class: "row", role: "status" }, statusBadge(found.status), h("span", { class: "muted" }, found.description));
 }
 
 /** @param {any} health @param {any} flow @param {any[]} workers */
 function tiles(health, flow, workers) {
   const all = [flow && depthTile(flow), flow && throughputTile(flow), flow && failureTile(flow), health && waitTile(health), health && workersTile(health), health && databaseTile(health, workers), health && brokerTile(health)];
-  return all.filter(Boolean).map((one) => h("section", { class: "tile", data: { tone: one.tone } }, h("h2", null, one.title), h("p", { class: "value" }, one.value), h("p", { class: "says" }, one.says)));
+  return all.filter(Boolean).map((one) => h("section", { class: "tile", data: { tone: one.tone } }, h("h2", null, one.title), h("p", { class: "value" }, one.value), h("p", { class: "says" }, one.description)));
 }
 
 /** @param {any} flow @returns {import("../ui/chart.js").Chart} */
-function throughput(flow) {
+function throughputChart(flow) {
   const points = flow?.points ?? [];
   const per = (/** @type {number} */ n) => n / flow.step_s;
   return {
@@ -99,45 +101,45 @@ function throughput(flow) {
       { name: "settled well", colour: "--bar-ok", values: points.map((/** @type {any} */ one) => per(one.settled - one.failed)) },
       { name: "failed", colour: "--bar-bad", values: points.map((/** @type {any} */ one) => per(one.failed)) },
     ],
-    said: (value) => (value === 0 ? "0" : rate(value)),
+    formatValue: (value) => (value === 0 ? "0" : formatRate(value)),
   };
 }
 
 /** @param {Array<{at: number, n: number}>} seen @returns {import("../ui/chart.js").Chart} */
 function depthChart(seen) {
-  return { at: seen.map((one) => one.at), series: [{ name: "open rows", colour: "--accent", values: seen.map((one) => one.n) }], said: (value) => (Number.isInteger(value) ? count(value) : "") };
+  return { at: seen.map((one) => one.at), series: [{ name: "open rows", colour: "--accent", values: seen.map((one) => one.n) }], formatValue: (value) => (Number.isInteger(value) ? formatNumber(value) : "") };
 }
 
 /** @param {() => any[] | null} workers */
 function workersCard(workers) {
-  const nobody = h("section", { class: "card stack", hidden: () => workers()?.length !== 0 }, h("h2", null, "Workers"), h("p", { class: "muted" }, "Nobody is at work. Rows are stored and wait until somebody is."), recipe("Start one", "tidemill worker app:mill --processes 4"));
+  const noWorkers = h("section", { class: "card stack", hidden: () => workers()?.length !== 0 }, h("h2", null, "Workers"), h("p", { class: "muted" }, "Nobody is at work. Rows are stored and wait until somebody is."), commandSnippet("Start one", "tidemill worker app:mill --processes 4"));
   const heads = ["Worker", "Host", "State", "In hand", "Room", "Pace", "Processes", "Kinds", "Heartbeat", "Started"];
   const table = h(
     "section",
     { class: "stack", hidden: () => !workers()?.length },
     h("h2", null, "Workers"),
     h("div", { class: "table-box" }, h("table", { "aria-label": "Workers" }, h("thead", null, h("tr", null, heads.map((label) => h("th", { scope: "col", title: label === "Pace" ? "By its moving averages: rows it has in hand at a time, and the time each takes" : null }, label)))), h("tbody", null, () => (workers() ?? []).map(workerRow)))),
-    h("p", { class: "hint" }, `A worker that was not heard of for half a minute is lost; its rows go back when their leases run out. Pace is what its moving averages promise while it has work. All of it: `, h("span", { class: "mono" }, wholeAddress("/v1/workers"))),
+    h("p", { class: "hint" }, `A worker that was not heard of for half a minute is lost; its rows go back when their leases run out. Pace is what its moving averages promise while it has work. All of it: `, h("span", { class: "mono" }, toAbsoluteUrl("/v1/workers"))),
   );
-  return [nobody, table];
+  return [noWorkers, table];
 }
 
 /** @param {any} worker */
 function workerRow(worker) {
-  const line = workerLine(worker);
-  const look = h("span", { class: "status", data: { tone: line.tone } }, icon(line.icon), line.state);
+  const line = workerSummary(worker);
+  const stateBadge = h("span", { class: "status", data: { tone: line.tone } }, icon(line.icon), line.state);
   return h(
     "tr",
     null,
     h("th", { scope: "row", class: "mono" }, worker.id),
     h("td", null, worker.host),
-    h("td", null, look),
-    h("td", { class: "number" }, line.isLost || line.inHand === undefined ? "–" : count(line.inHand)),
-    h("td", { class: "number" }, line.isLost ? "–" : count(line.room)),
-    h("td", { class: "number" }, line.isLost || !line.pace ? "–" : `≈ ${rate(line.pace)}`),
-    h("td", { class: "number" }, count(line.processes)),
+    h("td", null, stateBadge),
+    h("td", { class: "number" }, line.isLost || line.inHand === undefined ? "–" : formatNumber(line.inHand)),
+    h("td", { class: "number" }, line.isLost ? "–" : formatNumber(line.room)),
+    h("td", { class: "number" }, line.isLost || !line.pace ? "–" : `≈ ${formatRate(line.pace)}`),
+    h("td", { class: "number" }, formatNumber(line.processes)),
     h("td", null, line.kinds.slice(0, 6).map((/** @type {string} */ kind) => [h("span", { class: "chip" }, kind), " "]), line.kinds.length > 6 ? ` and ${line.kinds.length - 6} more` : null),
-    h("td", { class: "nowrap number" }, `${duration(line.heartbeat)} ago`),
-    h("td", { class: "nowrap" }, moment(worker.started_at)),
+    h("td", { class: "nowrap number" }, `${formatDuration(line.heartbeat)} ago`),
+    h("td", { class: "nowrap" }, formatTime(worker.started_at)),
   );
 }

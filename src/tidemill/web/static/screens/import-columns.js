@@ -1,17 +1,17 @@
 // @ts-check
-/** Which column of a file goes to which field, and what else is to be said before rows are checked. */
-import { each, h } from "../core/dom.js";
-import { cut } from "../core/format.js";
+/** The columns step of an import: the mapping of columns to fields, and the import rules. */
+import { h, keyedList } from "../core/dom.js";
+import { truncate } from "../core/format.js";
 import { cellText } from "../core/json.js";
-import { query, setQuery, word } from "../core/router.js";
+import { query, queryParam, setQuery } from "../core/router.js";
 import { computed, effect, signal } from "../core/signal.js";
 import { icon } from "../ui/icons.js";
-import { mappingOf, setMapping } from "./import-draft.js";
+import { mappingFromUrl, setMapping } from "./import-draft.js";
 
-const SAMPLES = 3;
-/** @typedef {import("../core/signal.js").Signal<any>} Preview what the service has said last */
+const SAMPLE_COUNT = 3;
+/** @typedef {import("../core/signal.js").Signal<any>} Preview the latest preview */
 
-/** Every line stays for as long as its column is there: with each answer, whoever is in one is still there. @param {import("../core/signal.js").Signal<any>} preview */
+/** Keeps each row while its column exists, so that a new preview does not move the focus. @param {import("../core/signal.js").Signal<any>} preview */
 export function columnsTable(preview) {
   const shown = signal(preview.peek());
   effect(() => {
@@ -21,15 +21,15 @@ export function columnsTable(preview) {
   const choices = new Map();
   /** @param {string} column @param {string} field */
   const map = (column, field) => {
-    choices.get(column)?.focus(); // what was pressed goes with the answer
-    setMapping({ ...mappingOf(query.peek()), [column]: field });
+    choices.get(column)?.focus(); // the clicked button disappears with the next preview
+    setMapping({ ...mappingFromUrl(query.peek()), [column]: field });
   };
   const lines = () => [...shown.value.columns.map((/** @type {string} */ name) => ({ name, isMissing: false })), ...shown.value.missing.map((/** @type {string} */ name) => ({ name, isMissing: true }))];
-  const body = each(h("tbody"), lines, (one) => `${one.isMissing} ${one.name}`, (one) => (one.peek().isMissing ? missing : line)(one.peek().name, shown, map, choices));
+  const body = keyedList(h("tbody"), lines, (one) => `${one.isMissing} ${one.name}`, (one) => (one.peek().isMissing ? missingFieldRow : columnRow)(one.peek().name, shown, map, choices));
   return h(
     "div",
     { class: "stack" },
-    () => problems(shown.value),
+    () => problemsNotice(shown.value),
     h(
       "div",
       { class: "table-box" },
@@ -44,32 +44,32 @@ export function columnsTable(preview) {
 }
 
 /** @param {any} preview */
-function problems(preview) {
+function problemsNotice(preview) {
   if (preview.problems.length === 0) return h("p", { class: "notice", role: "status", data: { tone: "plain" } }, icon("check"), `Every column has its place in ${preview.resource_type}.`);
   return h("div", { class: "notice", role: "alert" }, h("ul", { class: "told" }, preview.problems.map((/** @type {string} */ one) => h("li", null, one))));
 }
 
 /** @param {string} column @param {Preview} preview @param {(column: string, field: string) => void} map @param {Map<string, HTMLElement>} choices */
-function line(column, preview, map, choices) {
-  const told = computed(() => JSON.stringify(lineOf(column, preview.value)));
-  const now = computed(() => /** @type {ReturnType<typeof lineOf>} */ (JSON.parse(told.value)));
+function columnRow(column, preview, map, choices) {
+  const stateText = computed(() => JSON.stringify(columnState(column, preview.value)));
+  const state = computed(() => /** @type {ReturnType<typeof columnState>} */ (JSON.parse(stateText.value)));
   const choose = h(
     "select",
-    { "aria-label": `Field of column ${column}`, "aria-invalid": () => (now.value.isUnknown ? "true" : null), on: { change: (/** @type {Event} */ event) => map(column, /** @type {HTMLSelectElement} */ (event.target).value) } },
+    { "aria-label": `Field of column ${column}`, "aria-invalid": () => (state.value.isUnknown ? "true" : null), on: { change: (/** @type {Event} */ event) => map(column, /** @type {HTMLSelectElement} */ (event.target).value) } },
     () => [
-      now.value.isUnknown ? h("option", { value: "", selected: true, disabled: true }, "Choose …") : null,
-      h("option", { value: "", selected: !now.value.field && !now.value.isUnknown }, "– leave out –"),
-      now.value.fields.map(([name, says]) => h("option", { value: name, selected: name === now.value.field }, says)),
+      state.value.isUnknown ? h("option", { value: "", selected: true, disabled: true }, "Choose …") : null,
+      h("option", { value: "", selected: !state.value.field && !state.value.isUnknown }, "– leave out –"),
+      state.value.fields.map(([name, caption]) => h("option", { value: name, selected: name === state.value.field }, caption)),
     ],
   );
   choices.set(column, choose);
-  const near = h("button", { type: "button", class: "small", hidden: () => now.value.near === null, on: { click: () => map(column, now.peek().near ?? "") } }, () => `Is it ${now.value.near}?`);
-  const leaveOut = h("button", { type: "button", class: "small", hidden: () => !now.value.isUnknown, on: { click: () => map(column, "") } }, "Leave out");
-  return h("tr", null, h("th", { scope: "row" }, column), h("td", { class: "muted" }, () => now.value.sample), h("td", null, choose), h("td", null, h("div", { class: "row" }, () => match(column, now.value), near, leaveOut)));
+  const suggestionButton = h("button", { type: "button", class: "small", hidden: () => state.value.suggestion === null, on: { click: () => map(column, state.peek().suggestion ?? "") } }, () => `Is it ${state.value.suggestion}?`);
+  const leaveOutButton = h("button", { type: "button", class: "small", hidden: () => !state.value.isUnknown, on: { click: () => map(column, "") } }, "Leave out");
+  return h("tr", null, h("th", { scope: "row" }, column), h("td", { class: "muted" }, () => state.value.sample), h("td", null, choose), h("td", null, h("div", { class: "row" }, () => matchLabel(column, state.value), suggestionButton, leaveOutButton)));
 }
 
-/** All that the line of a column shows. @param {string} column @param {any} preview */
-function lineOf(column, preview) {
+/** Everything that the row of a column shows. @param {string} column @param {any} preview */
+function columnState(column, preview) {
   const isUnknown = preview.unknown.includes(column);
   const taken = Object.values(preview.mapping);
   const names = preview.fields.map((/** @type {any} */ one) => one.name);
@@ -77,22 +77,22 @@ function lineOf(column, preview) {
     field: /** @type {string} */ (preview.mapping[column] ?? ""),
     fields: /** @type {Array<[name: string, says: string]>} */ (preview.fields.map((/** @type {any} */ one) => [one.name, `${one.name}${one.required ? " *" : ""} (${one.type})`])),
     isUnknown,
-    isSaid: column in mappingOf(query.peek()),
-    near: isUnknown ? nearest(column, names.filter((/** @type {string} */ name) => !taken.includes(name))) : null,
-    sample: sample(preview.rows, column),
+    isUserChoice: column in mappingFromUrl(query.peek()),
+    suggestion: isUnknown ? closestName(column, names.filter((/** @type {string} */ name) => !taken.includes(name))) : null,
+    sample: sampleValues(preview.rows, column),
   };
 }
 
-/** @param {string} column @param {ReturnType<typeof lineOf>} now */
-function match(column, { field, isSaid, isUnknown }) {
+/** @param {string} column @param {ReturnType<typeof columnState>} now */
+function matchLabel(column, { field, isUserChoice, isUnknown }) {
   if (isUnknown) return h("span", { class: "status", data: { tone: "warn" } }, icon("alert"), "no such field");
-  if (!field) return h("span", { class: "muted" }, isSaid ? "left out" : "not imported");
-  if (isSaid) return h("span", null, "as you said");
+  if (!field) return h("span", { class: "muted" }, isUserChoice ? "left out" : "not imported");
+  if (isUserChoice) return h("span", null, "as you said");
   return field === column ? h("span", { class: "status", data: { tone: "ok" } }, icon("check"), "same name") : h("span", { class: "status", data: { tone: "run" } }, icon("help"), "guessed");
 }
 
-/** A required field that no column goes to. @param {string} field @param {Preview} preview @param {(column: string, field: string) => void} map */
-function missing(field, preview, map) {
+/** The row of a required field without a column. @param {string} field @param {Preview} preview @param {(column: string, field: string) => void} map */
+function missingFieldRow(field, preview, map) {
   const columns = computed(() => JSON.stringify(preview.value.columns));
   return h(
     "tr",
@@ -105,40 +105,40 @@ function missing(field, preview, map) {
 }
 
 /** @param {any[]} rows @param {string} column */
-function sample(rows, column) {
+function sampleValues(rows, column) {
   const seen = new Set(rows.map((row) => (row.input !== null && typeof row.input === "object" ? cellText(row.input[column]) : "")));
   seen.delete("");
-  return cut([...seen].slice(0, SAMPLES).join(" · "), 60) || "–";
+  return truncate([...seen].slice(0, SAMPLE_COUNT).join(" · "), 60) || "–";
 }
 
-/** The name most like another, if any is like it at all. @param {string} name @param {string[]} others */
-export function nearest(name, others) {
-  const scored = others.map((other) => ({ other, score: likeness(name, other) })).sort((a, b) => b.score - a.score);
+/** The most similar name, or null if none is similar enough. @param {string} name @param {string[]} others */
+export function closestName(name, others) {
+  const scored = others.map((other) => ({ other, score: similarity(name, other) })).toSorted((a, b) => b.score - a.score);
   return scored[0] && scored[0].score >= 0.5 ? scored[0].other : null;
 }
 
-/** Pairs of letters that two names share, from 0 to 1. @param {string} a @param {string} b */
-function likeness(a, b) {
-  const [one, two] = [pairs(a), pairs(b)];
+/** The similarity of two names from 0 to 1, by shared letter pairs. @param {string} a @param {string} b */
+function similarity(a, b) {
+  const [one, two] = [letterPairs(a), letterPairs(b)];
   if (!one.size || !two.size) return 0;
   return (2 * [...one].filter((pair) => two.has(pair)).length) / (one.size + two.size);
 }
 
 /** @param {string} name */
-function pairs(name) {
+function letterPairs(name) {
   const letters = name.toLowerCase().replace(/[^\p{L}\p{N}]/gu, "");
   return new Set(Array.from({ length: Math.max(0, letters.length - 1) }, (_, n) => letters.slice(n, n + 2)));
 }
 
-/** What else an import may be told. */
-export function options() {
-  const [mode, duplicates, policy, failed, share] = ["mode", "duplicates", "policy", "max_failed", "max_percent"].map(word);
+/** The form with the import rules. */
+export function importOptions() {
+  const [mode, duplicates, policy, failed, share] = ["mode", "duplicates", "policy", "max_failed", "max_percent"].map(queryParam);
   /** @param {string} name */
   const change = (name) => (/** @type {Event} */ event) => setQuery({ [name]: /** @type {HTMLInputElement} */ (event.target).value }, { replace: true });
   /** @param {string} name */
   const toggle = (name) => (/** @type {Event} */ event) => setQuery({ [name]: /** @type {HTMLInputElement} */ (event.target).checked ? "true" : null }, { replace: true });
   /** @param {string} name @param {string} label @param {import("../core/signal.js").Signal<string>} now @param {Array<[string, string]>} all */
-  const select = (name, label, now, all) => h("label", { class: "field" }, label, h("select", { on: { change: change(name) } }, () => all.map(([value, says]) => h("option", { value, selected: now.value === value }, says))));
+  const select = (name, label, now, all) => h("label", { class: "field" }, label, h("select", { on: { change: change(name) } }, () => all.map(([value, caption]) => h("option", { value, selected: now.value === value }, caption))));
   return h(
     "div",
     { class: "card stack" },

@@ -1,33 +1,32 @@
 // @ts-check
-/** The first steps of an import: a file, a look at it, where its columns go. */
-import { api, isAbort, me } from "../core/api.js";
+/** The first steps of an import: file, preview, columns. */
+import { api, currentUser, isAbortError, newIdempotencyKey } from "../core/api.js";
 import { h, listen } from "../core/dom.js";
-import { bytes, count, percent } from "../core/format.js";
-import { load } from "../core/load.js";
-import { wholeAddress } from "../core/place.js";
-import { go, guardChanges, href, query, setQuery, word } from "../core/router.js";
+import { formatBytes, formatNumber, formatPercent } from "../core/format.js";
+import { remoteData } from "../core/remote-data.js";
+import { addNavigationGuard, href, navigate, query, queryParam, setQuery } from "../core/router.js";
 import { computed, effect, onCleanup, signal } from "../core/signal.js";
+import { toAbsoluteUrl } from "../core/url.js";
 import { confirmDialog } from "../ui/dialog.js";
-import { dropZone, keepPage } from "../ui/drop.js";
-import { empty, failure, waiting } from "../ui/empty.js";
+import { dropZone, preventPageDrop } from "../ui/drop-zone.js";
 import { icon } from "../ui/icons.js";
-import { refusal } from "../ui/refusal.js";
-import { columnsTable, options } from "./import-columns.js";
-import { file, look, namedBefore, newKey, setFile, submit, writableResources } from "./import-draft.js";
+import { emptyState, errorNotice, loadingNotice, validationNotice } from "../ui/notices.js";
+import { columnsTable, importOptions } from "./import-columns.js";
+import { draftFile, fetchWritableResources, previewFile, previousFileName, setDraftFile, submitImport } from "./import-draft.js";
 import { layoutForm, previewTable } from "./import-preview.js";
 import { stepBar } from "./import-steps.js";
 
 const FORMATS = ".csv,.tsv,.txt,.ndjson,.jsonl,.json,.xlsx,.parquet,.gz,.zst,.zip";
 
 export function screen() {
-  const step = word("step");
-  const resource = word("resource");
-  const resources = load(writableResources);
-  const limits = load((signal) => api.get("/v1/limits", {}, signal));
-  const found = look();
-  const fault = signal("");
-  keepPage();
-  const now = () => (["preview", "columns"].includes(step.value) ? step.value : "file");
+  const step = queryParam("step");
+  const resource = queryParam("resource");
+  const resources = remoteData(fetchWritableResources);
+  const limits = remoteData((signal) => api.get("/v1/limits", {}, signal));
+  const previewed = previewFile();
+  const problem = signal("");
+  preventPageDrop();
+  const currentStep = () => (["preview", "columns"].includes(step.value) ? step.value : "file");
 
   effect(() => {
     const all = resources.data.value;
@@ -35,61 +34,61 @@ export function screen() {
   });
 
   /** @param {string} to */
-  const at = (to) => ({ ...Object.fromEntries(query.value), step: to === "file" ? null : to });
-  /** @param {File} given */
-  const take = (given) => {
-    fault.value = faultOf(given, limits.data.peek()?.max_file_size_mb);
-    if (fault.value) return;
-    setFile(given);
-    if (resource.peek()) go("/imports/new", { ...at("preview") });
+  const stepParams = (to) => ({ ...Object.fromEntries(query.value), step: to === "file" ? null : to });
+  /** @param {File} file */
+  const acceptFile = (file) => {
+    problem.value = fileProblem(file, limits.data.peek()?.max_file_size_mb);
+    if (problem.value) return;
+    setDraftFile(file);
+    if (resource.peek()) navigate("/imports/new", { ...stepParams("preview") });
   };
 
   const chooser = () =>
     dropZone({
       label: "File to import",
       accept: FORMATS,
-      says: file.value ? `${file.value.name}, ${bytes(file.value.size)}. Drop another file here to take that.` : namedBefore() ? `Drop ${namedBefore()} here again, or another file` : "Drop a file here",
-      hint: `CSV, TSV, NDJSON, JSON, Excel (xlsx) or Parquet, also compressed${limits.data.value ? `; up to ${count(limits.data.value.max_file_size_mb)} MB` : ""}`,
-      onFile: take,
+      text: draftFile.value ? `${draftFile.value.name}, ${formatBytes(draftFile.value.size)}. Drop another file here to take that.` : previousFileName() ? `Drop ${previousFileName()} here again, or another file` : "Drop a file here",
+      hint: `CSV, TSV, NDJSON, JSON, Excel (xlsx) or Parquet, also compressed${limits.data.value ? `; up to ${formatNumber(limits.data.value.max_file_size_mb)} MB` : ""}`,
+      onFile: acceptFile,
     });
-  const faultLine = () => (fault.value ? h("p", { class: "notice", role: "alert", data: { tone: "bad" } }, fault.value) : null);
+  const problemLine = () => (problem.value ? h("p", { class: "notice", role: "alert", data: { tone: "bad" } }, problem.value) : null);
 
   const fileStep = () => [
-    h("div", { class: "card stack" }, h("h2", null, "What is to be imported, and where to?"), resourceChoice(() => resources.data.value ?? [], resource), chooser, faultLine),
-    h("div", { class: "row between" }, h("span", null), nextButton("To the preview", "preview", () => (!resource.value ? "choose where the rows go" : file.value === null ? "choose a file" : null))),
+    h("div", { class: "card stack" }, h("h2", null, "What is to be imported, and where to?"), resourceChoice(() => resources.data.value ?? [], resource), chooser, problemLine),
+    h("div", { class: "row between" }, h("span", null), nextButton("To the preview", "preview", () => (!resource.value ? "choose where the rows go" : draftFile.value === null ? "choose a file" : null))),
   ];
-  const lost = () => h("div", { class: "card stack" }, h("p", { class: "notice" }, () => (file.value ? "Choose where the rows go." : `Choose ${namedBefore() ?? "the file"} again: a page may not keep it. What you have set is kept.`)), () => (resource.value ? null : resourceChoice(() => resources.data.value ?? [], resource)), chooser, faultLine);
-  const isRead = computed(() => found.preview.value !== null);
-  const looked = (/** @type {() => any} */ make) => [
-    () => (found.error.value ? refusal(found.error.value, found.again) : null),
-    () => (found.preview.value === null && !found.error.value ? waiting(sendingText()) : null),
-    () => (isRead.value ? make() : null),
+  const missingFileStep = () => h("div", { class: "card stack" }, h("p", { class: "notice" }, () => (draftFile.value ? "Choose where the rows go." : `Choose ${previousFileName() ?? "the file"} again: a page may not keep it. What you have set is kept.`)), () => (resource.value ? null : resourceChoice(() => resources.data.value ?? [], resource)), chooser, problemLine);
+  const hasPreview = computed(() => previewed.preview.value !== null);
+  const whenPreviewed = (/** @type {() => any} */ make) => [
+    () => (previewed.error.value ? validationNotice(previewed.error.value, previewed.again) : null),
+    () => (previewed.preview.value === null && !previewed.error.value ? loadingNotice(sendingText()) : null),
+    () => (hasPreview.value ? make() : null),
   ];
-  const unread = () => (found.error.value ? "the file could not be read" : found.preview.value === null ? "the file was not read yet" : null);
-  const sendingText = () => (file.value && found.sent.value ? `Looking at ${file.value.name}: ${percent(found.sent.value, file.value.size)} sent` : "Looking at the file …");
+  const notReadReason = () => (previewed.error.value ? "the file could not be read" : previewed.preview.value === null ? "the file was not read yet" : null);
+  const sendingText = () => (draftFile.value && previewed.sent.value ? `Looking at ${draftFile.value.name}: ${formatPercent(previewed.sent.value, draftFile.value.size)} sent` : "Looking at the file …");
   const previewStep = () => [
-    h("div", { class: "card stack" }, h("h2", null, () => `How ${file.value?.name ?? "the file"} was read`), layoutForm(() => found.preview.value?.layout ?? { format: file.value?.name.split(".").pop()?.toLowerCase() })),
-    looked(() => found.preview.value && previewTable(found.preview.value)),
-    h("div", { class: "row between" }, h("a", { class: "button", href: href("/imports/new", at("file")) }, "Back"), nextButton("To the columns", "columns", unread)),
+    h("div", { class: "card stack" }, h("h2", null, () => `How ${draftFile.value?.name ?? "the file"} was read`), layoutForm(() => previewed.preview.value?.layout ?? { format: draftFile.value?.name.split(".").pop()?.toLowerCase() })),
+    whenPreviewed(() => previewed.preview.value && previewTable(previewed.preview.value)),
+    h("div", { class: "row between" }, h("a", { class: "button", href: href("/imports/new", stepParams("file")) }, "Back"), nextButton("To the columns", "columns", notReadReason)),
   ];
   const columnsStep = () => [
-    looked(() => columnsTable(found.preview)),
-    options(),
-    startButtons(() => (found.isLooking.value ? "the file is being looked at" : (unread() ?? (found.preview.value?.problems.length ? "the columns do not fit yet" : null)))),
+    whenPreviewed(() => columnsTable(previewed.preview)),
+    importOptions(),
+    startButtons(() => (previewed.isPreviewing.value ? "the file is being looked at" : (notReadReason() ?? (previewed.preview.value?.problems.length ? "the columns do not fit yet" : null)))),
   ];
 
-  /** Which of them is shown. A word: whoever signs in again while a file is sent finds the same part, not a new one. */
+  /** The step to show. Compared as text, so that signing in again during an upload does not render it again. */
   const part = computed(() => {
-    if (resources.data.value?.length === 0 && me.value?.role !== "admin") return "nowhere";
-    if (now() === "file") return "file";
-    return file.value === null || !resource.value ? "lost" : now();
+    if (resources.data.value?.length === 0 && currentUser.value?.role !== "admin") return "noResources";
+    if (currentStep() === "file") return "file";
+    return draftFile.value === null || !resource.value ? "missingFile" : currentStep();
   });
   /** @type {Record<string, () => any>} */
-  const parts = { nowhere, file: fileStep, lost, preview: previewStep, columns: columnsStep };
+  const parts = { noResources, file: fileStep, missingFile: missingFileStep, preview: previewStep, columns: columnsStep };
 
-  /** @param {string} label @param {string} to @param {() => string | null} why */
-  function nextButton(label, to, why) {
-    return h("button", { type: "button", class: "main-act", disabled: () => why() !== null, title: why, on: { click: () => go("/imports/new", at(to)) } }, label);
+  /** @param {string} label @param {string} to @param {() => string | null} disabledReason */
+  function nextButton(label, to, disabledReason) {
+    return h("button", { type: "button", class: "main-act", disabled: () => disabledReason() !== null, title: disabledReason, on: { click: () => navigate("/imports/new", stepParams(to)) } }, label);
   }
 
   return h(
@@ -97,16 +96,16 @@ export function screen() {
     { class: "screen" },
     h("div", { class: "crumbs" }, h("a", { href: href("/imports") }, "Imports"), " / new"),
     h("div", { class: "head" }, h("h1", null, "Import a file")),
-    stepBar(now, (to) => (["file", "preview", "columns"].includes(to) && (to === "file" || (file.value && resource.value)) ? at(to) : null)),
-    () => (resources.error.value ? failure(resources.error.value, resources.again) : null),
+    stepBar(currentStep, (to) => (["file", "preview", "columns"].includes(to) && (to === "file" || (draftFile.value && resource.value)) ? stepParams(to) : null)),
+    () => (resources.error.value ? errorNotice(resources.error.value, resources.reload) : null),
     () => parts[part.value](),
   );
 }
 
-/** @param {File} given @param {number | undefined} most */
-function faultOf(given, most) {
-  if (given.size === 0) return `${given.name} is empty.`;
-  if (most && given.size > most * 2 ** 20) return `${given.name} has ${bytes(given.size)}: more than the ${count(most)} MB that this service takes. Compress it (gzip, zstd), or split it.`;
+/** @param {File} file @param {number | undefined} maxSizeMb */
+function fileProblem(file, maxSizeMb) {
+  if (file.size === 0) return `${file.name} is empty.`;
+  if (maxSizeMb && file.size > maxSizeMb * 2 ** 20) return `${file.name} has ${formatBytes(file.size)}: more than the ${formatNumber(maxSizeMb)} MB that this service takes. Compress it (gzip, zstd), or split it.`;
   return "";
 }
 
@@ -126,44 +125,44 @@ function resourceChoice(all, chosen) {
     h("label", { class: "field" }, "Into", h("select", { on: { change: choose } }, () => [
       h("option", { value: "", selected: chosen.value === "" && !isTable() }, "Choose …"),
       all().map((one) => h("option", { value: one.name, selected: one.name === chosen.value, disabled: Boolean(one.problem) }, one.name)),
-      me.value?.role === "admin" ? h("option", { value: "*", selected: isTable() }, "Another table …") : null,
+      currentUser.value?.role === "admin" ? h("option", { value: "*", selected: isTable() }, "Another table …") : null,
     ])),
-    h("label", { class: "field", hidden: () => me.value?.role !== "admin" || !isTable() }, "Table, as in SQL", h("input", { type: "text", placeholder: "public.users", value: () => (isTable() ? chosen.value : ""), spellcheck: "false", on: { change: name } })),
-    () => keyHint(all().find((one) => one.name === chosen.value)),
+    h("label", { class: "field", hidden: () => currentUser.value?.role !== "admin" || !isTable() }, "Table, as in SQL", h("input", { type: "text", placeholder: "public.users", value: () => (isTable() ? chosen.value : ""), spellcheck: "false", on: { change: name } })),
+    () => resourceHint(all().find((one) => one.name === chosen.value)),
   );
 }
 
 /** @param {any} one */
-function keyHint(one) {
+function resourceHint(one) {
   if (!one) return null;
   return h("span", { class: "hint" }, `${one.fields.filter((/** @type {any} */ field) => field.writable).length} fields${one.key.length ? `; rows are told apart by ${one.key.join(", ")}` : ""}`);
 }
 
-/** The file goes to the service: as a trial, or for good. @param {() => string | null} why not now */
-function startButtons(why) {
-  const sending = signal(/** @type {{sent: number, since: number, size: number, isTrial: boolean} | null} */ (null));
+/** The buttons that submit the file, as a dry run or as an import. @param {() => string | null} disabledReason null if the file can be submitted */
+function startButtons(disabledReason) {
+  const sending = signal(/** @type {{sent: number, since: number, size: number, isDryRun: boolean} | null} */ (null));
   const error = signal(/** @type {Error | null} */ (null));
   let stop = new AbortController();
-  let [key, meant] = [newKey(), ""];
+  let [key, keyedRequest] = [newIdempotencyKey(), ""];
   onCleanup(() => stop.abort());
-  onCleanup(guardChanges(() => sending.peek() === null || isFinished || confirmDialog({ title: "Stop sending the file?", says: [h("p", null, "It is still on its way. Another screen or setting gives it up, and nothing of it is kept.")], act: "Stop sending", isDanger: true, run: async () => stop.abort() })));
+  onCleanup(addNavigationGuard(() => sending.peek() === null || isFinished || confirmDialog({ title: "Stop sending the file?", content: [h("p", null, "It is still on its way. Another screen or setting gives it up, and nothing of it is kept.")], actionLabel: "Stop sending", isDanger: true, run: async () => stop.abort() })));
   listen(window, "beforeunload", (/** @type {Event} */ event) => sending.peek() !== null && event.preventDefault());
-  let isFinished = false; // and on the way to where it can be looked at
-  /** @param {boolean} isTrial */
-  const start = async (isTrial) => {
-    const given = /** @type {File} */ (file.peek());
-    const meaning = `${isTrial} ${given.name} ${given.lastModified} ${query.peek()}`;
-    if (meaning !== meant) [key, meant] = [newKey(), meaning];
+  let isFinished = false; // and navigating to the import
+  /** @param {boolean} isDryRun */
+  const start = async (isDryRun) => {
+    const file = /** @type {File} */ (draftFile.peek());
+    const request = `${isDryRun} ${file.name} ${file.lastModified} ${query.peek()}`;
+    if (request !== keyedRequest) [key, keyedRequest] = [newIdempotencyKey(), request];
     stop = new AbortController();
     error.value = null;
-    sending.value = { sent: 0, since: Date.now(), size: given.size, isTrial };
+    sending.value = { sent: 0, since: Date.now(), size: file.size, isDryRun };
     try {
-      const made = await submit({ validate_only: isTrial, key, signal: stop.signal, onProgress: (sent) => sending.value && (sending.value = { ...sending.value, sent }) });
+      const made = await submitImport({ validate_only: isDryRun, key, signal: stop.signal, onProgress: (sent) => sending.value && (sending.value = { ...sending.value, sent }) });
       isFinished = true;
-      setFile(null);
-      await go(`/imports/${made.key}`);
+      setDraftFile(null);
+      await navigate(`/imports/${made.key}`);
     } catch (problem) {
-      if (!isAbort(problem)) error.value = /** @type {Error} */ (problem);
+      if (!isAbortError(problem)) error.value = /** @type {Error} */ (problem);
     } finally {
       sending.value = null;
     }
@@ -172,7 +171,7 @@ function startButtons(why) {
   return h(
     "div",
     { class: "stack" },
-    () => (error.value ? refusal(error.value, null) : null),
+    () => (error.value ? validationNotice(error.value, null) : null),
     h("div", { hidden: () => !isSending(), class: "card stack" }, h("div", { class: "row between" }, h("span", { role: "status" }, () => uploadText(sending.value)), h("button", { type: "button", class: "small", on: { click: () => stop.abort() } }, "Stop")), h("progress", { class: "upload", "aria-label": "Upload", max: () => sending.value?.size ?? 1, value: () => sending.value?.sent ?? 0 })),
     h(
       "div",
@@ -181,9 +180,9 @@ function startButtons(why) {
       h(
         "div",
         { class: "row" },
-        h("span", { class: "hint" }, () => (why() ? `Not yet: ${why()}` : "")),
-        h("button", { type: "button", disabled: () => why() !== null || isSending(), on: { click: () => start(false) } }, "Import without a check"),
-        h("button", { type: "button", class: "main-act", disabled: () => why() !== null || isSending(), on: { click: () => start(true) } }, icon("check"), "Check all rows"),
+        h("span", { class: "hint" }, () => (disabledReason() ? `Not yet: ${disabledReason()}` : "")),
+        h("button", { type: "button", disabled: () => disabledReason() !== null || isSending(), on: { click: () => start(false) } }, "Import without a check"),
+        h("button", { type: "button", class: "main-act", disabled: () => disabledReason() !== null || isSending(), on: { click: () => start(true) } }, icon("check"), "Check all rows"),
       ),
     ),
   );
@@ -194,17 +193,17 @@ function uploadText(sending) {
   if (sending === null) return "";
   if (sending.sent >= sending.size) return "All of it is there; waiting for the service to say so";
   const seconds = (Date.now() - sending.since) / 1000;
-  return `${bytes(sending.sent)} of ${bytes(sending.size)} sent${seconds > 1 ? `, ${bytes(sending.sent / seconds)}/s` : ""}`;
+  return `${formatBytes(sending.sent)} of ${formatBytes(sending.size)} sent${seconds > 1 ? `, ${formatBytes(sending.sent / seconds)}/s` : ""}`;
 }
 
-function nowhere() {
-  return empty({
+function noResources() {
+  return emptyState({
     title: "There is nothing you may import into",
-    says: "Tables are declared in tidemill.toml, with the roles that may write them. Whoever runs this service can declare one, or import from the command line.",
-    recipes: [
+    text: "Tables are declared in tidemill.toml, with the roles that may write them. Whoever runs this service can declare one, or import from the command line.",
+    commands: [
       ["In tidemill.toml", '[resources.users]\ntable = "public.users"\nkey = ["email"]\nread = ["user", "admin"]\nwrite = ["user", "admin"]'],
       ["From the command line", "tidemill import users.csv --into public.users --key email"],
-      ["With curl", `curl "${wholeAddress("/v1/imports")}?resource=users" -H "Authorization: Bearer $KEY" -H 'Content-Type: text/csv' --data-binary @users.csv`],
+      ["With curl", `curl "${toAbsoluteUrl("/v1/imports")}?resource=users" -H "Authorization: Bearer $KEY" -H 'Content-Type: text/csv' --data-binary @users.csv`],
     ],
   });
 }

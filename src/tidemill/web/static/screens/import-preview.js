@@ -1,15 +1,15 @@
 // @ts-check
-/** How a file was read, and its first rows. What was found can be said otherwise. */
+/** The preview step of an import: the detected layout, which users can override, and the first rows. */
 import { h } from "../core/dom.js";
-import { cut } from "../core/format.js";
+import { truncate } from "../core/format.js";
 import { cellText } from "../core/json.js";
-import { setQuery, word } from "../core/router.js";
+import { queryParam, setQuery } from "../core/router.js";
 
 const SHOWN_ROWS = 10;
-const MARKS = { ",": "comma", ";": "semicolon", "\t": "tab", "|": "pipe", "\n": "LF", "\r\n": "CRLF", "\r": "CR", '"': 'double (")', "'": "single (')", "": "none", true: "yes", false: "no" };
+const VALUE_LABELS = { ",": "comma", ";": "semicolon", "\t": "tab", "|": "pipe", "\n": "LF", "\r\n": "CRLF", "\r": "CR", '"': 'double (")', "'": "single (')", "": "none", true: "yes", false: "no" };
 
 /** @type {Array<{name: string, label: string, options: Array<[string, string]>, of: string[]}>} */
-const WORDS = [
+const LAYOUT_FIELDS = [
   { name: "format", label: "Format", of: [], options: ["csv", "tsv", "ndjson", "json", "xlsx", "parquet"].map((one) => [one, one]) },
   { name: "compression", label: "Compression", of: ["csv", "tsv", "ndjson", "json"], options: ["none", "gzip", "zstd", "zip"].map((one) => [one, one]) },
   { name: "encoding", label: "Encoding", of: ["csv", "tsv", "ndjson", "json"], options: ["utf-8", "utf-16", "cp1252", "latin-1", "cp1250", "cp1251", "iso8859-15", "mac-roman", "shift_jis", "gb18030", "big5", "euc_kr"].map((one) => [one, one]) },
@@ -22,33 +22,33 @@ const WORDS = [
 /** @param {() => Record<string, any>} layout */
 export function layoutForm(layout) {
   const isOf = (/** @type {{of: string[]}} */ one) => one.of.length === 0 || one.of.includes(layout().format);
-  return h("div", { class: "row layout-words" }, WORDS.map((one) => h("label", { class: "field", hidden: () => !isOf(one) }, one.label, choice(one, layout))), sheetField(layout));
+  return h("div", { class: "row layout-words" }, LAYOUT_FIELDS.map((one) => h("label", { class: "field", hidden: () => !isOf(one) }, one.label, layoutSelect(one, layout))), sheetField(layout));
 }
 
-/** @param {typeof WORDS[number]} one @param {() => Record<string, any>} layout */
-function choice({ name, options }, layout) {
-  const said = word(name);
+/** @param {typeof LAYOUT_FIELDS[number]} one @param {() => Record<string, any>} layout */
+function layoutSelect({ name, options }, layout) {
+  const chosen = queryParam(name);
   const found = () => {
     const value = layout()[name];
-    return value === undefined || value === null ? "as found" : `found: ${/** @type {any} */ (MARKS)[value] ?? value}`;
+    return value === undefined || value === null ? "as found" : `found: ${/** @type {any} */ (VALUE_LABELS)[value] ?? value}`;
   };
   return h("select", { on: { change: (/** @type {Event} */ event) => setQuery({ [name]: /** @type {HTMLSelectElement} */ (event.target).value }, { replace: true }) } }, () => [
-    h("option", { value: "", selected: said.value === "" }, said.value === "" ? found() : "as found"),
-    options.map(([value, label]) => h("option", { value, selected: said.value === value }, label)),
+    h("option", { value: "", selected: chosen.value === "" }, chosen.value === "" ? found() : "as found"),
+    options.map(([value, label]) => h("option", { value, selected: chosen.value === value }, label)),
   ]);
 }
 
 /** @param {() => Record<string, any>} layout */
 function sheetField(layout) {
-  const said = word("sheet");
-  return h("label", { class: "field", hidden: () => layout().format !== "xlsx" }, "Sheet, by name or number", h("input", { type: "text", size: "12", placeholder: () => (layout().sheet ? `found: ${layout().sheet}` : "the one with rows"), value: () => said.value, on: { change: (/** @type {Event} */ event) => setQuery({ sheet: /** @type {HTMLInputElement} */ (event.target).value.trim() }, { replace: true }) } }));
+  const sheet = queryParam("sheet");
+  return h("label", { class: "field", hidden: () => layout().format !== "xlsx" }, "Sheet, by name or number", h("input", { type: "text", size: "12", placeholder: () => (layout().sheet ? `found: ${layout().sheet}` : "the one with rows"), value: () => sheet.value, on: { change: (/** @type {Event} */ event) => setQuery({ sheet: /** @type {HTMLInputElement} */ (event.target).value.trim() }, { replace: true }) } }));
 }
 
 /** @param {any} preview */
 export function previewTable(preview) {
   const rows = preview.rows.slice(0, SHOWN_ROWS);
   const bad = preview.rows.filter((/** @type {any} */ row) => row.errors.length).length;
-  const told = bad ? `${bad} of the first ${preview.rows.length} rows have errors, as far as can be told without a look into the table.` : `Nothing is wrong with the first ${preview.rows.length} rows, as far as can be told without a look into the table.`;
+  const verdict = bad ? `${bad} of the first ${preview.rows.length} rows have errors, as far as can be told without a look into the table.` : `Nothing is wrong with the first ${preview.rows.length} rows, as far as can be told without a look into the table.`;
   return h(
     "div",
     { class: "stack" },
@@ -58,24 +58,24 @@ export function previewTable(preview) {
       h(
         "table",
         null,
-        h("thead", null, h("tr", null, h("th", { scope: "col", class: "right" }, "Row"), preview.columns.map((/** @type {string} */ name) => h("th", { scope: "col" }, name, fieldOf(preview, name))), bad ? h("th", { scope: "col" }, "What is wrong") : null)),
-        h("tbody", null, rows.map((/** @type {any} */ row) => line(row, preview, bad > 0))),
+        h("thead", null, h("tr", null, h("th", { scope: "col", class: "right" }, "Row"), preview.columns.map((/** @type {string} */ name) => h("th", { scope: "col" }, name, fieldLabel(preview, name))), bad ? h("th", { scope: "col" }, "What is wrong") : null)),
+        h("tbody", null, rows.map((/** @type {any} */ row) => previewRow(row, preview, bad > 0))),
       ),
     ),
-    h("p", { class: "hint" }, told),
+    h("p", { class: "hint" }, verdict),
   );
 }
 
 /** @param {any} preview @param {string} column */
-function fieldOf(preview, column) {
+function fieldLabel(preview, column) {
   const field = preview.mapping[column];
   return field === column ? null : h("span", { class: "to-field" }, field ? ` → ${field}` : " → nowhere yet");
 }
 
 /** @param {any} row @param {any} preview @param {boolean} hasBad */
-function line(row, preview, hasBad) {
+function previewRow(row, preview, hasBad) {
   const wrong = new Set(row.errors.map((/** @type {any} */ one) => one.field));
-  const cells = row.input !== null && typeof row.input === "object" ? preview.columns.map((/** @type {string} */ name) => h("td", { class: wrong.has(preview.mapping[name] ?? name) || wrong.has(name) ? "wrong" : null }, cut(cellText(row.input[name]), 60))) : h("td", { class: "wrong mono", colspan: String(preview.columns.length || 1) }, cut(cellText(row.input), 200));
-  const why = row.errors.map((/** @type {any} */ one) => `${one.field ? `${one.field}: ` : ""}${one.reason}`).join("; ");
-  return h("tr", null, h("td", { class: "right muted" }, String(row.row)), cells, hasBad ? h("td", { class: "fault" }, why) : null);
+  const cells = row.input !== null && typeof row.input === "object" ? preview.columns.map((/** @type {string} */ name) => h("td", { class: wrong.has(preview.mapping[name] ?? name) || wrong.has(name) ? "wrong" : null }, truncate(cellText(row.input[name]), 60))) : h("td", { class: "wrong mono", colspan: String(preview.columns.length || 1) }, truncate(cellText(row.input), 200));
+  const errorText = row.errors.map((/** @type {any} */ one) => `${one.field ? `${one.field}: ` : ""}${one.reason}`).join("; ");
+  return h("tr", null, h("td", { class: "right muted" }, String(row.row)), cells, hasBad ? h("td", { class: "fault" }, errorText) : null);
 }

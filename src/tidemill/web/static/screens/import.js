@@ -1,37 +1,37 @@
 // @ts-check
-/** An import: what a trial has found, how to mend it, how to make it real; and how the real one goes. */
+/** The import screen: the result of a dry run, its errors, and the progress of an import. */
 import { api } from "../core/api.js";
 import { h } from "../core/dom.js";
-import { count, duration, estimate, moment, rate, wholeMoment } from "../core/format.js";
-import { load } from "../core/load.js";
+import { estimateTimeLeft, formatDateTime, formatDuration, formatNumber, formatRate, formatTime } from "../core/format.js";
+import { onJobUpdates, watchJob } from "../core/live-updates.js";
+import { remoteData } from "../core/remote-data.js";
 import { href } from "../core/router.js";
 import { computed, effect, untracked } from "../core/signal.js";
-import { lookAt, onJobs } from "../core/sse.js";
-import { failure, waiting } from "../ui/empty.js";
 import { icon } from "../ui/icons.js";
 import { menuButton } from "../ui/menu.js";
-import { press } from "../ui/press.js";
-import { progressBar } from "../ui/progress.js";
-import { isClosed, status } from "../ui/status.js";
-import { tellIfFails } from "../ui/toast.js";
-import { cancel, pause, resume } from "./job-acts.js";
-import { findings } from "./import-findings.js";
-import { promote, workbook } from "./import-acts.js";
+import { errorNotice, loadingNotice } from "../ui/notices.js";
+import { progressBar } from "../ui/progress-bar.js";
+import { singleFlight } from "../ui/single-flight.js";
+import { isClosed, statusBadge } from "../ui/status.js";
+import { toastOnError } from "../ui/toast.js";
+import { downloadWorkbook, promoteImport } from "./import-actions.js";
+import { importErrors } from "./import-errors.js";
 import { stepBar } from "./import-steps.js";
+import { cancelJob, pauseJob, resumeJob } from "./job-actions.js";
 
-/** @param {{params: import("../core/signal.js").Signal<Record<string, string>>}} given */
+/** @param {{params: import("../core/signal.js").Signal<Record<string, string>>}} options */
 export function screen({ params }) {
   const name = params.peek().import;
-  const found = load((signal) => api.get(`/v1/imports/${encodeURIComponent(name)}`, {}, signal));
+  const found = remoteData((signal) => api.get(`/v1/imports/${encodeURIComponent(name)}`, {}, signal));
   const job = /** @type {import("../core/signal.js").Signal<any>} */ (found.data);
-  onJobs((jobs) => {
-    const news = jobs.find((one) => one.id === job.peek()?.job_id);
-    if (news === undefined) return;
-    job.value = { ...job.peek(), status: news.status, counts: news.counts, failure_reason: news.failure_reason };
-    if (isClosed(news.status)) found.again();
-    else found.soon(1_500);
+  onJobUpdates((jobs) => {
+    const updated = jobs.find((one) => one.id === job.peek()?.job_id);
+    if (updated === undefined) return;
+    job.value = { ...job.peek(), status: updated.status, counts: updated.counts, failure_reason: updated.failure_reason };
+    if (isClosed(updated.status)) found.reload();
+    else found.reloadSoon(1_500);
   }, found);
-  lookAt(() => (job.value !== null && !isClosed(job.value.status) ? job.value.job_id : null));
+  watchJob(() => (job.value !== null && !isClosed(job.value.status) ? job.value.job_id : null));
   effect(() => {
     if (job.value) document.title = `${job.value.key} · Imports · Tidemill`;
   });
@@ -40,52 +40,52 @@ export function screen({ params }) {
     "div",
     { class: "screen" },
     h("div", { class: "crumbs" }, h("a", { href: href("/imports") }, "Imports"), " / ", h("span", { class: "mono" }, () => job.value?.key ?? name)),
-    () => (found.error.value ? [isThere.peek() ? null : h("h1", null, "Import"), failure(found.error.value, found.again)] : null),
-    () => (!isThere.value && !found.error.value ? waiting() : null),
-    () => (isThere.value ? untracked(() => body(job, found.again)) : null),
+    () => (found.error.value ? [isThere.peek() ? null : h("h1", null, "Import"), errorNotice(found.error.value, found.reload)] : null),
+    () => (!isThere.value && !found.error.value ? loadingNotice() : null),
+    () => (isThere.value ? untracked(() => body(job, found.reload)) : null),
   );
 }
 
 /** @param {import("../core/signal.js").Signal<any>} job @param {() => Promise<void>} again */
 function body(job, again) {
-  const { key, file_name, resource_type, validate_only: isTrial } = job.peek();
-  let hadFailed = false; // what was mended here stays in sight
+  const { key, file_name, resource_type, validate_only: isDryRun } = job.peek();
+  let hadFailed = false; // rows that were fixed here stay visible
   const hasFailed = computed(() => (hadFailed ||= job.value.counts.failed > 0));
-  const kin = computed(() => job.value.promoted_to ?? job.value.promoted_from ?? null);
+  const relatedImport = computed(() => job.value.promoted_to ?? job.value.promoted_from ?? null);
   return [
-    h("div", { class: "head" }, h("div", { class: "title" }, h("h1", null, file_name ?? key), () => status(job.value.status), h("span", { class: "chip" }, isTrial ? "trial" : job.peek().mode)), acts(job, again)),
-    stepBar(() => (isTrial ? "check" : "import"), () => null),
+    h("div", { class: "head" }, h("div", { class: "title" }, h("h1", null, file_name ?? key), () => statusBadge(job.value.status), h("span", { class: "chip" }, isDryRun ? "trial" : job.peek().mode)), actionButtons(job, again)),
+    stepBar(() => (isDryRun ? "check" : "import"), () => null),
     () => (job.value.failure_reason ? h("p", { class: "notice", role: "alert", data: { tone: "bad" } }, job.value.failure_reason) : null),
-    () => (kin.value ? origin(job.peek()) : null),
+    () => (relatedImport.value ? originNotice(job.peek()) : null),
     progress(job),
-    () => verdict(job.value),
-    () => (hasFailed.value ? untracked(() => findings(job)) : null),
+    () => summaryNotice(job.value),
+    () => (hasFailed.value ? untracked(() => importErrors(job)) : null),
     facts(job, resource_type),
   ];
 }
 
 /** @param {import("../core/signal.js").Signal<any>} job @param {() => Promise<void>} again */
-function acts(job, again) {
+function actionButtons(job, again) {
   const asJob = () => ({ id: job.peek().job_id, key: job.peek().key });
   const isOpen = () => !isClosed(job.value.status);
-  const isTrial = job.peek().validate_only;
-  const why = () => (isOpen() ? `the check is ${job.value.status}` : job.value.counts.done === 0 ? "no row is good" : job.value.failure_reason ? "the check has failed" : null);
+  const isDryRun = job.peek().validate_only;
+  const disabledReason = () => (isOpen() ? `the check is ${job.value.status}` : job.value.counts.done === 0 ? "no row is good" : job.value.failure_reason ? "the check has failed" : null);
   return h(
     "div",
     { class: "row" },
     h("a", { class: "button", href: href(`/jobs/${job.peek().key}`) }, "Its job"),
     menuButton("Download", () => [
-      { label: "All rows as a workbook", icon: "down", run: () => workbook(job.peek(), []) },
-      { label: "Failed rows as a workbook", icon: "down", run: () => workbook(job.peek(), ["failed"]), why: job.peek().counts.failed ? null : "nothing has failed" },
+      { label: "All rows as a workbook", icon: "down", run: () => downloadWorkbook(job.peek(), []) },
+      { label: "Failed rows as a workbook", icon: "down", run: () => downloadWorkbook(job.peek(), ["failed"]), disabledReason: job.peek().counts.failed ? null : "nothing has failed" },
     ], { content: [icon("down"), "Download"], class: "" }),
-    h("button", { type: "button", hidden: () => !isOpen() || job.value.status === "cancelling", on: { click: press(() => (job.peek().status === "paused" ? resume(asJob(), again) : pause(asJob(), again))) } }, () => (job.value.status === "paused" ? [icon("play"), "Resume"] : [icon("pause"), "Pause"])),
-    h("button", { type: "button", class: "danger", hidden: () => !isOpen(), on: { click: press(() => cancel(asJob(), again)) } }, icon("ban"), "Cancel …"),
-    isTrial ? h("button", { type: "button", class: "main-act", hidden: () => Boolean(job.value.promoted_to), disabled: () => why() !== null, title: why, on: { click: press(() => tellIfFails(async () => promote(await api.get(`/v1/imports/${job.peek().job_id}`)))) } }, icon("play"), () => `Import ${count(job.value.counts.done)} good rows …`) : null,
+    h("button", { type: "button", hidden: () => !isOpen() || job.value.status === "cancelling", on: { click: singleFlight(() => (job.peek().status === "paused" ? resumeJob(asJob(), again) : pauseJob(asJob(), again))) } }, () => (job.value.status === "paused" ? [icon("play"), "Resume"] : [icon("pause"), "Pause"])),
+    h("button", { type: "button", class: "danger", hidden: () => !isOpen(), on: { click: singleFlight(() => cancelJob(asJob(), again)) } }, icon("ban"), "Cancel …"),
+    isDryRun ? h("button", { type: "button", class: "main-act", hidden: () => Boolean(job.value.promoted_to), disabled: () => disabledReason() !== null, title: disabledReason, on: { click: singleFlight(() => toastOnError(async () => promoteImport(await api.get(`/v1/imports/${job.peek().job_id}`)))) } }, icon("play"), () => `Import ${formatNumber(job.value.counts.done)} good rows …`) : null,
   );
 }
 
 /** @param {any} job */
-function origin(job) {
+function originNotice(job) {
   if (job.promoted_to) return h("p", { class: "notice", data: { tone: "plain" } }, "This trial was made real. ", h("a", { href: href(`/imports/${job.promoted_to}`) }, "To the import"));
   if (job.promoted_from) return h("p", { class: "muted" }, "Made from a trial, with the corrections made there. ", h("a", { href: href(`/imports/${job.promoted_from}`) }, "To the trial"));
   return null;
@@ -100,24 +100,24 @@ function progress(job) {
   return h(
     "div",
     { class: "card stack" },
-    h("dl", { class: "figures" }, figure("rows", () => count(counts().total)), figure(job.peek().validate_only ? "good" : "imported", () => count(counts().done), "--bar-ok"), figure("with errors", () => count(counts().failed), "--bar-bad"), figure("skipped", () => count(counts().skipped), "--bar-other"), figure("open", () => count(open()))),
+    h("dl", { class: "figures" }, figure("rows", () => formatNumber(counts().total)), figure(job.peek().validate_only ? "good" : "imported", () => formatNumber(counts().done), "--bar-ok"), figure("with errors", () => formatNumber(counts().failed), "--bar-bad"), figure("skipped", () => formatNumber(counts().skipped), "--bar-other"), figure("open", () => formatNumber(open()))),
     progressBar(counts),
-    h("p", { class: "hint" }, () => pace(job.value)),
+    h("p", { class: "hint" }, () => progressText(job.value)),
   );
 }
 
 /** @param {any} job */
-function pace(job) {
-  if (!isClosed(job.status)) return `Now ${rate(job.rates.now_per_s)}, on average ${rate(job.rates.average_per_s)}; time left: ${estimate(job.rates, job.created_at).text}`;
+function progressText(job) {
+  if (!isClosed(job.status)) return `Now ${formatRate(job.rates.now_per_s)}, on average ${formatRate(job.rates.average_per_s)}; time left: ${estimateTimeLeft(job.rates, job.created_at).text}`;
   const seconds = (Date.parse(job.completed_at ?? "") - Date.parse(job.created_at)) / 1000;
-  return `Closed ${moment(job.completed_at)}${Number.isNaN(seconds) ? "" : ` after ${duration(seconds)}`}`;
+  return `Closed ${formatTime(job.completed_at)}${Number.isNaN(seconds) ? "" : ` after ${formatDuration(seconds)}`}`;
 }
 
-/** In one sentence. @param {any} job */
-function verdict(job) {
+/** The result in one sentence. @param {any} job */
+function summaryNotice(job) {
   if (!isClosed(job.status) || job.failure_reason) return null;
   const { inserted, updated, unchanged } = job.effects;
-  const done = `${count(inserted)} ${job.validate_only ? "would be new" : "are new"}, ${count(updated)} changed, ${count(unchanged)} as they were`;
+  const done = `${formatNumber(inserted)} ${job.validate_only ? "would be new" : "are new"}, ${formatNumber(updated)} changed, ${formatNumber(unchanged)} as they were`;
   if (job.counts.failed === 0) return h("p", { class: "notice", role: "status", data: { tone: "plain" } }, icon("check"), job.validate_only ? `Nothing is wrong with any row. ${done}.` : `All rows are in ${job.resource_type}. ${done}.`);
   return h("p", { class: "muted", role: "status" }, `${done}.`);
 }
@@ -132,6 +132,6 @@ function facts(job, resource) {
     "details",
     { class: "card" },
     h("summary", null, "How it was read and planned"),
-    h("dl", { class: "facts" }, fact("Into", () => resource), fact("Key", () => job.value.resource_key.join(", ") || "none"), fact("Same keys in the file", () => job.value.duplicates), fact("When rows fail", () => job.value.policy.mode ?? "continue"), fact("Layout", layout), fact("Columns", mapping), fact("Submitted", () => wholeMoment(job.value.created_at)), fact("First row read", () => wholeMoment(job.value.started_at) || "not yet")),
+    h("dl", { class: "facts" }, fact("Into", () => resource), fact("Key", () => job.value.resource_key.join(", ") || "none"), fact("Same keys in the file", () => job.value.duplicates), fact("When rows fail", () => job.value.policy.mode ?? "continue"), fact("Layout", layout), fact("Columns", mapping), fact("Submitted", () => formatDateTime(job.value.created_at)), fact("First row read", () => formatDateTime(job.value.started_at) || "not yet")),
   );
 }

@@ -1,54 +1,54 @@
 // @ts-check
-/** Imports, the newest first. */
-import { each, h } from "../core/dom.js";
-import { count, moment, wholeMoment } from "../core/format.js";
-import { wholeAddress } from "../core/place.js";
+/** The imports screen, newest first. */
+import { h, keyedList } from "../core/dom.js";
+import { formatDateTime, formatNumber, formatTime } from "../core/format.js";
+import { ownerScope } from "../core/live-updates.js";
 import { href } from "../core/router.js";
-import { scope } from "../core/sse.js";
-import { userName } from "../core/users.js";
-import { empty } from "../ui/empty.js";
+import { toAbsoluteUrl } from "../core/url.js";
+import { userName } from "../core/user-names.js";
 import { icon } from "../ui/icons.js";
-import { progressBar } from "../ui/progress.js";
-import { status } from "../ui/status.js";
-import { listBody, listing, tableHead } from "./listing.js";
+import { emptyState } from "../ui/notices.js";
+import { progressBar } from "../ui/progress-bar.js";
+import { statusBadge } from "../ui/status.js";
+import { jobList, jobListBody, tableHead } from "./job-list.js";
 
 export function screen() {
-  const list = listing("/v1/imports", "imports", "tidemill.import");
+  const list = jobList("/v1/imports", "imports", "tidemill.import");
   const body = h("tbody");
-  each(body, () => list.entries.value, (one) => one.job_id, line);
+  keyedList(body, () => list.entries.value, (one) => one.job_id, importRow);
   const table = h("table", { "aria-label": "Imports" }, tableHead(["Import", "File", "Into", "Status", "Progress", ["Good", "right"], ["Failed", "right"], "Submitted"]), body);
   return h(
     "div",
     { class: "screen" },
     h("div", { class: "head" }, h("h1", null, "Imports"), h("a", { class: "button main-act", href: href("/imports/new") }, icon("plus"), "Import a file")),
-    listBody(list, table, nothing),
+    jobListBody(list, table, emptyList),
   );
 }
 
 /** @param {import("../core/signal.js").Signal<any>} one */
-function line(one) {
+function importRow(one) {
   const { key, file_name, resource_type, mode, validate_only } = one.peek();
   return h(
     "tr",
     null,
-    h("th", { scope: "row" }, h("a", { href: href(`/imports/${key}`), class: "mono" }, key), h("small", { class: "muted", hidden: () => scope.value !== "all" }, () => ` ${userName(one.value.user_id)}`)),
+    h("th", { scope: "row" }, h("a", { href: href(`/imports/${key}`), class: "mono" }, key), h("small", { class: "muted", hidden: () => ownerScope.value !== "all" }, () => ` ${userName(one.value.user_id)}`)),
     h("td", { class: "name-cell", title: file_name ?? "" }, file_name ?? "–"),
     h("td", { class: "nowrap" }, resource_type, " ", h("span", { class: "chip" }, validate_only ? "trial" : mode)),
-    h("td", null, () => status(one.value.status)),
+    h("td", null, () => statusBadge(one.value.status)),
     h("td", { class: "wide-cell" }, progressBar(() => one.value.counts, { thin: true })),
-    h("td", { class: "right" }, () => count(one.value.counts.done)),
-    h("td", { class: "right" }, () => count(one.value.counts.failed)),
-    h("td", { class: "nowrap", title: () => wholeMoment(one.value.created_at) }, () => moment(one.value.created_at)),
+    h("td", { class: "right" }, () => formatNumber(one.value.counts.done)),
+    h("td", { class: "right" }, () => formatNumber(one.value.counts.failed)),
+    h("td", { class: "nowrap", title: () => formatDateTime(one.value.created_at) }, () => formatTime(one.value.created_at)),
   );
 }
 
-function nothing() {
-  const url = wholeAddress("/v1/imports");
-  return empty({
+function emptyList() {
+  const url = toAbsoluteUrl("/v1/imports");
+  return emptyState({
     title: "No imports yet",
-    says: "Drop a file, and see what is wrong with it before a single row is written. Rows that fail never take others along: you get them back, mend them, and send them again.",
-    acts: [h("a", { class: "button main-act", href: href("/imports/new") }, icon("plus"), "Import a file")],
-    recipes: [
+    text: "Drop a file, and see what is wrong with it before a single row is written. Rows that fail never take others along: you get them back, mend them, and send them again.",
+    actions: [h("a", { class: "button main-act", href: href("/imports/new") }, icon("plus"), "Import a file")],
+    commands: [
       ["With curl", `curl "${url}?resource=users&validate_only=true" -H "Authorization: Bearer $KEY" -H 'Content-Type: text/csv' --data-binary @users.csv`],
       ["From the command line", "tidemill import users.csv --into public.users --key email"],
     ],

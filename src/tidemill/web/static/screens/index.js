@@ -1,12 +1,12 @@
 // @ts-check
 /**
- * Every screen, once. A line here is all that a new one needs: its address, its module, and its entry in the menu.
+ * The registry of screens. A new screen needs one entry here.
  *
- * - `path` as in `/jobs/:job/:tab?`; the first that fits is shown.
- * - `load` gives a module with `screen({params})`, which returns an element; see docs/web.md.
- * - `key` is the parameter that makes it another screen; others only change what is shown on it.
- * - `nav` is its entry in the menu, with the keys that lead there; `for: "admin"` shows it to admins only, `needs`
- *   names a limit of `/v1/limits` that has to be true.
+ * - `path` such as `/jobs/:job/:tab?`; the first match is shown.
+ * - `load` imports a module with `screen({params})`, which returns an element; see docs/web.md.
+ * - `key` is the parameter that identifies the screen; the others only change its content.
+ * - `nav` is the menu entry with its shortcut; `for: "admin"` shows it to admins only, `needs` names a limit of
+ *   `/v1/limits` that has to be true.
  */
 
 /** @typedef {{label: string, icon: string, keys?: string}} Nav */
@@ -29,6 +29,6 @@ export const SCREENS = [
   { path: "/sources/:source?", load: () => import("./sources.js"), title: "Sources", nav: { label: "Sources", icon: "box", keys: "g s" } },
   { path: "/operations/:operation?", load: () => import("./operations.js"), title: "Operations", nav: { label: "Operations", icon: "wheel", keys: "g o" } },
   { path: "/service", load: () => import("./health.js"), title: "Health", nav: { label: "Health", icon: "heart", keys: "g h" } },
-  { path: "/keys", load: () => import("./keys.js"), title: "API keys", nav: { label: "API keys", icon: "key", keys: "g k" } },
+  { path: "/keys", load: () => import("./api-keys.js"), title: "API keys", nav: { label: "API keys", icon: "key", keys: "g k" } },
   { path: "/users", load: () => import("./users.js"), title: "Users", nav: { label: "Users", icon: "user", keys: "g u" }, for: "admin" },
 ];

@@ -1,54 +1,55 @@
 // @ts-check
-/** How a job gets on: throughput, causes of failure, batches, what the workers have settled on. */
-import { api, isMissing } from "../core/api.js";
-import { each, h } from "../core/dom.js";
-import { count, milliseconds, moment } from "../core/format.js";
-import { every, load } from "../core/load.js";
+/** The overview tab of a job: throughput, failures by error code, batches and adaptive state. */
+import { api, isNotFound } from "../core/api.js";
+import { h, keyedList } from "../core/dom.js";
+import { formatMilliseconds, formatNumber, formatTime, humanize } from "../core/format.js";
+import { cellText } from "../core/json.js";
+import { everyWhileLive } from "../core/polling.js";
+import { remoteData } from "../core/remote-data.js";
 import { href } from "../core/router.js";
 import { computed, effect } from "../core/signal.js";
-import { steady } from "../core/steady.js";
-import { chart, throughput } from "../ui/chart.js";
-import { press } from "../ui/press.js";
-import { isClosed, status } from "../ui/status.js";
-import { trouble } from "../ui/trouble.js";
-import { adaptive } from "./job-more.js";
-import { reprocess } from "./job-acts.js";
+import { stableOrder } from "../core/stable-order.js";
+import { chart, throughputSeries } from "../ui/chart.js";
+import { errorBanners } from "../ui/error-banner.js";
+import { singleFlight } from "../ui/single-flight.js";
+import { isClosed, statusBadge } from "../ui/status.js";
+import { reprocessItems } from "./job-actions.js";
 
 /** @param {import("../core/signal.js").Signal<any>} job */
-export function overview(job) {
+export function jobOverview(job) {
   const path = `/v1/jobs/${job.peek().id}`;
-  const points = load((signal) => api.get(`${path}/chart`, {}, signal));
-  const batches = load((signal) => api.get(`${path}/batches`, { page_size: 10 }, signal));
+  const points = remoteData((signal) => api.get(`${path}/chart`, {}, signal));
+  const batches = remoteData((signal) => api.get(`${path}/batches`, { page_size: 10 }, signal));
   let last = job.peek().updated_at;
   effect(() => {
     if (job.value.updated_at === last) return;
     last = job.value.updated_at;
-    points.soon(4_000);
-    batches.soon(4_000);
+    points.reloadSoon(4_000);
+    batches.reloadSoon(4_000);
   });
-  every(() => {
+  everyWhileLive(() => {
     if (isClosed(job.peek().status) && !points.error.peek() && !batches.error.peek()) return;
-    points.soon(4_000);
-    batches.soon(4_000);
+    points.reloadSoon(4_000);
+    batches.reloadSoon(4_000);
   }, 5_000);
-  const isDrawn = computed(() => (points.data.value?.length ?? 0) > 1);
-  const nothingDrawn = computed(() => (points.data.value === null ? (points.error.value ? "" : "Loading …") : "Nothing to draw yet: a sample is taken every five seconds while the job moves."));
-  const [noPoints, noBatches] = trouble([points, batches], isMissing);
+  const hasChart = computed(() => (points.data.value?.length ?? 0) > 1);
+  const chartPlaceholder = computed(() => (points.data.value === null ? (points.error.value ? "" : "Loading …") : "Nothing to draw yet: a sample is taken every five seconds while the job moves."));
+  const [pointsError, batchesError] = errorBanners([points, batches], isNotFound);
   return h(
     "div",
     { class: "columns" },
-    h("section", { class: "card" }, h("h2", null, "Throughput"), noPoints, () => (isDrawn.value ? chart("Items settled a second", () => throughput(points.data.value ?? [])) : h("p", { class: "muted" }, nothingDrawn))),
-    causes(job),
-    h("section", { class: "card" }, h("h2", null, "Newest batches"), noBatches, batchTable(() => batches.data.value?.batches ?? null, () => batches.error.value !== null)),
-    h("section", { class: "card" }, h("h2", null, "Adaptive state"), adaptive(job)),
+    h("section", { class: "card" }, h("h2", null, "Throughput"), pointsError, () => (hasChart.value ? chart("Items settled a second", () => throughputSeries(points.data.value ?? [])) : h("p", { class: "muted" }, chartPlaceholder))),
+    failureCauses(job),
+    h("section", { class: "card" }, h("h2", null, "Newest batches"), batchesError, batchTable(() => batches.data.value?.batches ?? null, () => batches.error.value !== null)),
+    h("section", { class: "card" }, h("h2", null, "Adaptive state"), adaptiveState(job)),
   );
 }
 
-/** What failed and why, each with what can be done about it. @param {import("../core/signal.js").Signal<any>} job @param {() => void} [changed] */
-export function causes(job, changed) {
-  const inOrder = steady((/** @type {[string, number]} */ one) => one[0]);
-  const found = () => inOrder(Object.entries(/** @type {Record<string, number>} */ (job.value.errors)).sort((a, b) => b[1] - a[1]));
-  const most = () => Math.max(1, ...found().map(([, n]) => n));
+/** Failures by error code, each with a button to reprocess them. @param {import("../core/signal.js").Signal<any>} job @param {() => void} [changed] */
+export function failureCauses(job, changed) {
+  const inOrder = stableOrder((/** @type {[string, number]} */ one) => one[0]);
+  const found = () => inOrder(Object.entries(/** @type {Record<string, number>} */ (job.value.errors)).toSorted((a, b) => b[1] - a[1]));
+  const largestCount = () => Math.max(1, ...found().map(([, n]) => n));
   /** @param {import("../core/signal.js").Signal<[string, number]>} cause */
   const line = (cause) => {
     const [code] = cause.peek();
@@ -56,9 +57,9 @@ export function causes(job, changed) {
       "li",
       null,
       h("a", { href: href(`/jobs/${job.peek().key}/results`, { statuses: "failed", causes: [code] }) }, code),
-      h("span", { class: "bar-track", "aria-hidden": "true" }, h("span", { style: { "--part": () => String((cause.value[1] / most()) * 100) } })),
-      h("span", { class: "number" }, () => count(cause.value[1])),
-      h("button", { type: "button", class: "small", "aria-label": `Reprocess failures with cause ${code}`, on: { click: press(() => reprocess(job.peek(), { statuses: ["failed"], codes: [code] }, changed)) } }, "Reprocess …"),
+      h("span", { class: "bar-track", "aria-hidden": "true" }, h("span", { style: { "--part": () => String((cause.value[1] / largestCount()) * 100) } })),
+      h("span", { class: "number" }, () => formatNumber(cause.value[1])),
+      h("button", { type: "button", class: "small", "aria-label": `Reprocess failures with cause ${code}`, on: { click: singleFlight(() => reprocessItems(job.peek(), { statuses: ["failed"], codes: [code] }, changed)) } }, "Reprocess …"),
     );
   };
   return h(
@@ -66,11 +67,11 @@ export function causes(job, changed) {
     { class: "card" },
     h("h2", null, "Failures by cause"),
     h("p", { class: "muted", hidden: () => found().length > 0 }, "Nothing has failed."),
-    each(h("ul", { class: "bars", hidden: () => found().length === 0 }), found, ([code]) => code, line),
+    keyedList(h("ul", { class: "bars", hidden: () => found().length === 0 }), found, ([code]) => code, line),
   );
 }
 
-/** The box stays, with the focus and how far it was scrolled; its rows follow. @param {() => any[] | null} batches @param {() => boolean} hasFailed */
+/** The box is kept, with its focus and scroll position; only its rows update. @param {() => any[] | null} batches @param {() => boolean} hasFailed */
 function batchTable(batches, hasFailed) {
   const isNone = () => !batches()?.length;
   return [
@@ -93,11 +94,33 @@ function batchRow(one) {
   return h(
     "tr",
     null,
-    h("td", { class: "nowrap" }, one.shape === "range" ? `${count(one.lo + 1)}–${count(one.hi)}` : `${count(one.size)} again`),
-    h("td", null, status(one.state)),
-    h("td", { class: "right" }, count(one.size - one.open)),
-    h("td", { class: "right" }, count(one.tallies.failed)),
-    h("td", { class: "right nowrap" }, milliseconds(one.duration_ms)),
-    h("td", { class: "nowrap" }, moment(one.since)),
+    h("td", { class: "nowrap" }, one.shape === "range" ? `${formatNumber(one.lo + 1)}–${formatNumber(one.hi)}` : `${formatNumber(one.size)} again`),
+    h("td", null, statusBadge(one.state)),
+    h("td", { class: "right" }, formatNumber(one.size - one.open)),
+    h("td", { class: "right" }, formatNumber(one.tallies.failed)),
+    h("td", { class: "right nowrap" }, formatMilliseconds(one.duration_ms)),
+    h("td", { class: "nowrap" }, formatTime(one.since)),
   );
+}
+
+/** The current limits that the workers use for this kind. @param {import("../core/signal.js").Signal<any>} job */
+export function adaptiveState(job) {
+  const found = computed(() => /** @type {any[]} */ (job.value.adaptive));
+  const names = computed(() => [...new Set(found.value.flatMap((one) => Object.keys(one)))].filter((name) => found.value.some((one) => typeof one[name] !== "object")));
+  const isNone = () => found.value.length === 0;
+  return h(
+    "div",
+    null,
+    h("p", { class: "muted", hidden: () => !isNone() }, "No worker has this kind now."),
+    h(
+      "div",
+      { class: "table-box", tabindex: "0", role: "group", "aria-label": "Adaptive state", hidden: isNone },
+      h("table", { class: "small" }, h("thead", null, h("tr", null, () => names.value.map((name) => h("th", { scope: "col" }, humanize(name))))), h("tbody", null, () => found.value.map((one) => h("tr", null, names.value.map((name) => h("td", { class: "nowrap" }, figureText(one[name]))))))),
+    ),
+  );
+}
+
+/** @param {any} value */
+function figureText(value) {
+  return typeof value === "number" && !Number.isInteger(value) ? value.toPrecision(3) : cellText(value);
 }

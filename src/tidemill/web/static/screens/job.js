@@ -1,26 +1,26 @@
 // @ts-check
-/** One job: how far it is above, everything about it in tabs below. */
-import { api, isMissing } from "../core/api.js";
+/** The job screen: progress above, details in tabs below. */
+import { api, isNotFound } from "../core/api.js";
 import { h } from "../core/dom.js";
-import { ago, count, estimate, percent, rate, wholeMoment, words } from "../core/format.js";
-import { every, load, ticking } from "../core/load.js";
-import { settled } from "../core/pace.js";
-import { go, href } from "../core/router.js";
+import { estimateTimeLeft, formatAge, formatDateTime, formatNumber, formatPercent, formatRate, humanize } from "../core/format.js";
+import { onJobUpdates, watchJob } from "../core/live-updates.js";
+import { everyWhileLive, liveClock } from "../core/polling.js";
+import { remoteData } from "../core/remote-data.js";
+import { href, navigate } from "../core/router.js";
 import { computed, effect } from "../core/signal.js";
-import { lookAt, onJobs } from "../core/sse.js";
-import { userName } from "../core/users.js";
-import { empty, waiting } from "../ui/empty.js";
+import { countSettled } from "../core/throughput.js";
+import { userName } from "../core/user-names.js";
+import { errorBanners } from "../ui/error-banner.js";
 import { icon } from "../ui/icons.js";
 import { menuButton } from "../ui/menu.js";
-import { press } from "../ui/press.js";
-import { progressBar } from "../ui/progress.js";
-import { isClosed, status } from "../ui/status.js";
-import { trouble } from "../ui/trouble.js";
+import { emptyState, loadingNotice } from "../ui/notices.js";
+import { progressBar } from "../ui/progress-bar.js";
+import { singleFlight } from "../ui/single-flight.js";
+import { isClosed, statusBadge } from "../ui/status.js";
 import { itemsView } from "./items.js";
-import { cancel, exportJob, jobActions, pause, reprocess, resume } from "./job-acts.js";
-import { activityView, configView, errorsView } from "./job-more.js";
-import { overview } from "./job-overview.js";
-import { pendingView } from "./job-pending.js";
+import { cancelJob, exportJob, jobMenuActions, pauseJob, reprocessItems, resumeJob } from "./job-actions.js";
+import { jobOverview } from "./job-overview.js";
+import { activityView, configView, errorsView, pendingView } from "./job-tabs.js";
 
 /** @type {Array<[tab: string, label: string, n?: (job: any) => number]>} */
 const TABS = [
@@ -31,7 +31,7 @@ const TABS = [
   ["config", "Config"],
   ["activity", "Activity"],
 ];
-/** @type {Array<[name: string, said: string, colour: string]>} */
+/** @type {Array<[name: string, label: string, colour: string]>} */
 const FIGURES = [
   ["done", "done", "--bar-ok"],
   ["failed", "failed", "--bar-bad"],
@@ -43,71 +43,71 @@ const FIGURES = [
   ["pending", "pending", "--track"],
 ];
 
-const LOOKS_AGAIN_MS = 10_000;
+const RELOAD_MS = 10_000;
 
-/** @param {{params: import("../core/signal.js").Signal<Record<string, string>>}} asked */
+/** @param {{params: import("../core/signal.js").Signal<Record<string, string>>}} options */
 export function screen({ params }) {
   const name = params.peek().job;
-  const job = load((signal) => api.get(`/v1/jobs/${encodeURIComponent(name)}`, {}, signal));
+  const job = remoteData((signal) => api.get(`/v1/jobs/${encodeURIComponent(name)}`, {}, signal));
   const tab = computed(() => params.value.tab ?? "overview");
-  const isThere = computed(() => job.data.value !== null);
+  const isLoaded = computed(() => job.data.value !== null);
 
-  onJobs((changed) => {
+  onJobUpdates((changed) => {
     const known = job.data.peek();
-    const fresh = known && changed.find((one) => one.id === known.id);
-    if (!fresh) return;
-    job.data.value = { ...known, ...fresh };
-    job.soon(2_000); // what the stream does not tell: rates, causes, what the workers settled on
+    const updated = known && changed.find((one) => one.id === known.id);
+    if (!updated) return;
+    job.data.value = { ...known, ...updated };
+    job.reloadSoon(2_000); // live updates do not contain rates, error codes and adaptive state
   }, job);
-  const isGone = computed(() => isMissing(job.error.value));
-  every(() => isGone.peek() || job.soon(0), LOOKS_AGAIN_MS); // nobody tells that a job was deleted
-  lookAt(() => (isThere.value && !isGone.value && !isClosed(/** @type {any} */ (job.data.value).status) ? job.data.peek().id : null));
+  const isDeleted = computed(() => isNotFound(job.error.value));
+  everyWhileLive(() => isDeleted.peek() || job.reloadSoon(0), RELOAD_MS); // live updates do not report deleted jobs
+  watchJob(() => (isLoaded.value && !isDeleted.value && !isClosed(/** @type {any} */ (job.data.value).status) ? job.data.peek().id : null));
   effect(() => {
-    if (isThere.value) document.title = `${job.data.peek().key} · Tidemill`;
+    if (isLoaded.value) document.title = `${job.data.peek().key} · Tidemill`;
   });
 
-  return h("div", { class: "screen" }, trouble([job], isMissing), () => {
-    if (isGone.value) return isThere.value ? none("This job is not there any more", `${job.data.peek().key} was deleted, with its rows and results, or is not yours to see any more.`) : none("There is no such job", `No job of yours is called ${name}. It may have been deleted, or belong to somebody else.`);
-    if (isThere.value) return whole();
-    return job.error.value ? null : waiting();
+  return h("div", { class: "screen" }, errorBanners([job], isNotFound), () => {
+    if (isDeleted.value) return isLoaded.value ? notFound("This job is not there any more", `${job.data.peek().key} was deleted, with its rows and results, or is not yours to see any more.`) : notFound("There is no such job", `No job of yours is called ${name}. It may have been deleted, or belong to somebody else.`);
+    if (isLoaded.value) return jobView();
+    return job.error.value ? null : loadingNotice();
   });
 
-  /** @param {string} title @param {string} says */
-  function none(title, says) {
-    return empty({ title, says, acts: [h("a", { class: "button", href: href("/jobs") }, "To the jobs")] });
+  /** @param {string} title @param {string} text */
+  function notFound(title, text) {
+    return emptyState({ title, text, actions: [h("a", { class: "button", href: href("/jobs") }, "To the jobs")] });
   }
 
-  function whole() {
+  function jobView() {
     const found = /** @type {import("../core/signal.js").Signal<any>} */ (job.data);
     const changed = (/** @type {any} */ next) => {
       found.value = { ...found.peek(), ...next };
-      job.again(); // instead of an answer that is on its way, and older
+      job.reload(); // replaces an older response that may be on its way
     };
     const views = {
-      overview: () => overview(found),
-      results: () => itemsView(found, job.again),
+      overview: () => jobOverview(found),
+      results: () => itemsView(found, job.reload),
       pending: () => pendingView(found),
-      errors: () => errorsView(found, job.again),
+      errors: () => errorsView(found, job.reload),
       config: () => configView(found),
       activity: () => activityView(found),
     };
     const base = `/jobs/${found.peek().key}`;
     return [
-      head(found, changed, job),
-      h("nav", { class: "tabs", "aria-label": "About this job" }, TABS.map(([id, label, n]) => h("a", { href: href(id === "overview" ? base : `${base}/${id}`), "aria-current": () => (tab.value === id ? "page" : null) }, label, n ? h("span", { class: "number" }, () => (n(found.value) ? ` ${count(n(found.value))}` : "")) : null))),
+      jobHeader(found, changed, job),
+      h("nav", { class: "tabs", "aria-label": "About this job" }, TABS.map(([id, label, n]) => h("a", { href: href(id === "overview" ? base : `${base}/${id}`), "aria-current": () => (tab.value === id ? "page" : null) }, label, n ? h("span", { class: "number" }, () => (n(found.value) ? ` ${formatNumber(n(found.value))}` : "")) : null))),
       () => (/** @type {any} */ (views)[tab.value] ?? views.overview)(),
     ];
   }
 }
 
-/** @param {import("../core/signal.js").Signal<any>} job @param {(job: any) => void} changed @param {import("../core/load.js").Loaded<any>} loaded */
-function head(job, changed, loaded) {
-  const at = ticking();
+/** @param {import("../core/signal.js").Signal<any>} job @param {(job: any) => void} changed @param {import("../core/remote-data.js").RemoteData<any>} loaded */
+function jobHeader(job, changed, loaded) {
+  const at = liveClock();
   const shown = computed(() => job.value.status);
   const isPaused = () => shown.value === "paused";
   const isOver = () => isClosed(shown.value) || shown.value === "cancelling";
-  // Each button is one element for as long as the screen is there, however often the job changes under it.
-  const act = (/** @type {string} */ label, /** @type {string} */ picture, /** @type {() => any} */ run, more = {}) => h("button", { type: "button", ...more, on: { click: press(run) } }, icon(picture), label);
+  // Each button stays the same element, however often the job changes.
+  const actionButton = (/** @type {string} */ label, /** @type {string} */ picture, /** @type {() => any} */ run, more = {}) => h("button", { type: "button", ...more, on: { click: singleFlight(run) } }, icon(picture), label);
   return h(
     "section",
     { class: "stack" },
@@ -115,36 +115,36 @@ function head(job, changed, loaded) {
     h(
       "div",
       { class: "head" },
-      h("div", { class: "title" }, h("h1", { class: "mono" }, job.peek().key), () => status(shown.value), h("span", { class: "chip" }, job.peek().kind)),
+      h("div", { class: "title" }, h("h1", { class: "mono" }, job.peek().key), () => statusBadge(shown.value), h("span", { class: "chip" }, job.peek().kind)),
       h(
         "div",
         { class: "row" },
-        h("button", { type: "button", class: () => (isPaused() ? "main-act" : null), hidden: isOver, on: { click: press(() => (isPaused() ? resume : pause)(job.peek(), changed)) } }, () => (isPaused() ? [icon("play"), "Resume"] : [icon("pause"), "Pause"])),
-        act("Cancel …", "ban", () => cancel(job.peek(), changed), { class: "danger", hidden: isOver }),
-        act("Reprocess failed …", "retry", () => reprocess(job.peek(), { statuses: ["failed"] }, loaded.again), { disabled: () => job.value.counts.failed === 0, title: () => (job.value.counts.failed ? null : "Nothing has failed") }),
-        act("Export …", "down", () => exportJob(job.peek())),
-        menuButton("More actions", () => jobActions(job.peek(), changed, () => go("/jobs")), { class: "icon-only" }),
+        h("button", { type: "button", class: () => (isPaused() ? "main-act" : null), hidden: isOver, on: { click: singleFlight(() => (isPaused() ? resumeJob : pauseJob)(job.peek(), changed)) } }, () => (isPaused() ? [icon("play"), "Resume"] : [icon("pause"), "Pause"])),
+        actionButton("Cancel …", "ban", () => cancelJob(job.peek(), changed), { class: "danger", hidden: isOver }),
+        actionButton("Reprocess failed …", "retry", () => reprocessItems(job.peek(), { statuses: ["failed"] }, loaded.reload), { disabled: () => job.value.counts.failed === 0, title: () => (job.value.counts.failed ? null : "Nothing has failed") }),
+        actionButton("Export …", "down", () => exportJob(job.peek())),
+        menuButton("More actions", () => jobMenuActions(job.peek(), changed, () => navigate("/jobs")), { class: "icon-only" }),
       ),
     ),
     () => (job.value.failure_reason ? h("p", { class: "notice", data: { tone: "bad" } }, `It failed: ${job.value.failure_reason}`) : null),
     h(
       "div",
       { class: "card stack" },
-      h("dl", { class: "figures" }, h("div", null, h("dt", null, () => (job.value.ingest_complete ? "total" : "read so far")), h("dd", null, () => count(job.value.counts.total))), FIGURES.map(([name, said, colour]) => h("div", { hidden: () => job.value.counts[name] === 0 && !["done", "failed", "pending"].includes(name) }, h("dt", null, h("span", { class: "swatch", style: { "--swatch": `var(${colour})` } }), said), h("dd", null, () => count(job.value.counts[name]))))),
-      h("div", { class: "row" }, h("div", { class: "grow" }, progressBar(() => job.value.counts)), h("strong", { class: "number" }, () => percent(settled(job.value.counts), job.value.counts.total))),
-      h("p", { class: "row small muted" }, () => pace(job.value, at.value)),
+      h("dl", { class: "figures" }, h("div", null, h("dt", null, () => (job.value.ingest_complete ? "total" : "read so far")), h("dd", null, () => formatNumber(job.value.counts.total))), FIGURES.map(([name, label, colour]) => h("div", { hidden: () => job.value.counts[name] === 0 && !["done", "failed", "pending"].includes(name) }, h("dt", null, h("span", { class: "swatch", style: { "--swatch": `var(${colour})` } }), label), h("dd", null, () => formatNumber(job.value.counts[name]))))),
+      h("div", { class: "row" }, h("div", { class: "grow" }, progressBar(() => job.value.counts)), h("strong", { class: "number" }, () => formatPercent(countSettled(job.value.counts), job.value.counts.total))),
+      h("p", { class: "row small muted" }, () => progressText(job.value, at.value)),
     ),
   );
 }
 
 /** @param {any} job @param {number} at */
-function pace(job, at) {
+function progressText(job, at) {
   const { rates } = job;
-  const parts = [`average ${rate(rates.average_per_s)}`];
+  const parts = [`average ${formatRate(rates.average_per_s)}`];
   if (!isClosed(job.status)) {
-    parts.unshift(`now ${rate(rates.now_per_s)}`);
-    const found = estimate(rates, job.created_at, at);
+    parts.unshift(`now ${formatRate(rates.now_per_s)}`);
+    const found = estimateTimeLeft(rates, job.created_at, at);
     parts.push(found.isKnown ? `done in ${found.text}` : `no estimate: ${found.text}`);
-  } else parts.push(`${words(job.status)} ${ago(job.closed_at, at)}`);
-  return [parts.map((one) => h("span", { class: "number" }, one)), h("span", { title: wholeMoment(job.created_at) }, `submitted ${ago(job.created_at, at)} by ${userName(job.user_id)}`)];
+  } else parts.push(`${humanize(job.status)} ${formatAge(job.closed_at, at)}`);
+  return [parts.map((one) => h("span", { class: "number" }, one)), h("span", { title: formatDateTime(job.created_at) }, `submitted ${formatAge(job.created_at, at)} by ${userName(job.user_id)}`)];
 }

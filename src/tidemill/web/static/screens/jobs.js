@@ -1,94 +1,95 @@
 // @ts-check
-/** Jobs, the newest first. */
-import { api, now } from "../core/api.js";
-import { each, h } from "../core/dom.js";
-import { count, dayStart, duration, moment, percent, rate, wholeMoment } from "../core/format.js";
-import { load, ticking } from "../core/load.js";
-import { Pace, settled } from "../core/pace.js";
-import { wholeAddress } from "../core/place.js";
-import { href, query, word, words } from "../core/router.js";
+/** The jobs screen, newest first. */
+import { api, serverNow } from "../core/api.js";
+import { h, keyedList } from "../core/dom.js";
+import { formatDateTime, formatDuration, formatNumber, formatPercent, formatRate, formatTime, startOfDay } from "../core/format.js";
+import { onJobUpdates, ownerScope } from "../core/live-updates.js";
+import { liveClock } from "../core/polling.js";
+import { remoteData } from "../core/remote-data.js";
+import { href, query, queryList, queryParam } from "../core/router.js";
 import { batch, effect, signal } from "../core/signal.js";
-import { onJobs, scope } from "../core/sse.js";
-import { steady } from "../core/steady.js";
-import { userName } from "../core/users.js";
-import { empty, waiting } from "../ui/empty.js";
-import { choice, clearFilters, dateField, searchField, statusToggles } from "../ui/filter-bar.js";
+import { stableOrder } from "../core/stable-order.js";
+import { ThroughputTracker, countSettled } from "../core/throughput.js";
+import { toAbsoluteUrl } from "../core/url.js";
+import { userName } from "../core/user-names.js";
+import { errorBanners } from "../ui/error-banner.js";
+import { clearFiltersButton, dateFilter, searchFilter, selectFilter, statusToggles } from "../ui/filter-bar.js";
+import { loadMoreButton } from "../ui/load-more.js";
 import { menuButton } from "../ui/menu.js";
-import { moreButton } from "../ui/more.js";
-import { underPill } from "../ui/pill.js";
-import { progressBar, progressText } from "../ui/progress.js";
-import { JOB_STATUSES, isClosed, status } from "../ui/status.js";
-import { trouble } from "../ui/trouble.js";
-import { jobActions } from "./job-acts.js";
-import { listNews } from "./list-news.js";
+import { emptyState, loadingNotice } from "../ui/notices.js";
+import { progressBar, progressText } from "../ui/progress-bar.js";
+import { JOB_STATUSES, isClosed, statusBadge } from "../ui/status.js";
+import { withUpdatePill } from "../ui/update-pill.js";
+import { jobMenuActions } from "./job-actions.js";
+import { trackListUpdates } from "./list-updates.js";
 
 const FILTERS = ["q", "statuses", "kind", "from", "to"];
-const PAGE = 50;
-/** Kinds that this tab has seen: nobody tells of all that there are, and of rows that are filtered there may be only one. */
+const PAGE_SIZE = 50;
+/** Kinds this tab has seen. The API does not list them, and a filtered list may contain only one. */
 const kinds = signal(/** @type {string[]} */ ([]));
 
 export function screen() {
-  const statuses = words("statuses");
-  const [q, kind, from, to] = ["q", "kind", "from", "to"].map(word);
+  const statuses = queryList("statuses");
+  const [q, kind, from, to] = ["q", "kind", "from", "to"].map(queryParam);
   const jobs = signal(/** @type {any[]} */ ([]));
   const next = signal(/** @type {string | null} */ (null));
-  const pace = new Pace();
-  const at = ticking(2_000);
+  const throughput = new ThroughputTracker();
+  const at = liveClock(2_000);
 
-  const asked = () => ({ q: q.value, statuses: statuses.value, kind: kind.value, user_id: scope.value, created_from: dayStart(from.value), created_to: dayStart(to.value, 1), page_size: PAGE });
-  const first = load((signal) => api.get("/v1/jobs", asked(), signal));
-  const totals = load((signal) => api.get("/v1/jobs/counts", { user_id: scope.value }, signal));
-  const news = listNews({ first, shown: jobs, next, statuses, asked });
+  const requestParams = () => ({ q: q.value, statuses: statuses.value, kind: kind.value, user_id: ownerScope.value, created_from: startOfDay(from.value), created_to: startOfDay(to.value, 1), page_size: PAGE_SIZE });
+  const firstPage = remoteData((signal) => api.get("/v1/jobs", requestParams(), signal));
+  const totals = remoteData((signal) => api.get("/v1/jobs/counts", { user_id: ownerScope.value }, signal));
+  const updates = trackListUpdates({ firstPage, shown: jobs, next, statuses, requestParams });
   effect(() => {
-    const page = first.data.value;
+    const page = firstPage.data.value;
     if (page === null) return;
     batch(() => {
       jobs.value = page.jobs;
       next.value = page.next_page ?? null;
-      news.forget();
+      updates.forget();
     });
   });
   effect(() => {
     const all = new Set([...kinds.peek(), ...jobs.value.map((job) => job.kind)]);
-    if (all.size > kinds.peek().length) kinds.value = [...all].sort();
+    if (all.size > kinds.peek().length) kinds.value = [...all].toSorted();
   });
 
-  onJobs((changed) => {
-    const told = new Map(changed.map((job) => [job.id, job]));
-    changed.forEach((job) => pace.note(job, now()));
+  onJobUpdates((changed) => {
+    const updatedJobs = new Map(changed.map((job) => [job.id, job]));
+    changed.forEach((job) => throughput.record(job, serverNow()));
     const known = new Set(jobs.peek().map((job) => job.id));
     batch(() => {
-      jobs.value = jobs.peek().map((job) => told.get(job.id) ?? job);
-      news.hear(changed.filter((job) => !known.has(job.id)));
+      jobs.value = jobs.peek().map((job) => updatedJobs.get(job.id) ?? job);
+      updates.recordJobs(changed.filter((job) => !known.has(job.id)));
     });
-    totals.soon(3_000);
-  }, first);
+    totals.reloadSoon(3_000);
+  }, firstPage);
 
   /** @param {any} job */
   const changed = (job) => (jobs.value = jobs.peek().map((one) => (one.id === job.id ? { ...one, ...job } : one)));
-  const more = moreButton(next, () => first.data.value, (after, signal) => api.get("/v1/jobs", { ...asked(), after }, signal), (page) =>
+  const more = loadMoreButton(next, () => firstPage.data.value, (after, signal) => api.get("/v1/jobs", { ...requestParams(), after }, signal), (page) =>
     batch(() => {
       jobs.value = [...jobs.peek(), ...page.jobs];
       next.value = page.next_page ?? null;
     }),
   );
 
-  /** Statuses that were offered stay where they are, and new ones come last; their numbers are of all jobs, and not said beside a list of some. */
+  /** Offered statuses stay in place, and new ones come last. Counts cover all jobs, so they are hidden when a filter is set. */
   const offered = new Set();
-  const inOrder = steady((/** @type {string} */ value) => value);
-  const isSome = () => [q, kind, from, to].some((one) => one.value !== "");
+  const inOrder = stableOrder((/** @type {string} */ value) => value);
+  const isFiltered = () => [q, kind, from, to].some((one) => one.value !== "");
   const byStatus = () => {
-    const told = totals.data.value;
-    if (told === null && totals.error.value === null) return []; // those that are chosen would come first
-    for (const value of JOB_STATUSES) if (told?.counts[value] || statuses.value.includes(value)) offered.add(value);
-    return inOrder(JOB_STATUSES.filter((value) => offered.has(value))).map((value) => ({ value, n: isSome() ? null : (told?.counts[value] ?? null), atLeast: told ? !told.is_complete : false }));
+    const counts = totals.data.value;
+    if (counts === null && totals.error.value === null) return []; // otherwise the chosen ones would come first
+    for (const value of JOB_STATUSES) if (counts?.counts[value] || statuses.value.includes(value)) offered.add(value);
+    return inOrder(JOB_STATUSES.filter((value) => offered.has(value))).map((value) => ({ value, count: isFiltered() ? null : (counts?.counts[value] ?? null), isMinimum: counts ? !counts.is_complete : false }));
   };
-  const isAll = () => scope.value === "all";
+  const isAll = () => ownerScope.value === "all";
 
   const body = h("tbody");
-  each(body, () => jobs.value, (job) => job.id, (job) => line(job));
+  keyedList(body, () => jobs.value, (job) => job.id, (job) => jobRow(job));
   /** @param {import("../core/signal.js").Signal<any>} job */
-  function line(job) {
+  function jobRow(job) {
     const open = () => !isClosed(job.value.status);
     return h(
       "tr",
@@ -96,50 +97,50 @@ export function screen() {
       h("th", { scope: "row" }, h("a", { href: href(`/jobs/${job.peek().key}`), class: "mono" }, job.peek().key)),
       h("td", null, h("span", { class: "chip" }, job.peek().kind)),
       h("td", { hidden: () => !isAll() }, () => userName(job.value.user_id)),
-      h("td", null, () => status(job.value.status)),
+      h("td", null, () => statusBadge(job.value.status)),
       h("td", { class: "wide-cell" }, progressBar(() => job.value.counts, { thin: true }), h("small", { class: "muted number" }, () => summary(job.value))),
-      h("td", { class: "right nowrap" }, () => (at.value, open() ? speed(job.value) : "–")),
-      h("td", { class: "right nowrap" }, () => (at.value, open() ? left(job.value) : "–")),
-      h("td", { class: "nowrap", title: () => wholeMoment(job.value.created_at) }, () => moment(job.value.created_at)),
-      h("td", { class: "right" }, menuButton(`Actions for ${job.peek().key}`, () => jobActions(job.peek(), changed, () => first.again()))),
+      h("td", { class: "right nowrap" }, () => (at.value, open() ? rateText(job.value) : "–")),
+      h("td", { class: "right nowrap" }, () => (at.value, open() ? timeLeftText(job.value) : "–")),
+      h("td", { class: "nowrap", title: () => formatDateTime(job.value.created_at) }, () => formatTime(job.value.created_at)),
+      h("td", { class: "right" }, menuButton(`Actions for ${job.peek().key}`, () => jobMenuActions(job.peek(), changed, () => firstPage.reload()))),
     );
   }
   /** @param {any} job */
-  const speed = (job) => {
-    const found = pace.perSecond(job, now());
-    return found === null ? "…" : rate(found);
+  const rateText = (job) => {
+    const found = throughput.itemsPerSecond(job, serverNow());
+    return found === null ? "…" : formatRate(found);
   };
   /** @param {any} job */
-  const left = (job) => {
-    const found = pace.left(job, now());
-    return found === null ? "–" : duration(found);
+  const timeLeftText = (job) => {
+    const found = throughput.secondsLeft(job, serverNow());
+    return found === null ? "–" : formatDuration(found);
   };
 
   const table = h(
     "div",
     { class: "table-box", hidden: () => jobs.value.length === 0 },
-    h("table", { "aria-label": "Jobs" }, h("thead", null, h("tr", null, th("Job"), th("Kind"), h("th", { scope: "col", hidden: () => !isAll() }, "Owner"), th("Status"), th("Progress"), th("Rate", true), th("Time left", true), th("Submitted"), h("th", { scope: "col" }, h("span", { class: "unseen" }, "Actions")))), body),
+    h("table", { "aria-label": "Jobs" }, h("thead", null, h("tr", null, columnHeader("Job"), columnHeader("Kind"), h("th", { scope: "col", hidden: () => !isAll() }, "Owner"), columnHeader("Status"), columnHeader("Progress"), columnHeader("Rate", true), columnHeader("Time left", true), columnHeader("Submitted"), h("th", { scope: "col" }, h("span", { class: "unseen" }, "Actions")))), body),
   );
   return h(
     "div",
     { class: "screen" },
     h("div", { class: "head" }, h("h1", null, "Jobs")),
-    h("div", { class: "filters", role: "search" }, searchField("q", "Search by key or id"), choice("kind", "Kind", () => kinds.value.map((value) => ({ value, said: value }))), dateField("from", "From"), dateField("to", "to"), clearFilters(FILTERS)),
+    h("div", { class: "filters", role: "search" }, searchFilter("q", "Search by key or id"), selectFilter("kind", "Kind", () => kinds.value.map((value) => ({ value, label: value }))), dateFilter("from", "From"), dateFilter("to", "to"), clearFiltersButton(FILTERS)),
     statusToggles("statuses", "Status", byStatus),
-    trouble([first]),
-    underPill(
-      news.says,
-      first.again,
+    errorBanners([firstPage]),
+    withUpdatePill(
+      updates.pillText,
+      firstPage.reload,
       table,
-      () => (first.data.value === null && !first.error.value ? waiting() : null),
-      () => (first.data.value !== null && jobs.value.length === 0 ? nothing(FILTERS.some((name) => query.value.has(name)), next.value !== null) : null),
+      () => (firstPage.data.value === null && !firstPage.error.value ? loadingNotice() : null),
+      () => (firstPage.data.value !== null && jobs.value.length === 0 ? emptyList(FILTERS.some((name) => query.value.has(name)), next.value !== null) : null),
     ),
     more,
   );
 }
 
 /** @param {string} label @param {boolean} [right] */
-function th(label, right = false) {
+function columnHeader(label, right = false) {
   return h("th", { scope: "col", class: right ? "right" : null }, label);
 }
 
@@ -148,17 +149,17 @@ function summary(job) {
   const { counts } = job;
   if (counts.total === 0) return job.ingest_complete ? "no rows" : "being read";
   if (isClosed(job.status)) return progressText(counts).split(", ").slice(1).join(" · ");
-  return `${percent(settled(counts), counts.total)} of ${count(counts.total)}${counts.failed ? ` · ${count(counts.failed)} failed` : ""}`;
+  return `${formatPercent(countSettled(counts), counts.total)} of ${formatNumber(counts.total)}${counts.failed ? ` · ${formatNumber(counts.failed)} failed` : ""}`;
 }
 
 /** @param {boolean} isFiltered @param {boolean} hasMore */
-function nothing(isFiltered, hasMore) {
-  if (isFiltered) return empty({ title: hasMore ? "None so far" : "No job matches", says: hasMore ? "There is more to look through." : "Change the filters, or clear them." });
-  const url = wholeAddress("/v1/jobs");
-  return empty({
+function emptyList(isFiltered, hasMore) {
+  if (isFiltered) return emptyState({ title: hasMore ? "None so far" : "No job matches", text: hasMore ? "There is more to look through." : "Change the filters, or clear them." });
+  const url = toAbsoluteUrl("/v1/jobs");
+  return emptyState({
     title: "No jobs yet",
-    says: "Submit rows over HTTP or from the command line. Every row is stored first, then processed; this page shows how it goes.",
-    recipes: [
+    text: "Submit rows over HTTP or from the command line. Every row is stored first, then processed; this page shows how it goes.",
+    commands: [
       ["With curl", `curl ${url} -H "Authorization: Bearer $KEY" --json '{"kind": "greet", "inputs": [{"name": "ada"}]}'`],
       ["From a file", "tidemill submit greet people.csv"],
     ],

@@ -1,50 +1,51 @@
 // @ts-check
 /**
- * Rows that wait or are in hand, those that have done so for longest first, each with why: of one job, or of all.
- * What is asked for stands in the address.
+ * Items that are pending or processing, longest waiting first, each with the reason: of one job, or of all jobs.
+ * The filters are query parameters.
  */
-import { api, me } from "../core/api.js";
+import { api, currentUser } from "../core/api.js";
 import { h } from "../core/dom.js";
-import { count, counted, dayStart, localTimes, moment, percent, titleOf, wholeMoment } from "../core/format.js";
-import { settled } from "../core/pace.js";
-import { href, setQuery, word, words } from "../core/router.js";
-import { computed, effect, onCleanup, scope as inScope, signal, untracked } from "../core/signal.js";
-import { scope } from "../core/sse.js";
-import { empty, recipe } from "../ui/empty.js";
-import { makeGrid } from "../ui/grid.js";
+import { formatDateTime, formatNumber, formatPercent, formatTime, pluralize, startOfDay, summaryText } from "../core/format.js";
+import { ownerScope } from "../core/live-updates.js";
+import { href, queryList, queryParam, setQuery } from "../core/router.js";
+import { computed, effect, effectScope, onCleanup, signal, untracked } from "../core/signal.js";
+import { countSettled } from "../core/throughput.js";
+import { commandSnippet } from "../ui/copy-button.js";
+import { createGrid } from "../ui/grid.js";
 import { icon } from "../ui/icons.js";
+import { emptyState } from "../ui/notices.js";
+import { CursorRowSource } from "../ui/row-source.js";
 import { Selection } from "../ui/selection.js";
-import { CursorSource } from "../ui/source.js";
-import { OPEN_ITEMS, isClosed, setStatus, status } from "../ui/status.js";
-import { tellIfFails, toast } from "../ui/toast.js";
-import { openWaiting } from "./pending-item.js";
+import { OPEN_ITEM_STATUSES, isClosed, statusBadge, updateStatusBadge } from "../ui/status.js";
+import { showToast, toastOnError } from "../ui/toast.js";
+import { openPendingItem, waitReason } from "./pending-item-drawer.js";
 import { processNow } from "./process-now.js";
 
-export const USUAL = ["pending", "processing"];
-const MOST_IDS = 10_000;
+export const DEFAULT_STATUSES = ["pending", "processing"];
+const MAX_IDS = 10_000;
 /** @type {Record<string, [one: string, many: string]>} */
-const SAID = { pending: ["row is pending", "rows are pending"], processing: ["row is in hand", "rows are in hand"], retry_wait: ["row waits for a retry", "rows wait for a retry"] };
+const STATUS_COUNTS = { pending: ["row is pending", "rows are pending"], processing: ["row is in hand", "rows are in hand"], retry_wait: ["row waits for a retry", "rows wait for a retry"] };
 
 /**
  * @typedef {object} PendingOptions
- * @property {import("../core/signal.js").Signal<any>} [job] of this one alone
- * @property {() => {id: string | null} | null} [chosenJob] a filter; null while it is not known yet
- * @property {(id: string) => any} jobOf what is known of a row's job
- * @property {() => boolean} [atLeast] whether that is not all of them
- * @property {(statuses: string[]) => number | null} open how many there are now, by the counts of jobs; null while they are not known
+ * @property {import("../core/signal.js").Signal<any>} [job] list only this job
+ * @property {() => {id: string | null} | null} [chosenJob] the job filter; null while the job is being looked up
+ * @property {(id: string) => any} jobOf what is known of the job of a row
+ * @property {() => boolean} [isMinimum] whether the counts are minimums
+ * @property {(statuses: string[]) => number | null} countOpen the current number of items, from job counts; null if unknown
  */
 
-/** The words of the address that this list follows, as the API has them. */
+/** The filters of the list, in the format of the API. */
 export function pendingFilter() {
-  const [statuses, kind, from, to] = [words("statuses"), word("type"), word("from"), word("to")];
+  const [statuses, kind, from, to] = [queryList("statuses"), queryParam("type"), queryParam("from"), queryParam("to")];
   return {
     statuses: computed(() => {
-      const asked = statuses.value.filter((one) => OPEN_ITEMS.includes(one));
-      return asked.length ? asked : USUAL;
+      const known = statuses.value.filter((one) => OPEN_ITEM_STATUSES.includes(one));
+      return known.length ? known : DEFAULT_STATUSES;
     }),
     kind,
-    from: computed(() => dayStart(from.value)),
-    to: computed(() => dayStart(to.value, 1)),
+    from: computed(() => startOfDay(from.value)),
+    to: computed(() => startOfDay(to.value, 1)),
   };
 }
 
@@ -53,18 +54,18 @@ export function pendingList(options) {
   const filter = pendingFilter();
   const box = h("div", { class: "screen" });
   let end = () => {};
-  const asked = computed(() => {
+  const requestText = computed(() => {
     const chosen = options.job ? { id: options.job.peek().id } : options.chosenJob ? options.chosenJob() : { id: null };
     if (chosen === null) return "";
-    const isOthers = options.job && options.job.peek().user_id !== me.value?.user_id;
-    return JSON.stringify({ statuses: filter.statuses.value, job_type: filter.kind.value, from: filter.from.value, to: filter.to.value, job_id: chosen.id, user_id: isOthers ? "all" : scope.value });
+    const isOthers = options.job && options.job.peek().user_id !== currentUser.value?.user_id;
+    return JSON.stringify({ statuses: filter.statuses.value, job_type: filter.kind.value, from: filter.from.value, to: filter.to.value, job_id: chosen.id, user_id: isOthers ? "all" : ownerScope.value });
   });
   effect(() => {
-    const text = asked.value;
+    const now = requestText.value;
     end();
-    if (text === "") return;
+    if (now === "") return;
     untracked(() => {
-      const [made, over] = inScope(() => list(JSON.parse(text), options));
+      const [made, over] = effectScope(() => pendingGrid(JSON.parse(now), options));
       end = over;
       box.replaceChildren(made);
     });
@@ -73,15 +74,15 @@ export function pendingList(options) {
   return box;
 }
 
-/** @param {any} asked @param {PendingOptions} options */
-function list(asked, options) {
-  const source = new CursorSource(async (after, size, signal) => {
-    const page = await api.get("/v1/pending", { ...asked, after, page_size: size }, signal);
+/** @param {any} params @param {PendingOptions} options */
+function pendingGrid(params, options) {
+  const source = new CursorRowSource(async (after, size, signal) => {
+    const page = await api.get("/v1/pending", { ...params, after, page_size: size }, signal);
     return { rows: page.items, next: page.next_page ?? null };
   });
   const selection = new Selection();
-  const isDated = asked.from !== null || asked.to !== null;
-  const open = () => options.open(asked.statuses);
+  const isDated = params.from !== null || params.to !== null;
+  const open = () => options.countOpen(params.statuses);
   const seen = signal(/** @type {number | null} */ (null));
   effect(() => {
     if (seen.value === null) seen.value = open();
@@ -97,19 +98,19 @@ function list(asked, options) {
   const chosen = () => (selection.version.value, selection.size(0));
 
   async function runChosen() {
-    const ids = selection.list(MOST_IDS);
-    if (ids === null) return void toast(`More than ${count(MOST_IDS)} rows cannot be sent at once: choose fewer`, "bad");
-    if (await runNow(/** @type {string[]} */ (ids))) show();
+    const ids = selection.toKeys(MAX_IDS);
+    if (ids === null) return void showToast(`More than ${formatNumber(MAX_IDS)} rows cannot be sent at once: choose fewer`, "bad");
+    if (await runItemsNow(/** @type {string[]} */ (ids))) show();
   }
 
-  const foot = h(
+  const footer = h(
     "div",
     { class: () => (isEmpty() ? "grid-foot" : "grid-foot is-chosen") },
-    h("span", { role: "status" }, () => (isEmpty() ? "" : `${counted(chosen(), "row")} selected`)),
+    h("span", { role: "status" }, () => (isEmpty() ? "" : `${pluralize(chosen(), "row")} selected`)),
     h("span", null, () => {
       if (!isEmpty()) return "";
-      const loaded = (source.version.value, `${count(source.loaded)} loaded`);
-      return isDated || open() === null ? `${loaded}, as of ${moment(at.value)}` : `${options.atLeast?.() ? "≥ " : ""}${count(open())} wait or are in hand · ${loaded}, as of ${moment(at.value)}`;
+      const loaded = (source.version.value, `${formatNumber(source.loaded)} loaded`);
+      return isDated || open() === null ? `${loaded}, as of ${formatTime(at.value)}` : `${options.isMinimum?.() ? "≥ " : ""}${formatNumber(open())} wait or are in hand · ${loaded}, as of ${formatTime(at.value)}`;
     }),
     h("button", { type: "button", class: "link", hidden: () => !isEmpty() || open() === seen.value, on: { click: show } }, "The list has changed – show"),
     h("span", { class: "spring" }),
@@ -118,20 +119,20 @@ function list(asked, options) {
         ? options.job && processButton(options.job, show)
         : [h("button", { type: "button", class: "small main-act", on: { click: runChosen } }, icon("retry"), "Reprocess selected"), h("button", { type: "button", class: "small", on: { click: () => selection.clear() } }, "Clear")],
   );
-  /** Cells are made while the grid is drawn, which is nobody's turn: what follows something there ends with the grid. @type {Array<() => void>} */
+  /** The grid creates cells outside of any scope, so effects in cells have to be ended with the grid. @type {Array<() => void>} */
   const ends = [];
   onCleanup(() => ends.forEach((end) => end()));
-  const blank = nothing(asked, options); // made here, as it follows the counts
-  const grid = makeGrid({
+  const blank = emptyNotice(params, options); // created in this scope, as it follows the counts
+  const grid = createGrid({
     label: options.job ? `Open rows of ${options.job.peek().key}` : "Open rows of all jobs",
     source,
     selection,
     columns: columns(options.jobOf, ends),
     keyOf: (row) => row.id,
     nameOf: (row) => `item ${row.id}`,
-    onOpen: (row) => openWaiting(row, { runNow: async () => (await runNow([row.id])) && show(), focusBack: () => grid.focus(), changed: show }),
-    foot,
-    whenEmpty: () => blank,
+    onOpen: (row) => openPendingItem(row, { runNow: async () => (await runItemsNow([row.id])) && show(), focusBack: () => grid.focus(), changed: show }),
+    footer,
+    emptyContent: () => blank,
   });
   return grid.element;
 }
@@ -142,62 +143,56 @@ function processButton(job, show) {
   return h("button", { type: "button", class: "small", hidden: () => isClosed(job.value.status), disabled: isResting, title: () => (isResting() ? `The job is ${job.value.status}` : null), on: { click: () => processNow(job.peek(), show) } }, icon("play"), "Process now …");
 }
 
-/** Why there is nothing: because all is settled, or because of what is asked for. @param {any} asked @param {PendingOptions} options */
-function nothing(asked, options) {
-  const isNarrow = asked.from !== null || asked.to !== null || asked.job_type !== "" || (asked.job_id !== null && !options.job);
-  const isDone = computed(() => !isNarrow && options.open(OPEN_ITEMS) === 0);
-  // By the counts of jobs, which know of no days.
-  const others = () => (asked.from !== null || asked.to !== null ? [] : OPEN_ITEMS.filter((one) => !asked.statuses.includes(one) && options.open([one])));
-  const toldOthers = () => others().map((one) => `${options.atLeast?.() ? "at least " : ""}${counted(options.open([one]) ?? 0, ...SAID[one])}`).join(", ");
-  const says = () => {
-    if (others().length) return `No row that is ${asked.statuses.map(inWords).join(" or ")} was found. But ${toldOthers()}.`;
+/** Explains an empty list: either all items are settled, or the filters match none. @param {any} params @param {PendingOptions} options */
+function emptyNotice(params, options) {
+  const isNarrow = params.from !== null || params.to !== null || params.job_type !== "" || (params.job_id !== null && !options.job);
+  const isDone = computed(() => !isNarrow && options.countOpen(OPEN_ITEM_STATUSES) === 0);
+  // From job counts, which have no dates.
+  const others = () => (params.from !== null || params.to !== null ? [] : OPEN_ITEM_STATUSES.filter((one) => !params.statuses.includes(one) && options.countOpen([one])));
+  const otherCounts = () => others().map((one) => `${options.isMinimum?.() ? "at least " : ""}${pluralize(options.countOpen([one]) ?? 0, ...STATUS_COUNTS[one])}`).join(", ");
+  const explanation = () => {
+    if (others().length) return `No row that is ${params.statuses.map(statusWords).join(" or ")} was found. But ${otherCounts()}.`;
     if (!isDone.value) return "No row that fits these filters is open.";
     return options.job ? (options.job.value.ingest_complete ? "Every row is settled." : "Every row that was read so far is settled.") : "Every row is settled. Rows show up here as soon as somebody submits some, with why they wait.";
   };
-  const howTo = recipe("From a file", "tidemill submit greet people.csv");
+  const howTo = commandSnippet("From a file", "tidemill submit greet people.csv");
   effect(() => void (howTo.hidden = !isDone.value));
-  return empty({
+  return emptyState({
     title: () => (isDone.value ? "Nothing waits" : "Nothing matches this filter"),
-    says,
-    acts: [
+    text: explanation,
+    actions: [
       h("button", { type: "button", hidden: () => others().length === 0, on: { click: () => setQuery({ statuses: others() }) } }, "Show them"),
-      asked.job_id ? null : howTo,
+      params.job_id ? null : howTo,
     ],
   });
 }
 
-/** @param {string} status of a row */
-function inWords(status) {
-  return { pending: "pending", processing: "in hand", retry_wait: "waiting for a retry" }[status] ?? status;
+/** @param {string} name of an item status */
+function statusWords(name) {
+  return { pending: "pending", processing: "in hand", retry_wait: "waiting for a retry" }[name] ?? name;
 }
 
 /** @param {(id: string) => any} jobOf @param {Array<() => void>} ends @returns {import("../ui/grid.js").Column[]} */
 function columns(jobOf, ends) {
   return [
-    // The end of a job's id: its beginning is a time, which jobs of the same minute share.
-    { label: "Item ID", width: "5.7rem", show: (cell, row) => text(cell, `…${row.job_id.slice(-4)}:${row.seq}`, row.id, "mono") },
+    // The end of the job id, because its beginning is a time that jobs of the same minute share.
+    { label: "Item ID", width: "5.7rem", show: (cell, row) => setCellText(cell, `…${row.job_id.slice(-4)}:${row.seq}`, row.id, "mono") },
     { label: "Job ID", width: "8.6rem", show: showJob },
-    { label: "Title / brand", width: "minmax(6rem, 1fr)", show: (cell, row) => text(cell, titleOf(row.input_summary)) },
+    { label: "Title / brand", width: "minmax(6rem, 1fr)", show: (cell, row) => setCellText(cell, summaryText(row.input_summary)) },
     { label: "Status", width: "7rem", show: showStatus },
-    { label: "Why it waits", width: "minmax(9rem, 1.5fr)", show: (cell, row) => text(cell, whyOf(row)) },
-    { label: "Attempts", width: "4.8rem", align: "right", show: (cell, row) => text(cell, String(row.attempts)) },
-    { label: "Locked by", width: "5.2rem", show: (cell, row) => text(cell, row.locked_by ?? "–") },
-    { label: "Updated at", width: "5.6rem", show: (cell, row) => text(cell, moment(row.updated_at).split(" ")[0], wholeMoment(row.updated_at)) },
+    { label: "Why it waits", width: "minmax(9rem, 1.5fr)", show: (cell, row) => setCellText(cell, waitReason(row)) },
+    { label: "Attempts", width: "4.8rem", align: "right", show: (cell, row) => setCellText(cell, String(row.attempts)) },
+    { label: "Locked by", width: "5.2rem", show: (cell, row) => setCellText(cell, row.locked_by ?? "–") },
+    { label: "Updated at", width: "5.6rem", show: (cell, row) => setCellText(cell, formatTime(row.updated_at).split(" ")[0], formatDateTime(row.updated_at)) },
     { label: "Job type", width: "6.8rem", show: showKind },
     { label: "Progress", width: "4.9rem", show: (cell, row) => showProgress(cell, row, jobOf, ends) },
   ];
 }
 
-/** @param {any} row */
-export function whyOf(row) {
-  const isBackoff = row.status === "retry_wait" && row.why.startsWith("waits for its retry");
-  return localTimes(row.why) + (isBackoff && row.error?.code ? `, after ${row.error.code}` : "");
-}
-
-/** @param {HTMLElement} cell @param {string} says @param {string} [title] @param {string} [look] */
-function text(cell, says, title = says, look) {
-  if (look) cell.classList.add(look);
-  cell.textContent = says;
+/** @param {HTMLElement} cell @param {string} text @param {string} [title] @param {string} [className] */
+function setCellText(cell, text, title = text, className) {
+  if (className) cell.classList.add(className);
+  cell.textContent = text;
   cell.title = title;
 }
 
@@ -212,8 +207,8 @@ function showJob(cell, row) {
 /** @param {HTMLElement} cell @param {any} row */
 function showStatus(cell, row) {
   const shown = /** @type {HTMLElement | null} */ (cell.firstElementChild);
-  if (shown) setStatus(shown, row.status);
-  else cell.append(status(row.status));
+  if (shown) updateStatusBadge(shown, row.status);
+  else cell.append(statusBadge(row.status));
 }
 
 /** @param {HTMLElement} cell @param {any} row */
@@ -223,7 +218,7 @@ function showKind(cell, row) {
   cell.title = row.kind;
 }
 
-/** How far its job is, kept up to date while the row stands still. @param {HTMLElement} cell @param {any} row @param {(id: string) => any} jobOf @param {Array<() => void>} ends */
+/** The progress of the item's job, updated while the row stays. @param {HTMLElement} cell @param {any} row @param {(id: string) => any} jobOf @param {Array<() => void>} ends */
 function showProgress(cell, row, jobOf, ends) {
   const known = /** @type {any} */ (cell);
   if (known.job) return void (known.job.value = row.job_id);
@@ -231,21 +226,21 @@ function showProgress(cell, row, jobOf, ends) {
   const pill = cell.appendChild(h("span", { class: "progress-pill number" }));
   const follow = () => {
     const counts = jobOf(known.job.value)?.counts;
-    const done = counts ? settled(counts) : 0;
-    pill.textContent = counts ? percent(done, counts.total) : "–";
+    const done = counts ? countSettled(counts) : 0;
+    pill.textContent = counts ? formatPercent(done, counts.total) : "–";
     pill.style.setProperty("--part", String(counts && counts.total ? (done / counts.total) * 100 : 0));
   };
   ends.push(effect(follow));
 }
 
-/** Make rows due, and say what became of them. @param {string[]} ids @returns {Promise<boolean>} */
-export async function runNow(ids) {
-  const told = await tellIfFails(() => api.post("/v1/pending/run-now", { item_ids: ids }));
-  if (!told) return false;
+/** Makes items due now and shows the result. @param {string[]} ids @returns {Promise<boolean>} */
+async function runItemsNow(ids) {
+  const result = await toastOnError(() => api.post("/v1/pending/run-now", { item_ids: ids }));
+  if (!result) return false;
   const parts = [];
-  if (told.due) parts.push(`${counted(told.due, "row")} ${told.due === 1 ? "is" : "are"} due now`);
-  if (told.in_hand) parts.push(`${counted(told.in_hand, "row")} ${told.in_hand === 1 ? "is" : "are"} in the hands of a worker already`);
-  if (told.others) parts.push(`${counted(told.others, "row")} ${told.others === 1 ? "waits" : "wait"} for ${told.others === 1 ? "its" : "their"} turn anyway, or ${told.others === 1 ? "is" : "are"} settled`);
-  toast(parts.join("; "), told.due ? "ok" : "plain");
+  if (result.due) parts.push(`${pluralize(result.due, "row")} ${result.due === 1 ? "is" : "are"} due now`);
+  if (result.in_hand) parts.push(`${pluralize(result.in_hand, "row")} ${result.in_hand === 1 ? "is" : "are"} in the hands of a worker already`);
+  if (result.others) parts.push(`${pluralize(result.others, "row")} ${result.others === 1 ? "waits" : "wait"} for ${result.others === 1 ? "its" : "their"} turn anyway, or ${result.others === 1 ? "is" : "are"} settled`);
+  showToast(parts.join("; "), result.due ? "ok" : "plain");
   return true;
 }

@@ -1,11 +1,11 @@
 // @ts-check
-/** What is shown this once, and how it is made: API keys and one-time links. */
+/** Creates API keys and sign-in links, and shows them once. */
 import { api } from "../core/api.js";
-import { h, uid } from "../core/dom.js";
-import { duration } from "../core/format.js";
-import { wholeAddress } from "../core/place.js";
-import { answering, showDialog } from "../ui/dialog.js";
-import { copyButton } from "../ui/empty.js";
+import { h, uniqueId } from "../core/dom.js";
+import { formatDuration } from "../core/format.js";
+import { toAbsoluteUrl } from "../core/url.js";
+import { copyButton } from "../ui/copy-button.js";
+import { showDialog, submitHandler } from "../ui/dialog.js";
 
 /** @type {Array<[seconds: number, says: string]>} */
 const EXPIRIES = [
@@ -15,36 +15,36 @@ const EXPIRIES = [
   [365 * 86_400, "a year"],
   [0, "never"],
 ];
-const USUAL_S = 90 * 86_400;
+const DEFAULT_EXPIRY_S = 90 * 86_400;
 
-/** Neither Escape nor a click beside it closes this. @param {string} title @param {string} says @param {string} secret @param {string} act what the copying button copies */
-export function showSecret(title, says, secret, act) {
+/** Shows a secret in a dialog that only its button closes. @param {string} title @param {string} text @param {string} secret @param {string} secretName the name of the secret on the copy button */
+function showSecret(title, text, secret, secretName) {
   return showDialog(
     title,
     (close) => [
-      h("p", null, says),
-      h("div", { class: "secret" }, h("code", { "aria-label": act }, secret), h("div", null, copyButton(secret, `Copy ${act}`, `Copy ${act}`))),
+      h("p", null, text),
+      h("div", { class: "secret" }, h("code", { "aria-label": secretName }, secret), h("div", null, copyButton(secret, `Copy ${secretName}`, `Copy ${secretName}`))),
       h("div", { class: "acts" }, h("button", { type: "button", class: "main-act", autofocus: true, on: { click: () => close(null) } }, "I have kept it")),
     ],
-    { isFirm: true },
+    { isLocked: true },
   );
 }
 
-/** Ask for a name and an expiry, make the key, show it. @param {{user?: string}} [how] for somebody else @returns {Promise<boolean>} */
-export async function makeKey(how = {}) {
-  const made = await showDialog(how.user ? `A key for ${how.user}` : "A new key", (close, isFirm) => {
-    const [name, expiry] = [uid("name"), uid("expiry")];
+/** Prompts for a name and an expiry, creates the key and shows it. @param {{user?: string}} [options] of another user @returns {Promise<boolean>} */
+export async function createKey(options = {}) {
+  const made = await showDialog(options.user ? `A key for ${options.user}` : "A new key", (close, isFirm) => {
+    const [name, expiry] = [uniqueId("name"), uniqueId("expiry")];
     const input = /** @type {HTMLInputElement} */ (h("input", { id: name, type: "text", maxlength: "100", placeholder: "nightly import", autofocus: true, autocomplete: "off" }));
-    const select = /** @type {HTMLSelectElement} */ (h("select", { id: expiry }, EXPIRIES.map(([seconds, says]) => h("option", { value: String(seconds), selected: seconds === USUAL_S }, says))));
-    const { fault, go } = answering(close, isFirm, () => {
+    const select = /** @type {HTMLSelectElement} */ (h("select", { id: expiry }, EXPIRIES.map(([seconds, caption]) => h("option", { value: String(seconds), selected: seconds === DEFAULT_EXPIRY_S }, caption))));
+    const { errorLine, submit } = submitHandler(close, isFirm, () => {
       const seconds = Number(select.value);
-      return api.post("/v1/keys", { name: input.value.trim(), ...(seconds ? { expires_in_s: seconds } : {}), ...(how.user ? { user: how.user } : {}) });
+      return api.post("/v1/keys", { name: input.value.trim(), ...(seconds ? { expires_in_s: seconds } : {}), ...(options.user ? { user: options.user } : {}) });
     });
     return [
       h("label", { class: "field", for: name }, "What it is for", input),
       h("label", { class: "field", for: expiry }, "Good for", select),
-      fault,
-      h("div", { class: "acts" }, h("button", { type: "button", disabled: isFirm, on: { click: () => close(null) } }, "Not now"), h("button", { type: "submit", class: "main-act", on: { click: go } }, "Make the key")),
+      errorLine,
+      h("div", { class: "acts" }, h("button", { type: "button", disabled: isFirm, on: { click: () => close(null) } }, "Not now"), h("button", { type: "submit", class: "main-act", on: { click: submit } }, "Make the key")),
     ];
   });
   if (!made) return false;
@@ -54,7 +54,7 @@ export async function makeKey(how = {}) {
 }
 
 /** @param {string} user */
-export async function makeLink(user) {
+export async function createSignInLink(user) {
   const made = await api.post(`/v1/users/${encodeURIComponent(user)}/link`);
-  await showSecret(`A link for ${user}`, `Whoever follows it is signed in as ${user}: once, within ${duration(made.expires_in_s)}. It is not shown again.`, wholeAddress(made.path), "the link");
+  await showSecret(`A link for ${user}`, `Whoever follows it is signed in as ${user}: once, within ${formatDuration(made.expires_in_s)}. It is not shown again.`, toAbsoluteUrl(made.path), "the link");
 }

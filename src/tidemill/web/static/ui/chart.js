@@ -1,31 +1,31 @@
 // @ts-check
-/** Lines and stacked areas on a canvas, each with the same numbers in a table for who does not see it. */
+/** Line and stacked area charts on a canvas, each with a table of the same numbers for screen readers. */
 import { h } from "../core/dom.js";
-import { count, moment, rate } from "../core/format.js";
-import { preference } from "../core/prefs.js";
+import { formatRate, formatTime } from "../core/format.js";
+import { preference } from "../core/preferences.js";
 import { effect, onCleanup } from "../core/signal.js";
 
 /** @typedef {{name: string, colour: string, values: number[]}} Series `colour` is the name of a custom property */
-/** @typedef {{at: number[], series: Series[], said: (value: number) => string}} Chart */
+/** @typedef {{at: number[], series: Series[], formatValue: (value: number) => string}} Chart */
 
-const ROOM = { left: 46, right: 8, top: 8, bottom: 20 };
+const MARGIN = { left: 46, right: 8, top: 8, bottom: 20 };
 
 /**
  * @param {string} label
  * @param {() => Chart} data
- * @param {{isStacked?: boolean}} [how]
+ * @param {{isStacked?: boolean}} [options]
  */
-export function chart(label, data, how = {}) {
+export function chart(label, data, options = {}) {
   const canvas = /** @type {HTMLCanvasElement} */ (h("canvas", { role: "img", "aria-label": label }));
   const legend = h("div", { class: "legend" });
   const table = h("table", { class: "unseen" });
-  const draw = () => paint(canvas, data(), Boolean(how.isStacked));
+  const draw = () => paint(canvas, data(), Boolean(options.isStacked));
   const theme = preference("theme", "system");
   effect(() => {
-    theme.value;
+    void theme.value;
     const now = data();
     legend.replaceChildren(...now.series.map((one) => h("span", null, h("span", { class: "swatch", style: { "--swatch": `var(${one.colour})` } }), one.name)));
-    table.replaceChildren(...rowsOf(label, now));
+    table.replaceChildren(...tableRows(label, now));
     draw();
   });
   const resized = new ResizeObserver(draw);
@@ -40,11 +40,11 @@ export function chart(label, data, how = {}) {
 }
 
 /** @param {string} label @param {Chart} data */
-function rowsOf(label, data) {
+function tableRows(label, data) {
   return [
     h("caption", null, label),
     h("thead", null, h("tr", null, h("th", { scope: "col" }, "Time"), data.series.map((one) => h("th", { scope: "col" }, one.name)))),
-    h("tbody", null, data.at.map((at, n) => h("tr", null, h("th", { scope: "row" }, moment(at)), data.series.map((one) => h("td", null, data.said(one.values[n] ?? 0)))))),
+    h("tbody", null, data.at.map((at, n) => h("tr", null, h("th", { scope: "row" }, formatTime(at)), data.series.map((one) => h("td", null, data.formatValue(one.values[n] ?? 0)))))),
   ];
 }
 
@@ -58,13 +58,13 @@ function paint(canvas, data, isStacked) {
   canvas.height = Math.round(height * scale);
   context.setTransform(scale, 0, 0, scale, 0, 0);
   context.clearRect(0, 0, width, height);
-  const look = getComputedStyle(canvas);
-  const colour = (/** @type {string} */ name) => resolved(canvas, name);
-  const layers = isStacked ? stacked(data.series) : data.series.map((one) => ({ ...one, base: one.values.map(() => 0) }));
-  const top = nice(Math.max(0, ...layers.flatMap((one) => one.values)));
-  const x = (/** @type {number} */ n) => ROOM.left + ((width - ROOM.left - ROOM.right) * n) / Math.max(1, data.at.length - 1);
-  const y = (/** @type {number} */ value) => height - ROOM.bottom - (height - ROOM.top - ROOM.bottom) * (value / top);
-  context.font = `11px ${look.fontFamily}`;
+  const computedStyle = getComputedStyle(canvas);
+  const colour = (/** @type {string} */ name) => resolveColour(canvas, name);
+  const layers = isStacked ? stackSeries(data.series) : data.series.map((one) => ({ ...one, base: one.values.map(() => 0) }));
+  const top = niceCeiling(Math.max(0, ...layers.flatMap((one) => one.values)));
+  const x = (/** @type {number} */ n) => MARGIN.left + ((width - MARGIN.left - MARGIN.right) * n) / Math.max(1, data.at.length - 1);
+  const y = (/** @type {number} */ value) => height - MARGIN.bottom - (height - MARGIN.top - MARGIN.bottom) * (value / top);
+  context.font = `11px ${computedStyle.fontFamily}`;
   context.fillStyle = colour("--muted");
   context.strokeStyle = colour("--line");
   context.lineWidth = 1;
@@ -73,19 +73,19 @@ function paint(canvas, data, isStacked) {
   for (const part of [0, 0.5, 1]) {
     const at = Math.round(y(top * part)) + 0.5;
     context.beginPath();
-    context.moveTo(ROOM.left, at);
-    context.lineTo(width - ROOM.right, at);
+    context.moveTo(MARGIN.left, at);
+    context.lineTo(width - MARGIN.right, at);
     context.stroke();
-    context.fillText(data.said(top * part), ROOM.left - 6, at);
+    context.fillText(data.formatValue(top * part), MARGIN.left - 6, at);
   }
   context.textBaseline = "alphabetic";
   if (data.at.length > 1) {
     context.textAlign = "left";
-    context.fillText(moment(data.at[0]), ROOM.left, height - 4);
+    context.fillText(formatTime(data.at[0]), MARGIN.left, height - 4);
     context.textAlign = "right";
-    context.fillText(moment(data.at[data.at.length - 1]), width - ROOM.right, height - 4);
+    context.fillText(formatTime(data.at[data.at.length - 1]), width - MARGIN.right, height - 4);
   }
-  for (const one of layers.reverse()) {
+  for (const one of layers.toReversed()) {
     context.fillStyle = context.strokeStyle = colour(one.colour);
     context.beginPath();
     one.values.forEach((value, n) => context.lineTo(x(n), y(value)));
@@ -101,8 +101,8 @@ function paint(canvas, data, isStacked) {
   }
 }
 
-/** A colour that a canvas understands: custom properties may say light-dark(). @param {HTMLElement} near @param {string} name */
-function resolved(near, name) {
+/** Resolves a custom property to a colour for the canvas, which cannot use light-dark(). @param {HTMLElement} near @param {string} name */
+function resolveColour(near, name) {
   const probe = document.createElement("span");
   probe.style.setProperty("color", `var(${name})`);
   (near.parentElement ?? document.body).append(probe);
@@ -112,7 +112,7 @@ function resolved(near, name) {
 }
 
 /** @param {Series[]} series */
-function stacked(series) {
+function stackSeries(series) {
   let below = series[0]?.values.map(() => 0) ?? [];
   return series.map((one) => {
     const base = below;
@@ -121,26 +121,26 @@ function stacked(series) {
   });
 }
 
-/** A round number that is not less. @param {number} value */
-export function nice(value) {
+/** The next round number that is not smaller. @param {number} value */
+function niceCeiling(value) {
   if (!(value > 0)) return 1;
   const step = 10 ** Math.floor(Math.log10(value));
   return [1, 2, 2.5, 5, 10].map((n) => n * step).find((n) => n >= value) ?? 10 * step;
 }
 
 /**
- * Items settled a second, from how many were settled by when.
+ * The rate of settled items, from cumulative counts.
  * @param {Array<{at: string, settled: number, failed: number}>} points
  * @returns {Chart}
  */
-export function throughput(points) {
+export function throughputSeries(points) {
   const steps = points.slice(1).map((point, n) => {
     const before = points[n];
     const seconds = Math.max(0.001, (Date.parse(point.at) - Date.parse(before.at)) / 1000);
     const failed = Math.max(0, point.failed - before.failed) / seconds;
     return { at: Date.parse(point.at), failed, good: Math.max(0, (point.settled - before.settled) / seconds - failed) };
   });
-  // Each stands for the time before it: the first one begins where its time does.
+  // Each value covers the time before it, so the first one is repeated at its start.
   if (steps.length) steps.unshift({ ...steps[0], at: Date.parse(points[0].at) });
   return {
     at: steps.map((one) => one.at),
@@ -148,11 +148,6 @@ export function throughput(points) {
       { name: "settled well", colour: "--bar-ok", values: steps.map((one) => one.good) },
       { name: "failed", colour: "--bar-bad", values: steps.map((one) => one.failed) },
     ],
-    said: (value) => (value === 0 ? "0" : rate(value)),
+    formatValue: (value) => (value === 0 ? "0" : formatRate(value)),
   };
-}
-
-/** @param {string} label @param {() => number[]} values */
-export function sparkline(label, values) {
-  return chart(label, () => ({ at: values().map((_, n) => n), series: [{ name: label, colour: "--accent", values: values() }], said: count }));
 }

@@ -1,34 +1,34 @@
 // @ts-check
-/** Questions, in the browser's own dialog. */
-import { append, h, uid } from "../core/dom.js";
-import { scope, signal } from "../core/signal.js";
-import { press } from "./press.js";
+/** Modal dialogs, based on the `dialog` element. */
+import { appendChildren, h, uniqueId } from "../core/dom.js";
+import { effectScope, signal } from "../core/signal.js";
+import { singleFlight } from "./single-flight.js";
 
 /** @typedef {import("../core/dom.js").Child} Child */
 
 /**
- * Show a dialog; the answer comes when it is closed. `content` gets a function that closes it with an answer, and whether
- * nothing else closes it.
+ * Shows a dialog and resolves with its answer when it closes. `content` receives a function that closes the dialog with an
+ * answer, and a signal that prevents other ways to close it.
  * @template T
  * @param {string} title
  * @param {(close: (answer: T | null) => void, isFirm: import("../core/signal.js").Signal<boolean>) => Child[]} content
- * @param {{isFirm?: boolean}} [how] firm: Escape does not close it
+ * @param {{isLocked?: boolean}} [options] locked: Escape does not close it
  * @returns {Promise<T | null>}
  */
-export function showDialog(title, content, how = {}) {
+export function showDialog(title, content, options = {}) {
   return new Promise((resolve) => {
-    const name = uid("dialog");
+    const name = uniqueId("dialog");
     /** @type {T | null} */
     let answer = null;
-    const isFirm = signal(how.isFirm ?? false);
-    const dialog = /** @type {HTMLDialogElement} */ (h("dialog", { "aria-labelledby": name, closedby: () => (isFirm.value ? "none" : null) }));
+    const isLocked = signal(options.isLocked ?? false);
+    const dialog = /** @type {HTMLDialogElement} */ (h("dialog", { "aria-labelledby": name, closedby: () => (isLocked.value ? "none" : null) }));
     const close = (/** @type {T | null} */ given) => {
       answer = given;
       dialog.close();
     };
-    const [, end] = scope(() => append(dialog, [h("form", { method: "dialog", on: { submit: (/** @type {Event} */ e) => e.preventDefault() } }, h("h2", { id: name }, title), content(close, isFirm))]));
-    // Both: a browser that does not know closedby would let a second Escape through, whatever the first was told.
-    for (const name of ["cancel", "keydown"]) dialog.addEventListener(name, (event) => isFirm.peek() && (!("key" in event) || event.key === "Escape") && event.preventDefault());
+    const [, end] = effectScope(() => appendChildren(dialog, [h("form", { method: "dialog", on: { submit: (/** @type {Event} */ e) => e.preventDefault() } }, h("h2", { id: name }, title), content(close, isLocked))]));
+    // Both events, because browsers without `closedby` let a second Escape through.
+    for (const type of ["cancel", "keydown"]) dialog.addEventListener(type, (event) => isLocked.peek() && (!("key" in event) || event.key === "Escape") && event.preventDefault());
     dialog.addEventListener("close", () => {
       end();
       dialog.remove();
@@ -40,36 +40,36 @@ export function showDialog(title, content, how = {}) {
 }
 
 /**
- * Ask before something is done, and do it: the dialog stays until the service has answered, and shows what it said.
- * @param {{title: string, says: Child[], act: string, run: () => Promise<any>, isDanger?: boolean}} asked
- * @returns {Promise<boolean>} whether it was done
+ * Asks for confirmation and runs the action. The dialog stays open until the service has answered, and shows errors.
+ * @param {{title: string, content: Child[], actionLabel: string, run: () => Promise<any>, isDanger?: boolean}} options
+ * @returns {Promise<boolean>} whether the action was done
  */
-export async function confirmDialog({ title, says, act, run, isDanger = false }) {
-  const done = await showDialog(title, (close, isFirm) => {
-    const { fault, go } = answering(close, isFirm, async () => (await run(), true));
-    return [says, fault, h("div", { class: "acts" }, h("button", { type: "button", autofocus: isDanger, disabled: isFirm, on: { click: () => close(null) } }, "Keep as it is"), h("button", { type: "submit", class: isDanger ? "danger main-act" : "main-act", disabled: isFirm, on: { click: go } }, act))];
+export async function confirmDialog({ title, content, actionLabel, run, isDanger = false }) {
+  const done = await showDialog(title, (close, isLocked) => {
+    const { errorLine, submit } = submitHandler(close, isLocked, async () => (await run(), true));
+    return [content, errorLine, h("div", { class: "acts" }, h("button", { type: "button", autofocus: isDanger, disabled: isLocked, on: { click: () => close(null) } }, "Keep as it is"), h("button", { type: "submit", class: isDanger ? "danger main-act" : "main-act", disabled: isLocked, on: { click: submit } }, actionLabel))];
   });
   return done === true;
 }
 
 /**
- * What the main button of a dialog does, and where it says what went wrong. Nothing closes the dialog meanwhile: whoever went
- * then would not hear how it ended.
+ * Creates the submit listener of a dialog and the line that shows its error. The dialog is locked while the action runs, so
+ * that the user sees the result.
  * @template T
- * @param {(answer: T | null) => void} close @param {import("../core/signal.js").Signal<boolean>} isFirm @param {() => Promise<T>} run
+ * @param {(answer: T | null) => void} close @param {import("../core/signal.js").Signal<boolean>} isLocked @param {() => Promise<T>} run
  */
-export function answering(close, isFirm, run) {
-  const fault = h("p", { class: "fault", role: "alert", hidden: true });
-  const go = press(async () => {
-    isFirm.value = true;
-    fault.hidden = true;
+export function submitHandler(close, isLocked, run) {
+  const errorLine = h("p", { class: "fault", role: "alert", hidden: true });
+  const submit = singleFlight(async () => {
+    isLocked.value = true;
+    errorLine.hidden = true;
     try {
       close(await run());
     } catch (error) {
-      fault.textContent = /** @type {Error} */ (error).message;
-      fault.hidden = false;
-      isFirm.value = false;
+      errorLine.textContent = /** @type {Error} */ (error).message;
+      errorLine.hidden = false;
+      isLocked.value = false;
     }
   });
-  return { fault, go };
+  return { errorLine, submit };
 }

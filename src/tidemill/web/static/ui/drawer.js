@@ -1,71 +1,71 @@
 // @ts-check
-/** A panel beside the list, for one of its rows. The list stays in reach; Escape closes it. */
-import { append, h, uid } from "../core/dom.js";
+/** A panel beside a list that shows one of its rows. The list stays usable; Escape closes the panel. */
+import { appendChildren, h, uniqueId } from "../core/dom.js";
 import { path } from "../core/router.js";
-import { effect, scope } from "../core/signal.js";
+import { effect, effectScope } from "../core/signal.js";
 import { icon } from "./icons.js";
 
-const covering = window.matchMedia("(max-width: 38rem)"); // as wide as it is
-const behind = () => /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll(".frame > :is(.skip, .bar, .nav, .content)"));
+const narrowScreen = window.matchMedia("(max-width: 38rem)"); // as wide as it is
+const elementsBehind = () => /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll(".frame > :is(.skip, .bar, .nav, .content)"));
 
 /** @typedef {{close: () => void, element: HTMLElement}} Drawer */
 
-/** Ends the one that is open. There is one at most, and it goes with its screen. */
-let leave = () => {};
+/** Closes the current drawer. There is one at most, and it closes when the user leaves its screen. */
+let closeCurrent = () => {};
 
 /**
  * @param {import("../core/dom.js").Child} title
  * @param {() => import("../core/dom.js").Child[]} content
- * @param {{onClose?: () => void, acts?: import("../core/dom.js").Child[]}} [how] `onClose` when somebody closed it, to stay on its screen
+ * @param {{onClose?: () => void, actions?: import("../core/dom.js").Child[]}} [options] `onClose` is called if the user closes it and stays on the screen
  * @returns {Drawer}
  */
-export function openDrawer(title, content, how = {}) {
-  leave();
-  const name = uid("drawer");
+export function openDrawer(title, content, options = {}) {
+  closeCurrent();
+  const name = uniqueId("drawer");
   const before = /** @type {HTMLElement | null} */ (document.activeElement);
   const body = h("div", { class: "body", tabindex: "0", role: "group", "aria-labelledby": name });
   let isOpen = true;
-  const gone = () => {
+  const destroy = () => {
     isOpen = false;
-    leave = () => {};
-    covering.removeEventListener("change", keepOut);
-    for (const part of behind()) part.inert = false;
+    closeCurrent = () => {};
+    narrowScreen.removeEventListener("change", updateInert);
+    for (const part of elementsBehind()) part.inert = false;
     end();
     element.remove();
   };
   const close = () => {
     if (!isOpen) return;
     const hadFocus = element.contains(document.activeElement);
-    gone();
+    destroy();
     if (hadFocus && before?.isConnected) before.focus();
-    how.onClose?.();
+    options.onClose?.();
   };
-  // Where it covers everything, Tab must not lead behind it.
-  const keepOut = () => {
-    for (const part of behind()) part.inert = covering.matches;
+  // On narrow screens the drawer covers everything: keep Tab inside it.
+  const updateInert = () => {
+    for (const part of elementsBehind()) part.inert = narrowScreen.matches;
   };
   const element = h(
     "aside",
     { class: "drawer", "aria-labelledby": name },
-    h("header", null, h("h2", { id: name }, title), how.acts ?? null, h("button", { type: "button", class: "plain icon-only", "aria-label": "Close", on: { click: close } }, icon("close"))),
+    h("header", null, h("h2", { id: name }, title), options.actions ?? null, h("button", { type: "button", class: "plain icon-only", "aria-label": "Close", on: { click: close } }, icon("close"))),
     body,
   );
   const at = path.peek();
-  const [, end] = scope(() => {
-    append(body, content());
+  const [, end] = effectScope(() => {
+    appendChildren(body, content());
     effect(() => {
-      if (path.value !== at) gone();
+      if (path.value !== at) destroy();
     });
   });
-  leave = gone;
+  closeCurrent = destroy;
   element.addEventListener("keydown", (event) => {
     if (event.key !== "Escape" || event.defaultPrevented) return;
     event.stopPropagation();
     close();
   });
   document.body.append(element);
-  covering.addEventListener("change", keepOut);
-  keepOut();
+  narrowScreen.addEventListener("change", updateInert);
+  updateInert();
   body.focus({ preventScroll: true });
   return { close, element };
 }

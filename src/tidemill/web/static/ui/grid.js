@@ -1,57 +1,57 @@
 // @ts-check
 /**
- * A grid of any number of rows, of which only those in sight are elements.
+ * A virtual grid: only visible rows are elements.
  *
- * The rows stand in a view that stays where it is while the space behind it is scrolled; they are moved to where the
- * list is. See virtual.js for how far that is, source.js for where rows come from, selection.js for what is selected.
+ * The rows are in a sticky view, and are positioned by the scroll offset of the list. See virtual-scroll.js for offsets,
+ * row-source.js for rows and selection.js for the selection.
  */
-import { signIns } from "../core/api.js";
-import { h, listen, uid } from "../core/dom.js";
-import { count } from "../core/format.js";
+import { signInCount } from "../core/api.js";
+import { h, listen, uniqueId } from "../core/dom.js";
+import { formatNumber } from "../core/format.js";
 import { effect, onCleanup, untracked } from "../core/signal.js";
-import { icon } from "./icons.js";
-import { gridKeys } from "./grid-keys.js";
+import { handleGridKey } from "./grid-keyboard.js";
 import { GridRange } from "./grid-range.js";
-import { VirtualScroll } from "./virtual.js";
+import { icon } from "./icons.js";
+import { VirtualScroll } from "./virtual-scroll.js";
 
-const ROW = 36;
-const BESIDE = 6;
-const IDLE_MS = 160;
+const ROW_HEIGHT = 36;
+const OVERSCAN_ROWS = 6;
+const SCROLL_IDLE_MS = 160;
 
 /**
  * @typedef {object} Column
- * @property {string} label
- * @property {string} [width] of a CSS grid
- * @property {"right"} [align]
- * @property {(cell: HTMLElement, row: any, index: number) => void} show text, or elements that are made of text
+ * @property {string} label of its header
+ * @property {string} [width] as in CSS grid
+ * @property {"right"} [align] left by default
+ * @property {(cell: HTMLElement, row: any, index: number) => void} show renders the value into the cell
  */
 /**
- * @typedef {object} Options
- * @property {string} label
- * @property {import("./source.js").SeqSource | import("./source.js").CursorSource} source
- * @property {Column[]} columns
- * @property {(row: any) => string | number} keyOf
- * @property {(row: any) => string} nameOf for who hears it: "row 41,207"
- * @property {import("./selection.js").Selection} [selection]
- * @property {(row: any, index: number) => void} [onOpen]
- * @property {HTMLElement} [foot]
- * @property {() => HTMLElement} [whenEmpty]
+ * @typedef {object} GridOptions
+ * @property {string} label for screen readers
+ * @property {import("./row-source.js").IndexedRowSource | import("./row-source.js").CursorRowSource} source of the rows
+ * @property {Column[]} columns in the order they are shown
+ * @property {(row: any) => string | number} keyOf the key of a row in the selection
+ * @property {(row: any) => string} nameOf for screen readers: "row 41,207"
+ * @property {import("./selection.js").Selection} [selection] without one, rows cannot be selected
+ * @property {(row: any, index: number) => void} [onOpen] called on a click or Enter
+ * @property {HTMLElement} [footer] shown below the rows
+ * @property {() => HTMLElement} [emptyContent] shown instead of the grid when there are no rows
  */
 /** @typedef {{element: HTMLElement, goTo: (index: number, focus?: boolean) => void, refresh: () => void, active: () => number, focus: () => void}} Grid */
 
-/** @param {Options} options @returns {Grid} */
-export function makeGrid(options) {
+/** @param {GridOptions} options @returns {Grid} */
+export function createGrid(options) {
   const { source, selection } = options;
-  const scroll = new VirtualScroll(ROW);
+  const scroll = new VirtualScroll(ROW_HEIGHT);
   const columns = selection ? [checkColumn(), ...options.columns] : options.columns;
   const template = columns.map((one) => one.width ?? "minmax(8rem, 1fr)").join(" ");
-  const id = uid("grid");
+  const id = uniqueId("grid");
   /** @type {{row: number, column: number}} */
   const active = { row: 0, column: 0 };
   const range = new GridRange(source, selection, options.keyOf);
   let hasFocus = false;
-  /** The cell that Tab leads to. @type {HTMLElement | null} */
-  let reached = null;
+  /** The cell that can be reached with Tab. @type {HTMLElement | null} */
+  let tabStop = null;
   let frame = 0;
   let idle = 0;
   /** @type {HTMLElement[]} */
@@ -60,10 +60,10 @@ export function makeGrid(options) {
   const head = h("div", { class: "grid-line grid-head", role: "row", "aria-rowindex": "1" }, columns.map((one, n) => h("div", { role: "columnheader", "aria-colindex": String(n + 1), class: one.align ?? null, title: one.label }, one.label || h("span", { class: "unseen" }, "Selected"))));
   const rows = h("div", { class: "grid-rows", role: "rowgroup" });
   const view = h("div", { class: "grid-view", style: { "--grid-columns": template } }, h("div", { role: "rowgroup" }, head), rows);
-  const tall = h("div", { class: "grid-tall", role: "presentation" }, view);
-  const box = h("div", { class: "grid-scroll", id, role: "grid", "aria-label": options.label, "aria-colcount": String(columns.length), "aria-multiselectable": selection ? "true" : null, tabindex: "0" }, tall);
-  const blank = h("div", { hidden: true });
-  const element = h("div", { class: "grid" }, box, blank, options.foot ?? null);
+  const spacer = h("div", { class: "grid-tall", role: "presentation" }, view);
+  const box = h("div", { class: "grid-scroll", id, role: "grid", "aria-label": options.label, "aria-colcount": String(columns.length), "aria-multiselectable": selection ? "true" : null, tabindex: "0" }, spacer);
+  const emptyBox = h("div", { hidden: true });
+  const element = h("div", { class: "grid" }, box, emptyBox, options.footer ?? null);
 
   /** @returns {Column} */
   function checkColumn() {
@@ -86,40 +86,40 @@ export function makeGrid(options) {
   function measure() {
     const height = box.clientHeight;
     view.style.setProperty("height", `${height}px`);
-    scroll.resize(source.length, Math.max(ROW, height - ROW));
-    tall.style.setProperty("height", `${scroll.space + ROW}px`);
+    scroll.resize(source.length, Math.max(ROW_HEIGHT, height - ROW_HEIGHT));
+    spacer.style.setProperty("height", `${scroll.scrollHeight + ROW_HEIGHT}px`);
     box.setAttribute("aria-rowcount", source.isComplete ? String(source.length + 1) : "-1");
     const isBlank = source.isComplete && source.length === 0;
-    if (isBlank && blank.childElementCount === 0 && options.whenEmpty) blank.replaceChildren(options.whenEmpty());
-    blank.hidden = !isBlank || !options.whenEmpty;
-    box.hidden = isBlank && Boolean(options.whenEmpty);
+    if (isBlank && emptyBox.childElementCount === 0 && options.emptyContent) emptyBox.replaceChildren(options.emptyContent());
+    emptyBox.hidden = !isBlank || !options.emptyContent;
+    box.hidden = isBlank && Boolean(options.emptyContent);
   }
 
   function draw() {
     frame = 0;
-    const hadFocus = hasFocus; // a cell that is hidden here loses it at once
-    const [first, last] = scroll.window(BESIDE);
-    while (pool.length < last - first) pool.push(makeLine());
+    const hadFocus = hasFocus; // hiding a cell removes its focus
+    const [first, last] = scroll.visibleRange(OVERSCAN_ROWS);
+    while (pool.length < last - first) pool.push(createLine());
     const used = new Set();
     for (let index = first; index < last; index += 1) {
       const line = pool[index % pool.length];
       used.add(line);
       if (!line.isConnected) rows.append(line);
       line.hidden = false;
-      line.style.setProperty("transform", `translateY(${Math.round(index * ROW - scroll.top)}px)`);
-      fill(line, index);
+      line.style.setProperty("transform", `translateY(${Math.round(index * ROW_HEIGHT - scroll.top)}px)`);
+      fillLine(line, index);
     }
     for (const line of pool) if (!used.has(line)) line.hidden = true;
     hasFocus ||= hadFocus;
-    keepFocus();
-    source.want(first, last);
+    restoreFocus();
+    source.setVisibleRange(first, last);
   }
 
-  function later() {
+  function scheduleDraw() {
     frame ||= window.requestAnimationFrame(draw);
   }
 
-  function makeLine() {
+  function createLine() {
     const cells = columns.map((one, n) => h("div", { role: "gridcell", "aria-colindex": String(n + 1), class: one.align ?? null, tabindex: "-1" }));
     const note = h("div", { class: "note", role: "gridcell", tabindex: "-1" });
     const line = h("div", { class: "grid-line", role: "row" }, cells, note);
@@ -128,7 +128,7 @@ export function makeGrid(options) {
   }
 
   /** @param {any} line @param {number} index */
-  function fill(line, index) {
+  function fillLine(line, index) {
     const row = source.rowAt(index);
     const state = row === undefined ? source.stateAt(index) : "there";
     const isChosen = row !== undefined && selection !== undefined && selection.has(options.keyOf(row));
@@ -140,76 +140,76 @@ export function makeGrid(options) {
     for (const cell of line.cells) cell.hidden = row === undefined;
     line.note.hidden = row !== undefined;
     if (row !== undefined) columns.forEach((column, n) => column.show(line.cells[n], row, index));
-    else line.note.replaceChildren(...notes(state, index));
+    else line.note.replaceChildren(...placeholderContent(state, index));
   }
 
   /** @param {string} state @param {number} index @returns {Array<Node | string>} */
-  function notes(state, index) {
+  function placeholderContent(state, index) {
     if (state === "none") return ["this row is not in this list any more"];
     if (state !== "failed") return ["…"];
     const [first, last, error] = source.blockOf(index);
-    if (index !== first && index !== Math.ceil(scroll.top / ROW)) return ["…"];
-    const says = `Could not load rows ${count(first + 1)}–${count(last + 1)}: ${error?.message ?? ""}`;
-    return [says, h("button", { type: "button", class: "small", on: { click: () => source.retry(index) } }, icon("retry"), "Retry")];
+    if (index !== first && index !== Math.ceil(scroll.top / ROW_HEIGHT)) return ["…"];
+    const message = `Could not load rows ${formatNumber(first + 1)}–${formatNumber(last + 1)}: ${error?.message ?? ""}`;
+    return [message, h("button", { type: "button", class: "small", on: { click: () => source.retry(index) } }, icon("retry"), "Retry")];
   }
 
-  /** The active cell can be reached with Tab; where it is out of sight, the grid itself can. */
-  function keepFocus() {
+  /** Makes the active cell reachable with Tab; if it is not visible, the grid itself is. */
+  function restoreFocus() {
     const line = /** @type {any} */ (pool.find((one) => /** @type {any} */ (one).index === active.row && !one.hidden));
     const found = line?.row === undefined ? null : /** @type {HTMLElement} */ (line.cells[active.column]);
-    if (found !== reached) {
-      reached?.setAttribute("tabindex", "-1");
+    if (found !== tabStop) {
+      tabStop?.setAttribute("tabindex", "-1");
       found?.setAttribute("tabindex", "0");
       box.tabIndex = found === null ? 0 : -1;
-      reached = found;
+      tabStop = found;
     }
     if (!hasFocus || box.querySelector("button:focus")) return;
     const target = found ?? box;
     if (document.activeElement !== target) target.focus({ preventScroll: true });
   }
 
-  /** @param {number} row @param {number} [column] @param {{extend?: boolean}} [how] */
-  function move(row, column = active.column, how = {}) {
+  /** @param {number} row @param {number} [column] @param {{extend?: boolean}} [moveOptions] */
+  function move(row, column = active.column, moveOptions = {}) {
     const last = Math.max(0, source.length - 1);
     active.row = Math.max(0, Math.min(last, row));
     active.column = Math.max(0, Math.min(columns.length - 1, column));
-    if (how.extend) range.extend(active.row);
-    else range.begin(active.row);
+    if (moveOptions.extend) range.extend(active.row);
+    else range.start(active.row);
     scroll.reveal(active.row);
-    setBar();
+    syncScrollbar();
     draw();
     const cell = box.querySelector("[role=gridcell][tabindex='0']");
     cell?.scrollIntoView({ block: "nearest", inline: "nearest" });
   }
 
-  function setBar() {
-    scroll.bar = Math.round(scroll.rightBar);
-    if (Math.abs(box.scrollTop - scroll.bar) >= 1) box.scrollTop = scroll.bar;
-    scroll.bar = box.scrollTop;
+  function syncScrollbar() {
+    scroll.barTop = Math.round(scroll.expectedBarTop);
+    if (Math.abs(box.scrollTop - scroll.barTop) >= 1) box.scrollTop = scroll.barTop;
+    scroll.barTop = box.scrollTop;
   }
 
-  /** @param {any} line @param {number} column @param {{shift: boolean}} how */
-  function choose(line, column, how) {
+  /** @param {any} line @param {number} column @param {{shift: boolean}} clickOptions */
+  function selectLine(line, column, clickOptions) {
     if (line.row === undefined) return;
     active.row = line.index;
     active.column = column;
-    if (how.shift) range.extend(active.row);
+    if (clickOptions.shift) range.extend(active.row);
     else {
       selection?.toggle(options.keyOf(line.row));
-      range.begin(line.index);
+      range.start(line.index);
     }
     draw();
   }
 
   box.addEventListener("scroll", () => {
-    if (scroll.scrolled(box.scrollTop)) setBar();
-    later();
+    if (scroll.scrolled(box.scrollTop)) syncScrollbar();
+    scheduleDraw();
     window.clearTimeout(idle);
-    idle = window.setTimeout(() => scroll.space < scroll.height && setBar(), IDLE_MS);
+    idle = window.setTimeout(() => scroll.scrollHeight < scroll.height && syncScrollbar(), SCROLL_IDLE_MS);
   }, { passive: true });
   box.addEventListener("focusin", () => (hasFocus = true));
   box.addEventListener("focusout", (event) => {
-    // Nobody else has it: the cell that had it may just be on its way out of sight.
+    // No other element has the focus: the cell may be scrolling out of view.
     if (!box.contains(/** @type {Node | null} */ (event.relatedTarget))) hasFocus = hasFocus && frame !== 0 && event.relatedTarget === null;
   });
   box.addEventListener("mousedown", (event) => event.shiftKey && event.preventDefault());
@@ -220,22 +220,22 @@ export function makeGrid(options) {
     const column = line.cells.indexOf(target.closest("[role=gridcell]"));
     if (selection && (column === 0 || event.shiftKey)) {
       if (target instanceof HTMLInputElement) event.preventDefault();
-      window.setTimeout(() => choose(line, Math.max(0, column), { shift: event.shiftKey }));
+      window.setTimeout(() => selectLine(line, Math.max(0, column), { shift: event.shiftKey }));
       return;
     }
     move(line.index, Math.max(0, column));
     options.onOpen?.(line.row, line.index);
   });
   box.addEventListener("keydown", (event) => {
-    const done = gridKeys(event, {
+    const done = handleGridKey(event, {
       active,
       columns: columns.length,
       last: source.length - 1,
-      page: Math.max(1, Math.floor(scroll.view / ROW) - 1),
+      page: Math.max(1, Math.floor(scroll.view / ROW_HEIGHT) - 1),
       canSelect: selection !== undefined,
       move,
       open: () => {
-        // What stands in a cell, a link or a button, is what Enter means there.
+        // Enter activates a link or button in the cell.
         const inside = /** @type {HTMLElement | null} */ (box.querySelector("[role=gridcell][tabindex='0'] :is(a, button)"));
         const row = source.rowAt(active.row);
         if (inside) inside.click();
@@ -244,11 +244,11 @@ export function makeGrid(options) {
       toggle: () => {
         const row = source.rowAt(active.row);
         if (row !== undefined) selection?.toggle(options.keyOf(row));
-        range.begin(active.row);
+        range.start(active.row);
       },
       selectLoaded: () => {
         if (!selection) return;
-        if (source.isDense) return selection.all();
+        if (source.isDense) return selection.selectAll();
         if (source.loaded > 0) range.select(0, source.loaded - 1);
       },
       clear: () => (selection && !selection.isEmpty ? (selection.clear(), true) : false),
@@ -256,26 +256,26 @@ export function makeGrid(options) {
     if (done) event.preventDefault();
   });
 
-  const watch = new ResizeObserver(() => {
+  const resizeObserver = new ResizeObserver(() => {
     measure();
-    setBar();
-    later();
+    syncScrollbar();
+    scheduleDraw();
   });
-  watch.observe(box);
+  resizeObserver.observe(box);
   effect(() => {
-    source.version.value;
-    selection?.version.value;
+    void source.version.value;
+    void selection?.version.value;
     untracked(() => {
       measure();
-      later();
+      scheduleDraw();
     });
   });
   effect(() => {
-    if (signIns.value) untracked(() => source.retryFailed());
+    if (signInCount.value) untracked(() => source.retryFailed());
   });
   listen(window, "blur", () => (hasFocus = false));
   onCleanup(() => {
-    watch.disconnect();
+    resizeObserver.disconnect();
     window.cancelAnimationFrame(frame);
     window.clearTimeout(idle);
     source.stop();
@@ -287,17 +287,17 @@ export function makeGrid(options) {
     goTo(index, focus = false) {
       hasFocus ||= focus;
       active.row = Math.max(0, Math.min(source.length - 1, index));
-      if (!selection || selection.isEmpty) range.begin(active.row); // who has begun a selection goes on with it from where that was
-      scroll.jump(active.row * ROW);
-      setBar();
+      if (!selection || selection.isEmpty) range.start(active.row); // an existing selection keeps its anchor
+      scroll.scrollTo(active.row * ROW_HEIGHT);
+      syncScrollbar();
       draw();
     },
     refresh: () => source.refresh(),
-    /** To the active cell again; it is brought into sight, and moves no further than that. */
+    /** Focuses the active cell, and scrolls only as far as needed. */
     focus() {
       hasFocus = true;
       scroll.reveal(active.row);
-      setBar();
+      syncScrollbar();
       draw();
     },
   };

@@ -1,5 +1,5 @@
 // @ts-check
-/** Drawn here, in strokes of one width; each a list of paths in a square of 16. */
+/** Icons as paths in a 16 × 16 square, drawn with one stroke width. */
 import { svg } from "../core/dom.js";
 
 /** @type {Record<string, string>} */
@@ -39,7 +39,7 @@ const PATHS = {
   wheel: "M8 2a6 6 0 1 0 0 12A6 6 0 1 0 8 2M8 2v12M2 8h12M3.8 3.8l8.4 8.4M12.2 3.8l-8.4 8.4",
 };
 
-/** Beside a word, never instead of one: it is hidden from whoever hears the page. @param {string} name */
+/** An icon beside a text. Hidden from screen readers. @param {string} name */
 export function icon(name) {
   return svg(
     "svg",

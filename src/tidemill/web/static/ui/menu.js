@@ -1,43 +1,43 @@
 // @ts-check
-/** A button that opens a few actions. */
-import { h, uid } from "../core/dom.js";
+/** A button that opens a menu of actions. */
+import { h, uniqueId } from "../core/dom.js";
 import { onCleanup } from "../core/signal.js";
 import { icon } from "./icons.js";
 
-/** @typedef {{label: string, icon?: string, run: () => void, isDanger?: boolean, why?: string | null}} Action `why` it cannot be done now */
+/** @typedef {{label: string, icon?: string, run: () => void, isDanger?: boolean, disabledReason?: string | null}} Action an action with a `disabledReason` is disabled */
 
 /**
  * @param {string} label
- * @param {() => Action[]} actions asked for when it is opened
- * @param {{content?: import("../core/dom.js").Child, class?: string}} [how]
+ * @param {() => Action[]} actions called when the menu opens
+ * @param {{content?: import("../core/dom.js").Child, class?: string}} [options]
  */
-export function menuButton(label, actions, how = {}) {
-  const id = uid("menu");
+export function menuButton(label, actions, options = {}) {
+  const id = uniqueId("menu");
   const list = h("div", { class: "menu", role: "menu", popover: "auto", id, "aria-label": label });
   const button = h(
     "button",
-    { type: "button", class: how.class ?? "plain icon-only small", "aria-label": how.content ? null : label, "aria-haspopup": "menu", "aria-expanded": "false", on: { click: () => open() } },
-    how.content ?? icon("dots"),
+    { type: "button", class: options.class ?? "plain icon-only small", "aria-label": options.content ? null : label, "aria-haspopup": "menu", "aria-expanded": "false", on: { click: () => open() } },
+    options.content ?? icon("dots"),
   );
 
   function open() {
-    list.replaceChildren(...actions().map(entry));
+    list.replaceChildren(...actions().map(menuItem));
     if (!list.isConnected) document.body.append(list);
     list.showPopover();
-    place();
+    position();
     /** @type {HTMLElement | null} */ (list.querySelector("button:not(:disabled)"))?.focus();
   }
 
   /** @param {Action} action */
-  function entry(action) {
+  function menuItem(action) {
     return h(
       "button",
       {
         type: "button",
         role: "menuitem",
         class: action.isDanger ? "danger" : null,
-        disabled: Boolean(action.why),
-        title: action.why ?? null,
+        disabled: Boolean(action.disabledReason),
+        title: action.disabledReason ?? null,
         on: {
           click: () => {
             list.hidePopover();
@@ -50,7 +50,7 @@ export function menuButton(label, actions, how = {}) {
     );
   }
 
-  function place() {
+  function position() {
     const at = button.getBoundingClientRect();
     const size = list.getBoundingClientRect();
     const below = at.bottom + size.height + 8 < window.innerHeight;
@@ -73,6 +73,6 @@ export function menuButton(label, actions, how = {}) {
     event.preventDefault();
     entries[(at + step + entries.length) % entries.length]?.focus();
   });
-  onCleanup(() => list.remove()); // it stands outside of its screen, and goes with it
+  onCleanup(() => list.remove()); // the menu is outside of the screen's element, and has to be removed with it
   return button;
 }

@@ -1,7 +1,7 @@
 // @ts-check
 /**
- * What is selected: a predicate, apart from the rows that happen to be shown. Either some keys, and ranges of them
- * where keys are numbers without holes; or everything that matches, but some.
+ * The selection of a list, as a predicate that is independent of the loaded rows: either keys and ranges of numeric keys,
+ * or all matching rows with exceptions.
  */
 import { signal } from "../core/signal.js";
 
@@ -10,11 +10,11 @@ import { signal } from "../core/signal.js";
 export class Selection {
   constructor() {
     this.isAll = false;
-    /** Chosen; of all that match, not chosen. @type {Set<Key>} */
+    /** The selected keys; if `isAll`, the exceptions. @type {Set<Key>} */
     this.keys = new Set();
-    /** Both ends belong to it; apart from one another, in order. @type {Array<[number, number]>} */
+    /** Inclusive ranges, disjoint and in order. @type {Array<[number, number]>} */
     this.ranges = [];
-    /** Counts up with every change. */
+    /** Increases on every change. */
     this.version = signal(0);
   }
 
@@ -24,7 +24,7 @@ export class Selection {
     return this.keys.has(key) || (typeof key === "number" && this.ranges.some(([lo, hi]) => lo <= key && key <= hi));
   }
 
-  /** @param {number} matching how many match in all */
+  /** @param {number} matching the number of matching rows */
   size(matching) {
     if (this.isAll) return Math.max(0, matching - this.keys.size);
     return this.keys.size + this.ranges.reduce((sum, [lo, hi]) => sum + hi - lo + 1, 0);
@@ -51,7 +51,7 @@ export class Selection {
   remove(key) {
     if (this.isAll) this.keys.add(key);
     else if (!this.keys.delete(key) && typeof key === "number") {
-      this.ranges = this.ranges.flatMap(([lo, hi]) => (key < lo || key > hi ? [[lo, hi]] : cutOut(lo, hi, key)));
+      this.ranges = this.ranges.flatMap(([lo, hi]) => (key < lo || key > hi ? [[lo, hi]] : removeFromRange(lo, hi, key)));
     }
     this._changed();
   }
@@ -62,17 +62,17 @@ export class Selection {
     if (this.isAll) for (const key of this.keys) if (typeof key === "number" && lo <= key && key <= hi) this.keys.delete(key);
     if (!this.isAll) {
       for (const key of this.keys) if (typeof key === "number" && lo <= key && key <= hi) this.keys.delete(key);
-      this.ranges = merged([...this.ranges, [lo, hi]]);
+      this.ranges = mergeRanges([...this.ranges, [lo, hi]]);
     }
     this._changed();
   }
 
-  /** What is selected now, to come back to. @returns {{isAll: boolean, keys: Set<Key>, ranges: Array<[number, number]>}} */
-  copy() {
+  /** The current selection, for `restore`. @returns {{isAll: boolean, keys: Set<Key>, ranges: Array<[number, number]>}} */
+  snapshot() {
     return { isAll: this.isAll, keys: new Set(this.keys), ranges: this.ranges };
   }
 
-  /** @param {ReturnType<Selection["copy"]>} copy */
+  /** @param {ReturnType<Selection["snapshot"]>} copy */
   restore({ isAll, keys, ranges }) {
     Object.assign(this, { isAll, keys: new Set(keys), ranges });
     this._changed();
@@ -85,8 +85,8 @@ export class Selection {
     this._changed();
   }
 
-  /** Everything that matches the filter, however much that is. */
-  all() {
+  /** Selects all rows that match the filter. */
+  selectAll() {
     this.isAll = true;
     this.keys = new Set();
     this.ranges = [];
@@ -101,27 +101,27 @@ export class Selection {
     this._changed();
   }
 
-  /** Every key of some, in order; null if they are more than `most`, or all that match. @param {number} most @returns {Key[] | null} */
-  list(most) {
-    return this.isAll ? null : (this.parts(most)?.keys ?? null);
+  /** All selected keys in order; null if there are more than `maxKeys`, or if all matching rows are selected. @param {number} maxKeys @returns {Key[] | null} */
+  toKeys(maxKeys) {
+    return this.isAll ? null : (this.toKeysAndRanges(maxKeys)?.keys ?? null);
   }
 
   /**
-   * As single keys and as so many ranges, the longest of them; the others are told one by one. Null if that makes more than
-   * `most` keys, or of all that match leaves out more.
-   * @param {number} most keys @param {number} [mostRanges]
+   * Splits the selection into keys and the longest ranges; shorter ranges become keys. Null if there are more than
+   * `maxKeys` keys or exceptions.
+   * @param {number} maxKeys keys @param {number} [maxRanges]
    * @returns {{keys: Key[], ranges: Array<[number, number]>} | null}
    */
-  parts(most, mostRanges = 0) {
-    const longest = [...this.ranges].sort((a, b) => b[1] - b[0] - (a[1] - a[0]));
+  toKeysAndRanges(maxKeys, maxRanges = 0) {
+    const longest = this.ranges.toSorted((a, b) => b[1] - b[0] - (a[1] - a[0]));
     const keys = [...this.keys];
-    for (const [lo, hi] of longest.slice(mostRanges)) {
-      if (keys.length + hi - lo >= most) return null;
+    for (const [lo, hi] of longest.slice(maxRanges)) {
+      if (keys.length + hi - lo >= maxKeys) return null;
       for (let key = lo; key <= hi; key += 1) keys.push(key);
     }
-    if (keys.length > most) return null;
-    const inOrder = longest.slice(0, mostRanges).sort((a, b) => a[0] - b[0]);
-    return { keys: keys.sort((a, b) => (a < b ? -1 : 1)), ranges: inOrder };
+    if (keys.length > maxKeys) return null;
+    const inOrder = longest.slice(0, maxRanges).toSorted((a, b) => a[0] - b[0]);
+    return { keys: keys.toSorted((a, b) => (a < b ? -1 : 1)), ranges: inOrder };
   }
 
   _changed() {
@@ -130,17 +130,17 @@ export class Selection {
 }
 
 /** @param {number} lo @param {number} hi @param {number} key @returns {Array<[number, number]>} */
-function cutOut(lo, hi, key) {
+function removeFromRange(lo, hi, key) {
   /** @type {Array<[number, number]>} */
   const rest = [[lo, key - 1], [key + 1, hi]];
   return rest.filter(([a, b]) => a <= b);
 }
 
 /** @param {Array<[number, number]>} ranges @returns {Array<[number, number]>} */
-function merged(ranges) {
+function mergeRanges(ranges) {
   /** @type {Array<[number, number]>} */
   const found = [];
-  for (const [lo, hi] of ranges.sort((a, b) => a[0] - b[0])) {
+  for (const [lo, hi] of ranges.toSorted((a, b) => a[0] - b[0])) {
     const last = found.at(-1);
     if (last !== undefined && lo <= last[1] + 1) last[1] = Math.max(last[1], hi);
     else found.push([lo, hi]);

@@ -1,11 +1,11 @@
 // @ts-check
-/** A status: an icon, a word and a colour. The words are those of the API. */
+/** Status badges: icon, word and colour. The words are those of the API. */
 import { h } from "../core/dom.js";
-import { words } from "../core/format.js";
+import { humanize } from "../core/format.js";
 import { icon } from "./icons.js";
 
 /** @type {Record<string, [tone: string, icon: string]>} */
-const LOOKS = {
+const STYLES = {
   pending: ["wait", "clock"],
   ingesting: ["run", "down"],
   running: ["run", "run"],
@@ -29,26 +29,26 @@ const LOOKS = {
 
 export const JOB_STATUSES = ["pending", "ingesting", "running", "paused", "cancelling", "completed", "completed_with_errors", "failed", "cancelled"];
 export const ITEM_STATUSES = ["pending", "processing", "retry_wait", "done", "not_found", "skipped", "failed", "cancelled"];
-export const OPEN_ITEMS = ["pending", "processing", "retry_wait"];
-const CLOSED = ["completed", "completed_with_errors", "failed", "cancelled"];
+export const OPEN_ITEM_STATUSES = ["pending", "processing", "retry_wait"];
+const CLOSED_JOB_STATUSES = new Set(["completed", "completed_with_errors", "failed", "cancelled"]);
 
-/** @param {string} status of a job */
-export function isClosed(status) {
-  return CLOSED.includes(status);
+/** @param {string} name of a job status */
+export function isClosed(name) {
+  return CLOSED_JOB_STATUSES.has(name);
 }
 
-/** @param {string} name @param {string} [said] another word for it */
-export function status(name, said) {
+/** @param {string} name @param {string} [label] replaces the status name */
+export function statusBadge(name, label) {
   const made = h("span", { class: "status" });
-  setStatus(made, name, said);
+  updateStatusBadge(made, name, label);
   return made;
 }
 
-/** Change one that is shown. @param {HTMLElement} shown @param {string} name @param {string} [said] */
-export function setStatus(shown, name, said) {
-  if (shown.dataset.status === name && said === undefined) return;
-  const [tone, picture] = LOOKS[name] ?? ["wait", "dash"];
-  shown.dataset.tone = tone;
-  shown.dataset.status = name;
-  shown.replaceChildren(icon(picture), said ?? words(name));
+/** Changes a badge in place. @param {HTMLElement} badge @param {string} name @param {string} [label] */
+export function updateStatusBadge(badge, name, label) {
+  if (badge.dataset.status === name && label === undefined) return;
+  const [tone, picture] = STYLES[name] ?? ["wait", "dash"];
+  badge.dataset.tone = tone;
+  badge.dataset.status = name;
+  badge.replaceChildren(icon(picture), label ?? humanize(name));
 }

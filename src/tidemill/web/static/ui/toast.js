@@ -1,37 +1,37 @@
 // @ts-check
-/** Short news in a corner, read out politely. What went wrong, and what leads somewhere, stays until it is closed or followed. */
-import { append, h } from "../core/dom.js";
+/** Toasts: short messages in a corner, announced politely. Errors and messages with links stay until the user closes or follows them. */
+import { appendChildren, h } from "../core/dom.js";
 import { icon } from "./icons.js";
 
-const STAYS_MS = 6_000;
+const VISIBLE_MS = 6_000;
 /** @type {HTMLElement | null} */
-let holder = null;
+let container = null;
 
-/** Once, with the frame: a place that is there before anything is said is read out. */
-export function toastHolder() {
-  holder ??= h("div", { class: "toasts", role: "status", "aria-live": "polite", popover: null });
-  return holder;
+/** Created once with the layout, because screen readers only announce changes of an existing live region. */
+export function toastContainer() {
+  container ??= h("div", { class: "toasts", role: "status", "aria-live": "polite", popover: null });
+  return container;
 }
 
-/** @param {import("../core/dom.js").Child} says @param {"plain" | "ok" | "bad"} [tone] @param {{stays?: boolean}} [how] `stays` until whoever said it takes it away: something is going on */
-export function toast(says, tone = "plain", { stays = false } = {}) {
+/** @param {import("../core/dom.js").Child} content @param {"plain" | "ok" | "bad"} [tone] @param {{isPersistent?: boolean}} [options] `isPersistent` toasts stay until the caller removes them */
+export function showToast(content, tone = "plain", { isPersistent = false } = {}) {
   const follow = (/** @type {Event} */ event) => /** @type {HTMLElement} */ (event.target).closest("a:not([download])") && made.remove();
   const made = h("div", { class: "toast", data: { tone }, on: { click: follow } });
-  append(made, [
-    h("div", null, says),
+  appendChildren(made, [
+    h("div", null, content),
     h("button", { type: "button", class: "plain icon-only small", "aria-label": "Close this message", on: { click: () => made.remove() } }, icon("close")),
   ]);
-  toastHolder().append(made);
-  if (!stays && tone !== "bad" && made.querySelector("a") === null) window.setTimeout(() => made.remove(), STAYS_MS);
+  toastContainer().append(made);
+  if (!isPersistent && tone !== "bad" && made.querySelector("a") === null) window.setTimeout(() => made.remove(), VISIBLE_MS);
   return made;
 }
 
-/** Do something a person asked for, and say what went wrong if it did. @template T @param {() => Promise<T>} run @returns {Promise<T | undefined>} */
-export async function tellIfFails(run) {
+/** Runs an action of the user, and shows an error as a toast. @template T @param {() => Promise<T>} run @returns {Promise<T | undefined>} */
+export async function toastOnError(run) {
   try {
     return await run();
   } catch (error) {
-    toast(/** @type {Error} */ (error).message, "bad");
+    showToast(/** @type {Error} */ (error).message, "bad");
     return undefined;
   }
 }

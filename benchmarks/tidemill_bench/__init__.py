@@ -1,0 +1,1 @@
+"""Benchmarks of Tidemill. Not part of the wheel."""

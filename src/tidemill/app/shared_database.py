@@ -1,0 +1,173 @@
+"""The databases that a mill keeps open: one per event loop, and a background event loop for blocking callers."""
+
+import asyncio
+import os
+import threading
+import weakref
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from tidemill.store.database import Database
+from tidemill.store.migrate import check_schema
+
+T = TypeVar("T")
+DatabaseFactory = Callable[[], Awaitable[Database]]
+BACKGROUND_LOOP_STOP_TIMEOUT_S = 5.0
+
+
+class BackgroundLoop:
+    """An event loop in a daemon thread, for callers that block until a coroutine is done."""
+
+    def __init__(self) -> None:
+        self._pid = os.getpid()
+        self._loop: asyncio.AbstractEventLoop
+        self._stop_requested: asyncio.Event
+        started = threading.Event()
+        self._thread = threading.Thread(target=self._run_loop, args=(started,), name="tidemill", daemon=True)
+        self._thread.start()
+        started.wait()
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """The coroutine's result. An interrupt in the waiting thread cancels the coroutine."""
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    @contextmanager
+    def enter(self, manager: AbstractAsyncContextManager[T]) -> Iterator[T]:
+        """An async context manager, entered and left on the loop; the body runs in the caller's thread."""
+        value = self.run(manager.__aenter__())
+        try:
+            yield value
+        except BaseException as error:
+            if not self.run(manager.__aexit__(type(error), error, error.__traceback__)):
+                raise
+        else:
+            self.run(manager.__aexit__(None, None, None))
+
+    def stop(self) -> None:
+        """End the thread. A forked process has only a copy of this object, without the thread."""
+        if os.getpid() != self._pid or not self._thread.is_alive():
+            return
+        self._loop.call_soon_threadsafe(self._stop_requested.set)
+        if threading.current_thread() is not self._thread:
+            self._thread.join(BACKGROUND_LOOP_STOP_TIMEOUT_S)
+
+    def _run_loop(self, started: threading.Event) -> None:
+        async def wait_for_stop() -> None:
+            self._loop, self._stop_requested = asyncio.get_running_loop(), asyncio.Event()
+            started.set()
+            await self._stop_requested.wait()
+
+        asyncio.run(wait_for_stop())
+
+
+@dataclass(slots=True, eq=False, weakref_slot=True)
+class _LoopDatabase:
+    """The database of one owner in one event loop, and the generator that keeps it open."""
+
+    owner: "weakref.ref[SharedDatabase]"
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    db: Database | None = None
+    holder: AsyncGenerator[Database] | None = None
+
+    async def close(self) -> None:
+        if self.holder is not None:
+            await self.holder.aclose()
+
+
+# Here and not in their owner: closing them when the owner is collected would race with the end of the event loop.
+_open_by_loop: dict[asyncio.AbstractEventLoop, list[_LoopDatabase]] = {}
+
+
+@dataclass(slots=True)
+class _ProcessState:
+    """What one process has open. A forked process starts without any and leaves its parent's connections alone."""
+
+    by_loop: weakref.WeakValueDictionary[asyncio.AbstractEventLoop, _LoopDatabase] = field(
+        default_factory=weakref.WeakValueDictionary
+    )
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    background: BackgroundLoop | None = None
+
+
+class SharedDatabase:
+    """Opens a database at its first use and keeps it open, once per event loop.
+
+    It is closed by ``close`` or ``close_async``, with its event loop, or when the process ends.
+    """
+
+    def __init__(self, make_database: DatabaseFactory) -> None:
+        self._make_database = make_database
+        self._by_process: dict[int, _ProcessState] = {}
+
+    async def get(self) -> Database:
+        """The database of the running event loop."""
+        loop = asyncio.get_running_loop()
+        shared = self._process.by_loop.get(loop)
+        if shared is None:
+            shared = self._process.by_loop[loop] = _LoopDatabase(weakref.ref(self))
+            _open_by_loop.setdefault(loop, []).append(shared)
+        if shared.db is None:
+            async with shared.lock:
+                if shared.db is None:
+                    await _close_abandoned(loop)
+                    shared.holder = _hold_open(self._make_database)
+                    shared.db = await anext(shared.holder)
+        return shared.db
+
+    @property
+    def background(self) -> BackgroundLoop:
+        """The event loop of callers that are not async."""
+        process = self._process
+        with process.lock:
+            if process.background is None:
+                process.background = BackgroundLoop()
+                weakref.finalize(self, process.background.stop)  # also at interpreter exit
+            return process.background
+
+    async def close_async(self) -> None:
+        """Close the database of the running event loop. The next use opens it again."""
+        loop = asyncio.get_running_loop()
+        shared = self._process.by_loop.pop(loop, None)
+        if shared is not None:
+            _open_by_loop[loop].remove(shared)
+            await shared.close()
+
+    def close(self) -> None:
+        """Close the database of the background loop and end its thread. The next use starts both again."""
+        process = self._process
+        with process.lock:
+            background, process.background = process.background, None
+        if background is not None:
+            background.run(self.close_async())
+            background.stop()
+
+    @property
+    def _process(self) -> _ProcessState:
+        return self._by_process.setdefault(os.getpid(), _ProcessState())
+
+
+async def _hold_open(make_database: DatabaseFactory) -> AsyncGenerator[Database]:
+    """A generator, because an event loop finishes its async generators before it ends: the database ends with it.
+
+    No other async generator may be open inside: the event loop finishes all of them at the same time.
+    """
+    async with await make_database() as db:
+        await check_schema(db)
+        yield db
+
+
+async def _close_abandoned(loop: asyncio.AbstractEventLoop) -> None:
+    """Close what the owner left open when it was collected, and forget event loops that have ended."""
+    for ended in [other for other in tuple(_open_by_loop) if other.is_closed()]:
+        _open_by_loop.pop(ended, None)
+    abandoned = [shared for shared in _open_by_loop[loop] if shared.owner() is None]
+    for shared in abandoned:
+        _open_by_loop[loop].remove(shared)
+        await shared.close()

@@ -1,1 +1,0 @@
-"""The benchmark of wake-ups: by the database, by Redis, by RabbitMQ."""

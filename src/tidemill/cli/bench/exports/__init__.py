@@ -1,1 +1,0 @@
-"""Measuring exports against psql's COPY."""

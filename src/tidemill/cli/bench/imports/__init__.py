@@ -1,1 +1,0 @@
-"""Measuring imports against COPY."""

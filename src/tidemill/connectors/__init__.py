@@ -1,1 +1,0 @@
-"""Bytes and records: places and formats. They know nothing of jobs."""

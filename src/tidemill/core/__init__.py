@@ -1,0 +1,1 @@
+"""The model and the pure decisions of the engine. Standard library only."""

@@ -1,0 +1,180 @@
+"""Batches: how much to take, and how one is cut into pieces."""
+
+import bisect
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+from uuid import UUID
+
+SEQ_LIST_MAX = 1_000  # a list is one array value: 1,000 seqs cost 1.3 ms to slice, a million 1.4 s
+CARVE_FACTOR = 1.5  # a batch that is hardly larger than wanted is taken whole
+BATCH_INPUT_MAX_BYTES = (
+    4 * 1024 * 1024
+)  # of input that a worker loads for one batch; in Python they take five times as much
+RETRY_BUCKETS_MAX = 8  # retry lists per flush
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A batch in somebody's hand. Only the holder of (lease_id, flush_no) may change it."""
+
+    batch_id: int
+    job_id: UUID
+    owner_id: int
+    kind: str
+    lo: int
+    hi: int
+    seqs: tuple[int, ...] | None
+    open: int
+    lease_id: UUID
+    flush_no: int = 0
+    isolated: bool = False
+    crashes: int = 0
+    losses: int = 0
+    retrying: bool = False
+    half: bool = False  # of a list that its handler could not take: it is not merged with others
+    sparse: bool = False
+    request_id: str | None = None
+    traceparent: str | None = None
+    limiter: str | None = None  # that its job waits for, beside what its handler names
+
+    @property
+    def event_fields(self) -> dict[str, Any]:
+        """What every event about it says."""
+        names = {"job": self.job_id, "kind": self.kind, "batch": self.batch_id}
+        return names | {"request_id": self.request_id, "traceparent": self.traceparent}
+
+    @property
+    def is_list(self) -> bool:
+        return self.seqs is not None
+
+    @property
+    def is_untouched(self) -> bool:
+        """No item of this range has an outcome yet."""
+        return self.seqs is None and self.open == self.hi - self.lo
+
+    def after_flush(self, count: int) -> "Lease":
+        return replace(self, open=self.open - count, flush_no=self.flush_no + 1)
+
+
+CutMethod = Literal["whole", "carve", "slice", "merge"]
+
+
+def choose_cut_method(ready: Lease, target_items: int) -> CutMethod:
+    """How to take about ``wanted`` items from a ready batch. Isolated items are taken one by one."""
+    target_items = 1 if ready.isolated else target_items
+    if ready.is_list:
+        if ready.open > target_items:
+            return "slice"
+        return "whole" if ready.isolated or ready.half else "merge"
+    if ready.is_untouched and (ready.open > target_items * CARVE_FACTOR or (ready.isolated and ready.open > 1)):
+        return "carve"
+    return "whole"
+
+
+class BatchCutter:
+    """Cuts a growing row of items into batches: so many items and so many bytes each, but one item at least."""
+
+    def __init__(self, lo: int, max_items: int) -> None:
+        self._max_items = max_items
+        self._lo = self._next = lo
+        self._bytes = 0
+        self._cuts: list[tuple[int, int]] = []
+
+    def add(self, size: int) -> None:
+        if self._next > self._lo and (
+            self._next - self._lo >= self._max_items or self._bytes + size > BATCH_INPUT_MAX_BYTES
+        ):
+            self._close_batch()
+        self._next += 1
+        self._bytes += size
+
+    def add_all(self, sizes: Sequence[int]) -> None:
+        """Many at once: as many as fit are taken without a look at each."""
+        before = list(itertools.accumulate(sizes, initial=0))
+        at = 0
+        while at < len(sizes):
+            room = self._max_items - (self._next - self._lo)
+            fits = bisect.bisect_right(before, before[at] + BATCH_INPUT_MAX_BYTES - self._bytes) - 1
+            end = min(at + room, fits, len(sizes))
+            if end <= at:
+                self.add(sizes[at])
+                end = at + 1
+            else:
+                self._next += end - at
+                self._bytes += before[end] - before[at]
+            at = end
+
+    def finish_ranges(self) -> tuple[list[int], list[int]]:
+        """Where the batches begin, and where they end."""
+        if self._next > self._lo:
+            self._close_batch()
+        return [lo for lo, _ in self._cuts], [hi for _, hi in self._cuts]
+
+    def _close_batch(self) -> None:
+        self._cuts.append((self._lo, self._next))
+        self._lo, self._bytes = self._next, 0
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPart:
+    """A part of a batch that is being split. ``open`` is counted by the database."""
+
+    lo: int
+    hi: int
+    seqs: tuple[int, ...] | None = None
+    isolated: bool = False
+    half: bool = False
+
+
+def isolate_suspects(lease: Lease, suspects: Iterable[int]) -> list[BatchPart]:
+    """Cut a batch so that every suspect can run alone and nobody else has to."""
+    alone = sorted(set(suspects))
+    if lease.seqs is not None:
+        alone = [seq for seq in alone if seq in lease.seqs]  # others were settled in the last moment
+        rest = tuple(seq for seq in lease.seqs if seq not in set(alone))
+        lists = [(tuple(alone), True), (rest, False)]
+        return [BatchPart(seqs[0], seqs[-1] + 1, seqs, isolated, lease.half) for seqs, isolated in lists if seqs]
+    if len(alone) == lease.hi - lease.lo:
+        return [BatchPart(lease.lo, lease.hi, isolated=True)]
+    pieces = []
+    start = lease.lo
+    for seq in alone:
+        pieces += [BatchPart(start, seq), BatchPart(seq, seq + 1, isolated=True)]
+        start = seq + 1
+    pieces.append(BatchPart(start, lease.hi))
+    return [piece for piece in pieces if piece.lo < piece.hi]
+
+
+def split_in_half(lease: Lease) -> list[BatchPart]:
+    """Cut a batch in two, to find the item that a set-based handler cannot take."""
+    if lease.seqs is not None:
+        middle = len(lease.seqs) // 2
+        halves = (lease.seqs[:middle], lease.seqs[middle:])
+        return [BatchPart(seqs[0], seqs[-1] + 1, seqs, lease.isolated, half=True) for seqs in halves if seqs]
+    middle = (lease.lo + lease.hi) // 2
+    halves_of_range = ((lease.lo, middle), (middle, lease.hi))
+    return [BatchPart(lo, hi, isolated=lease.isolated) for lo, hi in halves_of_range if lo < hi]
+
+
+def group_retries_by_delay(waits: Sequence[tuple[int, float]]) -> list[tuple[float, list[int]]]:
+    """Group (seq, delay) into few lists: each waits for the longest delay of its bucket, none for less.
+
+    Without the bound a ``Retry(after=…)`` per item would make one list, one claim and one flush per item.
+    """
+    groups: list[list[tuple[int, float]]] = []
+    for wait in sorted(waits, key=lambda wait: wait[1]):
+        if groups and wait[1] <= groups[-1][0][1] * 1.25 + 0.05:  # within a quarter: they share a list
+            groups[-1].append(wait)
+        else:
+            groups.append([wait])
+    while len(groups) > RETRY_BUCKETS_MAX:
+        nearest = min(range(len(groups) - 1), key=lambda i: groups[i + 1][-1][1] / (groups[i][-1][1] + 0.05))
+        groups[nearest : nearest + 2] = [groups[nearest] + groups[nearest + 1]]
+    buckets = [(group[-1][1], sorted(seq for seq, _ in group)) for group in groups]
+    return [
+        (delay, seqs[start : start + SEQ_LIST_MAX])
+        for delay, seqs in buckets
+        for start in range(0, len(seqs), SEQ_LIST_MAX)
+    ]

@@ -1,0 +1,56 @@
+"""A kind of work and how it wants to be run."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from tidemill.core.policies import RetryPolicy
+
+HandlerMode = Literal["async", "sync", "batch"]
+HANDLER_CONCURRENCY_MAX = 1_000
+BUILTIN_KIND_PREFIX = "tidemill."
+IMPORT_KIND = "tidemill.import"
+EXPORT_KIND = "tidemill.export"
+DISTRIBUTION_KIND = "tidemill.distribute"
+MATCH_KIND = "tidemill.match"
+ENRICH_KIND = "tidemill.enrich"
+SERVICE_KINDS = (MATCH_KIND, ENRICH_KIND)  # kinds that call an external service
+
+
+@dataclass(frozen=True, slots=True)
+class Handler:
+    """A function and its options, as declared with ``@mill.handler`` or ``@mill.batch_handler``."""
+
+    kind: str
+    call: Callable[..., Any]
+    mode: HandlerMode
+    concurrency: int = 50
+    timeout: float | None = 300.0
+    flush_size: int | None = None
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    permanent: tuple[type[BaseException], ...] = ()
+    sparse: bool = False
+    in_transaction: bool = False
+    exact: bool = False  # fractions of inputs come as Decimal, with all their digits
+    limiter: str | None = None
+    limit_by: Callable[..., str] | None = None  # (item) -> the member of the limiter that it counts against
+    columns: tuple[str, ...] = ()
+    batch_size: int | None = None  # items of a batch; without it, what the settings say
+    make_input_observer: Callable[..., Any] | None = (
+        None  # (params, source) -> Intake: looks at the inputs as they come
+    )
+    after_flush: Callable[..., Awaitable[None]] | None = None  # (conn, lease, done verdicts), in the flush transaction
+    close: Callable[[], Awaitable[None]] | None = None  # lets go of what the handler holds between items
+
+    @property
+    def is_batch(self) -> bool:
+        return self.mode == "batch"
+
+
+class HandlerLookup(Protocol):
+    """The kinds a worker can run."""
+
+    def get(self, kind: str) -> Handler: ...
+    def kinds(self) -> list[str]: ...
+    def all(self) -> list[Handler]: ...
+    def list_made(self) -> list[Handler]: ...

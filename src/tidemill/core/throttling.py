@@ -1,0 +1,88 @@
+"""Whether an exception says "you ask too much", and when to come back.
+
+The libraries people call services with put the status of an answer in one of a few places: httpx and requests in
+``error.response.status_code``, aiohttp and urllib in ``error.status``, many clients of single services in
+``error.status_code``. An exception raised ``from`` such a one counts too.
+"""
+
+import math
+from collections.abc import Iterator
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+HTTP_TOO_MANY_REQUESTS, HTTP_SERVICE_UNAVAILABLE = 429, 503
+EXCEPTION_CAUSES_MAX = 5  # causes that are looked at
+
+
+def is_throttling_error(error: BaseException) -> bool:
+    """Whether the other side refused for now: the same call may succeed later, and less often."""
+    return any(
+        read_http_status(cause) in (HTTP_TOO_MANY_REQUESTS, HTTP_SERVICE_UNAVAILABLE)
+        for cause in _iterate_causes(error)
+    )
+
+
+def read_http_status(error: BaseException) -> int | None:
+    """The HTTP status that an exception carries, if it does."""
+    for holder in (error, _read_attribute(error, "response")):
+        for name in ("status_code", "status"):
+            value = _read_attribute(holder, name)
+            if isinstance(value, int):
+                return int(value)
+    return None
+
+
+def read_retry_after_s(error: BaseException) -> float | None:
+    """The seconds that the answer asks to wait; a date is compared with the answer's own, not with our clock."""
+    for cause in _iterate_causes(error):
+        for holder in (_read_attribute(cause, "response"), cause):
+            wait = _parse_retry_after(_read_header(holder, "Retry-After"), _read_header(holder, "Date"))
+            if wait is not None:
+                return wait
+    return None
+
+
+def _iterate_causes(error: BaseException) -> Iterator[BaseException]:
+    cause: BaseException | None = error
+    for _ in range(EXCEPTION_CAUSES_MAX):
+        if cause is None:
+            return
+        yield cause
+        cause = cause.__cause__
+
+
+def _parse_retry_after(said: str | None, date: str | None) -> float | None:
+    if said is None:
+        return None
+    try:
+        seconds = float(said)
+    except ValueError:
+        seconds = _seconds_between(date, said)
+    return max(0.0, seconds) if math.isfinite(seconds) else None
+
+
+def _seconds_between(date: str | None, then: str) -> float:
+    try:
+        return (parsedate_to_datetime(then) - parsedate_to_datetime(date or "")).total_seconds()
+    except (
+        TypeError,
+        ValueError,
+        OverflowError,
+    ):  # no date, none that there can be, or one with a zone and one without
+        return math.nan
+
+
+def _read_header(holder: object, name: str) -> str | None:
+    get = _read_attribute(_read_attribute(holder, "headers"), "get")
+    try:
+        value = get(name, None) or get(name.lower(), None)
+    except Exception:  # noqa: BLE001  what is called headers there may be anything
+        return None
+    return value if isinstance(value, str) else None
+
+
+def _read_attribute(holder: object, name: str) -> Any:
+    try:
+        return getattr(holder, name, None)
+    except Exception:  # noqa: BLE001  a user's property may raise anything
+        return None

@@ -1,0 +1,140 @@
+"""From the outbox to the broker."""
+
+import time
+from collections.abc import Iterator, Sequence
+from itertools import chain, repeat
+
+from tidemill.core.errors import BrokerUnavailable, InvalidRequest
+from tidemill.dispatch import outbox
+from tidemill.dispatch.broker_dispatcher import BROKER_SEND_TIMEOUT_S, BrokerDispatcher, compute_reconnect_delay
+from tidemill.dispatch.envelope import Envelope, encode_envelope, parse_traceparent
+from tidemill.dispatch.outbox import OutboxHint
+from tidemill.store.database import Database
+from tidemill.telemetry.events import emit
+
+RELAY_BATCH_SIZE = 1_000  # rows that are claimed, and messages that are sent
+OUTBOX_CLAIM_S = 30.0  # longer than a block may take: whoever needs longer is dead, and another relay sends again
+RELAY_IDLE_S = 1.0
+BROKER_REGISTER_INTERVAL_S = 60.0
+MAX_HINT_ATTEMPTS = 5
+HINT_RETRY_DELAY_S = 1.0
+
+
+class OutboxRelay:
+    """Sends what the outbox holds, then forgets it. A crash in between sends it twice, which harms nobody."""
+
+    name = "relay"
+
+    def __init__(
+        self,
+        db: Database,
+        dispatcher: BrokerDispatcher,
+        worker: str,
+        scheme: str,
+        *,
+        retry_delay_s: float = HINT_RETRY_DELAY_S,
+    ) -> None:
+        self._db = db
+        self._dispatcher = dispatcher
+        self._worker = worker
+        self._scheme = scheme
+        self._retry_delay_s = retry_delay_s
+        self._failures = 0
+        self._registered_at = time.monotonic()
+
+    async def tick(self) -> float:
+        if time.monotonic() - self._registered_at > BROKER_REGISTER_INTERVAL_S:
+            await self._db.run(outbox.register_broker, self._scheme)
+            self._registered_at = time.monotonic()
+        try:
+            sent = await self.send_batch()
+        except BrokerUnavailable:
+            self._failures += 1
+            return compute_reconnect_delay(self._failures)
+        self._failures = 0
+        return 0 if sent == RELAY_BATCH_SIZE else RELAY_IDLE_S
+
+    async def send_batch(self) -> int:
+        """One block; how many rows. BrokerLost, and they stay."""
+        await self._dispatcher.check_connection()  # nothing is claimed while there is nobody to send it to: it gathers
+        started = time.monotonic()
+        claimed = await self._db.run_async_commit(
+            outbox.claim_hints, self._worker, limit=RELAY_BATCH_SIZE, seconds=OUTBOX_CLAIM_S
+        )
+        if not claimed:
+            self._dispatcher.clear_send_error()
+            return 0
+        wanted = [hint for hint in claimed if hint.wanted]
+        unwanted = [hint.id for hint in claimed if not hint.wanted]
+        if unwanted:
+            await self._db.run_async_commit(outbox.remove_hints, self._worker, unwanted)
+        rest, sent = list(wanted), list[OutboxHint]()
+        for block in split_into_blocks(wanted):
+            if (
+                time.monotonic() - started > OUTBOX_CLAIM_S - BROKER_SEND_TIMEOUT_S
+            ):  # the broker is slow: the claim would run out
+                await self._release_hints(rest, "the broker is slow")
+                break
+            sent += await self._send_block(block, rest)
+            del rest[: len(block)]
+        hints, ms = sum(hint.hints for hint in sent), (time.monotonic() - started) * 1000
+        emit("hints.sent", jobs=len(sent), hints=hints, dropped=len(unwanted), ms=ms)
+        return len(claimed)
+
+    async def _send_block(self, block: Sequence[OutboxHint], rest: Sequence[OutboxHint]) -> list[OutboxHint]:
+        """Send these and forget them, whatever becomes of those behind them; which were sent."""
+        refused = await self._publish_block(block, rest)
+        sent = [hint for hint in block if hint.id not in refused]
+        await self._db.run_async_commit(outbox.remove_hints, self._worker, [hint.id for hint in sent])
+        for hint in block:
+            if hint.id in refused:
+                await self._postpone_or_park(hint, refused[hint.id])
+        return sent
+
+    async def _publish_block(self, block: Sequence[OutboxHint], rest: Sequence[OutboxHint]) -> dict[int, str]:
+        """Those that the broker refused, and why. If it is lost, these and the rest may be taken by others."""
+        copies = list(chain.from_iterable(repeat(hint, hint.hints) for hint in block))
+        try:
+            answers = await self._dispatcher.dispatch([_make_envelope(hint) for hint in copies])
+        except BrokerUnavailable as error:
+            await self._release_hints(rest, str(error))
+            raise
+        return {hint.id: answer for hint, answer in zip(copies, answers, strict=True) if answer is not None}
+
+    async def _release_hints(self, hints: Sequence[OutboxHint], why: str) -> None:
+        await self._db.run(outbox.return_hints, self._worker, [hint.id for hint in hints], why)
+
+    async def _postpone_or_park(self, hint: OutboxHint, reason: str) -> None:
+        if hint.attempts + 1 < MAX_HINT_ATTEMPTS:
+            await self._db.run(outbox.postpone_hint, self._worker, hint.id, reason, self._retry_delay_s)
+            return
+        await self._db.run(outbox.quarantine_hint, self._worker, hint.id, reason, _encode_for_quarantine(hint))
+        emit("hint.quarantined", job=hint.job_id, reason=reason, bytes=0)
+
+
+def split_into_blocks(hints: Sequence[OutboxHint]) -> Iterator[list[OutboxHint]]:
+    """So that each is of about as many messages as a broker surely takes in time."""
+    block: list[OutboxHint] = []
+    messages = 0
+    for hint in hints:
+        if block and messages + hint.hints > RELAY_BATCH_SIZE:
+            yield block
+            block, messages = [], 0
+        block.append(hint)
+        messages += hint.hints
+    if block:
+        yield block
+
+
+def _make_envelope(hint: OutboxHint) -> Envelope:
+    trace_id, span_id = parse_traceparent(hint.traceparent)
+    attempt, batches = min(hint.attempts + 1, MAX_HINT_ATTEMPTS), tuple(hint.batches)
+    kind = hint.kind or ""
+    return Envelope(hint.job_id, kind, hint.created_at, attempt, MAX_HINT_ATTEMPTS, batches, trace_id, span_id)
+
+
+def _encode_for_quarantine(hint: OutboxHint) -> bytes:
+    try:
+        return encode_envelope(_make_envelope(hint))
+    except InvalidRequest:
+        return b""

@@ -1,0 +1,1 @@
+"""One file per input, delivered to a blob store."""

@@ -1,0 +1,149 @@
+"""A file on its way to the store, for an async caller that may be cancelled.
+
+Whether files are still there. Many of one folder are looked for at once, and the look is good for a moment.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
+from contextlib import suppress
+from functools import partial
+from typing import Any, TypeVar
+
+from tidemill.core.coalesce import Coalescer
+from tidemill.core.file_format import OutputFileSpec
+from tidemill.distributions.blob_folder_listing import BlobFolderListing, list_blob_folder
+from tidemill.files.blobs.blob_store import Blob, BlobStore, BlobWriter, DownloadLabel
+from tidemill.files.writers import open_copy_encoder
+from tidemill.files.writers.byte_output import CopyEncoder
+
+T = TypeVar("T")
+
+
+class ArtifactUpload:
+    """Written in threads, one piece after another. A piece is held back: most files are one, and need one request.
+
+    A whole file stays, whatever becomes of who made it: at its place there is never another one.
+    """
+
+    def __init__(self, blobs: BlobStore, name: str, form: OutputFileSpec, threads: ThreadPoolExecutor) -> None:
+        self.form = form
+        self._blobs = blobs
+        self._name = name
+        self._threads = threads
+        self._buffer = b""
+        self._writing: BlobWriter | None = None
+        self._encoder: CopyEncoder | None = None
+        self._running: Future[Any] | None = None
+        self._is_complete = False
+
+    async def write(self, piece: bytes) -> None:
+        held, self._buffer = self._buffer, piece
+        if held:
+            await self.run_in_thread(lambda: self._encode_chunk(held))
+
+    async def finish(self) -> Blob:
+        if self._writing is None and self.form.is_raw_copy:
+            sent = await self._blobs.upload_small(self._name, self._buffer, self._build_label())
+            if sent is not None:
+                return sent
+        return await self.run_in_thread(self._finish_sync)
+
+    async def abandon(self) -> None:
+        """Nothing half of it stays."""
+        await asyncio.shield(asyncio.wrap_future(self._threads.submit(self._discard_sync)))
+
+    def write_sync(self, piece: bytes) -> None:
+        """As ``take``, for who is in a thread already."""
+        held, self._buffer = self._buffer, piece
+        if held:
+            self._encode_chunk(held)
+
+    def _finish_sync(self) -> Blob:
+        writing, encoder = self._encode_chunk(self._buffer)
+        encoder.close()
+        blob = writing.finish()
+        self._is_complete = True
+        return blob
+
+    def _encode_chunk(self, piece: bytes) -> tuple[BlobWriter, CopyEncoder]:
+        if self._writing is None or self._encoder is None:
+            self._writing = self._blobs.write(self._name)
+            self._writing.label = self._build_label()
+            self._encoder = open_copy_encoder(self.form, self._writing)
+        if piece:
+            self._encoder.write(piece)
+        return self._writing, self._encoder
+
+    def _build_label(self) -> DownloadLabel:
+        return DownloadLabel(self._name.rpartition("/")[2], self.form.content_type)
+
+    def _discard_sync(self) -> None:
+        if self._running is not None and not self._running.cancel():
+            wait([self._running])
+        if self._writing is not None and not self._is_complete:
+            self._writing.discard()
+            if self._encoder is not None:
+                with suppress(Exception):  # it would write its end whenever the garbage collector finds it
+                    self._encoder.close()
+
+    async def run_in_thread(self, work: Callable[[], T]) -> T:
+        """In a thread; it is waited for before anything is abandoned."""
+        future = self._running = self._threads.submit(work)
+        return await asyncio.wrap_future(future)
+
+
+LISTING_MIN_NAMES = 8  # files of one folder that are asked for together
+FOLDER_LISTINGS_CACHED_MAX = 16  # listings
+
+
+class BlobExistenceCache:
+    """A file that is gone since the last look may be said to be there, for seconds; never the reverse."""
+
+    def __init__(self, blobs: BlobStore, threads: Executor) -> None:
+        self._blobs = blobs
+        self._threads = threads
+        self._listings: dict[str, BlobFolderListing] = {}
+        self._lookups: Coalescer[str, bool] = Coalescer(self._check_names)
+
+    async def exists(self, name: str) -> bool:
+        listing = self._get_fresh_listing(_parent_folder(name))
+        return (listing is not None and name in listing.names) or await self._lookups.get(name)
+
+    async def _check_names(self, names: Sequence[str]) -> list[bool]:
+        by_folder: dict[str, list[str]] = defaultdict(list)
+        for name in names:
+            by_folder[_parent_folder(name)].append(name)
+        found = await asyncio.gather(*(self._check_folder(folder, asked) for folder, asked in by_folder.items()))
+        here = set[str]().union(*found)
+        return [name in here for name in names]
+
+    async def _check_folder(self, folder: str, names: list[str]) -> set[str]:
+        if len(names) >= LISTING_MIN_NAMES and self._get_fresh_listing(folder) is None:
+            self._cache_listing(
+                folder, await self._run_in_thread(partial(list_blob_folder, self._blobs, folder, names))
+            )
+        listing = self._get_fresh_listing(folder)
+        known = listing.names if listing is not None else frozenset()
+        # What a listing does not have may be younger than it.
+        others = [name for name in names if name not in known]
+        answers = await asyncio.gather(*(self._run_in_thread(partial(self._blobs.has, name)) for name in others))
+        return {*known.intersection(names)} | {name for name, is_here in zip(others, answers, strict=True) if is_here}
+
+    def _get_fresh_listing(self, folder: str) -> BlobFolderListing | None:
+        listing = self._listings.get(folder)
+        return listing if listing is not None and listing.is_fresh else None
+
+    def _cache_listing(self, folder: str, listing: BlobFolderListing) -> None:
+        self._listings.pop(folder, None)
+        self._listings[folder] = listing
+        while len(self._listings) > FOLDER_LISTINGS_CACHED_MAX:
+            del self._listings[next(iter(self._listings))]
+
+    async def _run_in_thread(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+
+def _parent_folder(name: str) -> str:
+    return name.rpartition("/")[0]

@@ -1,0 +1,195 @@
+"""Transactions that only read, each for many short queries: to begin and end one are three trips more.
+
+Rows of declared queries, as COPY delivers them. Values are bound; the query is what somebody declared.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import psycopg
+from psycopg.sql import SQL, Identifier
+
+from tidemill.core.file_format import CopyFormat, OutputColumn, OutputFileSpec
+from tidemill.core.outcome import Fail, Retry
+from tidemill.store.copy_expressions import build_csv_expression, build_json_expression
+from tidemill.store.database import Connection, Database, is_timeout, is_transient
+from tidemill.store.statements import load_sql
+from tidemill.tables.introspection.catalog_columns import get_type_by_pg_name
+
+sql = load_sql("tidemill.distributions")
+
+READ_TRANSACTION_MAX_S = 2.0  # that a transaction is handed on; a query in it may take longer
+READ_TRANSACTION_IDLE_S = 0.05  # that it is kept for the next one
+
+
+@dataclass(eq=False)
+class _ReadTransaction:
+    conn: Connection
+    stack: AsyncExitStack
+    began: float
+    end: asyncio.TimerHandle | None = None
+
+
+class ReadTransactionPool:
+    """No more at a time than ``at_once``. A transaction that nobody takes up soon is ended."""
+
+    def __init__(self, db: Database, *, max_open: int, statement_timeout_s: float) -> None:
+        self.statement_timeout_s = statement_timeout_s
+        self._db = db
+        self._turn = asyncio.Semaphore(max_open)
+        self._free: list[_ReadTransaction] = []
+        self._ending: set[asyncio.Task[None]] = set()
+        db.add_close_callback(self.close)
+
+    @asynccontextmanager
+    async def acquire(self) -> AsyncIterator[Connection]:
+        """A connection in such a transaction; each statement sees what is committed when it begins."""
+        async with self._turn:
+            reader = self._pop_idle() or await self._begin_transaction()
+            try:
+                yield reader.conn
+            except BaseException as error:
+                await reader.stack.__aexit__(type(error), error, error.__traceback__)
+                raise
+            if time.monotonic() - reader.began < READ_TRANSACTION_MAX_S:
+                self._keep_idle(reader)
+            else:
+                await reader.stack.aclose()
+
+    async def close(self) -> None:
+        while reader := self._pop_idle():
+            await reader.stack.aclose()
+        await asyncio.gather(*self._ending)
+
+    def _pop_idle(self) -> _ReadTransaction | None:
+        if not self._free:
+            return None
+        reader = self._free.pop()
+        if reader.end is not None:
+            reader.end.cancel()
+        return reader
+
+    def _keep_idle(self, reader: _ReadTransaction) -> None:
+        reader.end = asyncio.get_running_loop().call_later(READ_TRANSACTION_IDLE_S, self._end_idle, reader)
+        self._free.append(reader)
+
+    def _end_idle(self, reader: _ReadTransaction) -> None:
+        self._free.remove(reader)
+        task = asyncio.create_task(reader.stack.aclose())
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+
+    async def _begin_transaction(self) -> _ReadTransaction:
+        stack = AsyncExitStack()
+        conn = await stack.enter_async_context(
+            self._db.transaction(read_only=True, statement_timeout_s=self.statement_timeout_s)
+        )
+        try:
+            await conn.execute(sql("dataset/settings"))
+        except BaseException as error:
+            await stack.__aexit__(type(error), error, error.__traceback__)
+            raise
+        return _ReadTransaction(conn, stack, time.monotonic())
+
+
+DATASET_CHUNK_BYTES = 128 << 10
+ChunkConsumer = Callable[[bytes], Awaitable[None]]
+
+
+async def copy_query_rows(
+    readers: ReadTransactionPool, query: str, values: Mapping[str, Any], form: OutputFileSpec, consume: ChunkConsumer
+) -> int:
+    """Give what the query finds to ``take``, piece by piece; how many rows it was. The form has its columns.
+
+    Raises:
+        Fail: The query cannot be run, and no retry will mend it.
+        Retry: The database has trouble, or the query takes too long.
+    """
+    async with _open_read_transaction(readers) as conn, conn.cursor() as cursor:
+        last = b""
+        async with cursor.copy(_bind_statement(conn, f"dataset/copy_{form.copy_format}", query, values, form)) as copy:
+            while piece := await conn.wait(_read_chunk(copy)):
+                if last:
+                    await consume(last)
+                last = piece
+        count = cursor.rowcount
+    if last:  # with the connection given back: most files are one piece, and the store may be slow
+        await consume(last)
+    return count
+
+
+def _read_chunk(copy: psycopg.AsyncCopy) -> Generator[Any, Any, bytes]:
+    """Rows, until they are enough. ``copy.read`` would wait for each by itself."""
+    rows: list[bytes] = []
+    size = 0
+    while size < DATASET_CHUNK_BYTES:
+        row = yield from copy._read_gen()  # noqa: SLF001  there is no other way to it
+        if not row:
+            break
+        rows.append(bytes(row))
+        size += len(row)
+    return b"".join(rows)
+
+
+async def describe_query_columns(
+    readers: ReadTransactionPool, query: str, values: Mapping[str, Any]
+) -> tuple[OutputColumn, ...]:
+    """What the query's columns are, for files that say it too."""
+    async with _open_read_transaction(readers) as conn:
+        cursor = await conn.execute(_bind_statement(conn, "dataset/describe", query, values), prepare=False)
+        found = cursor.description or []
+        cursor = await conn.execute(sql("dataset/types"), {"oids": [column.type_code for column in found]})
+        types = {oid: (get_type_by_pg_name(base), written) for oid, written, base in await cursor.fetchall()}
+    return tuple(OutputColumn(column.name, *types[column.type_code]) for column in found)
+
+
+@asynccontextmanager
+async def _open_read_transaction(readers: ReadTransactionPool) -> AsyncIterator[Connection]:
+    """A transaction that writes nothing; the errors of the query become what they mean for the item."""
+    try:
+        async with readers.acquire() as conn:
+            yield conn
+    except psycopg.Error as error:
+        if is_timeout(error):
+            raise Retry(
+                f"the query of the dataset took longer than {readers.statement_timeout_s:g} s", code="query_timeout"
+            ) from error
+        if is_transient(error):
+            raise Retry("the database has trouble", code="database") from error
+        said = error.diag.message_primary or str(error)
+        raise Fail(f"the query of the dataset cannot be run: {said}", code="query", retryable=True) from error
+
+
+def _bind_statement(
+    conn: Connection, name: str, query: str, values: Mapping[str, Any], form: OutputFileSpec | None = None
+) -> bytes:
+    """COPY takes no parameters, so the client writes the values, each quoted by the driver."""
+    bound = psycopg.AsyncClientCursor(conn).mogrify(query, values)
+    if form is not None:
+        bound = _wrap_query(bound, form)
+    return sql(name).replace(b"{query}", bound.encode(conn.info.encoding))
+
+
+def _wrap_query(bound: str, form: OutputFileSpec) -> str:
+    head, tail = _build_query_wrapper(form.columns, form.copy_format)
+    return f"{head}{bound}{tail}"
+
+
+@lru_cache
+def _build_query_wrapper(columns: tuple[OutputColumn, ...], feed: CopyFormat) -> tuple[str, str]:
+    """What a query needs around it for its columns to be written as those of a table. Two may have the same name."""
+    numbered = [Identifier(f"c{number}") for number in range(len(columns))]
+    expression = build_csv_expression if feed == "csv" else build_json_expression
+    written = [expression(c, one.type, one.sql_type) for c, one in zip(numbered, columns, strict=True)]
+    if written == numbered:
+        return "", ""
+    named = [SQL("{} AS {}").format(c, Identifier(one.name)) for c, one in zip(written, columns, strict=True)]
+    return (
+        SQL("SELECT {} FROM (").format(SQL(", ").join(named)).as_string(),
+        SQL("\n) AS found({})").format(SQL(", ").join(numbered)).as_string(),
+    )

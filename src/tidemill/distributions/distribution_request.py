@@ -1,0 +1,109 @@
+"""Whether a file that was made before is used again.
+
+A distribution, as its job keeps it.
+
+What the file of an input is called: by its values, and never as that of another input, wherever files lie.
+"""
+
+import re
+from dataclasses import asdict, dataclass
+from datetime import date, datetime, timedelta
+from typing import Any, Literal
+
+from tidemill.core.file_format import Compression, FileFormat
+from tidemill.distributions.dataset import DistributionInput, InputValue
+
+
+@dataclass(frozen=True, slots=True)
+class ReusePolicy:
+    """``days``: what is younger than that may still change, so its file is made anew."""
+
+    enabled: bool = True
+    days: int = 7
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """The newest file of an input, as the registry knows it; ``format`` is its ending, such as ``csv.gz``."""
+
+    path: str
+    rows: int
+    size: int
+    sha256: str
+    format: str
+
+
+def decide_reuse(
+    *, enabled: bool, artifact: Artifact | None, effective_date: date | None, today: date, days: int
+) -> Literal["generate", "reuse"]:
+    """Of an input without a date nobody can say that it will not change any more: it is generated."""
+    if not enabled:
+        return "generate"
+    if artifact is None:
+        return "generate"
+    if effective_date is None or effective_date > today - timedelta(days=days):
+        return "generate"
+    return "reuse"
+
+
+DISTRIBUTION_INPUTS_MAX = 100_000
+DISTRIBUTION_COLUMNS = ("path", "name", "rows", "size", "sha256", "format", "reused", "dataset", "input_key")
+
+
+@dataclass(frozen=True, slots=True)
+class DistributionRequest:
+    """What somebody wants of a dataset."""
+
+    dataset: str
+    reuse: ReusePolicy
+    format: FileFormat
+    compression: Compression = Compression.NONE
+
+    @property
+    def params(self) -> dict[str, Any]:
+        return {
+            "dataset": self.dataset,
+            "reuse": asdict(self.reuse),
+            "format": self.format.value,
+            "compression": self.compression.value,
+        }
+
+    @classmethod
+    def from_params(cls, params: dict[str, Any]) -> "DistributionRequest":
+        reuse, format_ = ReusePolicy(**params["reuse"]), FileFormat(params["format"])
+        return cls(params["dataset"], reuse, format_, Compression(params["compression"]))
+
+
+ARTIFACT_STEM_MAX_CHARS = 120
+ARTIFACT_DIGEST_HEX_DIGITS = 10  # hex digits
+# Small letters are not among them: ABC and abc are one file on some disks.
+_UNAMBIGUOUS_STEM_PATTERN = re.compile(r"[A-Z0-9-][A-Z0-9.-]*(_[A-Z0-9.-]+)*")
+_DIGEST_SUFFIX_PATTERN = re.compile(rf"-[0-9A-F]{{{ARTIFACT_DIGEST_HEX_DIGITS}}}$")
+_UNSAFE_STEM_CHARS_PATTERN = re.compile(r"[^A-Za-z0-9.-]")
+ARTIFACT_ROOT_FOLDER = "exports"
+
+
+def build_artifact_name(given: DistributionInput, ending: str) -> str:
+    """``ABC_20240202_CLS.csv``. Where that does not say it all, a part of the input's hash does."""
+    parts = [_format_name_part(value) for value in given.values.values()]
+    stem = "_".join(parts)
+    is_plain = (
+        len(stem) <= ARTIFACT_STEM_MAX_CHARS
+        and stem.count("_") == len(parts) - 1
+        and _UNAMBIGUOUS_STEM_PATTERN.fullmatch(stem)
+    )
+    if is_plain and not _DIGEST_SUFFIX_PATTERN.search(stem):
+        return stem + ending
+    safe = "_".join(_UNSAFE_STEM_CHARS_PATTERN.sub("_", part) for part in parts)[:ARTIFACT_STEM_MAX_CHARS].lstrip(".")
+    return f"{safe or 'input'}-{given.key[:ARTIFACT_DIGEST_HEX_DIGITS]}{ending}"
+
+
+def build_artifact_folder(job_key: str, created_at: datetime) -> str:
+    """By the day on which the job was made; ``created_at`` is in UTC."""
+    return f"{ARTIFACT_ROOT_FOLDER}/{created_at:%Y/%m/%d}/{job_key}"
+
+
+def _format_name_part(value: InputValue) -> str:
+    if isinstance(value, bool):
+        return "TRUE" if value else "FALSE"
+    return "" if value is None else str(value)

@@ -1,0 +1,200 @@
+"""One input, one file: looked for first, if that is wanted, and made if it is not there."""
+
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from tidemill.core.coalesce import Coalescer
+from tidemill.core.errors import InvalidInput, StorageAccessDenied, StorageUnavailable
+from tidemill.core.file_format import OutputFileSpec
+from tidemill.core.job import Item
+from tidemill.core.kinds import DISTRIBUTION_KIND, Handler
+from tidemill.core.outcome import Fail, Retry, Wait
+from tidemill.core.policies import RetryPolicy
+from tidemill.distributions import artifact_records
+from tidemill.distributions.artifact_producer import ArtifactProducer
+from tidemill.distributions.artifact_records import ArtifactKey, ArtifactLookup, DistributionJob
+from tidemill.distributions.artifact_storage import ArtifactUpload, BlobExistenceCache
+from tidemill.distributions.dataset import Dataset, DistributionInput, InvalidDistributionInputs, parse_yyyymmdd
+from tidemill.distributions.distribution_request import (
+    DISTRIBUTION_COLUMNS,
+    Artifact,
+    DistributionRequest,
+    build_artifact_folder,
+    build_artifact_name,
+    decide_reuse,
+)
+from tidemill.files.blobs.blob_store import BlobStore
+from tidemill.store.database import Database
+from tidemill.telemetry.events import emit
+
+DISTRIBUTION_CONCURRENCY = 100
+ARTIFACT_STORE_THREADS = 32  # that wait for the store
+DISTRIBUTION_JOBS_CACHED_MAX = 64
+SETTLED_CHECK_AFTER_S = 1.0  # no lease is shorter: whoever was quicker has not lost his
+
+
+@dataclass(frozen=True, slots=True)
+class DistributionOptions:
+    max_attempts: int = 5
+    backoff: float = 1.0
+    timeout_s: float = 300.0  # for one file
+    max_queries: int = 4  # at once, in a process
+
+
+def make_distribution_handler(
+    db: Database, blobs: BlobStore, datasets: Mapping[str, Dataset], options: DistributionOptions
+) -> Handler:
+    retry = RetryPolicy(max_attempts=options.max_attempts, backoff=options.backoff)
+    call = DistributionRunner(db, blobs, datasets, options).run
+    return Handler(
+        DISTRIBUTION_KIND,
+        call,
+        "async",
+        concurrency=DISTRIBUTION_CONCURRENCY,
+        timeout=options.timeout_s,
+        retry=retry,
+        columns=DISTRIBUTION_COLUMNS,
+        after_flush=artifact_records.record_artifacts,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _PreparedJob:
+    """What one job wants of its dataset, and where its files go."""
+
+    request: DistributionRequest
+    dataset: Dataset
+    form: OutputFileSpec
+    folder: str
+
+
+class DistributionRunner:
+    def __init__(
+        self, db: Database, blobs: BlobStore, datasets: Mapping[str, Dataset], options: DistributionOptions
+    ) -> None:
+        self._db = db
+        self._blobs = blobs
+        self._datasets = datasets
+        self._options = options
+        self._jobs_by_id: dict[UUID, _PreparedJob] = {}
+        self._threads = ThreadPoolExecutor(ARTIFACT_STORE_THREADS, "distribute")
+        self._artifact_lookups: Coalescer[ArtifactKey, ArtifactLookup] = Coalescer(
+            lambda keys: db.read(artifact_records.find_artifacts, keys)
+        )
+        self._job_lookups: Coalescer[UUID, DistributionJob | None] = Coalescer(self._find_jobs)
+        self._existence = BlobExistenceCache(blobs, self._threads)
+        self._producer = ArtifactProducer(db, max_queries=options.max_queries, timeout_s=options.timeout_s)
+
+    async def run(self, item: Item) -> dict[str, Any]:
+        order = self._jobs_by_id.get(item.job_id) or await self._get_job(item.job_id)
+        try:
+            given = DistributionInput.parse(order.dataset.fields, item.input)
+        except InvalidDistributionInputs as error:
+            raise _make_invalid_input_failure(error) from None
+        about = {"dataset": order.dataset.name, "input_key": given.key}
+        try:
+            reused = await self._find_reusable(order, given, about["input_key"])
+            return (reused or await self._generate_artifact(order, given, item)) | about
+        except StorageUnavailable as error:
+            raise Retry(str(error), code="store_unavailable") from error
+        except StorageAccessDenied as error:
+            raise Fail(str(error), code="store_denied", retryable=True) from error
+        except InvalidInput as error:  # a format that this worker cannot write
+            raise Fail(str(error), code="invalid", retryable=True) from error
+
+    async def _find_reusable(self, order: _PreparedJob, given: DistributionInput, key: str) -> dict[str, Any] | None:
+        """The file that was made before, if it will do."""
+        reuse, dataset = order.request.reuse, order.dataset
+        if not reuse.enabled or dataset.date_field is None:
+            return None
+        found = await self._artifact_lookups.get((dataset.name, key))
+        artifact = found.artifact
+        if artifact is not None and artifact.format != order.form.suffix.lstrip("."):
+            artifact = None
+        day = given.values[dataset.date_field]
+        decision = decide_reuse(
+            enabled=reuse.enabled,
+            artifact=artifact,
+            effective_date=parse_yyyymmdd(day) if isinstance(day, int) else None,
+            today=found.today,
+            days=reuse.days,
+        )
+        if decision == "generate" or artifact is None or not await self._artifact_exists(artifact, dataset):
+            return None
+        return _build_result(artifact, reused=True)
+
+    async def _artifact_exists(self, artifact: Artifact, dataset: Dataset) -> bool:
+        name = self._blobs.name_from_url(artifact.path)
+        is_there = name is not None and await self._existence.exists(name)
+        if not is_there:
+            emit("artifact.gone", dataset=dataset.name, path=artifact.path)
+        return is_there
+
+    async def _generate_artifact(self, order: _PreparedJob, given: DistributionInput, item: Item) -> dict[str, Any]:
+        name, started = f"{order.folder}/{build_artifact_name(given, order.form.suffix)}", time.monotonic()
+        out = ArtifactUpload(self._blobs, name, order.form, self._threads)
+        try:
+            rows = await self._producer.produce_rows(order.dataset, given, out)
+            if time.monotonic() - started > SETTLED_CHECK_AFTER_S:
+                await self._check_unsettled(item)
+            blob = await out.finish()
+        except BaseException:
+            await out.abandon()
+            raise
+        made = Artifact(self._blobs.url(name), rows, blob.size, blob.sha256.hex(), order.form.suffix.lstrip("."))
+        return _build_result(made, reused=False)
+
+    async def _check_unsettled(self, item: Item) -> None:
+        """Every attempt writes to the same place: one that was stopped for long must not replace its successor's."""
+        if await self._db.read(artifact_records.is_item_settled, item.job_id, item.seq):
+            raise Wait("somebody else has settled this input", after=1.0, code="unwanted")
+
+    async def _find_jobs(self, job_ids: Sequence[UUID]) -> list[DistributionJob | None]:
+        """Once for all items of a job, which begin together."""
+        return [await self._db.read(artifact_records.find_distribution_job, job_id) for job_id in job_ids]
+
+    async def _get_job(self, job_id: UUID) -> _PreparedJob:
+        found = await self._job_lookups.get(job_id)
+        if found is None:
+            raise Fail("the job is gone", code="job_gone")
+        request = DistributionRequest.from_params(found.params)
+        dataset = self._datasets.get(request.dataset)
+        if dataset is None:
+            raise Fail(
+                f"the worker knows no dataset {request.dataset!r}: it reads another tidemill.toml, or another mill",
+                code="unknown_dataset",
+                retryable=True,
+            )
+        try:
+            form = OutputFileSpec(request.format, (), request.compression)
+        except InvalidInput as error:
+            raise Fail(str(error), code="invalid") from None
+        while len(self._jobs_by_id) >= DISTRIBUTION_JOBS_CACHED_MAX:
+            del self._jobs_by_id[next(iter(self._jobs_by_id))]
+        order = self._jobs_by_id[job_id] = _PreparedJob(
+            request, dataset, form, build_artifact_folder(found.key, found.created_at)
+        )
+        return order
+
+
+def _build_result(artifact: Artifact, *, reused: bool) -> dict[str, Any]:
+    return {
+        "path": artifact.path,
+        "name": artifact.path.rpartition("/")[2],
+        "rows": artifact.rows,
+        "size": artifact.size,
+        "sha256": artifact.sha256,
+        "format": artifact.format,
+        "reused": reused,
+    }
+
+
+def _make_invalid_input_failure(error: InvalidDistributionInputs) -> Fail:
+    """An input that does not fit the dataset as this worker knows it: it was corrected by hand, or declared anew."""
+    place, reason = error.faults[0]
+    details = {"field": str(place[0])} if place else {}
+    return Fail(f"{place[0]}: {reason}" if place else reason, code="invalid", details=details)

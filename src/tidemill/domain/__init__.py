@@ -1,1 +1,0 @@
-"""Words and pure decisions. Standard library only: no I/O, no clock, no randomness of its own."""

@@ -1,0 +1,1 @@
+"""Controllers that follow measurements: batch and chunk sizes, concurrency, system load."""

@@ -1,0 +1,1 @@
+"""Worker processes: the supervisor, its children and the memory that they share."""

@@ -1,0 +1,133 @@
+"""One child process, as its parent knows it."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from uuid import UUID
+
+from tidemill.core.crash import ExitCause, is_child_stuck
+from tidemill.engine.children.control_pipe import ControlMessage, EndSliceMessage, StartSliceMessage, encode_message
+from tidemill.engine.children.shared_state import SharedState
+from tidemill.telemetry.child_events import list_inherited_fds
+from tidemill.telemetry.events import emit
+
+SLICE_OVERDUE_S = 3.0  # after the grace of a slice, until a child that has not let go is killed
+
+ChildCommand = Callable[[str, int, int, int], list[str]]  # (worker, number, control fd, logbook fd) -> argv
+
+
+class ChildProcess:
+    """Starts the process; then speaks to it, looks into its logbook, and knows when it is dead."""
+
+    def __init__(self, number: int, worker: str, command: ChildCommand, lanes: int, env: dict[str, str]) -> None:
+        self.number = number
+        self.shared_state = SharedState.create(lanes)
+        self.shared_state.update_pulse()
+        self.started_at = time.monotonic()
+        self.kill_cause: ExitCause | None = None
+        self._exit_status: tuple[int, float] | None = None
+        self.reap_retry_at = 0.0
+        self._slices_started = 0
+        self._counters_before_slice: dict[str, int] = {}
+        self._slice_deadline = 0.0
+        control, self._control_fd = os.pipe()
+        os.set_blocking(self._control_fd, False)
+        argv = command(worker, number, control, self.shared_state.fd)
+        try:
+            self.process = self._start_process(argv, control, env)
+        except OSError:
+            os.close(self._control_fd)
+            self.shared_state.close()
+            raise
+        finally:
+            os.close(control)
+        emit("child.started", child=number, pid=self.process.pid)
+
+    def _start_process(self, argv: list[str], control: int, env: dict[str, str]) -> "subprocess.Popen[bytes]":
+        fds = (control, self.shared_state.fd, *list_inherited_fds(env))
+        return subprocess.Popen(argv, pass_fds=fds, stdin=subprocess.DEVNULL, env=env)  # noqa: S603  our own argv
+
+    def send_message(self, message: ControlMessage) -> bool:
+        """False if it did not arrive: the child is dead, or has not listened for thousands of messages."""
+        if self._exit_status is not None:
+            return False
+        try:
+            os.write(self._control_fd, encode_message(message))  # whole or not at all: it is shorter than PIPE_BUF
+        except (BrokenPipeError, BlockingIOError):
+            return False
+        return True
+
+    @property
+    def can_start_slice(self) -> bool:
+        """Whether a slice may begin."""
+        return (
+            self.is_slice_over and self.shared_state.is_ready and self._exit_status is None and self.kill_cause is None
+        )
+
+    @property
+    def is_slice_over(self) -> bool:
+        """Whether every slice that began is over."""
+        return self.shared_state.slices_ended >= self._slices_started
+
+    @property
+    def idle_lane_count(self) -> int:
+        """How many batches it could take beside those it has; the last page is the ingester's."""
+        return (
+            0 if self._exit_status is not None else sum(page.lease_id is None for page in self.shared_state.lanes[:-1])
+        )
+
+    def start_slice(self, job_id: UUID, kind: str, seconds: float, grace: float) -> bool:
+        """Ask for a slice; False if the child cannot be asked."""
+        before = self.shared_state.read_counters()
+        order = StartSliceMessage(self._slices_started + 1, job_id, kind, max(1, round(seconds * 1000)))
+        if not self.send_message(order):
+            return False
+        self._slices_started += 1
+        self._counters_before_slice = before
+        self._slice_deadline = time.monotonic() + seconds + grace + SLICE_OVERDUE_S
+        return True
+
+    def end_slice(self, grace: float) -> None:
+        """Rather now than at its end. A child that does not hear it is killed when it is overdue."""
+        if not self.is_slice_over:
+            self.send_message(EndSliceMessage(self._slices_started))
+            self._slice_deadline = min(self._slice_deadline, time.monotonic() + grace + SLICE_OVERDUE_S)
+
+    def count_slice_work(self) -> dict[str, int]:
+        """What was counted since the last slice began, also by a parent who cleared up."""
+        return {
+            name: n - self._counters_before_slice.get(name, 0) for name, n in self.shared_state.read_counters().items()
+        }
+
+    @property
+    def is_slice_overdue(self) -> bool:
+        """Whether a slice should have been over long ago."""
+        return not self.is_slice_over and time.monotonic() > self._slice_deadline
+
+    def kill(self, cause: ExitCause) -> None:
+        if self._exit_status is not None:
+            return  # its number may be somebody else's by now
+        self.kill_cause = cause
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.process.pid, signal.SIGKILL)
+
+    def reap(self) -> tuple[int, float] | None:
+        """Return code and peak memory in MB of a child that is dead, else None. The same again until it is buried."""
+        if self._exit_status is None:
+            pid, status, usage = os.wait4(self.process.pid, os.WNOHANG)
+            if not pid:
+                return None
+            self.process.returncode = os.waitstatus_to_exitcode(status)
+            os.close(self._control_fd)
+            self._exit_status = (self.process.returncode, usage.ru_maxrss / 1024)
+        return self._exit_status
+
+    def is_stuck(self, now_ns: int, silence_s: float) -> bool:
+        pages = [page for page in self.shared_state.lanes if page.lease_id is not None]
+        oldest = [(page.oldest_start_ns, page.timeout_s) for page in pages]
+        return bool(pages) and is_child_stuck(
+            now_ns, heartbeat_ns=self.shared_state.pulse_ns, oldest_items=oldest, silence_s=silence_s
+        )

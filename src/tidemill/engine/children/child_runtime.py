@@ -1,0 +1,130 @@
+"""A child process: lanes and an ingester, until its parent says stop or is no more."""
+
+import asyncio
+import contextlib
+import os
+import resource
+import signal
+import sys
+import threading
+import time
+from contextlib import AbstractAsyncContextManager
+from uuid import UUID
+
+from tidemill.engine.adaptive.state_report import AdaptiveStateLoop
+from tidemill.engine.children.control_pipe import (
+    ControlDecoder,
+    ControlMessage,
+    EndSliceMessage,
+    StartSliceMessage,
+    StopMessage,
+    WakeMessage,
+)
+from tidemill.engine.children.on_demand import OnDemandWork
+from tidemill.engine.claimer import FairClaimer
+from tidemill.engine.context import EngineContext
+from tidemill.engine.ingester import Ingester
+from tidemill.engine.lane import Lane
+from tidemill.engine.loop import Loop
+
+PULSE_INTERVAL_S = 0.25
+HANDLER_STACK_BYTES = 1 << 20  # of a handler's thread: 128 of them must fit into the memory limit
+ORPHAN_GRACE_S = 5.0
+
+
+def limit_memory(megabytes: int) -> None:
+    """A handler that eats memory gets a MemoryError, and the machine stays alive."""
+    threading.stack_size(HANDLER_STACK_BYTES)
+    if sys.platform == "linux":
+        resource.setrlimit(resource.RLIMIT_DATA, (megabytes << 20, megabytes << 20))
+
+
+class ContinuousWork:
+    """Whatever there is to do, of every job."""
+
+    def __init__(self, context: EngineContext) -> None:
+        self._claimer = FairClaimer(context)
+        *lanes, last = context.shared_state.lanes
+        self._loops: list[Loop] = [Lane(context, self._claimer, page) for page in lanes]
+        self._loops.append(Ingester(context, last))
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            for service in self._loops:
+                group.create_task(service.run())
+
+    def wake(self, job_id: UUID | None = None) -> None:
+        self._claimer.invalidate_cache()
+        if job_id is not None:
+            self._claimer.prefer_job(job_id)
+        for service in self._loops:
+            service.wake()
+
+    def stop(self) -> None:
+        for service in self._loops:
+            service.stop()
+
+
+class ChildRuntime:
+    """Does its work and hears its parent."""
+
+    def __init__(
+        self,
+        context: EngineContext,
+        control: int,
+        work: ContinuousWork | OnDemandWork,
+        hooks: AbstractAsyncContextManager[None],
+    ) -> None:
+        """``hooks`` is entered before the first item and left after the last."""
+        self._context = context
+        self._control_fd = control
+        self._work = work
+        self._hooks = hooks
+        self._grace = context.settings.stop_grace_ms / 1000
+
+    async def run(self) -> None:
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGTERM, self.stop, self._grace)
+        loop.add_signal_handler(signal.SIGINT, lambda: None)  # a terminal's Ctrl-C is for the parent
+        threading.Thread(target=self._read_control_pipe, args=(loop,), name="control", daemon=True).start()
+        beside = [asyncio.create_task(loop) for loop in (self._update_pulse(), AdaptiveStateLoop(self._context).run())]
+        async with self._hooks:
+            await self._work.run()
+        await self._context.limiter_registry.close()
+        for task in beside:
+            task.cancel()
+        await self._context.close_handlers()
+
+    def stop(self, grace: float) -> None:
+        self._context.stop(grace)
+        self._work.stop()
+
+    def handle_message(self, message: ControlMessage) -> None:
+        match message, self._work:
+            case StopMessage(), _:
+                self.stop(self._grace)
+            case WakeMessage(job_id), ContinuousWork() as loops:
+                loops.wake(job_id)
+            case WakeMessage(), OnDemandWork() as slices:
+                slices.wake()
+            case StartSliceMessage(), OnDemandWork() as slices:
+                slices.enqueue_slice(message)
+            case EndSliceMessage(number), OnDemandWork() as slices:
+                slices.end_slice(number)
+
+    def _read_control_pipe(self, loop: asyncio.AbstractEventLoop) -> None:
+        """In a thread: a handler that blocks the event loop must not outlive its parent unseen."""
+        heard = ControlDecoder()
+        with contextlib.suppress(ValueError):  # a parent of another version is none
+            while said := os.read(self._control_fd, 4096):
+                for message in heard.feed(said):
+                    loop.call_soon_threadsafe(self.handle_message, message)
+        # Nobody keeps our leases any more: finish quickly, and by force if that does not work.
+        loop.call_soon_threadsafe(self.stop, ORPHAN_GRACE_S)
+        time.sleep(2 * ORPHAN_GRACE_S)
+        os._exit(70)
+
+    async def _update_pulse(self) -> None:
+        while True:
+            self._context.shared_state.update_pulse()
+            await asyncio.sleep(PULSE_INTERVAL_S)

@@ -1,0 +1,90 @@
+"""What a parent says to its child: a line each, through a pipe.
+
+A line is far shorter than PIPE_BUF, so that it is written whole or not at all; a read may still end anywhere.
+"""
+
+from dataclasses import dataclass
+from uuid import UUID
+
+MAX_MESSAGE_BYTES = 512  # what POSIX promises to write in one piece
+
+
+@dataclass(frozen=True, slots=True)
+class WakeMessage:
+    """There may be work: of that job, if one is named."""
+
+    job_id: UUID | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StopMessage:
+    """Finish what is in hand, then end."""
+
+
+@dataclass(frozen=True, slots=True)
+class StartSliceMessage:
+    """Work on this job, for so long. ``number`` counts the slices of a child from 1."""
+
+    number: int
+    job_id: UUID
+    kind: str
+    milliseconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class EndSliceMessage:
+    """The slice of that number is over; if it is over already, nothing."""
+
+    number: int
+
+
+ControlMessage = WakeMessage | StopMessage | StartSliceMessage | EndSliceMessage
+
+
+def encode_message(message: ControlMessage) -> bytes:
+    words = _list_message_fields(message)
+    line = " ".join(map(str, words)).encode() + b"\n"
+    if len(line) > MAX_MESSAGE_BYTES or len(line.split()) != len(words):
+        raise ValueError(f"this cannot be said in one line: {message}")
+    return line
+
+
+def _list_message_fields(message: ControlMessage) -> tuple[object, ...]:
+    match message:
+        case WakeMessage(None):
+            return ("w",)
+        case WakeMessage(job_id):
+            return ("w", job_id)
+        case StopMessage():
+            return ("s",)
+        case StartSliceMessage(number, job_id, kind, milliseconds):
+            return ("k", number, job_id, kind, milliseconds)
+        case EndSliceMessage(number):
+            return ("e", number)
+
+
+class ControlDecoder:
+    """Messages from reads that end anywhere."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, data: bytes) -> list[ControlMessage]:
+        """Every message that is whole by now."""
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        return [_decode_message(line.decode()) for line in lines]
+
+
+def _decode_message(line: str) -> ControlMessage:
+    match line.split(" "):
+        case ["w"]:
+            return WakeMessage()
+        case ["w", job_id]:
+            return WakeMessage(UUID(job_id))
+        case ["s"]:
+            return StopMessage()
+        case ["k", number, job_id, kind, milliseconds]:
+            return StartSliceMessage(int(number), UUID(job_id), kind, int(milliseconds))
+        case ["e", number]:
+            return EndSliceMessage(int(number))
+    raise ValueError(f"a parent does not say {line!r}")

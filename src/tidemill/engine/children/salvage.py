@@ -1,0 +1,169 @@
+"""What a parent does when a child is dead: save what was finished, find the suspects, give back the rest."""
+
+from dataclasses import replace
+from uuid import UUID
+
+from tidemill.core.batch import Lease, isolate_suspects
+from tidemill.core.crash import POISON_CRASH_COUNT, ExitCause, is_only_running_item
+from tidemill.core.decide import Tally, make_poison_failure, make_timeout_retry
+from tidemill.core.job import Item
+from tidemill.core.kinds import HandlerLookup
+from tidemill.core.outcome import Outcome
+from tidemill.engine import batch_events
+from tidemill.engine.children.shared_state import LaneState, SharedState
+from tidemill.engine.finalize import finalize_after_batch
+from tidemill.engine.flusher import count_flushed_items, write_verdicts
+from tidemill.engine.learned_columns import LearnedColumnsCache
+from tidemill.engine.verdicts import make_verdict
+from tidemill.limits import limiter_records
+from tidemill.store import batch_leases, ingestion, job_lifecycle
+from tidemill.store.batch_leases import find_leased_batch
+from tidemill.store.database import Database
+from tidemill.store.item_records import read_batch_items
+from tidemill.store.job_events import bind_job_fields
+from tidemill.store.outcome_flush import FlushResult
+from tidemill.telemetry.events import bind_fields, emit
+
+MAX_INGEST_CRASHES = 3
+PULSE_LOST_AFTER_S = 1.0  # without a pulse for so long, one item had the whole process to itself
+
+
+class CrashSalvage:
+    """For one dead child."""
+
+    def __init__(self, db: Database, handlers: HandlerLookup, worker: str, *, lease_seconds: float) -> None:
+        self._db = db
+        self._handlers = handlers
+        self._worker = worker
+        self._lease_seconds = lease_seconds
+        self._was_pulse_lost = False
+        self._shared_state: SharedState  # of the dead child
+        self._learned_columns = LearnedColumnsCache()
+
+    async def recover_leases(self, shared_state: SharedState, cause: ExitCause, now_ns: int) -> None:
+        self._shared_state, pages = shared_state, shared_state.lanes
+        self._was_pulse_lost = now_ns - shared_state.pulse_ns > PULSE_LOST_AFTER_S * 1e9
+        in_hand = sum(page.started_item_count for page in pages)
+        for page in pages:
+            lease_id = page.lease_id
+            if lease_id is None:
+                continue
+            if page.is_ingest:
+                await self._recover_ingest(lease_id, is_suspect=cause is ExitCause.CRASHED and not in_hand)
+            else:
+                await self._recover_batch(page, lease_id, cause, now_ns, alone=is_only_running_item(in_hand))
+            page.end_lease()
+
+    async def release_limiter_slots(self, child: int) -> None:
+        """What it had of limiters' places is for others."""
+        await self._db.run(limiter_records.release_all_slots, self._worker, child)
+
+    async def _recover_ingest(self, lease_id: UUID, *, is_suspect: bool) -> None:
+        found = await self._db.run(
+            ingestion.release_crashed_ingest_lease, self._worker, lease_id, losses=int(is_suspect)
+        )
+        if is_suspect and found is not None and found[1] >= MAX_INGEST_CRASHES:
+            reason = f"reading the source killed its process {found[1]} times"
+            await self._db.run(job_lifecycle.fail_job, found[0], reason)
+            async with bind_job_fields(self._db, found[0]):
+                emit("job.failed", job=found[0], reason=reason)
+
+    async def _recover_batch(
+        self, page: LaneState, lease_id: UUID, cause: ExitCause, now_ns: int, *, alone: bool
+    ) -> None:
+        held = await self._db.run(find_leased_batch, self._worker, lease_id)
+        if held is None:  # the claim never arrived, or a last flush settled everything and nobody lived to count it
+            for _, verdicts in page.read_unflushed_verdicts():
+                count_flushed_items(self._shared_state, Tally.from_verdicts(verdicts))
+            return
+        with bind_fields(**held.event_fields):
+            await self._flush_finished_items(page, held)
+            held = await self._db.run(find_leased_batch, self._worker, lease_id)
+            if held is not None:
+                await self._release_unfinished(page, held, cause, now_ns, alone=alone)
+                await finalize_after_batch(self._db, held.job_id, failed=1)
+
+    async def _flush_finished_items(self, page: LaneState, held: Lease) -> None:
+        """Flush by flush, in the dead child's name: the fence says which of them had arrived."""
+        ahead, columns = 0, self._learned_columns.get_for_lease(held)
+        for flush_no, verdicts in page.read_unflushed_verdicts():
+            columns.learn_from_verdicts(verdicts)
+            await columns.store_new_columns(self._db)
+            lease = replace(held, flush_no=flush_no + ahead)
+            written = await write_verdicts(
+                self._db, lease, verdicts, self._handlers.get(held.kind), lease_seconds=self._lease_seconds
+            )
+            if written.result is not FlushResult.STALE:  # one that had arrived, the child had no time to tell of
+                count_flushed_items(
+                    self._shared_state, batch_events.emit_batch_flushed(lease, written.verdicts, seconds=None)
+                )
+            if written.result is FlushResult.APPLIED:
+                ahead += written.lease.flush_no - lease.flush_no - 1  # written in parts
+
+    async def _release_unfinished(
+        self, page: LaneState, held: Lease, cause: ExitCause, now_ns: int, *, alone: bool
+    ) -> None:
+        if cause is ExitCause.STUCK:
+            await self._time_out_items(page, held, now_ns, alone=alone)
+        elif cause is ExitCause.CRASHED and page.started_item_count:
+            await self._isolate_suspects(page, held, alone=alone)
+        else:
+            await self._release_batch(held, losses=int(cause is not ExitCause.STOPPED))
+
+    async def _time_out_items(self, page: LaneState, held: Lease, now_ns: int, *, alone: bool) -> None:
+        """The items that were over their time have used an attempt; their neighbours have not.
+
+        Where nobody can tell who was late — one item blocked the whole process, or a set-based handler hung on
+        a batch — they run one by one from here on, and the next time it is clear.
+        """
+        seconds = page.timeout_s or 0.0
+        if (page.batch_items and held.open > 1) or (self._was_pulse_lost and not alone and page.list_started_items()):
+            await self._isolate_suspects(page, held, alone=False)
+            return
+        late = {
+            hand.seq
+            for hand in page.list_started_items()
+            if hand.started_ns and now_ns - hand.started_ns > seconds * 1e9
+        }
+        items = [
+            item
+            for item in await self._db.run_async_commit(read_batch_items, held)
+            if item.seq in late or page.batch_items
+        ]
+        if seconds and items:
+            await self._write_outcomes(
+                held, [(item, make_timeout_retry(seconds)) for item in items], round(seconds * 1000)
+            )
+        else:
+            await self._release_batch(held, losses=1)  # nobody was late: the process itself hung
+
+    async def _isolate_suspects(self, page: LaneState, held: Lease, *, alone: bool) -> None:
+        """Suspects run alone from here on; three deaths alone are enough."""
+        suspects = [hand.seq for hand in page.list_started_items()] or list(held.seqs or range(held.lo, held.hi))
+        deaths = held.crashes + 1 if alone else 0
+        if deaths < POISON_CRASH_COUNT:
+            pieces = isolate_suspects(held, suspects)
+            await self._db.run(batch_leases.split_batch, held, pieces, after_crash=True, crashes=deaths)
+            emit("batch.split", job=held.job_id, batch=held.batch_id, pieces=len(pieces))
+            return
+        items = [item for item in await self._db.run_async_commit(read_batch_items, held) if item.seq in suspects]
+        for item in items:
+            item.attempt -= 1  # a death charges no attempt
+            emit("item.poison", job=held.job_id, seq=item.seq)
+        await self._write_outcomes(held, [(item, make_poison_failure(deaths)) for item in items], 0)
+
+    async def _write_outcomes(self, held: Lease, said: list[tuple[Item, Outcome]], duration_ms: int) -> None:
+        """Write these outcomes in the dead child's name, and give back what is left of the batch."""
+        handler = self._handlers.get(held.kind)
+        verdicts = [make_verdict(item, outcome, handler, duration_ms) for item, outcome in said]
+        written = await write_verdicts(self._db, held, verdicts, handler, lease_seconds=self._lease_seconds)
+        if written.result is not FlushResult.STALE:
+            count_flushed_items(
+                self._shared_state, batch_events.emit_batch_flushed(held, written.verdicts, seconds=None)
+            )
+        if held.open > len(verdicts):
+            await self._release_batch(held, losses=0)
+
+    async def _release_batch(self, held: Lease, *, losses: int) -> None:
+        if await self._db.run(batch_leases.release_batch, held, after_crash=True, losses=losses) is not None:
+            emit("batch.released", job=held.job_id, batch=held.batch_id, items=held.open)

@@ -1,0 +1,294 @@
+"""A source whose records were corrected before it was read: what it gives is what people made of it.
+
+Opening a source beside the loop: it may have to be fetched first, which takes long and must be stopped soon.
+
+Reading sources into items: chunks that grow while the database is quick, a checkpoint with each.
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, closing, contextmanager
+from dataclasses import replace
+from typing import Any
+from uuid import UUID, uuid4
+
+from tidemill.core.decide import describe_exception
+from tidemill.core.errors import DiskFull, Interrupted, InvalidInput, StorageUnavailable, TidemillError
+from tidemill.core.input_source import InputBlock, InputObserver, InputSource
+from tidemill.engine.adaptive.sizing import ChunkSize
+from tidemill.engine.children.shared_state import LaneState
+from tidemill.engine.context import EngineContext
+from tidemill.engine.loop import Loop
+from tidemill.store import ingestion as store
+from tidemill.store import item_fixes, item_records, job_lifecycle, job_records
+from tidemill.store.database import Database
+from tidemill.store.ingestion import IngestChunk, IngestLease
+from tidemill.store.job_events import report_ingest_completed
+from tidemill.store.outcome_flush import FlushResult
+from tidemill.telemetry.events import bind_fields, emit
+
+FixLookup = Callable[[int, int], dict[int, bytes]]  # from, to before: what stands for these rows
+
+
+class SourceWithFixes:
+    """Reads on from a row. The corrections of a block are looked up with it: there may be any number of them."""
+
+    def __init__(self, source: InputSource, row: int, lookup_fixes: FixLookup) -> None:
+        self._source = source
+        self._next_row = row
+        self._lookup_fixes = lookup_fixes
+
+    @property
+    def columns(self) -> list[str] | None:
+        return self._source.columns
+
+    @property
+    def first_line(self) -> int:
+        return self._source.first_line
+
+    @property
+    def layout(self) -> Mapping[str, Any]:
+        return self._source.layout
+
+    def read(self, rows: int, size: int) -> InputBlock:
+        block = self._source.read(rows, size)
+        lo, self._next_row = self._next_row, self._next_row + len(block.inputs)
+        found = self._lookup_fixes(lo, self._next_row) if block.inputs else {}
+        if not found:
+            return block
+        inputs = [found.get(seq, old) for seq, old in enumerate(block.inputs, lo)]
+        defects = {index: defect for index, defect in block.defects.items() if lo + index not in found}
+        return replace(block, inputs=inputs, defects=defects)
+
+    def close(self) -> None:
+        self._source.close()
+
+
+def apply_fixes(db: Database, lease: IngestLease, source: InputSource) -> InputSource:
+    """The source of a job that has corrections already. It is read in a thread; the loop asks the database for it."""
+    loop = asyncio.get_running_loop()
+
+    def lookup_fixes(lo: int, hi: int) -> dict[int, Any]:
+        return asyncio.run_coroutine_threadsafe(
+            db.run(item_fixes.read_latest_fixes, lease.job_id, lo, hi), loop
+        ).result()
+
+    return SourceWithFixes(source, lease.next_seq, lookup_fixes)
+
+
+LeaseCheck = Callable[[], Awaitable[bool]]
+MAX_LEASE_MISSES = 2  # one alone may have met another statement on the same row
+
+
+@asynccontextmanager
+async def open_leased_source(
+    context: EngineContext, lease: IngestLease, is_lease_held: LeaseCheck
+) -> AsyncIterator[InputSource]:
+    """The source, open. Raises Interrupted when the process stops meanwhile, or the source is not ours to read."""
+    wanted = _OpenGuard(context)
+    watching = asyncio.create_task(wanted.watch_lease(is_lease_held))
+    try:
+        with translate_source_errors():
+            source = await asyncio.to_thread(context.open_source, lease.source, lease.checkpoint, wanted)
+    finally:
+        wanted.is_over = True
+        watching.cancel()
+        await asyncio.wait([watching])  # or it could take again what is given back next
+    with closing(source):
+        yield apply_fixes(context.db, lease, source) if lease.source.get("fixes_of") else source
+
+
+@contextmanager
+def translate_source_errors() -> Iterator[None]:
+    """Whatever a reader stumbles over is the source's fault: it would stumble again, try after try, for ever."""
+    try:
+        yield
+    except (TidemillError, OSError, UnicodeError):
+        raise
+    except Exception as error:
+        raise InvalidInput(describe_exception(error)) from error
+
+
+class _OpenGuard:
+    """Asked from the thread, answered by the loop."""
+
+    def __init__(self, context: EngineContext) -> None:
+        self.is_over = False
+        self._context = context
+
+    def __call__(self) -> bool:
+        return not self.is_over and not self._context.is_stopping
+
+    async def watch_lease(self, is_lease_held: LeaseCheck) -> None:
+        misses = 0
+        while misses < MAX_LEASE_MISSES and not self._context.is_stopping:
+            await self._context.sleep_until_stop(self._context.settings.poll_ms / 1000)
+            misses = 0 if await self._check_lease(is_lease_held) else misses + 1
+        self.is_over = True
+
+    async def _check_lease(self, is_lease_held: LeaseCheck) -> bool:
+        try:
+            return await is_lease_held()
+        except Exception:  # noqa: BLE001  a database that does not answer is no reason to stop
+            return True
+
+
+INTAKE_REPLAY_ROWS = 10_000
+STORE_UNAVAILABLE_PAUSE_S = 2.0
+_jitter = random.Random().random  # noqa: S311  spreads tries, guards no secret
+
+
+class Ingester(Loop):
+    """Takes one job's source at a time and reads it to the end, or until it is paused, cancelled or stopped."""
+
+    name = "ingest"
+
+    def __init__(self, context: EngineContext, page: LaneState) -> None:
+        super().__init__()
+        self.only_job_id: UUID | None = None  # read this job's source and no other
+        self._context = context
+        self._lane_state = page
+        self._rows_read = self._defect_rows = 0
+        self._intake: InputObserver | None = None
+
+    async def tick(self) -> float:
+        context, lease_id = self._context, uuid4()
+        self._lane_state.begin_lease(lease_id, ingest=True)
+        self._lane_state.set_timeout(None)
+        lease = await self._acquire_lease(lease_id, self.only_job_id)
+        try:
+            if lease is not None:
+                with bind_fields(**lease.event_fields):
+                    await self._read_source(lease, lease_id)
+        except StorageUnavailable as error:
+            await context.db.run(store.release_crashed_ingest_lease, context.worker, lease_id, losses=0)
+            emit("store.unavailable", error=str(error))
+            return STORE_UNAVAILABLE_PAUSE_S
+        except Exception:
+            await context.db.run(store.release_crashed_ingest_lease, context.worker, lease_id, losses=0)
+            raise
+        finally:
+            self._lane_state.end_lease()
+        return context.settings.poll_ms / 1000 if lease is None else 0
+
+    async def _acquire_lease(self, lease_id: UUID, job_id: UUID | None) -> IngestLease | None:
+        """The right to read a source; the same one again, and for longer, if we have it already."""
+        context, kinds, seconds = self._context, self._context.handlers.kinds(), self._lease_seconds
+        return await context.db.run(
+            store.take_ingest_lease, kinds, lease_id=lease_id, lease=seconds, worker=context.worker, job_id=job_id
+        )
+
+    async def _read_source(self, lease: IngestLease, lease_id: UUID) -> None:
+        started, self._rows_read, self._defect_rows = time.monotonic(), 0, 0
+
+        async def is_lease_held() -> bool:
+            return await self._acquire_lease(lease_id, lease.job_id) is not None
+
+        try:
+            async with open_leased_source(self._context, lease, is_lease_held) as source:
+                await self._open_intake(lease, source)
+                finished = await self._append_all_chunks(lease, lease_id, source)
+        except Interrupted:
+            finished = False
+        except StorageUnavailable:  # it goes on from its checkpoint when the store is back
+            raise
+        except (TidemillError, OSError, UnicodeError) as error:
+            finished = False
+            if await is_lease_held():  # or whoever has it now finds out for himself
+                blamed = "" if isinstance(error, DiskFull) else "the source cannot be read: "
+                await self._fail_job(lease.job_id, f"{blamed}{error}")
+        finally:
+            if self._intake is not None:
+                self._intake.close()
+            self._intake = None
+        if not finished:
+            await self._context.db.run(store.release_ingest_lease, lease.job_id, lease_id)
+        elif await self._context.db.run(store.finish_ingest, lease.job_id, lease_id):
+            seconds = time.monotonic() - started
+            rows, total = self._rows_read, lease.next_seq + self._rows_read
+            report_ingest_completed(lease.job_id, rows=rows, total=total, defects=self._defect_rows, seconds=seconds)
+
+    async def _open_intake(self, lease: IngestLease, source: InputSource) -> None:
+        """Whoever looks at the inputs as they come has seen all that are stored already."""
+        make, db = self._context.handlers.get(lease.kind).make_input_observer, self._context.db
+        if make is None:
+            return
+        params = await db.run(job_records.read_job_params, lease.job_id)
+        with translate_source_errors():
+            intake: InputObserver = make(params, source)
+            self._intake = intake
+        if intake.params != params:
+            await db.run(job_records.set_job_params, lease.job_id, intake.params)
+        for lo in range(0, lease.next_seq, INTAKE_REPLAY_ROWS):
+            inputs = await db.run(
+                item_records.read_inputs, lease.job_id, lo, min(lo + INTAKE_REPLAY_ROWS, lease.next_seq)
+            )
+            with translate_source_errors():
+                await asyncio.to_thread(intake.observe, lo, inputs)
+
+    async def _append_all_chunks(self, lease: IngestLease, lease_id: UUID, source: InputSource) -> bool:
+        """Whether the source was read to its end. The next chunk is read while this one is written."""
+        chunk = await asyncio.to_thread(self._read_chunk, lease.next_seq, source)
+        while chunk.block.inputs and not self._context.is_stopping:
+            async with self._context.isolation_lock.hold(exclusive=False):
+                ahead = asyncio.create_task(asyncio.to_thread(self._read_chunk, chunk.hi, source))
+                try:
+                    appended = await self._append_chunk(lease.job_id, lease.kind, lease_id, chunk)
+                finally:
+                    chunk = await ahead  # also after an error: the file must not be closed under it
+            if not appended:
+                return False
+            await self._context.sleep_until_stop(self._context.chunk_size.backoff_s(_jitter()))
+        return not chunk.block.inputs
+
+    def _read_chunk(self, lo: int, source: InputSource) -> IngestChunk:
+        """The next records: so many rows and about so many bytes at most, but one at least."""
+        most = self._context.settings.ingest_max_batch_bytes
+        with translate_source_errors():
+            block = source.read(self._context.chunk_size.rows, most)
+            bounded = sum(map(len, block.inputs)) >= most
+            if self._intake is None:
+                return IngestChunk(lo, block, source.first_line, bounded=bounded)
+            repeats, held = self._intake.observe(lo, block.inputs), self._intake.held
+        return IngestChunk(lo, block, source.first_line, repeats, held=held, bounded=bounded)
+
+    async def _append_chunk(self, job_id: UUID, kind: str, lease_id: UUID, chunk: IngestChunk) -> bool:
+        db, batch_size = self._context.db, self._context.max_batch_items(self._context.handlers.get(kind))
+        rows = len(chunk.block.inputs)
+        waited_ms = db.stats.pool_waited_ms
+        try:
+            ran = await db.run_measured(
+                store.append_chunk, job_id, lease_id, chunk, lease=self._lease_seconds, batch_size=batch_size
+            )
+        except Exception:
+            self._resize_chunk(job_id, self._context.chunk_size.record_failures(rows=rows))
+            raise
+        waited_ms = db.stats.pool_waited_ms - waited_ms
+        self._resize_chunk(
+            job_id,
+            self._context.chunk_size.observe(
+                ran.ms, rows=rows, failed=ran.failed, waited_ms=waited_ms, full=not chunk.bounded
+            ),
+        )
+        if ran.value is FlushResult.STALE:
+            emit("ingest.stale", job=job_id)
+            return False
+        self._rows_read += rows
+        self._defect_rows += len(chunk.block.defects)
+        emit("ingest.chunk", job=job_id, lo=chunk.lo, hi=chunk.hi, ms=round(ran.ms, 1))
+        return True
+
+    def _resize_chunk(self, job_id: UUID, size: ChunkSize) -> None:
+        was, self._context.chunk_size = self._context.chunk_size, size
+        if size.rows < was.rows:
+            emit("ingest.shrunk", job=job_id, was=was.rows, now=size.rows, reason=size.reason)
+
+    async def _fail_job(self, job_id: UUID, reason: str) -> None:
+        await self._context.db.run(job_lifecycle.fail_job, job_id, reason)
+        emit("job.failed", job=job_id, reason=reason)
+
+    @property
+    def _lease_seconds(self) -> float:
+        return self._context.settings.lock_floor_ms / 1000

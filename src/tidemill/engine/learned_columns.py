@@ -1,0 +1,98 @@
+"""Learning which columns the results of a job have.
+
+They are stored before the results are, never with them: a flush does not touch the job's row.
+"""
+
+import contextlib
+from collections import OrderedDict
+from collections.abc import Iterable
+from typing import Any
+from uuid import UUID
+
+from msgspec import DecodeError
+
+from tidemill.core.batch import Lease
+from tidemill.core.decide import Verdict
+from tidemill.core.result_grid import GRID_COLUMNS_MAX, RESULT_COLUMN, list_column_names
+from tidemill.store import job_records
+from tidemill.store.database import Database, is_transient
+from tidemill.store.jsonb import decode_json
+
+MAX_REMEMBERED_JOBS = 1_000  # jobs whose columns a process remembers
+COLUMN_STORE_TIMEOUT_S = 1.0
+_JSON_OBJECT_START = ord("{")
+
+
+class LearnedColumns:
+    """What this process knows of one job's columns. ``jsonb`` forgets the order of keys: only here it is known."""
+
+    __slots__ = ("_fresh", "_full", "_job_id", "_known")
+
+    def __init__(self, job_id: UUID, *, full: bool = False) -> None:
+        self._job_id = job_id
+        self._known: set[str] = set()
+        self._fresh: dict[str, None] = {}
+        self._full = full
+
+    def learn_from_result(self, result: Any, encoded: bytes) -> None:
+        """Look at a result; called for every item, so that what is known must cost next to nothing."""
+        if type(result) is dict:
+            if result.keys() <= self._known:
+                return
+        elif RESULT_COLUMN in self._known and encoded[0] != _JSON_OBJECT_START:
+            return
+        if not self._full:
+            self._learn_from_encoded(encoded)
+
+    def learn_from_verdicts(self, verdicts: Iterable[Verdict]) -> None:
+        """The same for results of which only the encoded form is left."""
+        for verdict in verdicts:
+            if verdict.result is not None and not self._full:
+                with contextlib.suppress(DecodeError):  # whoever encoded it by himself: the flush will refuse it
+                    self._learn_from_encoded(verdict.result)
+
+    async def store_new_columns(self, db: Database) -> None:
+        """Store what is new. To be called before the results are written, in no transaction of the caller's."""
+        if self._fresh:
+            names = list(self._fresh)
+            self._mark_stored(names, await db.run_async_commit(job_records.add_result_columns, self._job_id, names))
+
+    async def try_store_new_columns(self, db: Database) -> None:
+        """The same while a batch is held. Whoever has the job's lock may wait for that batch: do not wait for long."""
+        if self._fresh:
+            names = list(self._fresh)
+            try:
+                async with db.transaction(durable=False, statement_timeout_s=COLUMN_STORE_TIMEOUT_S) as conn:
+                    stored = await job_records.add_result_columns(conn, self._job_id, names)
+            except Exception as error:
+                if not is_transient(error):
+                    raise
+            else:
+                self._mark_stored(names, stored)
+
+    def _learn_from_encoded(self, encoded: bytes) -> None:
+        for name in list_column_names(decode_json(encoded)):
+            if name not in self._known and len(self._fresh) < GRID_COLUMNS_MAX:
+                self._fresh[name] = None
+
+    def _mark_stored(self, names: list[str], columns: list[str] | None) -> None:
+        self._full = columns is None or len(columns) >= GRID_COLUMNS_MAX  # None: the job is gone
+        self._known.update(columns or (), names)
+        for name in names:
+            self._fresh.pop(name, None)
+
+
+class LearnedColumnsCache:
+    """Of the jobs that were worked on last."""
+
+    def __init__(self) -> None:
+        self._columns_by_job: OrderedDict[UUID, LearnedColumns] = OrderedDict()
+
+    def get_for_lease(self, lease: Lease) -> LearnedColumns:
+        if lease.sparse:  # what is done leaves no result
+            return LearnedColumns(lease.job_id, full=True)
+        columns = self._columns_by_job.setdefault(lease.job_id, LearnedColumns(lease.job_id))
+        self._columns_by_job.move_to_end(lease.job_id)
+        if len(self._columns_by_job) > MAX_REMEMBERED_JOBS:
+            self._columns_by_job.popitem(last=False)
+        return columns

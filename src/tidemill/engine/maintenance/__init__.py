@@ -1,0 +1,1 @@
+"""Background duties: reclaiming leases, closing jobs, removing expired files."""

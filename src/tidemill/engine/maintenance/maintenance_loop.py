@@ -1,0 +1,221 @@
+"""Looking at all jobs every few seconds: samples for their charts, and how much waits.
+
+Carrying on with bulk operations that whoever asked for them did not wait for.
+
+Maintenance: what one worker at a time does for all.
+"""
+
+import contextlib
+import math
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from uuid import UUID
+
+from tidemill.core.errors import UnknownJob
+from tidemill.core.progress import PROGRESS_SAMPLE_INTERVAL
+from tidemill.dispatch import outbox
+from tidemill.dispatch import outbox as quarantine
+from tidemill.engine.finalize import close_drained_job, enforce_failure_policy
+from tidemill.engine.loop import Loop
+from tidemill.limits import limiter_records
+from tidemill.store import (
+    batch_leases,
+    job_lifecycle,
+    operation_records,
+    progress_samples,
+    retention,
+    sessions,
+    workers,
+)
+from tidemill.store import progress_samples as samples
+from tidemill.store import retention as partitions
+from tidemill.store.database import Connection, Database
+from tidemill.store.job_events import bind_job_fields, report_operation_step
+from tidemill.telemetry.events import emit
+
+SAMPLE_INTERVAL_S = PROGRESS_SAMPLE_INTERVAL.total_seconds()
+QUEUE_DEPTH_INTERVAL_S = 10.0
+
+
+class ProgressSampler:
+    """Part of maintenance, so that one worker does it for all.
+
+    Only jobs that are being worked on, or were at the last look, are sampled: thousands that wait cost nothing.
+    """
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self._sampled_at = self._measured_at = float("-inf")
+        self._active_jobs: set[UUID] = set()
+        self._sampled_jobs: set[UUID] = set()
+
+    async def take_due_samples(self, now: float) -> None:
+        """What is due at ``now``, a monotonic time."""
+        if now - self._sampled_at >= SAMPLE_INTERVAL_S:
+            self._sampled_at = now
+            await self.sample_active_jobs()
+        if now - self._measured_at >= QUEUE_DEPTH_INTERVAL_S:
+            self._measured_at = now
+            await report_queue_depth(self._db)
+
+    async def sample_active_jobs(self) -> None:
+        turning = await self._db.run(samples.list_jobs_in_progress)
+        candidates = turning | self._active_jobs
+        if candidates:
+            self._sampled_jobs.update(await self._db.run_async_commit(samples.add_samples, sorted(candidates)))
+        self._active_jobs = turning
+
+    async def thin_samples(self) -> int:
+        """Those that were sampled since the last time have not too many samples any more; how many went."""
+        sampled, self._sampled_jobs = self._sampled_jobs, set()
+        return await self._db.run_async_commit(samples.thin_samples, sorted(sampled)) if sampled else 0
+
+
+class QueueDepthLoop(Loop):
+    """For a process without maintenance that shows metrics: the depth of the queue, every few seconds."""
+
+    name = "queue"
+
+    def __init__(self, db: Database) -> None:
+        super().__init__()
+        self._db = db
+
+    async def tick(self) -> float:
+        await report_queue_depth(self._db)
+        return QUEUE_DEPTH_INTERVAL_S
+
+
+async def report_queue_depth(db: Database) -> progress_samples.QueueDepth:
+    """Sum what is open, and tell."""
+    depth = await db.run(progress_samples.read_queue_depth)
+    emit(
+        "queue.sampled",
+        pending=depth.pending,
+        processing=depth.processing,
+        retry_wait=depth.retry_wait,
+        oldest_s=round(depth.oldest_s, 1),
+    )
+    backlog = await db.read(outbox.measure_backlog)
+    emit(
+        "outbox.sampled",
+        depth=backlog.depth,
+        oldest_s=round(backlog.oldest_s, 1),
+        quarantined=backlog.quarantined,
+    )
+    return depth
+
+
+BULK_OPERATION_POLL_S = 2.0
+
+
+class BulkOperationLoop(Loop):
+    """Any process may do this; the lock of the operation lets one at a time."""
+
+    name = "bulk"
+
+    def __init__(self, db: Database) -> None:
+        super().__init__()
+        self._db = db
+
+    async def tick(self) -> float:
+        step = await self._db.run(operation_records.run_operation_step)
+        if step is None:
+            return BULK_OPERATION_POLL_S
+        await report_operation_step(self._db, step)
+        return 0
+
+
+MAINTENANCE_INTERVAL_S = 1.0
+MAINTENANCE_DUTY_S = 10.0
+FOLD_INTERVAL_S = 5.0
+FOLD_MIN_DELTAS = 200
+HOUSEKEEPING_INTERVAL_S = 300.0
+HINT_RESEND_AFTER_S = 60.0
+
+
+class MaintenanceLoop(Loop):
+    """Sweeps expired leases, cancels what is condemned, closes what is drained, folds, samples, makes partitions."""
+
+    name = "maintenance"
+
+    def __init__(
+        self,
+        db: Database,
+        worker: str,
+        *,
+        interval_s: float = MAINTENANCE_INTERVAL_S,
+        resend_after_s: float = HINT_RESEND_AFTER_S,
+        housekeeping: Sequence[Callable[[Connection], Awaitable[object]]] = (),
+    ) -> None:
+        """``housekeeping`` are verbs of features that remove their old rows."""
+        super().__init__()
+        self._housekeeping = housekeeping
+        self._resend_after_s = resend_after_s
+        self._interval_s = interval_s
+        self._db = db
+        self._worker = worker
+        self._folded_at = self._housekept_at = float("-inf")
+        self._resent_at = time.monotonic()
+        self._sampler = ProgressSampler(db)
+
+    async def tick(self) -> float:
+        if not await self._db.run(workers.take_duty, self.name, self._worker, MAINTENANCE_DUTY_S):
+            return self._interval_s
+        await self.reclaim_expired_leases()
+        await self.close_finished_jobs()
+        now = time.monotonic()
+        if now - self._folded_at > FOLD_INTERVAL_S:
+            await self.fold_counters(FOLD_MIN_DELTAS)
+            self._folded_at = now
+        await self._sampler.take_due_samples(now)
+        if now - self._resent_at > self._resend_after_s:
+            await self.resend_hints(now - self._resent_at)
+            self._resent_at = now
+        if now - self._housekept_at > HOUSEKEEPING_INTERVAL_S:
+            await self._sampler.thin_samples()
+            await self._db.run(partitions.create_partitions)
+            await self._db.run(workers.forget_silent_workers)
+            await self._db.run(sessions.forget_expired_sessions)
+            await self._db.run(outbox.forget_silent_broker)
+            await self._db.run(quarantine.trim_quarantine)
+            await self._db.run(limiter_records.forget_idle_members)
+            for verb in self._housekeeping:
+                await self._db.run(verb)
+            self._housekept_at = now
+        return 0 if await self.remove_deleted_rows() else self._interval_s
+
+    async def reclaim_expired_leases(self) -> int:
+        """Take back leases that ran out."""
+        await self._db.run(batch_leases.terminate_stuck_copies, 2 * self._db.timeout_ms / 1000)
+        swept = await self._db.run(batch_leases.reclaim_expired_leases)
+        for batch_id, job_id, losses in swept:
+            async with bind_job_fields(self._db, job_id):
+                emit("batch.swept", job=job_id, batch=batch_id, losses=losses)
+        return len(swept)
+
+    async def close_finished_jobs(self) -> None:
+        """Fail, cancel and close, in that order."""
+        for job_id in await self._db.run(job_lifecycle.list_jobs_with_failure_policy):
+            await enforce_failure_policy(self._db, job_id)
+        while await self._db.run(job_lifecycle.cancel_ready_batches):
+            pass
+        for job_id in await self._db.run(job_lifecycle.list_drained_candidates):
+            await close_drained_job(self._db, job_id)
+
+    async def resend_hints(self, window: float = math.inf) -> None:
+        """Jobs that nobody has looked at for too long get another hint: theirs was lost."""
+        resent = await self._db.run(outbox.resend_hints, self._resend_after_s, window)
+        if resent:
+            emit("hints.resent", jobs=len(resent))
+
+    async def fold_counters(self, min_deltas: int) -> None:
+        for job_id in await self._db.run(job_lifecycle.list_jobs_to_fold, min_deltas):
+            with contextlib.suppress(UnknownJob):  # deleted meanwhile
+                await self._db.run(job_lifecycle.fold_tally, job_id)
+
+    async def remove_deleted_rows(self) -> int:
+        """A chunk of the rows of deleted jobs; how many were removed."""
+        removed = 0
+        for job_id in await self._db.run(retention.list_deleted_jobs):
+            removed += await self._db.run(retention.remove_deleted_job_rows, job_id)
+        return removed

@@ -1,0 +1,1 @@
+"""Matching and enriching rows with external services."""

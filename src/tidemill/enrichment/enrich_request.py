@@ -1,0 +1,135 @@
+"""A small, exact part of JSONPath (RFC 9535): names, places in a list, and all of a list or of an object.
+
+``$.offers[0].price``, ``$['odd name'][-1]``, ``$.offers[*].price``. There are no filters and no ``..``: whoever needs
+them writes a handler.
+
+What an enriching job is asked to do, read from its params; every mistake is told.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any, Final
+
+from tidemill.core.kinds import ENRICH_KIND
+from tidemill.enrichment import request_template
+
+JSON_PATH_MAX_CHARS, JSON_PATH_MAX_STEPS, JSON_PATH_MAX_MATCHES = 500, 32, 1_000
+WILDCARD_STEP: Final[None] = None  # the step that means every one
+_STEP_PATTERN = re.compile(
+    r"""\.(?P<name>[A-Za-z_\u0080-\U0010ffff][\w\u0080-\U0010ffff-]*)
+    |\[(?P<place>-?(?:0|[1-9][0-9]{0,8}))\]
+    |\['(?P<single>(?:[^'\\]|\\['\\])*)'\]
+    |\["(?P<double>(?:[^"\\]|\\["\\])*)"\]
+    |(?P<all>\[\*\]|\.\*)""",
+    re.VERBOSE,
+)
+_ESCAPE_PATTERN = re.compile(r"\\(.)")
+_MISSING: Final = object()
+
+
+@dataclass(frozen=True, slots=True)
+class JsonPath:
+    """``steps`` are names, places, or ALL."""
+
+    steps: tuple[str | int | None, ...]
+
+    @classmethod
+    def parse(cls, text: str) -> "JsonPath":
+        """ValueError says what cannot be read."""
+        if not text.startswith("$"):
+            raise ValueError(f"{text[:50]!r}: a path begins with $, as in $.offers[0].price")
+        if len(text) > JSON_PATH_MAX_CHARS:
+            raise ValueError(f"a path has at most {JSON_PATH_MAX_CHARS} characters")
+        steps: list[str | int | None] = []
+        at = 1
+        while at < len(text):
+            found = _STEP_PATTERN.match(text, at)
+            if found is None:
+                raise ValueError(
+                    f"{text[:50]!r}: {text[at : at + 20]!r} is not understood; .name, ['name'], [0], [*] are"
+                )
+            steps.append(_parse_step(found))
+            at = found.end()
+        if len(steps) > JSON_PATH_MAX_STEPS:
+            raise ValueError(f"a path has at most {JSON_PATH_MAX_STEPS} steps")
+        return cls(tuple(steps))
+
+    def find(self, document: Any) -> Any:
+        """What is there, or None; with ALL in the path, a list of what is there."""
+        found = [document]
+        for step in self.steps:
+            found = [inner for value in found for inner in _apply_step(value, step)][:JSON_PATH_MAX_MATCHES]
+        if WILDCARD_STEP in self.steps:
+            return found
+        return found[0] if found else None
+
+
+def _parse_step(found: "re.Match[str]") -> str | int | None:
+    if found["all"]:
+        return WILDCARD_STEP
+    if found["place"]:
+        return int(found["place"])
+    if found["name"]:
+        return found["name"]
+    quoted = found["single"] if found["single"] is not None else found["double"]
+    return _ESCAPE_PATTERN.sub(r"\1", quoted)
+
+
+def _apply_step(value: Any, step: str | int | None) -> list[Any]:
+    if step is WILDCARD_STEP:
+        return value if isinstance(value, list) else list(value.values()) if isinstance(value, dict) else []
+    if isinstance(step, int):
+        inside = isinstance(value, list) and -len(value) <= step < len(value)
+        return [value[step]] if inside else []
+    found = value.get(step, _MISSING) if isinstance(value, dict) else _MISSING
+    return [] if found is _MISSING else [found]
+
+
+ENRICH_KIND_ALIASES = ("http.enrich", "enrich", ENRICH_KIND)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnrichRequest:
+    """``path`` is asked for below the service's address; ``fields`` are taken from the answer, by their JSON path."""
+
+    service: str
+    path: str
+    method: str = "GET"
+    body: Any = None
+    headers: Mapping[str, str]
+    fields: Mapping[str, str]
+    required: tuple[str, ...] = ()
+
+    @classmethod
+    def from_params(cls, params: Mapping[str, Any]) -> "EnrichRequest":
+        """InvalidRequest with every mistake."""
+        # Only processes that call services need the pydantic models.
+        from tidemill.enrichment.request_params import EnrichParams, validate_params  # noqa: PLC0415
+
+        return cls(**{"headers": {}} | validate_params(EnrichParams, params))
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """As they are stored with the job, including the defaults."""
+        return asdict(self) | {"required": list(self.required)}
+
+    @property
+    def referenced_columns(self) -> list[str]:
+        """Those of the rows that it asks for."""
+        return list(
+            dict.fromkeys(
+                [*request_template.list_template_columns(self.path), *request_template.list_template_columns(self.body)]
+            )
+        )
+
+    @cached_property
+    def _field_paths(self) -> dict[str, JsonPath]:
+        return {name: JsonPath.parse(text) for name, text in self.fields.items()}
+
+    def extract_result(self, document: Any) -> dict[str, Any]:
+        return {name: path.find(document) for name, path in self._field_paths.items()}
+
+    def list_missing_fields(self, result: Mapping[str, Any]) -> list[str]:
+        return [name for name in self.required if result[name] in (None, [], "")]

@@ -1,0 +1,179 @@
+"""One row, matched: the next way to ask for it, what the service proposes, and whether that will do.
+
+One row, one request, and what is taken from its answer.
+"""
+
+import json
+from typing import Any
+from uuid import UUID
+
+from tidemill.core.job import Item
+from tidemill.core.kinds import ENRICH_KIND, MATCH_KIND, Handler
+from tidemill.core.outcome import Fail, NotFound, Skip
+from tidemill.core.policies import RetryPolicy
+from tidemill.enrichment.enrich_request import EnrichRequest
+from tidemill.enrichment.external_service import (
+    NOT_FOUND_STATUSES,
+    ServiceCallError,
+    ServiceResponse,
+    ServiceThrottled,
+    describe_status,
+    make_invalid_answer_error,
+)
+from tidemill.enrichment.match_batcher import MatchQueryBatcher
+from tidemill.enrichment.match_request import MATCH_COLUMNS, MatchQuery, MatchRequest
+from tidemill.enrichment.reconciliation import MatchCandidate, build_match_result, choose_candidate
+from tidemill.enrichment.request_template import EmptyTemplateValue, PathTraversal, fill_json, fill_path
+from tidemill.enrichment.service_client import JobRequestCache, ServiceClients, outcome_from_call_error
+from tidemill.store.database import Database
+
+MATCH_CONCURRENCY = 200  # rows in hand; requests are bounded by the service
+QUERY_BATCHERS_CACHED_MAX = 64
+
+
+def make_match_handler(db: Database, directory: ServiceClients, retry: RetryPolicy) -> Handler:
+    matcher = RowMatcher(db, directory, retry)
+    options: dict[str, Any] = {"retry": retry, "columns": MATCH_COLUMNS, "close": matcher.close}
+    # Each request has a time limit of its own, and rows may wait for their turn as long as a limiter wants.
+    return Handler(MATCH_KIND, matcher.run, "async", concurrency=MATCH_CONCURRENCY, timeout=None, **options)
+
+
+class RowMatcher:
+    def __init__(self, db: Database, directory: ServiceClients, retry: RetryPolicy) -> None:
+        self._clients = directory
+        self._retry = retry
+        self._requests: JobRequestCache[MatchRequest] = JobRequestCache(db, MatchRequest.from_params)
+        self._batchers: dict[UUID, MatchQueryBatcher] = {}
+
+    async def run(self, item: Item) -> dict[str, Any]:
+        request = await self._requests.get(item.job_id)
+        queries = _build_row_queries(request, item)
+        query = queries[min(item.misses, len(queries) - 1)]
+        candidates = await self._fetch_candidates(item, request.service, query)
+        chosen = choose_candidate(candidates, request)
+        result = build_match_result(chosen, candidates, query)
+        if chosen is not None:
+            return result
+        is_last = item.misses + 1 >= len(queries)
+        raise NotFound(
+            _explain_no_match(candidates, request), result=result, again=not is_last, after=request.not_found_delay
+        )
+
+    async def close(self) -> None:
+        for gatherer in self._batchers.values():
+            await gatherer.close()
+        await self._clients.close()
+
+    async def _fetch_candidates(self, item: Item, service: str, query: MatchQuery) -> list[MatchCandidate]:
+        tries = item.attempt - item.misses
+        alone = tries > 1 and tries >= self._retry.max_attempts  # its last: it fails by its own fault or not at all
+        try:
+            return await self._get_batcher(item.job_id, service).fetch_candidates(f"q{item.seq}", query, alone=alone)
+        except ServiceThrottled:
+            raise
+        except ServiceCallError as error:
+            raise outcome_from_call_error(error, item, self._retry) from None
+
+    def _get_batcher(self, job_id: UUID, service: str) -> MatchQueryBatcher:
+        found = self._batchers.get(job_id)
+        if found is None:
+            self._drop_idle_batchers()
+            desk = self._clients.get_client(service)
+            found = self._batchers[job_id] = MatchQueryBatcher(desk, lambda: self._requests.check_active(job_id))
+        return found
+
+    def _drop_idle_batchers(self) -> None:
+        if len(self._batchers) >= QUERY_BATCHERS_CACHED_MAX:
+            self._batchers = {key: one for key, one in self._batchers.items() if not one.is_idle}
+
+
+def _build_row_queries(request: MatchRequest, item: Item) -> list[MatchQuery]:
+    row = item.input
+    if not isinstance(row, dict):
+        raise Fail("the row is no object with columns", code="invalid")
+    if request.query not in row:
+        raise Fail(f"the row has no column {request.query!r}", code="invalid", details={"field": request.query})
+    queries = request.build_queries(row)
+    if not queries:
+        raise Skip(f"there is nothing to look for: {request.query} is empty")
+    return queries
+
+
+def _explain_no_match(candidates: list[MatchCandidate], request: MatchRequest) -> str:
+    if not candidates:
+        return "the service has no candidates"
+    best = candidates[0]
+    score = "no score" if best.score is None else f"the score {best.score:g}"
+    wanted = "none is called a match" if request.threshold is None else f"the threshold is {request.threshold:g}"
+    return f"the best of {len(candidates)} candidates, {best.name[:100]}, has {score}; {wanted}"
+
+
+ENRICH_CONCURRENCY = 50
+
+
+def make_enrich_handler(db: Database, directory: ServiceClients, retry: RetryPolicy) -> Handler:
+    call = Enricher(db, directory, retry).run
+    # Each request has a time limit of its own, and rows may wait for their turn as long as a limiter wants.
+    return Handler(
+        ENRICH_KIND, call, "async", concurrency=ENRICH_CONCURRENCY, timeout=None, retry=retry, close=directory.close
+    )
+
+
+class Enricher:
+    def __init__(self, db: Database, directory: ServiceClients, retry: RetryPolicy) -> None:
+        self._clients = directory
+        self._retry = retry
+        self._requests: JobRequestCache[EnrichRequest] = JobRequestCache(db, EnrichRequest.from_params)
+
+    async def run(self, item: Item) -> dict[str, Any]:
+        request = await self._requests.get(item.job_id)
+        path = _build_request_path(request, item)
+        try:
+            answered = await self._call_service(request, item, path)
+            if answered.status in NOT_FOUND_STATUSES:
+                raise NotFound(f"the service answered {describe_status(answered.status)}")
+            result = request.extract_result(_parse_answer_body(answered.body))
+        except ServiceThrottled:
+            raise
+        except ServiceCallError as error:
+            raise outcome_from_call_error(error, item, self._retry) from None
+        missing = request.list_missing_fields(result)
+        if missing:
+            raise NotFound(f"the answer has no {', '.join(missing)}", result=result)
+        return result
+
+    async def _call_service(self, request: EnrichRequest, item: Item, path: str) -> ServiceResponse:
+        headers = list(request.headers.items())
+        content = b""
+        if request.method == "POST":
+            content = json.dumps(fill_json(request.body, item.input), ensure_ascii=False).encode(errors="replace")
+            headers.append(("Content-Type", "application/json"))
+        desk = self._clients.get_client(request.service)
+        await desk.acquire_slot()
+        try:
+            insist = lambda: self._requests.check_active(item.job_id)  # noqa: E731  as short as it is
+            return await desk.send(request.method, path, check_active=insist, headers=headers, content=content)
+        finally:
+            desk.release_slot()
+
+
+def _build_request_path(request: EnrichRequest, item: Item) -> str:
+    row = item.input
+    if not isinstance(row, dict):
+        raise Fail("the row is no object with columns", code="invalid")
+    missing = [column for column in request.referenced_columns if column not in row]
+    if missing:
+        raise Fail(f"the row has no column {missing[0]!r}", code="invalid", details={"field": missing[0]})
+    try:
+        return fill_path(request.path, row)
+    except EmptyTemplateValue as empty:
+        raise Skip(f"there is nothing to ask with: {empty.column} is empty") from None
+    except PathTraversal:
+        raise Fail("a value leads upwards in the path: it has . or .. between slashes", code="invalid") from None
+
+
+def _parse_answer_body(body: bytes) -> Any:
+    try:
+        return json.loads(body, parse_constant=lambda _: None)
+    except (ValueError, RecursionError):
+        raise make_invalid_answer_error("it is no JSON, or not all of it") from None

@@ -1,0 +1,191 @@
+"""Rows that are asked for at about the same time become one request; each gets its own answer."""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tidemill.core.outcome import Outcome
+from tidemill.enrichment.external_service import (
+    NOT_FOUND_STATUSES,
+    ServiceCallError,
+    describe_status,
+    make_invalid_answer_error,
+)
+from tidemill.enrichment.match_request import MatchQuery
+from tidemill.enrichment.reconciliation import (
+    MatchCandidate,
+    ReconciliationAnswer,
+    decode_answers,
+    encode_queries,
+    parse_json_object,
+    read_batch_size,
+)
+from tidemill.enrichment.service_client import ActiveCheck, ServiceClient
+
+QUERY_BATCH_WAIT_S = 0.005  # how long a request that is not full waits for others to join it
+DEFAULT_QUERY_BATCH_SIZE = 10  # rows in a request, of a service that does not say how many it takes
+QUERY_BATCH_SIZE_MAX = 200  # whatever it says
+MANIFEST_RETRY_S = 300.0  # for the manifest, if it could not be had
+
+
+@dataclass(eq=False, slots=True)
+class QueuedMatchQuery:
+    """One row that waits for its candidates."""
+
+    id: str
+    query: MatchQuery
+    answer: "asyncio.Future[list[MatchCandidate]]"
+
+
+class MatchQueryBatcher:
+    """The rows of one job at the desk of one service."""
+
+    def __init__(self, client: ServiceClient, check_active: ActiveCheck) -> None:
+        self._client = client
+        self._check_active = check_active
+        self._waiting: deque[QueuedMatchQuery] = deque()
+        self._alone: deque[QueuedMatchQuery] = deque()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_dispatching = False
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._tasks
+
+    async def fetch_candidates(self, id_: str, query: MatchQuery, *, alone: bool = False) -> list[MatchCandidate]:
+        """The candidates of a row; ``alone``, in a request of its own."""
+        asked = QueuedMatchQuery(id_, query, asyncio.get_running_loop().create_future())
+        (self._alone if alone else self._waiting).append(asked)
+        if not self._is_dispatching:
+            self._is_dispatching = True
+            self._start_task(self._dispatch_batches())
+        return await asked.answer
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _start_task(self, work: "asyncio._CoroutineLike[None]") -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _dispatch_batches(self) -> None:
+        """A request whenever there is a place at the desk: rows that come meanwhile fill it."""
+        try:
+            while self._waiting or self._alone:
+                await self._client.acquire_slot()
+                if not await self._start_next_batch():
+                    self._client.release_slot()
+        finally:
+            self._is_dispatching = False
+
+    async def _start_next_batch(self) -> bool:
+        """Whether the place at the desk is used; whatever goes wrong before is for those who wait."""
+        try:
+            batch = await self._collect_batch()
+        except Exception as error:  # noqa: BLE001  as above: nobody waits for ever
+            _fail_queries([*self._alone, *self._waiting], error)
+            self._alone.clear()
+            self._waiting.clear()
+            return False
+        if batch:
+            self._start_task(self._process_batch(batch))
+        return bool(batch)
+
+    async def _collect_batch(self) -> list[QueuedMatchQuery]:
+        """Rows whose askers still wait; one by itself that is to be alone."""
+        size = await resolve_batch_size(self._client, self._check_active)
+        if len(self._waiting) < size and not self._alone:
+            await asyncio.sleep(QUERY_BATCH_WAIT_S)
+        source, most = (self._alone, 1) if self._alone else (self._waiting, size)
+        batch: list[QueuedMatchQuery] = []
+        while source and len(batch) < most:
+            asked = source.popleft()
+            if not asked.answer.done():
+                batch.append(asked)
+        return batch
+
+    async def _process_batch(self, batch: list[QueuedMatchQuery]) -> None:
+        try:
+            error = await self._send_batch(batch)
+            if error is not None:
+                await self._bisect_batch(batch, error)
+        except Exception as error:  # noqa: BLE001  whatever it is, it is for those who wait
+            _fail_queries(batch, error)
+        finally:
+            for asked in batch:
+                asked.answer.cancel()  # at the end of the process: nobody waits for ever
+            self._client.release_slot()
+
+    async def _send_batch(self, batch: Sequence[QueuedMatchQuery]) -> ServiceCallError | None:
+        """Ask; whoever is answered has an answer. Otherwise, why nobody is."""
+        try:
+            answers = await self._send_queries({asked.id: asked.query for asked in batch})
+        except ServiceCallError as error:
+            return error
+        except Outcome as outcome:  # nobody wants it any more
+            _fail_queries(batch, outcome)
+            return None
+        for asked in batch:
+            answer = answers[asked.id]
+            if isinstance(answer, str):
+                _fail_queries([asked], make_invalid_answer_error(answer))
+            elif not asked.answer.done():
+                asked.answer.set_result(answer)
+        return None
+
+    async def _bisect_batch(self, batch: Sequence[QueuedMatchQuery], error: ServiceCallError) -> None:
+        """Find the row that is to blame by halves. If both fail and it may pass, the service is: nobody is blamed."""
+        if len(batch) == 1 or not error.is_splittable:
+            _fail_queries(batch, error)
+            return
+        middle = len(batch) // 2
+        halves = [batch[:middle], batch[middle:]]
+        failed = [(half, why) for half in halves if (why := await self._send_batch(half)) is not None]
+        if len(failed) == len(halves) and error.is_transient and all(why.is_transient for _, why in failed):
+            _fail_queries(batch, error)
+            return
+        for half, why in failed:
+            await self._bisect_batch(half, why)
+
+    async def _send_queries(self, queries: Mapping[str, MatchQuery]) -> dict[str, ReconciliationAnswer]:
+        protocol = self._client.service.protocol
+        message = encode_queries(queries, protocol)
+        headers = [("Content-Type", message.content_type)]
+        answered = await self._client.send(
+            "POST",
+            message.path,
+            check_active=self._check_active,
+            headers=headers,
+            content=message.body,
+            rows=len(queries),
+        )
+        if answered.status in NOT_FOUND_STATUSES:
+            raise ServiceCallError("service_refused", f"the service answered {describe_status(answered.status)}")
+        return decode_answers(answered.body, queries, protocol)
+
+
+def _fail_queries(batch: Sequence[QueuedMatchQuery], error: BaseException) -> None:
+    for asked in batch:
+        if not asked.answer.done():
+            asked.answer.set_exception(error)
+
+
+async def resolve_batch_size(client: ServiceClient, check_active: ActiveCheck) -> int:
+    """As it is declared, or as the service's manifest says; asked for until it is known, and not too often."""
+    if client.service.batch is not None:
+        return client.service.batch
+    if client.batch_size is None and time.monotonic() >= client.manifest_retry_at:
+        client.manifest_retry_at = time.monotonic() + MANIFEST_RETRY_S
+        try:
+            answered = await client.send("GET", "", check_active=check_active, rows=0)
+            client.batch_size = min(
+                read_batch_size(parse_json_object(answered.body)) or DEFAULT_QUERY_BATCH_SIZE, QUERY_BATCH_SIZE_MAX
+            )
+        except Exception:  # noqa: BLE001, S110  the queries that follow will tell
+            pass
+    return client.batch_size or DEFAULT_QUERY_BATCH_SIZE

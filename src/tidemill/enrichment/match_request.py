@@ -1,0 +1,171 @@
+"""The request of a matching job, and the query variants that each of its rows sends to a reconciliation service."""
+
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from tidemill.core.kinds import MATCH_KIND
+
+STRATEGY_EXACT, STRATEGY_NORMALIZED = "exact", "normalized"
+STRATEGY_WITHOUT_TYPE, STRATEGY_WITHOUT_PROPERTIES = "without_type", "without_properties"
+STRATEGY_COLUMN_PREFIX = "column:"
+STRATEGY_NAMES = (STRATEGY_EXACT, STRATEGY_NORMALIZED, STRATEGY_WITHOUT_TYPE, STRATEGY_WITHOUT_PROPERTIES)
+DEFAULT_STRATEGIES = (STRATEGY_EXACT, STRATEGY_NORMALIZED, f"{STRATEGY_NORMALIZED}+{STRATEGY_WITHOUT_TYPE}")
+STRATEGIES_MAX = 8
+QUERY_TEXT_MAX_CHARS = 1_000  # characters of a query; services look for names
+
+_LEGAL_FORMS = {
+    *("ab", "ag", "aps", "as", "asa", "bv", "co", "company", "corp", "corporation", "cv", "doo", "eg", "ev", "gbr"),
+    *("gesmbh", "gmbh", "inc", "incorporated", "kft", "kg", "kgaa", "kk", "limited", "llc", "llp", "lp", "ltd", "ltda"),
+    *(
+        "mbh",
+        "nv",
+        "ood",
+        "oy",
+        "oyj",
+        "plc",
+        "pte",
+        "pty",
+        "sa",
+        "sarl",
+        "sas",
+        "sasu",
+        "se",
+        "sl",
+        "spa",
+        "sro",
+        "srl",
+    ),
+    *("ug", "spzoo"),
+}
+_DOTTED_ABBREVIATION_PATTERN = re.compile(r"\b(?:\w\.){1,}\w?\b\.?(?!\w)")  # S.A., G.m.b.H
+_APOSTROPHE_PATTERN = re.compile(r"(?<=\w)['\u2019\u02bc](?=\w)")
+_NON_WORD_PATTERN = re.compile(r"[\W_]+")
+# What does not fall apart into a letter and its accent.
+_LETTER_REPLACEMENTS = str.maketrans(
+    {"ß": "ss", "ø": "o", "đ": "d", "ł": "l", "æ": "ae", "œ": "oe", "ð": "d", "þ": "th"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class MatchQuery:
+    """One question about one row, and the strategy that made it."""
+
+    text: str
+    type: str | None = None
+    properties: tuple[tuple[str, str], ...] = ()
+    limit: int = 5
+    strategy: str = STRATEGY_EXACT
+
+
+def find_strategy_problem(strategy: str) -> str | None:
+    """What is wrong with the name of a strategy, such as ``normalized+without_type`` or ``column:alias``."""
+    for part in strategy.split("+"):
+        if part not in STRATEGY_NAMES and not (
+            part.startswith(STRATEGY_COLUMN_PREFIX) and len(part) > len(STRATEGY_COLUMN_PREFIX)
+        ):
+            return f"{part!r} is none of {', '.join(STRATEGY_NAMES)} or {STRATEGY_COLUMN_PREFIX}NAME"
+    return None
+
+
+def build_match_queries(
+    row: Mapping[str, Any],
+    *,
+    column: str,
+    type_: str | None,
+    properties: Mapping[str, str],
+    limit: int,
+    strategies: Sequence[str],
+) -> list[MatchQuery]:
+    """One query for each strategy that has something new to ask; none for a row that has nothing to ask with."""
+    found: list[MatchQuery] = []
+    asked: set[tuple[object, ...]] = set()
+    values = tuple((pid, format_query_text(row.get(name))) for pid, name in properties.items())
+    given = tuple((pid, value) for pid, value in values if value)
+    for strategy in strategies:
+        parts = strategy.split("+")
+        where = next(
+            (part.removeprefix(STRATEGY_COLUMN_PREFIX) for part in parts if part.startswith(STRATEGY_COLUMN_PREFIX)),
+            column,
+        )
+        text = format_query_text(row.get(where))
+        if STRATEGY_NORMALIZED in parts:
+            text = normalize_name(text)
+        kind = None if STRATEGY_WITHOUT_TYPE in parts else type_
+        kept = () if STRATEGY_WITHOUT_PROPERTIES in parts else given
+        if text and (text, kind, kept) not in asked:
+            asked.add((text, kind, kept))
+            found.append(MatchQuery(text, kind, kept, limit, strategy))
+    return found
+
+
+def format_query_text(value: Any) -> str:
+    """A cell as a text to look for; what is nested is nothing to look for."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return ""
+    return " ".join(str(value).replace("\x00", " ").split())[:QUERY_TEXT_MAX_CHARS]
+
+
+def normalize_name(text: str) -> str:
+    """Lower case, without accents, punctuation and the legal forms at its end; a name of nothing else keeps them."""
+    plain = unicodedata.normalize("NFKD", text.casefold().translate(_LETTER_REPLACEMENTS))
+    plain = "".join(mark for mark in plain if not unicodedata.combining(mark))
+    plain = _DOTTED_ABBREVIATION_PATTERN.sub(lambda found: found.group().replace(".", "") + " ", plain)
+    words = _NON_WORD_PATTERN.sub(" ", _APOSTROPHE_PATTERN.sub("", plain)).replace("sp z oo", "spzoo").split()
+    end = len(words)
+    while end and words[end - 1] in _LEGAL_FORMS:
+        end -= 1
+    return " ".join(words[:end] or words)
+
+
+MATCH_KIND_ALIASES = ("match", "entity.match", MATCH_KIND)
+MATCH_LIMIT_MAX, MATCH_PROPERTIES_MAX, NOT_FOUND_DELAY_MAX_S = 50, 20, 86_400
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatchRequest:
+    """``query`` and ``properties`` name columns of the row.
+
+    Without a ``threshold``, what the service itself calls a match is one; with it, only if ``accept_match`` says so.
+    """
+
+    service: str
+    query: str
+    type: str | None = None
+    properties: Mapping[str, str]
+    limit: int = 5
+    threshold: float | None = None
+    accept_match: bool = True
+    strategies: tuple[str, ...] = DEFAULT_STRATEGIES
+    not_found_delay: float = 2.0
+
+    @classmethod
+    def from_params(cls, params: Mapping[str, Any]) -> "MatchRequest":
+        """InvalidRequest with every mistake."""
+        # Only processes that call services need the pydantic models.
+        from tidemill.enrichment.request_params import MatchParams, validate_params  # noqa: PLC0415
+
+        given = validate_params(MatchParams, params)
+        given.setdefault("properties", {})
+        given.setdefault("accept_match", given.get("threshold") is None)
+        return cls(**given)
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """As they are stored with the job, including the defaults."""
+        return asdict(self) | {"strategies": list(self.strategies)}
+
+    def build_queries(self, row: Mapping[str, Any]) -> list[MatchQuery]:
+        return build_match_queries(
+            row,
+            column=self.query,
+            type_=self.type,
+            properties=self.properties,
+            limit=self.limit,
+            strategies=self.strategies,
+        )
+
+
+MATCH_COLUMNS = ("id", "name", "score", "match", "type", "query", "strategy", "candidates")

@@ -1,0 +1,215 @@
+"""What a service proposes for a row, and whether one of its candidates will do.
+
+The W3C Reconciliation API: 0.2, which OpenRefine and most services speak, and the draft of 1.0.
+"""
+
+import json
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+from tidemill.enrichment.external_service import ReconciliationVersion, make_invalid_answer_error
+from tidemill.enrichment.match_request import MatchQuery, MatchRequest
+
+CANDIDATE_ID_MAX_CHARS, CANDIDATE_NAME_MAX_CHARS, CANDIDATE_TYPES_MAX = 500, 500, 10
+
+
+@dataclass(frozen=True, slots=True)
+class MatchCandidate:
+    id: str
+    name: str
+    score: float | None
+    match: bool
+    type: str | None
+
+    @property
+    def as_dict(self) -> dict[str, Any]:
+        return {"id": self.id, "name": self.name, "score": self.score, "match": self.match, "type": self.type}
+
+
+def parse_candidates(given: Any, limit: int) -> list[MatchCandidate]:
+    """The best first, and not more than were asked for; ValueError says what is wrong with them."""
+    if not isinstance(given, list):
+        raise ValueError("its candidates are no list")  # noqa: TRY004  as for every other mistake
+    found = [_parse_candidate(one) for one in given[: 10 * limit]]
+    return sorted(found, key=lambda one: -math.inf if one.score is None else one.score, reverse=True)[:limit]
+
+
+def choose_candidate(candidates: Sequence[MatchCandidate], request: MatchRequest) -> MatchCandidate | None:
+    """The one that will do: what the service is sure of, if that counts, else the best at or above the threshold."""
+    if request.accept_match:
+        sure = [one for one in candidates if one.match]
+        if len(sure) == 1:
+            return sure[0]
+    best = candidates[0] if candidates else None
+    if best is None or request.threshold is None or best.score is None or best.score < request.threshold:
+        return None
+    return best
+
+
+def build_match_result(
+    chosen: MatchCandidate | None, candidates: Sequence[MatchCandidate], query: MatchQuery
+) -> dict[str, Any]:
+    """In the grid's columns. Nobody's id stands in the row of a match that was not made."""
+    told: dict[str, Any] = {"id": None, "name": None, "score": None, "match": False, "type": None}
+    if chosen is not None:
+        told = chosen.as_dict
+    elif candidates:
+        told["score"] = candidates[0].score
+    listed = [one.as_dict for one in candidates]
+    return told | {"match": chosen is not None, "query": query.text, "strategy": query.strategy, "candidates": listed}
+
+
+def _parse_candidate(given: Any) -> MatchCandidate:
+    if not isinstance(given, Mapping):
+        raise ValueError("a candidate is no object")  # noqa: TRY004  as above
+    id_ = given.get("id")
+    if isinstance(id_, int) and not isinstance(id_, bool):
+        id_ = str(id_)
+    if not isinstance(id_, str) or not 0 < len(id_) <= CANDIDATE_ID_MAX_CHARS:
+        raise ValueError("a candidate has no id")
+    return MatchCandidate(
+        id_, _parse_name(given.get("name")) or id_, _parse_score(given), given.get("match") is True, _parse_type(given)
+    )
+
+
+def _parse_score(given: Mapping[str, Any]) -> float | None:
+    score = given.get("score")
+    if score is None:
+        return None
+    if isinstance(score, bool) or not isinstance(score, int | float):
+        raise ValueError(f"the score of a candidate is {type(score).__name__}, not a number")  # noqa: TRY004
+    if not abs(score) <= sys.float_info.max:  # an integer may be larger than any of those
+        raise ValueError("the score of a candidate is not a finite number")
+    return float(score)
+
+
+def _parse_name(given: Any) -> str:
+    """A text; in the newer protocol, a list of texts in several languages."""
+    if isinstance(given, list) and given:
+        given = given[0]
+    if isinstance(given, Mapping):
+        given = given.get("str", given.get("name"))
+    return given[:CANDIDATE_NAME_MAX_CHARS] if isinstance(given, str) else ""
+
+
+def _parse_type(given: Mapping[str, Any]) -> str | None:
+    """Names, or ids where types have no names."""
+    types = given.get("type")
+    several = types if isinstance(types, list) else [types]
+    named = [
+        _parse_name(one) or _parse_name(one.get("id") if isinstance(one, Mapping) else None)
+        for one in several[:CANDIDATE_TYPES_MAX]
+    ]
+    return ", ".join(name for name in named if name) or None
+
+
+FORM_CONTENT_TYPE, JSON_CONTENT_TYPE = "application/x-www-form-urlencoded", "application/json"
+
+
+@dataclass(frozen=True, slots=True)
+class ReconciliationRequest:
+    """What is sent, behind the address of the service."""
+
+    path: str
+    content_type: str
+    body: bytes
+
+
+ReconciliationAnswer = list[MatchCandidate] | str
+"""The candidates of a row, or why they cannot be read."""
+
+
+def encode_queries(queries: Mapping[str, MatchQuery], protocol: ReconciliationVersion) -> ReconciliationRequest:
+    """One request for several rows; ids are of the rows, so that an answer to another request does not fit."""
+    if protocol == "1.0":
+        body = {"queries": [_encode_draft_query(query) for query in queries.values()]}
+        return ReconciliationRequest("/match", JSON_CONTENT_TYPE, _encode_json(body))
+    asked = {id_: _encode_query(query) for id_, query in queries.items()}
+    return ReconciliationRequest("", FORM_CONTENT_TYPE, urlencode({"queries": _encode_json(asked).decode()}).encode())
+
+
+def decode_answers(
+    body: bytes, queries: Mapping[str, MatchQuery], protocol: ReconciliationVersion
+) -> dict[str, ReconciliationAnswer]:
+    """What is said of each row; CallFailed where nothing is said of any."""
+    document = parse_json_object(body)
+    if protocol == "1.0":
+        return _decode_draft_answers(document, queries)
+    if not any(id_ in document for id_ in queries):
+        raise make_invalid_answer_error(
+            _describe_error_answer(document) or "it is about none of the rows that were asked for"
+        )
+    return {id_: _parse_answer(document.get(id_), "result", query) for id_, query in queries.items()}
+
+
+def parse_json_object(body: bytes) -> dict[str, Any]:
+    """A JSON object. What JSON cannot say, such as NaN, is found where it stands, not here."""
+    try:
+        document = json.loads(body, parse_constant=lambda _: math.nan)
+    except (ValueError, RecursionError):
+        look = body[:200].lstrip().lower()
+        what = "a page in HTML" if look.startswith((b"<!doctype", b"<html")) else "no JSON, or not all of it"
+        raise make_invalid_answer_error(f"it is {what}") from None
+    if not isinstance(document, dict):
+        raise make_invalid_answer_error("it is no JSON object")
+    return document
+
+
+def read_batch_size(manifest: Mapping[str, Any]) -> int | None:
+    """How many queries at once the service says it takes."""
+    said = manifest.get("batchSize")
+    return said if isinstance(said, int) and not isinstance(said, bool) and said > 0 else None
+
+
+def _decode_draft_answers(
+    document: Mapping[str, Any], queries: Mapping[str, MatchQuery]
+) -> dict[str, ReconciliationAnswer]:
+    """By their order: nothing else tells them apart, so there must be as many as were asked for."""
+    results = document.get("results")
+    if not isinstance(results, list) or len(results) != len(queries):
+        raise make_invalid_answer_error(
+            _describe_error_answer(document) or f"it is not about the {len(queries)} rows that were asked for"
+        )
+    pairs = zip(queries.items(), results, strict=True)
+    return {id_: _parse_answer(result, "candidates", query) for (id_, query), result in pairs}
+
+
+def _parse_answer(said: Any, name: str, query: MatchQuery) -> ReconciliationAnswer:
+    if not isinstance(said, Mapping):
+        return "it says nothing of this row"
+    try:
+        return parse_candidates(said.get(name), query.limit)
+    except ValueError as error:
+        return str(error)
+
+
+def _describe_error_answer(document: Mapping[str, Any]) -> str | None:
+    """Some services answer 200 and mean no."""
+    return 'it is an error: {"status": "error", …}' if document.get("status") == "error" else None
+
+
+def _encode_query(query: MatchQuery) -> dict[str, Any]:
+    asked: dict[str, Any] = {"query": query.text, "limit": query.limit}
+    if query.type is not None:
+        asked["type"] = query.type
+    if query.properties:
+        asked["properties"] = [{"pid": pid, "v": value} for pid, value in query.properties]
+    return asked
+
+
+def _encode_draft_query(query: MatchQuery) -> dict[str, Any]:
+    conditions: list[dict[str, Any]] = [{"matchType": "name", "propertyValue": query.text}]
+    conditions += [
+        {"matchType": "property", "propertyId": pid, "propertyValue": value, "required": False}
+        for pid, value in query.properties
+    ]
+    kind = {} if query.type is None else {"type": query.type}
+    return kind | {"limit": query.limit, "conditions": conditions}
+
+
+def _encode_json(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")

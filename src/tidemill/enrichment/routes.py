@@ -1,0 +1,34 @@
+"""Services that rows can be sent to.
+
+Services: what the kinds match and http.enrich may call.
+"""
+
+from fastapi import APIRouter
+from pydantic import BaseModel, Field
+
+from tidemill.rest.api_context import ContextDep
+from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, declare_route
+
+
+class ServiceOut(BaseModel):
+    """A service of the declarations; never its secret."""
+
+    name: str
+    url: str = Field(description="Where it answers")
+    limit: str | None = Field(None, description="The limiter that its requests count against")
+
+
+class ServiceList(BaseModel):
+    """Those that your jobs may call."""
+
+    services: list[ServiceOut]
+
+
+router = APIRouter(tags=["services"], route_class=AuthenticatedRoute)
+
+
+@router.get("/services", **declare_route(Permission.USER))
+async def list_services(me: CurrentUser, context: ContextDep) -> ServiceList:
+    """Whom your jobs of the kinds `match` and `http.enrich` may call."""
+    found = context.service_jobs.list_services(me.role)
+    return ServiceList(services=[ServiceOut(name=one.name, url=one.url, limit=one.limit) for one in found])

@@ -1,0 +1,245 @@
+"""Async connections that lead only to addresses that were checked.
+
+Calls to one service: bounded in time and size, to checked addresses only, over connections that are used again.
+"""
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from ipaddress import ip_address
+from typing import Any
+
+import httpcore2
+import httpx2
+
+from tidemill.core.allowed_hosts import IPAddress, parse_ip_literal
+from tidemill.enrichment.external_service import (
+    HttpHeaders,
+    ServiceAddressPolicy,
+    ServiceCallError,
+    ServiceResponse,
+    make_answer_too_large_error,
+    make_invalid_answer_error,
+)
+from tidemill.files.remote.response_headers import REDIRECT_STATUSES, parse_retry_after
+
+AsyncResolver = Callable[[str, int], Awaitable[Sequence[str]]]
+SERVICE_ADDRESSES_TRIED_MAX = 4
+SERVICE_CONNECT_TIMEOUT_S = 10.0
+
+
+async def resolve_host_async(host: str, port: int) -> list[str]:
+    """The addresses of a host, by the system's own resolver."""
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [str(one[4][0]) for one in found]
+
+
+class AsyncCheckedBackend(httpcore2.AsyncNetworkBackend):
+    """Resolves, checks and connects in one step: whatever the resolver says later cannot matter."""
+
+    def __init__(self, reach: ServiceAddressPolicy, resolver: AsyncResolver = resolve_host_async) -> None:
+        self._reach = reach
+        self._resolve = resolver
+        self._backend = httpcore2.AnyIOBackend()
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,  # noqa: ASYNC109  as httpcore2 has it
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
+    ) -> httpcore2.AsyncNetworkStream:
+        addresses = await self._resolve_addresses(host, port)
+        reason = self._reach.explain_refusal(host, addresses, port)
+        if reason:
+            raise ServiceCallError("address_refused", f"{host}: {reason}")
+        failure: Exception = httpcore2.ConnectError("it has no address")
+        for address in addresses[:SERVICE_ADDRESSES_TRIED_MAX]:
+            try:
+                seconds = timeout or SERVICE_CONNECT_TIMEOUT_S
+                return await self._backend.connect_tcp(str(address), port, seconds, local_address, socket_options)
+            except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
+                failure = error
+        raise failure
+
+    async def _resolve_addresses(self, host: str, port: int) -> list[IPAddress]:
+        known = parse_ip_literal(host)
+        if known is not None:
+            return [known]
+        try:
+            async with asyncio.timeout(SERVICE_CONNECT_TIMEOUT_S):
+                found = await self._resolve(host, port)
+        except TimeoutError:
+            raise httpcore2.ConnectTimeout("its name was not resolved in time") from None
+        except UnicodeError:
+            raise ServiceCallError("address_refused", f"{host[:100]!r} is not the name of a host") from None
+        except OSError as error:
+            raise httpcore2.ConnectError("its name could not be resolved") from error
+        return list(dict.fromkeys(ip_address(text) for text in found))
+
+
+SERVICE_REDIRECTS_MAX = 3
+HTTP_SEE_OTHER = 303
+SERVICE_CONNECTION_IDLE_S = 15.0  # a connection that is not used for so long is closed
+_DEFAULT_HEADERS = [("Accept", "application/json"), ("Accept-Encoding", "identity"), ("User-Agent", "tidemill")]
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceCallLimits:
+    seconds: float = 30.0
+    max_bytes: int = 8 << 20
+    connections: int = 4
+
+
+class ServiceHttpClient:
+    """Speaks to a service. ``secret`` is a header that only the service's own machine is told."""
+
+    def __init__(
+        self,
+        reach: ServiceAddressPolicy,
+        limits: ServiceCallLimits,
+        *,
+        secret: tuple[str, str] | None = None,
+        resolver: AsyncResolver = resolve_host_async,
+        ssl_context: ssl.SSLContext | None = None,
+    ) -> None:
+        self._reach = replace(reach, host=_encode_host(reach.host))
+        self._bounds = limits
+        self._secret = secret
+        self._resolve = resolver
+        self._given_context = ssl_context
+
+    async def call(
+        self, method: str, url: str, headers: HttpHeaders | None = None, content: bytes = b""
+    ) -> ServiceResponse:
+        """One request, and those that its redirects lead to. CallFailed when there is no answer."""
+        try:
+            async with asyncio.timeout(self._bounds.seconds):
+                return await self._follow_redirects(method, httpx2.URL(url), headers or [], content)
+        except (TimeoutError, httpcore2.TimeoutException):
+            reason = f"the service did not answer within {self._bounds.seconds:g} s"
+            raise ServiceCallError("service_timeout", reason, is_transient=True) from None
+        except httpx2.InvalidURL:
+            raise ServiceCallError("address_refused", "this is not a URL") from None
+        except httpcore2.ConnectError as error:
+            raise _make_connect_failure(error) from None
+        except (httpcore2.NetworkError, httpcore2.RemoteProtocolError):
+            reason = "the connection to the service broke before it had answered"
+            raise ServiceCallError("service_unreachable", reason, is_transient=True, is_splittable=True) from None
+        except httpcore2.LocalProtocolError:
+            raise ServiceCallError("service_refused", "a header has characters that cannot be sent") from None
+
+    async def close(self) -> None:
+        if "_connection_pool" in self.__dict__:
+            await self._connection_pool.aclose()
+            del self.__dict__["_connection_pool"]
+
+    async def _follow_redirects(
+        self, method: str, link: httpx2.URL, headers: HttpHeaders, content: bytes
+    ) -> ServiceResponse:
+        for _ in range(SERVICE_REDIRECTS_MAX + 1):
+            status, answered, body = await self._send_request(method, link, headers, content)
+            if status not in REDIRECT_STATUSES:
+                return ServiceResponse(status, body, parse_retry_after(answered))
+            link = _resolve_redirect(link, answered.get("location"))
+            if status == HTTP_SEE_OTHER:
+                method, content = "GET", b""
+        raise ServiceCallError("service_redirect", f"the service redirects more than {SERVICE_REDIRECTS_MAX} times")
+
+    async def _send_request(
+        self, method: str, link: httpx2.URL, headers: HttpHeaders, content: bytes
+    ) -> tuple[int, httpx2.Headers, bytes]:
+        port = link.port or {"http": 80, "https": 443}[link.scheme]
+        target = httpcore2.URL(scheme=link.raw_scheme, host=link.raw_host, port=port, target=link.raw_path)
+        given = {name.lower() for name, _ in headers}
+        usual = [one for one in _DEFAULT_HEADERS if one[0].lower() not in given]
+        sent = usual + headers + self._make_secret_headers(link, port)
+        options: dict[str, Any] = {
+            "headers": sent,
+            "content": content,
+            "extensions": _make_timeout_extensions(self._bounds.seconds),
+        }
+        async with self._connection_pool.stream(method, target, **options) as response:
+            head = httpx2.Headers(response.headers)
+            if head.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
+                raise make_invalid_answer_error("it is compressed, which it was not asked to be")
+            body = bytearray()
+            async for piece in response.aiter_stream():
+                body += piece
+                if len(body) > self._bounds.max_bytes:
+                    raise make_answer_too_large_error(self._bounds.max_bytes >> 20)
+        return response.status, head, self._redact_secret(bytes(body))
+
+    def _make_secret_headers(self, link: httpx2.URL, port: int) -> HttpHeaders:
+        """Nobody else hears it, wherever a redirect leads."""
+        is_own = (link.raw_host.decode("ascii").lower(), port) == (self._reach.host, self._reach.port)
+        return [self._secret] if self._secret is not None and is_own else []
+
+    def _redact_secret(self, body: bytes) -> bytes:
+        """A service may tell what it was told."""
+        if self._secret is None:
+            return body
+        for word in self._secret[1].split():
+            if len(word) > len("Bearer"):
+                body = body.replace(word.encode(), b"***")
+        return body
+
+    def _make_ssl_context(self) -> ssl.SSLContext | None:
+        """Certificates take a while to read: a service without TLS is spared them, unless it redirects to some."""
+        return httpx2.create_ssl_context(trust_env=False) if self._reach.tls else None
+
+    @cached_property
+    def _connection_pool(self) -> httpcore2.AsyncConnectionPool:
+        return httpcore2.AsyncConnectionPool(
+            ssl_context=self._given_context or self._make_ssl_context(),
+            max_connections=self._bounds.connections + SERVICE_REDIRECTS_MAX,
+            keepalive_expiry=SERVICE_CONNECTION_IDLE_S,
+            network_backend=AsyncCheckedBackend(self._reach, self._resolve),
+        )
+
+
+def _encode_host(host: str) -> str:
+    """As links have it, and certificates: a name with letters beyond ASCII is another word there."""
+    try:
+        return httpx2.URL(f"http://[{host}]" if ":" in host else f"http://{host}").raw_host.decode("ascii").lower()
+    except httpx2.InvalidURL:  # which every call will say
+        return host
+
+
+def _make_timeout_extensions(seconds: float) -> dict[str, Any]:
+    return {
+        "timeout": {
+            "connect": min(SERVICE_CONNECT_TIMEOUT_S, seconds),
+            "read": seconds,
+            "write": seconds,
+            "pool": seconds,
+        }
+    }
+
+
+def _resolve_redirect(link: httpx2.URL, location: str | None) -> httpx2.URL:
+    """Where a redirect leads. Whether that is an address to speak to is seen when it is connected to."""
+    try:
+        target = link.join(location or "")
+        scheme, host, user = target.scheme, target.host, target.userinfo
+    except (httpx2.InvalidURL, ValueError):
+        raise ServiceCallError("service_redirect", "the service redirects to what is not a URL") from None
+    if not location or scheme not in ("http", "https") or not host or user:
+        raise ServiceCallError("service_redirect", "the service redirects to what cannot be followed")
+    if link.scheme == "https" and scheme == "http":
+        raise ServiceCallError("service_redirect", "the service redirects from https to http")
+    return target.copy_with(fragment=None)
+
+
+def _make_connect_failure(error: httpcore2.ConnectError) -> ServiceCallError:
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            reason = f"the certificate of the service is not valid: {cause.verify_message}"
+            return ServiceCallError("service_certificate", reason)
+        cause = cause.__cause__ or cause.__context__
+    return ServiceCallError("service_unreachable", "the service cannot be connected to", is_transient=True)

@@ -1,0 +1,1 @@
+"""Exports of tables and of job results."""

@@ -1,0 +1,128 @@
+"""Exporting tables from a terminal."""
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AbstractContextManager, aclosing
+from pathlib import Path
+from typing import Annotated, BinaryIO
+
+import typer
+from rich.progress import BarColumn, DownloadColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import TransferSpeedColumn as SpeedColumn
+
+from tidemill.app.bootstrap import BUILTIN_MILL_REFERENCE, load_mill
+from tidemill.app.build import make_resources
+from tidemill.config import Settings, load_settings
+from tidemill.core.errors import InvalidInput
+from tidemill.core.file_format import FileFormat
+from tidemill.exports.filters import parse_condition
+from tidemill.exports.table_export import TableExportRequest, parse_file_extension
+from tidemill.exports.use_cases import plan_table_export, stream_table_export
+from tidemill.store.database import Database
+from tidemill.store.open_database import run_with_database
+from tidemill.terminal.console import error_console
+from tidemill.terminal.streams import open_atomic_output, open_standard_output
+
+commands = typer.Typer()
+STDOUT_PATH = "-"
+
+
+@commands.command("export")
+def export_command(
+    table: Annotated[str, typer.Argument(help="A table, as in public.users, or a resource of tidemill.toml")],
+    output: Annotated[str, typer.Option("--output", "-o", help="The file to write; - for standard output")],
+    where: Annotated[
+        list[str] | None,
+        typer.Option(help="FIELD=VALUE or FIELD[OPERATOR]=VALUE, as in 'role\\[in]=admin,editor'; all must hold"),
+    ] = None,
+    fields: Annotated[str, typer.Option(help="Between commas, in the order of the file; all if not said")] = "",
+    order: Annotated[str, typer.Option(help="Fields between commas; -FIELD is the other way round")] = "",
+    format_: Annotated[
+        str | None, typer.Option("--format", help="csv, ndjson, json, xlsx, parquet; by the name's ending if not said")
+    ] = None,
+    compression: Annotated[str | None, typer.Option(help="none, gzip, zstd; by the name's ending if not said")] = None,
+    spreadsheet_safe: Annotated[
+        bool, typer.Option("--spreadsheet-safe", help="Text that a spreadsheet might run gets an apostrophe in front")
+    ] = False,
+    app: Annotated[str, typer.Option(help="MODULE:NAME of a mill that declares resources")] = BUILTIN_MILL_REFERENCE,
+) -> None:
+    """Write rows of a table of your database into a file, at the speed of COPY: all as they are at one moment."""
+    found, packed = parse_file_extension("" if output == STDOUT_PATH else output)
+    if format_ is None and found is None and output != STDOUT_PATH:
+        raise InvalidInput(f"{output} does not say by its ending what it is: give a --format")
+    request = TableExportRequest(
+        resource=table,
+        fields=_split_names(fields),
+        filters=tuple(parse_condition(text) for text in where or []),
+        order=_split_names(order),
+        format=format_ or found or FileFormat.CSV,
+        compression=compression or packed,
+        spreadsheet_safe=spreadsheet_safe,
+    )
+    os.environ.setdefault("TIDEMILL_LOG_LEVEL", "error")
+    run_export(load_settings(), request, output, app=app)
+
+
+def run_export(
+    settings: Settings, request: TableExportRequest, output: str, *, app: str = BUILTIN_MILL_REFERENCE
+) -> int:
+    """Write the file and say what is in it; how many rows."""
+    rows = 0
+
+    def record_row_count(count: int) -> None:
+        nonlocal rows
+        rows = count
+
+    async def action(db: Database) -> int:
+        resource = await make_resources(settings, load_mill(app).registry).find(
+            db, request.resource, any_table=True, for_reading=True
+        )
+        plan = await plan_table_export(db, resource, request)
+        with _open_output(output) as file:
+            async with aclosing(stream_table_export(db, plan, record_row_count)) as pieces:
+                return await _write_chunks(pieces, file, request.resource)
+
+    size = run_with_database(settings, action, check=False)
+    where = "standard output" if output == STDOUT_PATH else output
+    error_console.print(f"{rows:,} rows, {size:,} bytes in {where}", highlight=False, markup=False, soft_wrap=True)
+    return rows
+
+
+async def _write_chunks(pieces: AsyncIterator[bytes], file: BinaryIO, name: str) -> int:
+    size = 0
+    with _create_byte_progress() as progress:
+        task = progress.add_task("", name=name, total=None)
+        async for piece in pieces:
+            await asyncio.to_thread(file.write, piece)
+            size += len(piece)
+            progress.update(task, completed=size)
+        await asyncio.to_thread(file.flush)
+        progress.update(task, total=size)
+    return size
+
+
+def _open_output(output: str) -> AbstractContextManager[BinaryIO]:
+    if output != STDOUT_PATH:
+        return open_atomic_output(Path(output))
+    if sys.stdout.isatty():
+        error_console.print("[dim]to the terminal; -o FILE writes a file[/]")
+    return open_standard_output()
+
+
+def _create_byte_progress() -> Progress:
+    return Progress(
+        SpinnerColumn(),
+        TextColumn("{task.fields[name]}", markup=False),
+        BarColumn(bar_width=30),
+        DownloadColumn(),
+        SpeedColumn(),
+        TimeElapsedColumn(),
+        console=error_console,
+        transient=True,
+    )
+
+
+def _split_names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())

@@ -1,0 +1,56 @@
+"""What exports ask the database: whether their file is still wanted, and what became of them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from psycopg.rows import class_row, dict_row
+
+from tidemill.core.errors import UnknownJob
+from tidemill.store.database import Connection
+from tidemill.store.statements import load_sql
+
+sql = load_sql("tidemill.exports")
+
+
+async def is_export_active(conn: Connection, export_id: UUID) -> bool:
+    cursor = await conn.execute(sql("job/is_wanted"), {"export_id": export_id})
+    row = await cursor.fetchone()
+    return row is not None and bool(row[0])
+
+
+@dataclass(frozen=True, slots=True)
+class ExportRecord:
+    """What an export was asked for, and what became of it as far as that is known."""
+
+    id: UUID
+    idem_key: str | None
+    input: dict[str, Any] | None
+    started_at: datetime | None
+    result: dict[str, Any] | None
+    error: dict[str, Any] | None
+
+
+async def find_export_records(conn: Connection, export_ids: Sequence[UUID]) -> dict[UUID, ExportRecord]:
+    async with conn.cursor(row_factory=class_row(ExportRecord)) as cursor:
+        await cursor.execute(sql("job/exports"), {"ids": list(export_ids)})
+        return {found.id: found for found in await cursor.fetchall()}
+
+
+async def read_results_state(conn: Connection, job_id: UUID) -> dict[str, Any]:
+    """What changes whenever the rows of a job do."""
+    async with conn.cursor(row_factory=dict_row) as cursor:
+        await cursor.execute(sql("job/results_state"), {"job_id": job_id})
+        row = await cursor.fetchone()
+    if row is None:
+        raise UnknownJob(f"there is no job {job_id}")
+    return row
+
+
+async def is_result_export_active(conn: Connection, job_id: UUID, export_id: UUID) -> bool:
+    """Whether the file of an export is still wanted."""
+    cursor = await conn.execute(sql("job/is_exportable"), {"job_id": job_id, "export_id": export_id})
+    row = await cursor.fetchone()
+    return row is not None and bool(row[0])

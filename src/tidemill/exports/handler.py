@@ -1,0 +1,167 @@
+"""Stored rows on their way into a file: decoded, with their status, in the order they come.
+
+Built-in: rows as a file, those of a job or of a table. One item is one export; its input tells which.
+"""
+
+from collections.abc import Iterable, Iterator
+from contextlib import aclosing, suppress
+from typing import Any
+
+from tidemill.core.errors import StorageAccessDenied
+from tidemill.core.job import Item
+from tidemill.core.kinds import EXPORT_KIND, Handler
+from tidemill.core.outcome import Fail, Wait
+from tidemill.core.policies import RetryPolicy
+from tidemill.core.result_grid import GridColumns, GridRow
+from tidemill.core.row_ranges import RowSelection
+from tidemill.core.status import ItemStatus, ItemStatusResolver
+from tidemill.exports import export_records, result_snapshot
+from tidemill.exports.result_export import RESULT_CONTENT_TYPES, ResultExportRequest, is_table_export
+from tidemill.exports.result_snapshot import ResultSnapshot, StoredResult
+from tidemill.exports.table_exporter import SerialThread, TableExporter
+from tidemill.files.blobs.blob_store import BlobStore, BlobWriter, DownloadLabel
+from tidemill.files.writers import open_row_writer
+from tidemill.files.writers.byte_output import ByteOutput
+from tidemill.store import retention
+from tidemill.store.database import Connection, Database
+from tidemill.store.jsonb import decode_input, decode_json
+
+
+class ResultFileWriter:
+    """One export's file while it grows. Blocking: lives in a thread."""
+
+    def __init__(
+        self,
+        output: ByteOutput,
+        request: ResultExportRequest,
+        columns: GridColumns,
+        status_resolver: ItemStatusResolver,
+    ) -> None:
+        self.rows = 0
+        self._output = output
+        self._request = request
+        self._columns = columns
+        self._status_resolver = status_resolver
+        self._writer = open_row_writer(request.format, output, columns, spreadsheet_safe=request.spreadsheet_safe)
+
+    @property
+    def cut_cells(self) -> int:
+        return self._writer.cut_cells
+
+    def add(self, stored: Iterable[StoredResult]) -> None:
+        self._writer.write(self._select_rows(stored))
+
+    def close(self) -> None:
+        self._writer.close()
+
+    def _select_rows(self, stored: Iterable[StoredResult]) -> Iterator[GridRow]:
+        wanted, chosen = self._request.statuses, self._request.rows
+        of_input = self._columns.value_key == "input"
+        for seq, said, result, error, value in stored:
+            status = self._status_resolver.resolve(seq, said)
+            if (wanted and status not in wanted) or not chosen.includes(seq):
+                continue
+            told = decode_json(error) if error else None
+            if chosen.codes is not None and (
+                status != ItemStatus.FAILED or (told or {}).get("code") not in chosen.codes
+            ):
+                continue
+            self.rows += 1
+            yield {
+                "seq": seq,
+                "status": status,
+                "result": decode_json(result) if result and not of_input else None,
+                "error": told,
+                "input": decode_input(value) if value else None,
+            }
+
+
+EXPORT_TTL_HOURS = 168
+EXPORT_COLUMNS = ("name", "format", "rows", "cut_cells", "size", "sha256", "file_id")
+
+
+def make_export_handler(db: Database, blobs: BlobStore, *, ttl_hours: int = EXPORT_TTL_HOURS) -> Handler:
+    of_job = ResultExporter(db, blobs, ttl_hours=ttl_hours).run
+    of_table = TableExporter(db, blobs, ttl_hours=ttl_hours).run
+
+    async def run(item: Item) -> dict[str, Any]:
+        try:
+            return await (of_table if is_table_export(item.input) else of_job)(item)
+        except StorageAccessDenied as error:  # another attempt would be denied as well
+            raise Fail(str(error), code="store_denied", retryable=True) from error
+
+    retry = RetryPolicy(max_attempts=3)
+    return Handler(EXPORT_KIND, run, "async", concurrency=2, timeout=None, retry=retry, columns=EXPORT_COLUMNS)
+
+
+class ResultExporter:
+    """Reads in the event loop and writes in a thread, a packet apart: neither gets far ahead of the other."""
+
+    def __init__(self, db: Database, blobs: BlobStore, *, ttl_hours: int = EXPORT_TTL_HOURS) -> None:
+        self._db = db
+        self._blobs = blobs
+        self._ttl_hours = ttl_hours
+
+    async def run(self, item: Item) -> dict[str, Any]:
+        """The file is whole, or there is none."""
+        request = ResultExportRequest.from_input(item.input)
+        writing, desk = (
+            self._blobs.write(),
+            SerialThread(),
+        )  # each attempt has a file of its own: a late one harms nobody
+        tables: list[ResultFileWriter] = []
+        try:
+            made = await self._write_file(writing, desk, request, tables)
+            await self._check_exportable(request, item)
+            expires_at = await self._db.run(retention.expire_file, writing.name, item.job_id, self._ttl_hours)
+            blob = await desk.run(writing.finish)
+        except BaseException:
+            await desk.run_last(lambda: _discard_result_file(writing, tables))
+            raise
+        desk.close()
+        made |= {"size": blob.size, "sha256": blob.sha256.hex(), "file_id": blob.id}
+        return made | {"spreadsheet_safe": request.spreadsheet_safe, "expires_at": expires_at.isoformat()}
+
+    async def _write_file(
+        self, writing: BlobWriter, desk: SerialThread, request: ResultExportRequest, tables: list[ResultFileWriter]
+    ) -> dict[str, Any]:
+        async with result_snapshot.open_snapshot(self._db) as conn:
+            survey = await result_snapshot.read_result_snapshot(conn, request.job_id)
+            if survey is None or survey.purged:
+                raise _make_job_gone_failure(request)
+            name = request.build_file_name(survey.key)
+            writing.label = DownloadLabel(name, RESULT_CONTENT_TYPES[request.format])
+            table = ResultFileWriter(writing, request, survey.columns, survey.item_statuses)
+            tables.append(table)
+            await _copy_rows(conn, survey, request.rows, table, desk)
+        await desk.run(table.close)
+        return {"name": name, "format": request.format, "rows": table.rows, "cut_cells": table.cut_cells}
+
+    async def _check_exportable(self, request: ResultExportRequest, item: Item) -> None:
+        """A file that nobody wants any more is not kept; nor is one that somebody else has made meanwhile."""
+        if not await self._db.run(export_records.is_result_export_active, request.job_id, item.job_id):
+            if not await self._db.read(export_records.is_export_active, item.job_id):
+                raise Wait("nobody wants this file any more", after=1.0, code="unwanted")
+            raise _make_job_gone_failure(request)
+
+
+async def _copy_rows(
+    conn: Connection, survey: ResultSnapshot, rows: RowSelection, table: ResultFileWriter, desk: SerialThread
+) -> None:
+    async with aclosing(result_snapshot.stream_results(conn, survey, rows)) as packets:
+        async for packet in packets:
+            await desk.submit(table.add, packet)
+
+
+def _discard_result_file(writing: BlobWriter, tables: list[ResultFileWriter]) -> None:
+    """Nothing stays. A table that is not closed would write its end whenever the garbage collector finds it."""
+    writing.discard()
+    for table in tables:
+        with suppress(Exception):
+            table.close()
+
+
+def _make_job_gone_failure(request: ResultExportRequest) -> Fail:
+    return Fail(
+        f"job {request.job_id} is gone: it was deleted or purged before its export was complete", code="job_gone"
+    )

@@ -1,0 +1,67 @@
+"""What an export is asked for: a job's rows as a file. Of tables, see ``exporting``."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Self
+from uuid import UUID
+
+from tidemill.core import file_format
+from tidemill.core.errors import InvalidInput
+from tidemill.core.file_format import ResultFileFormat
+from tidemill.core.row_ranges import RowSelection
+from tidemill.core.status import ItemStatus, parse_item_status
+
+RESULT_CONTENT_TYPES = {
+    format_: file_format.FORMAT_CONTENT_TYPES[file_format.FileFormat(format_)] for format_ in ResultFileFormat
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ResultExportRequest:
+    """Which rows of which job, as what. ``spreadsheet_safe`` keeps text from being read as a formula."""
+
+    job_id: UUID
+    format: ResultFileFormat
+    statuses: tuple[ItemStatus, ...] = ()
+    spreadsheet_safe: bool = False
+    rows: RowSelection = field(default_factory=RowSelection)
+
+    @classmethod
+    def create(
+        cls,
+        job_id: UUID,
+        format_: str,
+        statuses: Iterable[str] = (),
+        *,
+        spreadsheet_safe: bool = False,
+        rows: RowSelection | None = None,
+    ) -> Self:
+        """Statuses in any order and case; none of them means all."""
+        if format_ not in ResultFileFormat.__members__.values():
+            raise InvalidInput(f"there is no format {format_!r}; known are {', '.join(ResultFileFormat)}")
+        try:
+            wanted = {parse_item_status(word) for word in statuses}
+        except ValueError as error:
+            raise InvalidInput(str(error)) from error
+        return cls(job_id, ResultFileFormat(format_), tuple(sorted(wanted)), spreadsheet_safe, rows or RowSelection())
+
+    @classmethod
+    def from_input(cls, value: dict[str, Any]) -> Self:
+        """From an item's input."""
+        safe, rows = value["spreadsheet_safe"], RowSelection.from_json(value.get("rows", {}))
+        return cls.create(UUID(value["job_id"]), value["format"], value["statuses"], spreadsheet_safe=safe, rows=rows)
+
+    def to_input(self) -> dict[str, Any]:
+        """As an item's input."""
+        request: dict[str, Any] = {"job_id": str(self.job_id), "format": self.format}
+        request |= {"statuses": list(self.statuses), "spreadsheet_safe": self.spreadsheet_safe}
+        return request | ({"rows": self.rows.to_json()} if self.rows.to_json() else {})
+
+    def build_file_name(self, job_key: str) -> str:
+        chosen = ("selected",) if self.rows.to_json() else ()
+        return "-".join((job_key, *self.statuses, *chosen)) + f".{self.format}"
+
+
+def is_table_export(value: dict[str, Any]) -> bool:
+    """Whether an export's item is about a table: what it asks for stands in its job's params."""
+    return "resource" in value

@@ -1,0 +1,1 @@
+"""Files: blob stores, readers and writers of file formats, compression, downloads."""

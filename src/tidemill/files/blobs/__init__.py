@@ -1,0 +1,22 @@
+"""Stored files: in a folder, or in a bucket of an object store."""
+
+from functools import cache
+from pathlib import Path
+
+from tidemill.core.blob_location import parse_blob_location
+from tidemill.files.blobs.blob_store import BlobStore
+from tidemill.files.blobs.folder_store import FolderBlobStore
+
+
+@cache
+def open_blob_store(place: str) -> BlobStore:
+    """The store of a process at this place: a folder, or ``s3://bucket/prefix``, ``gs://…``, ``az://…``.
+
+    Nothing is opened before it is used.
+    """
+    parsed = parse_blob_location(place)
+    if isinstance(parsed, Path):
+        return FolderBlobStore(parsed)
+    from tidemill.files.blobs.bucket_store import BucketBlobStore  # noqa: PLC0415  20 ms that a folder does not need
+
+    return BucketBlobStore(parsed)

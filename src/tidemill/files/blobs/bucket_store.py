@@ -1,0 +1,345 @@
+"""A stored object as a file: read in ranges, which grow while it is read on and on.
+
+One object of a bucket, as it is read and as it is written.
+
+A bucket of an object store: S3 and what speaks like it, Google Cloud Storage, Azure.
+"""
+
+import hashlib
+import io
+import os
+import tempfile
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, Protocol
+from uuid import uuid4
+
+import obstore
+from obstore.exceptions import BaseError, GenericError
+
+from tidemill.core.blob_location import BucketLocation, check_blob_name, is_blob_name
+from tidemill.core.errors import StorageUnavailable, Unavailable, UnknownFile
+from tidemill.files.blobs.blob_store import Blob, BlobStore, BlobWriter, DownloadLabel, remove_stale_files
+from tidemill.files.blobs.object_store_client import (
+    ObjectStoreClient,
+    ObjectStoreLimits,
+    open_object_store,
+    translate_store_errors,
+)
+
+RANGE_READ_MIN_BYTES, RANGE_READ_MAX_BYTES = 64 << 10, 8 << 20
+
+
+class RangeSource(Protocol):
+    """What can be read in ranges: from one byte to before another."""
+
+    size: int
+
+    def read(self, start: int, end: int) -> bytes: ...
+
+    def close(self) -> None: ...
+
+
+class RangeReader(io.RawIOBase):
+    """Holds one range in memory at a time."""
+
+    def __init__(self, ranges: RangeSource) -> None:
+        self._ranges = ranges
+        self._at = 0
+        self._start, self._held = 0, b""
+        self._ahead = RANGE_READ_MIN_BYTES
+
+    def close(self) -> None:
+        if not self.closed:
+            self._ranges.close()
+        super().close()
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._ranges.size}[whence]
+        if base + offset < 0:
+            raise ValueError(f"negative seek position {base + offset}")
+        self._at = base + offset
+        return self._at
+
+    def readinto(self, buffer: "bytearray | memoryview") -> int:  # type: ignore[override]
+        if self._at >= self._ranges.size:
+            return 0
+        if not self._start <= self._at < self._start + len(self._held):
+            self._fetch_range(len(buffer))
+        begin = self._at - self._start
+        piece = self._held[begin : begin + len(buffer)]
+        buffer[: len(piece)] = piece
+        self._at += len(piece)
+        return len(piece)
+
+    def _fetch_range(self, wanted: int) -> None:
+        goes_on = self._at == self._start + len(self._held)
+        self._ahead = min(self._ahead * 2, RANGE_READ_MAX_BYTES) if goes_on else RANGE_READ_MIN_BYTES
+        end = min(self._at + max(self._ahead, min(wanted, RANGE_READ_MAX_BYTES)), self._ranges.size)
+        self._start, self._held = self._at, b""  # never two of them
+        self._held = self._ranges.read(self._at, end)
+
+
+if TYPE_CHECKING:
+    from obstore import Attributes, GetOptions, ObjectMeta, WritableFile
+
+UPLOAD_PART_BYTES = 8 << 20  # a smaller file is one put; 10,000 parts are 80 GB
+UPLOAD_PARTS_IN_FLIGHT = 2  # in memory, beside the one that is being filled
+_RANGE_IGNORED_TEXT = "non-partial"  # so says the client of an answer
+
+
+class BucketHandle(Protocol):
+    """What an object knows of its bucket."""
+
+    location: BucketLocation
+    supports_ranges: bool  # until it turns out otherwise
+
+    @property
+    def client(self) -> ObjectStoreClient: ...
+
+    def remove(self, name: str) -> None: ...
+
+
+class BucketObjectRanges:
+    """A file that is replaced meanwhile is an error: it must not be read half and half."""
+
+    def __init__(self, shelf: BucketHandle, name: str, meta: "ObjectMeta") -> None:
+        self.size = meta["size"]
+        self._shelf = shelf
+        self._name = name
+        self._meta = meta
+        self._whole: BinaryIO | None = None
+
+    def close(self) -> None:
+        if self._whole is not None:
+            self._whole.close()
+
+    def read(self, start: int, end: int) -> bytes:
+        with translate_store_errors(self._shelf.location, self._name):
+            if self._shelf.supports_ranges or end - start == self.size:
+                with _detect_range_support(self._shelf):
+                    return self._read_range(start, end)
+            if self._whole is None:
+                self._whole = self._download_to_file()
+        self._whole.seek(start)
+        return self._whole.read(end - start)
+
+    def _read_range(self, start: int, end: int) -> bytes:
+        options: GetOptions = {"if_match": self._meta["e_tag"]}
+        if end - start < self.size:
+            options["range"] = (start, end)
+        return bytes(obstore.get(self._shelf.client, self._meta["path"], options=options).bytes())
+
+    def _download_to_file(self) -> BinaryIO:
+        """From a store that knows no ranges: all of it, into a file without a name."""
+        file = tempfile.TemporaryFile()  # noqa: SIM115  closed with this
+        try:
+            options: GetOptions = {"if_match": self._meta["e_tag"]}
+            for piece in obstore.get(self._shelf.client, self._meta["path"], options=options):
+                file.write(piece)
+        except BaseException:
+            file.close()
+            raise
+        return file
+
+
+@contextmanager
+def _detect_range_support(shelf: BucketHandle) -> Iterator[None]:
+    """A store that knows no ranges is asked for none again."""
+    try:
+        yield
+    except GenericError as error:
+        if _RANGE_IGNORED_TEXT not in str(error):
+            raise
+        shelf.supports_ranges = False
+
+
+class BucketBlobWriter(BlobWriter):
+    """A multipart upload, or one put if it stays small: nothing is visible before its end."""
+
+    def __init__(self, shelf: BucketHandle, name: str) -> None:
+        super().__init__(name)
+        self._shelf = shelf
+        self._writer: WritableFile | None = None
+
+    def _append(self, piece: bytes) -> None:
+        with translate_store_errors(self._shelf.location, self.name, writing=True):
+            self._open_upload().write(piece)
+
+    def _complete(self) -> None:
+        with translate_store_errors(self._shelf.location, self.name, writing=True):
+            self._open_upload().close()
+
+    def _remove_written(self) -> None:
+        if self._is_finished:
+            self._shelf.remove(self.name)
+        elif self._writer is not None and not self._writer.closed():
+            # What cannot be ended now, the store ends by its own rules: see docs/storage.md.
+            with suppress(Unavailable), translate_store_errors(self._shelf.location, self.name, writing=True):
+                self._writer.__exit__(StorageUnavailable, None, None)
+
+    def _open_upload(self) -> "WritableFile":
+        if self._writer is None:
+            key, about = self._shelf.location.key_for(self.name), make_object_attributes(self.label)
+            self._writer = obstore.open_writer(
+                self._shelf.client,
+                key,
+                attributes=about,
+                buffer_size=UPLOAD_PART_BYTES,
+                max_concurrency=UPLOAD_PARTS_IN_FLIGHT,
+            )
+        return self._writer
+
+
+def make_object_attributes(label: DownloadLabel | None) -> "Attributes | None":
+    """What the store keeps with the file, for a browser."""
+    if label is None:
+        return None
+    shown = "".join(
+        sign if sign.isascii() and sign.isprintable() and sign not in '"\\' else "_" for sign in label.file_name
+    )
+    return {"Content-Disposition": f'attachment; filename="{shown}"', "Content-Type": label.content_type}
+
+
+if TYPE_CHECKING:
+    from obstore import ObjectMeta
+
+BUCKET_CHECK_THREADS = 8
+_client_process: dict[str, int] = {}  # the process to which the client's threads belong
+
+
+class BucketBlobStore(BlobStore):
+    """A file becomes visible, whole, by one request: a put, or the end of a multipart upload."""
+
+    def __init__(
+        self,
+        place: BucketLocation,
+        limits: ObjectStoreLimits | None = None,
+        *,
+        scratch_folder: Path | None = None,
+        open_store: Callable[[BucketLocation, ObjectStoreLimits], ObjectStoreClient] = open_object_store,
+    ) -> None:
+        self.location = place
+        self.supports_ranges = True
+        self._limits = limits or ObjectStoreLimits()
+        self._scratch = scratch_folder
+        self._open_store = open_store
+        self._opened: ObjectStoreClient | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def client(self) -> ObjectStoreClient:
+        """Opened when it is first used, by the process that uses it: the client's threads do not survive a fork."""
+        with self._lock:
+            if _client_process.setdefault("pid", os.getpid()) != os.getpid():
+                raise StorageUnavailable(
+                    f"{self.location} was in use when this process was forked: start a new one instead"
+                )
+            if self._opened is None:
+                with translate_store_errors(self.location, ""):
+                    self._opened = self._open_store(self.location, self._limits)
+            return self._opened
+
+    @property
+    def scratch_folder(self) -> Path:
+        """Among the temporary files of this machine; nobody else may look into it."""
+        folder = self._scratch or Path(tempfile.gettempdir()) / f"tidemill-{os.getuid()}"
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if folder.is_symlink() or folder.stat().st_uid != os.getuid():
+            raise StorageUnavailable(f"{folder} belongs to somebody else")
+        return folder
+
+    def write(self, name: str | None = None) -> BucketBlobWriter:
+        return BucketBlobWriter(self, check_blob_name(name or uuid4().hex))
+
+    def publish_scratch_file(self, path: Path, name: str) -> Blob:
+        return self.hash_file(name) if self.has(name) else self.put_file(path, name)
+
+    def copy(self, name: str, to: str) -> None:
+        source, target = self._object_key(name), self._object_key(to)
+        with translate_store_errors(self.location, name):
+            obstore.copy(self.client, source, target)
+
+    def open(self, name: str) -> BinaryIO:
+        return io.BufferedReader(
+            RangeReader(BucketObjectRanges(self, name, self._read_metadata(name))), RANGE_READ_MIN_BYTES
+        )
+
+    def size(self, name: str) -> int:
+        return self._read_metadata(name)["size"]
+
+    def has(self, name: str) -> bool:
+        try:
+            self._read_metadata(name)
+        except UnknownFile:
+            return False
+        return True
+
+    def remove_many(self, names: Iterable[str]) -> list[str]:
+        asked = [name for name in names if is_blob_name(name)]
+        with ThreadPoolExecutor(BUCKET_CHECK_THREADS) as threads:
+            here = [name for name, is_here in zip(asked, threads.map(self.has, asked), strict=True) if is_here]
+        self._delete(here)
+        return here
+
+    def remove(self, name: str) -> None:
+        self._delete([name])
+
+    def remove_stale(self, age_s: float) -> list[str]:
+        """What is unfinished in the bucket itself cannot be listed here: a rule of the bucket removes that."""
+        return remove_stale_files(self.scratch_folder, age_s)
+
+    async def upload_small(self, name: str, data: bytes, label: DownloadLabel) -> Blob:
+        key = self._object_key(name)
+        with translate_store_errors(self.location, name, writing=True):
+            await obstore.put_async(
+                self.client, key, data, attributes=make_object_attributes(label), use_multipart=False
+            )
+        return Blob(name, len(data), hashlib.sha256(data).digest())
+
+    def list_names(self, below: str = "", *, after: str = "") -> Iterator[str]:
+        top = self._object_key(below) if below else self.location.prefix
+        skipped = len(self.location.prefix) + 1 if self.location.prefix else 0
+        with translate_store_errors(self.location, below):
+            for batch in obstore.list(
+                self.client, prefix=top or None, offset=self._object_key(after) if after else None
+            ):
+                yield from filter(is_blob_name, (meta["path"][skipped:] for meta in batch))
+
+    def url(self, name: str) -> str:
+        return self.location.url_for(check_blob_name(name))
+
+    def presign_url(self, name: str, seconds: int) -> str | None:
+        """None, too, when the keys of this process cannot sign."""
+        key, store = self._object_key(name), self.client
+        try:
+            return obstore.sign(store, "GET", key, timedelta(seconds=seconds))
+        except (BaseError, OSError, ValueError):
+            return None
+
+    def _read_metadata(self, name: str) -> "ObjectMeta":
+        key = self._object_key(name)
+        with translate_store_errors(self.location, name):
+            return obstore.head(self.client, key)
+
+    def _delete(self, names: list[str]) -> None:
+        keys = [self._object_key(name) for name in names]
+        if keys:
+            with suppress(UnknownFile), translate_store_errors(self.location, names[0]):
+                obstore.delete(self.client, keys)
+
+    def _object_key(self, name: str) -> str:
+        return self.location.key_for(check_blob_name(name))

@@ -1,0 +1,261 @@
+"""Files on their way to the disk.
+
+A folder of files, each whole or absent.
+"""
+
+import contextlib
+import errno
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import BinaryIO
+from uuid import uuid4
+
+from tidemill.core.blob_location import check_blob_name, is_blob_name
+from tidemill.core.errors import InvalidInput, StorageAccessDenied, StorageUnavailable, UnknownFile
+from tidemill.files.blobs.blob_store import Blob, BlobStore, BlobWriter, remove_stale_files
+
+SYNC_STEP_BYTES = 16 << 20
+_fdatasync = getattr(os, "fdatasync", os.fsync)  # which not every system has
+
+
+class BackgroundSync:
+    """Has what is written of a long file brought to the disk meanwhile: at its end there is little left to wait for.
+
+    A disk that fails says so once, to whoever syncs first: what it said is raised by the next call.
+    """
+
+    def __init__(self) -> None:
+        self._thread: ThreadPoolExecutor | None = None
+        self._syncing: Future[None] | None = None
+        self._bytes = 0
+
+    def record_write(self, file: BinaryIO, size: int) -> None:
+        self._bytes += size
+        if self._bytes < SYNC_STEP_BYTES or (self._syncing is not None and not self._syncing.done()):
+            return
+        self._wait_for_sync()
+        self._thread = self._thread or ThreadPoolExecutor(1, "sync")
+        self._syncing, self._bytes = self._thread.submit(_fdatasync, file.fileno()), 0
+
+    def finish(self) -> None:
+        """Until nothing is under way: the file may be closed."""
+        try:
+            self._wait_for_sync()
+        finally:
+            if self._thread is not None:
+                self._thread.shutdown()
+
+    def _wait_for_sync(self) -> None:
+        syncing, self._syncing = self._syncing, None
+        if syncing is not None:
+            syncing.result()
+
+
+def sync_folder(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+_HARDLINK_UNSUPPORTED_ERRNOS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS)  # of some file systems
+_DENIED_ERRNOS = (errno.EACCES, errno.EPERM, errno.EROFS)
+FOLDER_CREATE_TRIES_MAX = 10  # at a folder that somebody removes, empty, at the same moment
+
+
+class FolderBlobStore(BlobStore):
+    """Written as a temporary file, synced, renamed: a crash leaves nothing that looks complete."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    @property
+    def scratch_folder(self) -> Path:
+        return self._root
+
+    def write(self, name: str | None = None) -> "FolderBlobWriter":
+        return FolderBlobWriter(self, name or uuid4().hex)
+
+    def publish_scratch_file(self, path: Path, name: str) -> Blob:
+        with contextlib.suppress(FileExistsError):  # another one was quicker; his stays: it may be in use
+            self._publish(path, name, _link_or_rename)
+        return self.hash_file(name)
+
+    def copy(self, name: str, to: str) -> None:
+        temporary = self._root / f"{uuid4().hex}.tmp"
+        try:
+            _link_or_copy(self.path(name), temporary)
+            self.move(temporary, to)
+        except FileNotFoundError:
+            raise _unknown_file_error(name) from None
+        finally:  # two names of one file are not renamed into each other
+            temporary.unlink(missing_ok=True)
+
+    def open(self, name: str) -> BinaryIO:
+        try:
+            return self.path(name).open("rb")
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            raise _unknown_file_error(name) from None
+
+    def path(self, name: str) -> Path:
+        """Inside the folder, wherever links may lead."""
+        path = self._root / check_blob_name(name)
+        if path.is_symlink() or ("/" in name and not path.parent.resolve().is_relative_to(self._root.resolve())):
+            raise InvalidInput(f"{name!r} leads out of the folder of stored files")
+        return path
+
+    def size(self, name: str) -> int:
+        if not self.has(name):
+            raise _unknown_file_error(name)
+        return self.path(name).stat().st_size
+
+    def has(self, name: str) -> bool:
+        return self.path(name).is_file()
+
+    def remove_many(self, names: Iterable[str]) -> list[str]:
+        here = [name for name in names if is_blob_name(name) and self.has(name)]
+        for name in here:
+            self.remove(name)
+        return here
+
+    def remove(self, name: str) -> None:
+        """Folders that become empty go with it."""
+        path = self.path(name)
+        try:
+            path.unlink(missing_ok=True)
+            for folder in path.parents:
+                if folder == self._root:
+                    return
+                folder.rmdir()
+        except OSError as error:
+            if path.exists():  # or a folder of it is gone, or in use
+                raise error from None
+
+    def remove_stale(self, age_s: float) -> list[str]:
+        return remove_stale_files(self._root, age_s)
+
+    def list_names(self, below: str = "", *, after: str = "") -> Iterator[str]:
+        top = self.path(below) if below else self._root
+        for folder, _, files in os.walk(top):
+            names = (Path(folder, file).relative_to(self._root).as_posix() for file in sorted(files))
+            yield from (name for name in names if name > after and is_blob_name(name))
+
+    def url(self, name: str) -> str:
+        return self.path(name).absolute().as_uri()
+
+    def presign_url(self, name: str, seconds: int) -> str | None:  # noqa: ARG002
+        check_blob_name(name)
+        return None
+
+    def move(self, source: Path, name: str) -> None:
+        """A synced file of the folder gets its name, durably."""
+        self._publish(source, name, Path.rename)
+
+    def _publish(self, source: Path, name: str, rename: Callable[[Path, Path], object]) -> None:
+        path = self.path(name)
+        for left in reversed(range(FOLDER_CREATE_TRIES_MAX)):
+            try:
+                self._make_folder(path.parent, name)
+                rename(source, path)
+                break
+            except FileNotFoundError:
+                if not left or not source.exists():
+                    raise
+            except IsADirectoryError:
+                raise InvalidInput(f"{name!r} is a folder of stored files") from None
+        sync_folder(path.parent)
+
+    def _make_folder(self, folder: Path, name: str) -> None:
+        """With the folders above it, each synced into the one above. It may be gone again at once: it is empty."""
+        try:
+            folder.mkdir()
+        except FileNotFoundError:
+            self._make_folder(folder.parent, name)
+            self._make_folder(folder, name)
+        except (FileExistsError, NotADirectoryError):
+            if not folder.is_dir() and any(above.is_file() for above in (folder, *folder.parents)):
+                raise InvalidInput(f"{name!r} cannot be stored: a part of it is a file") from None
+        else:
+            sync_folder(folder.parent)
+
+
+class FolderBlobWriter(BlobWriter):
+    """On disk under another name."""
+
+    def __init__(self, folder: FolderBlobStore, name: str) -> None:
+        super().__init__(name)
+        self._folder = folder
+        self._path = folder.path(name)
+        self._temporary = folder.scratch_folder / f"{uuid4().hex}.tmp"
+        self._file: BinaryIO | None = None
+        self._ahead = BackgroundSync()
+
+    def _append(self, piece: bytes) -> None:
+        with _translate_write_errors():
+            self._open_temporary().write(piece)
+            self._ahead.record_write(self._open_temporary(), len(piece))
+
+    def _complete(self) -> None:
+        with _translate_write_errors():
+            with self._open_temporary() as file:
+                try:
+                    file.flush()
+                finally:  # the file is not closed while it is being synced
+                    self._ahead.finish()
+                os.fsync(file.fileno())
+            self._folder.move(self._temporary, self.name)
+
+    def _remove_written(self) -> None:
+        if self._file is not None:
+            with contextlib.suppress(OSError):
+                self._ahead.finish()
+            with contextlib.suppress(OSError):  # of a full disk, which was told of already
+                self._file.close()
+            if self._is_finished:
+                self._folder.remove(self.name)
+            else:
+                self._temporary.unlink(missing_ok=True)
+
+    def _open_temporary(self) -> BinaryIO:
+        if self._file is None:
+            self._temporary.parent.mkdir(parents=True, exist_ok=True)
+            self._file = self._temporary.open("xb")
+        return self._file
+
+
+@contextlib.contextmanager
+def _translate_write_errors() -> Iterator[None]:
+    """Of a disk that is full, or not to be written."""
+    try:
+        yield
+    except OSError as error:
+        kind = StorageAccessDenied if error.errno in _DENIED_ERRNOS else StorageUnavailable
+        raise kind(f"the folder of stored files cannot be written: {error.strerror or error}") from error
+
+
+def _link_or_rename(source: Path, target: Path) -> None:
+    try:
+        target.hardlink_to(source)
+    except OSError as error:
+        if error.errno not in _HARDLINK_UNSUPPORTED_ERRNOS:
+            raise
+        source.rename(target)
+
+
+def _link_or_copy(source: Path, target: Path) -> None:
+    try:
+        target.hardlink_to(source)
+    except OSError as error:
+        if error.errno not in _HARDLINK_UNSUPPORTED_ERRNOS:
+            raise
+        with source.open("rb") as file, target.open("xb") as made:
+            shutil.copyfileobj(file, made)
+            os.fsync(made.fileno())
+
+
+def _unknown_file_error(name: str) -> UnknownFile:
+    return UnknownFile(f"there is no stored file {name}")

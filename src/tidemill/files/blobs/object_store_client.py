@@ -1,0 +1,108 @@
+"""The client of an object store, its limits, and its errors in our words."""
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from obstore.exceptions import BaseError, PermissionDeniedError, UnauthenticatedError
+from obstore.store import AzureStore, GCSStore, S3Store
+
+from tidemill.core.blob_location import BucketLocation
+from tidemill.core.errors import StorageAccessDenied, StorageUnavailable, TidemillError, UnknownFile
+
+if TYPE_CHECKING:
+    from obstore.store import ClientConfig, RetryConfig, S3Config
+
+ObjectStoreClient = S3Store | GCSStore | AzureStore
+_STATUS_CODE = re.compile(r"status code: (\d{3})")
+_ERROR_CODE = re.compile(r"<Code>(\w{1,60})</Code>")
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectStoreLimits:
+    """How long a store may take. A request is tried again when the connection fails or the store has trouble."""
+
+    connect_s: float = 5.0
+    request_s: float = 60.0  # for a part of 8 MB
+    tries: int = 5
+    all_tries_s: float = 60.0
+
+
+def open_object_store(
+    place: BucketLocation, limits: ObjectStoreLimits, config: Mapping[str, str] | None = None
+) -> ObjectStoreClient:
+    """With the keys that the environment has; plain http only to an endpoint that says so.
+
+    ``config``, of S3 alone, goes before the environment: ``endpoint``, ``region``, ``access_key_id``, …
+    """
+    client: ClientConfig = {
+        "connect_timeout": timedelta(seconds=limits.connect_s),
+        "timeout": timedelta(seconds=limits.request_s),
+        "user_agent": "tidemill",
+        "default_content_type": "application/octet-stream",
+    }
+    endpoint = (config or {}).get("endpoint")
+    if _is_http_url(endpoint) if endpoint else _is_endpoint_plain_http(place.scheme):
+        client["allow_http"] = True
+    retry: RetryConfig = {"max_retries": limits.tries - 1, "retry_timeout": timedelta(seconds=limits.all_tries_s)}
+    match place.scheme:
+        case "s3":
+            more: S3Config = {**(config or {})}  # type: ignore[typeddict-item]
+            return S3Store(place.bucket, config=more, client_options=client, retry_config=retry)
+        case "gs":
+            return GCSStore(place.bucket, client_options=client, retry_config=retry)
+        case _:
+            return AzureStore(place.bucket, client_options=client, retry_config=retry)
+
+
+def _is_endpoint_plain_http(scheme: str) -> bool:
+    names = {
+        "s3": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"),
+        "gs": ("GOOGLE_BASE_URL",),
+        "az": ("AZURE_ENDPOINT", "AZURE_STORAGE_ENDPOINT"),
+    }
+    said = (os.environ.get(name) for name in names.get(scheme, ()))
+    return any(value is not None and _is_http_url(value) for value in said)
+
+
+def _is_http_url(url: str) -> bool:
+    return url.lower().startswith("http://")
+
+
+@contextmanager
+def translate_store_errors(place: BucketLocation, name: str, *, writing: bool = False) -> Iterator[None]:
+    """What the client says has addresses, ids and dumps in it: of that, only codes are repeated."""
+    try:
+        yield
+    except (BaseError, OSError, ValueError) as error:
+        raise _translate_store_error(error, str(error), place, name, writing=writing) from None
+
+
+def _translate_store_error(
+    error: Exception, text: str, place: BucketLocation, name: str, *, writing: bool
+) -> TidemillError:
+    """The kind of an error is not always kept: a status in its text is as good."""
+    codes = [match[1] for match in (_STATUS_CODE.search(text), _ERROR_CODE.search(text)) if match]
+    why = f" ({', '.join(codes) or _describe_failure(text)})"
+    if isinstance(error, (PermissionDeniedError, UnauthenticatedError)) or {"401", "403"}.intersection(codes):
+        return StorageAccessDenied(f"{place} denies access{why}")
+    if not isinstance(error, FileNotFoundError) and "404" not in codes:
+        return StorageUnavailable(f"{place} does not answer as it should{why}")
+    if writing or "NoSuchBucket" in codes:
+        return StorageUnavailable(f"{place} cannot be written: there is no such bucket{why}")
+    return UnknownFile(f"there is no stored file {name}")
+
+
+def _describe_failure(text: str) -> str:
+    signs = {
+        "kind: Timeout": "it is too slow",
+        "timed out": "it is too slow",
+        "error sending request": "it cannot be reached, or is too slow",
+        "redential": "no credentials were found",
+        "must be specified": "its settings in the environment are not complete",
+    }
+    return next((words for sign, words in signs.items() if sign in text), "no answer")

@@ -1,0 +1,264 @@
+"""Bytes of a file, forward: as they are, unpacked, or brought into UTF-8.
+
+Lines of a stream, many at a time.
+"""
+
+import bisect
+import codecs
+import itertools
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import BinaryIO, Protocol
+
+from tidemill.core.errors import InvalidInput
+
+STREAM_READ_BYTES = 256 * 1024
+BAD_BYTE_OFFSETS_MAX = 100_000  # bad bytes whose place in the file is remembered
+_BAD_BYTE = b"\xff"  # what a byte that cannot be decoded becomes: no UTF-8 has it
+_decode_errors = threading.local()
+
+
+class ByteStream(Protocol):
+    """Read on, or go to a place: forward is cheap."""
+
+    def read(self, size: int) -> bytes:
+        """So many bytes at most, none at the end."""
+
+    def seek(self, offset: int) -> None: ...
+
+    def source_offset(self, offset: int) -> int:
+        """Where in the file (unpacked) a byte of the stream came from."""
+
+    def close(self) -> None: ...
+
+
+class FileStream:
+    """A file as it is."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+
+    def read(self, size: int) -> bytes:
+        return self._file.read(size)
+
+    def seek(self, offset: int) -> None:
+        self._file.seek(offset)
+
+    def source_offset(self, offset: int) -> int:
+        return offset
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class ForwardStream(ABC):
+    """A stream that is made piece by piece from the beginning. To go back is to begin again."""
+
+    def __init__(self) -> None:
+        self._error: InvalidInput | None = None
+        self._left = memoryview(b"")
+        self._position = 0
+        self._source: Iterator[bytes] = iter(())
+        self._restart()
+
+    def read(self, size: int) -> bytes:
+        if self._error is not None:
+            raise self._error
+        while not self._left:
+            try:
+                self._left = memoryview(next(self._source))
+            except StopIteration:
+                return b""
+            except InvalidInput as error:
+                self._error = error
+                raise
+        data, self._left = bytes(self._left[:size]), self._left[size:]
+        self._position += len(data)
+        return data
+
+    def seek(self, offset: int) -> None:
+        if offset < self._position:
+            self._restart()
+        while self._position < offset and self.read(min(STREAM_READ_BYTES, offset - self._position)):
+            pass
+
+    def source_offset(self, offset: int) -> int:
+        return offset
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+    @abstractmethod
+    def _iter_chunks(self) -> Iterator[bytes]:
+        """All of it, from the beginning."""
+
+    def _restart(self) -> None:
+        self._source = self._iter_chunks()
+        self._left = memoryview(b"")
+        self._position = 0
+        self._error = None
+
+
+class TranscodedStream(ForwardStream):
+    """Text of another encoding as UTF-8. A byte that is none of that encoding is none of UTF-8 here either."""
+
+    def __init__(self, stream: ByteStream, encoding: str) -> None:
+        self._stream = stream
+        self._encoding = encoding
+        self._marks: dict[int, int] = {}
+        super().__init__()
+
+    def close(self) -> None:
+        self._stream.close()
+
+    def source_offset(self, offset: int) -> int:
+        return self._marks.get(offset, offset)
+
+    def _iter_chunks(self) -> Iterator[bytes]:
+        self._stream.seek(0)
+        decoder = codecs.getincrementaldecoder(self._encoding)("tidemill.mark")
+        taken = given = 0
+        piece = b"begin"
+        while piece:
+            piece = self._stream.read(STREAM_READ_BYTES)
+            base, _decode_errors.starts = taken - len(decoder.getstate()[0]), []
+            data = decoder.decode(piece, final=not piece).encode(errors="surrogateescape")
+            self._record_bad_bytes(data, given, [base + start for start in _decode_errors.starts])
+            taken, given = taken + len(piece), given + len(data)
+            if data:
+                yield data
+
+    def _record_bad_bytes(self, data: bytes, given: int, origins: list[int]) -> None:
+        at = -1
+        for origin in origins[: BAD_BYTE_OFFSETS_MAX - len(self._marks)]:
+            at = data.find(_BAD_BYTE, at + 1)
+            self._marks[given + at] = origin
+
+
+class CarriageReturnStream(FileStream):
+    """Lines that end with a carriage return alone, as if they ended like all others."""
+
+    def __init__(self, stream: ByteStream) -> None:
+        self._stream = stream
+
+    def read(self, size: int) -> bytes:
+        return self._stream.read(size).replace(b"\r", b"\n")
+
+    def seek(self, offset: int) -> None:
+        self._stream.seek(offset)
+
+    def source_offset(self, offset: int) -> int:
+        return self._stream.source_offset(offset)
+
+    def close(self) -> None:
+        self._stream.close()
+
+
+def _replace_bad_byte(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeDecodeError):
+        raise error
+    _decode_errors.starts.append(error.start)
+    return "\udcff", error.end
+
+
+codecs.register_error("tidemill.mark", _replace_bad_byte)
+
+
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+class LineBuffer:
+    """Whole lines, without their ends. One beyond ``limit`` is cut behind it, not loaded: its length tells.
+
+    ``offset`` and ``number`` are of what was taken: the bytes and lines before the next one.
+    """
+
+    def __init__(self, stream: ByteStream, limit: int, offset: int = 0, number: int = 0) -> None:
+        self.limit = limit
+        self.offset = offset
+        self.number = number
+        self._stream = stream
+        self._lines: list[bytes] = []
+        self._next = 0
+        self._tail = b""
+        self._cut: dict[int, int] = {}  # number of a line -> its bytes that were skipped
+        self._is_over = self._is_unended = False
+        self._error: InvalidInput | None = None
+        stream.seek(offset)
+        if offset == 0:
+            self._skip_byte_order_mark()
+
+    def peek_lines(self, max_lines: int, max_bytes: int = 2 * STREAM_READ_BYTES) -> list[bytes]:
+        """Some of the next lines, up to the one that goes beyond so many bytes, one at least; none at the end."""
+        if self.peek_line(0) is None:
+            if self._error is not None:
+                raise self._error
+            return []
+        found = self._lines[self._next : self._next + max_lines]
+        max_bytes = min(max_bytes, 2 * STREAM_READ_BYTES)
+        if sum(map(len, found)) > max_bytes:
+            found = found[: 1 + bisect.bisect(list(itertools.accumulate(map(len, found))), max_bytes)]
+        return found
+
+    def peek_line(self, ahead: int) -> bytes | None:
+        """A line further on; None behind the end."""
+        while self._next + ahead >= len(self._lines):
+            if self._is_over:
+                return None
+            self._fill_buffer()
+        return self._lines[self._next + ahead]
+
+    def consume_lines(self, count: int) -> None:
+        """Go on behind so many lines."""
+        taken = self._lines[self._next : self._next + count]
+        self.offset += sum(map(len, taken)) + len(taken)
+        if self._cut:
+            self.offset += sum(self._cut.pop(self.number + n, 0) for n in range(1, len(taken) + 1))
+        self.number += len(taken)
+        self._next += len(taken)
+        if self._is_unended and self._next == len(self._lines) and taken:
+            self.offset -= 1
+
+    def _fill_buffer(self) -> None:
+        del self._lines[: self._next]
+        self._next = 0
+        piece = self._read_chunk()
+        *whole, self._tail = (self._tail + piece).split(b"\n")
+        self._lines += whole
+        if self._is_over and self._tail and self._error is None:
+            self._add_unterminated_line()
+        elif len(self._tail) > self.limit:
+            self._skip_rest_of_line()
+
+    def _skip_rest_of_line(self) -> None:
+        kept, skipped = self._tail[: self.limit + 1], len(self._tail) - self.limit - 1
+        while (piece := self._read_chunk()) and b"\n" not in piece:
+            skipped += len(piece)
+        if self._error is not None:
+            return
+        rest, _, self._tail = piece.partition(b"\n")
+        self._lines.append(kept)
+        self._cut[self.number + len(self._lines)] = skipped + len(rest)
+        self._is_unended = not piece
+
+    def _add_unterminated_line(self) -> None:
+        kept = self._tail[: self.limit + 1]
+        self._lines.append(kept)
+        self._cut[self.number + len(self._lines)] = len(self._tail) - len(kept)
+        self._is_unended = True
+
+    def _read_chunk(self) -> bytes:
+        """An error waits until the lines before it were taken; half a line before it is none."""
+        try:
+            piece = self._stream.read(STREAM_READ_BYTES)
+        except InvalidInput as error:
+            self._error, piece = error, b""
+        self._is_over = not piece
+        return piece
+
+    def _skip_byte_order_mark(self) -> None:
+        first = self.peek_line(0)
+        if first is not None and first.startswith(BYTE_ORDER_MARK):
+            self._lines[0] = first[len(BYTE_ORDER_MARK) :]
+            self.offset = len(BYTE_ORDER_MARK)

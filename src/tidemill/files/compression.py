@@ -1,0 +1,161 @@
+"""Zip archives: their list is read whole, so it is measured first.
+
+Compressed files, unpacked as they are read, with one guard against those that only want to fill the memory.
+"""
+
+import struct
+import sys
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from typing import BinaryIO
+
+from tidemill.core.errors import InvalidInput
+from tidemill.files.byte_streams import STREAM_READ_BYTES, ByteStream, FileStream, ForwardStream
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+ZIP_ENTRIES_MAX = 65_534  # one less than what a plain zip can say: beyond it the list of entries has no bound
+ZIP_DIRECTORY_MAX_BYTES = 64 << 20
+_ZIP_END_RECORD = struct.Struct("<4s4H2LH")
+_IGNORED_ZIP_PREFIXES = ("__MACOSX/", ".DS_Store")
+
+
+def open_zip(file: BinaryIO) -> zipfile.ZipFile:
+    check_zip_directory(file)
+    try:
+        return zipfile.ZipFile(file)
+    except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
+        raise InvalidInput(f"not a zip file: {error}") from error
+
+
+def list_zip_files(archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
+    """The files in it, without what one desktop adds of its own accord."""
+    return [e for e in archive.infolist() if not e.is_dir() and not e.filename.startswith(_IGNORED_ZIP_PREFIXES)]
+
+
+def check_zip_directory(file: BinaryIO) -> None:
+    """A zip's list of entries is read whole: refuse one that would fill the memory before it is read."""
+    size = file.seek(0, 2)
+    file.seek(max(0, size - 65_557))
+    tail = file.read()
+    at = tail.rfind(b"PK\x05\x06")
+    if at < 0 or len(tail) - at < _ZIP_END_RECORD.size:
+        raise InvalidInput("not a zip file: its end is missing")
+    _, _, _, _, entries, list_bytes, _, _ = _ZIP_END_RECORD.unpack_from(tail, at)
+    if entries > ZIP_ENTRIES_MAX or list_bytes > ZIP_DIRECTORY_MAX_BYTES:
+        raise InvalidInput(f"a zip has at most {ZIP_ENTRIES_MAX} images")
+
+
+DECOMPRESSION_RATIO_MAX = 200  # times its size that a file may unpack to
+DECOMPRESSION_RATIO_MIN_BYTES = 10 << 20  # bytes; little may be as dense as it likes
+
+
+class DecompressedStream(ForwardStream):
+    """What a compressed file holds."""
+
+    def __init__(self, file: BinaryIO, compression: str, max_bytes: int) -> None:
+        self._file = file
+        self._unpack = DECOMPRESSORS[compression]
+        self._max_bytes = max_bytes
+        super().__init__()
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _iter_chunks(self) -> Iterator[bytes]:
+        packed = self._file.seek(0, 2)
+        self._file.seek(0)
+        return limit_decompression(self._unpack(self._file), packed, self._max_bytes)
+
+
+def open_decompressed(file: BinaryIO, compression: str, max_bytes: int) -> ByteStream:
+    return FileStream(file) if compression == "none" else DecompressedStream(file, compression, max_bytes)
+
+
+def limit_decompression(chunks: Iterator[bytes], compressed_bytes: int, max_bytes: int) -> Iterator[bytes]:
+    """The same pieces, until they are more than an honest file of that size unpacks to."""
+    seen = 0
+    for piece in chunks:
+        seen += len(piece)
+        if seen > max_bytes:
+            raise InvalidInput(f"the file unpacks to more than {max_bytes >> 20} MB")
+        if seen > DECOMPRESSION_RATIO_MIN_BYTES and seen > DECOMPRESSION_RATIO_MAX * compressed_bytes:
+            raise InvalidInput(f"the file unpacks to more than {DECOMPRESSION_RATIO_MAX} times its size")
+        yield piece
+
+
+def _decompress_gzip(file: BinaryIO) -> Iterator[bytes]:
+    gzip = zlib.decompressobj(wbits=31)
+    data = file.read(STREAM_READ_BYTES)
+    while data:
+        try:
+            piece = gzip.decompress(data, STREAM_READ_BYTES)
+        except zlib.error as error:
+            raise InvalidInput(f"the gzip file is damaged: {error}") from error
+        if piece:
+            yield piece
+        data = gzip.unused_data.lstrip(b"\x00") if gzip.eof else gzip.unconsumed_tail
+        data = data or file.read(STREAM_READ_BYTES)
+        if gzip.eof and (data := data.lstrip(b"\x00")):  # files may be strung together
+            gzip = zlib.decompressobj(wbits=31)
+    yield from _drain_gzip(gzip)
+
+
+def _drain_gzip(gzip: "zlib._Decompress") -> Iterator[bytes]:
+    while not gzip.eof:
+        piece = gzip.decompress(b"", STREAM_READ_BYTES)
+        if not piece and not gzip.eof:
+            raise InvalidInput("the gzip file is cut off: its end is missing")
+        yield piece
+
+
+ZSTD_WINDOW_LOG_MAX = 27  # a frame may need 128 MB of memory
+ZSTD_READ_BYTES = 64 << 10  # the end of each frame copies the rest, so larger reads slow down files of many frames
+
+
+def _decompress_zstd(file: BinaryIO) -> Iterator[bytes]:
+    frame, data, is_end = _start_zstd_frame(), file.read(ZSTD_READ_BYTES), False
+    while not is_end:
+        if frame.needs_input and not data:
+            raise InvalidInput("the zstd file is cut off: its end is missing")
+        try:
+            piece = frame.decompress(data, STREAM_READ_BYTES)
+        except zstd.ZstdError as error:
+            raise InvalidInput(f"the zstd file is damaged: {error}") from error
+        if piece:
+            yield piece
+        is_end = frame.eof
+        data = frame.unused_data if is_end else b""
+        if not data and (is_end or frame.needs_input):
+            data = file.read(ZSTD_READ_BYTES)
+        if is_end and data:  # a file may consist of several frames
+            frame, is_end = _start_zstd_frame(), False
+
+
+def _start_zstd_frame() -> zstd.ZstdDecompressor:
+    return zstd.ZstdDecompressor(options={zstd.DecompressionParameter.window_log_max: ZSTD_WINDOW_LOG_MAX})
+
+
+def _decompress_zip(file: BinaryIO) -> Iterator[bytes]:
+    with open_zip(file) as archive:
+        found = list_zip_files(archive)
+        if len(found) != 1:
+            raise InvalidInput(f"a zip file of records holds one file; this one holds {len(found)}")
+        try:
+            with archive.open(found[0]) as member:
+                while piece := member.read(STREAM_READ_BYTES):
+                    yield piece
+        except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+            raise InvalidInput(f"the zip file is damaged: {error}") from error
+
+
+DECOMPRESSORS: dict[str, Callable[[BinaryIO], Iterator[bytes]]] = {
+    "gzip": _decompress_gzip,
+    "zstd": _decompress_zstd,
+    "zip": _decompress_zip,
+}
+COMPRESSIONS = ("none", *DECOMPRESSORS)

@@ -1,0 +1,207 @@
+"""A bounded look at a file: its first lines, and what is not ASCII further on.
+
+What a file is: from its name, what was said of it, and a bounded look at its beginning.
+"""
+
+import csv
+from email.message import Message
+from functools import cached_property
+from pathlib import Path, PurePath
+from typing import Any, BinaryIO
+
+from tidemill.core.errors import InvalidInput
+from tidemill.files.byte_streams import STREAM_READ_BYTES
+from tidemill.files.compression import list_zip_files, open_decompressed, open_zip
+from tidemill.files.formats.csv_reader import CsvDialect
+from tidemill.files.layout import FORMATS_BY_SUFFIX, RECORD_FORMATS, normalize_encoding, validate_layout
+from tidemill.files.text_encoding import decode_sample, detect_encoding, has_control_bytes
+
+SAMPLE_HEAD_BYTES = 64 * 1024
+ENCODING_SCAN_MAX_BYTES = 8 << 20  # how far we look for a byte that tells the encoding
+SAMPLE_DECOMPRESSED_MAX_BYTES = 1 << 30
+
+
+class FileSample:
+    """``head``: whole lines at the beginning. ``far``: lines that tell its encoding."""
+
+    def __init__(self, file: BinaryIO, compression: str) -> None:
+        self._stream = open_decompressed(file, compression, SAMPLE_DECOMPRESSED_MAX_BYTES)
+        self._stream.seek(0)
+        begin = self._read_up_to(SAMPLE_HEAD_BYTES)
+        whole, end, _ = begin.rpartition(b"\n") if len(begin) == SAMPLE_HEAD_BYTES else (begin, b"", b"")
+        self.head = whole + end or begin
+        self._begin = begin
+
+    @cached_property
+    def non_ascii_lines(self) -> list[bytes]:
+        """Whole lines that have something else than ASCII in them, of the first megabytes."""
+        found: list[bytes] = []
+        piece, tail, seen, size = self._begin, b"", 0, 0
+        while piece and seen < ENCODING_SCAN_MAX_BYTES and size < SAMPLE_HEAD_BYTES:
+            *lines, tail = (tail + piece).split(b"\n")
+            found += [line for line in lines if not line.isascii()]
+            seen, size = seen + len(piece), sum(map(len, found))
+            piece = self._read_up_to(STREAM_READ_BYTES)
+        if not piece and not tail.isascii():
+            found.append(tail)
+        return found
+
+    def _read_up_to(self, size: int) -> bytes:
+        """What is cut off or damaged further on is told by whoever reads it."""
+        data = b""
+        try:
+            while len(data) < size and (piece := self._stream.read(size - len(data))):
+                data += piece
+        except InvalidInput:
+            if not data:
+                return b""
+        return data
+
+
+FORMATS_BY_MEDIA_TYPE = {
+    "text/csv": "csv",
+    "text/tab-separated-values": "tsv",
+    "application/x-ndjson": "ndjson",
+    "application/ndjson": "ndjson",
+    "application/jsonl": "ndjson",
+    "application/json": "json",
+    "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": "xlsx",
+    "application/vnd.apache.parquet": "parquet",
+}
+IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".tif", ".tiff")
+COMPRESSED_SUFFIXES = (".gz", ".zst", ".zstd")
+_COMPRESSION_BY_SUFFIX = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd", ".zip": "zip"}
+_TEXT_CHECK_BYTES = 1000
+_COMPRESSION_BY_MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"PK\x03\x04": "zip", b"PK\x05\x06": "zip"}
+_CANDIDATE_DELIMITERS = (",", ";", "\t", "|")
+_XLS_MAGIC = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+
+
+def detect_layout(
+    file: Path | BinaryIO, *, name: str = "", content_type: str = "", options: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """The layout of a file. What is given holds; the rest is found out. InvalidInput if it cannot be told."""
+    if isinstance(file, Path):
+        with file.open("rb") as opened:
+            return detect_layout(opened, name=name or file.name, content_type=content_type, options=options)
+    asked = validate_layout({key: value for key, value in (options or {}).items() if value is not None})
+    about = Message()
+    about["content-type"] = content_type or "application/octet-stream"
+    kind = asked.get("format")
+    packed = asked.get("compression") or _detect_compression(file)
+    if packed == "zip" and kind in (None, "xlsx", "images") and "compression" not in asked:
+        kind = _detect_zip_format(file, kind)
+    if kind is None:
+        kind = _detect_binary_format(file) or (None if packed == "zip" else _read_declared_format(name, about))
+    if kind in ("xlsx", "parquet", "images"):
+        return _make_binary_layout(kind, asked)
+    sample = FileSample(file, packed)
+    if packed == "none" and "compression" not in asked:
+        _refuse_mislabelled(name, sample.head[:_TEXT_CHECK_BYTES])
+    return _detect_text_layout(sample, kind or _read_declared_format(name, about), asked, packed, about)
+
+
+def _detect_compression(file: BinaryIO) -> str:
+    file.seek(0)
+    head = file.read(4)
+    return next((kind for magic, kind in _COMPRESSION_BY_MAGIC.items() if head.startswith(magic)), "none")
+
+
+def _refuse_mislabelled(name: str, head: bytes) -> None:
+    """A text that is called packed was unpacked on its way, as browsers do; of what is neither, the name is told."""
+    ending = PurePath(name.lower()).suffix
+    if ending in _COMPRESSION_BY_SUFFIX and has_control_bytes(head):
+        raise InvalidInput(f"the file is called {ending}, but is not {_COMPRESSION_BY_SUFFIX[ending]}")
+
+
+def _detect_zip_format(file: BinaryIO, kind: str | None) -> str | None:
+    """A workbook, images, or None: a file that was packed."""
+    with open_zip(file) as archive:
+        names = [member.filename for member in list_zip_files(archive)]
+    if kind is not None or "xl/workbook.xml" in names or "[Content_Types].xml" in names:
+        return kind or "xlsx"
+    if names and all(each.lower().endswith(IMAGE_SUFFIXES) for each in names):
+        return "images"
+    if len(names) != 1:
+        raise InvalidInput(f"a zip file holds one file of records, or images; this one holds {len(names)} files")
+    return None
+
+
+def _detect_binary_format(file: BinaryIO) -> str | None:
+    file.seek(0)
+    head = file.read(8)
+    if head.startswith(_XLS_MAGIC):
+        raise InvalidInput("this is a workbook of the old kind (.xls): save it as .xlsx")
+    return "parquet" if head.startswith(b"PAR1") else None
+
+
+def _read_declared_format(name: str, about: Message) -> str | None:
+    """The format that the name or the content type says."""
+    path = PurePath(name.lower())
+    if path.suffix in (*COMPRESSED_SUFFIXES, ".zip"):
+        path = PurePath(path.stem)
+    suffix = FORMATS_BY_SUFFIX.get(path.suffix)
+    return (None if suffix == "images" else suffix) or FORMATS_BY_MEDIA_TYPE.get(about.get_content_type())
+
+
+def _make_binary_layout(kind: str, options: dict[str, Any]) -> dict[str, Any]:
+    return validate_layout({"format": kind} | {key: options[key] for key in options if key != "compression"})
+
+
+def _detect_text_layout(
+    sample: FileSample, kind: str | None, options: dict[str, Any], packed: str, about: Message
+) -> dict[str, Any]:
+    said = normalize_encoding(str(about.get_param("charset") or ""))
+    encoding = options.get("encoding") or detect_encoding(sample.head, sample.non_ascii_lines, said)
+    text = decode_sample(sample.head, encoding)
+    kind = kind or _detect_text_format(text)
+    if kind == "json":
+        kind = _detect_json_format(text)
+    layout: dict[str, Any] = {"format": kind, "compression": packed, "encoding": encoding}
+    if kind in ("csv", "tsv"):
+        layout |= _detect_dialect(text, kind, options)
+        if about.get_param("header") == "absent":
+            layout["header"] = False
+    return validate_layout(layout | options)
+
+
+def _detect_json_format(text: str) -> str:
+    """Many a file of lines is called .json."""
+    return "ndjson" if text.lstrip("\ufeff \t\r\n").startswith("{") else "json"
+
+
+def _detect_text_format(text: str) -> str:
+    start = text.lstrip("\ufeff \t\r\n")
+    if "\x00" in text[:_TEXT_CHECK_BYTES]:
+        raise InvalidInput(f"the format of the file cannot be told: say one of {', '.join(RECORD_FORMATS)}")
+    if start.startswith("["):
+        first = start.split("\n", 1)[0].rstrip()
+        rest = start[len(first) :].strip()
+        return "ndjson" if first.endswith("]") and rest.startswith("[") else "json"
+    return "ndjson" if start.startswith("{") else "csv"
+
+
+def _detect_dialect(text: str, kind: str, options: dict[str, Any]) -> dict[str, Any]:
+    line_end = "\r\n" if "\r\n" in text else "\r" if "\r" in text and "\n" not in text else "\n"
+    quote = options.get("quote", '"')
+    delimiter = "\t" if kind == "tsv" else _detect_delimiter(text, quote)
+    return {"delimiter": delimiter, "quote": quote, "header": True, "line_end": line_end}
+
+
+def _detect_delimiter(text: str, quote: str) -> str:
+    """The one that cuts most records into the same number of fields; of several, the one that makes most."""
+    scores = {each: _score_delimiter(text, each, quote) for each in _CANDIDATE_DELIMITERS}
+    best = max(_CANDIDATE_DELIMITERS, key=lambda each: scores[each])
+    return best if scores[best][1] > 1 else ","
+
+
+def _score_delimiter(text: str, delimiter: str, quote: str) -> tuple[float, int]:
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    reader = CsvDialect(delimiter, quote).read_rows((f"{line}\n" for line in lines), strict=False)
+    try:
+        counts = [len(fields) for fields in reader if any(fields)]
+    except csv.Error:
+        return (0, 0)
+    if not counts or counts[0] < 2:  # noqa: PLR2004  the header tells
+        return (0, 0)
+    return (round(counts.count(counts[0]) / len(counts), 1), counts[0])

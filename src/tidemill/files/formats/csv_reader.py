@@ -1,0 +1,295 @@
+"""Rows of separated values: many at once where each is one plain line, one by one where not.
+
+Separated values: each record is an object of strings.
+"""
+
+import csv
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from tidemill.core.errors import InvalidInput
+from tidemill.files.byte_streams import ByteStream, LineBuffer
+from tidemill.files.formats.block_reader import BlockBuilder, BlockReader
+from tidemill.files.text_encoding import has_control_bytes
+
+_UNCLOSED_QUOTE_ERROR = "unexpected end of data"  # what the parser says of a quote that is still open
+_CSV_FIELD_PATTERN = (
+    r"(?:^|(?<={delimiter}))({quote}[^{quote}]*(?:{quote}{quote}[^{quote}]*)*{quote}|[^{delimiter}{quote}]*)"
+    r"(?={delimiter}|$)"
+)
+_encode_json = msgspec.json.Encoder().encode
+
+
+@dataclass(slots=True)
+class CsvRecord:
+    """A record, the number of lines it spans, and its fields or what is wrong with it."""
+
+    raw: bytes
+    span: int
+    fields: list[str]
+    problem: str | None = None
+
+
+class CsvDialect:
+    """How fields are told apart. Without ``quote`` nothing quotes."""
+
+    def __init__(self, delimiter: str = ",", quote: str | None = '"', *, keep_empty: bool = False) -> None:
+        """``keep_empty``: a field with nothing in it is no value, and only one in quotes is empty text."""
+        self.keep_empty = keep_empty
+        self._quoted = re.compile(
+            _CSV_FIELD_PATTERN.format(quote=re.escape(quote or "\0"), delimiter=re.escape(delimiter))
+        )
+        self.delimiter = delimiter.encode()
+        self.quote = quote.encode() if quote else None
+        quoting = csv.QUOTE_MINIMAL if quote else csv.QUOTE_NONE
+        self._options: dict[str, Any] = {"delimiter": delimiter, "quotechar": quote or None, "quoting": quoting}
+
+    def read_rows(self, lines: Iterator[str] | list[str], *, strict: bool = True) -> Iterator[list[str]]:
+        return csv.reader(lines, strict=strict, **self._options)
+
+    def distinguish_empty_fields(self, text: str, fields: list[str]) -> list[str | None]:
+        """The fields of a record, None for what has nothing in it, not even quotes."""
+        if not self.keep_empty or "" not in fields:
+            return list(fields)
+        if self.quote is None or 2 * self.quote.decode() not in text:
+            return [field or None for field in fields]
+        tokens = self._quoted.findall(text.rstrip("\r\n"))
+        if len(tokens) != len(fields):  # read with a kind eye
+            return [field or None for field in fields]
+        return [field or ("" if token else None) for field, token in zip(fields, tokens, strict=True)]
+
+    def parse_record(self, lines: LineBuffer) -> CsvRecord | None:
+        """The next record, over as many lines as its quotes span; None at the end. Takes nothing."""
+        first = lines.peek_line(0)
+        if first is None:
+            return None
+        if len(first) > lines.limit:
+            return CsvRecord(first, 1, [], f"longer than {lines.limit} bytes")
+        raw: list[bytes] = []
+        try:
+            fields = next(self.read_rows(_iter_record_lines(lines, raw)))
+        except csv.Error as error:
+            return self._parse_malformed(first, raw, lines, str(error))
+        return CsvRecord(b"\n".join(raw), len(raw), fields)
+
+    def _parse_malformed(self, first: bytes, raw: list[bytes], lines: LineBuffer, error: str) -> CsvRecord:
+        """One line may be read with a kind eye; what goes on over lines may not: it would swallow its neighbours."""
+        if error == _UNCLOSED_QUOTE_ERROR:
+            is_at_end = lines.peek_line(len(raw)) is None
+            reason = "a quote is never closed"
+            return CsvRecord(first, 1, [], reason if is_at_end else f"longer than {lines.limit} bytes, or {reason}")
+        if len(raw) > 1:
+            return CsvRecord(first, 1, [], "a quote is not closed before another one opens")
+        try:
+            return CsvRecord(first, 1, next(self.read_rows([_decode_line(first)], strict=False), []))
+        except csv.Error as problem:
+            is_torn = "new-line" in str(problem)
+            return CsvRecord(first, 1, [], "a carriage return in a field without quotes" if is_torn else str(problem))
+
+
+class CsvRowEncoder:
+    """Turns lines that are a record each into objects, all of them or none."""
+
+    def __init__(self, columns: list[str], dialect: CsvDialect) -> None:
+        self._columns = columns
+        self._dialect = dialect
+        names = [_encode_json(name).decode().replace("%", "%%") for name in columns]
+        form = "{" + ",".join(f'{name}:"%s"' for name in names) + "}"
+        self._form, self._text_form = form.encode().__mod__, form.__mod__
+        self._marks = form.count('"')
+        controls = set(range(32)) - {*b"\r\n", *dialect.delimiter}
+        self._escaped = bytes(controls) + b"\\"
+        self._quoting = self._escaped + b'"' + (dialect.quote or b"")
+
+    def encode(self, lines: list[bytes]) -> list[bytes] | None:
+        """The records; None unless all are good, one to a line."""
+        data = b"\n".join(lines)
+        try:
+            text = data.decode()
+        except UnicodeDecodeError:
+            return None
+        if b"\x00" in data or not all(lines):
+            return None
+        if b"\r" in data:
+            lines = [line.removesuffix(b"\r") for line in lines]
+            data = b"\n".join(lines)
+            if b"\r" in data or not all(lines):
+                return None
+        if len(data.translate(None, self._quoting)) == len(data) and not self._dialect.keep_empty:
+            return self._encode_unquoted(lines)
+        return self._encode_quoted(text, is_plain=len(data.translate(None, self._escaped)) == len(data))
+
+    def _encode_unquoted(self, lines: list[bytes]) -> list[bytes] | None:
+        """Nothing is quoted and nothing has to be escaped."""
+        delimiter = self._dialect.delimiter
+        rows = [line.split(delimiter) for line in lines]
+        if set(map(len, rows)) != {len(self._columns)}:
+            return None
+        return list(map(self._form, map(tuple, rows)))
+
+    def _encode_quoted(self, text: str, *, is_plain: bool) -> list[bytes] | None:
+        lines, columns = text.split("\n"), self._columns
+        try:
+            rows = list(self._dialect.read_rows(lines))
+        except csv.Error:
+            return None
+        if len(rows) != len(lines) or set(map(len, rows)) != {len(columns)}:
+            return None
+        if self._dialect.keep_empty:
+            told = map(self._dialect.distinguish_empty_fields, lines, rows)
+            return [_encode_json(dict(zip(columns, row, strict=True))) for row in told]
+        if is_plain:
+            together = "\n".join(map(self._text_form, map(tuple, rows)))
+            if together.count('"') == len(rows) * self._marks:  # no value has a quote in it
+                return together.encode().split(b"\n")
+        return [_encode_json(dict(zip(columns, row, strict=True))) for row in rows]
+
+    def encode_record(self, record: CsvRecord) -> bytes:
+        fields = self._dialect.distinguish_empty_fields(_decode_line(record.raw), record.fields)
+        return _encode_json(dict(zip(self._columns, fields, strict=True)))
+
+
+def clean_header(names: list[str]) -> list[str]:
+    """The names of a header, trimmed; InvalidInput if some are missing or there twice."""
+    header = [name.strip() for name in names]
+    seen: set[str] = set()
+    twice = sorted({name for name in header if name in seen or seen.add(name)})  # type: ignore[func-returns-value]
+    if twice or "" in header:
+        raise InvalidInput(f"the header has columns without a name or twice: {twice or ['']}")
+    return header
+
+
+def _iter_record_lines(lines: LineBuffer, raw: list[bytes]) -> Iterator[str]:
+    """Line after line, as long as they could be one record."""
+    size = 0
+    while (line := lines.peek_line(len(raw))) is not None and size + len(line) <= lines.limit:
+        size += len(line) + 1
+        raw.append(line)
+        yield _decode_line(line) + "\n"
+
+
+def _decode_line(line: bytes) -> str:
+    return line.decode("utf-8", errors="surrogateescape")
+
+
+CSV_FALLBACK_CHUNK_LINES = (64, 8)  # lines that are tried at once where a larger block has something odd in it
+
+
+class CsvReader(BlockReader):
+    """A checkpoint is the offset and number of the line that comes next. The header is read again."""
+
+    columns: list[str]
+
+    def __init__(
+        self,
+        stream: ByteStream,
+        checkpoint: dict[str, Any],
+        *,
+        max_row_bytes: int,
+        dialect: CsvDialect | None = None,
+        header: bool = True,
+        encoding: str = "utf-8",
+    ) -> None:
+        super().__init__(checkpoint)
+        csv.field_size_limit(max(max_row_bytes, csv.field_size_limit()))
+        self._stream = stream
+        self._encoding = encoding
+        self._dialect = dialect or CsvDialect()
+        self._lines = LineBuffer(stream, max_row_bytes)
+        self.columns = self._read_header() if header else self._number_columns()
+        self.first_line = self._lines.number + 1
+        self._rows = CsvRowEncoder(self.columns, self._dialect)
+        if "offset" in checkpoint:
+            self._lines = LineBuffer(stream, max_row_bytes, checkpoint["offset"], checkpoint["line"])
+
+    def close(self) -> None:
+        self._stream.close()
+
+    def _checkpoint(self) -> dict[str, Any]:
+        return {"offset": self._lines.offset, "line": self._lines.number}
+
+    def _read_into(self, draft: BlockBuilder) -> bool:
+        lines = self._lines.peek_lines(draft.remaining_rows, draft.left)
+        self._add_lines(draft, lines, CSV_FALLBACK_CHUNK_LINES)
+        return bool(lines)
+
+    def _add_lines(self, draft: BlockBuilder, lines: list[bytes], chunk_sizes: tuple[int, ...]) -> None:
+        """All at once if they are records without a doubt; else in pieces; what is left over, one by one."""
+        if not lines or self._add_lines_fast(draft, lines):
+            return
+        end = self._lines.number + len(lines)
+        while (left := end - self._lines.number) > 0 and draft.remaining_rows:
+            if chunk_sizes:
+                self._add_lines(draft, lines[-left:][: min(chunk_sizes[0], draft.remaining_rows)], chunk_sizes[1:])
+            else:
+                self._add_next_record(draft)
+
+    def _add_lines_fast(self, draft: BlockBuilder, lines: list[bytes]) -> bool:
+        """Whether they were records without a doubt."""
+        if max(map(len, lines)) > self._lines.limit:
+            return False
+        records = self._rows.encode(lines)
+        if records is None:
+            return False
+        draft.extend(records, self._lines.number + 1)
+        self._lines.consume_lines(len(lines))
+        return True
+
+    def _add_next_record(self, draft: BlockBuilder) -> None:
+        record, line = self._dialect.parse_record(self._lines), self._lines.number + 1
+        if record is None:
+            return
+        problem = record.problem or self._find_record_problem(record) or self._find_field_count_problem(record)
+        if problem is not None:
+            draft.add_defective(record.raw, line, problem, **self._find_bad_byte(record))
+        elif record.fields:
+            draft.add(self._rows.encode_record(record), line)
+        self._lines.consume_lines(record.span)
+
+    def _find_record_problem(self, record: CsvRecord) -> str | None:
+        if b"\x00" in record.raw:
+            return "a NUL character cannot be stored"
+        if self._find_bad_byte(record):
+            return f"not {self._encoding.upper()}"
+        return None
+
+    def _is_binary(self, record: CsvRecord) -> bool:
+        """Whether it has what no text has."""
+        return bool(self._find_bad_byte(record)) or has_control_bytes(record.raw)
+
+    def _find_field_count_problem(self, record: CsvRecord) -> str | None:
+        if len(record.fields) in (0, len(self.columns)):
+            return None
+        return f"{len(record.fields)} fields where the header has {len(self.columns)}"
+
+    def _find_bad_byte(self, record: CsvRecord) -> dict[str, int]:
+        try:
+            record.raw.decode()
+        except UnicodeDecodeError as error:
+            return {"byte_offset": self._stream.source_offset(self._lines.offset + error.start)}
+        return {}
+
+    def _read_header(self) -> list[str]:
+        header = self._read_first_record()
+        self._lines.consume_lines(header.span)
+        return clean_header(header.fields)
+
+    def _number_columns(self) -> list[str]:
+        return [f"column_{n}" for n in range(1, len(self._read_first_record().fields) + 1)]
+
+    def _read_first_record(self) -> CsvRecord:
+        """The first record that says something."""
+        while (record := self._dialect.parse_record(self._lines)) is not None:
+            problem = record.problem or self._find_record_problem(record)
+            if problem:
+                hint = "; the file may be binary, or packed" if self._is_binary(record) else ""
+                raise InvalidInput(f"the header cannot be read as CSV: {problem}{hint}")
+            if record.fields:
+                return record
+            self._lines.consume_lines(record.span)
+        self._lines.peek_lines(1)  # what could not be read at all says so
+        raise InvalidInput("the file is empty: a CSV file begins with a header")

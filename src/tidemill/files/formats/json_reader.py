@@ -1,0 +1,257 @@
+"""One JSON value per line.
+
+A JSON file that is one array: its elements are records, kept as they stand.
+"""
+
+import json
+import re
+from typing import Any
+
+import msgspec
+
+from tidemill.core.errors import InvalidInput
+from tidemill.core.json_depth import MAX_JSON_DEPTH, is_json_too_deep
+from tidemill.files.byte_streams import BYTE_ORDER_MARK, STREAM_READ_BYTES, ByteStream, LineBuffer
+from tidemill.files.formats.block_reader import UNREADABLE_RECORD_MAX_CHARS, BlockBuilder, BlockReader
+
+_decode_json = msgspec.json.Decoder().decode
+_JSON_ESCAPED_NUL = b"\\u0000"
+
+
+class NdjsonReader(BlockReader):
+    """A checkpoint is the offset and number of the line that comes next."""
+
+    def __init__(self, stream: ByteStream, checkpoint: dict[str, Any], *, max_row_bytes: int) -> None:
+        super().__init__(checkpoint)
+        self._stream = stream
+        self._lines = LineBuffer(stream, max_row_bytes, checkpoint.get("offset", 0), checkpoint.get("line", 0))
+
+    def close(self) -> None:
+        self._stream.close()
+
+    def _checkpoint(self) -> dict[str, Any]:
+        return {"offset": self._lines.offset, "line": self._lines.number}
+
+    def _read_into(self, draft: BlockBuilder) -> bool:
+        lines = self._lines.peek_lines(draft.remaining_rows, draft.left)
+        texts = [line.strip() for line in lines]
+        if max(map(len, lines), default=0) <= self._lines.limit and _are_all_storable(texts):
+            draft.extend(texts, self._lines.number + 1)
+            self._lines.consume_lines(len(lines))
+        else:
+            for line in lines:
+                self._add_line(draft, line)
+                self._lines.consume_lines(1)
+        return bool(lines)
+
+    def _add_line(self, draft: BlockBuilder, line: bytes) -> None:
+        number, text = self._lines.number + 1, line.strip()
+        if len(line) > self._lines.limit:
+            draft.add_defective(text, number, f"longer than {self._lines.limit} bytes")
+        elif text:
+            add_json_value(draft, text, number, self._lines.offset + line.index(text))
+
+
+def add_json_value(draft: BlockBuilder, text: bytes, line: int, offset: int) -> None:
+    """A value as it stands, or why it is none that can be stored."""
+    try:
+        text.decode()
+    except UnicodeDecodeError as error:
+        draft.add_defective(text, line, f"not JSON: {error}", byte_offset=offset + error.start)
+        return
+    reason = find_json_problem(text)
+    if reason is None:
+        draft.add(text, line)
+    else:
+        draft.add_defective(text, line, reason)
+
+
+def find_json_problem(text: bytes) -> str | None:
+    try:
+        _decode_json(text)
+    except msgspec.ValidationError:  # of what has no type only this can be said
+        return "a number is too large: there is none beyond 1.8e308"
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        return f"not JSON: {'half of a surrogate pair is no character' if _has_lone_surrogate(text) else error}"
+    if is_json_too_deep(text):
+        return f"nested more than {MAX_JSON_DEPTH} levels deep"
+    if _JSON_ESCAPED_NUL in text.replace(b"\\\\", b""):
+        return "a NUL character cannot be stored"
+    return None
+
+
+def _has_lone_surrogate(text: bytes) -> bool:
+    r"""Whether all that is wrong is a ``\ud800`` by itself: others read it, and cannot write it."""
+    try:
+        json.dumps(json.loads(text), ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return True
+    except (ValueError, RecursionError):
+        return False
+    return False
+
+
+def _are_all_storable(texts: list[bytes]) -> bool:
+    """Whether all of them are values that can be stored."""
+    together = b"\n".join(texts)
+    if _JSON_ESCAPED_NUL in together or not all(texts):
+        return False
+    try:
+        together.decode()
+        for text in texts:
+            _decode_json(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    return not any(is_json_too_deep(text) for text in texts if len(text) > 2 * MAX_JSON_DEPTH)
+
+
+_JSON_TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[][{},"]', re.DOTALL)
+_WHITESPACE, _WHITESPACE_RUN = b" \t\r\n", re.compile(rb"[ \t\r\n]*")
+_raw_decode = json.JSONDecoder(strict=False).raw_decode
+_OPENING_BRACKETS, _CLOSING_BRACKETS = b"[{", b"]}"
+
+
+class JsonArrayReader(BlockReader):
+    """A checkpoint is the offset behind the last element, and the line that it is on."""
+
+    def __init__(self, stream: ByteStream, checkpoint: dict[str, Any], *, max_row_bytes: int) -> None:
+        super().__init__(checkpoint)
+        self._stream = stream
+        self._limit = max_row_bytes
+        self._data = b""
+        self._text: str | None = None
+        self._at = 0
+        self._head = b""  # of an element that is too long
+        self._is_over = False
+        self._offset = checkpoint.get("offset", 0)  # of the data we hold
+        self._line = checkpoint.get("line", 1)
+        stream.seek(self._offset)
+        if not checkpoint:
+            self._open_array()
+
+    def close(self) -> None:
+        self._stream.close()
+
+    def _checkpoint(self) -> dict[str, Any]:
+        return {"offset": self._offset + self._at, "line": self._line}
+
+    def _open_array(self) -> None:
+        self._skip_whitespace()
+        if self._data.startswith(BYTE_ORDER_MARK):
+            self._at = len(BYTE_ORDER_MARK)
+            self._skip_whitespace()
+        if self._at == len(self._data):
+            raise InvalidInput("the file is empty: a JSON file of records is an array")
+        if self._peek_byte() != b"[":
+            raise InvalidInput("a JSON file of records is an array: it begins with [")
+        self._at += 1
+
+    def _read_into(self, draft: BlockBuilder) -> bool:
+        if self._is_over:
+            return False
+        before, count = self._checkpoint(), len(draft.inputs)
+        try:
+            self._read_next(draft, is_first=self._row + count == 0)
+        finally:
+            if len(draft.inputs) == count:  # the end, or something broken: whoever goes on here meets it again
+                self._at, self._line = before["offset"] - self._offset, before["line"]
+        return not self._is_over
+
+    def _read_next(self, draft: BlockBuilder, *, is_first: bool) -> None:
+        self._skip_whitespace()
+        if self._peek_byte() == b"]":
+            self._at += 1
+            self._close_array()
+            return
+        if not is_first:
+            if self._peek_byte() != b",":
+                raise self._make_syntax_error("a comma is missing")
+            self._at += 1
+            self._skip_whitespace()
+        self._read_element(draft)
+
+    def _read_element(self, draft: BlockBuilder) -> None:
+        line, begin = self._line, self._offset + self._at
+        self._head = b""
+        end = self._find_element_end_fast() or self._find_element_end()
+        text = self._data[self._at : end].rstrip(_WHITESPACE)
+        if not text and not self._head:
+            raise self._make_syntax_error("an element is missing")
+        if self._head or len(text) > self._limit:
+            draft.add_defective(self._head or text, line, f"longer than {self._limit} bytes")
+        else:
+            add_json_value(draft, text, line, begin)
+        self._advance(len(text))
+
+    def _find_element_end_fast(self) -> int | None:
+        """Where a well-formed element ends that we hold whole: the same as below, only sooner."""
+        if self._text is None:
+            self._text = self._data.decode("latin-1")  # a letter a byte: places stay what they are
+        try:
+            _, end = _raw_decode(self._text, self._at)
+        except (ValueError, RecursionError):
+            return None
+        return end if end < len(self._data) else None
+
+    def _find_element_end(self) -> int:
+        """Where the element ends that begins here: at a comma or bracket that is not its own."""
+        depth = seen = 0
+        while True:
+            for mark in _JSON_TOKEN.finditer(self._data, self._at + seen):
+                word = mark.group()
+                if word == b'"':  # it closes in what was not read yet
+                    break
+                if word in _OPENING_BRACKETS:
+                    depth += 1
+                elif word in _CLOSING_BRACKETS or word == b",":
+                    if depth == 0:
+                        return mark.start()
+                    depth -= word in _CLOSING_BRACKETS
+                seen = mark.end() - self._at
+                if depth == 0 and word in _CLOSING_BRACKETS:
+                    return mark.end()
+            seen = self._discard_scanned(seen)
+            if not self._fill_buffer():
+                raise self._make_syntax_error("an element is never closed")
+
+    def _discard_scanned(self, seen: int) -> int:
+        """Of an element that is too long only the beginning is kept; how much of what we hold was looked at."""
+        if len(self._data) - self._at <= self._limit:
+            return seen
+        if seen == 0:
+            raise self._make_syntax_error(f"a word of more than {self._limit} bytes")
+        self._head = self._head or self._data[self._at : self._at + 4 * UNREADABLE_RECORD_MAX_CHARS]
+        self._advance(seen)
+        return 0
+
+    def _advance(self, count: int) -> None:
+        self._line += self._data.count(b"\n", self._at, self._at + count)
+        self._at += count
+
+    def _skip_whitespace(self) -> None:
+        while True:
+            blank = _WHITESPACE_RUN.match(self._data, self._at)
+            self._advance(0 if blank is None else blank.end() - self._at)
+            if self._at < len(self._data) or not self._fill_buffer():
+                return
+
+    def _peek_byte(self) -> bytes:
+        if self._at == len(self._data):
+            raise self._make_syntax_error("the array is never closed")
+        return self._data[self._at : self._at + 1]
+
+    def _close_array(self) -> None:
+        self._skip_whitespace()
+        if self._at < len(self._data):
+            raise self._make_syntax_error("there is something behind the array")
+        self._is_over = True
+
+    def _fill_buffer(self) -> bool:
+        piece = self._stream.read(STREAM_READ_BYTES)
+        self._offset += self._at
+        self._data, self._text = self._data[self._at :] + piece, None
+        self._at = 0
+        return bool(piece)
+
+    def _make_syntax_error(self, what: str) -> InvalidInput:
+        return InvalidInput(f"the JSON is broken at byte {self._offset + self._at}, line {self._line}: {what}")

@@ -1,0 +1,305 @@
+"""How much of a Parquet file is taken into memory at once: little, whatever the file makes of a few bytes.
+
+A dictionary says a value once for a million rows, and a run says a number of times that it comes. What the file
+declares as its size counts neither, so rows are counted by the longest value that they could hold.
+
+Parquet: row groups, batch by batch.
+"""
+
+import math
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any, BinaryIO
+
+import msgspec
+
+from tidemill.core.errors import InvalidInput
+from tidemill.files.compression import DECOMPRESSION_RATIO_MAX, DECOMPRESSION_RATIO_MIN_BYTES
+from tidemill.files.formats.block_reader import BlockBuilder, BlockReader
+
+PARQUET_BATCH_MAX_ROWS = 4_096
+PARQUET_BATCH_MAX_BYTES = 16 << 20  # of rows that Arrow holds at once, where one alone does not have more
+PARQUET_SLICE_MAX_BYTES = 4 << 20  # bytes of rows that become objects of Python at once
+CELL_OVERHEAD_BYTES = 64  # bytes of any value, as an object
+BATCH_ROWS_TIMES_GROUP_BYTES_MAX = (
+    1 << 35
+)  # rows times bytes of their whole group: 2,048 rows at a time of one that has 16 MB
+ARROW_TO_JSON_SIZE_RATIO_MAX = 8  # times as long as its text that a value is at most: decimals of 256 bits
+_PHYSICAL_TYPE_BYTES = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8, "BYTE_ARRAY": 4}
+_DELTA_ENCODING = "DELTA_BYTE_ARRAY"  # a value is the one before it and some more: it has no dictionary
+
+
+class ParquetBatchSizer:
+    """Of one file. ``listed``: columns whose values stay in their dictionary, as lists of them may be of any length."""
+
+    def __init__(self, about: Any) -> None:
+        self._about = about
+        places = range(about.num_columns)
+        words = [at for at in places if about.num_row_groups and self._is_dictionary_text(at)]
+        self.listed = [self._column_path(at) for at in words if self._is_repeated(at)]
+        self.worded = [self._column_path(at) for at in words if not self._is_repeated(at)]
+
+    def check_list_sizes(self, packed: int, max_row_bytes: int) -> None:
+        """Lists of which some row must have too many, or that no honest file of this size has."""
+        for group in self._iter_row_groups():
+            for at in filter(self._is_repeated, range(self._about.num_columns)):
+                values = group.column(at).num_values
+                size = values * self._value_bytes(at)
+                if values > group.num_rows * max_row_bytes:
+                    raise InvalidInput(f"the rows of {self._column_path(at)} are longer than {max_row_bytes} bytes")
+                if size > DECOMPRESSION_RATIO_MIN_BYTES and size > DECOMPRESSION_RATIO_MAX * packed:
+                    raise InvalidInput(f"the file unpacks to more than {DECOMPRESSION_RATIO_MAX} times its size")
+
+    def count_batch_rows(self, number: int, longest_values_bytes: int) -> int:
+        """Rows of a group that are read at once. ``longest``: the sum of the longest values in its dictionaries."""
+        group = self._about.row_group(number)
+        row, spread = longest_values_bytes, 1
+        for at in range(self._about.num_columns):
+            column, width = group.column(at), self._value_bytes(at)
+            row += CELL_OVERHEAD_BYTES + width
+            if self._is_repeated(at):
+                spread += column.num_values * width
+            if column.physical_type == "BYTE_ARRAY":
+                spread += column.total_uncompressed_size
+                row += column.total_uncompressed_size if _DELTA_ENCODING in column.encodings else 0
+        return max(
+            1, min(PARQUET_BATCH_MAX_ROWS, PARQUET_BATCH_MAX_BYTES // row, BATCH_ROWS_TIMES_GROUP_BYTES_MAX // spread)
+        )
+
+    def _iter_row_groups(self) -> Iterator[Any]:
+        return (self._about.row_group(number) for number in range(self._about.num_row_groups))
+
+    def _is_dictionary_text(self, at: int) -> bool:
+        columns = [group.column(at) for group in self._iter_row_groups()]
+        return columns[0].physical_type == "BYTE_ARRAY" and not any(_DELTA_ENCODING in one.encodings for one in columns)
+
+    def _is_repeated(self, at: int) -> bool:
+        return bool(self._about.schema.column(at).max_repetition_level)
+
+    def _column_path(self, at: int) -> str:
+        return str(self._about.schema.column(at).path)
+
+    def _value_bytes(self, at: int) -> int:
+        column = self._about.schema.column(at)
+        return _PHYSICAL_TYPE_BYTES.get(column.physical_type) or max(1, column.length)
+
+
+def sum_longest_values(batch: Any) -> int:
+    """The sum of the longest values in the dictionaries of a batch: all that its group has, however few its rows."""
+    from pyarrow import compute  # noqa: PLC0415
+
+    lengths = (
+        compute.max(compute.binary_length(one.dictionary)).as_py() for one in _iter_dictionary_arrays(batch.columns)
+    )
+    return sum(length or 0 for length in lengths)
+
+
+def count_array_bytes(array: Any) -> int:
+    """Bytes of these values, each written out."""
+    from pyarrow import compute, types  # noqa: PLC0415
+
+    kind = array.type
+    if types.is_dictionary(kind) and (types.is_string(kind.value_type) or types.is_binary(kind.value_type)):
+        lengths = compute.binary_length(array.dictionary).take(array.indices)
+        return int(compute.sum(lengths).as_py() or 0) + len(array)
+    if types.is_struct(kind):
+        return sum(map(count_array_bytes, array.flatten()))
+    if types.is_map(kind) or types.is_list(kind) or types.is_large_list(kind):
+        lo, hi = array.offsets[0].as_py(), array.offsets[-1].as_py()
+        children = (array.keys, array.items) if types.is_map(kind) else (array.values,)
+        return sum(count_array_bytes(child.slice(lo, hi - lo)) for child in children)
+    return int(array.nbytes)
+
+
+def count_batch_bytes(batch: Any) -> int:
+    return sum(map(count_array_bytes, batch.columns)) + int(batch.num_rows * batch.num_columns) * CELL_OVERHEAD_BYTES
+
+
+def split_batch(batch: Any) -> Iterator[Any]:
+    """The same rows, in parts that are not too much at once; a row may be that by itself."""
+    half = batch.num_rows // 2
+    if half and count_batch_bytes(batch) > PARQUET_SLICE_MAX_BYTES:
+        yield from split_batch(batch.slice(0, half))
+        yield from split_batch(batch.slice(half))
+    else:
+        yield batch
+
+
+def _iter_dictionary_arrays(arrays: list[Any]) -> Iterator[Any]:
+    from pyarrow import types  # noqa: PLC0415
+
+    for array in arrays:
+        if types.is_dictionary(array.type):
+            yield array
+        elif types.is_struct(array.type):
+            yield from _iter_dictionary_arrays(array.flatten())
+
+
+_encode_json = msgspec.json.Encoder().encode
+_JSON_ESCAPED_NUL = b"\\u0000"
+
+
+def load_pyarrow() -> Any:
+    """The library; InvalidInput when it is not there."""
+    try:
+        import pyarrow as pa  # noqa: PLC0415  an extra, and slow to import
+    except ImportError:
+        raise InvalidInput("Parquet files need an extra: pip install 'tidemill[parquet]'") from None
+    return pa
+
+
+class ParquetReader(BlockReader):
+    """A checkpoint is the number of rows before the next one, and of the bytes that they came to."""
+
+    columns: list[str]
+
+    def __init__(self, file: BinaryIO, checkpoint: dict[str, Any], *, max_row_bytes: int, max_bytes: int) -> None:
+        super().__init__(checkpoint)
+        self._file = file
+        self._limit = max_row_bytes
+        self._max_bytes = max_bytes
+        self._unpacked = int(checkpoint.get("unpacked", 0))
+        self._left: list[bytes | str] = []
+        pa = load_pyarrow()
+        from pyarrow import parquet  # noqa: PLC0415
+
+        self._errors = (pa.ArrowException, OSError, ValueError)
+        try:
+            about = parquet.read_metadata(file)
+            self._bounds = ParquetBatchSizer(about)
+            options = {"metadata": about, "buffer_size": 1 << 20, "pre_buffer": False}
+            self._parquet = parquet.ParquetFile(file, read_dictionary=self._bounds.listed, **options)
+            self._words = parquet.ParquetFile(file, read_dictionary=self._bounds.worded, **options)
+        except self._errors as error:
+            raise InvalidInput(f"not a Parquet file: {error}") from error
+        self._check_file()
+        self.columns = list(self._parquet.schema_arrow.names)
+        self._batches = self._iter_encoded_batches()
+
+    def close(self) -> None:
+        self._parquet.close()
+        self._file.close()
+
+    def _checkpoint(self) -> dict[str, Any]:
+        return {"unpacked": self._unpacked}
+
+    def _check_file(self) -> None:
+        about = self._parquet.metadata
+        self._check_decompressed_size(sum(about.row_group(n).total_byte_size for n in range(about.num_row_groups)))
+        self._bounds.check_list_sizes(self._file.seek(0, 2), self._limit)
+        names = self._parquet.schema_arrow.names
+        if len(set(names)) < len(names):
+            raise InvalidInput(f"columns are there twice: {sorted({name for name in names if names.count(name) > 1})}")
+
+    def _check_decompressed_size(self, unpacked: int) -> None:
+        if unpacked > self._max_bytes:
+            raise InvalidInput(f"the file unpacks to more than {self._max_bytes >> 20} MB")
+
+    def _read_into(self, draft: BlockBuilder) -> bool:
+        self._left = self._left or next(self._batches, [])
+        before = len(draft.inputs)
+        for record in self._left:
+            self._add_record(draft, record)
+            if not draft.remaining_rows:
+                break
+        taken = len(draft.inputs) - before
+        self._unpacked += sum(map(len, self._left[:taken]))
+        self._left = self._left[taken:]
+        self._check_decompressed_size(self._unpacked)
+        return taken > 0
+
+    def _add_record(self, draft: BlockBuilder, record: bytes | str) -> None:
+        line = self._row + len(draft.inputs) + 1
+        if isinstance(record, str):
+            draft.add_defective("", line, record)
+        elif len(record) > self._limit:
+            draft.add_defective(record, line, f"longer than {self._limit} bytes")
+        elif _JSON_ESCAPED_NUL in record and _JSON_ESCAPED_NUL in record.replace(b"\\\\", b""):
+            draft.add_defective(record, line, "a NUL character cannot be stored")
+        else:
+            draft.add(record, line)
+
+    def _iter_encoded_batches(self) -> Iterator[list[bytes | str]]:
+        skip = self._row
+        about = self._parquet.metadata
+        for group in range(about.num_row_groups):
+            rows = about.row_group(group).num_rows
+            if skip >= rows:
+                skip -= rows
+                continue
+            for batch in self._iter_group_batches(group):
+                left = batch.slice(min(skip, batch.num_rows))
+                skip -= batch.num_rows - left.num_rows
+                for part in split_batch(left) if left.num_rows else ():
+                    yield self._encode_batch(part)
+
+    def _iter_group_batches(self, group: int) -> Iterator[Any]:
+        try:
+            rows = self._bounds.count_batch_rows(group, self._sum_longest_values(group))
+            yield from self._parquet.iter_batches(rows, row_groups=[group], use_threads=False)
+        except self._errors as error:
+            raise InvalidInput(f"the Parquet file is damaged: {error}") from error
+
+    def _sum_longest_values(self, group: int) -> int:
+        if not self._bounds.worded:
+            return 0
+        first = self._words.iter_batches(1, row_groups=[group], columns=self._bounds.worded, use_threads=False)
+        return sum(map(sum_longest_values, islice(first, 1)))
+
+    def _encode_batch(self, batch: Any) -> list[bytes | str]:
+        """Each row encoded, or why it cannot be. One that is too long is not even made."""
+        if batch.num_rows == 1 and count_batch_bytes(batch) > ARROW_TO_JSON_SIZE_RATIO_MAX * self._limit:
+            return [f"longer than {self._limit} bytes"]
+        try:
+            return [_encode_json(row) for row in _convert_batch_to_rows(_truncate_nanoseconds(batch))]
+        except (TypeError, ValueError, OverflowError) as error:
+            if batch.num_rows == 1:
+                return [f"cannot be read: {error}"]
+        return [record for n in range(batch.num_rows) for record in self._encode_batch(batch.slice(n, 1))]
+
+
+def _convert_batch_to_rows(batch: Any) -> list[dict[str, Any]]:
+    """As JSON can hold them: no number there is infinite or none, and it would be nothing."""
+    rows: list[dict[str, Any]] = batch.to_pylist()
+    for name in [
+        name for name, column in zip(batch.schema.names, batch.columns, strict=True) if _may_have_non_finite(column)
+    ]:
+        for row in rows:
+            row[name] = _replace_non_finite(row[name])
+    return rows
+
+
+def _may_have_non_finite(column: Any) -> bool:
+    import pyarrow as pa  # noqa: PLC0415
+    from pyarrow import compute  # noqa: PLC0415
+
+    if pa.types.is_floating(column.type):
+        return not compute.all(compute.is_finite(column), min_count=0).as_py()
+    return pa.types.is_nested(column.type) and ("float" in str(column.type) or "double" in str(column.type))
+
+
+def _replace_non_finite(value: Any) -> Any:
+    """Numbers that are none, as texts that PostgreSQL takes for them."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, dict):
+        return {name: _replace_non_finite(one) for name, one in value.items()}
+    return [_replace_non_finite(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def _truncate_nanoseconds(batch: Any) -> Any:
+    """Nanoseconds become microseconds: no date of Python has them."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    for at, field in enumerate(batch.schema):
+        if (unit := _choose_microsecond_type(field.type, pa)) is not None:
+            batch = batch.set_column(at, field.name, batch.column(at).cast(unit, safe=False))
+    return batch
+
+
+def _choose_microsecond_type(kind: Any, pa: Any) -> Any:
+    if pa.types.is_timestamp(kind) and kind.unit == "ns":
+        return pa.timestamp("us", kind.tz)
+    if pa.types.is_duration(kind) and kind.unit == "ns":
+        return pa.duration("us")
+    return pa.time64("us") if pa.types.is_time64(kind) and kind.unit == "ns" else None

@@ -1,0 +1,319 @@
+"""XML parts of a workbook, parsed as they are unpacked. A document type is refused: no honest part has one.
+
+Which styles of a workbook show dates, and what their numbers mean.
+
+A workbook: its sheets, its styles, and the strings that its cells share.
+"""
+
+import mmap
+import posixpath
+import re
+import tempfile
+import zipfile
+import zlib
+from array import array
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import IO, BinaryIO, Literal
+from xml.parsers import expat
+
+from tidemill.core.errors import InvalidInput
+from tidemill.files.compression import limit_decompression, open_zip
+
+XLSX_READ_BYTES = 64 * 1024
+XmlAttributes = dict[str, str]
+
+
+_XLSX_ESCAPE = re.compile("_x([0-9A-Fa-f]{4})_")
+_UNSTORABLE_CODE_PREFIXES = ("0000", "D8", "D9", "DA", "DB", "DC", "DD", "DE", "DF")  # NUL, and halves of a pair
+
+
+def unescape_xlsx_text(text: str) -> str:
+    """Workbooks write what XML cannot hold as _x0007_. What no text can hold stays as it is written."""
+    return _XLSX_ESCAPE.sub(_unescape_match, text) if "_x" in text else text
+
+
+def _unescape_match(match: re.Match[str]) -> str:
+    return match[0] if match[1].upper().startswith(_UNSTORABLE_CODE_PREFIXES) else chr(int(match[1], 16))
+
+
+class XmlPartHandler:
+    """What a parser of one part hears: elements without their prefix, and their text."""
+
+    def start_element(self, name: str, attributes: XmlAttributes) -> None: ...
+    def end_element(self, name: str) -> None: ...
+    def add_text(self, data: str) -> None: ...
+
+
+def parse_xml_part(chunks: Iterator[bytes], handler: XmlPartHandler) -> Iterator[None]:
+    """Feed a part; stops after every piece, so that what was found can be taken away."""
+    parser = expat.ParserCreate()
+    parser.buffer_text = True
+    parser.StartDoctypeDeclHandler = _refuse_doctype
+
+    def handle_root_element(name: str, _: XmlAttributes) -> None:
+        """The root tells whether names have a prefix; most have none, and there are millions of them."""
+        if ":" in name:
+            parser.StartElementHandler = lambda name, attributes: handler.start_element(
+                name.rpartition(":")[2], attributes
+            )
+            parser.EndElementHandler = lambda name: handler.end_element(name.rpartition(":")[2])
+        else:
+            parser.StartElementHandler, parser.EndElementHandler = handler.start_element, handler.end_element
+        parser.CharacterDataHandler = handler.add_text
+
+    parser.StartElementHandler = handle_root_element
+    try:
+        for piece in chunks:
+            parser.Parse(piece, False)
+            yield
+        parser.Parse(b"", True)
+    except expat.ExpatError as error:
+        raise InvalidInput(f"the workbook is damaged: {error}") from error
+    yield
+
+
+def read_zip_member(open_: Callable[[], IO[bytes]]) -> Iterator[bytes]:
+    try:
+        with open_() as member:
+            while piece := member.read(XLSX_READ_BYTES):
+                yield piece
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+        raise InvalidInput(f"the workbook is damaged: {error}") from error
+
+
+def _refuse_doctype(*_: object) -> None:
+    raise InvalidInput("the workbook is refused: its XML declares a document type")
+
+
+DateStyle = Literal["date", "datetime", "time", "duration"]
+_BUILT_IN_DATE_STYLES: dict[int, DateStyle] = {
+    **dict.fromkeys((14, 15, 16, 17, *range(27, 32), 36, *range(50, 59)), "date"),
+    **dict.fromkeys((18, 19, 20, 21, 32, 33, 34, 35, 45, 47), "time"),
+    22: "datetime",
+    46: "duration",
+}
+_FORMAT_LITERALS = re.compile(r'"[^"]*"|\\.|_.|\*.|\[(?!h+\]|m+\]|s+\])[^\]]*\]', re.IGNORECASE)
+_FAKE_LEAP_DAY_SERIAL = 60  # 29 February 1900, which the format believes in
+XLSX_STYLES_MAX = 100_000
+
+
+class StyleCollector(XmlPartHandler):
+    """The number format of every cell style."""
+
+    def __init__(self) -> None:
+        self.shown: list[DateStyle | None] = []
+        self._formats: dict[int, DateStyle | None] = {}
+        self._is_cell = False
+
+    def start_element(self, name: str, attributes: XmlAttributes) -> None:
+        if name == "numFmt" and len(self._formats) < XLSX_STYLES_MAX:
+            self._formats[_parse_format_id(attributes.get("numFmtId"))] = classify_number_format(
+                attributes.get("formatCode", "")
+            )
+        elif name == "cellXfs":
+            self._is_cell = True
+        elif name == "xf" and self._is_cell and len(self.shown) < XLSX_STYLES_MAX:
+            number = _parse_format_id(attributes.get("numFmtId"))
+            self.shown.append(self._formats.get(number, _BUILT_IN_DATE_STYLES.get(number)))
+
+    def end_element(self, name: str) -> None:
+        if name == "cellXfs":
+            self._is_cell = False
+
+
+def classify_number_format(code: str) -> DateStyle | None:
+    """Whether a number format shows a date, a time, or neither."""
+    words = _FORMAT_LITERALS.sub("", code.partition(";")[0]).lower()
+    if "[" in words:
+        return "duration"
+    if "general" in words:
+        return None
+    has_time = "h" in words or "s" in words
+    if "y" in words or "d" in words or ("m" in words and not has_time):
+        return "datetime" if has_time else "date"
+    return "time" if has_time else None
+
+
+def format_serial_date(number: float, style: DateStyle, *, is_1904: bool) -> str | None:
+    """A number as the date it stands for, in ISO 8601; None if it stands for none."""
+    if style == "duration" or (style == "time" and 0 <= number < 1):
+        seconds = round(number * 86_400)
+        return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}" if number >= 0 else None
+    if number < 0 or (not is_1904 and int(number) == _FAKE_LEAP_DAY_SERIAL):
+        return None
+    epoch = datetime(1904, 1, 1, tzinfo=UTC) if is_1904 else datetime(1899, 12, 30, tzinfo=UTC)
+    days = number + 1 if not is_1904 and number < _FAKE_LEAP_DAY_SERIAL else number
+    try:
+        moment = epoch + timedelta(milliseconds=round(days * 86_400_000))
+    except OverflowError:
+        return None
+    if style == "date" and number == int(number):
+        return moment.date().isoformat()
+    return moment.replace(tzinfo=None).isoformat(timespec="milliseconds" if moment.microsecond else "seconds")
+
+
+def _parse_format_id(text: str | None) -> int:
+    return int(text) if text and text.isascii() and text.isdecimal() else 0
+
+
+_RELATIONSHIPS_PATH = "{}/_rels/{}.rels"
+
+
+@dataclass(frozen=True, slots=True)
+class SheetInfo:
+    """``path``: the part that holds it."""
+
+    name: str
+    path: str
+    is_hidden: bool
+
+
+class Workbook:
+    """Open parts of one archive. All that is unpacked counts against one limit."""
+
+    def __init__(self, file: BinaryIO, *, max_bytes: int, max_text: int) -> None:
+        self._file = file
+        self._packed = file.seek(0, 2)
+        self._max_bytes = max_bytes
+        self.max_text = max_text
+        if not self._packed:
+            raise InvalidInput("the file is empty: a workbook is a zip of its sheets")
+        self.archive = open_zip(file)
+        main = _ElementCollector("Relationship", self, "_rels/.rels").find_target_by_type("officeDocument")
+        self._root = main.lstrip("/") if main else "xl/workbook.xml"
+        folder, name = posixpath.split(self._root)
+        workbook = _ElementCollector(("sheet", "workbookPr"), self, self._root)
+        self._links = _ElementCollector("Relationship", self, _RELATIONSHIPS_PATH.format(folder, name))
+        self._folder = folder
+        self.sheets = [self._make_sheet_info(one) for element, one in workbook.found if element == "sheet"]
+        properties = [one for element, one in workbook.found if element == "workbookPr"]
+        self.is_1904 = any(one.get("date1904") in ("1", "true") for one in properties)
+        self.shown = self._read_date_styles(self._resolve_part_path(self._links.find_target_by_type("styles")))
+        self.strings = SharedStrings(self, self._resolve_part_path(self._links.find_target_by_type("sharedStrings")))
+
+    def close(self) -> None:
+        self.strings.close()
+        self.archive.close()
+        self._file.close()
+
+    def find_sheet(self, selector: str | int | None) -> SheetInfo:
+        """By name, by number from 1, or the first."""
+        names = [one.name for one in self.sheets]
+        at = _find_sheet_index(names, selector)
+        if at is None:
+            raise InvalidInput(f"there is no sheet {selector!r}; there are: {', '.join(names) or 'none'}")
+        return self.sheets[at]
+
+    def read_part(self, path: str) -> Iterator[bytes]:
+        try:
+            self.archive.getinfo(path)
+        except KeyError:
+            raise InvalidInput(f"not an XLSX workbook: {path or 'a part'} is missing") from None
+        return limit_decompression(read_zip_member(lambda: self.archive.open(path)), self._packed, self._max_bytes)
+
+    def has_part(self, path: str) -> bool:
+        return path in self.archive.NameToInfo
+
+    def _make_sheet_info(self, attributes: XmlAttributes) -> SheetInfo:
+        link = next((value for key, value in attributes.items() if key.rpartition(":")[2] == "id"), "")
+        is_hidden = attributes.get("state", "visible") != "visible"
+        return SheetInfo(
+            attributes.get("name", ""),
+            self._resolve_part_path(self._links.find_target_by_id(link)),
+            is_hidden=is_hidden,
+        )
+
+    def _read_date_styles(self, path: str) -> list[DateStyle | None]:
+        styles = StyleCollector()
+        for _ in parse_xml_part(self.read_part(path), styles) if self.has_part(path) else ():
+            pass
+        return styles.shown
+
+    def _resolve_part_path(self, target: str | None) -> str:
+        if target is None:
+            return ""
+        return target.lstrip("/") if target.startswith("/") else posixpath.normpath(f"{self._folder}/{target}")
+
+
+class SharedStrings(XmlPartHandler):
+    """The shared strings, in a file of their own: a million of them take no memory."""
+
+    def __init__(self, book: Workbook, path: str) -> None:
+        self._ends = array("Q", [0])
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115  open as long as the book
+        self._kept: list[str] = []
+        self._depth = self._size = 0
+        self._is_text = False
+        self._limit = book.max_text
+        try:
+            for _ in parse_xml_part(book.read_part(path), self) if book.has_part(path) else ():
+                pass
+            self._file.flush()
+            self._map = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ) if self._ends[-1] else b""
+        except BaseException:
+            self._file.close()
+            raise
+
+    def get_byte_size(self, number: int) -> int:
+        """Of one of them, in bytes."""
+        if not 0 <= number < len(self._ends) - 1:
+            raise InvalidInput(f"the workbook is damaged: it has no shared string {number}")
+        return self._ends[number + 1] - self._ends[number]
+
+    def __getitem__(self, number: int) -> str:
+        return self._map[self._ends[number] : self._ends[number + 1]].decode(errors="replace")
+
+    def close(self) -> None:
+        self._file.close()
+
+    def start_element(self, name: str, attributes: XmlAttributes) -> None:  # noqa: ARG002
+        self._depth += name == "rPh"  # how it is read aloud is no part of it
+        self._is_text = name == "t" and not self._depth
+
+    def end_element(self, name: str) -> None:
+        self._is_text = False
+        self._depth -= name == "rPh"
+        if name == "si":
+            data = unescape_xlsx_text("".join(self._kept)).encode(errors="replace")
+            self._file.write(data)
+            self._ends.append(self._ends[-1] + len(data))
+            self._kept, self._size = [], 0
+
+    def add_text(self, data: str) -> None:
+        if self._is_text:
+            self._kept.append(data)
+            self._size += len(data)
+            if self._size > self._limit:
+                raise InvalidInput(f"the workbook has a text of more than {self._limit} characters")
+
+
+class _ElementCollector(XmlPartHandler):
+    """All elements of some names in a small part, with their attributes."""
+
+    def __init__(self, names: str | tuple[str, ...], book: Workbook, path: str) -> None:
+        self.found: list[tuple[str, XmlAttributes]] = []
+        self._names = (names,) if isinstance(names, str) else names
+        for _ in parse_xml_part(book.read_part(path), self):
+            if len(self.found) > 10_000:  # noqa: PLR2004
+                raise InvalidInput("the workbook has more than 10,000 parts")
+
+    def start_element(self, name: str, attributes: XmlAttributes) -> None:
+        if name in self._names:
+            self.found.append((name, attributes))
+
+    def find_target_by_type(self, kind: str) -> str | None:
+        return next((one.get("Target") for _, one in self.found if one.get("Type", "").endswith(f"/{kind}")), None)
+
+    def find_target_by_id(self, link: str) -> str | None:
+        return next((one.get("Target") for _, one in self.found if one.get("Id") == link), None)
+
+
+def _find_sheet_index(names: list[str], selector: str | int | None) -> int | None:
+    if selector is None:
+        return 0 if names else None
+    if selector in names:
+        return names.index(str(selector))
+    number = int(selector) if str(selector).isdecimal() else 0
+    return number - 1 if 0 < number <= len(names) else None

@@ -1,0 +1,116 @@
+"""How a file is laid out: its format and the options of that. A plain dict, so that a job can keep it."""
+
+import codecs
+from typing import Any
+
+from tidemill.core.errors import InvalidInput
+from tidemill.files.compression import COMPRESSIONS
+
+FORMATS_BY_SUFFIX = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".ndjson": "ndjson",
+    ".jsonl": "ndjson",
+    ".json": "json",
+    ".xlsx": "xlsx",
+    ".parquet": "parquet",
+    ".zip": "images",
+}
+KNOWN_FORMATS = ("csv", "images", "json", "ndjson", "parquet", "tsv", "xlsx")
+RECORD_FORMATS = tuple(name for name in KNOWN_FORMATS if name != "images")
+DELIMITERS_BY_NAME = {"comma": ",", "semicolon": ";", "tab": "\t", "\\t": "\t", "pipe": "|"}
+LINE_ENDS = ("\n", "\r\n", "\r")
+LINE_ENDS_BY_NAME = dict(zip(("lf", "crlf", "cr"), LINE_ENDS, strict=True))
+TEXT_ENCODINGS = (
+    *("utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "latin-1", "ascii", "mac-roman"),
+    *(f"cp{number}" for number in (437, 850, 852, 866, 932, 949, 1250, 1251, 1252, 1253, 1254, 1255, 1256, 1257, 1258)),
+    *(f"iso8859-{number}" for number in (*range(2, 12), *range(13, 17))),
+    *("koi8-r", "koi8-u", "shift_jis", "euc_jp", "gb18030", "gbk", "big5", "euc_kr"),
+)
+_TEXT_OPTIONS = {"format", "compression", "encoding", "keep_empty"}
+OPTIONS_BY_FORMAT = {
+    "csv": _TEXT_OPTIONS | {"delimiter", "quote", "header", "line_end"},
+    "tsv": _TEXT_OPTIONS | {"delimiter", "quote", "header", "line_end"},
+    "ndjson": _TEXT_OPTIONS,
+    "json": _TEXT_OPTIONS,
+    "xlsx": {"format", "sheet", "header", "keep_empty"},
+    "parquet": {"format", "keep_empty"},
+    "images": {"format"},
+}
+_ENCODING_BY_CODEC_NAME = {codecs.lookup(name).name: name for name in TEXT_ENCODINGS}
+_FLAGS_BY_TEXT = {"true": True, "false": False, "1": True, "0": False, "yes": True, "no": False}
+
+
+def validate_layout(given: dict[str, Any]) -> dict[str, Any]:
+    """The same layout in our own words; InvalidInput says what would be allowed. What is None was not given."""
+    layout = {name: value for name, value in given.items() if value is not None}
+    kind = layout.get("format")
+    if kind is not None or "format" in given:
+        _check_choice("format", kind, KNOWN_FORMATS)
+    allowed = OPTIONS_BY_FORMAT[kind] if isinstance(kind, str) else set().union(*OPTIONS_BY_FORMAT.values())
+    for name in layout:
+        if name not in allowed:
+            raise InvalidInput(f"{name} is no option of {kind or 'any format'}; there are {', '.join(sorted(allowed))}")
+    return {name: _OPTION_CHECKS[name](name, value) for name, value in layout.items()}
+
+
+def normalize_encoding(name: str) -> str | None:
+    """An encoding as we call it; None if it is none that we read."""
+    try:
+        return _ENCODING_BY_CODEC_NAME.get(codecs.lookup(name).name)
+    except (LookupError, ValueError):
+        return None
+
+
+def _check_choice(name: str, value: Any, allowed: tuple[str, ...]) -> Any:
+    if value not in allowed:
+        raise InvalidInput(f"unknown {name} {value!r}; known are {', '.join(map(_format_choice, allowed))}")
+    return value
+
+
+def _format_choice(word: str) -> str:
+    return word if word.isprintable() else repr(word)
+
+
+def _check_encoding(name: str, value: Any) -> str:
+    found = normalize_encoding(value) if isinstance(value, str) else None
+    return str(_check_choice(name, found or value, TEXT_ENCODINGS))
+
+
+def _check_delimiter(name: str, value: Any) -> str:
+    mark = DELIMITERS_BY_NAME.get(str(value), value)
+    if not isinstance(mark, str) or len(mark) != 1 or mark in "\r\n\x00\"' \\" or mark.isalnum():
+        raise InvalidInput(f"{name} {value!r} cannot be: it is one character, like , ; | or tab")
+    return mark
+
+
+def _check_quote(name: str, value: Any) -> str:
+    if not isinstance(value, str) or len(value) > 1 or (value and (value in "\r\n\x00 ," or not value.isascii())):
+        raise InvalidInput(f"{name} {value!r} cannot be: it is one character, like \" or ', or empty for none")
+    return value
+
+
+def _parse_flag(name: str, value: Any) -> bool:
+    found = _FLAGS_BY_TEXT.get(str(value).lower())
+    if found is None:
+        raise InvalidInput(f"{name} {value!r} cannot be: it is true or false")
+    return found
+
+
+def _check_sheet(name: str, value: Any) -> str | int:
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise InvalidInput(f"{name} {value!r} cannot be: it is a sheet's name, or its number from 1")
+    return value
+
+
+_OPTION_CHECKS: dict[str, Any] = {
+    "format": lambda name, value: _check_choice(name, value, KNOWN_FORMATS),
+    "compression": lambda name, value: _check_choice(name, value, COMPRESSIONS),
+    "line_end": lambda name, value: _check_choice(name, LINE_ENDS_BY_NAME.get(str(value).lower(), value), LINE_ENDS),
+    "encoding": _check_encoding,
+    "delimiter": _check_delimiter,
+    "quote": _check_quote,
+    "header": _parse_flag,
+    "keep_empty": _parse_flag,
+    "sheet": _check_sheet,
+}

@@ -1,0 +1,1 @@
+"""Downloads from URLs, with checked addresses."""

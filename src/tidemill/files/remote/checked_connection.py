@@ -1,0 +1,200 @@
+"""How much, how long, and from where.
+
+Connections that lead only to addresses that were checked, and that end when nobody wants them any more.
+"""
+
+import contextlib
+import queue
+import re
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import Any, Self
+
+import httpcore2
+
+from tidemill.config import Settings
+from tidemill.core.allowed_hosts import AllowedHost, IPAddress, explain_refused_host, parse_ip_literal
+from tidemill.core.errors import Interrupted, InvalidInput, RemoteUnreachable
+
+ShouldContinue = Callable[[], bool]
+DEADLINE_POLL_S = 0.1  # how long anything waits before it asks whether it is still wanted
+
+
+@dataclass(frozen=True, slots=True)
+class DownloadLimits:
+    """Bounds of one download."""
+
+    max_bytes: int
+    total_s: float = 300.0
+    connect_s: float = 10.0
+    silence_s: float = 30.0  # between two pieces
+    tries: int = 4  # that bring nothing, one after the other
+    backoff_s: float = 0.5
+    max_redirects: int = 3
+    allowed: Sequence[AllowedHost] = ()
+
+    @classmethod
+    def from_settings(cls, settings: Settings, *, seconds: float | None = None) -> Self:
+        """Those of the settings; for somebody who waits, not longer than ``seconds``."""
+        allowed = tuple(AllowedHost.parse(entry) for entry in settings.remote_allow)
+        longest = settings.remote_url_timeout if seconds is None else min(seconds, settings.remote_url_timeout)
+        return cls(settings.max_file_size_mb << 20, total_s=longest, allowed=allowed)
+
+
+class DownloadDeadline:
+    """Whether a download may go on: before its deadline, and while somebody wants it."""
+
+    def __init__(self, seconds: float, should_continue: ShouldContinue) -> None:
+        self._seconds = seconds
+        self._ends_at = time.monotonic() + seconds
+        self._going_on = should_continue
+
+    def check(self) -> None:
+        if not self._going_on():
+            raise Interrupted("the download was stopped")
+        if time.monotonic() >= self._ends_at:
+            raise RemoteUnreachable(f"the download was not finished within {self._seconds:g} s")
+
+    def cap_timeout(self, seconds: float) -> float:
+        """So many seconds, or as many as are left; never none, which would mean not to wait at all."""
+        return max(0.001, min(seconds, self._ends_at - time.monotonic()))
+
+    def has_time_for(self, seconds: float) -> bool:
+        return time.monotonic() + seconds < self._ends_at
+
+    def sleep(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            self.check()
+            time.sleep(self.cap_timeout(min(left, DEADLINE_POLL_S)))
+        self.check()
+
+
+HostResolver = Callable[[str, int], Iterable[str]]
+DOWNLOAD_ADDRESSES_TRIED_MAX = 8
+_HTTP_HEAD_END = re.compile(rb"\n\r?\n")
+
+
+def resolve_host(host: str, port: int) -> list[str]:
+    """The addresses of a host, by the system's own resolver."""
+    return [str(found[4][0]) for found in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
+
+
+class SyncCheckedBackend(httpcore2.NetworkBackend):
+    """Resolves, checks and connects in one step: whatever the resolver says later cannot matter."""
+
+    def __init__(self, limits: DownloadLimits, deadline: DownloadDeadline, resolver: HostResolver) -> None:
+        self._limits = limits
+        self._watch = deadline
+        self._resolve = resolver
+        self._backend = httpcore2.SyncBackend()
+
+    def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
+    ) -> "BodyCountingStream":
+        addresses = self._resolve_addresses(host, port)
+        reason = explain_refused_host(host, addresses, port, self._limits.allowed)
+        if reason:
+            raise InvalidInput(f"{host}: {reason}")
+        failure: Exception = httpcore2.ConnectError("it has no address")
+        for address in addresses[:DOWNLOAD_ADDRESSES_TRIED_MAX]:
+            self._watch.check()
+            try:
+                seconds = self._watch.cap_timeout(timeout or self._limits.connect_s)
+                stream = self._backend.connect_tcp(str(address), port, seconds, local_address, socket_options or ())
+                return BodyCountingStream(stream, self._watch)
+            except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
+                failure = error
+        raise failure
+
+    def _resolve_addresses(self, host: str, port: int) -> list[IPAddress]:
+        known = parse_ip_literal(host)
+        if known is not None:
+            return [known]
+        answers: queue.SimpleQueue[list[str] | Exception] = queue.SimpleQueue()
+        threading.Thread(target=self._resolve_in_thread, args=(host, port, answers), daemon=True).start()
+        give_up = time.monotonic() + self._limits.connect_s
+        while time.monotonic() < give_up:  # the system's resolver knows no deadline and cannot be interrupted
+            self._watch.check()
+            with contextlib.suppress(queue.Empty):
+                return _parse_resolved_addresses(host, answers.get(timeout=DEADLINE_POLL_S))
+        raise httpcore2.ConnectTimeout("its name was not resolved in time")
+
+    def _resolve_in_thread(self, host: str, port: int, answers: "queue.SimpleQueue[list[str] | Exception]") -> None:
+        try:
+            answers.put(list(self._resolve(host, port)))
+        except Exception as error:  # noqa: BLE001  raised where it was asked
+            answers.put(error)
+
+
+def _parse_resolved_addresses(host: str, answer: list[str] | Exception) -> list[IPAddress]:
+    if isinstance(answer, list):
+        return list(dict.fromkeys(ip_address(text) for text in answer))
+    if isinstance(answer, UnicodeError):
+        raise InvalidInput(f"{host} is not the name of a host")
+    if isinstance(answer, socket.gaierror) and answer.errno != socket.EAI_AGAIN:
+        raise InvalidInput(f"{host}: there is no host of that name")
+    raise httpcore2.ConnectError("its name could not be resolved") from answer
+
+
+class BodyCountingStream(httpcore2.NetworkStream):
+    """Reads in short glances, and counts what comes after the head of the answer."""
+
+    def __init__(self, inner: httpcore2.NetworkStream, deadline: DownloadDeadline) -> None:
+        self.body = 0
+        self._inner = inner
+        self._watch = deadline
+        self._head: bytearray | None = bytearray()
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        give_up = time.monotonic() + (timeout or 0)
+        while True:
+            self._watch.check()
+            try:
+                data = self._inner.read(max_bytes, self._watch.cap_timeout(DEADLINE_POLL_S))
+            except httpcore2.ReadTimeout:
+                if timeout is not None and time.monotonic() >= give_up:
+                    raise
+            else:
+                self._count_body_bytes(data)
+                return data
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        self._inner.write(buffer, self._watch.cap_timeout(timeout or DEADLINE_POLL_S))
+
+    def close(self) -> None:
+        self._inner.close()
+
+    def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> "BodyCountingStream":
+        seconds = None if timeout is None else self._watch.cap_timeout(timeout)
+        return BodyCountingStream(self._inner.start_tls(ssl_context, server_hostname, seconds), self._watch)
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._inner.get_extra_info(info)
+
+    def _count_body_bytes(self, data: bytes) -> None:
+        """HTTP clients pass over what follows the announced length; here it shows that the length was wrong."""
+        if self._head is None:
+            self.body += len(data)
+            return
+        seen = max(0, len(self._head) - 3)
+        self._head += data
+        while end := _HTTP_HEAD_END.search(self._head, seen):
+            is_interim = self._head[9:10] == b"1"  # HTTP/1.1 1xx
+            del self._head[: end.end()]
+            seen = 0
+            if not is_interim:
+                self.body, self._head = len(self._head), None
+                return

@@ -1,0 +1,251 @@
+"""From a URL to a stored file: whole or not at all."""
+
+import os
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+
+import httpcore2
+import httpx2
+
+from tidemill.core.errors import InvalidInput, RemoteUnreachable, TooLarge
+from tidemill.files.blobs.blob_store import Blob, BlobStore
+from tidemill.files.remote.checked_connection import (
+    DownloadDeadline,
+    DownloadLimits,
+    HostResolver,
+    ShouldContinue,
+    SyncCheckedBackend,
+    resolve_host,
+)
+from tidemill.files.remote.partial_download import (
+    PartialDownload,
+    PartRequest,
+    RemoteFileInfo,
+    RetryableDownloadError,
+    make_request_headers,
+)
+from tidemill.files.remote.remote_urls import (
+    check_url,
+    get_url_host,
+    get_url_origin,
+    get_url_port,
+    redact_url,
+    resolve_redirect_url,
+)
+from tidemill.files.remote.response_headers import (
+    REDIRECT_STATUSES,
+    TRANSIENT_STATUSES,
+    describe_status,
+    parse_retry_after,
+)
+
+TRANSIENT_DOWNLOAD_ERRORS = (
+    RetryableDownloadError,
+    httpcore2.NetworkError,
+    httpcore2.TimeoutException,
+    httpcore2.ProtocolError,
+)
+DOWNLOAD_BACKOFF_MAX_S = 10.0
+TRANSPORT_ERROR_MAX_CHARS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class DownloadedFile:
+    """A file of another machine, here."""
+
+    blob: Blob
+    url: str  # where it was in the end, without the query
+    name: str | None
+    content_type: str | None
+    etag: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeResponse:
+    """The head of an answer, and the beginning of its body."""
+
+    status: int
+    headers: httpx2.Headers
+    body: bytes
+
+
+class Downloader:
+    """Fetches files over HTTP. Blocking: for threads."""
+
+    def __init__(
+        self,
+        blobs: BlobStore,
+        limits: DownloadLimits,
+        *,
+        resolve: HostResolver = resolve_host,
+        ssl_context: ssl.SSLContext | None = None,
+        authorization: str | None = None,
+    ) -> None:
+        """``authorization`` goes to the server that is asked, and not to where it redirects."""
+        self._authorization = authorization
+        self._blobs = blobs
+        self._limits = limits
+        self._resolve = resolve
+        self._given_context = ssl_context
+
+    def download(self, url: str, blob_id: str, *, should_continue: ShouldContinue = lambda: True) -> DownloadedFile:
+        """Store the file under this id, going on where an earlier call broke off.
+
+        Raises:
+            InvalidInput: It may not be fetched, or the server says that it never can be.
+            TooLarge: It is larger than the limit.
+            Unreachable: The server does not answer, or not in time. What came of the file is kept.
+            Interrupted: ``going_on`` says no. What came of the file is kept.
+        """
+        watch = DownloadDeadline(self._limits.total_s, should_continue)
+        link = check_url(url, self._limits.allowed)
+        with PartialDownload(self._blobs, blob_id) as part:
+            try:
+                about = self._complete_part(part, link, watch)
+                watch.check()
+                blob = part.finish()
+            except (InvalidInput, TooLarge) as error:
+                part.discard()
+                raise type(error)(f"{redact_url(link)}: {error}") from error
+            except OSError:  # of the disk: it is not mended by keeping what fills it
+                part.discard()
+                raise
+            except RemoteUnreachable as error:
+                raise RemoteUnreachable(f"{redact_url(link)}: {error}") from error
+        return DownloadedFile(blob, about.url, about.name, about.content_type, about.etag)
+
+    def probe(
+        self, url: str, *, method: str = "GET", max_body_bytes: int = 0, should_continue: ShouldContinue = lambda: True
+    ) -> ProbeResponse:
+        """The head of what is there, and so many bytes of it: one try.
+
+        Raises:
+            InvalidInput: It may not be asked, or its body is longer.
+            Unreachable: The server does not answer, or not in time.
+        """
+        watch = DownloadDeadline(self._limits.total_s, should_continue)
+        first = link = check_url(url, self._limits.allowed)
+        try:
+            for _ in range(self._limits.max_redirects + 1):
+                with self._open_response(
+                    link, self._add_authorization([*make_request_headers(link).items()], link, first), watch, method
+                ) as response:
+                    headers = httpx2.Headers(response.headers)
+                    if response.status not in REDIRECT_STATUSES:
+                        return ProbeResponse(
+                            response.status, headers, _read_bounded_body(response, max_body_bytes, watch)
+                        )
+                    link = resolve_redirect_url(link, headers.get("location"), self._limits.allowed)
+        except TRANSIENT_DOWNLOAD_ERRORS as error:
+            raise RemoteUnreachable(f"{redact_url(first)}: {_describe_transport_error(error)}") from error
+        raise InvalidInput(f"{redact_url(first)}: the server redirects more than {self._limits.max_redirects} times")
+
+    def _add_authorization(
+        self, headers: list[tuple[str, str]], link: httpx2.URL, first: httpx2.URL
+    ) -> list[tuple[str, str]]:
+        if self._authorization is None or get_url_origin(link) != get_url_origin(first):
+            return headers
+        return [*headers, ("Authorization", self._authorization)]
+
+    def _complete_part(self, part: PartialDownload, link: httpx2.URL, deadline: DownloadDeadline) -> RemoteFileInfo:
+        """Ask until all of it is here.
+
+        Tries that bring something are not counted, nor those that are told to come back: the deadline bounds them.
+        """
+        tries, most = 0, part.size
+        while part.about is None or not part.is_complete:
+            deadline.check()
+            try:
+                self._request_part(part, link, deadline)
+            except TRANSIENT_DOWNLOAD_ERRORS as error:
+                if isinstance(error, RetryableDownloadError) and error.after is not None:
+                    self._wait_before_retry(error, error.after, deadline)
+                    continue
+                tries, most = (1, part.size) if part.size > most else (tries + 1, most)
+                if tries >= self._limits.tries:
+                    raise RemoteUnreachable(_describe_transport_error(error)) from error
+                deadline.sleep(min(self._limits.backoff_s * 2 ** (tries - 1), DOWNLOAD_BACKOFF_MAX_S))
+        return part.about
+
+    def _request_part(self, part: PartialDownload, link: httpx2.URL, deadline: DownloadDeadline) -> None:
+        """One request, and those that its redirects lead to."""
+        first = link
+        for _ in range(self._limits.max_redirects + 1):
+            portion = PartRequest(part, link, self._limits.max_bytes)
+            with self._open_response(link, self._add_authorization(portion.headers, link, first), deadline) as response:
+                headers = httpx2.Headers(response.headers)
+                if response.status in REDIRECT_STATUSES:
+                    link = resolve_redirect_url(link, headers.get("location"), self._limits.allowed)
+                    continue
+                if response.status in TRANSIENT_STATUSES:
+                    raise RetryableDownloadError(describe_status(response.status), parse_retry_after(headers))
+                portion.receive_body(response, headers, deadline)
+                return
+        raise InvalidInput(f"the server redirects more than {self._limits.max_redirects} times")
+
+    @contextmanager
+    def _open_response(
+        self, link: httpx2.URL, headers: list[tuple[str, str]], deadline: DownloadDeadline, method: str = "GET"
+    ) -> Iterator[httpcore2.Response]:
+        target = httpcore2.URL(
+            scheme=link.raw_scheme, host=link.raw_host, port=get_url_port(link), target=link.raw_path
+        )
+        limits, wire = self._limits, SyncCheckedBackend(self._limits, deadline, self._resolve)
+        timeouts = {"connect": limits.connect_s, "read": limits.silence_s, "write": limits.silence_s}
+        extensions = {"timeout": timeouts, "sni_hostname": get_url_host(link).removesuffix(".")}
+        context = self._ssl_context if link.scheme == "https" else None
+        try:
+            with (
+                httpcore2.HTTPConnection(target.origin, ssl_context=context, network_backend=wire) as connection,
+                connection.stream(method, target, headers=headers, extensions=extensions) as response,
+            ):
+                yield response
+        except httpcore2.ConnectError as error:
+            if isinstance(error.__cause__, ssl.SSLCertVerificationError):
+                raise InvalidInput(
+                    f"the certificate of {link.host} is not valid: {_describe_transport_error(error)}"
+                ) from error
+            raise
+
+    def _wait_before_retry(self, error: RetryableDownloadError, after: float, deadline: DownloadDeadline) -> None:
+        """When the server says, if that is in time."""
+        if not deadline.has_time_for(after):
+            raise RemoteUnreachable(f"{error}, and asks to come back only in {after:g} s") from error
+        deadline.sleep(max(after, self._limits.backoff_s))
+
+    @cached_property
+    def _ssl_context(self) -> ssl.SSLContext:
+        return self._given_context or httpx2.create_ssl_context(trust_env=False)
+
+
+def _read_bounded_body(response: httpcore2.Response, max_body_bytes: int, deadline: DownloadDeadline) -> bytes:
+    body = b""
+    if max_body_bytes:
+        for piece in response.iter_stream():
+            deadline.check()
+            body += piece
+            if len(body) > max_body_bytes:
+                raise InvalidInput(f"the server answers with more than {max_body_bytes} bytes")
+    return body
+
+
+def _describe_transport_error(error: Exception) -> str:
+    """One line, without what only a programmer understands."""
+    cause = error.__cause__
+    match error, cause:
+        case httpcore2.ReadTimeout(), _:
+            return "the server fell silent"
+        case httpcore2.ConnectTimeout(), _ if not isinstance(cause, TimeoutError):
+            return str(error)
+        case ((httpcore2.ConnectTimeout() | httpcore2.WriteTimeout()), _):
+            return "the server does not answer"
+        case _, ssl.SSLCertVerificationError():
+            return str(cause.verify_message)
+        case _, OSError() if cause.errno is not None and cause.errno > 0 and not isinstance(cause, ssl.SSLError):
+            return f"the connection failed: {os.strerror(cause.errno)}"
+        case (RetryableDownloadError(), _):
+            return str(error)
+    return f"the connection failed: {' '.join(str(error).split())[:TRANSPORT_ERROR_MAX_CHARS]}"

@@ -1,0 +1,253 @@
+"""The part of a file that is here already. It survives its process, and is nobody's but its holder's.
+
+Taking the body of one answer into a part: from its first byte, or from where the part ends.
+"""
+
+import contextlib
+import os
+from io import BufferedRandom
+from pathlib import Path
+from typing import Self
+from uuid import uuid4
+
+import httpcore2
+import httpx2
+import msgspec
+
+from tidemill.core.blob_location import check_blob_name
+from tidemill.core.errors import Interrupted, InvalidInput, TooLarge
+from tidemill.files.blobs.blob_store import Blob, BlobStore, try_lock_file
+from tidemill.files.remote.checked_connection import BodyCountingStream, DownloadDeadline
+from tidemill.files.remote.remote_urls import derive_file_name, redact_url
+from tidemill.files.remote.response_headers import (
+    HTTP_OK,
+    HTTP_PARTIAL_CONTENT,
+    check_content_encoding,
+    choose_validator,
+    describe_status,
+    parse_content_length,
+    parse_content_range,
+)
+
+
+class RemoteFileInfo(msgspec.Struct, frozen=True):
+    """What a part is a part of."""
+
+    url: str  # without its query
+    validator: str | None = None  # for If-Range
+    total: int | None = None
+    name: str | None = None
+    content_type: str | None = None
+    etag: str | None = None
+
+
+class PartialDownload:
+    """Two files in the scratch folder, named after the blob and their holder; the janitor removes stale ones.
+
+    Whoever comes later renames them, so that an earlier holder who is still there cannot finish any more. If he still
+    writes, he keeps the file, without a name, and the later one starts anew.
+    """
+
+    def __init__(self, blobs: BlobStore, blob_id: str) -> None:
+        self._blobs = blobs
+        self._blob_id = check_blob_name(blob_id)
+        self._flat = blob_id.replace("/", "~")
+        self._path = blobs.scratch_folder / f"{self._flat}.{uuid4().hex}.part.tmp"
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = (None if blobs.has(blob_id) else self._take_over_file()) or self._create_file()
+        self.size = os.fstat(self._file.fileno()).st_size
+        self.about = self._read_info() if self.size else None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with contextlib.suppress(OSError):  # of a full disk, which was told of already
+            self._file.close()
+
+    @property
+    def is_complete(self) -> bool:
+        return self.about is not None and self.about.total == self.size
+
+    def start(self, info: RemoteFileInfo) -> None:
+        """From the first byte, of this."""
+        self.reset()
+        self._write_info(info)
+
+    def reset(self) -> None:
+        self._file.truncate(0)
+        self.size, self.about = 0, None
+
+    def append(self, piece: bytes) -> None:
+        self._file.write(piece)
+        self.size += len(piece)
+
+    def set_total(self, total: int) -> None:
+        if self.about is not None and self.about.total != total:
+            self._write_info(msgspec.structs.replace(self.about, total=total))
+
+    def finish(self) -> Blob:
+        """Whole, durable and under its name. If another one was quicker, his stays: it may be in use."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        try:
+            blob = self._blobs.publish_scratch_file(self._path, self._blob_id)
+        except FileNotFoundError:
+            raise Interrupted("another process took over the download") from None
+        self.discard()
+        return blob
+
+    def discard(self) -> None:
+        self._path.unlink(missing_ok=True)
+        self._get_info_path(self._path).unlink(missing_ok=True)
+
+    def _take_over_file(self) -> BufferedRandom | None:
+        """What somebody who is gone left behind."""
+        for left in self._path.parent.glob(f"{self._flat}.*.part.tmp"):
+            with contextlib.suppress(FileNotFoundError):
+                left.rename(self._path)
+                with contextlib.suppress(FileNotFoundError):
+                    self._get_info_path(left).rename(self._get_info_path(self._path))
+                file = self._open_file()
+                if try_lock_file(file):
+                    return file
+                file.close()
+                self.discard()
+        return None
+
+    def _create_file(self) -> BufferedRandom:
+        file = self._open_file()
+        try_lock_file(file)  # where files cannot be locked, nobody inherits them
+        return file
+
+    def _open_file(self) -> BufferedRandom:
+        return self._path.open("a+b")
+
+    def _write_info(self, info: RemoteFileInfo) -> None:
+        self.about = info
+        self._get_info_path(self._path).write_bytes(msgspec.json.encode(info))
+
+    def _read_info(self) -> RemoteFileInfo | None:
+        try:
+            return msgspec.json.decode(self._get_info_path(self._path).read_bytes(), type=RemoteFileInfo)
+        except (OSError, msgspec.MsgspecError):
+            return None
+
+    @staticmethod
+    def _get_info_path(path: Path) -> Path:
+        return path.with_name(path.name.replace(".part.tmp", ".about.tmp"))
+
+
+HTTP_RANGE_NOT_SATISFIABLE = 416
+CONNECTION_CLOSE_WAIT_S = 0.3  # for a server that was asked to close the connection
+BODY_TOO_LONG_MESSAGE = "the server sends more than it announced"
+
+
+class RetryableDownloadError(Exception):
+    """Not this time; after so many seconds, if the server says."""
+
+    def __init__(self, reason: str, after: float | None = None) -> None:
+        super().__init__(reason)
+        self.after = after
+
+
+def make_request_headers(link: httpx2.URL) -> dict[str, str]:
+    """What every request says."""
+    return {
+        "Host": link.netloc.decode("ascii"),
+        "User-Agent": "tidemill",
+        "Accept": "*/*",
+        "Accept-Encoding": "identity",
+        "Connection": "close",
+    }
+
+
+class PartRequest:
+    """One request for what is missing of a part."""
+
+    def __init__(self, part: PartialDownload, link: httpx2.URL, max_bytes: int) -> None:
+        self._part = part
+        self._link = link
+        self._max_bytes = max_bytes
+        about = part.about
+        self._is_rest = bool(part.size and about and about.validator and about.url == redact_url(link))
+        self.headers = self._make_headers()
+
+    def _make_headers(self) -> list[tuple[str, str]]:
+        headers = make_request_headers(self._link)
+        if self._is_rest and self._part.about is not None:
+            headers |= {"Range": f"bytes={self._part.size}-", "If-Range": str(self._part.about.validator)}
+        return list(headers.items())
+
+    def receive_body(self, response: httpcore2.Response, headers: httpx2.Headers, deadline: DownloadDeadline) -> None:
+        """The body. The part is whole afterwards, unless the server gave only some of the rest."""
+        if response.status == HTTP_OK:
+            check_content_encoding(headers)
+            length = parse_content_length(headers)
+            self._check_max_bytes(length)
+            self._part.start(self._make_info(headers, length))
+        elif response.status == HTTP_PARTIAL_CONTENT and self._is_rest:
+            length = self._check_partial_response(headers)
+        elif response.status == HTTP_RANGE_NOT_SATISFIABLE and self._is_rest:
+            raise self._reset_for_retry("the server has less than what is here")
+        else:
+            raise InvalidInput(describe_status(response.status))
+        self._copy_body(response, deadline)
+        self._check_no_extra_bytes(length, response)
+        if self._part.about is not None and self._part.about.total is None:
+            self._part.set_total(self._part.size)
+
+    def _make_info(self, headers: httpx2.Headers, total: int | None) -> RemoteFileInfo:
+        return RemoteFileInfo(
+            redact_url(self._link),
+            choose_validator(headers),
+            total,
+            derive_file_name(self._link, headers.get("content-disposition")),
+            headers.get("content-type"),
+            headers.get("etag"),
+        )
+
+    def _check_partial_response(self, headers: httpx2.Headers) -> int | None:
+        """The rest is of the same file, and begins where the part ends; its length, if it is announced."""
+        piece, about, part = parse_content_range(headers), self._part.about, self._part
+        if piece is None or about is None or piece.first != part.size or not piece.first <= piece.last < piece.total:
+            raise self._reset_for_retry("the server sent another part than it was asked for")
+        if about.total not in (None, piece.total) or headers.get("etag", about.etag) != about.etag:
+            raise self._reset_for_retry("the file has changed")
+        self._check_max_bytes(piece.total)
+        length = parse_content_length(headers)
+        if length not in (None, piece.last - piece.first + 1):
+            raise self._reset_for_retry("the server contradicts itself")
+        part.set_total(piece.total)
+        return length
+
+    def _reset_for_retry(self, reason: str) -> RetryableDownloadError:
+        self._part.reset()
+        return RetryableDownloadError(reason)
+
+    def _copy_body(self, response: httpcore2.Response, deadline: DownloadDeadline) -> None:
+        about, before = self._part.about, self._part.size
+        total = about.total if about else None
+        for piece in response.iter_stream():
+            deadline.check()
+            size = self._part.size + len(piece)
+            if total is not None and size > total:
+                raise InvalidInput(BODY_TOO_LONG_MESSAGE)
+            self._check_max_bytes(size)
+            self._part.append(piece)
+        if total is not None and self._part.size == before != total:
+            raise RetryableDownloadError("the server sent nothing")
+
+    def _check_max_bytes(self, size: int | None) -> None:
+        if size is not None and size > self._max_bytes:
+            raise TooLarge(f"the file is larger than {self._max_bytes} bytes")
+
+    def _check_no_extra_bytes(self, length: int | None, response: httpcore2.Response) -> None:
+        """A length that was counted wrong cuts the file short: then there is more of it on the connection."""
+        stream = response.extensions["network_stream"]
+        if length is None or not isinstance(stream, BodyCountingStream):
+            return
+        with contextlib.suppress(httpcore2.TimeoutException, httpcore2.NetworkError):
+            stream.read(1, CONNECTION_CLOSE_WAIT_S)
+        if stream.body > length:
+            raise InvalidInput(BODY_TOO_LONG_MESSAGE)

@@ -1,0 +1,110 @@
+"""From a reference to a source: a stored file and its layout."""
+
+from collections.abc import Callable
+from typing import Any, BinaryIO, Protocol
+
+from tidemill.core.input_source import InputSource
+from tidemill.files.blobs.blob_store import BlobStore
+from tidemill.files.byte_streams import ByteStream, CarriageReturnStream, TranscodedStream
+from tidemill.files.compression import open_decompressed
+from tidemill.files.detect import detect_layout
+from tidemill.files.formats.block_reader import BlockReader
+from tidemill.files.formats.csv_reader import CsvDialect, CsvReader
+from tidemill.files.formats.image_zip import ImageZipReader
+from tidemill.files.formats.json_reader import JsonArrayReader, NdjsonReader
+from tidemill.files.formats.parquet_reader import ParquetReader
+from tidemill.files.formats.xlsx_reader import XlsxReader
+from tidemill.files.layout import validate_layout
+
+ShouldContinue = Callable[[], bool]
+
+
+class FetchIntoBlob(Protocol):
+    """Stores what a URL refers to under this id; Interrupted soon after ``going_on`` says no."""
+
+    def __call__(self, url: str, blob_id: str, *, should_continue: ShouldContinue) -> object: ...
+
+
+class SourceOpener:
+    """Opens what a job's ``source`` refers to. References resolve inside the blob store only.
+
+    What a ``url`` refers to is fetched into it first, if it is not there yet.
+    """
+
+    def __init__(
+        self,
+        blobs: BlobStore,
+        *,
+        max_row_bytes: int,
+        max_unpacked_bytes: int = 10 << 30,
+        fetch: FetchIntoBlob | None = None,
+    ) -> None:
+        self._blobs = blobs
+        self._fetch = fetch
+        self._max_row_bytes = max_row_bytes
+        self._max_unpacked_bytes = max_unpacked_bytes
+
+    def __call__(
+        self, reference: dict[str, Any], checkpoint: dict[str, Any], should_continue: ShouldContinue = lambda: True
+    ) -> InputSource:
+        """The source, open; whoever asked for it closes it."""
+        blob = str(reference.get("blob", ""))
+        url = reference.get("url")
+        if url and self._fetch is not None and not self._blobs.has(blob):
+            self._fetch(str(url), blob, should_continue=should_continue)
+        file = self._blobs.open(blob)
+        try:
+            layout = _resolve_layout(reference, file)
+            if layout["format"] == "images":
+                return ImageZipReader(file, blob, checkpoint)
+            limits = {"max_row_bytes": self._max_row_bytes, "max_bytes": self._max_unpacked_bytes}
+            source = open_block_reader(file, layout, checkpoint, **limits)
+            source.layout = layout
+            return source
+        except BaseException:
+            file.close()
+            raise
+
+
+def _resolve_layout(reference: dict[str, Any], file: BinaryIO) -> dict[str, Any]:
+    """As it was told; of a file that nobody had seen when it was asked for, what was not told is found out.
+
+    From the file and the URL alone, so that it is the same whenever the file is opened.
+    """
+    told = {"format": reference.get("format")} | (reference.get("layout") or {})
+    if not reference.get("url"):
+        return validate_layout(told)
+    from tidemill.files.remote.remote_urls import get_url_file_name  # noqa: PLC0415  an HTTP client comes with it
+
+    return detect_layout(file, name=get_url_file_name(reference["url"]), options=told)
+
+
+def open_block_reader(
+    file: BinaryIO, layout: dict[str, Any], checkpoint: dict[str, Any], *, max_row_bytes: int, max_bytes: int
+) -> BlockReader:
+    """The records of an open file whose layout is known."""
+    kind = layout["format"]
+    if kind == "xlsx":
+        header, sheet = layout.get("header", True), layout.get("sheet")
+        limits = {"max_row_bytes": max_row_bytes, "max_bytes": max_bytes}
+        return XlsxReader(file, checkpoint, sheet=sheet, header=header, **limits)
+    if kind == "parquet":
+        return ParquetReader(file, checkpoint, max_row_bytes=max_row_bytes, max_bytes=max_bytes)
+    stream = open_text_stream(file, layout, max_bytes)
+    if kind == "ndjson":
+        return NdjsonReader(stream, checkpoint, max_row_bytes=max_row_bytes)
+    if kind == "json":
+        return JsonArrayReader(stream, checkpoint, max_row_bytes=max_row_bytes)
+    delimiter, keep = layout.get("delimiter") or ("\t" if kind == "tsv" else ","), layout.get("keep_empty", False)
+    dialect = CsvDialect(delimiter, layout.get("quote", '"'), keep_empty=keep)
+    options = {"header": layout.get("header", True), "encoding": layout.get("encoding", "utf-8")}
+    return CsvReader(stream, checkpoint, max_row_bytes=max_row_bytes, dialect=dialect, **options)
+
+
+def open_text_stream(file: BinaryIO, layout: dict[str, Any], max_bytes: int) -> ByteStream:
+    """The bytes of its text, in UTF-8."""
+    stream = open_decompressed(file, layout.get("compression", "none"), max_bytes)
+    encoding = layout.get("encoding", "utf-8")
+    if encoding not in ("utf-8", "utf-8-sig"):
+        stream = TranscodedStream(stream, encoding)
+    return CarriageReturnStream(stream) if layout.get("line_end") == "\r" else stream

@@ -1,0 +1,86 @@
+"""Which encoding a text is in."""
+
+import codecs
+import re
+
+_ENCODING_BY_BYTE_ORDER_MARK = {
+    codecs.BOM_UTF8: "utf-8",
+    codecs.BOM_UTF16_LE: "utf-16-le",
+    codecs.BOM_UTF16_BE: "utf-16-be",
+}
+_CANDIDATE_ENCODINGS = [
+    "cp1252",
+    "cp1250",
+    "cp1251",
+    "cp1253",
+    "cp1254",
+    "iso8859-2",
+    "koi8-r",
+    "cp932",
+    "gb18030",
+    "big5",
+    "cp949",
+]
+_FALLBACK_ENCODING = "cp1252"
+_CONTROL_BYTES = re.compile(rb"[\x00-\x08\x0e-\x19\x1c-\x1f\x7f]")  # not ^Z, which may end a text, and not Escape
+ENCODING_SAMPLE_LINES = 50  # that are compared: a few tell as much as all
+
+
+def detect_encoding(head: bytes, non_ascii_lines: list[bytes], declared: str | None) -> str:
+    """By its mark, else as declared, else UTF-8 if it is, else the likeliest of a short list."""
+    for mark, encoding in _ENCODING_BY_BYTE_ORDER_MARK.items():
+        if head.startswith(mark):
+            return encoding
+    if declared is not None:
+        return declared
+    return _detect_utf16(head) or ("utf-8" if _is_mostly_utf8(non_ascii_lines) else _guess_encoding(non_ascii_lines))
+
+
+def has_control_bytes(data: bytes) -> bool:
+    """Whether there is what no text has, in whatever encoding of a byte a character."""
+    return _CONTROL_BYTES.search(data) is not None
+
+
+def decode_sample(data: bytes, encoding: str) -> str:
+    return codecs.getincrementaldecoder(encoding)("replace").decode(data)
+
+
+def _detect_utf16(head: bytes) -> str | None:
+    """Two bytes a character, without a mark: every other byte is zero."""
+    even, odd = head[0:2000:2], head[1:2000:2]
+    if len(odd) > 1 and odd.count(0) > 0.7 * len(odd) and not even.count(0):
+        return "utf-16-le"
+    return "utf-16-be" if len(odd) > 1 and even.count(0) > 0.7 * len(even) and not odd.count(0) else None
+
+
+def _is_mostly_utf8(non_ascii_lines: list[bytes]) -> bool:
+    """Whether it is, but for some bytes: of a text in another encoding more are wrong than are right by chance.
+
+    Most of all in GBK, where one right sign comes to six wrong bytes.
+    """
+    text = b"\n".join(non_ascii_lines).decode(errors="surrogateescape")
+    bad = sum("\udc80" <= letter <= "\udcff" for letter in text)
+    good = sum(letter > "\x7f" for letter in text) - bad
+    return bad == 0 or good > bad
+
+
+def _guess_encoding(non_ascii_lines: list[bytes]) -> str:
+    """Where two of them would read the same, the more common one."""
+    window = b"\n".join(map(_cut_around_non_ascii, non_ascii_lines[:ENCODING_SAMPLE_LINES]))
+    # Most files are UTF-8: no process that never meets another one has to load tables of all the others.
+    from charset_normalizer import from_bytes  # noqa: PLC0415
+
+    best = from_bytes(window, cp_isolation=_CANDIDATE_ENCODINGS, enable_fallback=False).best()
+    if best is None or best.encoding in ("ascii", "utf_8"):
+        return _FALLBACK_ENCODING
+    try:
+        is_same = window.decode(_FALLBACK_ENCODING) == str(best)
+    except UnicodeDecodeError:
+        is_same = False
+    return _FALLBACK_ENCODING if is_same else codecs.lookup(best.encoding).name
+
+
+def _cut_around_non_ascii(line: bytes) -> bytes:
+    """A long line, from a little before its first byte that is not ASCII."""
+    at = next(n for n, byte in enumerate(line) if byte > 0x7F)  # noqa: PLR2004
+    return line[max(0, at - 100) : at + 1000]

@@ -1,0 +1,59 @@
+"""Rows into a file of some format, piece by piece.
+
+Rows as COPY delivers them, into a file of some form, chunk by chunk.
+"""
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from tidemill.core.file_format import Compression, FileFormat, OutputFileSpec, ResultFileFormat
+from tidemill.core.result_grid import GridColumns, GridRow
+from tidemill.files.writers.byte_output import ByteOutput, CompressedEncoder, CompressedOutput, CopyEncoder
+from tidemill.files.writers.copy_encoders import JsonArrayEncoder, PassthroughEncoder
+from tidemill.files.writers.row_writers import CsvWriter, NdjsonWriter, XlsxWriter
+
+
+class RowWriter(Protocol):
+    """Blocking. ``cut_cells`` counts what the format has no room for."""
+
+    @property
+    def cut_cells(self) -> int: ...
+    def write(self, rows: Iterable[GridRow]) -> None: ...
+    def close(self) -> None: ...
+
+
+def open_row_writer(
+    format_: ResultFileFormat, output: ByteOutput, columns: GridColumns, *, spreadsheet_safe: bool = False
+) -> RowWriter:
+    """With ``spreadsheet_safe``, text that a spreadsheet could read as a formula begins with an apostrophe."""
+    match format_:
+        case ResultFileFormat.CSV:
+            return CsvWriter(output, columns, spreadsheet_safe=spreadsheet_safe)
+        case ResultFileFormat.XLSX:
+            return XlsxWriter(output, columns, spreadsheet_safe=spreadsheet_safe)
+        case ResultFileFormat.NDJSON:
+            return NdjsonWriter(output, columns)
+
+
+def open_copy_encoder(form: OutputFileSpec, output: ByteOutput) -> CopyEncoder:
+    """InvalidInput if the format needs an extra that is not installed."""
+    if form.compression is Compression.NONE:
+        return _open_uncompressed_encoder(form, output)
+    packing = CompressedOutput(output, form.compression)
+    return CompressedEncoder(_open_uncompressed_encoder(form, packing), packing)
+
+
+def _open_uncompressed_encoder(form: OutputFileSpec, output: ByteOutput) -> CopyEncoder:
+    match form.format:
+        case FileFormat.CSV | FileFormat.NDJSON:
+            return PassthroughEncoder(output)
+        case FileFormat.JSON:
+            return JsonArrayEncoder(output)
+        case FileFormat.XLSX:
+            from tidemill.files.writers.copy_encoders import XlsxEncoder  # noqa: PLC0415  a zip that others do not need
+
+            return XlsxEncoder(form, output)
+        case FileFormat.PARQUET:
+            from tidemill.files.writers.parquet_encoder import ParquetEncoder  # noqa: PLC0415  an extra
+
+            return ParquetEncoder(form, output)

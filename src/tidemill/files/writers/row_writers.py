@@ -1,0 +1,128 @@
+"""CSV as RFC 4180 has it: UTF-8, a header, CRLF. No value is an empty field, empty text a quoted one.
+
+Newline-delimited JSON: one object a row, with values as they are.
+
+The rows of a job as an Excel workbook, with numbers to their last digit.
+"""
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from tidemill.core.result_grid import GridCell, GridColumns, GridRow, build_row_cells, build_row_object
+from tidemill.files.writers.byte_output import ByteOutput, defuse_cells
+from tidemill.files.writers.xlsx_sheets import EMPTY_CELL_XML, WorkbookWriter, format_boolean_cell, format_number_cell
+
+_CSV_BOOLEANS: dict[GridCell, str] = {True: "true", False: "false"}
+
+
+class CsvWriter:
+    """Into an output, with one header at its beginning."""
+
+    cut_cells = 0
+
+    def __init__(self, output: ByteOutput, columns: GridColumns, *, spreadsheet_safe: bool = False) -> None:
+        self._output = output
+        self._columns = columns
+        self._safe = spreadsheet_safe
+        self._text = io.StringIO(newline="")
+        self._lines = csv.writer(self._text, lineterminator="\r\n")
+        self._write_line(columns.header)
+
+    def write(self, rows: Iterable[GridRow]) -> None:
+        for row in rows:
+            self._write_line(build_row_cells(self._columns, row))
+        self._flush_text()
+
+    def close(self) -> None:
+        self._flush_text()
+
+    def _write_line(self, line: Sequence[GridCell]) -> None:
+        if self._safe:
+            line = defuse_cells(line)
+        if "" in line:  # the csv module cannot tell it from no value
+            self._text.write(",".join(map(_format_field, line)) + "\r\n")
+        else:
+            self._lines.writerow([_CSV_BOOLEANS[cell] if isinstance(cell, bool) else cell for cell in line])
+
+    def _flush_text(self) -> None:
+        self._output.write(self._text.getvalue().encode())
+        self._text.seek(0)
+        self._text.truncate()
+
+
+def format_csv_line(line: Sequence[GridCell]) -> bytes:
+    """One record by itself."""
+    return (",".join(map(_format_field, line)) + "\r\n").encode()
+
+
+def _format_field(cell: GridCell) -> str:
+    match cell:
+        case None:
+            return ""
+        case bool():
+            return _CSV_BOOLEANS[cell]
+        case str():
+            return _quote_field(cell) if cell == "" or any(mark in cell for mark in ',"\r\n') else cell
+        case _:
+            return repr(cell)
+
+
+def _quote_field(text: str) -> str:
+    return '"' + text.replace('"', '""') + '"'
+
+
+_encode_json = msgspec.json.Encoder().encode
+
+
+class NdjsonWriter:
+    """Into an output. There is no header: every object has every column."""
+
+    cut_cells = 0
+
+    def __init__(self, output: ByteOutput, columns: GridColumns) -> None:
+        self._output = output
+        self._columns = columns
+
+    def write(self, rows: Iterable[GridRow]) -> None:
+        lines = [_encode_json(build_row_object(self._columns, row)) + b"\n" for row in rows]
+        self._output.write(b"".join(lines))
+
+    def close(self) -> None:
+        self._output.write(b"")
+
+
+RESULT_SHEET_NAME = "Results"
+
+
+class XlsxWriter:
+    """Into an output that cannot seek."""
+
+    def __init__(self, output: ByteOutput, columns: GridColumns, *, spreadsheet_safe: bool = False) -> None:
+        self._columns = columns
+        self._safe = spreadsheet_safe
+        header = defuse_cells(columns.header) if spreadsheet_safe else columns.header
+        self._sheets = WorkbookWriter(output, map(str, header), RESULT_SHEET_NAME)
+
+    @property
+    def cut_cells(self) -> int:
+        return self._sheets.cut_cells
+
+    def write(self, rows: Iterable[GridRow]) -> None:
+        self._sheets.write(map(self._format_row, rows))
+
+    def close(self) -> None:
+        self._sheets.close()
+
+    def _format_row(self, row: GridRow) -> tuple[str, ...]:
+        line = build_row_cells(self._columns, row)
+        return tuple(map(self._format_cell, defuse_cells(line) if self._safe else line))
+
+    def _format_cell(self, cell: GridCell) -> str:
+        if isinstance(cell, str):
+            return self._sheets.format_text_cell(cell)
+        if cell is None:
+            return EMPTY_CELL_XML
+        return format_boolean_cell(cell) if isinstance(cell, bool) else format_number_cell(repr(cell))

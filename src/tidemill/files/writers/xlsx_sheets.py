@@ -1,0 +1,252 @@
+"""The fixed parts of a workbook, and what text must look like in it.
+
+The sheets of a workbook, streamed: no temporary file, no more in memory than a piece.
+"""
+
+import re
+import zipfile
+from collections.abc import Iterable
+from typing import IO, Literal
+
+from tidemill.files.writers.byte_output import ByteOutput
+
+_RELATIONSHIPS_NS = "http://schemas.openxmlformats.org/package/2006/relationships"
+_RELATIONSHIP_TYPES_NS = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+_SPREADSHEET_NS = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+_CONTENT_TYPE_PREFIX = "application/vnd.openxmlformats-officedocument.spreadsheetml"
+_XML_DECLARATION = '<?xml version="1.0" encoding="UTF-8" standalone="yes"?>\n'
+
+# The first row stays in sight.
+SHEET_XML_HEAD = (
+    f'{_XML_DECLARATION}<worksheet xmlns="{_SPREADSHEET_NS}"><sheetViews><sheetView workbookViewId="0">'
+    '<pane ySplit="1" topLeftCell="A2" activePane="bottomLeft" state="frozen"/></sheetView></sheetViews><sheetData>'
+).encode()
+SHEET_XML_TAIL = b"</sheetData></worksheet>"
+_STYLES_XML = (
+    f'<styleSheet xmlns="{_SPREADSHEET_NS}"><numFmts count="3"><numFmt numFmtId="164" formatCode="yyyy\\-mm\\-dd"/>'
+    '<numFmt numFmtId="165" formatCode="yyyy\\-mm\\-dd\\ hh:mm:ss"/>'
+    '<numFmt numFmtId="166" formatCode="yyyy\\-mm\\-dd\\ hh:mm:ss.000"/></numFmts>'
+    '<fonts count="2"><font><sz val="11"/><name val="Calibri"/></font>'
+    '<font><b/><sz val="11"/><name val="Calibri"/></font></fonts>'
+    '<fills count="2"><fill><patternFill patternType="none"/></fill>'
+    '<fill><patternFill patternType="gray125"/></fill></fills>'
+    '<borders count="1"><border><left/><right/><top/><bottom/><diagonal/></border></borders>'
+    '<cellStyleXfs count="1"><xf numFmtId="0" fontId="0" fillId="0" borderId="0"/></cellStyleXfs>'
+    '<cellXfs count="5"><xf numFmtId="0" fontId="0" fillId="0" borderId="0" xfId="0"/>'
+    '<xf numFmtId="0" fontId="1" fillId="0" borderId="0" xfId="0" applyFont="1"/>'
+    + "".join(
+        f'<xf numFmtId="{number}" fontId="0" fillId="0" borderId="0" xfId="0" applyNumberFormat="1"/>'
+        for number in (164, 165, 166)
+    )
+    + "</cellXfs>"
+    '<cellStyles count="1"><cellStyle name="Normal" xfId="0" builtinId="0"/></cellStyles></styleSheet>'
+)
+
+# What XML cannot hold is written as _xHHHH_; so is a carriage return, which XML readers turn into a line feed, and
+# text that looks like such an escape.
+_XML_SPECIAL = re.compile("[&<>\x00-\x08\x0b-\x1f\ufffe\uffff]|_(?=x[0-9A-Fa-f]{4}_)")
+_PLAIN_TEXT_MAX_CHARS = 16_000  # characters that fit into a cell, whatever they are
+_DATE_STYLE_IDS = {"date": 2, "seconds": 3, "milliseconds": 4}  # styles of moments
+_BOOLEAN_CELL_XML = {flag: f' t="b"><v>{flag:d}</v></c>' for flag in (False, True)}
+EMPTY_CELL_XML = "/>"  # a cell without a value
+ROW_NUMBER_MARK = "#"  # where the number of a row stands in its template
+_XML_ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
+
+
+def make_sheet_path(number: int) -> str:
+    return f"xl/worksheets/sheet{number}.xml"
+
+
+def build_package_parts(sheets: int, name: str) -> dict[str, str]:
+    """Every part but the sheets themselves, by its path."""
+    numbers = range(1, sheets + 1)
+    styles = sheets + 1
+    overrides = {f"/{make_sheet_path(n)}": "worksheet" for n in numbers}
+    overrides |= {"/xl/workbook.xml": "sheet.main", "/xl/styles.xml": "styles"}
+    listed = "".join(f'<sheet name="{_make_sheet_name(name, n)}" sheetId="{n}" r:id="rId{n}"/>' for n in numbers)
+    related = [(n, "worksheet", f"worksheets/sheet{n}.xml") for n in numbers] + [(styles, "styles", "styles.xml")]
+    found = {
+        "[Content_Types].xml": '<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types">'
+        '<Default Extension="rels" ContentType="application/vnd.openxmlformats-package.relationships+xml"/>'
+        '<Default Extension="xml" ContentType="application/xml"/>'
+        + "".join(
+            f'<Override PartName="{path}" ContentType="{_CONTENT_TYPE_PREFIX}.{kind}+xml"/>'
+            for path, kind in overrides.items()
+        )
+        + "</Types>",
+        "_rels/.rels": _build_relationships([(1, "officeDocument", "xl/workbook.xml")]),
+        "xl/workbook.xml": f'<workbook xmlns="{_SPREADSHEET_NS}" xmlns:r="{_RELATIONSHIP_TYPES_NS}">'
+        "<bookViews><workbookView/></bookViews>"
+        f"<sheets>{listed}</sheets></workbook>",
+        "xl/_rels/workbook.xml.rels": _build_relationships(related),
+        "xl/styles.xml": _STYLES_XML,
+    }
+    return {path: _XML_DECLARATION + part for path, part in found.items()}
+
+
+def format_column_letters(number: int) -> str:
+    """The name of a column, from 0: A, B, … Z, AA."""
+    name = ""
+    number += 1
+    while number:
+        number, rest = divmod(number - 1, 26)
+        name = chr(65 + rest) + name
+    return name
+
+
+def make_row_template(columns: int) -> str:
+    """A row, with a gap for the rest of each cell behind its reference."""
+    return (
+        f'<row r="{ROW_NUMBER_MARK}">'
+        + "".join(f'<c r="{format_column_letters(n)}{ROW_NUMBER_MARK}"%s' for n in range(columns))
+        + "</row>"
+    )
+
+
+def format_number_cell(text: str) -> str:
+    """A cell of a number that is written like this."""
+    return f"><v>{text}</v></c>"
+
+
+def format_date_cell(days: float, precision: Literal["date", "seconds", "milliseconds"]) -> str:
+    """A cell of a day, or of a time of a day, as a workbook counts them."""
+    return f' s="{_DATE_STYLE_IDS[precision]}"><v>{days!r}</v></c>'
+
+
+def format_boolean_cell(flag: bool) -> str:
+    return _BOOLEAN_CELL_XML[flag]
+
+
+def format_header_cell(cell: str) -> str:
+    return ' s="1"' + cell
+
+
+def is_plain_text(text: str) -> bool:
+    """Whether a text can stand in a cell as it is. Some texts that could are not, for the sake of speed."""
+    return (
+        text.isprintable()
+        and "&" not in text
+        and "<" not in text
+        and ">" not in text
+        and "_x" not in text
+        and len(text) < _PLAIN_TEXT_MAX_CHARS
+        and not text.startswith(" ")
+        and not text.endswith(" ")
+    )
+
+
+def format_plain_text_cell(text: str) -> str:
+    return f' t="inlineStr"><is><t>{text}</t></is></c>'
+
+
+def format_escaped_text_cell(text: str) -> str:
+    space = "" if text == text.strip() else ' xml:space="preserve"'
+    return f' t="inlineStr"><is><t{space}>{escape_xlsx_text(text)}</t></is></c>'
+
+
+def escape_xlsx_text(text: str) -> str:
+    return _XML_SPECIAL.sub(_escape_match, text)
+
+
+def truncate_utf16(text: str, max_units: int) -> str:
+    """At most so many UTF-16 units of a text; the very same text if it is short enough."""
+    if 2 * len(text) <= max_units:
+        return text
+    encoded = text.encode("utf-16-le")
+    if len(encoded) <= 2 * max_units:
+        return text
+    return encoded[: 2 * max_units].decode("utf-16-le", errors="ignore")
+
+
+def _escape_match(match: re.Match[str]) -> str:
+    character = match.group()
+    return _XML_ENTITIES.get(character) or f"_x{ord(character):04X}_"
+
+
+def _make_sheet_name(name: str, number: int) -> str:
+    return name if number == 1 else f"{name} {number}"
+
+
+def _build_relationships(related: list[tuple[int, str, str]]) -> str:
+    each = (
+        f'<Relationship Id="rId{n}" Type="{_RELATIONSHIP_TYPES_NS}/{kind}" Target="{target}"/>'
+        for n, kind, target in related
+    )
+    return f'<Relationships xmlns="{_RELATIONSHIPS_NS}">{"".join(each)}</Relationships>'
+
+
+ROWS_PER_SHEET_MAX = 1_048_576  # of a sheet
+CELL_TEXT_MAX_UTF16_UNITS = 32_767  # of a cell, in UTF-16 units
+BYTES_PER_SHEET_MAX = 1_900_000_000  # below 2 GiB a zip needs no extension, which not every reader has
+SHEET_CHUNK_ROWS = 1_000
+XLSX_DEFLATE_LEVEL = 3
+
+
+class _AbandonableZip(zipfile.ZipFile):
+    def __del__(self) -> None:
+        """Nothing: one that was not closed is half a workbook, and needs no end."""
+
+
+class WorkbookWriter:
+    """Into an output that cannot seek. A sheet that is full is followed by another, with the same header.
+
+    A row is a tuple of cells as ``xlsx_parts`` and ``text`` make them, as many as the header has names.
+    """
+
+    def __init__(self, output: ByteOutput, header: Iterable[str], name: str) -> None:
+        self.cut_cells = 0
+        self._name = name
+        self._header = tuple(format_header_cell(self.format_text_cell(each)) for each in header)
+        self._template = make_row_template(len(self._header))
+        self._zip = _AbandonableZip(output, "w", zipfile.ZIP_DEFLATED, compresslevel=XLSX_DEFLATE_LEVEL)  # type: ignore[call-overload]
+        self._sheet: IO[bytes] | None = None
+        self._sheets = self._row = self._bytes = 0
+
+    def format_text_cell(self, text: str) -> str:
+        """A cell of text, cut to what a cell has room for."""
+        if is_plain_text(text):
+            return format_plain_text_cell(text)
+        short = truncate_utf16(text, CELL_TEXT_MAX_UTF16_UNITS)
+        self.cut_cells += short is not text
+        return format_escaped_text_cell(short)
+
+    def write(self, rows: Iterable[tuple[str, ...]]) -> None:
+        piece: list[str] = []
+        for row in rows:
+            if self._sheet is None or self._row == ROWS_PER_SHEET_MAX or self._bytes > BYTES_PER_SHEET_MAX:
+                self._write_chunk(piece)
+                self._start_sheet()
+            piece.append(self._format_row_xml(row))
+            if len(piece) == SHEET_CHUNK_ROWS:
+                self._write_chunk(piece)
+        self._write_chunk(piece)
+
+    def close(self) -> None:
+        if self._sheet is None:
+            self._start_sheet()
+        self._end_sheet()
+        for name, part in build_package_parts(self._sheets, self._name).items():
+            self._zip.writestr(name, part)
+        self._zip.close()
+
+    def _write_chunk(self, piece: list[str]) -> None:
+        if self._sheet is not None and piece:
+            self._bytes += self._sheet.write("".join(piece).encode())
+            piece.clear()
+
+    def _start_sheet(self) -> None:
+        self._end_sheet()
+        self._sheets += 1
+        self._row = self._bytes = 0
+        self._sheet = self._zip.open(make_sheet_path(self._sheets), "w")
+        self._sheet.write(SHEET_XML_HEAD)
+        self._write_chunk([self._format_row_xml(self._header)])
+
+    def _end_sheet(self) -> None:
+        if self._sheet is not None:
+            self._sheet.write(SHEET_XML_TAIL)
+            self._sheet.close()
+
+    def _format_row_xml(self, row: tuple[str, ...]) -> str:
+        self._row += 1
+        return self._template.replace(ROW_NUMBER_MARK, str(self._row)) % row

@@ -1,0 +1,1 @@
+"""The HTTP server: the application, middleware, OpenAPI and system routes."""

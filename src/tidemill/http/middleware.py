@@ -1,0 +1,188 @@
+"""What every request goes through: its id, its trace, the limits of its body, and the headers of its answer.
+
+HTTP itself: what cannot be understood never becomes a request, and is answered here.
+"""
+
+import re
+import time
+from collections.abc import MutableMapping
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import parse_qsl, urlencode
+from uuid import uuid4
+
+import h11
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from tidemill.rest import problems
+from tidemill.rest.request_body import RequestBody
+from tidemill.telemetry.events import bind_fields, emit
+
+_REQUEST_ID_REGEX = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
+_TRACEPARENT_REGEX = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
+_CAMEL_CASE_BOUNDARY = re.compile(r"(?<=[a-z0-9])([A-Z])")
+
+SECURITY_HEADERS = {
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "x-frame-options": "DENY",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+    "cache-control": "no-store",
+}
+
+
+class RequestMiddleware:
+    """The outermost layer. Nothing that happens inside leaves without an id, and no error without a document."""
+
+    def __init__(self, app: ASGIApp, *, max_json_bytes: int, max_row_bytes: int) -> None:
+        self._app = app
+        self._limits = {"max_json_bytes": max_json_bytes, "max_row_bytes": max_row_bytes}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        visit = _TrackedRequest(scope, RequestBody(scope, receive, **self._limits), send)
+        scope["query_string"] = convert_query_to_snake_case(scope["query_string"])
+        with bind_fields(request_id=visit.request_id, traceparent=visit.traceparent):
+            try:
+                await self._handle_request(scope, visit)
+            except ClientDisconnect:
+                pass  # nobody is there to answer to
+            finally:
+                visit.report_done()
+
+    async def _handle_request(self, scope: Scope, visit: "_TrackedRequest") -> None:
+        if visit.body.is_ambiguous:
+            await visit.send_problem(
+                HTTPStatus.BAD_REQUEST, "a body has either a Content-Length or a Transfer-Encoding"
+            )
+            return
+        if visit.body.is_encoded:
+            await visit.send_problem(
+                HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+                "a body is taken as it is: send it without a Content-Encoding",
+                {"Accept-Encoding": "identity"},
+            )
+            return
+        try:
+            await self._app(scope, visit.body.receive, visit.send)
+        except ClientDisconnect:
+            raise
+        except Exception as error:  # the last net: told in the log, with no detail for strangers
+            emit("request.failed", request_id=visit.request_id, route=visit.route, error=repr(error))
+            if visit.status:
+                raise  # it never ends as if complete: the connection breaks
+            detail = "something went wrong here; the log has more, under the id of this request"
+            await visit.send_problem(HTTPStatus.INTERNAL_SERVER_ERROR, detail)
+
+
+class _TrackedRequest:
+    def __init__(self, scope: Scope, body: RequestBody, send: Send) -> None:
+        headers = Headers(scope=scope)
+        self._scope = scope
+        self._send = send
+        self._started = self._ended = time.monotonic()
+        self.body = body
+        self.status = 0
+        state: MutableMapping[str, Any] = scope.setdefault("state", {})
+        self.request_id = keep_if_matching(headers.get("x-request-id"), _REQUEST_ID_REGEX) or uuid4().hex
+        self.traceparent = keep_if_matching(headers.get("traceparent"), _TRACEPARENT_REGEX)
+        state["request_id"] = self.request_id
+        state["traceparent"] = self.traceparent
+        state["headers"] = {}
+        state["cookie"] = None
+
+    async def send_problem(self, status: int, detail: str, headers: dict[str, str] | None = None) -> None:
+        answer = problems.build_problem_response(self.request_id, status, detail, headers)
+        await answer(self._scope, self.body.receive, self.send)
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            self._add_response_headers(MutableHeaders(scope=message))
+        elif self.body.is_unread and not message.get("more_body", False):
+            await self._send({**message, "more_body": True})
+            self._ended = time.monotonic()
+            await self.body.drain()
+            await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+            return
+        await self._send(message)
+        self._ended = time.monotonic()
+
+    def _add_response_headers(self, headers: MutableHeaders) -> None:
+        if self.body.is_unread:  # the rest of a body that was refused is not worth reading
+            headers["connection"] = "close"
+        for name, value in (SECURITY_HEADERS | self._scope["state"]["headers"]).items():
+            headers.setdefault(name, value)
+        if self._scope["state"]["cookie"]:  # here, because an error and a stream must carry it as well
+            headers.append("set-cookie", self._scope["state"]["cookie"])
+        headers["x-request-id"] = self.request_id
+        if self.traceparent:
+            headers["traceparent"] = self.traceparent
+
+    @property
+    def route(self) -> str:
+        """As it was declared: what stands in a path may be a secret."""
+        route = getattr(self._scope.get("route"), "path_format", "unknown")
+        if self._scope["path"].startswith("/v1/") and route.startswith("/"):
+            route = "/v1" + route.removeprefix("/v1")
+        return str(route)
+
+    def report_done(self) -> None:
+        ms = round((self._ended - self._started) * 1000, 1)
+        emit(
+            "request.done",
+            request_id=self.request_id,
+            method=self._scope["method"],
+            route=self.route,
+            status=self.status,
+            ms=ms,
+        )
+
+
+def keep_if_matching(value: str | None, pattern: re.Pattern[str]) -> str | None:
+    """What a client sent, if it is well formed: it goes into logs and rows."""
+    return value if value is not None and pattern.fullmatch(value) else None
+
+
+def convert_query_to_snake_case(query: bytes) -> bytes:
+    """The documents' camelCase names as ours: pageSize is page_size. A filter names a field, which is what it is."""
+    if not _CAMEL_CASE_BOUNDARY.search(query.decode("latin-1")):
+        return query
+    pairs = parse_qsl(query.decode("latin-1"), keep_blank_values=True)
+    return urlencode([(_convert_name_to_snake_case(name), value) for name, value in pairs]).encode()
+
+
+def _convert_name_to_snake_case(name: str) -> str:
+    return name if name.startswith("filter[") else _CAMEL_CASE_BOUNDARY.sub(lambda hump: f"_{hump[1].lower()}", name)
+
+
+class ProblemH11Protocol(H11Protocol):
+    """uvicorn's own, but that its refusals are documents like all others."""
+
+    def send_400_response(self, msg: str) -> None:
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):  # else an answer is on its way: it breaks
+            for event in _build_bad_request(msg):
+                self.transport.write(self.conn.send(event))
+        self.transport.close()
+
+
+def _build_bad_request(detail: str) -> tuple[h11.Response, h11.Data, h11.EndOfMessage]:
+    request_id = uuid4().hex
+    document = problems.build_problem_response(request_id, HTTPStatus.BAD_REQUEST, detail)
+    more = SECURITY_HEADERS | {"x-request-id": request_id, "connection": "close"}
+    headers = [*document.raw_headers, *((name.encode(), value.encode()) for name, value in more.items())]
+    emit("request.done", request_id=request_id, method="unknown", route="unknown", status=400, ms=0.0)
+    reason = HTTPStatus.BAD_REQUEST.phrase.encode()
+    return (
+        h11.Response(status_code=400, headers=headers, reason=reason),
+        h11.Data(data=bytes(document.body)),
+        h11.EndOfMessage(),
+    )

@@ -1,0 +1,113 @@
+"""The OpenAPI document: what the routes do not say themselves."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from fastapi import FastAPI
+
+from tidemill.distributions.schemas import DistributionIn
+from tidemill.http.openapi_examples import OPENAPI_EXAMPLES
+from tidemill.imports.schemas import ImportIn, PreviewIn
+from tidemill.jobs.schemas import JobIn
+from tidemill.rest import auth, problems
+
+OpenApiNode = dict[str, Any]
+API_DESCRIPTION = """
+Every row is stored first, then processed from the database by workers that may crash, pause and scale.
+
+Sign requests with `Authorization: Bearer tm_…`. Lists come in pages: ask for the next with `after=next_page`.
+Names are snake_case; requests also accept camelCase. Errors are problem documents (RFC 9457) with the request's id.
+"""
+API_TAGS = [
+    {"name": "jobs", "description": "Submitting work, watching it, steering it"},
+    {"name": "items", "description": "The rows of a job, one by one"},
+    {"name": "exports", "description": "Rows of tables, streamed or as files; a job's rows as a file"},
+    {"name": "imports", "description": "Files into tables, with an error for every row that does not fit"},
+    {"name": "distributions", "description": "A file for each of many inputs, made or used again"},
+    {"name": "services", "description": "Whom jobs may call that match rows or enrich them."},
+    {"name": "sources", "description": "Files that come by themselves: watches, their files, and scans"},
+    {"name": "across jobs", "description": "What waits, and what failed, in all jobs"},
+    {"name": "operations", "description": "Sending many items round again"},
+    {"name": "limiters", "description": "How often, and how many at a time, others may be called"},
+    {"name": "events", "description": "What changes, as it changes"},
+    {"name": "identity", "description": "Users, keys and sessions"},
+    {"name": "service", "description": "The service itself"},
+]
+RESPONSE_HEADERS = {
+    "X-Request-ID": "The request's own id, or the one it came with; every error and log line has it",
+    "RateLimit": "What is left, and in how many seconds it is whole again",
+    "RateLimit-Policy": "How many requests are allowed in how many seconds",
+    "Retry-After": "In so many seconds, try again",
+    "Location": "Where the job, the export or the operation is",
+}
+PUBLIC_ROUTE_HEADERS = ("X-Request-ID",)
+AUTHENTICATED_ROUTE_HEADERS = ("X-Request-ID", "RateLimit", "RateLimit-Policy")
+HEADERS_BY_STATUS = {"202": ("Location", "Retry-After"), "429": ("Retry-After",), "503": ("Retry-After",)}
+
+
+def install_openapi(app: FastAPI) -> None:
+    """Have the document made, and completed, when somebody first asks for it: that takes half a second."""
+    make = app.openapi
+
+    def build_openapi() -> OpenApiNode:
+        if app.openapi_schema is None:
+            _complete_document(make())
+        return make()
+
+    app.openapi = build_openapi  # type: ignore[method-assign]
+
+
+def _complete_document(document: OpenApiNode) -> None:
+    """Add the shape of errors, of bodies that are read as a stream, of keys; and examples of everything."""
+    parts = document["components"]
+    for added in (problems.ProblemDetails, JobIn, ImportIn, PreviewIn, DistributionIn):
+        schema = added.model_json_schema(ref_template="#/components/schemas/{model}")
+        parts["schemas"] |= schema.pop("$defs", {}) | {added.__name__: schema}
+    for name in ("HTTPValidationError", "ValidationError"):
+        parts["schemas"].pop(name, None)
+    for model, example in OPENAPI_EXAMPLES.items():
+        parts["schemas"][model.__name__]["examples"] = [example]
+    parts["headers"] = {
+        name: {"description": text, "schema": {"type": "string"}} for name, text in RESPONSE_HEADERS.items()
+    }
+    parts["securitySchemes"] = {
+        "key": {"type": "http", "scheme": "bearer", "description": "An API key, `tm_…`"},
+        "session": {
+            "type": "apiKey",
+            "in": "cookie",
+            "name": auth.SESSION_COOKIE,
+            "description": f"A browser that is signed in; its writes carry {auth.CSRF_HEADER}",
+        },
+    }
+    document["security"] = [{"key": []}, {"session": []}]
+    for operation in iter_operations(document):
+        _complete_operation(operation)
+
+
+def iter_operations(document: OpenApiNode) -> Iterator[OpenApiNode]:
+    for methods in document["paths"].values():
+        yield from methods.values()
+
+
+def _complete_operation(operation: OpenApiNode) -> None:
+    operation["summary"] = operation["operationId"].replace("_", " ").capitalize()
+    for parameter in operation.get("parameters", ()):
+        _remove_null_option(parameter["schema"])
+    answers = operation["responses"]
+    if "requestBody" in operation:
+        answers |= {str(status): answer for status, answer in problems.document_problems(400, 408, 413, 415).items()}
+    operation["responses"] = dict(sorted(answers.items()))
+    usual = PUBLIC_ROUTE_HEADERS if operation["x-permission"] == auth.Permission.PUBLIC else AUTHENTICATED_ROUTE_HEADERS
+    for status, answer in answers.items():
+        names = (*usual, *HEADERS_BY_STATUS.get(status, ()))
+        for body in answer.get("content", {}).values():
+            body.pop("itemSchema", None)  # of OpenAPI 3.2; the document says that it is 3.1
+        answer["headers"] = {name: {"$ref": f"#/components/headers/{name}"} for name in names}
+
+
+def _remove_null_option(schema: OpenApiNode) -> None:
+    """A parameter may be left out; there is no null in a query."""
+    kept = [one for one in schema.get("anyOf", ()) if one != {"type": "null"}]
+    if len(kept) == 1:
+        del schema["anyOf"]
+        schema |= kept[0]

@@ -1,0 +1,365 @@
+"""Importing files from a terminal.
+
+Commands about an import that was made before: sending mended rows, and doing what was only tried.
+"""
+
+import asyncio
+import os
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, cast
+from uuid import UUID
+
+import msgspec
+import typer
+from rich.markup import escape
+
+from tidemill.app.bootstrap import BUILTIN_MILL_REFERENCE, load_mill
+from tidemill.app.build import make_import_use_cases, make_resources
+from tidemill.config import Settings, load_settings
+from tidemill.core.errors import InvalidInput
+from tidemill.core.job import Job
+from tidemill.core.kinds import IMPORT_KIND
+from tidemill.core.principal import LOCAL_USER_ID
+from tidemill.core.status import ItemStatus, JobStatus
+from tidemill.files.blobs import open_blob_store
+from tidemill.files.blobs.blob_store import Blob
+from tidemill.imports import failed_rows
+from tidemill.imports import import_records as store
+from tidemill.imports.cli_views import show_effects, show_error_samples, show_layout, show_preview
+from tidemill.imports.fixed_rows import FixedRowsFile, fix_rows_from_file
+from tidemill.imports.import_plan import DuplicateRule, ImportRequest, ImportWriteMode
+from tidemill.imports.promotion import promote_dry_run
+from tidemill.imports.use_cases import PREVIEW_ROWS_MAX
+from tidemill.imports.use_cases import preview_import as look_through
+from tidemill.jobs import queries
+from tidemill.jobs.cli import JobArgument, ensure_worker_runs, show_progress_until_closed
+from tidemill.jobs.staged_files import StagedFiles
+from tidemill.store import job_records
+from tidemill.store.database import Database
+from tidemill.store.job_submission import Submission
+from tidemill.store.migrate import migrate_schema
+from tidemill.store.open_database import run_with_database
+from tidemill.tables.resource import Resource
+from tidemill.terminal import streams
+from tidemill.terminal.console import console, format_job_counts, format_job_status
+from tidemill.terminal.options import parse_policy_option
+from tidemill.terminal.streams import check_output_path, open_atomic_output
+
+commands = typer.Typer()
+REMOTE_URL_PREFIXES = ("http://", "https://")
+PREVIEW_ROWS_DEFAULT = 10
+REPORTED_ERROR_CODES_MAX = 20
+
+
+@dataclass(frozen=True, slots=True)
+class ImportArguments:
+    """A command line, read."""
+
+    file: str
+    into: str
+    request: ImportRequest
+    layout: dict[str, Any]
+    policy: dict[str, Any]
+    app: str = BUILTIN_MILL_REFERENCE
+
+    @property
+    def is_remote(self) -> bool:
+        return self.file.startswith(REMOTE_URL_PREFIXES)
+
+    @property
+    def job_params(self) -> dict[str, Any]:
+        """As they are kept with the job."""
+        request: dict[str, Any] = msgspec.to_builtins(self.request)
+        return {"resource": self.into, "layout": self.layout} | request
+
+
+@commands.command("import")
+def import_command(
+    file: Annotated[
+        str, typer.Argument(help="CSV, TSV, NDJSON, JSON, XLSX or Parquet, packed or not; its URL; - for stdin")
+    ],
+    into: Annotated[str, typer.Option(help="A table, as in public.users, or a resource of tidemill.toml")],
+    key: Annotated[
+        str, typer.Option(help="Fields that identify a row, between commas; the table's own key if not said")
+    ] = "",
+    mode: Annotated[str, typer.Option(help="insert, or upsert: rows whose key is there are updated")] = "insert",
+    validate_only: Annotated[bool, typer.Option("--validate-only", help="Check every row and write none")] = False,
+    duplicates: Annotated[str, typer.Option(help="Of rows with one key, import the first or last; or error")] = "error",
+    map_: Annotated[
+        list[str] | None, typer.Option("--map", help="COLUMN=FIELD, or COLUMN= to leave one out; may be repeated")
+    ] = None,
+    format_: Annotated[str | None, typer.Option("--format", help="csv, tsv, ndjson, json, xlsx, parquet")] = None,
+    encoding: Annotated[str | None, typer.Option(help="utf-8, cp1252, …; found out if not said")] = None,
+    delimiter: Annotated[str | None, typer.Option(help="Of a CSV file; found out if not said")] = None,
+    quote: Annotated[str | None, typer.Option(help="Its quotation mark")] = None,
+    line_end: Annotated[str | None, typer.Option(help="lf, crlf or cr; found out if not said")] = None,
+    no_header: Annotated[bool, typer.Option("--no-header", help="It has none: columns are column_1, …")] = False,
+    compression: Annotated[str | None, typer.Option(help="gzip, zstd, zip or none; found out if not said")] = None,
+    sheet: Annotated[str | None, typer.Option(help="Of a workbook: its name or number")] = None,
+    spreadsheet_safe: Annotated[
+        bool, typer.Option("--spreadsheet-safe", help="It was exported so: take the apostrophes off")
+    ] = False,
+    keep_empty: Annotated[
+        bool, typer.Option("--keep-empty", help='Empty text ("" in a CSV) is a value, and not the same as nothing')
+    ] = False,
+    policy: Annotated[str, typer.Option(help="continue, fail_fast, or tolerate:10 or tolerate:5%")] = "continue",
+    preview: Annotated[
+        bool, typer.Option("--preview", help="Show the first rows and what they mean; import none")
+    ] = False,
+    preview_rows: Annotated[
+        int | None,
+        typer.Option(min=1, max=PREVIEW_ROWS_MAX, help=f"Preview so many rows, {PREVIEW_ROWS_DEFAULT} if not said"),
+    ] = None,
+    errors_to: Annotated[
+        Path | None, typer.Option("--errors", help="Write the rows that failed to this CSV, to mend and send again")
+    ] = None,
+    allow_errors: Annotated[bool, typer.Option("--allow-errors", help="Exit with 0 even if some rows failed")] = False,
+    processes: Annotated[int, typer.Option("--processes", "-p", min=1, max=64, help="If no worker runs")] = 2,
+    app: Annotated[
+        str, typer.Option(help="MODULE:NAME of a mill that declares resources and normalizers")
+    ] = BUILTIN_MILL_REFERENCE,
+) -> None:
+    """Load a file into a table of your database: every row is stored first, and each bad one is told."""
+    layout: dict[str, Any] = {
+        "format": format_,
+        "encoding": encoding,
+        "delimiter": delimiter,
+        "quote": quote,
+        "line_end": line_end,
+        "sheet": sheet,
+    }
+    layout |= {"compression": compression, "header": False if no_header else None, "keep_empty": keep_empty or None}
+    request = ImportRequest(
+        mode=cast("ImportWriteMode", _check_choice("--mode", mode, ("insert", "upsert"))),
+        validate_only=validate_only,
+        duplicates=cast("DuplicateRule", _check_choice("--duplicates", duplicates, ("first", "last", "error"))),
+        mapping=dict(_parse_mapping_option(text) for text in map_ or []),
+        key=tuple(name.strip() for name in key.split(",") if name.strip()),
+        spreadsheet_safe=spreadsheet_safe,
+        keep_empty=keep_empty,
+    )
+    given = {name: value for name, value in layout.items() if value is not None}
+    asked = ImportArguments(file, into, request, given, parse_policy_option(policy), app)
+    os.environ.setdefault("TIDEMILL_LOG_LEVEL", "error")
+    settings = load_settings()
+    if preview or preview_rows is not None:
+        run_with_database(
+            settings, lambda db: _preview_import(db, settings, asked, preview_rows or PREVIEW_ROWS_DEFAULT), check=False
+        )
+        return
+    job = run_import(settings, asked, errors_to=errors_to, processes=processes)
+    _exit_with_job_status(job, allow_errors=allow_errors)
+
+
+def run_import(settings: Settings, arguments: ImportArguments, *, errors_to: Path | None, processes: int) -> Job:
+    """Import, show how far it is and what became of it."""
+    check_output_path(errors_to)
+
+    async def action(db: Database) -> Job:
+        await migrate_schema(db)
+        job_id = await _submit_import(db, settings, arguments)
+        return await _follow_import(db, job_id, errors_to, processes, arguments.app)
+
+    return run_with_database(settings, action, check=False)
+
+
+def finish_import(settings: Settings, job: Job, *, errors_to: Path | None, processes: int, app: str) -> None:
+    """Follow a job that was made before to its end."""
+    check_output_path(errors_to)
+    os.environ.setdefault("TIDEMILL_LOG_LEVEL", "error")
+    _exit_with_job_status(
+        run_with_database(settings, lambda db: _follow_import(db, job.id, errors_to, processes, app)),
+        allow_errors=False,
+    )
+
+
+def _exit_with_job_status(job: Job, *, allow_errors: bool) -> None:
+    """The exit code is 0 only if every row got in, or if that was not asked for."""
+    if job.status is not JobStatus.COMPLETED:
+        is_fine = allow_errors and job.status is JobStatus.COMPLETED_WITH_ERRORS
+        raise typer.Exit(0 if is_fine else 1)
+
+
+async def _follow_import(db: Database, job_id: UUID, errors_to: Path | None, processes: int, app: str) -> Job:
+    """To its end; by workers that are there, or else by our own."""
+    job = await db.read(job_records.get_job, job_id)
+    try:
+        async with ensure_worker_runs(db, IMPORT_KIND, app, processes):
+            job = await show_progress_until_closed(db, job)
+    except asyncio.CancelledError:
+        reference = "" if app == BUILTIN_MILL_REFERENCE else f" {app}"
+        console.print(
+            f"{job.key} is kept and goes on with the next worker: tidemill worker{reference}", highlight=False
+        )
+        raise
+    await _print_import_report(db, job, errors_to)
+    return job
+
+
+async def _submit_import(db: Database, settings: Settings, asked: ImportArguments) -> UUID:
+    importing, resource = make_import_use_cases(db, settings), await _find_resource(db, settings, asked)
+    spec = Submission(IMPORT_KIND, policy=asked.policy)
+    if asked.is_remote:
+        return (await importing.submit_remote(spec, asked.file, resource, asked.request, asked.job_params))[0]
+    incoming = StagedFiles(db, open_blob_store(settings.blobs))
+    blob, name = await _store_input_file(incoming, asked.file)
+    try:
+        look = await importing.inspect_file(blob.id, name=name, layout_options=asked.layout)
+        plan = await importing.plan_import(look, resource, asked.request)
+    except BaseException:
+        await incoming.discard(blob.id)
+        raise
+    show_layout(look.layout)
+    return (await importing.submit(spec, blob, look, plan, asked.job_params, name))[0]
+
+
+async def _find_resource(db: Database, settings: Settings, asked: ImportArguments) -> Resource:
+    return await make_resources(settings, load_mill(asked.app).registry).find(db, asked.into, any_table=True)
+
+
+async def _preview_import(db: Database, settings: Settings, asked: ImportArguments, rows: int) -> None:
+    if asked.is_remote:
+        raise InvalidInput("a preview is of a file that is here")
+    await migrate_schema(db)
+    importing, resource = make_import_use_cases(db, settings), await _find_resource(db, settings, asked)
+    incoming = StagedFiles(db, open_blob_store(settings.blobs))
+    blob, name = await _store_input_file(incoming, asked.file)
+    try:
+        look = await importing.inspect_file(blob.id, name=name, layout_options=asked.layout, rows=rows)
+    finally:
+        await incoming.discard(blob.id)
+    normalizers = load_mill(asked.app).registry.normalizers
+    show_preview(await look_through(importing, look, resource, asked.request, normalizers))
+
+
+async def _print_import_report(db: Database, job: Job, errors_to: Path | None) -> None:
+    if "layout" in job.params:  # of a file that nobody had seen before
+        show_layout(job.params["layout"])
+    console.print(
+        f"{job.key}  {format_job_status(job.status)}  {format_job_counts(job.counts)} of {job.counts.total:,}"
+    )
+    if job.failure_reason:
+        console.print(f"  [red]{escape(job.failure_reason)}[/]", highlight=False, soft_wrap=True)
+    show_effects(job, await db.read(store.sum_import_effects, job.id))
+    if job.counts.failed:
+        show_error_samples(
+            [(count, await _fetch_sample_error(db, job, code)) for code, count in _list_most_frequent_codes(job)]
+        )
+    if errors_to is not None:  # also without one: what was there is of another import
+        with open_atomic_output(errors_to) as file:
+            async for piece in failed_rows.stream_failed_rows_csv(db, job):
+                file.write(piece)
+    if errors_to is not None and job.counts.failed:
+        console.print(
+            f"  mend these rows in [bold]{escape(str(errors_to))}[/] and send them: "
+            f"tidemill fix {job.key} {escape(shlex.quote(str(errors_to)))}",
+            highlight=False,
+            soft_wrap=True,
+        )
+
+
+def _list_most_frequent_codes(job: Job) -> list[tuple[str, int]]:
+    return sorted(job.codes.items(), key=lambda pair: -pair[1])[:REPORTED_ERROR_CODES_MAX]
+
+
+async def _fetch_sample_error(db: Database, job: Job, code: str) -> dict[str, Any]:
+    page = await queries.list_items(db, job.id, [ItemStatus.FAILED], limit=1, codes=[code])
+    return cast("dict[str, Any]", page.items[0]["error"]) if page.items else {"code": code}
+
+
+async def _store_input_file(incoming: StagedFiles, text: str) -> tuple[Blob, str]:
+    """A copy of a file, and what that is called."""
+    if text in streams.STDIN_PATHS:
+        with streams.open_standard_input() as pieces:
+            return await incoming.stage_chunks(pieces), "stdin"
+    path = _resolve_input_path(text)
+    return await incoming.stage_file(path), path.name
+
+
+def _resolve_input_path(text: str) -> Path:
+    """Whatever can be read: a pipe is no file, and has rows all the same."""
+    path = Path(text)
+    try:
+        if path.is_dir():
+            raise InvalidInput(f"{text} is a folder")
+        if path.exists():
+            return path
+    except OSError as error:
+        raise InvalidInput(f"{text} cannot be read: {error.strerror}") from error
+    raise InvalidInput(f"there is no file {text}")
+
+
+def _check_choice(option: str, value: str, choices: tuple[str, ...]) -> str:
+    if value not in choices:
+        raise InvalidInput(f"{option} {value!r}: it is {', '.join(choices[:-1])} or {choices[-1]}")
+    return value
+
+
+def _parse_mapping_option(text: str) -> tuple[str, str]:
+    column, found, name = text.rpartition("=")
+    if not found:
+        raise InvalidInput(f"--map {text!r}: it is COLUMN=FIELD")
+    return column, name
+
+
+FallbackProcessesOption = Annotated[int, typer.Option("--processes", "-p", min=1, max=64, help="If no worker runs")]
+NormalizerMillOption = Annotated[str, typer.Option(help="MODULE:NAME of a mill that declares normalizers")]
+RemainingErrorsOption = Annotated[
+    Path | None, typer.Option("--errors", help="Write the rows that still fail to this CSV")
+]
+
+
+@commands.command("fix")
+def fix_command(
+    job: JobArgument,
+    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="What --errors wrote, mended")],
+    errors_to: RemainingErrorsOption = None,
+    processes: FallbackProcessesOption = 2,
+    app: NormalizerMillOption = BUILTIN_MILL_REFERENCE,
+) -> None:
+    """Send mended rows of an import back: they are stored as corrections, and only they run again."""
+    settings = load_settings()
+
+    async def action(db: Database) -> Job:
+        found = await queries.find_job(db, job)
+        incoming = StagedFiles(db, open_blob_store(settings.blobs))
+        blob = await incoming.stage_file(file)
+        sent = FixedRowsFile(
+            blob.id,
+            file.name,
+            content_type="",
+            layout={},
+            by=LOCAL_USER_ID,
+            request_id=None,
+            max_row_bytes=settings.max_row_bytes,
+        )
+        try:
+            operation = await fix_rows_from_file(db, make_import_use_cases(db, settings), found, sent)
+        finally:
+            await incoming.discard(blob.id)
+        console.print(f"{operation.items:,} rows run again", highlight=False)
+        return found
+
+    finish_import(settings, run_with_database(settings, action), errors_to=errors_to, processes=processes, app=app)
+
+
+@commands.command("promote")
+def promote_command(
+    job: JobArgument,
+    errors_to: RemainingErrorsOption = None,
+    processes: FallbackProcessesOption = 2,
+    app: NormalizerMillOption = BUILTIN_MILL_REFERENCE,
+) -> None:
+    """Do what an import with --validate-only has only tried: the same file, with the corrections made since."""
+    settings = load_settings()
+
+    async def action(db: Database) -> Job:
+        found = await queries.find_job(db, job)
+        job_id, _ = await promote_dry_run(
+            db, StagedFiles(db, open_blob_store(settings.blobs)), found, Submission(IMPORT_KIND), by=LOCAL_USER_ID
+        )
+        return await db.read(job_records.get_job, job_id)
+
+    finish_import(settings, run_with_database(settings, action), errors_to=errors_to, processes=processes, app=app)

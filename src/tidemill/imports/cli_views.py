@@ -1,0 +1,86 @@
+"""How an import looks on a terminal."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.markup import escape
+from rich.table import Table
+
+from tidemill.core.job import Job
+from tidemill.imports.failed_rows import join_error_reasons
+from tidemill.terminal.console import console, error_console
+
+PREVIEW_CELL_CHARS_MAX = 30
+
+
+def show_effects(job: Job, effects: Mapping[str, int]) -> None:
+    would = "would be " if job.params.get("plan", {}).get("validate_only") else ""
+    said = [f"{n:,} {would}{name}" for name, n in effects.items() if n]
+    if said:
+        console.print("  " + " · ".join(said), highlight=False)
+
+
+def show_error_samples(samples: Sequence[tuple[int, Mapping[str, Any]]]) -> None:
+    """A line for each error code: how many rows, and one of them."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("error", no_wrap=True)
+    table.add_column("rows", justify="right")
+    table.add_column("row", justify="right")
+    table.add_column("for example", no_wrap=True, max_width=20)
+    table.add_column("reason", overflow="fold")
+    for count, error in samples:
+        shown = [error.get(name, "") for name in ("row", "value", "reason")]
+        table.add_row(escape(str(error["code"])), f"{count:,}", *[escape(str(cell)) for cell in shown])
+    console.print(table)
+
+
+def show_layout(layout: Mapping[str, Any]) -> None:
+    """What a file was found to be: who sees that it is not may say otherwise. Beside what programs read."""
+    error_console.print(f"[dim]{escape(_format_layout(layout))}[/]", highlight=False, soft_wrap=True)
+
+
+def _format_layout(layout: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {_format_layout_value(value)}" for name, value in layout.items())
+
+
+def show_preview(preview: Mapping[str, Any]) -> None:
+    """``seen``: what the preview of a file has told."""
+    console.print(f"[bold]{escape(_format_layout(preview['layout']))}[/]", highlight=False, soft_wrap=True)
+    for column in preview["columns"]:
+        target = preview["mapping"].get(column)
+        shown = f"[green]{escape(target)}[/]" if target else "[yellow]left out[/]"
+        console.print(f"  {escape(column)} → {shown}", highlight=False)
+    for problem in preview["problems"]:
+        console.print(f"  [red]{escape(problem)}[/]", highlight=False, soft_wrap=True)
+    console.print(_build_preview_table(preview["columns"], preview["rows"]))
+    _show_row_errors(preview["rows"])
+
+
+def _build_preview_table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("row", justify="right")
+    for column in columns:
+        table.add_column(escape(column), no_wrap=True, max_width=PREVIEW_CELL_CHARS_MAX)
+    for row in rows:
+        record = row["input"]
+        if isinstance(record, dict):
+            table.add_row(str(row["row"]), *[escape(_format_preview_cell(record.get(column))) for column in columns])
+        else:
+            table.add_row(str(row["row"]), escape(_format_preview_cell(record)))
+    return table
+
+
+def _show_row_errors(rows: Sequence[Mapping[str, Any]]) -> None:
+    for row in rows:
+        for error in row["errors"]:
+            console.print(f"  [red]row {row['row']}[/]  {escape(join_error_reasons([error]))}", highlight=False)
+    if not any(row["errors"] for row in rows):
+        console.print("  these rows are fine by themselves", highlight=False)
+
+
+def _format_layout_value(value: Any) -> str:
+    return value if isinstance(value, str) and value.isprintable() else repr(value)
+
+
+def _format_preview_cell(value: Any) -> str:
+    return "" if value is None else str(value)

@@ -1,0 +1,99 @@
+"""Looking for keys that repeat, while the file is read: that is the only place where rows come in order."""
+
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from operator import attrgetter
+from typing import Any
+
+import msgspec
+
+from tidemill.core.input_source import InputSource
+from tidemill.imports.import_plan import ImportPlan, ImportRequest, make_import_plan
+from tidemill.imports.key_index import KeyIndex
+from tidemill.imports.validation.canonical_values import canonicalize_texts
+from tidemill.imports.validation.field_reader import Normalizer
+from tidemill.imports.validation.row_checker import make_field_reader
+from tidemill.tables.resource import Resource
+
+
+class DuplicateDetector:
+    """Decodes no more of each input than the fields of its keys."""
+
+    def __init__(self, params: dict[str, Any], plan: ImportPlan, normalizers: Mapping[str, Normalizer]) -> None:
+        self.params = params
+        self.held = (
+            plan.duplicates == "last"
+            and bool(plan.unique_field_sets)
+            and plan.unique_field_sets[0] == plan.resource.key
+        )
+        self._unique_field_sets = plan.unique_field_sets
+        self._resource = plan.resource
+        names = sorted({name for fields in self._unique_field_sets for name in fields})
+        columns = {name: column for column, name in plan.mapping.items()}
+        self._fields = {name: plan.resource.get_field(name) for name in names}
+        self._readers = {name: make_field_reader(plan, name, normalizers) for name in self._fields}
+        self._get = {name: attrgetter(f"f{at}") for at, name in enumerate(names)}
+        rename = {f"f{at}": columns[name] for at, name in enumerate(names)}
+        defaults = map(plan.get_absent_default, self._fields.values())
+        fields = [(attribute, Any, default) for attribute, default in zip(rename, defaults, strict=True)]
+        self._row = msgspec.defstruct("Row", fields, rename=rename, gc=False)
+        self._decode_all = msgspec.json.Decoder(list[self._row], float_hook=Decimal).decode  # type: ignore[name-defined]
+        self._decode = msgspec.json.Decoder(self._row, float_hook=Decimal).decode
+        key = plan.resource.key
+        self._keys = [
+            KeyIndex(keep_latest=plan.duplicates == "last" and fields == key) for fields in self._unique_field_sets
+        ]
+
+    def observe(self, lo: int, inputs: Sequence[bytes]) -> list[tuple[int, int, int]]:
+        if not self._unique_field_sets:
+            return []
+        rows = self._decode_rows(inputs)
+        columns = {
+            name: canonicalize_texts(self._fields[name], reader.read_keys(list(map(self._get[name], rows))))
+            for name, reader in self._readers.items()
+        }
+        found = []
+        for place, fields in enumerate(self._unique_field_sets):
+            values: Sequence[Any] = columns[fields[0]]
+            if len(fields) > 1 or fields in self._resource.nulls_equal:
+                tuples = zip(*(columns[name] for name in fields), strict=True)
+                values = [
+                    value if None not in value or self._enforces_uniqueness(fields, value) else None for value in tuples
+                ]
+            found += [(seq, other, place) for seq, other in self._keys[place].add_keys(lo, values)]
+        return found
+
+    def _enforces_uniqueness(self, fields: tuple[str, ...], values: tuple[Any, ...]) -> bool:
+        return self._resource.enforces_uniqueness(
+            fields, [name for name, value in zip(fields, values, strict=True) if value is None]
+        )
+
+    def close(self) -> None:
+        for keys in self._keys:
+            keys.close()
+
+    def _decode_rows(self, inputs: Sequence[bytes]) -> list[Any]:
+        try:
+            return self._decode_all(b"[%s]" % b",".join(inputs))
+        except msgspec.MsgspecError:
+            return [self._decode_row(text) for text in inputs]
+
+    def _decode_row(self, text: bytes) -> Any:
+        """A record that is no object has no key."""
+        try:
+            return self._decode(text)
+        except msgspec.MsgspecError:
+            return self._row()
+
+
+def make_duplicate_detector(
+    params: dict[str, Any], source: InputSource, normalizers: Mapping[str, Normalizer]
+) -> DuplicateDetector:
+    """A plan that could not be made before the source was open is made here."""
+    if "plan" not in params:
+        request = msgspec.convert(params["request"], ImportRequest)
+        resource = msgspec.convert(params["resource"], Resource)
+        columns = source.columns or resource.field_names
+        plan = make_import_plan(request, resource, columns, named_by_rows=source.columns is None)
+        params = params | {"plan": msgspec.to_builtins(plan), "layout": dict(source.layout)}
+    return DuplicateDetector(params, msgspec.convert(params["plan"], ImportPlan), normalizers)

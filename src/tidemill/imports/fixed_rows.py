@@ -1,0 +1,299 @@
+"""Mended rows that come back: which row of the import each of them is.
+
+Mended rows of an import, sent back as a file: stored as corrections, and only those rows go round again.
+"""
+
+import asyncio
+import json
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from tidemill.core.batch import SEQ_LIST_MAX
+from tidemill.core.errors import InvalidColumns, InvalidInput, InvalidRows, Unavailable
+from tidemill.core.input_source import InputBlock, InputSource, resolve_line_number
+from tidemill.core.job import Job
+from tidemill.imports.column_mapping import fold_name
+from tidemill.imports.failed_rows import ERRORS_COLUMN, ROW_NUMBER_COLUMN, get_file_columns
+from tidemill.imports.use_cases import FileInspection, ImportUseCases
+from tidemill.store import item_fixes, job_records, operation_records, reprocess_items
+from tidemill.store.database import Connection, Database, is_transient
+from tidemill.store.item_records import fetch_item
+from tidemill.store.job_events import report_operation_step
+from tidemill.store.jsonb import decode_input, encode_json
+from tidemill.store.operation_records import BulkOperation, OperationStep
+
+FIX_PROBLEMS_MAX = 100  # that are told; others are counted
+LISTED_COLUMNS_MAX = 20  # columns that a refusal names
+
+
+class FixProblems:
+    """What is wrong with a file of mended rows: the first of it in sentences."""
+
+    def __init__(self) -> None:
+        self.messages: list[str] = []
+        self.count = 0
+
+    def add(self, problem: str) -> None:
+        self.count += 1
+        if len(self.messages) < FIX_PROBLEMS_MAX:
+            self.messages.append(problem)
+
+
+class FixedRowMatcher:
+    """Finds the row of each record by its number, and those that are there twice: a bit for each row of the import."""
+
+    def __init__(self, total: int, problems: FixProblems, import_columns: Container[str] = ()) -> None:
+        """``known``: columns that are the import's, even if they begin with an underscore."""
+        self._total = total
+        self._import_columns = import_columns
+        self._seen = bytearray(total // 8 + 1)
+        self._problems = problems
+
+    def match(self, record: Any, line: int) -> tuple[int, dict[str, Any]] | None:
+        """The row's seq and its mended fields, without ours; None when it is none, which is told."""
+        said = record.get(ROW_NUMBER_COLUMN) if isinstance(record, dict) else None
+        if said in (None, ""):
+            self._problems.add(f"line {line}: there is no {ROW_NUMBER_COLUMN}, so nobody knows which row it is")
+            return None
+        row = parse_row_number(said)
+        if row is None or not 0 < row <= self._total:
+            self._problems.add(f"line {line}: the import has no row {str(said)[:40]!r}")
+            return None
+        seq = row - 1
+        if self._seen[seq >> 3] >> (seq & 7) & 1:
+            self._problems.add(f"line {line}: row {row} is there twice")
+            return None
+        self._seen[seq >> 3] |= 1 << (seq & 7)
+        return seq, {name: value for name, value in record.items() if self._is_data_column(name)}
+
+    def _is_data_column(self, name: str) -> bool:
+        """Ours are ours, also where the import has columns of these names: those stay as they came."""
+        return name not in (ROW_NUMBER_COLUMN, ERRORS_COLUMN) and (
+            name in self._import_columns or not name.startswith("_")
+        )
+
+
+class FixFileColumns:
+    """Columns of a mended file as the import calls them: by the column's name or its field's, as imports are read."""
+
+    def __init__(self, columns: Iterable[str], mapping: Mapping[str, str]) -> None:
+        """``mapping``: column of the import -> field."""
+        self._columns = dict.fromkeys([*columns, *mapping])
+        self._columns_by_folded_name: dict[str, set[str]] = {}
+        for column in self._columns:
+            for name in (column, mapping.get(column, "")):
+                self._columns_by_folded_name.setdefault(fold_name(name), set()).add(column)
+        self._columns_by_folded_name.pop("", None)  # nothing but punctuation is like nothing
+
+    def resolve_column(self, name: str) -> str | None:
+        """The import's column; a name that begins with an underscore stays; None if it is none, or could be two."""
+        if name in self._columns or name.startswith("_"):
+            return name
+        meant = self._columns_by_folded_name.get(fold_name(name), set())
+        return next(iter(meant)) if len(meant) == 1 else None
+
+    def rename_record(self, record: Any) -> Any:
+        """A record in the import's own names; a field that is there by its own name stays that."""
+        if not isinstance(record, dict) or record.keys() <= self._columns.keys():
+            return record
+        called = {name: self.resolve_column(name) or name for name in record}
+        return {name if called[name] in record else called[name]: value for name, value in record.items()}
+
+    def find_header_problems(self, columns: Sequence[str]) -> list[str]:
+        """What is wrong with the header of a mended file."""
+        problems = (
+            []
+            if ROW_NUMBER_COLUMN in columns
+            else [f"there is no column {ROW_NUMBER_COLUMN!r}, which says which row of the import it is"]
+        )
+        strange = [name for name in columns if self.resolve_column(name) is None]
+        problems += [
+            f"column {name!r} is none of the import's{self._list_import_columns() if at == 0 else ''}"
+            for at, name in enumerate(strange)
+        ]
+        by_column: dict[str, list[str]] = {}
+        for name in columns:
+            by_column.setdefault(self.resolve_column(name) or name, []).append(name)
+        twice = {column: names for column, names in by_column.items() if len(names) > 1}
+        return problems + [f"columns {', '.join(map(repr, names))} are all {name!r}" for name, names in twice.items()]
+
+    def _list_import_columns(self) -> str:
+        more = len(self._columns) - LISTED_COLUMNS_MAX
+        return f", which are {', '.join(list(self._columns)[:LISTED_COLUMNS_MAX])}" + (
+            f" and {more:,} more" if more > 0 else ""
+        )
+
+
+class FixedCellMerger:
+    """Mended rows of a file that has texts alone. A cell that was not touched stays the value it was written from."""
+
+    def __init__(self, plan: Mapping[str, Any]) -> None:
+        """``plan``: the import's, as its job keeps it."""
+        fields = (plan.get("resource") or {}).get("fields", ()) if plan.get("documents") else ()
+        documents = {field["name"] for field in fields if field["type"] == "json"}
+        self._json_columns = {column for column, name in plan.get("mapping", {}).items() if name in documents}
+
+    def merge_row(self, held: Any, cells: Mapping[str, Any]) -> dict[str, Any]:
+        """A field that the row did not name, and has nothing in its cell, is still not named."""
+        if not isinstance(held, dict):
+            return {name: self._convert_cell(name, value) for name, value in cells.items()}
+        touched = {name for name, value in cells.items() if format_cell(held.get(name)) != format_cell(value)}
+        return held | {name: self._convert_cell(name, cells[name]) for name in cells if name in touched}
+
+    def _convert_cell(self, name: str, value: Any) -> Any:
+        return _parse_json_cell(value) if name in self._json_columns else value
+
+
+def format_cell(value: Any) -> str:
+    """A value as a cell of a file has it; no value and empty text look the same there."""
+    if value is None or isinstance(value, str):
+        return value or ""
+    if isinstance(value, Decimal):
+        value = float(value)
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=float)
+
+
+def _parse_json_cell(text: Any) -> Any:
+    """What a cell is that was written from a document: text by itself has no quotes there."""
+    try:
+        return json.loads(text, parse_float=Decimal)
+    except (TypeError, ValueError, RecursionError):
+        return text
+
+
+def parse_row_number(value: Any) -> int | None:
+    """A number, as a file has it: spreadsheets write 7 as 7.0 at times."""
+    if isinstance(value, str):
+        digits = value.strip().removesuffix(".0")
+        return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 19 else None  # noqa: PLR2004
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+FIX_FILE_CHUNK_BYTES = 4 << 20
+MergeRow = Callable[[Any, dict[str, Any]], dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class FixedRowsFile:
+    """A stored file of mended rows; who sent it."""
+
+    blob_id: str
+    name: str
+    content_type: str
+    layout: dict[str, Any]
+    by: int
+    request_id: str | None
+    max_row_bytes: int
+
+
+async def fix_rows_from_file(db: Database, imports: ImportUseCases, job: Job, file: FixedRowsFile) -> BulkOperation:
+    """All of them in one transaction, or none: InvalidRows tells every row that cannot be taken."""
+    given = file.layout | ({"keep_empty": True} if _get_plan_params(job).get("keep_empty") else {})
+    look = await imports.inspect_file(
+        file.blob_id, name=file.name, content_type=file.content_type, layout_options=given, rows=SEQ_LIST_MAX
+    )
+    names = await _match_columns(db, job, look)
+    merge = _merge_fields if look.is_named_by_rows else FixedCellMerger(_get_plan_params(job)).merge_row
+    source = await imports.open_source(file.blob_id, look.layout)
+    try:
+        with closing(source):
+            async with db.transaction(bounded=False) as conn:
+                step = await _RowFixer(conn, job, file, names, merge).run(source)
+    except Exception as error:
+        if not is_transient(error):
+            raise
+        raise Unavailable("the database is not available now; nothing was changed") from error
+    await report_operation_step(db, step)
+    return await db.run(operation_records.get_operation, step.operation_id)
+
+
+async def _match_columns(db: Database, job: Job, look: FileInspection) -> FixFileColumns:
+    names = FixFileColumns(await get_file_columns(db, job), _get_plan_params(job).get("mapping", {}))
+    problems = [] if look.is_named_by_rows else names.find_header_problems(look.columns)
+    if problems:
+        raise InvalidColumns(problems)
+    return names
+
+
+class _RowFixer:
+    """One file, in one transaction. ``merge``: what a row held, and what the file has of it; the rest stays."""
+
+    def __init__(self, conn: Connection, job: Job, file: FixedRowsFile, names: FixFileColumns, merge: MergeRow) -> None:
+        self._conn = conn
+        self._job = job
+        self._file = file
+        self._names = names
+        self._merge = merge
+        self._problems = FixProblems()
+        self._matcher = FixedRowMatcher(job.counts.total, self._problems, _get_plan_params(job).get("mapping", ()))
+        self._row = 0
+
+    async def run(self, source: InputSource) -> OperationStep:
+        conn, job_id, file = self._conn, self._job.id, self._file
+        locked = await reprocess_items.lock_job_for_reprocess(conn, job_id)
+        items = 0
+        while (block := await asyncio.to_thread(source.read, SEQ_LIST_MAX, FIX_FILE_CHUNK_BYTES)).inputs:
+            items += await self._store_fixes(locked, dict(self._match_rows(block, source.first_line)))
+        if self._problems.count:
+            raise InvalidRows(self._problems.messages, self._problems.count)
+        if not items:
+            raise InvalidInput("there is no row in the file")
+        await reprocess_items.reopen_job(conn, job_id)
+        predicate = {"statuses": ["failed"], "reset_attempts": True, "fixed_rows": items}
+        who = {"user_id": file.by, "job_id": job_id, "request_id": file.request_id}
+        operation_id = await operation_records.add_finished_operation(conn, "reprocess", predicate, items=items, **who)
+        await job_records.add_activity(
+            conn, job_id, file.by, "fix", rows=items, operation=str(operation_id), file=file.name
+        )
+        return OperationStep(operation_id, items, job_id, file.request_id)
+
+    def _match_rows(self, block: InputBlock, first_line: int) -> Iterator[tuple[int, dict[str, Any]]]:
+        for index, text in enumerate(block.inputs):
+            self._row += 1
+            line = resolve_line_number(self._row, None if block.lines is None else block.lines[index], first_line)
+            if index in block.defects:
+                self._problems.add(f"line {line}: {block.defects[index]['reason']}")
+                continue
+            record = self._names.rename_record(decode_input(text.decode(), exact=True))
+            if (found := self._matcher.match(record, line)) is not None:
+                yield found
+
+    async def _store_fixes(self, locked: dict[str, Any], mended: dict[int, dict[str, Any]]) -> int:
+        if not mended:
+            return 0
+        held = await item_fixes.read_current_inputs(self._conn, self._job.id, list(mended))
+        mended = {seq: self._merge(held.get(seq), fields) for seq, fields in mended.items()}
+        inputs = {seq: data for seq, fields in mended.items() if (data := self._encode_row(seq, fields)) is not None}
+        taken = await item_fixes.fix_failed_items(self._conn, locked, inputs, by=self._file.by)
+        for seq in sorted(inputs.keys() - set(taken)):
+            await self._report_rejected_row(seq)
+        return len(taken)
+
+    def _encode_row(self, seq: int, fields: dict[str, Any]) -> bytes | None:
+        try:
+            data = encode_json(fields, exact=True)
+        except (TypeError, ValueError, RecursionError) as error:
+            self._problems.add(f"row {seq + 1} cannot be stored: {error}")
+            return None
+        if len(data) > self._file.max_row_bytes:
+            self._problems.add(f"row {seq + 1} has more than {self._file.max_row_bytes} bytes")
+            return None
+        return data
+
+    async def _report_rejected_row(self, seq: int) -> None:
+        is_told = len(self._problems.messages) < FIX_PROBLEMS_MAX
+        status = (await fetch_item(self._conn, self._job.id, seq))["status"] if is_told else "in another state"
+        self._problems.add(f"row {seq + 1} is {status}: only failed rows can be mended")
+
+
+def _get_plan_params(job: Job) -> dict[str, Any]:
+    return job.params.get("plan") or {}
+
+
+def _merge_fields(held: Any, fields: dict[str, Any]) -> dict[str, Any]:
+    return (held if isinstance(held, dict) else {}) | fields

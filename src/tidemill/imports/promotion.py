@@ -1,0 +1,95 @@
+"""From a trial to the real thing: the same file, the same plan, with every correction made since; and it writes."""
+
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from tidemill.core.errors import Conflict, Unavailable, UnknownFile, UnknownJob
+from tidemill.core.job import Job
+from tidemill.core.kinds import IMPORT_KIND
+from tidemill.imports import import_records
+from tidemill.imports.import_plan import ImportPlan
+from tidemill.imports.use_cases import check_table_privileges
+from tidemill.jobs.staged_files import StagedFiles
+from tidemill.jobs.submission import report_submitted
+from tidemill.store import item_fixes, job_records
+from tidemill.store.database import Database, is_transient
+from tidemill.store.job_submission import Submission, build_submission_steps, find_by_idempotency_key, run_steps_async
+
+PROMOTE_ACTION = "promote"
+
+
+def get_promotable_plan(job: Job) -> ImportPlan:
+    """What a closed trial has planned; Conflict if it is no such thing."""
+    if "plan" not in job.params:
+        raise Conflict(f"import {job.key} is {job.status}: its file was never read")
+    plan = msgspec.convert(job.params["plan"], ImportPlan)
+    if not plan.validate_only:
+        raise Conflict(f"import {job.key} is no trial: only one with validate_only can be promoted")
+    if not job.is_closed:
+        raise Conflict(f"import {job.key} is {job.status}: it can be promoted when it is closed")
+    return plan
+
+
+async def promote_dry_run(
+    db: Database, staged_files: StagedFiles, job: Job, submission: Submission, *, by: int
+) -> tuple[UUID, bool]:
+    """The live job of a trial, and whether it is new: there is one, however often it is asked for."""
+    plan = replace(get_promotable_plan(job), validate_only=False)
+    key = f"{PROMOTE_ACTION} {job.id}"
+    found = await db.run(find_by_idempotency_key, job.owner_id, key)
+    if found is not None:
+        return UUID(str(found["id"])), False
+    if job.purged_at is not None:
+        raise Conflict(f"import {job.key} was purged: its file is gone")
+    await check_table_privileges(db, plan)
+    origin = (await db.read(import_records.find_import_origins, [job.id])).get(job.id)
+    if origin is None:
+        raise UnknownJob(f"there is no job {job.id}")
+    try:
+        blob = await staged_files.link_file(str(job.file_id))
+    except UnknownFile:
+        raise Conflict(f"the file of import {job.key} is gone") from None
+    spec = replace(
+        submission,
+        kind=IMPORT_KIND,
+        owner_id=job.owner_id,
+        params=job.params | {"plan": msgspec.to_builtins(plan)} | _build_promoted_request(job),
+        policy=job.policy,
+        priority=job.priority,
+        source=(origin.source or {}) | {"blob": blob.id, "fixes_of": str(job.id)},
+        sparse=True,
+        file_id=blob.id,
+        idem_key=key,
+        idem_print=job.id.bytes,
+    )
+    try:
+        job_id, is_new = await _submit_promoted(db, spec, job, by)
+    except (UnknownJob, Conflict):
+        await staged_files.discard(blob.id)
+        raise
+    if not is_new:
+        await staged_files.discard(blob.id)
+    return job_id, is_new
+
+
+async def _submit_promoted(db: Database, spec: Submission, trial: Job, by: int) -> tuple[UUID, bool]:
+    """The corrections are there with the job, before anybody can begin to read its file."""
+    try:
+        async with db.transaction(bounded=False) as conn:
+            job_id, is_new = await run_steps_async(conn, build_submission_steps(spec, ()))
+            if is_new:
+                fixes = await item_fixes.copy_item_fixes(conn, trial.id, job_id)
+                await job_records.add_activity(conn, trial.id, by, PROMOTE_ACTION, job=str(job_id), fixes=fixes)
+    except Exception as error:
+        if not is_transient(error):
+            raise
+        raise Unavailable("the database is not available now; it is safe to ask again") from error
+    report_submitted(job_id, spec, is_new=is_new)
+    return job_id, is_new
+
+
+def _build_promoted_request(job: Job) -> dict[str, Any]:
+    return {"asked": job.params.get("asked", {}) | {"validate_only": False}}

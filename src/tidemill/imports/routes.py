@@ -1,0 +1,347 @@
+"""POST /imports: a file, or where it is; and a look at what would become of it.
+
+Imports as a whole: looking at them, and what is wanted of them.
+
+Rows of an import that failed: in pages, as files, and back again when they are mended.
+"""
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Annotated, Any
+from uuid import UUID
+
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.responses import StreamingResponse
+
+from tidemill.core.errors import IdempotencyKeyReused, InvalidInput
+from tidemill.core.job import Job
+from tidemill.core.kinds import IMPORT_KIND
+from tidemill.core.principal import Principal
+from tidemill.imports import failed_rows, use_cases
+from tidemill.imports.fixed_rows import FixedRowsFile, fix_rows_from_file
+from tidemill.imports.import_views import (
+    IMPORT_KEY_PREFIX,
+    RunnableImport,
+    VisibleImport,
+    load_import_detail,
+    load_import_view,
+    load_import_views,
+)
+from tidemill.imports.promotion import get_promotable_plan, promote_dry_run
+from tidemill.imports.request_parsing import (
+    StagedImportFile,
+    build_import_request,
+    build_layout,
+    build_policy,
+    build_stored_request,
+    download_preview_file,
+    drop_file_on_error,
+    parse_form_fields,
+    read_import_request,
+)
+from tidemill.imports.schemas import (
+    FIXES_BODY,
+    FIXES_QUERY_PARAMETERS,
+    IMPORT_BODY,
+    IMPORT_QUERY_PARAMETERS,
+    PREVIEW_BODY,
+    PREVIEW_QUERY_PARAMETERS,
+    ImportDetail,
+    ImportIn,
+    ImportOut,
+    ImportPage,
+    LayoutIn,
+    PreviewIn,
+    PreviewOut,
+    RowErrorQuery,
+    RowOut,
+    RowPage,
+)
+from tidemill.imports.use_cases import FileInspection
+from tidemill.jobs import bulk_operation_routes, job_control
+from tidemill.jobs.bulk_operation_schemas import OperationOut, ReprocessIn
+from tidemill.jobs.dependencies import find_writable_resource, list_visible_jobs, make_submission, resolve_owner_filter
+from tidemill.jobs.job_views import build_operation_out
+from tidemill.jobs.schemas import JobFilterQuery
+from tidemill.jobs.submission import check_submission
+from tidemill.rest import pagination, upload
+from tidemill.rest.api_context import ApiContext, ContextDep, DatabaseDep
+from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, declare_route
+from tidemill.rest.idempotency import IdempotencyKey, parse_idempotency_key
+from tidemill.store.job_submission import Submission
+
+router = APIRouter(tags=["imports"], route_class=AuthenticatedRoute)
+
+_REPEATED_IMPORT_RESPONSE: dict[int | str, dict[str, Any]] = {
+    200: {"description": "What this key made before", "model": ImportOut}
+}
+_SUBMIT_IMPORT_OPTIONS = declare_route(Permission.USER, 400, 404, 413, 415, extra_responses=_REPEATED_IMPORT_RESPONSE)
+_SUBMIT_IMPORT_OPTIONS["openapi_extra"] |= {"requestBody": IMPORT_BODY, "parameters": IMPORT_QUERY_PARAMETERS}
+_PREVIEW_IMPORT_OPTIONS = declare_route(Permission.USER, 400, 404, 413, 415, 502)
+_PREVIEW_IMPORT_OPTIONS["openapi_extra"] |= {"requestBody": PREVIEW_BODY, "parameters": PREVIEW_QUERY_PARAMETERS}
+
+
+@router.post("/imports", status_code=202, **_SUBMIT_IMPORT_OPTIONS)
+async def submit_import(
+    request: Request, response: Response, me: CurrentUser, context: ContextDep, idempotency_key: IdempotencyKey = None
+) -> ImportOut:
+    """Import a file into a table. It comes as the body, with the words in the query; as multipart; or by reference.
+
+    Columns that do not fit are refused at once, before a row is read; rows that do not fit become errors of the job.
+    """
+    base = make_submission(request, me)
+    base = replace(base, kind=IMPORT_KIND, idem_key=_build_import_key(idempotency_key))
+    try:
+        job_id, is_new = await _receive_and_submit(request, context, me, base)
+    except IdempotencyKeyReused:
+        raise IdempotencyKeyReused("this Idempotency-Key was used for another request") from None
+    return await build_accepted_response(response, context, job_id, is_new=is_new)
+
+
+@router.post("/imports/preview", **_PREVIEW_IMPORT_OPTIONS)
+async def preview_import(request: Request, me: CurrentUser, context: ContextDep) -> PreviewOut:
+    """What a file is, where its columns would go, and what is wrong with its first rows. Nothing is kept."""
+
+    async def check_preview(asked: PreviewIn) -> bool:
+        build_layout(asked)
+        await find_writable_resource(context, me, asked.resource)
+        return True
+
+    asked, file = await read_import_request(request, context, me, PreviewIn, check_preview)
+    if file is None:
+        file = await download_preview_file(context, asked.source.url if asked.source and asked.source.url else "")
+    try:
+        look = await _inspect_file(context, asked, file, asked.rows)
+        resource = await find_writable_resource(context, me, asked.resource)
+        found = await use_cases.preview_import(
+            context.imports, look, resource, build_import_request(asked), context.normalizers
+        )
+        return PreviewOut.model_validate(found)
+    finally:
+        await context.staged_files.discard(file.blob.id)
+
+
+async def build_accepted_response(response: Response, context: ApiContext, job_id: UUID, *, is_new: bool) -> ImportOut:
+    response.status_code = 202 if is_new else 200
+    response.headers["Location"] = f"/v1/imports/{job_id}"
+    response.headers["Retry-After"] = "1"
+    return await load_import_view(context.db, job_id)
+
+
+async def _receive_and_submit(
+    request: Request, context: ApiContext, me: Principal, base: Submission
+) -> tuple[UUID, bool]:
+    made: UUID | None = None
+
+    async def check_import(asked: ImportIn) -> bool:
+        nonlocal made
+        words = build_stored_request(asked)
+        check_submission(replace(base, policy=build_policy(asked), priority=asked.priority), built_in=True)
+        await find_writable_resource(context, me, asked.resource)
+        made = await context.imports.find_existing(base, words)
+        return made is None
+
+    asked, file = await read_import_request(request, context, me, ImportIn, check_import)
+    async with drop_file_on_error(context, file):
+        resource = await find_writable_resource(context, me, asked.resource)
+        spec = replace(base, policy=build_policy(asked), priority=asked.priority)
+        url = asked.source.url if asked.source and asked.source.url else ""
+        if file is None and not url and made is not None:
+            return made, False
+        if file is None:
+            return await context.imports.submit_remote(
+                spec, url, resource, build_import_request(asked), build_stored_request(asked)
+            )
+        look = await _inspect_file(context, asked, file)
+        found = await context.imports.find_repeated(spec, file.blob, look, build_stored_request(asked))
+        if found is not None:
+            await context.staged_files.discard(file.blob.id)
+            return found, False
+        plan = await context.imports.plan_import(look, resource, build_import_request(asked))
+    # From here on the file is the job's, or removed with the refusal.
+    return await context.imports.submit(spec, file.blob, look, plan, build_stored_request(asked), file.name)
+
+
+async def _inspect_file(
+    context: ApiContext, body: ImportIn, file: StagedImportFile, rows: int | None = None
+) -> FileInspection:
+    if not file.blob.size:
+        raise InvalidInput("the file is empty")
+    more = {} if rows is None else {"rows": rows}
+    return await context.imports.inspect_file(
+        file.blob.id, name=file.name, content_type=file.content_type, layout_options=build_layout(body), **more
+    )
+
+
+def _build_import_key(header: str | None) -> str | None:
+    key = parse_idempotency_key(header)
+    return None if key is None else f"{IMPORT_KEY_PREFIX} {key}"
+
+
+_RUNNING_OPERATION_RESPONSE: dict[int | str, dict[str, Any]] = {
+    202: {"description": "It goes on without you", "model": OperationOut}
+}
+_PROMOTED_BEFORE_RESPONSE: dict[int | str, dict[str, Any]] = {
+    200: {"description": "It was promoted before", "model": ImportOut}
+}
+
+
+@router.get("/imports", response_model_exclude_unset=True, **declare_route(Permission.USER, 404))
+async def list_imports(query: Annotated[JobFilterQuery, Query()], me: CurrentUser, db: DatabaseDep) -> ImportPage:
+    """Your imports, the newest first."""
+    page = await list_visible_jobs(db, await resolve_owner_filter(db, me, query.user_id), query, IMPORT_KIND)
+    return ImportPage(imports=await load_import_views(db, page.items), **pagination.build_next_page(page.after))
+
+
+@router.get("/imports/{import_id}", **declare_route(Permission.USER, 404))
+async def get_import(import_id: VisibleImport, db: DatabaseDep) -> ImportDetail:
+    """Its counts, which always add up; what it did to the table, what failed and why, how its file was read."""
+    return await load_import_detail(db, import_id)
+
+
+@router.post(
+    "/imports/{import_id}/promote",
+    status_code=202,
+    **declare_route(Permission.USER, 404, 409, extra_responses=_PROMOTED_BEFORE_RESPONSE),
+)
+async def promote_import(
+    import_id: VisibleImport, me: CurrentUser, request: Request, response: Response, context: ContextDep
+) -> ImportOut:
+    """Make a closed trial real: the same file and plan, with the corrections made to it. Asked again, the same job."""
+    await find_writable_resource(context, me, get_promotable_plan(import_id).resource.name)
+    job_id, is_new = await promote_dry_run(
+        context.db, context.staged_files, import_id, make_submission(request, me), by=me.user_id
+    )
+    return await build_accepted_response(response, context, job_id, is_new=is_new)
+
+
+@router.post("/imports/{import_id}/pause", **declare_route(Permission.USER, 404, 409))
+async def pause_import(import_id: VisibleImport, me: CurrentUser, db: DatabaseDep) -> ImportOut:
+    """Batches in hand finish; nothing new is begun."""
+    await job_control.pause_job(db, import_id.id, by=me.user_id)
+    return await load_import_view(db, import_id.id)
+
+
+@router.post("/imports/{import_id}/resume", **declare_route(Permission.USER, 404, 409))
+async def resume_import(import_id: RunnableImport, me: CurrentUser, db: DatabaseDep) -> ImportOut:
+    """A paused import goes on."""
+    await job_control.resume_job(db, import_id.id, by=me.user_id)
+    return await load_import_view(db, import_id.id)
+
+
+@router.post("/imports/{import_id}/cancel", **declare_route(Permission.USER, 404, 409))
+async def cancel_import(import_id: VisibleImport, me: CurrentUser, db: DatabaseDep) -> ImportOut:
+    """Batches in hand finish, and what they wrote stays; the rest is cancelled."""
+    await job_control.cancel_job(db, import_id.id, by=me.user_id)
+    return await load_import_view(db, import_id.id)
+
+
+@router.post(
+    "/imports/{import_id}/reprocess",
+    **declare_route(Permission.USER, 404, 409, extra_responses=_RUNNING_OPERATION_RESPONSE),
+)
+async def reprocess_import(
+    import_id: RunnableImport, body: ReprocessIn, me: CurrentUser, request: Request, response: Response, db: DatabaseDep
+) -> OperationOut:
+    """Send settled rows round again: after the table has changed, or what they refer to is there."""
+    return await bulk_operation_routes.reprocess_job(import_id, body, me, request, response, db)
+
+
+ERRORS_CSV_EXAMPLE = "email,name,_row,_errors\r\nada,Ada,7,email: not an e-mail address\r\n"
+ERRORS_NDJSON_EXAMPLE = '{"email": "ada", "name": "Ada", "_row": 7, "_errors": []}\n'
+
+
+def _document_file_response(media_type: str, example: str) -> dict[int | str, dict[str, Any]]:
+    content = {media_type: {"schema": {"type": "string"}, "example": example}}
+    return {200: {"description": "The failed rows, in order", "content": content}}
+
+
+_FIX_IMPORT_OPTIONS = declare_route(Permission.USER, 400, 404, 409, 413, 415)
+_FIX_IMPORT_OPTIONS["openapi_extra"] |= {"requestBody": FIXES_BODY, "parameters": FIXES_QUERY_PARAMETERS}
+
+
+@router.get(
+    "/imports/{import_id}/errors", response_model_exclude_unset=True, **declare_route(Permission.USER, 404, 409)
+)
+async def list_import_errors(
+    import_id: VisibleImport, query: Annotated[RowErrorQuery, Query()], db: DatabaseDep
+) -> RowPage:
+    """Failed rows in their own order, each with all that is wrong with it; all, or those of some `error_codes`."""
+    after = pagination.decode_cursor(query.after)
+    page = await failed_rows.list_import_errors(
+        db, import_id, limit=query.page_size, after=after, codes=query.error_codes
+    )
+    return RowPage(rows=[RowOut.model_validate(row) for row in page.items], **pagination.build_next_page(page.after))
+
+
+@router.get(
+    "/imports/{import_id}/errors.csv",
+    response_class=Response,
+    **declare_route(Permission.USER, 404, 409, extra_responses=_document_file_response("text/csv", ERRORS_CSV_EXAMPLE)),
+)
+async def download_import_errors(import_id: VisibleImport, db: DatabaseDep) -> StreamingResponse:
+    """Failed rows in the columns of their file, with `_row` and `_errors`: mend them, and send them to `fixes`."""
+    return await _stream_failed_rows(
+        failed_rows.stream_failed_rows_csv(db, import_id), import_id, "text/csv; charset=utf-8", "csv"
+    )
+
+
+@router.get(
+    "/imports/{import_id}/errors.ndjson",
+    response_class=Response,
+    **declare_route(
+        Permission.USER,
+        404,
+        409,
+        extra_responses=_document_file_response("application/x-ndjson", ERRORS_NDJSON_EXAMPLE),
+    ),
+)
+async def download_import_errors_as_ndjson(import_id: VisibleImport, db: DatabaseDep) -> StreamingResponse:
+    """The same, an object a line; `_errors` is a list of objects there."""
+    return await _stream_failed_rows(
+        failed_rows.stream_failed_rows_ndjson(db, import_id), import_id, "application/x-ndjson", "ndjson"
+    )
+
+
+@router.post("/imports/{import_id}/fixes", **_FIX_IMPORT_OPTIONS)
+async def fix_import(import_id: RunnableImport, me: CurrentUser, request: Request, context: ContextDep) -> OperationOut:
+    """Mended rows, as a file with `_row`: they are corrected, and only they go round again. All of them, or none.
+
+    Columns that the file does not have stay as they are; `_errors` and others that begin with `_` are not looked at.
+    """
+    place = "body" if request.headers.get("content-type", "").lower().startswith("multipart/") else "query"
+
+    async def check_layout(fields: dict[str, str]) -> None:
+        build_layout(parse_form_fields(LayoutIn, fields, place))
+
+    found = await upload.receive_upload(request, context, check=check_layout, accept_any_type=True)
+    try:
+        if not found.blob.size:
+            raise InvalidInput("the file is empty")
+        mended = FixedRowsFile(
+            blob_id=found.blob.id,
+            name=found.name,
+            content_type=found.content_type,
+            layout=build_layout(parse_form_fields(LayoutIn, found.fields, place)),
+            by=me.user_id,
+            request_id=request.state.request_id,
+            max_row_bytes=context.settings.max_row_bytes,
+        )
+        return build_operation_out(await fix_rows_from_file(context.db, context.imports, import_id, mended))
+    finally:
+        await context.staged_files.discard(found.blob.id)
+
+
+async def _stream_failed_rows(
+    chunks: AsyncIterator[bytes], job: Job, media_type: str, extension: str
+) -> StreamingResponse:
+    """What goes wrong before the first piece is an answer of its own; later, the connection breaks."""
+    first = await anext(chunks, b"")
+
+    async def all_chunks() -> AsyncIterator[bytes]:
+        yield first
+        async for piece in chunks:
+            yield piece
+
+    headers = {"Content-Disposition": f'attachment; filename="{job.key}-errors.{extension}"'}
+    return StreamingResponse(all_chunks(), media_type=media_type, headers=headers)

@@ -1,0 +1,305 @@
+"""Rows of text on their way into a statement: as COPY takes them, or a whole column in one parameter.
+
+Writing into a user's own table, in the flush transaction: set-based, and never a value in a statement's text.
+"""
+
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import psycopg
+from psycopg.sql import SQL, Composable, Identifier, Literal, Placeholder
+
+from tidemill.core.errors import InvalidInput
+from tidemill.imports.target_errors import TableRejection, TargetGone, is_bad_data, raise_if_target_gone
+from tidemill.store.database import Connection, is_transient
+from tidemill.store.statements import load_sql
+from tidemill.tables.introspection.table_introspection import introspect_table
+from tidemill.tables.resource import Field, Reference, Resource, TableName
+from tidemill.tables.values.column_texts import ColumnTexts
+
+sql = load_sql("tidemill.imports")
+
+_VALUE_SEPARATOR, _NULL_MARKER = "\x1e", "\x1f"
+
+
+def pack_column(column: Sequence[str | None]) -> str | None:
+    """A column as one text: psycopg writes an array element by element, at 2.4 µs each. None if it cannot be."""
+    if _NULL_MARKER in column:
+        return None
+    if None in column:
+        column = [_NULL_MARKER if text is None else text for text in column]
+    packed = _VALUE_SEPARATOR.join(column)  # type: ignore[arg-type]
+    return packed if packed and packed.count(_VALUE_SEPARATOR) == len(column) - 1 else None
+
+
+def encode_copy_rows(columns: Iterable[Sequence[str | None]]) -> bytes:
+    """Columns of text as rows of COPY."""
+    escaped = [_escape_column(column) for column in columns]
+    return ("\n".join(map("\t".join, zip(*escaped, strict=True))) + "\n").encode()
+
+
+def _escape_column(column: Sequence[str | None]) -> Sequence[str]:
+    if None in column:
+        return ["\\N" if text is None else _escape_text(text) for text in column]
+    joined = "".join(column)  # type: ignore[arg-type]
+    if "\\" in joined or "\t" in joined or "\n" in joined or "\r" in joined:
+        return [_escape_text(text or "") for text in column]
+    return column  # type: ignore[return-value]
+
+
+def _escape_text(text: str) -> str:
+    text = text.replace("\\", "\\\\") if "\\" in text else text
+    return text.replace("\t", "\\t").replace("\n", "\\n").replace("\r", "\\r")
+
+
+INPUT_CHECKS_MIN_VERSION = 160000
+DRY_RUN_TABLE, DRY_RUN_EXISTING_TABLE = (
+    Identifier("pg_temp", "tidemill_trial"),
+    Identifier("pg_temp", "tidemill_trial_there"),
+)
+TextRows = Sequence[tuple[str | None, ...]]
+
+
+class TargetTable:
+    """One table, and statements about its rows: fields by their name, values as text."""
+
+    def __init__(
+        self, conn: Connection, resource: Resource, keeps_null: Callable[[Field], bool] = lambda _: False
+    ) -> None:
+        """``keeps_nothing``: of a field that the table fills by itself, whether NULL is a value all the same."""
+        self._conn = conn
+        self._filled = {field.name for field in resource.fields if field.filled and not keeps_null(field)}
+        self._resource = resource
+        self._table_name = resource.table
+        self._table = _quote_table(resource.table)
+        self._fields = {field.name: field for field in resource.fields}
+        self._aliases = {name: f"f{place}" for place, name in enumerate(self._fields)}
+        self._copied = ""  # the table of the last COPY, as the server calls it
+
+    @asynccontextmanager
+    async def open_write_savepoint(self, *, rollback: bool = False) -> AsyncIterator[None]:
+        """All that is written within, or nothing of it: a Refusal leaves the transaction as it was.
+
+        With ``undo`` it is left so in any case: aborted, a subtransaction is no burden to others.
+        """
+        try:
+            async with self._conn.transaction(force_rollback=rollback):
+                yield
+        except psycopg.Error as error:
+            raise_if_target_gone(error, self._table_name)
+            if is_transient(error):
+                raise
+            raise TableRejection(error, self._copied) from error
+
+    @asynccontextmanager
+    async def open_read_savepoint(self) -> AsyncIterator[None]:
+        """Statements that ask. What they cannot read is no value of the type that a column had, or a Refusal."""
+        try:
+            async with self._conn.transaction():
+                yield
+        except psycopg.Error as error:
+            raise_if_target_gone(error, self._table_name)
+            if is_transient(error):
+                raise
+            if is_bad_data(error):
+                await self.check_columns_unchanged(self._fields)
+            raise TableRejection(error, "") from error
+
+    async def check_columns_unchanged(self, fields: Iterable[str]) -> None:
+        """Gone if the table has other columns now than when the import was planned."""
+        try:
+            found = {
+                field.column: field.sql_type for field in (await introspect_table(self._conn, self._table_name)).fields
+            }
+        except InvalidInput as error:
+            raise TargetGone(str(error)) from error
+        for field in (self._fields[name] for name in fields):
+            if field.column not in found:
+                raise TargetGone(f"{self._table_name}: a column is gone ({field.column})")
+            if found[field.column] != field.sql_type:
+                now = f"{field.column} was {field.sql_type} and is {found[field.column]}"
+                raise TargetGone(f"{self._table_name}: a column has another type now ({now})")
+
+    async def check_constraints_immediately(self) -> None:
+        """Constraints that wait for the end of the transaction would fail all of it."""
+        await self._conn.execute(sql("target/check_at_once"))
+
+    async def find_existing(self, fields: Sequence[str], rows: TextRows, empty: Collection[str] = ()) -> set[int]:
+        """Places of rows whose values in these fields the table has already; in ``empty`` they have none."""
+        asked = self._build_unnest(fields, rows) | {"match": self._build_match(fields, empty=empty)}
+        return await self._fetch_row_indexes("target/existing", asked)
+
+    async def find_taken_by_others(
+        self, key: Sequence[str], fields: Sequence[str], rows: TextRows, empty: Collection[str] = ()
+    ) -> set[int]:
+        """Places of rows whose values in these fields another row of the table has; the rows begin with their key."""
+        given = [*key, *(name for name in fields if name not in key)]
+        asked = self._build_unnest(given, rows) | {
+            "match": self._build_match(fields, empty=empty),
+            "own": self._build_match(key),
+        }
+        return await self._fetch_row_indexes("target/taken", asked)
+
+    async def find_missing_references(self, reference: Reference, rows: TextRows) -> set[int]:
+        """Places of rows whose reference leads nowhere."""
+        table = _quote_table(reference.table)
+        columns = dict(zip(reference.fields, reference.columns, strict=True))
+        asked = self._build_unnest(reference.fields, rows) | {"match": self._build_match(reference.fields, columns)}
+        return await self._fetch_row_indexes("target/missing", asked, table)
+
+    async def find_invalid_values(self, field: str, texts: ColumnTexts) -> dict[int, str]:
+        """Texts that the type of a field does not take, and why. Old servers say so only when it is too late."""
+        if self._conn.info.server_version < INPUT_CHECKS_MIN_VERSION:
+            return {}
+        distinct = [text for text in dict.fromkeys(texts) if text is not None]
+        if not distinct:
+            return {}
+        array, value = _build_text_array("texts", distinct)
+        statement = _load_template("target/invalid").format(texts=array)
+        cursor = await self._conn.execute(statement, {"texts": value, "type": self._fields[field].sql_type})
+        reasons = {distinct[ord_ - 1]: reason for ord_, reason in await cursor.fetchall()}
+        return {index: reasons[text] for index, text in enumerate(texts) if text in reasons} if reasons else {}
+
+    async def update_rows(self, fields: Sequence[str], rows: TextRows, *, dry_run: bool) -> set[int]:
+        """Bring existing rows up to these values, or copies of them; places of those that were different."""
+        others = self._list_updatable_fields(fields)
+        if not others:
+            return set()
+        if dry_run:
+            key = self._resource.key
+            keys = [tuple(row[fields.index(name)] for name in key) for row in rows]
+            await self._fetch_row_indexes(
+                "target/copy_there", self._build_unnest(key, keys) | {"match": self._build_match(key)}
+            )
+        sets = SQL(", ").join([self._build_assignment(field) for field in others])
+        return await self._compare_rows(
+            "target/update", fields, rows, DRY_RUN_EXISTING_TABLE if dry_run else self._table, sets=sets
+        )
+
+    async def find_unchanged_rows(self, fields: Sequence[str], rows: TextRows) -> set[int]:
+        """Places of rows that the table has just so."""
+        return await self._compare_rows("target/same", fields, rows, self._table)
+
+    async def copy_rows(self, fields: Sequence[str], data: bytes, *, dry_run: bool) -> int:
+        """Rows in COPY's text form, into the table or into one that only looks like it; how many it took."""
+        columns = SQL(", ").join(Identifier(self._fields[name].column) for name in fields)
+        self._copied = "tidemill_trial" if dry_run else self._table_name.name
+        table = DRY_RUN_TABLE if dry_run else Identifier(self._table_name.schema, self._table_name.name)
+        if not fields:  # COPY cannot say so
+            return await self._insert_default_rows(table, data.count(b"\n"))
+        statement = _load_template("target/copy").format(table=table, columns=columns)
+        async with self._conn.cursor() as cursor:
+            async with cursor.copy(statement) as copy:
+                await copy.write(data)
+            return cursor.rowcount
+
+    async def _insert_default_rows(self, table: Identifier, count: int) -> int:
+        statement = _load_template("target/insert_defaults").format(table=table)
+        return sum([(await self._conn.execute(statement)).rowcount for _ in range(count)])
+
+    async def create_dry_run_tables(self) -> None:
+        table = Identifier(self._table_name.schema, self._table_name.name)
+        async with self.open_read_savepoint():
+            await self._conn.execute(_load_template("target/create_trial").format(table=table))
+            await self._create_dry_run_sequences()
+            await self._conn.execute(_load_template("target/create_trial_there").format(table=table))
+
+    async def _create_dry_run_sequences(self) -> None:
+        """A trial has sequences of its own: it takes no number from those of the table."""
+        params = {"schema": self._table_name.schema, "table": self._table_name.name}
+        found = await (await self._conn.execute(sql("target/trial_sequences"), params)).fetchall()
+        for column, name, start, default in found:
+            names = {"sequence": Identifier("pg_temp", name), "column": Identifier(column)}
+            made = _load_template("target/create_trial_sequence").format(start=Literal(start), **names)
+            await self._conn.execute(made)
+            await self._conn.execute(_load_template("target/set_trial_default").format(default=SQL(default), **names))
+
+    def _list_updatable_fields(self, fields: Sequence[str]) -> list[Field]:
+        """What an update may change."""
+        return [self._fields[field] for field in fields if field not in self._resource.key]
+
+    async def _compare_rows(
+        self, name: str, fields: Sequence[str], rows: TextRows, table: Identifier, **more: Composable
+    ) -> set[int]:
+        parts = [self._build_difference(field) for field in self._list_updatable_fields(fields)] or [SQL("false")]
+        differs = SQL(" OR ").join(parts)
+        asked = self._build_unnest(fields, rows) | {"match": self._build_match(self._resource.key), "differs": differs}
+        return await self._fetch_row_indexes(name, asked | more, table)
+
+    async def _fetch_row_indexes(self, name: str, asked: dict[str, Any], table: Identifier | None = None) -> set[int]:
+        table, values = table or self._table, asked.pop("values")
+        # Never prepared: a plan for ten rows is the wrong one for ten thousand.
+        cursor = await self._conn.execute(_load_template(name).format(table=table, **asked), values, prepare=False)
+        return {row[0] - 1 for row in await cursor.fetchall()}
+
+    def _build_unnest(self, fields: Sequence[str], rows: TextRows) -> dict[str, Any]:
+        names = [self._aliases[name] for name in fields]
+        arrays = [_build_text_array(name, column) for name, column in zip(names, zip(*rows, strict=True), strict=True)]
+        return {
+            "arrays": SQL(", ").join(array for array, _ in arrays),
+            "names": SQL(", ").join(map(Identifier, names)),
+            "values": {name: value for name, (_, value) in zip(names, arrays, strict=True)},
+        }
+
+    def _build_match(
+        self, fields: Sequence[str], columns: dict[str, str] | None = None, empty: Collection[str] = ()
+    ) -> Composable:
+        parts: list[Composable] = []
+        for name in fields:
+            field = self._fields[name]
+            column = _quote_column(field.column if columns is None else columns[name])
+            if name in empty:
+                parts.append(SQL("t.{} IS NULL").format(column))
+            else:
+                parts.append(SQL("t.{} = {}").format(column, self._build_typed_value(field)))
+        return SQL(" AND ").join(parts)
+
+    def _quote_alias(self, field: Field) -> Identifier:
+        return Identifier(self._aliases[field.name])
+
+    def _build_typed_value(self, field: Field) -> Composable:
+        # The type is what the catalog said of the column, not what anybody sent.
+        return SQL("n.{}::{}").format(self._quote_alias(field), SQL(field.sql_type.replace("%", "%%")))
+
+    def _build_assignment(self, field: Field) -> Composable:
+        """An empty value leaves what the table fills by itself as it is."""
+        column = _quote_column(field.column)
+        if field.name in self._filled:
+            return SQL("{} = coalesce({}, t.{})").format(column, self._build_typed_value(field), column)
+        return SQL("{} = {}").format(column, self._build_typed_value(field))
+
+    def _build_difference(self, field: Field) -> Composable:
+        ours, theirs = SQL("t.{}").format(_quote_column(field.column)), self._build_typed_value(field)
+        if _may_lack_equality(field):  # such values are equal if they are written alike
+            ours, theirs = SQL("{}::text").format(ours), SQL("{}::text").format(theirs)
+        unequal = SQL("{} IS DISTINCT FROM {}").format(ours, theirs)
+        if field.name in self._filled:
+            return SQL("(n.{} IS NOT NULL AND {})").format(self._quote_alias(field), unequal)
+        return unequal
+
+
+def _build_text_array(name: str, column: Sequence[str | None]) -> tuple[Composable, Any]:
+    """A column of texts for a statement, and the parameter of that name which it is made of."""
+    packed = pack_column(column)
+    if packed is None:
+        return SQL("{}::text[]").format(Placeholder(name)), list(column)
+    return SQL("string_to_array({}, chr(30), chr(31))").format(Placeholder(name)), packed
+
+
+def _load_template(name: str) -> SQL:
+    return SQL(sql(name).decode())
+
+
+def _may_lack_equality(field: Field) -> bool:
+    kind = field.element if field.type == "array" else field.type
+    return kind in (None, "other", "json") and field.sql_type != "jsonb"
+
+
+def _quote_column(name: str) -> Identifier:
+    """A name in a statement that has parameters, where a percent sign is written twice."""
+    return Identifier(name.replace("%", "%%"))
+
+
+def _quote_table(table: TableName) -> Identifier:
+    return Identifier(table.schema.replace("%", "%%"), table.name.replace("%", "%%"))

@@ -1,0 +1,200 @@
+"""One field's reader: normalize, see what is missing, read the type, check the rules."""
+
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from typing import Any
+
+from tidemill.core.column_type import is_text_type
+from tidemill.core.csv_injection import unescape_formula
+from tidemill.core.errors import InvalidInput
+from tidemill.imports.validation.row_errors import RowErrorDetail, RowErrorGroup, RowErrors
+from tidemill.imports.validation.rule_checks import build_rule_checks
+from tidemill.tables.resource import Field, allows_empty_text
+from tidemill.tables.values.column_texts import (
+    REDACTED_VALUE,
+    ColumnTexts,
+    is_storable_text,
+    join_texts,
+    truncate_for_error,
+)
+from tidemill.tables.values.json_values import encode_json
+from tidemill.tables.values.type_readers import TYPE_READERS, read_array
+
+Normalizer = Callable[[str], str]
+_BUILTIN_NORMALIZER_FUNCTIONS: dict[str, Normalizer] = {
+    "trim": str.strip,
+    "collapse": lambda text: " ".join(text.split()),
+    "lower": str.lower,
+    "upper": str.upper,
+}
+_STRUCTURED_TYPES = ("json", "array")
+PLAIN_NUMBER_MAX_DIGITS = 400  # digits that a number is written out with; beyond it, with an exponent
+_FREE_TEXT_TYPES = ("text", "other", *_STRUCTURED_TYPES)  # types whose text may hold any character
+
+
+class FieldReader:
+    """Reads the values of one field, all rows of a batch at a time."""
+
+    def __init__(
+        self,
+        field: Field,
+        normalizers: Mapping[str, Normalizer] | None = None,
+        *,
+        unescape_formulas: bool = False,
+        keep_empty: bool = False,
+        keep_null: bool = False,
+        texts_are_json: bool = False,
+    ) -> None:
+        """Reads as an import says.
+
+        ``restores``: texts were kept from being run by a spreadsheet. ``keeps_empty``: empty text is a value.
+        ``keeps_nothing``: no default stands for what is not there.
+        ``documents``: a text in a field of JSON is a document, and not how one is written.
+        """
+        self._texts_are_json = texts_are_json and field.type == "json"
+        self._unescape_formulas = unescape_formulas and is_text_type(field.type, field.sql_type)
+        self._keep_empty = keep_empty and allows_empty_text(field)
+        self._keep_null = keep_null
+        self._field = field
+        known = _BUILTIN_NORMALIZER_FUNCTIONS | dict(normalizers or {})
+        missing = [name for name in field.normalize if name not in known]
+        if missing:
+            raise InvalidInput(
+                f"field {field.name!r} wants a normalizer {missing[0]!r}, which nobody has declared here"
+            )
+        self._normalize = [known[name] for name in field.normalize]
+        self._read = read_array if field.type == "array" else TYPE_READERS[field.type]
+        self._rules = build_rule_checks(field)
+
+    def read(self, values: list[Any]) -> tuple[ColumnTexts, RowErrors]:
+        """The text form of every value; None where it is missing or wrong."""
+        flaws = RowErrors()
+        texts, wrong = self._read(self._field, self._prepare_texts(values, flaws))
+        for index, reason in wrong.items():
+            hides = self._field.sensitive and self._field.type == "array"  # whose reasons show elements
+            self._add_error(flaws, index, "type", "not a list of its type" if hides else reason, values[index])
+            texts[index] = None
+        for rule in self._rules:
+            for code, reason, rows in rule(texts):
+                self._add_errors(flaws, code, reason, rows, values)
+        return texts, flaws
+
+    def read_keys(self, values: list[Any]) -> ColumnTexts:
+        """The text form alone, as far as it takes to tell equal values from others: no rule is looked at."""
+        texts = self._prepare_texts(values, RowErrors())
+        if self._field.type in ("text", "uuid"):
+            return texts
+        texts, wrong = self._read(self._field, texts)
+        for index in wrong:
+            texts[index] = None
+        return texts
+
+    def _prepare_texts(self, values: list[Any], flaws: RowErrors) -> ColumnTexts:
+        """Texts, normalized, None where one is missing."""
+        texts = self._convert_to_texts(values, flaws)
+        if self._unescape_formulas:
+            texts = [text and unescape_formula(text) for text in texts]
+        for normalize in self._normalize:
+            texts = self._apply_normalizer(normalize, texts, values, flaws)
+        if self._field.type not in _FREE_TEXT_TYPES:
+            texts = _strip_texts(texts)
+        if None in texts or ("" in texts and not self._keep_empty):
+            texts = self._replace_empty_texts(texts, flaws)
+        if self._field.type in _FREE_TEXT_TYPES and not is_storable_text(join_texts(texts)):
+            texts = self._reject_unstorable_texts(texts, values, flaws)
+        return texts
+
+    def _convert_to_texts(self, values: list[Any], flaws: RowErrors) -> ColumnTexts:
+        if self._texts_are_json:
+            return [None if value is None else encode_json(value) for value in values]
+        if set(map(type, values)) <= {str}:
+            return values
+        keep = self._field.type in _STRUCTURED_TYPES
+        texts: ColumnTexts = []
+        for index, value in enumerate(values):
+            if isinstance(value, dict | list) and not keep:
+                self._add_error(flaws, index, "type", "a single value is wanted here", encode_json(value))
+                texts.append(None)
+            else:
+                texts.append(_convert_to_text(value, self._field.type))
+        return texts
+
+    def _apply_normalizer(
+        self, normalize: Normalizer, texts: ColumnTexts, values: list[Any], flaws: RowErrors
+    ) -> ColumnTexts:
+        """A user's own normalizer may not like a text: that is a problem of its row."""
+        try:
+            return _map_texts(normalize, texts)
+        except Exception:  # noqa: BLE001  whatever it raises
+            found: ColumnTexts = []
+        for index, text in enumerate(texts):
+            try:
+                found += _map_texts(normalize, [text])
+            except Exception as error:  # noqa: BLE001
+                reason = "cannot be normalized" if self._field.sensitive else f"cannot be normalized: {error}"
+                self._add_error(flaws, index, "type", reason, values[index])
+                found.append(None)
+        return found
+
+    def _replace_empty_texts(self, texts: ColumnTexts, flaws: RowErrors) -> ColumnTexts:
+        """Nothing, for an empty text: or what stands for it."""
+        field, given = self._field, texts if self._keep_empty else [text or None for text in texts]
+        if field.default is not None and not self._keep_null:
+            return [field.default if text is None else text for text in given]
+        if field.required and not field.filled:
+            missing = [index for index, text in enumerate(given) if text is None and index not in flaws.bad_rows]
+            self._add_errors(flaws, "required", "must not be empty", missing)
+        return given
+
+    def _reject_unstorable_texts(self, texts: ColumnTexts, values: list[Any], flaws: RowErrors) -> ColumnTexts:
+        found = list(texts)
+        for index, text in enumerate(texts):
+            if text and not is_storable_text(text):
+                self._add_error(flaws, index, "type", "a character that PostgreSQL cannot store", values[index])
+                found[index] = None
+        return found
+
+    def _add_error(self, flaws: RowErrors, index: int, code: str, reason: str, value: Any) -> None:
+        flaws.add(index, RowErrorDetail(self._field.name, code, reason, self._format_value(value)))
+
+    def _add_errors(
+        self, flaws: RowErrors, code: str, reason: str, rows: list[int], values: list[Any] | None = None
+    ) -> None:
+        """The same of many rows; without ``values`` there is nothing to show."""
+        if rows:
+            told = (
+                dict.fromkeys(rows) if values is None else {index: self._format_value(values[index]) for index in rows}
+            )
+            flaws.add_group(RowErrorGroup(self._field.name, code, reason, told))
+
+    def _format_value(self, value: Any) -> str | None:
+        return None if value is None else REDACTED_VALUE if self._field.sensitive else truncate_for_error(value)
+
+
+def _map_texts(normalize: Normalizer, texts: ColumnTexts) -> ColumnTexts:
+    if None in texts:
+        return [None if text is None else normalize(text) for text in texts]
+    return list(map(normalize, texts))  # type: ignore[arg-type]
+
+
+def _strip_texts(texts: ColumnTexts) -> ColumnTexts:
+    """Blanks around a number or a date mean nothing."""
+    joined = join_texts(texts)
+    if joined.isascii() and " " not in joined and "\t" not in joined and "\r" not in joined:
+        return texts
+    return [text and text.strip() for text in texts]
+
+
+def _convert_to_text(value: Any, type_: str) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        value = Decimal(repr(value))
+    if isinstance(value, Decimal):
+        is_plain = type_ in ("integer", "text") and abs(value.adjusted()) < PLAIN_NUMBER_MAX_DIGITS
+        return format(value, "f") if is_plain else str(value)
+    if isinstance(value, int):
+        return str(value)
+    return encode_json(value)

@@ -1,0 +1,146 @@
+"""Rows into columns of text, with everything that is wrong with each row."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from operator import itemgetter
+from typing import Any, TypeVar
+
+from tidemill.imports.import_plan import ImportPlan
+from tidemill.imports.validation.field_reader import FieldReader, Normalizer
+from tidemill.imports.validation.row_errors import RowErrorDetail, RowErrors
+from tidemill.tables.values.column_texts import ColumnTexts, truncate_for_error
+
+T = TypeVar("T")
+ERROR_FIELD_NAME_MAX_CHARS = 63  # characters of a strange field's name that an error shows
+
+
+@dataclass(slots=True)
+class CheckedRows:
+    """The fields of some rows, column by column, and what is wrong: by the row's place among them.
+
+    ``absent`` are rows that do not name a field: if they are there already, it stays as it is.
+    """
+
+    columns: dict[str, ColumnTexts]
+    count: int
+    errors: RowErrors = field(default_factory=RowErrors)
+    rows_without_field: dict[str, set[int]] = field(default_factory=dict)
+
+    def add_error(self, index: int, problem: RowErrorDetail) -> None:
+        self.errors.add(index, problem)
+
+    def get_tuples(self, fields: Sequence[str], rows: Sequence[int] | None = None) -> list[tuple[str | None, ...]]:
+        """These fields of these rows, or of all."""
+        columns: list[Sequence[str | None]] = [self.columns[name] for name in fields]
+        if rows is not None:
+            columns = [pick_rows(column, rows) for column in columns]
+        return list(zip(*columns, strict=True))
+
+
+def pick_rows(column: Sequence[T], rows: Sequence[int]) -> Sequence[T]:
+    """The values of some rows."""
+    if len(rows) < 2:  # noqa: PLR2004  an itemgetter of one gives no sequence
+        return [column[index] for index in rows]
+    return itemgetter(*rows)(column)  # type: ignore[no-any-return]
+
+
+def make_field_reader(plan: ImportPlan, name: str, normalizers: Mapping[str, Normalizer] | None = None) -> FieldReader:
+    """What reads a field's values as the plan says."""
+    field = plan.resource.get_field(name)
+    return FieldReader(
+        field,
+        normalizers,
+        unescape_formulas=plan.spreadsheet_safe,
+        keep_empty=plan.keep_empty,
+        keep_null=plan.keeps_null(field),
+        texts_are_json=plan.documents,
+    )
+
+
+class RowChecker:
+    """Checks rows against a plan."""
+
+    def __init__(self, plan: ImportPlan, normalizers: Mapping[str, Normalizer] | None = None) -> None:
+        resource = plan.resource
+        self._sources = list(plan.ordered_mapping.items())
+        self._readers = {name: make_field_reader(plan, name, normalizers) for _, name in self._sources}
+        self._updates = plan.mode == "upsert"
+        self._tracks_absent_fields = self._updates or plan.documents
+        self._defaults = {
+            name: default
+            for name in plan.mapped_fields
+            if (default := plan.get_absent_default(resource.get_field(name))) is not None
+        }
+        self._recognized_columns = {
+            *plan.mapping,
+            *plan.columns,
+        }  # columns that were seen, and have no field, were left out
+        given = set(plan.mapped_fields)
+        self._conditions = [one for one in resource.conditions if one.field in given]
+
+    def check(self, rows: Sequence[Any]) -> CheckedRows:
+        """``rows`` are decoded inputs: objects, or what is none."""
+        checked = CheckedRows({}, len(rows))
+        objects = self._require_objects(rows, checked)
+        for column, name in self._sources:
+            values = _get_column_values(objects, column)
+            checked.columns[name], flaws = self._readers[name].read(values)
+            absent = _find_rows_without(objects, column) if self._tracks_absent_fields and None in values else set()
+            if absent:
+                checked.rows_without_field[name] = absent
+                self._fill_defaults(name, checked.columns[name], absent)
+            checked.errors.merge(flaws, except_rows=absent if self._updates else ())
+        for condition in self._conditions:
+            self._check_condition(checked, condition)
+        return checked
+
+    def _require_objects(self, rows: Sequence[Any], checked: CheckedRows) -> list[dict[str, Any]]:
+        if set(map(type, rows)) <= {dict} and self._recognized_columns.issuperset(set().union(*rows)):
+            return list(rows)
+        objects = []
+        for index, row in enumerate(rows):
+            if not isinstance(row, dict):
+                checked.add_error(
+                    index,
+                    RowErrorDetail(
+                        None, "shape", "an object with a value for each field is wanted", truncate_for_error(row)
+                    ),
+                )
+                row = {}  # noqa: PLW2901
+            for name in row:
+                if name not in self._recognized_columns and not name.startswith("_"):
+                    problem = RowErrorDetail(
+                        truncate_for_error(name[:ERROR_FIELD_NAME_MAX_CHARS]),
+                        "unknown_field",
+                        "there is no such field",
+                        truncate_for_error(row[name]),
+                    )
+                    checked.add_error(index, problem)
+            objects.append(row)
+        return objects
+
+    def _fill_defaults(self, name: str, texts: ColumnTexts, absent: set[int]) -> None:
+        """A default stands for what is not named, also where it does not for what is named and nothing."""
+        if name in self._defaults:
+            for index in absent:
+                texts[index] = self._defaults[name]
+
+    def _check_condition(self, checked: CheckedRows, condition: Any) -> None:
+        wanted, texts = set(condition.values), checked.columns[condition.field]
+        for name in condition.needs:
+            given, told = checked.columns.get(name), checked.errors.find_rows_of_field(name)
+            for index, text in enumerate(texts):
+                if text in wanted and (given is None or given[index] is None) and index not in told:
+                    reason = f"needed where {condition.field} is {text}"
+                    checked.add_error(index, RowErrorDetail(name, "required", reason))
+
+
+def _get_column_values(rows: list[dict[str, Any]], column: str) -> list[Any]:
+    try:
+        return [row[column] for row in rows]
+    except KeyError:
+        return [row.get(column) for row in rows]
+
+
+def _find_rows_without(rows: list[dict[str, Any]], column: str) -> set[int]:
+    return {index for index, row in enumerate(rows) if column not in row}

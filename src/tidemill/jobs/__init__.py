@@ -1,0 +1,1 @@
+"""Use cases, routes and commands that every kind of job shares."""

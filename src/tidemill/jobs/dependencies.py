@@ -1,0 +1,213 @@
+"""From what a request names to what it may see. What belongs to somebody else is not there."""
+
+import re
+from collections.abc import Sequence
+from typing import Annotated, Any
+from uuid import UUID
+
+from fastapi import Depends, Path, Request
+
+from tidemill.core.errors import InvalidInput, UnknownJob, UnknownResource
+from tidemill.core.job import Job
+from tidemill.core.kinds import DISTRIBUTION_KIND as DISTRIBUTE
+from tidemill.core.kinds import EXPORT_KIND as EXPORT
+from tidemill.core.kinds import IMPORT_KIND as IMPORT
+from tidemill.core.list_pages import Page
+from tidemill.core.principal import Principal
+from tidemill.core.row_ranges import SeqRange, merge_ranges
+from tidemill.jobs import queries
+from tidemill.jobs.bulk_operation_schemas import ItemChoiceIn
+from tidemill.jobs.schemas import JobFilterQuery
+from tidemill.rest import pagination
+from tidemill.rest.api_context import ApiContext, ContextDep, DatabaseDep
+from tidemill.rest.auth import CurrentUser, get_client_ip
+from tidemill.rest.json_body import make_validation_error
+from tidemill.rest.problems import HttpError
+from tidemill.rest.schema_types import JOB_NAME_PATTERN
+from tidemill.store import job_records, users
+from tidemill.store.database import Database
+from tidemill.store.job_submission import Submission
+from tidemill.tables.resource import Resource, is_granted
+
+_JOB_NAME_REGEX = re.compile(JOB_NAME_PATTERN)
+JobName = Annotated[str, Path(max_length=64, description="A job's id or key", examples=["J20261115_000777"])]
+
+
+async def load_visible_job_id(job: JobName, me: CurrentUser, db: DatabaseDep) -> UUID:
+    """Without a look at how far it is."""
+    return await db.read(job_records.find_job_id, validate_job_name(job), get_owner_scope(me))
+
+
+async def load_visible_job(job: JobName, me: CurrentUser, db: DatabaseDep) -> Job:
+    return await db.read(job_records.get_job_by_name, validate_job_name(job), get_owner_scope(me))
+
+
+async def resolve_job_filter(db: Database, name: str | None, owner_id: int | None) -> UUID | None:
+    """The id of a job that a filter names, by its id or its key; an id is taken as it is."""
+    if name is None:
+        return None
+    return await db.read(job_records.find_job_id, name, owner_id) if "_" in name else UUID(name)
+
+
+def validate_job_name(name: str) -> str:
+    """A whole id or key."""
+    if not _JOB_NAME_REGEX.fullmatch(name):
+        raise UnknownJob(f"there is no job {name!r}")
+    return name
+
+
+def get_owner_scope(me: Principal) -> int | None:
+    """Whose jobs somebody may see: their own, or everybody's (None)."""
+    return None if me.is_admin else me.user_id
+
+
+VisibleJobId = Annotated[UUID, Depends(load_visible_job_id)]
+VisibleJob = Annotated[Job, Depends(load_visible_job)]
+
+
+def check_job_kind(kind: str, found: Job, name: str) -> Job:
+    if found.kind != kind:
+        raise UnknownJob(f"there is no {_KIND_LABELS[kind]} {name!r}")
+    return found
+
+
+_KIND_LABELS = {IMPORT: "import", EXPORT: "export", DISTRIBUTE: "distribution"}
+
+
+async def authorize_rerun(context: ApiContext, me: Principal, job: Job) -> None:
+    """Who may no longer read or write what a job reads or writes does not do so by sending its items round again."""
+    plan = job.params.get("plan")
+    if job.kind == IMPORT and plan:
+        await _authorize_target(context, me, job.kind, plan["resource"]["name"])
+    elif job.kind == EXPORT and plan:
+        await _authorize_target(context, me, job.kind, plan["resource"])
+    elif job.kind == DISTRIBUTE:
+        await _authorize_target(context, me, job.kind, job.params["dataset"])
+
+
+async def list_revoked_targets(context: ApiContext, me: Principal) -> list[str]:
+    """What the jobs of a user read or write, as ``kind:name``, that they may not read or write any more."""
+    lost = []
+    for kind, name in await context.db.run(job_records.list_job_targets, me.user_id, list(_KIND_LABELS)):
+        try:
+            await _authorize_target(context, me, kind, name)
+        except (HttpError, UnknownResource, InvalidInput):
+            lost.append(f"{kind}:{name}")
+    return lost
+
+
+async def _authorize_target(context: ApiContext, me: Principal, kind: str, name: str) -> None:
+    if kind == IMPORT:
+        await find_writable_resource(context, me, name)
+    elif kind == EXPORT:
+        await find_readable_resource(context, me, name)
+    elif not context.distributions.is_dataset_allowed(me.role, name):
+        raise UnknownResource(f"there is no dataset {name!r}")
+
+
+async def load_runnable_job(job: VisibleJob, me: CurrentUser, context: ContextDep) -> Job:
+    await authorize_rerun(context, me, job)
+    return job
+
+
+RunnableJob = Annotated[Job, Depends(load_runnable_job)]
+
+
+async def list_visible_jobs(db: Database, owner_id: int | None, query: JobFilterQuery, kind: str | None) -> Page[Job]:
+    """A page of the jobs that a query asks for, of one kind or of all."""
+    return await queries.list_jobs(
+        db,
+        owner_id=owner_id,
+        statuses=query.statuses,
+        kind=kind,
+        created_from=query.created_from,
+        created_to=query.created_to,
+        q=query.q,
+        limit=query.page_size,
+        after=pagination.decode_cursor(query.after),
+    )
+
+
+async def find_writable_resource(context: ApiContext, me: Principal, name: str) -> Resource:
+    """What somebody may import into. One that may be read but not written is there, and refused; others are not there.
+
+    An admin may name any table besides.
+    """
+    resource = await context.resources.find(context.db, name, any_table=me.is_admin)
+    if is_granted(me.role, resource, "write"):
+        return resource
+    if is_granted(me.role, resource, "read"):
+        raise HttpError(403, f"you may read {name}, not write it")
+    raise UnknownResource(f"there is no resource {name!r}")
+
+
+async def find_readable_resource(context: ApiContext, me: Principal, name: str) -> Resource:
+    """What somebody may export. One that may be written but not read is there, and refused; others are not there.
+
+    An admin may name any table besides.
+    """
+    resource = await context.resources.find(context.db, name, any_table=me.is_admin, for_reading=True)
+    if is_granted(me.role, resource, "read"):
+        return resource
+    if is_granted(me.role, resource, "write"):
+        raise HttpError(403, f"you may write {name}, not read it")
+    raise UnknownResource(f"there is no resource {name!r}")
+
+
+def parse_item_ids(ids: Sequence[str], field: str) -> list[tuple[UUID, int]]:
+    """Items by their ids, of a field of the body: their jobs and their places in them."""
+    found = [_parse_item_id(text) for text in ids]
+    _check_item_ids(ids, field, [place is not None for place in found], "{!r} is not the id of an item")
+    return [place for place in found if place is not None]
+
+
+def parse_item_ids_of_job(ids: Sequence[str], field: str, job_id: UUID) -> list[int]:
+    """The places of items in this job; those of another one are pointed at."""
+    found = parse_item_ids(ids, field)
+    _check_item_ids(ids, field, [job == job_id for job, _ in found], "{!r} is an item of another job")
+    return [seq for _, seq in found]
+
+
+def _parse_item_id(text: str) -> tuple[UUID, int] | None:
+    job, _, seq = text.partition(":")
+    try:
+        return UUID(job), int(seq)
+    except ValueError:
+        return None
+
+
+def _check_item_ids(ids: Sequence[str], field: str, are_valid: Sequence[bool], message: str) -> None:
+    wrong = [(at, text) for at, (text, is_good) in enumerate(zip(ids, are_valid, strict=True)) if not is_good]
+    if wrong:
+        raise make_validation_error([(("body", field, at), message.format(text)) for at, text in wrong])
+
+
+def parse_item_selection(body: ItemChoiceIn, job_id: UUID) -> tuple[list[int] | None, tuple[SeqRange, ...]]:
+    """Items that are chosen by their numbers: single ones, None if all are meant, and ranges of them beside these."""
+    seqs = None if body.item_ids is None else parse_item_ids_of_job(body.item_ids, "item_ids", job_id)
+    if body.ranges is None:
+        return seqs, ()
+    return seqs or [], merge_ranges(body.ranges)
+
+
+async def resolve_owner_filter(db: Database, me: Principal, user_id: str) -> int | None:
+    """Whose work a list is about: ``me``; for admins also ``all`` (None), or somebody by name or id."""
+    if user_id in ("me", me.name, str(me.user_id)):
+        return me.user_id
+    if not me.is_admin:
+        raise HttpError(403, "only an admin sees the work of others")
+    return None if user_id == "all" else (await db.run(users.get_user, user_id)).id
+
+
+def make_submission(request: Request, me: Principal, **fields: Any) -> Submission:
+    return Submission(
+        kind="",
+        **fields,
+        owner_id=me.user_id,
+        request_id=request.state.request_id,
+        traceparent=request.state.traceparent,
+        ip_address=get_client_ip(request),
+    )
+
+
+ItemSeq = Annotated[int, Path(ge=0, le=2**62, description="An item's place in its job, from 0")]

@@ -1,0 +1,102 @@
+"""Pause, resume, cancel, delete.
+
+Cancelling items that wait: a tracked operation, done at once when it is small.
+
+Making items that wait for a retry due at once, in whatever jobs they are.
+"""
+
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from tidemill.core.errors import InvalidInput
+from tidemill.core.list_pages import check_text
+from tidemill.core.principal import LOCAL_USER_ID
+from tidemill.jobs.reprocessing import run_operation
+from tidemill.store import job_lifecycle, job_records, operation_records
+from tidemill.store import retention as store_delete
+from tidemill.store import waiting_items as store
+from tidemill.store.database import Database
+from tidemill.store.job_events import bind_job_fields, report_job_closed
+from tidemill.store.operation_records import BulkOperation
+from tidemill.store.waiting_items import CANCELLABLE_STATUSES, CancelSelection, RunNowCounts, lock_job_for_cancel
+from tidemill.telemetry.events import emit
+
+CANCEL_TIMEOUT_S = 2.0
+
+
+async def pause_job(db: Database, job_id: UUID, *, by: int = LOCAL_USER_ID) -> None:
+    await db.run(job_lifecycle.pause_job, job_id, by=by)
+    async with bind_job_fields(db, job_id):
+        emit("job.paused", job=job_id)
+
+
+async def resume_job(db: Database, job_id: UUID, *, by: int = LOCAL_USER_ID) -> None:
+    await db.run(job_lifecycle.resume_job, job_id, by=by)
+    async with bind_job_fields(db, job_id):
+        emit("job.resumed", job=job_id)
+
+
+async def cancel_job(db: Database, job_id: UUID, *, by: int = LOCAL_USER_ID) -> None:
+    """Leased batches finish and keep their results; what waits is cancelled at once, the last of many by others."""
+    await db.run(job_lifecycle.cancel_job, job_id, by=by)
+    async with bind_job_fields(db, job_id):
+        emit("job.cancelled", job=job_id)
+    deadline = time.monotonic() + CANCEL_TIMEOUT_S
+    while await db.run(job_lifecycle.cancel_ready_batches, job_id) and time.monotonic() < deadline:
+        pass
+    closed = await db.run(job_lifecycle.close_job, job_id)
+    if closed is not None:
+        report_job_closed(closed)
+
+
+async def delete_job(db: Database, job_id: UUID, *, by: int = LOCAL_USER_ID) -> None:
+    """Late flushes find nothing and are refused; rows and stored file go later, by maintenance and the janitor."""
+    async with bind_job_fields(db, job_id):
+        await db.run(store_delete.delete_job, job_id)
+        emit("job.deleted", job=job_id, by=by)
+
+
+async def cancel_waiting_items(
+    db: Database,
+    job_id: UUID,
+    waiting: CancelSelection,
+    *,
+    user_id: int = LOCAL_USER_ID,
+    request_id: str | None = None,
+    timeout_s: float | None = None,
+) -> BulkOperation:
+    """What a worker has in hand is left to it; a job of which nothing is open afterwards is closed."""
+    wrong = [status.value for status in waiting.statuses if status not in CANCELLABLE_STATUSES]
+    if wrong:
+        raise InvalidInput(f"items that are {', '.join(wrong)} do not wait: they cannot be cancelled")
+    check_text("a key", waiting.key)
+    await db.run(lock_job_for_cancel, job_id)
+    predicate: dict[str, Any] = {"statuses": sorted(set(waiting.statuses))}
+    predicate |= {"seqs": None if waiting.seqs is None else sorted(set(waiting.seqs))}
+    predicate |= {"ranges": waiting.ranges} if waiting.ranges else {}
+    predicate |= {"but": sorted(waiting.excluded_seqs)} if waiting.excluded_seqs else {}
+    predicate |= {"key": waiting.key} if waiting.key else {}
+    added = await db.run(
+        operation_records.add_operation, "cancel", predicate, user_id=user_id, job_id=job_id, request_id=request_id
+    )
+    operation = await run_operation(db, added, timeout_s)
+    closed = await db.run(job_lifecycle.close_job, job_id)
+    if closed is not None:
+        report_job_closed(closed)
+    return operation
+
+
+async def run_items_now(
+    db: Database, items: Sequence[tuple[UUID, int]], owner_id: int | None, *, by: int
+) -> RunNowCounts:
+    """Items of jobs that are all there, and the owner's: else nothing is done. A transaction for each job."""
+    grouped: dict[UUID, list[int]] = defaultdict(list)
+    for job_id, seq in items:
+        grouped[job_id].append(seq)
+    for job_id in grouped:
+        await db.read(job_records.find_job_id, str(job_id), owner_id)
+    done = [await db.run(store.make_items_due, job_id, grouped[job_id], by=by) for job_id in sorted(grouped)]
+    return sum(done, RunNowCounts())

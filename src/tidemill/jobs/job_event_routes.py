@@ -1,0 +1,141 @@
+"""Streams: what changes, as it changes."""
+
+import time
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Header, Query, Request
+from fastapi.sse import EventSourceResponse, ServerSentEvent
+from pydantic import Field
+
+from tidemill.core.errors import InvalidInput
+from tidemill.core.job import Job
+from tidemill.core.principal import Principal
+from tidemill.jobs.dependencies import VisibleJob, load_visible_job_id, resolve_owner_filter
+from tidemill.jobs.job_feed import JOB_FEED_OVERLAP, JobSubscription, fingerprint_job
+from tidemill.jobs.job_views import build_job_out
+from tidemill.rest.api_context import ContextDep
+from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, declare_route, is_still_authorized
+from tidemill.rest.schema_types import QueryModel as Parameters
+from tidemill.rest.schema_types import UserFilter
+
+router = APIRouter(tags=["events"], route_class=AuthenticatedRoute)
+SSE_RETRY_MS = 2_000
+EARLIEST_EVENT_TIME = datetime(1970, 1, 1, tzinfo=UTC)  # there is room before it, to look back
+STREAM_REAUTHORIZE_INTERVAL_S = 10.0
+STREAM_OPENED_EVENT = ServerSentEvent(
+    comment="open"
+)  # at once: the head of the answer leaves with the first line of its body
+JOB_EVENT_EXAMPLE = (
+    'event: job\nid: 891f3c69e890d0e2\nretry: 2000\ndata: {"key": "J20261115_000777", "status": "running"}\n\n'
+)
+LastEventId = Annotated[
+    str | None, Header(alias="Last-Event-ID", max_length=100, description="Where a broken stream goes on")
+]
+_EVENT_STREAM_RESPONSE: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "Server-sent events; the data of one is a JobOut",
+        "content": {"text/event-stream": {"schema": {"type": "string"}, "example": JOB_EVENT_EXAMPLE}},
+    }
+}
+
+
+class JobEventsQuery(Parameters):
+    user_id: UserFilter = "me"
+    job: Annotated[
+        str | None,
+        Field(max_length=64, description="The id or key of a job that is told of in any case", examples=[None]),
+    ] = None
+
+
+async def _subscribe_to_job(
+    job: VisibleJob, me: CurrentUser, context: ContextDep, last_event_id: LastEventId = None
+) -> AsyncIterator[JobSubscription]:
+    with context.job_feed.reserve_stream(me.user_id):
+        yield JobSubscription(
+            me.user_id, job_id=job.id, sent_fingerprints={job.id: last_event_id} if last_event_id else {}
+        )
+
+
+async def _subscribe_to_owner(
+    query: Annotated[JobEventsQuery, Query()], me: CurrentUser, context: ContextDep, last_event_id: LastEventId = None
+) -> AsyncIterator[JobSubscription]:
+    owner_id = await resolve_owner_filter(context.db, me, query.user_id)
+    also = None if query.job is None else await load_visible_job_id(query.job, me, context.db)
+    seen = _parse_last_event_time(last_event_id)
+    with context.job_feed.reserve_stream(me.user_id):
+        yield JobSubscription(
+            me.user_id, owner_id=owner_id, pinned_job_id=also, since=None if seen is None else seen - JOB_FEED_OVERLAP
+        )
+
+
+@router.get(
+    "/jobs/{job}/events",
+    response_class=EventSourceResponse,
+    **declare_route(Permission.USER, 404, extra_responses=_EVENT_STREAM_RESPONSE),
+)
+async def watch_job(
+    watcher: Annotated[JobSubscription, Depends(_subscribe_to_job)],
+    me: CurrentUser,
+    request: Request,
+    context: ContextDep,
+) -> AsyncIterator[ServerSentEvent]:
+    """A job's counts and status whenever they change, at most twice a second, until it is deleted.
+
+    The id of an event stands for what it shows: with it as `Last-Event-ID` only news are sent.
+    """
+    yield STREAM_OPENED_EVENT
+    async for one in _iter_authorized_changes(context.job_feed.stream_changes(watcher), request, me):
+        yield _build_job_event(one, fingerprint_job(one))
+    if watcher.is_deleted:
+        yield ServerSentEvent(event="deleted", data={"id": str(watcher.job_id)})
+
+
+@router.get(
+    "/events",
+    response_class=EventSourceResponse,
+    **declare_route(Permission.USER, 404, extra_responses=_EVENT_STREAM_RESPONSE),
+)
+async def watch_jobs(
+    watcher: Annotated[JobSubscription, Depends(_subscribe_to_owner)],
+    me: CurrentUser,
+    request: Request,
+    context: ContextDep,
+) -> AsyncIterator[ServerSentEvent]:
+    """Every job of yours that changes, for a whole tab: first those that are open, then news.
+
+    Of the open ones the newest hundred are followed; a `job` that is named is followed in any case.
+    An event's id is a moment: with it as `Last-Event-ID`, jobs that were closed since are told of too.
+    """
+    yield STREAM_OPENED_EVENT
+    async for one in _iter_authorized_changes(context.job_feed.stream_changes(watcher), request, me):
+        yield _build_job_event(one, one.updated_at.isoformat() if one.updated_at else "")
+
+
+async def _iter_authorized_changes(
+    looks: AsyncIterator[list[Job]], request: Request, me: Principal
+) -> AsyncIterator[Job]:
+    """As long as whoever opened the stream would still be let in."""
+    checked = time.monotonic()
+    async for jobs in looks:
+        for job in jobs:
+            yield job
+        if time.monotonic() - checked > STREAM_REAUTHORIZE_INTERVAL_S:
+            if not await is_still_authorized(request, me):
+                return
+            checked = time.monotonic()
+
+
+def _build_job_event(job: Job, id_: str) -> ServerSentEvent:
+    return ServerSentEvent(event="job", id=id_, data=build_job_out(job).model_dump(mode="json"), retry=SSE_RETRY_MS)
+
+
+def _parse_last_event_time(text: str | None) -> datetime | None:
+    try:
+        found = datetime.fromisoformat(text) if text else None
+    except ValueError:
+        raise InvalidInput("Last-Event-ID is not an id of this stream") from None
+    if found is None:
+        return None
+    return max(EARLIEST_EVENT_TIME, found.replace(tzinfo=UTC) if found.tzinfo is None else found)

@@ -1,0 +1,65 @@
+"""What the house knows, in the shapes of answers."""
+
+from typing import Any
+
+from tidemill.core.job import Job
+from tidemill.core.kinds import EXPORT_KIND
+from tidemill.jobs import queries
+from tidemill.jobs.bulk_operation_schemas import OperationOut
+from tidemill.jobs.schemas import JobOut
+from tidemill.store import progress_samples, workers
+from tidemill.store.database import Database
+from tidemill.store.operation_records import BulkOperation
+
+JOB_LINKS = ("items", "batches", "activity", "events", "kickoff", "pause", "resume", "cancel", "reprocess", "export")
+
+
+def build_job_out(job: Job) -> JobOut:
+    return JobOut.model_validate(build_job_view(job), from_attributes=True)
+
+
+def build_job_view(job: Job) -> dict[str, Any]:
+    """The same, for an answer that has many."""
+    here = f"/v1/jobs/{job.id}"
+    return {
+        "id": job.id,
+        "key": job.key,
+        "kind": job.kind,
+        "user_id": job.owner_id,
+        "status": job.status,
+        "counts": job.counts,
+        "ingest_complete": job.ingest_complete,
+        "priority": job.priority,
+        "failure_reason": job.failure_reason,
+        "created_at": job.created_at,
+        "updated_at": job.updated_at,
+        "closed_at": job.closed_at,
+        "links": {"self": here} | {name: f"{here}/{name}" for name in JOB_LINKS} | _build_download_link(job),
+    }
+
+
+def _build_download_link(job: Job) -> dict[str, str]:
+    return {"download": f"/v1/exports/{job.id}/download"} if job.kind == EXPORT_KIND else {}
+
+
+async def load_job_detail(db: Database, job: Job) -> dict[str, Any]:
+    rates = await db.read(progress_samples.read_job_rates, job)
+    columns = job.result_columns or (await queries.get_grid(db, job.id)).columns.names
+    return build_job_view(job) | {
+        "params": job.params,
+        "policy": job.policy,
+        "errors": job.codes,
+        "columns": columns,
+        "columns_of": "result" if job.result_columns else "input",
+        "rates": rates,
+        "adaptive": await db.read(workers.read_adaptive_state, job.kind, ingesting=not job.ingest_complete),
+        "retried": job.retried,
+        "request_id": job.request_id,
+        "traceparent": job.traceparent,
+        "ip_address": job.ip_address,
+        "file_id": job.file_id,
+    }
+
+
+def build_operation_out(operation: BulkOperation) -> OperationOut:
+    return OperationOut.model_validate(operation, from_attributes=True)

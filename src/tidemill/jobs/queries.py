@@ -1,0 +1,290 @@
+"""Looking at jobs, items and batches, at what waits and what failed.
+
+``owner_id`` None is everybody: the caller says who may ask so.
+
+How much is open, asked often and summed seldom.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypeVar
+from uuid import UUID
+
+from tidemill.core.errors import InvalidInput
+from tidemill.core.job import Job
+from tidemill.core.list_pages import PAGE_MAX_ROWS, Page, check_page_limit, check_text, check_timestamps
+from tidemill.core.result_grid import GridCell, GridColumns, GridRow, build_row_cells
+from tidemill.core.status import ItemStatus, JobStatus
+from tidemill.store import dead_letter_lists, item_lists, item_records, job_lists, job_records, pending_items
+from tidemill.store import item_records as store
+from tidemill.store import job_lists as batches
+from tidemill.store import job_lists as job_counts
+from tidemill.store import job_records as jobs
+from tidemill.store import pending_items as pending
+from tidemill.store.database import Database
+from tidemill.store.job_lists import JobGrid, JobStatusCounts, OpenItemSums, find_job_grid
+from tidemill.telemetry.events import emit
+
+T = TypeVar("T")
+ViewRow = dict[str, Any]
+
+
+async def find_job(db: Database, text: str, owner_id: int | None = None) -> Job:
+    """A job by id, key, or a beginning of its id. One of another owner is as unknown as one that never was."""
+    return await db.read(jobs.get_job, await db.read(jobs.find_job_id, text, owner_id))
+
+
+async def list_jobs(
+    db: Database,
+    *,
+    owner_id: int | None = None,
+    statuses: Sequence[JobStatus] = (),
+    kind: str | None = None,
+    created_from: datetime | None = None,
+    created_to: datetime | None = None,
+    q: str | None = None,
+    limit: int = 50,
+    after: object = None,
+) -> Page[Job]:
+    """The newest first; ``q`` is the beginning of a key or of an id."""
+    check_page_limit(limit)
+    check_timestamps(created_from, created_to)
+    check_text("a filter", kind, q)
+    asked = job_lists.JobListRequest(owner_id, statuses, kind, created_from, created_to, q)
+    return await _report_listing("jobs", db.read(job_lists.list_jobs, asked, limit=limit, after=after))
+
+
+async def list_newest_jobs(db: Database, limit: int, *, statuses: Sequence[JobStatus] = ()) -> list[Job]:
+    """So many of the newest jobs, over as many pages as it takes."""
+    found: list[Job] = []
+    after: object = None
+    while len(found) < limit:
+        page = await list_jobs(db, statuses=statuses, limit=min(limit - len(found), PAGE_MAX_ROWS), after=after)
+        found += page.items
+        after = page.after
+        if after is None:
+            break
+    return found
+
+
+async def count_jobs(db: Database, owner_id: int | None = None) -> JobStatusCounts:
+    """How many jobs are what."""
+    return await db.read(job_counts.count_jobs, owner_id)
+
+
+async def get_grid(db: Database, job: UUID | str, owner_id: int | None = None) -> JobGrid:
+    """What lists need to know of a job, by id or key."""
+    return await db.read(find_job_grid, job, owner_id)
+
+
+async def list_items(
+    db: Database,
+    job: UUID | JobGrid,
+    statuses: Sequence[ItemStatus] = (),
+    *,
+    limit: int,
+    after: object = None,
+    seq: int | None = None,
+    codes: Sequence[str] | None = None,
+    key: str | None = None,
+) -> Page[ViewRow]:
+    """A page of items; its ``after`` is what to ask with for the next one. ``seq`` begins anywhere."""
+    check_page_limit(limit)
+    check_text("an error code", *(codes or ()))
+    check_text("a key", key)
+    asked = item_lists.ItemListRequest(statuses, after, seq, codes, key or None)
+    found = job if isinstance(job, JobGrid) else await get_grid(db, job)
+    return await _report_listing("items", item_lists.list_items(db, found, asked, limit=limit))
+
+
+async def list_shown_inputs(db: Database, grid: JobGrid, items: Sequence[ViewRow]) -> dict[int, Any]:
+    """The inputs of a page's items by seq, where it is those that the grid shows."""
+    if grid.columns.value_key != "input" or not items:
+        return {}
+    return await db.run(item_records.read_shown_inputs, grid.id, [item["seq"] for item in items])
+
+
+async def iterate_items(
+    db: Database, job_id: UUID, status: ItemStatus | None, *, limit: int
+) -> AsyncGenerator[dict[str, Any]]:
+    """Item after item, page by page, with input and result whole: for who reads them one by one."""
+    after, left = None, limit
+    statuses = [] if status is None else [status]
+    while left > 0:
+        page = await list_items(db, job_id, statuses, limit=min(left, 500), after=after)
+        inputs = await db.run(item_records.read_shown_inputs, job_id, [item["seq"] for item in page.items])
+        for item in page.items:
+            if item["result_cut"] or item["seq"] not in inputs:  # too long for a page
+                whole = await get_item(db, job_id, item["seq"])
+                yield item | {"input": whole["input"], "result": whole["result"]}
+            else:
+                yield item | {"input": inputs[item["seq"]]}
+        left -= len(page.items)
+        after = page.after
+        if after is None:
+            return
+
+
+async def get_item(db: Database, job_id: UUID, seq: int) -> ViewRow:
+    """One item, whole; UnknownItem if there is none."""
+    return await db.read_snapshot(store.get_item, job_id, seq)
+
+
+async def list_batches(db: Database, job_id: UUID, *, limit: int, after: object = None) -> Page[ViewRow]:
+    """The newest first."""
+    check_page_limit(limit)
+    return await _report_listing("batches", db.run(batches.list_batches, job_id, limit=limit, after=after))
+
+
+async def list_activity(db: Database, job_id: UUID, *, limit: int, after: object = None) -> Page[ViewRow]:
+    """What people did to a job, the newest first."""
+    check_page_limit(limit)
+    return await _report_listing("activity", db.run(job_records.list_activity, job_id, limit=limit, after=after))
+
+
+async def list_pending(
+    db: Database,
+    *,
+    owner_id: int | None = None,
+    statuses: Sequence[ItemStatus] = (),
+    kind: str | None = None,
+    job_id: UUID | None = None,
+    from_: datetime | None = None,
+    to: datetime | None = None,
+    limit: int,
+    after: object = None,
+) -> Page[ViewRow]:
+    """Open items across jobs, those that have been as they are for longest first, each with why it waits."""
+    check_page_limit(limit)
+    check_timestamps(from_, to)
+    check_text("a filter", kind)
+    wrong = [status.value for status in statuses if status not in pending_items.OPEN_STATUSES]
+    if wrong:
+        raise InvalidInput(f"items that are {', '.join(wrong)} do not wait: ask for pending, processing or retry_wait")
+    asked = pending_items.OpenItemListRequest(
+        statuses or pending_items.OPEN_STATUSES, job_id, owner_id, kind, from_, to
+    )
+    return await _report_listing(
+        "pending", db.read_snapshot(pending.list_pending_items, asked, limit=limit, after=after)
+    )
+
+
+async def get_open_item_sums(db: Database, owner_id: int | None = None) -> OpenItemSums:
+    """How many items are open, now, by kind and status; never by counting items."""
+    return await db.run(batches.sum_open_items, owner_id)
+
+
+async def list_dead_letters(
+    db: Database,
+    *,
+    owner_id: int | None = None,
+    kind: str | None = None,
+    codes: Sequence[str] | None = None,
+    job_id: UUID | None = None,
+    from_: datetime | None = None,
+    to: datetime | None = None,
+    limit: int,
+    after: object = None,
+) -> Page[ViewRow]:
+    """Failed items across jobs, the newest first."""
+    check_page_limit(limit)
+    check_timestamps(from_, to)
+    check_text("a filter", kind, *(codes or ()))
+    asked = dead_letter_lists.DeadLetterListRequest(owner_id, kind, codes, job_id, from_, to)
+    return await _report_listing(
+        "dead_letters", db.read_snapshot(dead_letter_lists.list_dead_letters, asked, limit=limit, after=after)
+    )
+
+
+async def list_dead_letter_causes(
+    db: Database, owner_id: int | None = None, *, kind: str | None = None, job_id: UUID | None = None
+) -> list[ViewRow]:
+    """Dead letters by error code: how many, in how many jobs, and when such a job last changed."""
+    check_text("a filter", kind)
+    return await db.run(dead_letter_lists.list_dead_letter_causes, owner_id, kind=kind, job_id=job_id)
+
+
+async def _report_listing(name: str, listing: Awaitable[Page[T]]) -> Page[T]:
+    started = time.perf_counter()
+    page = await listing
+    ms = round((time.perf_counter() - started) * 1000, 1)
+    first, last = (
+        (_format_page_bound(page.items[0]), _format_page_bound(page.items[-1])) if page.items else (None, None)
+    )
+    emit("page.listed", list=name, rows=len(page.items), ms=ms, first=first, last=last)
+    return page
+
+
+def _format_page_bound(row: Any) -> str:
+    """Where a page begins or ends."""
+    if isinstance(row, Job):
+        return str(row.id)
+    return f"{row['updated_at'].isoformat()}|{row['id']}" if "updated_at" in row else str(row["id"])
+
+
+async def get_grid_columns(db: Database, job_id: UUID) -> GridColumns:
+    """The columns of a job's grid and of its exports, in order."""
+    return (await db.read(find_job_grid, job_id)).columns
+
+
+async def build_grid_page(
+    db: Database, job_id: UUID, items: Sequence[GridRow]
+) -> tuple[GridColumns, list[list[GridCell]]]:
+    """A page of a job's items, as a list has given it, in cells: what an export has in these rows.
+
+    But for a result or an input of more than 16 kB, which lists leave out: its item, looked up, has it.
+    """
+    columns = await get_grid_columns(db, job_id)
+    if columns.value_key == "input":
+        inputs = await db.run(item_records.read_shown_inputs, job_id, [item["seq"] for item in items])
+        items = [{**item, "input": inputs.get(item["seq"])} for item in items]
+    return columns, [build_row_cells(columns, item) for item in items]
+
+
+PENDING_COUNT_CACHE_S = 30.0
+PENDING_COUNT_OWNERS_MAX = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class PendingCount:
+    """How many items are open, and how long ago that was summed."""
+
+    count: int
+    age_s: float
+
+
+class PendingCountCache:
+    """Remembers the sum of each owner for 30 s; whoever asks meanwhile, however many at once, causes no second one."""
+
+    def __init__(
+        self, db: Database, *, cache_s: float = PENDING_COUNT_CACHE_S, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._db = db
+        self._cache_s = cache_s
+        self._clock = clock
+        self._summed: dict[int | None, tuple[float, asyncio.Future[OpenItemSums]]] = {}
+
+    async def get(
+        self, owner_id: int | None = None, *, statuses: Collection[ItemStatus] = (), kind: str | None = None
+    ) -> PendingCount:
+        """Of these statuses, and of this kind, if that is said."""
+        at, sum_ = self._summed.get(owner_id, (float("-inf"), None))
+        if sum_ is None or self._clock() - at >= self._cache_s:
+            at, sum_ = self._clock(), asyncio.ensure_future(get_open_item_sums(self._db, owner_id))
+            self._evict_expired()
+            self._summed[owner_id] = (at, sum_)
+        try:
+            sums = await asyncio.shield(sum_)
+        except Exception:
+            self._summed.pop(owner_id, None)  # the next one tries again
+            raise
+        wanted = (n for (of, status), n in sums.items() if kind in (None, of) and (not statuses or status in statuses))
+        return PendingCount(sum(wanted), self._clock() - at)
+
+    def _evict_expired(self) -> None:
+        if len(self._summed) >= PENDING_COUNT_OWNERS_MAX:
+            now = self._clock()
+            self._summed = {who: kept for who, kept in self._summed.items() if now - kept[0] < self._cache_s}

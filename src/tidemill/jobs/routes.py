@@ -1,0 +1,234 @@
+"""Jobs as a whole: looking at them, and what is wanted of them.
+
+Items: in pages, and one by one.
+
+Processing for the length of a request.
+"""
+
+from dataclasses import asdict
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+from pydantic import Field
+
+from tidemill.core.errors import Conflict, UnknownKind
+from tidemill.core.job import Job
+from tidemill.core.kinds import DISTRIBUTION_KIND as DISTRIBUTE
+from tidemill.core.status import JobStatus
+from tidemill.jobs import job_control, queries, reprocessing
+from tidemill.jobs.dependencies import (
+    ItemSeq,
+    JobName,
+    RunnableJob,
+    VisibleJob,
+    VisibleJobId,
+    get_owner_scope,
+    list_visible_jobs,
+    resolve_owner_filter,
+    validate_job_name,
+)
+from tidemill.jobs.job_views import build_job_out, build_job_view, load_job_detail
+from tidemill.jobs.schemas import (
+    ActivityOut,
+    ActivityPage,
+    BatchOut,
+    BatchPage,
+    FixCreatedOut,
+    FixIn,
+    ItemDetail,
+    ItemPage,
+    ItemQuery,
+    JobCountsOut,
+    JobCountsQuery,
+    JobDetail,
+    JobListQuery,
+    JobOut,
+    JobPage,
+    KickoffOut,
+    PageQuery,
+    ProgressPointOut,
+)
+from tidemill.rest import pagination
+from tidemill.rest.api_context import ContextDep, DatabaseDep
+from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, declare_route
+from tidemill.rest.responses import JsonBytesResponse, encode_json, run_until_disconnect
+from tidemill.rest.schema_types import QueryModel as Parameters
+from tidemill.store import job_records, progress_samples
+from tidemill.store.database import Database
+
+router = APIRouter(tags=["jobs"], route_class=AuthenticatedRoute)
+
+
+@router.get("/jobs", response_model=JobPage, **declare_route(Permission.USER, 404))
+async def list_jobs(query: Annotated[JobListQuery, Query()], me: CurrentUser, context: ContextDep) -> JsonBytesResponse:
+    """Your jobs, the newest first."""
+    owner = await resolve_owner_filter(context.db, me, query.user_id)
+    key = ("jobs", owner, query.model_dump_json())
+    return JsonBytesResponse(await context.coalescer.get(key, lambda: _render_job_page(context.db, owner, query)))
+
+
+@router.get("/jobs/counts", **declare_route(Permission.USER, 404))
+async def count_jobs(query: Annotated[JobCountsQuery, Query()], me: CurrentUser, db: DatabaseDep) -> JobCountsOut:
+    """How many of your jobs are what, by status."""
+    owner_id = await resolve_owner_filter(db, me, query.user_id)
+    return JobCountsOut.model_validate(asdict(await queries.count_jobs(db, owner_id)))
+
+
+@router.get("/jobs/{job}", response_model=JobDetail, **declare_route(Permission.USER, 404))
+async def get_job(job: JobName, me: CurrentUser, context: ContextDep) -> JsonBytesResponse:
+    """Its counts, which always add up; how quick it is, what failed and why, what the workers have settled on."""
+    name, owner = validate_job_name(job), get_owner_scope(me)
+    return JsonBytesResponse(
+        await context.coalescer.get(("job", name, owner), lambda: _render_job_detail(context.db, name, owner))
+    )
+
+
+async def _render_job_page(db: Database, owner_id: int | None, query: JobListQuery) -> bytes:
+    page = await list_visible_jobs(db, owner_id, query, query.kind or query.job_type)
+    return encode_json({"jobs": [build_job_view(job) for job in page.items], **pagination.build_next_page(page.after)})
+
+
+async def _render_job_detail(db: Database, name: str, owner_id: int | None) -> bytes:
+    return encode_json(await load_job_detail(db, await db.read(job_records.get_job_by_name, name, owner_id)))
+
+
+@router.get("/jobs/{job}/batches", response_model_exclude_unset=True, **declare_route(Permission.USER, 404))
+async def list_batches(job: VisibleJobId, query: Annotated[PageQuery, Query()], db: DatabaseDep) -> BatchPage:
+    """The batches of a job, the newest first."""
+    page = await queries.list_batches(db, job, limit=query.page_size, after=pagination.decode_cursor(query.after))
+    return BatchPage(
+        batches=[BatchOut.model_validate(row) for row in page.items], **pagination.build_next_page(page.after)
+    )
+
+
+@router.get("/jobs/{job}/activity", response_model_exclude_unset=True, **declare_route(Permission.USER, 404))
+async def list_activity(job: VisibleJobId, query: Annotated[PageQuery, Query()], db: DatabaseDep) -> ActivityPage:
+    """What people did to a job, the newest first."""
+    page = await queries.list_activity(db, job, limit=query.page_size, after=pagination.decode_cursor(query.after))
+    found = [ActivityOut.model_validate(row) for row in page.items]
+    return ActivityPage(activity=found, **pagination.build_next_page(page.after))
+
+
+@router.get("/jobs/{job}/chart", **declare_route(Permission.USER, 404))
+async def get_chart(job: VisibleJobId, db: DatabaseDep) -> list[ProgressPointOut]:
+    """How many items were settled at which time, in a hundred points or so."""
+    return [ProgressPointOut(**asdict(point)) for point in await db.read(progress_samples.read_progress_chart, job)]
+
+
+@router.post("/jobs/{job}/pause", **declare_route(Permission.USER, 404, 409))
+async def pause_job(job: VisibleJob, me: CurrentUser, db: DatabaseDep) -> JobOut:
+    """Batches in hand finish; nothing new is begun."""
+    await job_control.pause_job(db, job.id, by=me.user_id)
+    return await _load_job_out(db, job)
+
+
+@router.post("/jobs/{job}/resume", **declare_route(Permission.USER, 404, 409))
+async def resume_job(job: RunnableJob, me: CurrentUser, db: DatabaseDep) -> JobOut:
+    """A paused job goes on."""
+    await job_control.resume_job(db, job.id, by=me.user_id)
+    return await _load_job_out(db, job)
+
+
+@router.post("/jobs/{job}/cancel", **declare_route(Permission.USER, 404, 409))
+async def cancel_job(job: VisibleJob, me: CurrentUser, db: DatabaseDep) -> JobOut:
+    """Batches in hand finish and keep their results; the rest is cancelled."""
+    await job_control.cancel_job(db, job.id, by=me.user_id)
+    return await _load_job_out(db, job)
+
+
+@router.delete("/jobs/{job}", status_code=204, **declare_route(Permission.USER, 404))
+async def delete_job(job: VisibleJob, me: CurrentUser, db: DatabaseDep) -> None:
+    """Cancel it and remove its rows, results and file. Late results are refused."""
+    await job_control.delete_job(db, job.id, by=me.user_id)
+
+
+async def _load_job_out(db: Database, job: Job) -> JobOut:
+    return build_job_out(await db.read(job_records.get_job, job.id))
+
+
+item_router = APIRouter(tags=["items"], route_class=AuthenticatedRoute)
+
+
+@item_router.get("/jobs/{job}/items", response_model=ItemPage, **declare_route(Permission.USER, 404))
+async def list_items(
+    job: JobName, query: Annotated[ItemQuery, Query()], me: CurrentUser, context: ContextDep
+) -> JsonBytesResponse:
+    """A page of a job's items. Open ones and failures come oldest change first, others in order of seq.
+
+    A page in order of seq may be short, or even empty, and still have a next one: so much was looked at.
+    """
+    name, owner = validate_job_name(job), get_owner_scope(me)
+    key = ("items", name, owner, query.model_dump_json())
+    return JsonBytesResponse(
+        await context.coalescer.get(key, lambda: _render_item_page(context.db, name, owner, query))
+    )
+
+
+async def _render_item_page(db: Database, name: str, owner_id: int | None, query: ItemQuery) -> bytes:
+    grid = await queries.get_grid(db, name, owner_id)
+    page = await queries.list_items(
+        db,
+        grid,
+        query.statuses,
+        limit=query.page_size,
+        after=pagination.decode_cursor(query.after),
+        seq=query.seq,
+        codes=query.error_codes,
+        key=query.key,
+    )
+    inputs = await queries.list_shown_inputs(db, grid, page.items) if query.inputs else {}
+    items = [item | {"input": inputs[item["seq"]]} if item["seq"] in inputs else item for item in page.items]
+    return encode_json(
+        {
+            "columns": grid.columns.names,
+            "columns_of": grid.columns.value_key,
+            "items": items,
+            **pagination.build_next_page(page.after),
+        }
+    )
+
+
+@item_router.get("/jobs/{job}/items/{seq}", response_model_exclude_unset=True, **declare_route(Permission.USER, 404))
+async def get_item(job: VisibleJobId, seq: ItemSeq, db: DatabaseDep) -> ItemDetail:
+    """An item, whole: its input with corrections, its result, what went wrong."""
+    return ItemDetail.model_validate(await queries.get_item(db, job, seq))
+
+
+@item_router.patch("/jobs/{job}/items/{seq}", **declare_route(Permission.USER, 404, 409, 413))
+async def fix_item(job: RunnableJob, seq: ItemSeq, body: FixIn, me: CurrentUser, context: ContextDep) -> FixCreatedOut:
+    """Correct the input of an item that failed or was not found. It runs with it when it is reprocessed."""
+    most, given = context.settings.max_row_bytes, body.input
+    if job.kind == DISTRIBUTE:
+        given = await context.distributions.parse_fixed_input(context.db, job, seq, given)
+    return FixCreatedOut(
+        rev=await reprocessing.fix_item(context.db, job.id, seq, given, by=me.user_id, max_row_bytes=most)
+    )
+
+
+KICKOFF_MAX_MS = 60_000
+KICKOFF_STATUSES = (JobStatus.PENDING, JobStatus.INGESTING, JobStatus.RUNNING)
+
+
+class KickoffQuery(Parameters):
+    duration_ms: int = Field(5_000, ge=100, le=KICKOFF_MAX_MS, description="How long to work at most")
+
+
+@router.post("/jobs/{job}/kickoff", **declare_route(Permission.USER, 404, 409))
+async def kickoff_job(
+    job: RunnableJob, query: Annotated[KickoffQuery, Query()], request: Request, context: ContextDep
+) -> KickoffOut:
+    """Work on the job here and now, with an ordinary lease, for one time-slice; repeat it as you like.
+
+    It ends early when nothing is due. If you go away, what is finished is kept and the rest goes back.
+    """
+    if context.on_demand_pool is None:
+        raise Conflict("this service has no handlers: start it with `tidemill serve MODULE:NAME`")
+    if job.status not in KICKOFF_STATUSES:
+        raise Conflict(f"job {job.key} is {job.status}: there is nothing to work on")
+    try:
+        found = await run_until_disconnect(
+            request, context.on_demand_pool.kickoff(job.id, job.kind, query.duration_ms / 1000)
+        )
+    except UnknownKind as error:
+        raise Conflict(str(error)) from error
+    return KickoffOut.model_validate(found, from_attributes=True)

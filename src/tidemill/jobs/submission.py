@@ -1,0 +1,167 @@
+"""Making a job out of inputs, or of a stored file."""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+from tidemill.core.errors import Conflict, IdempotencyKeyReused, InvalidInput, Unavailable, UnknownJob, UnknownKind
+from tidemill.core.job import Job
+from tidemill.core.kinds import BUILTIN_KIND_PREFIX, SERVICE_KINDS
+from tidemill.core.policies import FailurePolicy
+from tidemill.store import job_records, workers
+from tidemill.store.database import Connection, Database, is_transient
+from tidemill.store.job_submission import (
+    LoopRunner,
+    Submission,
+    SyncConnection,
+    build_submission_steps,
+    find_by_idempotency_key,
+    run_steps_async,
+    run_steps_from_thread,
+    run_steps_sync,
+)
+from tidemill.store.jsonb import encode_json
+from tidemill.telemetry.events import bind_fields, emit
+
+PRIORITY_RANGE = (-100, 100)
+RESUBMIT_ATTEMPTS_MAX = 3
+
+
+def encode_inputs(inputs: Iterable[Any], max_row_bytes: int) -> Iterator[bytes]:
+    """Inputs as they are stored; InvalidInput names the row that cannot be."""
+    for row, value in enumerate(inputs, 1):
+        try:
+            data = encode_json(value)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InvalidInput(f"input {row} cannot be stored as JSON: {error}") from error
+        if len(data) > max_row_bytes:
+            raise InvalidInput(f"input {row} has {len(data)} bytes; at most {max_row_bytes} are allowed")
+        yield data
+
+
+def check_submission(spec: Submission, *, built_in: bool = False) -> None:
+    if spec.kind.startswith(BUILTIN_KIND_PREFIX) and not built_in:
+        raise InvalidInput(f"jobs of kind {spec.kind!r} are made by Tidemill itself and cannot be submitted")
+    FailurePolicy.parse(spec.policy)
+    try:
+        encode_json(spec.params)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInput(f"params cannot be stored as JSON: {error}") from error
+    low, high = PRIORITY_RANGE
+    if not low <= spec.priority <= high:
+        raise InvalidInput(f"priority is from {low} to {high}")
+    if spec.idem_key is not None and not (0 < len(spec.idem_key) <= 255 and spec.idem_key.isprintable()):  # noqa: PLR2004
+        raise InvalidInput("an idempotency key has 1 to 255 printable characters")
+
+
+async def apply_kind_options(db: Database, spec: Submission) -> Submission:
+    """With what the kind's handler declares, as workers have registered it; UnknownKind if none ever has."""
+    return _apply_registered_options(spec, await db.read(workers.list_kinds))
+
+
+def _apply_registered_options(spec: Submission, known: dict[str, dict[str, Any]]) -> Submission:
+    if spec.kind not in known:
+        listed = ", ".join(known) if known else "none"
+        raise UnknownKind(f"no worker has ever had a handler for {spec.kind!r} (known: {listed})")
+    options = known[spec.kind]
+    return replace(spec, sparse=options["sparse"], limiter=options.get("limiter"))
+
+
+async def find_existing_job(db: Database, spec: Submission) -> UUID | None:
+    """The job this owner's key made already. KeyReused if it was asked for with other words, whatever its rows."""
+    found = None if spec.idem_key is None else await db.run(find_by_idempotency_key, spec.owner_id, spec.idem_key)
+    if found is None:
+        return None
+    asked = (spec.kind, spec.params, spec.policy, spec.priority)
+    if asked != (found["kind"], found["params"], found["policy"], found["priority"]):
+        raise IdempotencyKeyReused(f"idempotency key {spec.idem_key!r} was used for another submission")
+    return UUID(str(found["id"]))
+
+
+async def submit_job(
+    db: Database, spec: Submission, rows: Iterable[bytes] = (), *, built_in: bool = False
+) -> tuple[UUID, bool]:
+    """In a transaction of our own: the job is there with all its rows, or not at all."""
+    check_submission(spec, built_in=built_in)
+    with _report_unavailable():
+        async with db.transaction(bounded=False) as conn:
+            job_id, is_new = await run_steps_async(conn, build_submission_steps(spec, rows))
+    report_submitted(job_id, spec, is_new=is_new)
+    return job_id, is_new
+
+
+def submit_job_from_thread(
+    loop: LoopRunner, db: Database, spec: Submission, rows: Iterable[bytes], *, built_in: bool = False
+) -> tuple[UUID, bool]:
+    """The same, for a caller that is not async: ``loop`` is the database's. The caller's thread reads the rows."""
+    check_submission(spec, built_in=built_in)
+    with _report_unavailable(), loop.enter(db.transaction(bounded=False)) as conn:
+        job_id, is_new = run_steps_from_thread(conn, build_submission_steps(spec, rows), loop)
+    report_submitted(job_id, spec, is_new=is_new)
+    return job_id, is_new
+
+
+@contextmanager
+def _report_unavailable() -> Iterator[None]:
+    """A submission is not retried: its rows may come from a generator, and the COMMIT may have arrived."""
+    try:
+        yield
+    except Exception as error:
+        if not is_transient(error):
+            raise
+        raise Unavailable(
+            "the database is not available now; with an idempotency key it is safe to ask again"
+        ) from error
+
+
+async def submit_and_get_job(
+    db: Database, spec: Submission, rows: Callable[[], Iterable[bytes]] = tuple, *, built_in: bool = False
+) -> tuple[Job, bool]:
+    """The same, and the job as it is then. What the key made before may be deleted meanwhile: then it is made anew."""
+    for _ in range(RESUBMIT_ATTEMPTS_MAX):
+        job_id, is_new = await submit_job(db, spec, rows(), built_in=built_in)
+        try:
+            return await db.read(job_records.get_job, job_id), is_new
+        except UnknownJob:
+            if is_new:
+                break
+    raise Conflict("the job was deleted as soon as it was made")
+
+
+async def submit_in_transaction(
+    conn: Connection, spec: Submission, rows: Iterable[bytes], *, is_declared: bool = True
+) -> tuple[UUID, bool]:
+    """In the caller's own transaction: the job exists if and only if that commits.
+
+    A kind that is not declared in this process gets the options that workers have registered.
+    """
+    if not is_declared:
+        spec = _apply_registered_options(spec, await workers.list_kinds(conn))
+    check_submission(spec, built_in=spec.kind in SERVICE_KINDS)
+    _check_utf8(conn.info.encoding)
+    return await run_steps_async(conn, build_submission_steps(spec, rows))
+
+
+def submit_in_transaction_sync(
+    conn: SyncConnection, spec: Submission, rows: Iterable[bytes], *, is_declared: bool = True
+) -> tuple[UUID, bool]:
+    """The same, on a blocking connection."""
+    if not is_declared:
+        spec = _apply_registered_options(spec, workers.list_kinds_sync(conn))
+    check_submission(spec, built_in=spec.kind in SERVICE_KINDS)
+    _check_utf8(conn.info.encoding)
+    return run_steps_sync(conn, build_submission_steps(spec, rows))
+
+
+def _check_utf8(encoding: str) -> None:
+    """Rows are COPYed as bytes: the server would take them for another alphabet, without a word."""
+    if encoding != "utf-8":
+        raise InvalidInput(f"the connection's client_encoding is {encoding}: it must be UTF8")
+
+
+def report_submitted(job_id: UUID, spec: Submission, *, is_new: bool) -> None:
+    if is_new:
+        with bind_fields(request_id=spec.request_id, traceparent=spec.traceparent):
+            emit("job.submitted", job=job_id, kind=spec.kind)

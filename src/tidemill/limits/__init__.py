@@ -1,0 +1,1 @@
+"""Shared limits: rate, concurrency and permits over all workers."""

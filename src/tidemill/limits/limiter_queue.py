@@ -1,0 +1,399 @@
+"""Those who wait in a line, and those who are sent away: one after another, or all would come again in vain.
+
+The places of a limiter that one process has, where only so many may be at it at a time.
+
+Those of one process who wait for one limiter, or for one member of it.
+"""
+
+import asyncio
+import math
+import time
+from collections import deque
+from dataclasses import dataclass
+
+from tidemill.core.decide import describe_exception
+from tidemill.core.stats import clamp, update_moving_average
+from tidemill.limits.limiter import Limiter
+from tidemill.limits.limiter_client import MAX_BLOCK_WAIT_S, PERMIT_LOOKAHEAD_S, LimiterClient
+from tidemill.limits.limiter_records import PermitGrant
+from tidemill.limits.permit_cache import PermitCache, PermitWindow
+from tidemill.limits.throttle_reporter import ThrottleReporter
+from tidemill.telemetry.events import emit
+
+MAX_RETRY_SPREAD_S = 600.0  # so far ahead each has a moment of its own: by then much may have changed
+
+
+@dataclass(slots=True)
+class PermitWaiter:
+    """``patience`` is for blocks; of one that is ``in_line``, for those before it too."""
+
+    answer: "asyncio.Future[PermitWindow | float]"
+    owner: object
+    max_wait_s: float
+    counts_queue: bool
+
+
+class RetrySchedule:
+    """Of one line, in seconds of the monotonic clock."""
+
+    def __init__(self) -> None:
+        self._next_retry_at = float("-inf")
+
+    def reserve_retry(self, now: float, wait: float, rate_per_s: float | None) -> float:
+        """In how many seconds, at the earliest in ``wait``; without a pace, then."""
+        if not rate_per_s:
+            return wait
+        comes = max(now + wait, self._next_retry_at)
+        self._next_retry_at = min(comes + 1 / rate_per_s, now + wait + MAX_RETRY_SPREAD_S)
+        return comes - now
+
+
+MIN_SLOT_POLL_S, MAX_SLOT_POLL_S = 0.02, 0.5  # for a place that somebody else has
+
+
+class LimiterSlots:
+    """Those in use are counted always: whether places are, the limiter's row says, and it may change its mind."""
+
+    def __init__(self, *, is_counted: bool) -> None:
+        self.is_counted = is_counted
+        self.held = self.in_use = 0
+        self.has_unreported = False  # whether we have fewer than the row says
+        self.is_contended = False  # whether others wait for them as we do
+        self._use_s: float | None = None  # how long one is used
+
+    @property
+    def free_count(self) -> int:
+        return self.held - self.in_use
+
+    @property
+    def is_full(self) -> bool:
+        return self.is_counted and self.free_count <= 0
+
+    def count_missing(self, waiting: int) -> int:
+        return max(0, waiting - self.free_count) if self.is_counted else 0
+
+    def release_used(self, seconds: float | None) -> None:
+        self.in_use -= 1
+        if seconds is not None:
+            self._use_s = update_moving_average(self._use_s, seconds)
+
+    def give_up(self, places: int) -> None:
+        if places > 0:
+            self.held -= places
+            self.has_unreported = True
+
+    def apply_answer(self, answer: PermitGrant, *, lacks: bool) -> None:
+        self.held += answer.places
+        self.is_contended = answer.crowded or lacks
+        self.is_counted = answer.counted
+        if not self.is_counted:
+            self.give_up(self.held)
+
+    @property
+    def poll_interval_s(self) -> float:
+        """When to look again whether somebody has left."""
+        return clamp(self._use_s or 0.0, MIN_SLOT_POLL_S, MAX_SLOT_POLL_S)
+
+
+MAX_PERMITS_PER_REQUEST = 1_000
+LIMITER_ERROR_PAUSE_S = 1.0
+TIMER_SLACK_S = 0.0005  # timers of some loops are rounded to milliseconds: rather late than too early
+
+
+class LimiterQueue:
+    """First come, first served. Nothing is asked of the database while there are permits in hand."""
+
+    def __init__(self, trips: LimiterClient, limiter: Limiter, key: str) -> None:
+        self.name, self.key, self._member = limiter.name, key, key
+        self._client = trips
+        self._rate_per_s = limiter.permits_per_s
+        self._slack_s = limiter.slack_s
+        self._slots = LimiterSlots(is_counted=limiter.concurrency is not None)
+        self._permit_stock = PermitCache()
+        self._waiters: deque[PermitWaiter] = deque()
+        self._request_task: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._next_request_at = self._last_request_at = self._opens_at = self._blocked_until = float("-inf")
+        self._retry_schedule = RetrySchedule()
+        self._throttled_total = 0  # since the process began
+        self._refill_below = 0  # permits in hand below which more are fetched
+        self._active_runs = 0
+        self._permits_since_request = 0
+        self.unreported_permits = 0  # since it was last told
+        self.unreported_wait_s = 0.0
+        self._permits_per_s: float | None = None  # permits a second
+        self._throttle_reporter = ThrottleReporter(self, trips)
+
+    # Those who want to begin.
+
+    async def acquire(
+        self, owner: object, *, max_wait_s: float = MAX_BLOCK_WAIT_S, counts_queue: bool = False
+    ) -> float | None:
+        """None when a call may begin, now. Else the seconds until it may, more than ``patience``; 0 when dismissed.
+
+        ``patience`` is for blocks; with ``in_line``, for those who wait before us too.
+        """
+        first = False
+        while True:
+            now = time.monotonic()
+            if (first or not self._waiters) and self._take_permit(now) is not None:
+                if (
+                    len(self._permit_stock) < self._refill_below
+                    and now >= self._next_request_at
+                    and self._request_task is None
+                ):
+                    self._admit_and_request()
+                return None
+            wait = self._expected_wait_s(now, in_line=counts_queue)
+            if wait > max_wait_s:
+                self.recheck_block()
+                return self._retry_schedule.reserve_retry(now, wait, self._rate_per_s if counts_queue else None)
+            answer = await self._wait_for_permit(owner, max_wait_s, in_line=counts_queue, first=first)
+            if isinstance(answer, float):
+                return answer
+            if answer.valid_until >= time.monotonic():
+                return None
+            self._slots.in_use -= 1  # the loop did not turn in time: that permit is void
+            first = True
+
+    async def _wait_for_permit(
+        self, run: object, patience: float, *, in_line: bool, first: bool
+    ) -> PermitWindow | float:
+        waiter = PermitWaiter(asyncio.get_running_loop().create_future(), run, patience, in_line)
+        if first:
+            self._waiters.appendleft(waiter)
+        else:
+            self._waiters.append(waiter)
+        self._admit_and_request()
+        since = time.monotonic()
+        try:
+            answer = await waiter.answer
+            self.unreported_wait_s += time.monotonic() - since
+            return answer
+        except asyncio.CancelledError:
+            if waiter in self._waiters:
+                self._waiters.remove(waiter)
+            elif (
+                waiter.answer.done()
+                and not waiter.answer.cancelled()
+                and isinstance(waiter.answer.result(), PermitWindow)
+            ):
+                self.release(None)
+            raise
+
+    def release(self, seconds: float | None) -> None:
+        """A call that was let in is over, and took so long."""
+        places = self._slots
+        places.release_used(seconds)
+        if not places.is_counted:
+            return
+        if not self._waiters:
+            places.give_up(places.free_count)
+        elif places.is_contended:  # others wait as we do: what is free is for everybody
+            places.give_up(min(1, places.free_count))
+            self._next_request_at = max(self._next_request_at, time.monotonic() + MIN_SLOT_POLL_S)
+        self._admit_and_request()
+
+    def enter_run(self) -> None:
+        """A run of many calls begins: permits may be fetched ahead."""
+        self._active_runs += 1
+
+    def leave_run(self) -> None:
+        self._active_runs -= 1
+        if not self._active_runs:
+            self._refill_below = 0
+            self._return_unused()
+
+    def cancel_waiters(self, owner: object) -> None:
+        """Those of a run who wait need no permit any more."""
+        for waiter in [waiter for waiter in self._waiters if waiter.owner is owner]:
+            self._waiters.remove(waiter)
+            if not waiter.answer.done():
+                waiter.answer.set_result(0.0)
+        self._return_unused()
+
+    @property
+    def is_idle(self) -> bool:
+        places = self._slots.in_use or self._slots.has_unreported
+        return not (
+            self._waiters or self._active_runs or places or self._request_task or self._throttle_reporter.unreported
+        )
+
+    def remaining_block_s(self) -> float:
+        return max(0.0, self._blocked_until - time.monotonic())
+
+    def recheck_block(self) -> None:
+        """Of a block that somebody may have lifted meanwhile: once in a while, and only if somebody comes."""
+        if self._next_request_at <= time.monotonic() < self._blocked_until:
+            self._start_request()
+
+    @property
+    def rate_per_s(self) -> float | None:
+        """Permits a second, for everybody together; None if they are not counted."""
+        return self._rate_per_s
+
+    @property
+    def waiter_count(self) -> int:
+        return len(self._waiters)
+
+    # The permits.
+
+    def _take_permit(self, now: float) -> PermitWindow | None:
+        if now < self._blocked_until or self._slots.is_full:
+            return None
+        moment = PermitWindow(now, math.inf, now) if self._rate_per_s is None else self._permit_stock.use_next(now)
+        if moment is not None:
+            self._slots.in_use += 1
+            self._permits_since_request += 1
+            self.unreported_permits += 1
+        return moment
+
+    def _expected_wait_s(self, now: float, *, in_line: bool) -> float:
+        if not in_line or not self._rate_per_s:
+            return max(0.0, self._blocked_until - now)
+        before = max(0, len(self._waiters) - len(self._permit_stock)) / self._rate_per_s
+        return max(0.0, self._blocked_until - now, self._opens_at - now) + before
+
+    def _admit_and_request(self) -> None:
+        """Let in whoever may; ask for more if there is need; come again when there is something to do."""
+        now = time.monotonic()
+        self._permit_stock.drop_expired(now)
+        if now < max(self._blocked_until, self._opens_at):
+            self._reject_impatient(now)
+        while self._waiters:
+            if self._waiters[0].answer.done():
+                self._waiters.popleft()
+                continue
+            moment = self._take_permit(now)
+            if moment is None:
+                break
+            self._waiters.popleft().answer.set_result(moment)
+        if self._slots.has_unreported or self._should_request(now):
+            self._start_request()
+        self._set_timer()
+
+    def _reject_impatient(self, now: float) -> None:
+        blocked, opens = self._blocked_until - now, self._opens_at - now
+        waits = [(waiter, max(blocked, opens) if waiter.counts_queue else blocked) for waiter in self._waiters]
+        for waiter, wait in waits:
+            if waiter.max_wait_s < wait:
+                self._waiters.remove(waiter)
+                if not waiter.answer.done():
+                    waiter.answer.set_result(
+                        self._retry_schedule.reserve_retry(now, wait, self._rate_per_s if waiter.counts_queue else None)
+                    )
+
+    def _needs_permits(self) -> bool:
+        waiting = len(self._waiters)
+        if self._slots.count_missing(waiting):
+            return True
+        return self._rate_per_s is not None and (
+            waiting > len(self._permit_stock) or len(self._permit_stock) < self._refill_below
+        )
+
+    def _should_request(self, now: float) -> bool:
+        return now >= self._next_request_at and self._needs_permits()
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if not self._waiters:
+            return
+        begins = self._permit_stock.next_valid_from
+        times = [] if begins is None or self._slots.is_full else [max(begins, self._blocked_until)]
+        if self._request_task is None and self._needs_permits():
+            times.append(self._next_request_at)
+        elif self._rate_per_s is None and not self._slots.is_full:
+            times.append(self._blocked_until)
+        if times:
+            wait = min(times) - time.monotonic()
+            self._timer = asyncio.get_running_loop().call_later(max(0.0, wait) + TIMER_SLACK_S, self._admit_and_request)
+
+    def _start_request(self) -> None:
+        if self._request_task is None:
+            self._request_task = self._client.run_in_background(self._run_request())
+
+    async def _run_request(self) -> None:
+        """One at a time, so that the row hears of our places in the order in which we had them."""
+        try:
+            if self._slots.has_unreported and not self._should_request(time.monotonic()):
+                await self._report_slots()
+            else:
+                await self._request_permits()
+        except Exception as error:  # noqa: BLE001  those who wait must not wait for ever
+            emit("loop.failed", loop="limits", error=describe_exception(error))
+            self._next_request_at = time.monotonic() + LIMITER_ERROR_PAUSE_S
+        finally:
+            self._request_task = None
+        self._admit_and_request()
+        if not self._waiters and not self._active_runs:
+            self._return_unused()
+
+    async def _report_slots(self) -> None:
+        self._slots.has_unreported = False
+        await self._client.report_held_slots(self.name, self.key, self._slots.held, self._member)
+
+    async def _request_permits(self) -> None:
+        places, refused, untold = self._slots, self._throttled_total, self._throttle_reporter.unreported
+        wanted = self._plan_request_size(time.monotonic())
+        more = places.count_missing(len(self._waiters))
+        places.has_unreported = False
+        told = {"wanted": wanted, "places": more, "held": places.held, "idle": max(0, places.free_count)}
+        self.key, answer = await self._client.request_permits(self.name, self.key, member=self._member, **told)
+        unsure = bool(untold) or refused < self._throttled_total
+        self._apply_answer(answer, time.monotonic(), lacks=more > answer.places, refused=unsure)
+
+    def _plan_request_size(self, now: float) -> int:
+        """How many permits to ask for: for those who wait, and for those who will until we ask again."""
+        if self._rate_per_s is None:
+            return 0
+        self._permits_per_s = update_moving_average(
+            self._permits_per_s, self._permits_since_request / max(now - self._last_request_at, 0.001)
+        )
+        self._permits_since_request, self._last_request_at = 0, now
+        ahead = math.ceil(self._permits_per_s * PERMIT_LOOKAHEAD_S) if self._active_runs else 0
+        self._refill_below = ahead // 2
+        return int(clamp(len(self._waiters) + ahead - len(self._permit_stock), 1, MAX_PERMITS_PER_REQUEST))
+
+    def _apply_answer(self, answer: PermitGrant, now: float, *, lacks: bool, refused: bool) -> None:
+        """``refused`` says that a call was, of which the row may not have known yet."""
+        was = self._slots.is_counted, self._rate_per_s is None
+        self._slots.apply_answer(answer, lacks=lacks)
+        self._rate_per_s, self._slack_s = answer.pace, answer.slack
+        if self._client.clock_fit is not None:
+            self._permit_stock.add(answer.starts, self._client.clock_fit, answer.slack)
+        if not refused:  # somebody may have lifted the block that we know of
+            self._blocked_until = float("-inf")
+        self._next_request_at = now
+        if answer.blocked > 0:
+            self._block_until(now + answer.blocked)
+        self._opens_at = now + answer.wait
+        if answer.wait > 0:
+            self._next_request_at = now + min(answer.wait, MAX_BLOCK_WAIT_S)
+        elif not answer.starts and not answer.places and was == (answer.counted, answer.pace is None):
+            self._next_request_at = now + self._slots.poll_interval_s
+        if now < self._blocked_until:
+            self._next_request_at = max(self._next_request_at, min(self._blocked_until, now + MAX_BLOCK_WAIT_S))
+
+    def _return_unused(self) -> None:
+        """Give back what nobody here wants."""
+        if not self._waiters and not self._active_runs and len(self._permit_stock):
+            self._client.return_permits(self.name, self.key, self._permit_stock.drain(), self._slack_s)
+        if not self._waiters:
+            self._slots.give_up(self._slots.free_count)
+            if self._slots.has_unreported:
+                self._start_request()
+
+    # Refusals.
+
+    def report_throttled(self, after: object, started: float) -> None:
+        """Whoever is called refused a call that began then: nobody begins for ``after`` seconds."""
+        self._throttled_total += 1
+        self._block_until(time.monotonic() + self._throttle_reporter.add(after, started))
+        self._admit_and_request()
+
+    def _block_until(self, until: float) -> None:
+        self._blocked_until = max(self._blocked_until, until)
+        self._next_request_at = max(self._next_request_at, min(until, time.monotonic() + MAX_BLOCK_WAIT_S))
+        self._permit_stock.drain()

@@ -1,0 +1,67 @@
+"""Looking at limiters, changing what they let through, lifting their blocks."""
+
+from typing import Any
+
+from tidemill.core.errors import Conflict, InvalidInput, UnknownEntity
+from tidemill.core.list_pages import check_text
+from tidemill.limits import limiter
+from tidemill.limits import limiter_records as store
+from tidemill.store.database import Database
+from tidemill.telemetry.events import emit
+
+LimiterRow = dict[str, Any]
+
+
+async def list_limiters(db: Database) -> list[LimiterRow]:
+    return await db.read(store.list_limiters)
+
+
+async def get_limiter(db: Database, name: str) -> LimiterRow:
+    check_text("the name of a limiter", name)
+    found = await db.read(store.list_limiters, name)
+    if not found:
+        raise UnknownEntity(f"there is no limiter {name!r}")
+    return found[0]
+
+
+async def change_limiter(
+    db: Database,
+    name: str,
+    *,
+    rate: str | float | None = None,
+    burst: int | None = None,
+    concurrency: int | None = None,
+    by: str | None = None,
+) -> LimiterRow:
+    """What is given is changed, for everybody and at once, until the limiter is declared anew."""
+    before = await get_limiter(db, name)
+    given = {"rate": rate, "burst": burst, "concurrency": concurrency}
+    changes = {field: _parse_limit(field, value) for field, value in given.items() if value is not None}
+    if not changes:
+        raise InvalidInput("say what to change: rate, burst or concurrency")
+    for field in changes:
+        if before["rate" if field == "burst" else field] is None:
+            raise Conflict(f"limiter {name!r} has no {field}: declare it with one")
+    await db.run(store.update_limiter, name, changes)
+    rate, burst, concurrency = (changes.get(field) for field in given)
+    emit("limiter.changed", limiter=name, by=by, rate=rate, burst=burst, concurrency=concurrency)
+    return await get_limiter(db, name)
+
+
+async def unblock_limiter(db: Database, name: str, key: str | None = None, *, by: str | None = None) -> LimiterRow:
+    """Calls begin again, though somebody refused: of all its members, or of one."""
+    check_text("a member", key)
+    await get_limiter(db, name)
+    lifted = await db.run(store.unblock_limiter, name, key)
+    if lifted:
+        emit("limiter.unblocked", limiter=name, key=key, by=by)
+    return await get_limiter(db, name)
+
+
+def _parse_limit(field: str, value: Any) -> Any:
+    try:
+        return {"rate": limiter.parse_rate, "burst": limiter.parse_burst, "concurrency": limiter.parse_concurrency}[
+            field
+        ](value)
+    except ValueError as error:
+        raise InvalidInput(f"{field}: {error}") from None

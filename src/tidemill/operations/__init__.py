@@ -1,1 +1,0 @@
-"""What users want, one copy for every entrance. They write rows; the engine reacts."""

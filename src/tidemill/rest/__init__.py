@@ -1,0 +1,1 @@
+"""What HTTP routes are built from: permissions, problems, pages, uploads, responses."""

@@ -1,0 +1,167 @@
+"""Bodies with inputs in them: of many, no objects are made before they are counted.
+
+What is short is parsed as it is. Of a long body the inputs are slices of it, found in a thread and in parts, and each
+is parsed when it is its turn: 16 MB of `{}` would be 400 MB of objects, and seconds in which nobody else is answered.
+"""
+
+import asyncio
+import re
+from collections.abc import Iterable, Iterator
+from functools import cache
+from typing import Any, TypeVar
+
+import msgspec
+import pydantic
+from fastapi import Request
+from fastapi.exceptions import RequestValidationError
+from pydantic_core import from_json
+
+from tidemill.core.errors import InvalidInput, TooLarge
+from tidemill.rest.problems import MESSAGE_BY_ERROR_TYPE, HttpError
+from tidemill.rest.request_body import SMALL_BODY_MAX_BYTES, has_json_content_type
+
+BodyModel = TypeVar("BodyModel", bound=pydantic.BaseModel)
+DIRECT_PARSE_MAX_BYTES = 64 << 10
+ARRAY_SCAN_WINDOW_BYTES = 256 << 10
+COMMAS_PER_WINDOW_MAX = (
+    1_000_000  # of a part in which no end of an input is found: rows that people have are not like that
+)
+ELEMENT_END_MARKERS = (
+    (b"},", 8),
+    (b"],", 4),
+    (b'",', 2),
+    (b",", 2),
+)  # where an input may end, and how often that is tried
+INPUTS_FIELD = "inputs"
+_UNKNOWN_FIELD_MESSAGE = re.compile(r"unknown field `(.*)`", re.DOTALL)
+
+
+class LazyJsonArray(list[Any]):
+    """Inputs that are parsed one by one, whenever they are asked for."""
+
+    def __iter__(self) -> Iterator[Any]:
+        for place, one in enumerate(super().__iter__(), 1):
+            try:
+                yield from_json(bytes(one))
+            except ValueError as error:
+                raise InvalidInput(f"input {place} is not JSON: {error}") from error
+
+
+async def read_json_body(request: Request, model: type[BodyModel], *, max_inputs: int) -> BodyModel:
+    """The body as a model whose ``inputs`` are at most so many."""
+    if "content-type" in request.headers and not has_json_content_type(request.headers):
+        sent = request.headers["content-type"].partition(";")[0]
+        raise HttpError(415, f"{sent} is not taken here: send application/json")
+    body = await request.body()
+    found = (
+        _parse_directly(model, body)
+        if len(body) <= DIRECT_PARSE_MAX_BYTES
+        else await asyncio.to_thread(_parse_sliced, model, body, max_inputs)
+    )
+    if len(getattr(found, INPUTS_FIELD) or ()) > max_inputs:
+        raise _make_too_many_error(max_inputs)
+    return found
+
+
+def convert_validation_error(error: pydantic.ValidationError, location: str) -> RequestValidationError:
+    return RequestValidationError([{**detail, "loc": (location, *detail["loc"])} for detail in error.errors()])
+
+
+def make_validation_error(problems: Iterable[tuple[tuple[int | str, ...], str]]) -> RequestValidationError:
+    """What is wrong where: of the body, or of the query."""
+    return RequestValidationError([{"type": "value_error", "loc": at, "msg": reason} for at, reason in problems])
+
+
+def _parse_directly(model: type[BodyModel], body: bytes) -> BodyModel:
+    try:
+        return model.model_validate_json(body)
+    except pydantic.ValidationError as error:
+        raise convert_validation_error(error, "body") from error
+
+
+def _parse_sliced(model: type[BodyModel], body: bytes, max_inputs: int) -> BodyModel:
+    parts = _split_fields(model, body)
+    inputs = parts.get(INPUTS_FIELD, b"").strip()
+    if not inputs.startswith(b"["):
+        return _parse_directly(model, _join_fields(parts))
+    words = _parse_directly(
+        model, _join_fields(parts | {INPUTS_FIELD: b"[{}]"})
+    )  # what is wrong with the rest is told first
+    return words.model_copy(update={INPUTS_FIELD: LazyJsonArray(slice_json_array(inputs, max_inputs))})
+
+
+def slice_json_array(array: bytes, max_elements: int) -> list[msgspec.Raw]:
+    """The elements of a JSON array, unparsed. InvalidInput as soon as there are too many."""
+    found: list[msgspec.Raw] = []
+    at, end, window = 1, len(array) - 1, ARRAY_SCAN_WINDOW_BYTES
+    while at < end:
+        part = next(_decode_candidate_slices(array, at, min(at + window, end)), None)
+        if part is None:
+            window *= 2
+            continue
+        at, window = part[0] + 1, ARRAY_SCAN_WINDOW_BYTES
+        found += part[1]
+        if len(found) > max_elements:
+            raise _make_too_many_error(max_elements)
+    return found
+
+
+def _decode_candidate_slices(array: bytes, at: int, limit: int) -> Iterator[tuple[int, list[msgspec.Raw]]]:
+    """Where a part that begins at an element may end, and its elements.
+
+    Only between two elements, a part in brackets is JSON: a guess that is wrong is never taken.
+    """
+    for end in _find_candidate_ends(array, at, limit):
+        if array.count(b",", at, end) > COMMAS_PER_WINDOW_MAX:
+            raise InvalidInput("there are very many values in one input, or very many inputs: send them as a file")
+        try:
+            yield end, msgspec.json.decode(b"[" + array[at:end] + b"]", type=list[msgspec.Raw])
+        except msgspec.DecodeError:
+            continue
+
+
+def _find_candidate_ends(array: bytes, at: int, limit: int) -> Iterator[int]:
+    if limit == len(array) - 1:
+        yield limit
+    for mark, tries in ELEMENT_END_MARKERS:
+        found = limit
+        for _ in range(tries):
+            found = array.rfind(mark, at, found)
+            if found < 0:
+                break
+            yield found + len(mark) - 1
+
+
+def _split_fields(model: type[pydantic.BaseModel], body: bytes) -> dict[str, bytes]:
+    """Every field of a body that is there, unparsed."""
+    try:
+        found = msgspec.json.decode(body, type=_make_raw_struct(model))
+    except msgspec.ValidationError as error:  # no object, or an unknown field, of which only the message knows the name
+        named = _UNKNOWN_FIELD_MESSAGE.search(str(error))
+        at, reason = (
+            ("body",) + ((named[1],) if named else ()),
+            MESSAGE_BY_ERROR_TYPE["extra_forbidden"] if named else str(error),
+        )
+        raise make_validation_error([(at, reason)]) from error
+    except (msgspec.DecodeError, RecursionError) as error:
+        invalid = {"type": "json_invalid", "loc": ("body",), "msg": "", "ctx": {"error": str(error)}}
+        raise RequestValidationError([invalid]) from error
+    parts = {name: bytes(getattr(found, name)) for name in model.model_fields}
+    return {name: text for name, text in parts.items() if text}
+
+
+@cache
+def _make_raw_struct(model: type[pydantic.BaseModel]) -> type[msgspec.Struct]:
+    fields = [(name, msgspec.Raw, msgspec.Raw()) for name in model.model_fields]
+    return msgspec.defstruct(model.__name__, fields, forbid_unknown_fields=True)
+
+
+def _join_fields(parts: dict[str, bytes]) -> bytes:
+    body = b"{%s}" % b",".join(b'"%s":%s' % (name.encode(), text) for name, text in parts.items())
+    if len(body) > SMALL_BODY_MAX_BYTES:
+        raise TooLarge(f"what stands beside the inputs has more than {SMALL_BODY_MAX_BYTES} bytes")
+    return body
+
+
+def _make_too_many_error(max_inputs: int) -> InvalidInput:
+    return InvalidInput(f"{INPUTS_FIELD}: there are more than {max_inputs}, which is all that may come as JSON")

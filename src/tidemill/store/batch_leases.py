@@ -1,0 +1,221 @@
+"""Taking a batch: job first, then one due batch of it, whole or in part.
+
+Keeping leases, giving them back, and taking back the ones that ran out.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+from uuid import UUID
+
+from psycopg import errors
+from psycopg.rows import class_row, dict_row
+
+from tidemill.core.batch import SEQ_LIST_MAX, BatchPart, Lease, choose_cut_method
+from tidemill.core.crash import ISOLATE_AFTER_LOST_LEASES
+from tidemill.store.database import Connection
+from tidemill.store.statements import sql
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimableJob:
+    """A job with something to claim."""
+
+    id: UUID
+    owner_id: int
+    kind: str
+    priority: int
+    turning: bool
+    owner_turning: int = 0
+
+
+async def list_claimable_jobs(
+    conn: Connection, kinds: Sequence[str], hinted: Collection[UUID] = ()
+) -> list[ClaimableJob]:
+    async with conn.cursor(row_factory=class_row(ClaimableJob)) as cursor:
+        await cursor.execute(sql("job/runnable"), {"kinds": list(kinds), "hinted": list(hinted)})
+        return await cursor.fetchall()
+
+
+async def claim_batch(
+    conn: Connection,
+    job_id: UUID,
+    *,
+    item_count: int,
+    lease_id: UUID,
+    lease: float,
+    worker: str,
+    adopt: bool = True,
+    is_limiter_blocked: Callable[[str], bool] | None = None,
+) -> Lease | None:
+    """Lease about ``wanted`` items of a job, or None when nothing is due. ``lease_id`` is the caller's own.
+
+    With ``adopt``, look first whether an earlier try succeeded whose COMMIT answer was lost. ``is_shut`` says of the
+    job's limiter that it lets nobody begin.
+    """
+    adopted = await find_leased_batch(conn, worker, lease_id) if adopt else None
+    if adopted is not None:
+        return adopted
+    ready = await _lock_next_ready_batch(conn, job_id, lease_id)
+    if ready is None or (
+        is_limiter_blocked is not None and ready.limiter is not None and is_limiter_blocked(ready.limiter)
+    ):
+        return None
+    hold = {"lease_id": lease_id, "lease": lease, "worker": worker}
+    match choose_cut_method(ready, item_count):
+        case "carve":
+            return await _carve_range(conn, ready, 1 if ready.isolated else item_count, hold)
+        case "slice":
+            return await _carve_list(conn, ready, 1 if ready.isolated else item_count, hold)
+        case "merge":
+            return await _lease_merged_lists(conn, ready, min(item_count, SEQ_LIST_MAX), hold)
+        case "whole":
+            return await _lease_entire_batch(conn, ready, hold)
+
+
+async def find_leased_batch(conn: Connection, worker: str, lease_id: UUID) -> Lease | None:
+    async with conn.cursor(row_factory=dict_row) as cursor:
+        await cursor.execute(sql("batch/by_lease"), {"worker": worker, "lease_id": lease_id})
+        row = await cursor.fetchone()
+    if row is None:
+        return None
+    row.pop("state")
+    return _parse_lease(row, lease_id)
+
+
+async def _lock_next_ready_batch(conn: Connection, job_id: UUID, lease_id: UUID) -> Lease | None:
+    async with conn.cursor(row_factory=dict_row) as cursor:
+        await cursor.execute(sql("batch/peek"), {"job_id": job_id})
+        row = await cursor.fetchone()
+        if row is None:
+            await conn.execute(b"SET LOCAL lock_timeout = '50ms'", prepare=False)
+            try:
+                await cursor.execute(sql("batch/peek_waiting"), {"job_id": job_id})
+                row = await cursor.fetchone()
+            except errors.LockNotAvailable:
+                return None  # the transaction is over; there was nothing in it
+    return None if row is None else _parse_lease(row, lease_id)
+
+
+def _parse_lease(row: dict[str, Any], lease_id: UUID) -> Lease:
+    seqs = row.pop("seqs")
+    return Lease(seqs=None if seqs is None else tuple(seqs), lease_id=lease_id, **row)
+
+
+async def _lease_entire_batch(conn: Connection, ready: Lease, hold: dict[str, Any]) -> Lease:
+    place = {"batch_id": ready.batch_id, "lo": ready.lo, "hi": ready.hi, "open": ready.open}
+    await conn.execute(sql("batch/lease"), hold | place | {"seqs": _to_array(ready.seqs)})
+    return replace(ready, flush_no=0)
+
+
+async def _carve_range(conn: Connection, ready: Lease, n: int, hold: dict[str, Any]) -> Lease:
+    await conn.execute(sql("batch/carve_range"), {"n": n, "batch_id": ready.batch_id})
+    return await _add_leased_batch(conn, replace(ready, hi=ready.lo + n, open=n), hold)
+
+
+async def _carve_list(conn: Connection, ready: Lease, n: int, hold: dict[str, Any]) -> Lease:
+    taken = (ready.seqs or ())[:n]
+    await conn.execute(sql("batch/carve_list"), {"n": n, "batch_id": ready.batch_id})
+    return await _add_leased_batch(conn, _with_seqs(ready, taken), hold)
+
+
+async def _lease_merged_lists(conn: Connection, ready: Lease, most: int, hold: dict[str, Any]) -> Lease:
+    seqs = list(ready.seqs or ())
+    absorbed = []
+    cursor = await conn.execute(
+        sql("batch/peek_lists"),
+        {"job_id": ready.job_id, "batch_id": ready.batch_id, "retrying": ready.retrying},
+    )
+    for batch_id, more in await cursor.fetchall():
+        if len(seqs) + len(more) <= most:
+            absorbed.append(batch_id)
+            seqs += more
+    if absorbed:
+        await conn.execute(sql("batch/absorb"), {"ids": sorted(absorbed)})
+    return await _lease_entire_batch(conn, _with_seqs(ready, tuple(sorted(seqs))), hold)
+
+
+async def _add_leased_batch(conn: Connection, part: Lease, hold: dict[str, Any]) -> Lease:
+    names = ("job_id", "owner_id", "kind", "lo", "hi", "open", "isolated", "crashes", "losses", "retrying", "half")
+    columns = {name: getattr(part, name) for name in names}
+    cursor = await conn.execute(sql("batch/add_leased"), columns | hold | {"seqs": _to_array(part.seqs)})
+    row = await cursor.fetchone()
+    assert row is not None  # noqa: S101  INSERT … RETURNING
+    return replace(part, batch_id=row[0], flush_no=0)
+
+
+def _with_seqs(lease: Lease, seqs: tuple[int, ...]) -> Lease:
+    return replace(lease, seqs=seqs, lo=seqs[0], hi=seqs[-1] + 1, open=len(seqs))
+
+
+def _to_array(seqs: tuple[int, ...] | None) -> list[int] | None:
+    return None if seqs is None else list(seqs)
+
+
+async def extend_leases(conn: Connection, worker: str, lease_ids: Sequence[UUID], seconds: float) -> int:
+    """Extend these leases of a worker, of batches and of sources; how many batches."""
+    params = {"worker": worker, "lease_ids": list(lease_ids), "lease": seconds}
+    await conn.execute(sql("ingest/heartbeat"), params)
+    cursor = await conn.execute(sql("batch/heartbeat"), params)
+    return cursor.rowcount
+
+
+async def release_batch(
+    conn: Connection, lease: Lease, *, after_crash: bool = False, losses: int = 0
+) -> tuple[int, int] | None:
+    """Give the rest of a batch back; its crashes and open items, or None if the lease was lost."""
+    params = _build_lease_params(lease, after_crash) | {
+        "losses": losses,
+        "isolate_at": ISOLATE_AFTER_LOST_LEASES,
+    }
+    cursor = await conn.execute(sql("batch/release"), params)
+    return await cursor.fetchone()
+
+
+async def split_batch(
+    conn: Connection,
+    lease: Lease,
+    parts: Sequence[BatchPart],
+    *,
+    after_crash: bool = False,
+    crashes: int = 0,
+) -> bool:
+    """Close a batch and put its open items into pieces; False if the lease was lost."""
+    cursor = await conn.execute(sql("batch/close_split"), _build_lease_params(lease, after_crash))
+    if await cursor.fetchone() is None:
+        return False
+    place: dict[str, Any] = {"job_id": lease.job_id, "owner_id": lease.owner_id, "kind": lease.kind}
+    for piece in parts:
+        params = place | {"lo": piece.lo, "hi": piece.hi, "isolated": piece.isolated}
+        params["crashes"] = crashes if piece.isolated else 0
+        if piece.seqs is None:
+            await conn.execute(sql("batch/add_range_piece"), params)
+        else:
+            params |= {
+                "seqs": list(piece.seqs),
+                "open": len(piece.seqs),
+                "retrying": lease.retrying,
+                "half": piece.half,
+            }
+            await conn.execute(sql("batch/add_list_piece"), params)
+    return True
+
+
+async def terminate_stuck_copies(conn: Connection, seconds: float) -> int:
+    """End our sessions that wait for a client in mid-COPY for longer than that: no timeout of the server does.
+
+    A worker that was stopped there holds the lock of its batch, and a sweep would pass over it for ever.
+    """
+    cursor = await conn.execute(sql("batch/end_stuck_copies"), {"seconds": seconds})
+    return cursor.rowcount
+
+
+async def reclaim_expired_leases(conn: Connection) -> list[tuple[int, UUID, int]]:
+    """Take back leases that ran out: (batch, job, losses in a row)."""
+    cursor = await conn.execute(sql("batch/sweep"), {"isolate_at": ISOLATE_AFTER_LOST_LEASES})
+    return await cursor.fetchall()
+
+
+def _build_lease_params(lease: Lease, after_crash: bool) -> dict[str, Any]:
+    flush_no = None if after_crash else lease.flush_no
+    return {"batch_id": lease.batch_id, "lease_id": lease.lease_id, "flush_no": flush_no}

@@ -1,0 +1,250 @@
+"""Items in order of seq, whatever became of them.
+
+Items that ended otherwise than done, by the time of that.
+
+A job's items: which walk goes through those that are asked for.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from tidemill.core.errors import InvalidInput
+from tidemill.core.list_pages import (
+    BIGINT_SAFE_MAX,
+    PAGE_BATCH_BUDGET,
+    PAGE_ITEM_BUDGET,
+    CursorFormat,
+    Page,
+    PageBatch,
+    count_batches_to_open,
+    find_cursor_format,
+    fingerprint_filters,
+    parse_number,
+    parse_timestamp,
+    split_scan_window,
+)
+from tidemill.core.status import ItemStatus
+from tidemill.store import pending_items
+from tidemill.store.database import Connection, Database
+from tidemill.store.item_selection import find_seqs_by_key
+from tidemill.store.job_lists import JobGrid
+from tidemill.store.pending_items import OPEN_STATUSES
+from tidemill.store.statements import RowDict, fetch_item_rows, fetch_rows, sql
+
+SEQ_ORDER = CursorFormat("seq", (parse_number,))
+FIRST_WINDOW_ITEMS = 256
+_STORED_STATUSES = {ItemStatus.PROCESSING: (ItemStatus.PENDING, ItemStatus.RETRY_WAIT)}
+
+
+async def list_items_by_seq(
+    conn: Connection,
+    grid: JobGrid,
+    statuses: Sequence[ItemStatus],
+    mark: str,
+    *,
+    limit: int,
+    start: int = 0,
+    after: object = None,
+    key: str | None = None,
+    codes: Sequence[str] | None = None,
+) -> Page[RowDict]:
+    """So many items are looked at that the page is full, or the budget used up: then it is short, but not the last."""
+    if after is not None:
+        start = SEQ_ORDER.parse_cursor(after, mark)[0] + 1
+    if grid.purged:
+        return Page([], None)
+    wanted = sorted(set(statuses))
+    items: list[RowDict] = []
+    is_some = bool(wanted) or key is not None or codes is not None
+    first = max(limit + 1, FIRST_WINDOW_ITEMS) if is_some else limit + 1
+    for lo, hi in split_scan_window(start, grid.total, first, PAGE_ITEM_BUDGET):
+        among = None if key is None else await find_seqs_by_key(conn, grid.id, key, lo, hi)
+        which = {"lo": lo, "hi": hi, "among": among, "codes": None if codes is None else list(codes)}
+        items += await _list_window(conn, grid, wanted, which | {"limit": limit + 1 - len(items)})
+        start = hi
+        if len(items) > limit:
+            return Page(items[:limit], SEQ_ORDER.build_cursor(mark, items[limit - 1]["seq"]))
+    return Page(items, SEQ_ORDER.build_cursor(mark, start - 1) if start < grid.total else None)
+
+
+async def _list_window(
+    conn: Connection, grid: JobGrid, wanted: list[ItemStatus], which: dict[str, Any]
+) -> list[RowDict]:
+    if which["among"] == []:
+        return []
+    params: dict[str, Any] = {"job_id": grid.id, "sparse": grid.sparse}
+    params |= {"statuses": wanted or None, "stored": _to_stored_statuses(wanted) or None}
+    return await fetch_item_rows(conn, sql("item/list_seq"), params | which)
+
+
+def _to_stored_statuses(wanted: list[ItemStatus]) -> list[ItemStatus]:
+    """What the outcomes of such items say: of one in hand, what it was before."""
+    return sorted({told for status in wanted for told in _STORED_STATUSES.get(status, (status,))})
+
+
+EXCEPTIONS_ORDER = CursorFormat("exceptions", (parse_timestamp, parse_number))
+UNTRIED_CANCELLED_ORDER = CursorFormat("cancelled", (parse_number,))
+EXCEPTION_STATUSES = (ItemStatus.NOT_FOUND, ItemStatus.SKIPPED, ItemStatus.FAILED, ItemStatus.CANCELLED)
+
+
+async def list_exceptions_by_time(
+    conn: Connection, job_id: UUID, statuses: Sequence[ItemStatus], mark: str, *, limit: int, after: object = None
+) -> Page[RowDict]:
+    """Those with an outcome; then what was cancelled before it was ever tried, in order of seq."""
+    at, seq = ("-infinity", -1) if after is None else EXCEPTIONS_ORDER.parse_cursor(after, mark)
+    asked = {"job_id": job_id, "statuses": sorted({status.value for status in statuses})}
+    items = await fetch_item_rows(
+        conn, sql("outcome/list_exceptions"), asked | {"at": at, "seq": seq, "limit": limit + 1}
+    )
+    if len(items) > limit:
+        return Page(
+            items[:limit], EXCEPTIONS_ORDER.build_cursor(mark, items[limit - 1]["updated_at"], items[limit - 1]["seq"])
+        )
+    if ItemStatus.CANCELLED not in statuses:
+        return Page(items, None)
+    room = limit - len(items)
+    untried = await _list_untried_page(conn, job_id, mark, room, -1)
+    return Page(items + untried.items, untried.after)
+
+
+async def list_untried_cancelled(
+    conn: Connection, job_id: UUID, mark: str, *, limit: int, after: object
+) -> Page[RowDict]:
+    """Cancelled before they were ever tried: no outcome tells of them, their cancelled range does."""
+    (after_seq,) = UNTRIED_CANCELLED_ORDER.parse_cursor(after, mark)
+    return await _list_untried_page(conn, job_id, mark, limit, after_seq)
+
+
+async def list_failures_by_code(
+    conn: Connection, job_id: UUID, codes: Sequence[str], mark: str, *, limit: int, after: object = None
+) -> Page[RowDict]:
+    """Failures with one of these error codes. There is no index of codes: a page may be short and not the last."""
+    at, seq = ("-infinity", -1) if after is None else EXCEPTIONS_ORDER.parse_cursor(after, mark)
+    asked = {"job_id": job_id, "codes": sorted(set(codes)), "budget": PAGE_BATCH_BUDGET}
+    found = await fetch_item_rows(conn, sql("outcome/list_codes"), asked | {"at": at, "seq": seq, "limit": limit + 1})
+    ends = [row.pop("is_end") for row in found]
+    items = found[:limit]
+    if len(found) > limit:
+        return Page(items, EXCEPTIONS_ORDER.build_cursor(mark, items[-1]["updated_at"], items[-1]["seq"]))
+    if not any(ends):
+        return Page(items, None)
+    end = found.pop()  # looked at by the next page
+    return Page(found, EXCEPTIONS_ORDER.build_cursor(mark, end["updated_at"], end["seq"] - 1))
+
+
+async def _list_untried_page(conn: Connection, job_id: UUID, mark: str, limit: int, after_seq: int) -> Page[RowDict]:
+    params = {"job_id": job_id, "after_seq": after_seq, "limit": limit + 2}
+    ranges = await fetch_rows(conn, sql("batch/pick_cancelled"), params)
+    picked = [PageBatch(row["id"], row["items"], row["width"]) for row in ranges]
+    begun = ranges[0]["id"] if ranges and ranges[0]["lo"] <= after_seq else None
+    n = count_batches_to_open(picked, limit + 1, started_batch_id=begun, budget=PAGE_ITEM_BUDGET)
+    params = {"batches": [batch.id for batch in picked[:n]], "after_seq": after_seq, "limit": limit + 1}
+    items = await fetch_rows(conn, sql("item/list_cancelled"), params) if n else []
+    if len(items) > limit:
+        return Page(
+            items[:limit], UNTRIED_CANCELLED_ORDER.build_cursor(mark, items[limit - 1]["seq"] if limit else after_seq)
+        )
+    return Page(items, UNTRIED_CANCELLED_ORDER.build_cursor(mark, ranges[n]["lo"] - 1) if n < len(ranges) else None)
+
+
+@dataclass(frozen=True, slots=True)
+class ItemListRequest:
+    """Which items of a job; ``after`` is where an earlier page ended, ``seq`` where to begin without one."""
+
+    statuses: Sequence[ItemStatus] = ()
+    after: object = None
+    seq: int | None = None
+    codes: Sequence[str] | None = None
+    key: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.codes is not None and set(self.statuses) - {ItemStatus.FAILED}:
+            raise InvalidInput("error codes are asked for with status failed, or with none")
+        if self.codes is not None and self.seq is not None and self.after is None:
+            raise InvalidInput("error codes and seq do not go together")
+        if self.seq is not None and not 0 <= self.seq <= BIGINT_SAFE_MAX:
+            raise InvalidInput(f"there is no item {self.seq}: seq begins at 0")
+
+    def fingerprint(self, job_id: UUID) -> str:
+        codes = None if self.codes is None else sorted(set(self.codes))
+        return fingerprint_filters(job_id, sorted(set(self.statuses)), codes, *([] if self.key is None else [self.key]))
+
+    @property
+    def list_order(self) -> CursorFormat:
+        """The order that is quick for what is asked for; the place where an earlier page ended says which it was.
+
+        Open items by how long they have been so, exceptions by when they came to be, everything else by seq; and any
+        of them by seq, from ``seq`` on, or with a ``key``.
+        """
+        if self.after is not None:
+            return find_cursor_format(self.after, self._allowed_orders)
+        return self._default_order if self.seq is None else SEQ_ORDER
+
+    @property
+    def _default_order(self) -> CursorFormat:
+        asked = set(self.statuses)
+        if self.key is not None:  # nothing is in order of keys: items are looked through, within the budget of a page
+            return SEQ_ORDER
+        if self.codes is not None or (asked and asked <= set(EXCEPTION_STATUSES)):
+            return EXCEPTIONS_ORDER
+        return pending_items.OPEN_ITEMS_ORDER if asked and asked <= set(OPEN_STATUSES) else SEQ_ORDER
+
+    @property
+    def _allowed_orders(self) -> list[CursorFormat]:
+        natural = self._default_order
+        walks = [natural] if self.codes is not None else [natural, SEQ_ORDER]
+        if natural is EXCEPTIONS_ORDER and ItemStatus.CANCELLED in self.statuses:
+            walks.append(UNTRIED_CANCELLED_ORDER)
+        return walks
+
+
+async def list_items(db: Database, grid: JobGrid, request: ItemListRequest, *, limit: int) -> Page[RowDict]:
+    """A page of what is asked for, with no more trips to the server than it takes."""
+    if request.list_order is SEQ_ORDER:
+        return await db.read(list_page_by_seq, grid, request, limit=limit)
+    if request.list_order is EXCEPTIONS_ORDER and ItemStatus.CANCELLED not in request.statuses:
+        return await db.read(list_exceptions_page, grid, request, limit=limit)
+    return await db.read_snapshot(list_page_by_batches, grid, request, limit=limit)
+
+
+# nearly always; and where it takes some more, each tells of other items
+async def list_page_by_seq(conn: Connection, grid: JobGrid, asked: ItemListRequest, *, limit: int) -> Page[RowDict]:
+    """In order of seq."""
+    mark = asked.fingerprint(grid.id)
+    return await list_items_by_seq(
+        conn,
+        grid,
+        asked.statuses,
+        mark,
+        limit=limit,
+        start=asked.seq or 0,
+        after=asked.after,
+        key=asked.key,
+        codes=asked.codes,
+    )
+
+
+async def list_exceptions_page(conn: Connection, grid: JobGrid, asked: ItemListRequest, *, limit: int) -> Page[RowDict]:
+    """Those that have an outcome, in order of what happened to them."""
+    mark, after = asked.fingerprint(grid.id), asked.after
+    if asked.codes is not None:
+        return await list_failures_by_code(conn, grid.id, asked.codes, mark, limit=limit, after=after)
+    return await list_exceptions_by_time(conn, grid.id, asked.statuses, mark, limit=limit, after=after)
+
+
+async def list_page_by_batches(conn: Connection, grid: JobGrid, asked: ItemListRequest, *, limit: int) -> Page[RowDict]:
+    """Those that batches tell of, in order of what happened to them."""
+    after = asked.after
+    if asked.list_order is pending_items.OPEN_ITEMS_ORDER:
+        page = await pending_items.list_open_items(
+            conn, pending_items.OpenItemListRequest(asked.statuses, grid.id), limit=limit, after=after
+        )
+        for item in page.items:
+            del item["is_due"], item["batch_id"], item["job_id"]
+        return page
+    mark = asked.fingerprint(grid.id)
+    if asked.list_order is UNTRIED_CANCELLED_ORDER:
+        return await list_untried_cancelled(conn, grid.id, mark, limit=limit, after=after)
+    return await list_exceptions_by_time(conn, grid.id, asked.statuses, mark, limit=limit, after=after)

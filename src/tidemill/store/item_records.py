@@ -1,0 +1,97 @@
+"""Reading the unsettled items of a batch.
+
+One item, whole.
+"""
+
+from collections.abc import Sequence
+from itertools import repeat
+from typing import Any
+from uuid import UUID
+
+import msgspec
+from psycopg.types.json import set_json_loads
+
+from tidemill.core.batch import BATCH_INPUT_MAX_BYTES, Lease
+from tidemill.core.errors import UnknownItem
+from tidemill.core.job import Item
+from tidemill.core.list_pages import BIGINT_SAFE_MAX
+from tidemill.core.status import ItemStatus
+from tidemill.store.database import Connection
+from tidemill.store.jsonb import decode_input, decode_json, decode_json_exact
+from tidemill.store.statements import fetch_item_rows, fetch_rows, sql
+
+
+async def read_batch_items_aggregated(conn: Connection, lease: Lease, *, exact: bool = False) -> list[Item]:
+    """As ``read``; a range that nobody has touched comes as one value: no row of it passes through the driver."""
+    if not lease.is_untouched:
+        return await read_batch_items(conn, lease, exact=exact)
+    params = {"job_id": lease.job_id, "lo": lease.lo, "hi": lease.hi}
+    cursor = await conn.execute(sql("item/read_together"), params)
+    row = await cursor.fetchone()
+    assert row is not None  # noqa: S101  an aggregate
+    try:
+        inputs = (decode_json_exact if exact else decode_json)(row[0])
+    except msgspec.DecodeError:  # some input is JSON to PostgreSQL and not to us: one by one it is found out which
+        return await read_batch_items(conn, lease, exact=exact)
+    if len(inputs) != lease.open:
+        return await read_batch_items(conn, lease, exact=exact)
+    items = list(map(Item, repeat(lease.job_id), range(lease.lo, lease.hi), inputs))
+    for seq, defect in (row[1] or {}).items():
+        items[int(seq) - lease.lo].defect = defect
+    return items
+
+
+async def read_batch_items(conn: Connection, lease: Lease, *, exact: bool = False) -> list[Item]:
+    """The items of a leased batch that are to be run now, in order of seq; ``exact``, with fractions as Decimal."""
+    params: dict[str, Any] = {"job_id": lease.job_id, "lo": lease.lo, "hi": lease.hi}
+    if lease.seqs is not None:
+        name = "item/read_list"
+        params = {"job_id": lease.job_id, "seqs": list(lease.seqs), "bytes": BATCH_INPUT_MAX_BYTES}
+    else:
+        name = "item/read_virgin" if lease.is_untouched else "item/read_unsettled"
+    cursor = conn.cursor(binary=True)
+    if exact:
+        set_json_loads(decode_json_exact, cursor)
+    await cursor.execute(sql(name), params)
+    job_id = lease.job_id
+    return [Item(job_id, *row) for row in await cursor.fetchall()]
+
+
+async def read_inputs(conn: Connection, job_id: UUID, lo: int, hi: int) -> list[bytes]:
+    """The inputs of a job from ``lo`` to before ``hi``, as they are stored."""
+    cursor = conn.cursor(binary=True)
+    await cursor.execute(sql("item/inputs"), {"job_id": job_id, "lo": lo, "hi": hi})
+    return [row[0] for row in await cursor.fetchall()]
+
+
+async def get_item(conn: Connection, job_id: UUID, seq: int) -> dict[str, Any]:
+    """Every fact of an item: ``input`` is its newest correction, ``original`` what was submitted."""
+    key = {"job_id": job_id, "seq": seq}
+    item = await fetch_item(conn, job_id, seq)
+    item["original"] = item["input"]
+    item["fixes"] = await fetch_rows(conn, sql("item_fix/list"), key)
+    for fix in item["fixes"]:
+        item["input"] = fix.pop("input")
+    batches = await fetch_rows(conn, sql("batch/get"), {"batch_id": item.pop("batch_id")})
+    item["batch"] = batches[0] if batches else None
+    waits = item["status"] == ItemStatus.RETRY_WAIT and batches
+    item["due_at"] = batches[0]["not_before"] if waits else None
+    return item
+
+
+async def fetch_item(conn: Connection, job_id: UUID, seq: int) -> dict[str, Any]:
+    """What is stored of an item, with its derived status."""
+    found = (
+        await fetch_item_rows(conn, sql("item/get"), {"job_id": job_id, "seq": seq})
+        if 0 <= seq <= BIGINT_SAFE_MAX
+        else []
+    )
+    if not found:
+        raise UnknownItem(f"job {job_id} has no item {seq}")
+    return found[0]
+
+
+async def read_shown_inputs(conn: Connection, job_id: UUID, seqs: Sequence[int]) -> dict[int, Any]:
+    """The inputs of some items, as far as a grid shows them."""
+    cursor = await conn.execute(sql("item/shown_inputs"), {"job_id": job_id, "seqs": sorted(seqs)})
+    return {seq: decode_input(text) for seq, text in await cursor.fetchall() if text is not None}

@@ -1,0 +1,108 @@
+"""Telling of a job for which nobody has its facts at hand: what users do to it, and what happens once in its life.
+
+Summaries: what a whole job, or the reading of its source, came to.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import asdict
+from uuid import UUID
+
+from tidemill.core.job import Job
+from tidemill.core.kinds import IMPORT_KIND as IMPORT
+from tidemill.store.database import Database
+from tidemill.store.job_records import read_job_event_fields
+from tidemill.store.operation_records import OperationStep
+from tidemill.telemetry.events import bind_fields, emit
+
+
+@asynccontextmanager
+async def bind_job_fields(db: Database, job_id: UUID) -> AsyncIterator[None]:
+    """Every event inside names the job, its kind, and the request that made it."""
+    known = await db.read(read_job_event_fields, job_id)
+    with bind_fields(job=job_id, **known):
+        yield
+
+
+async def report_operation_step(db: Database, step: OperationStep) -> None:
+    """Items of a job go round again or were cancelled, whoever carried the operation this far."""
+    if step.job_id is not None and step.items:
+        with bind_fields(request_id=step.request_id):
+            async with bind_job_fields(db, step.job_id):
+                name = "items.cancelled" if step.verb == "cancel" else "job.reprocessed"
+                emit(name, job=step.job_id, items=step.items)
+
+
+def report_job_closed(job: Job) -> None:
+    """Nothing of a job is open any more. Its time is that since it was submitted, on the database's clock."""
+    seconds = (job.closed_at - job.created_at).total_seconds() if job.closed_at and job.created_at else 0.0
+    counts = job.counts
+    with bind_fields(kind=job.kind, request_id=job.request_id, traceparent=job.traceparent):
+        emit(
+            "job.closed",
+            job=job.id,
+            kind=job.kind,
+            closed_as=job.status,
+            duration_ms=round(seconds * 1000),
+            rows_per_sec=_compute_rate(counts.processed, seconds),
+            error_rate=_compute_ratio(counts.failed, counts.processed),
+            counts={name: n for name, n in asdict(counts).items() if n},
+        )
+        if job.kind == IMPORT and "plan" in job.params:
+            _report_import_completed(job, seconds)
+
+
+def _report_import_completed(job: Job, seconds: float) -> None:
+    """What the job came to, in the words of an import."""
+    plan, counts = job.params["plan"], job.counts
+    emit(
+        "import.completed",
+        job=job.id,
+        resource_type=plan["resource"]["name"],
+        mode="validate_only" if plan["validate_only"] else plan["mode"],
+        status=job.status,
+        total_records=counts.total,
+        successful_records=counts.done,
+        skipped_records=counts.skipped,
+        failed_records=counts.failed,
+        duration_ms=round(seconds * 1000),
+        rows_per_sec=_compute_rate(counts.processed, seconds),
+        error_rate=_compute_ratio(counts.failed, counts.processed),
+    )
+
+
+def report_export_completed(
+    resource: str, file_format: str, rows: int, seconds: float, job: UUID | None = None
+) -> None:
+    """Rows of a table are in a file, or on their way to somebody: then there is no job."""
+    emit(
+        "export.completed",
+        job=job,
+        resource_type=resource,
+        format=file_format,
+        total_records=rows,
+        duration_ms=round(seconds * 1000),
+        rows_per_sec=_compute_rate(rows, seconds),
+    )
+
+
+def report_ingest_completed(job_id: UUID, *, rows: int, total: int, defects: int, seconds: float) -> None:
+    """A source is read to its end. ``rows`` are those of this reader: another may have begun it."""
+    emit(
+        "ingest.completed",
+        job=job_id,
+        rows=rows,
+        total=total,
+        defects=defects,
+        duration_ms=round(seconds * 1000),
+        rows_per_sec=_compute_rate(rows, seconds),
+        error_rate=_compute_ratio(defects, rows),
+    )
+
+
+def _compute_rate(n: int, seconds: float) -> float:
+    return round(n / max(seconds, 0.001), 1)
+
+
+def _compute_ratio(part: int, whole: int) -> float:
+    return round(part / whole, 4) if whole else 0.0

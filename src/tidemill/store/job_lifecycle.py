@@ -1,0 +1,160 @@
+"""Duties that one worker at a time does for all."""
+
+from collections import defaultdict
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+from psycopg.rows import dict_row
+
+from tidemill.core.errors import Conflict, UnknownJob
+from tidemill.core.job import Job
+from tidemill.core.kinds import EXPORT_KIND as EXPORT
+from tidemill.core.policies import FailurePolicy
+from tidemill.core.principal import LOCAL_USER_ID
+from tidemill.core.status import Intent, JobStatus, derive_closing_status
+from tidemill.store import job_records
+from tidemill.store.database import Connection
+from tidemill.store.job_records import get_job, lock_job
+from tidemill.store.statements import sql
+
+CANCEL_RANGES_PER_STEP = 5_000
+CANCEL_LISTS_PER_STEP = 100  # full ones are 100,000 outcomes to write
+
+
+async def cancel_ready_batches(conn: Connection, job_id: UUID | None = None) -> int:
+    """Cancel some ready batches of jobs that are to be cancelled or failed; how many. 0: there are none left."""
+    ranges = await _cancel_batches(conn, job_id, lists=False, limit=CANCEL_RANGES_PER_STEP)
+    emptied = await _cancel_batches(conn, job_id, lists=True, limit=CANCEL_LISTS_PER_STEP)
+    lists: dict[UUID, list[int]] = defaultdict(list)
+    for _, job, seqs in emptied:
+        lists[job] += seqs
+    for job in sorted(lists):
+        await conn.execute(sql("outcome/cancel_list"), {"job_id": job, "seqs": sorted(lists[job])})
+    return len(ranges) + len(emptied)
+
+
+async def _cancel_batches(conn: Connection, job_id: UUID | None, *, lists: bool, limit: int) -> list[Any]:
+    cursor = await conn.execute(sql("batch/cancel_ready"), {"job_id": job_id, "lists": lists, "limit": limit})
+    return await cursor.fetchall()
+
+
+async def list_jobs_to_fold(conn: Connection, least: int) -> list[UUID]:
+    cursor = await conn.execute(sql("tally/to_fold"), {"least": least})
+    return [row[0] for row in await cursor.fetchall()]
+
+
+async def fold_tally(conn: Connection, job_id: UUID) -> int:
+    await lock_job(conn, job_id)
+    cursor = await conn.execute(sql("tally/fold"), {"job_id": job_id})
+    row = await cursor.fetchone()
+    return 0 if row is None else int(row[0])
+
+
+async def pause_job(conn: Connection, job_id: UUID, *, by: int = LOCAL_USER_ID) -> None:
+    """Run -> pause: one write; no batch is touched, leased ones finish."""
+    await _set_intent(conn, job_id, Intent.PAUSE, by, allowed=(Intent.RUN, Intent.PAUSE))
+
+
+async def resume_job(conn: Connection, job_id: UUID, *, by: int = LOCAL_USER_ID) -> None:
+    """Pause -> run."""
+    await _set_intent(conn, job_id, Intent.RUN, by, allowed=(Intent.PAUSE,))
+    await conn.execute(sql("outbox/announce"), {"job_id": job_id})
+
+
+async def cancel_job(conn: Connection, job_id: UUID, *, by: int = LOCAL_USER_ID) -> None:
+    """-> cancel: leased batches finish and keep their results, the rest is cancelled by the sweeper."""
+    await _set_intent(conn, job_id, Intent.CANCEL, by, allowed=(Intent.RUN, Intent.PAUSE, Intent.CANCEL))
+
+
+async def fail_job(conn: Connection, job_id: UUID, reason: str) -> bool:
+    """-> fail: by policy or for a reason of the whole job; False when it is past that."""
+    job = await lock_job(conn, job_id)
+    if job["closed_as"] is not None or job["intent"] in (Intent.CANCEL, Intent.FAIL):
+        return False
+    await conn.execute(sql("job/set_intent"), {"job_id": job_id, "intent": Intent.FAIL, "reason": reason})
+    return True
+
+
+async def enforce_failure_policy(conn: Connection, job_id: UUID) -> str | None:
+    """Fail the job if its failure policy has tripped; the reason."""
+    async with conn.cursor(row_factory=dict_row) as cursor:
+        await cursor.execute(sql("job/police"), {"job_id": job_id})
+        row = await cursor.fetchone()
+    if row is None or row["intent"] in (Intent.CANCEL, Intent.FAIL):
+        return None
+    reason = FailurePolicy.parse(row["policy"]).find_failure_reason(failed=row["failed"], settled=row["settled"])
+    if reason is None or not await fail_job(conn, job_id, reason):
+        return None
+    return reason
+
+
+async def list_jobs_with_failure_policy(conn: Connection) -> list[UUID]:
+    cursor = await conn.execute(sql("job/to_police"))
+    return [row[0] for row in await cursor.fetchall()]
+
+
+async def close_job_as(conn: Connection, job_id: UUID) -> JobStatus | None:
+    """Close a job of which nothing is open; what it is closed as, or None."""
+    job = await close_job(conn, job_id)
+    return None if job is None else job.status
+
+
+async def close_job(conn: Connection, job_id: UUID) -> Job | None:
+    """Close a job of which nothing is open; the closed job, or None.
+
+    The check is a statement of its own, after the lock: in one statement it would use a snapshot from before
+    a reprocess that the lock had waited for, and close a job with open work.
+    """
+    try:
+        job = await lock_job(conn, job_id)
+    except UnknownJob:
+        return None
+    intent = Intent(job["intent"])
+    may_close = job["closed_as"] is None and (job["ingest_done"] or intent in (Intent.CANCEL, Intent.FAIL))
+    if not may_close or not await has_no_open_work(conn, job_id):
+        return None
+    await enforce_failure_policy(
+        conn, job_id
+    )  # whoever closes it: a policy that tripped with the last item must not be passed over
+    intent = Intent((await lock_job(conn, job_id))["intent"])
+    await conn.execute(sql("tally/fold"), {"job_id": job_id})
+    await conn.execute(sql("ingest/clear"), {"job_id": job_id})
+    drained = await get_job(conn, job_id)
+    closed_as = derive_closing_status(intent=intent, failed=drained.counts.failed)
+    cursor = await conn.execute(sql("job/close"), {"job_id": job_id, "closed_as": closed_as})
+    row = await cursor.fetchone()
+    assert row is not None  # noqa: S101  we hold its lock
+    counts = drained.counts
+    await conn.execute(sql("sample/add_last"), {"job_id": job_id, "settled": counts.processed, "failed": counts.failed})
+    if closed_as is JobStatus.CANCELLED and drained.kind == EXPORT:  # its file may have been complete a moment before
+        await conn.execute(sql("file/condemn_one"), {"job_id": job_id})
+    return replace(drained, status=closed_as, closed_at=row[0])
+
+
+async def list_drained_candidates(conn: Connection) -> list[UUID]:
+    cursor = await conn.execute(sql("job/drained_candidates"))
+    return [row[0] for row in await cursor.fetchall()]
+
+
+async def has_no_open_work(conn: Connection, job_id: UUID) -> bool:
+    """Whether nothing of the job is open; without the job's lock only a guess."""
+    cursor = await conn.execute(sql("job/is_drained"), {"job_id": job_id})
+    row = await cursor.fetchone()
+    return row is not None and bool(row[0])
+
+
+async def _set_intent(conn: Connection, job_id: UUID, intent: Intent, by: int, *, allowed: tuple[Intent, ...]) -> None:
+    row = await lock_job(conn, job_id)
+    if row["closed_as"] is not None or row["intent"] not in allowed:
+        job = await get_job(conn, job_id)
+        raise Conflict(f"job {job.key} is {job.status}: it cannot be {_INTENT_PARTICIPLES[intent]}")
+    await conn.execute(sql("job/set_intent"), {"job_id": job_id, "intent": intent, "reason": None})
+    if row["intent"] != intent:
+        await job_records.add_activity(conn, job_id, by, _INTENT_ACTIVITY_VERBS[intent])
+
+
+_INTENT_ACTIVITY_VERBS = {Intent.RUN: "resume", Intent.PAUSE: "pause", Intent.CANCEL: "cancel"}
+
+
+_INTENT_PARTICIPLES = {Intent.RUN: "resumed", Intent.PAUSE: "paused", Intent.CANCEL: "cancelled", Intent.FAIL: "failed"}

@@ -1,0 +1,179 @@
+"""A job as its lists need it.
+
+Jobs, the newest first.
+
+How many jobs are what: counted, but never more of them than can be looked at in a moment.
+
+A job's batches and activity, and how much is open.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from tidemill.core.errors import UnknownJob
+from tidemill.core.job import Job
+from tidemill.core.job_search import JobIdRange, build_lookup_params, parse_job_prefix
+from tidemill.core.list_pages import (
+    BIGINT_SAFE_MAX,
+    PAGE_BATCH_BUDGET,
+    CursorFormat,
+    Page,
+    fingerprint_filters,
+    parse_number,
+    parse_uuid,
+)
+from tidemill.core.result_grid import GridColumns, resolve_grid_columns
+from tidemill.core.status import ItemStatus, JobStatus
+from tidemill.store.database import Connection
+from tidemill.store.job_records import get_jobs
+from tidemill.store.jsonb import decode_input
+from tidemill.store.statements import RowDict, fetch_rows, sql
+
+
+@dataclass(frozen=True, slots=True)
+class JobGrid:
+    """How far a job reaches, what its items may be, and the columns that are shown of them."""
+
+    id: UUID
+    owner_id: int
+    kind: str
+    sparse: bool
+    purged: bool
+    total: int
+    columns: GridColumns
+
+
+async def find_job_grid(conn: Connection, job: UUID | str, owner_id: int | None = None) -> JobGrid:
+    """By id or key. Somebody else's job is as unknown as one that never was."""
+    found = await fetch_rows(conn, sql("job/grid"), build_lookup_params(job))
+    if not found or owner_id not in (None, found[0]["owner_id"]):
+        raise UnknownJob(f"there is no job {job}")
+    row = found[0]
+    first_input = row.pop("first_input")
+    names = row.pop("result_columns")
+    return JobGrid(
+        **row, columns=resolve_grid_columns(names, None if first_input is None else decode_input(first_input))
+    )
+
+
+JOBS_ORDER = CursorFormat("jobs", (parse_uuid,))
+
+
+@dataclass(frozen=True, slots=True)
+class JobListRequest:
+    """Which jobs. ``q`` is the beginning of a key or an id."""
+
+    owner_id: int | None = None
+    statuses: Sequence[JobStatus] = ()
+    kind: str | None = None
+    created_from: datetime | None = None
+    created_to: datetime | None = None
+    q: str | None = None
+
+    @property
+    def fingerprint(self) -> str:
+        made = (self.created_from, self.created_to)
+        return fingerprint_filters(self.owner_id, sorted(set(self.statuses)), self.kind, *made, self.q)
+
+    @property
+    def id_range(self) -> JobIdRange | None:
+        found = JobIdRange() if self.q is None else parse_job_prefix(self.q)
+        return None if found is None else found.limit_to_created(self.created_from, self.created_to)
+
+    @property
+    def candidate_statuses(self) -> list[str] | None:
+        """What may turn out to be one of the statuses: whether a job has begun only its sums can tell."""
+        words = {status.value for status in self.statuses if status is not JobStatus.PENDING}
+        if JobStatus.PENDING in self.statuses:
+            words |= {JobStatus.RUNNING, JobStatus.INGESTING}
+        return sorted(words) or None
+
+
+# and a second one, that tells again of what the first has picked
+async def list_jobs(conn: Connection, request: JobListRequest, *, limit: int, after: object = None) -> Page[Job]:
+    """A page may be short and not the last: only so many jobs are looked at."""
+    place = None if after is None else JOBS_ORDER.parse_cursor(after, request.fingerprint)[0]
+    ids = request.id_range
+    if ids is not None and place is not None:
+        ids = ids.limit_to_before(place)
+    if ids is None or ids.is_empty:
+        return Page([], None)
+    found = await _pick_job_ids(conn, request, ids, limit)
+    picked: list[UUID] = [row["id"] for row in found[:limit] if not row["is_end"]]
+    jobs = await get_jobs(conn, picked)
+    shown = [job for job in jobs if not request.statuses or job.status in request.statuses]
+    if len(found) > limit:
+        return Page(shown, JOBS_ORDER.build_cursor(request.fingerprint, picked[-1]))
+    if found and found[-1]["is_end"]:
+        return Page(shown, JOBS_ORDER.build_cursor(request.fingerprint, UUID(int=found[-1]["id"].int + 1)))
+    return Page(shown, None)
+
+
+async def _pick_job_ids(conn: Connection, asked: JobListRequest, ids: JobIdRange, limit: int) -> list[RowDict]:
+    params = {
+        "lo": ids.lo,
+        "hi": ids.hi,
+        "prefix": ids.prefix,
+        "words": asked.candidate_statuses,
+        "kind": asked.kind,
+        "created_from": asked.created_from,
+        "created_to": asked.created_to,
+        "budget": PAGE_BATCH_BUDGET,
+        "limit": limit + 1,
+    }
+    if asked.owner_id is None:
+        return await fetch_rows(conn, sql("job/pick_of_all"), params)
+    return await fetch_rows(conn, sql("job/pick_of_owner"), params | {"owner_id": asked.owner_id})
+
+
+JOB_COUNT_BUDGET = 10_000  # jobs, the newest ones
+JOB_COUNT_MAX_REFINED = 500  # of those that run; whether they have begun only their sums can tell
+
+
+@dataclass(frozen=True, slots=True)
+class JobStatusCounts:
+    """By status; ``is_complete`` unless there are more jobs, or more that are open, than were looked at."""
+
+    counts: dict[str, int]
+    is_complete: bool
+
+
+# and a second one, that tells again of what the first has found
+async def count_jobs(conn: Connection, owner_id: int | None) -> JobStatusCounts:
+    name = "job/words_of_all" if owner_id is None else "job/words_of_owner"
+    found = await fetch_rows(conn, sql(name), {"owner_id": owner_id, "budget": JOB_COUNT_BUDGET})
+    seen = sum(row["n"] for row in found)
+    counts = Counter({row["word"]: row["n"] for row in found})
+    are_refined = True
+    for row in found:
+        ids = row["ids"] or []
+        are_refined &= len(ids) <= JOB_COUNT_MAX_REFINED
+        for job in await get_jobs(conn, ids[:JOB_COUNT_MAX_REFINED]):
+            counts[row["word"]] -= 1
+            counts[job.status.value] += 1
+    return JobStatusCounts(
+        {status.value: counts[status.value] for status in JobStatus}, are_refined and seen < JOB_COUNT_BUDGET
+    )
+
+
+BATCHES_ORDER = CursorFormat("batches", (parse_number,))
+OpenItemSums = dict[tuple[str, ItemStatus], int]  # of a kind and a status
+
+
+async def list_batches(conn: Connection, job_id: UUID, *, limit: int, after: object = None) -> Page[RowDict]:
+    """The newest first."""
+    mark = fingerprint_filters(job_id)
+    (before,) = (BIGINT_SAFE_MAX,) if after is None else BATCHES_ORDER.parse_cursor(after, mark)
+    await find_job_grid(conn, job_id)
+    found = await fetch_rows(conn, sql("batch/list"), {"job_id": job_id, "before": before, "limit": limit + 1})
+    return Page(found[:limit], BATCHES_ORDER.build_cursor(mark, found[limit - 1]["id"]) if len(found) > limit else None)
+
+
+async def sum_open_items(conn: Connection, owner_id: int | None) -> OpenItemSums:
+    """How many items are open, from one row a batch."""
+    name = "batch/sum_open_of_all" if owner_id is None else "batch/sum_open_of_owner"
+    cursor = await conn.execute(sql(name), {"owner_id": owner_id})
+    return {(kind, ItemStatus(status)): items for kind, status, items in await cursor.fetchall()}

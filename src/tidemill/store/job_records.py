@@ -1,0 +1,221 @@
+"""What people did to a job.
+
+Jobs as a whole: looking at them, and what is wanted of them.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from psycopg.rows import dict_row
+from psycopg.types.json import Jsonb
+
+from tidemill.core.errors import UnknownJob
+from tidemill.core.job import Counts, Job
+from tidemill.core.job_search import JOB_ID_MAX, JOB_ID_MIN, build_lookup_params, parse_id_prefix
+from tidemill.core.list_pages import BIGINT_SAFE_MAX, CursorFormat, Page, fingerprint_filters, parse_number
+from tidemill.core.result_grid import GRID_COLUMNS_MAX
+from tidemill.core.status import Intent, JobStatus, derive_job_status
+from tidemill.store.database import Connection
+from tidemill.store.statements import RowDict, fetch_rows, sql
+
+ACTIVITY_ORDER = CursorFormat("activity", (parse_number,))
+
+
+async def add_activity(conn: Connection, job_id: UUID, user_id: int, verb: str, /, **details: Any) -> None:
+    """Tell of a deed, in the transaction that does it."""
+    params = {"job_id": job_id, "user_id": user_id, "verb": verb, "details": Jsonb(details)}
+    await conn.execute(sql("activity/add"), params)
+
+
+async def list_activity(conn: Connection, job_id: UUID, *, limit: int, after: object = None) -> Page[RowDict]:
+    """The newest first."""
+    mark = fingerprint_filters(job_id)
+    (before,) = (BIGINT_SAFE_MAX,) if after is None else ACTIVITY_ORDER.parse_cursor(after, mark)
+    found = await fetch_rows(conn, sql("activity/list"), {"job_id": job_id, "before": before, "limit": limit + 1})
+    return Page(
+        found[:limit], ACTIVITY_ORDER.build_cursor(mark, found[limit - 1]["id"]) if len(found) > limit else None
+    )
+
+
+MIN_ID_PREFIX_DIGITS = 4  # digits of an id that may stand for the whole
+_COUNT_COLUMNS = (
+    "total",
+    "pending",
+    "processing",
+    "retry_wait",
+    "done",
+    "not_found",
+    "skipped",
+    "failed",
+    "cancelled",
+)
+_JOB_COLUMNS = (
+    "id",
+    "key",
+    "kind",
+    "owner_id",
+    "priority",
+    "failure_reason",
+    "created_at",
+    "updated_at",
+    "closed_at",
+    "purged_at",
+    "params",
+    "policy",
+    "retried",
+    "file_id",
+    "request_id",
+    "traceparent",
+)
+
+
+async def get_job(conn: Connection, job_id: UUID) -> Job:
+    async with conn.cursor(row_factory=dict_row) as cursor:
+        await cursor.execute(sql("job/get"), {"job_id": job_id})
+        row = await cursor.fetchone()
+    if row is None:
+        raise UnknownJob(f"there is no job {job_id}")
+    return _parse_job(row)
+
+
+async def get_job_by_name(conn: Connection, name: str, owner_id: int | None = None) -> Job:
+    """By id or key; of one owner's, if that is said. A job of somebody else is as unknown as one that never was."""
+    async with conn.cursor(row_factory=dict_row) as cursor:
+        await cursor.execute(sql("job/get_named"), build_lookup_params(name))
+        row = await cursor.fetchone()
+    if row is None or owner_id not in (None, row["owner_id"]):
+        raise UnknownJob(f"there is no job {name!r}")
+    return _parse_job(row)
+
+
+async def read_job_event_fields(conn: Connection, job_id: UUID) -> dict[str, Any]:
+    """What every event about a job says; nothing of one that is gone."""
+    async with conn.cursor(row_factory=dict_row) as cursor:
+        await cursor.execute(sql("job/facts"), {"job_id": job_id})
+        return await cursor.fetchone() or {}
+
+
+async def get_jobs(conn: Connection, job_ids: Sequence[UUID]) -> list[Job]:
+    """Those of them that exist, the newest first."""
+    async with conn.cursor(row_factory=dict_row) as cursor:
+        await cursor.execute(sql("job/get_many"), {"ids": list(job_ids)})
+        return [_parse_job(row) for row in await cursor.fetchall()]
+
+
+async def list_watched_jobs(
+    conn: Connection,
+    job_ids: Sequence[UUID],
+    owner_ids: Sequence[int],
+    *,
+    all_owners: bool,
+    since: datetime,
+    limit: int = 100,
+) -> list[Job]:
+    """Named jobs, and those of some owners, or of everybody, that are open or changed since a moment."""
+    params = {"job_ids": list(job_ids), "owner_ids": list(owner_ids), "all": all_owners}
+    async with conn.cursor(row_factory=dict_row) as cursor:
+        await cursor.execute(sql("job/watched"), params | {"since": since, "limit": limit})
+        return [_parse_job(row) for row in await cursor.fetchall()]
+
+
+async def read_database_clock(conn: Connection) -> datetime:
+    """What time it is: the database says."""
+    cursor = await conn.execute(sql("job/clock"))
+    row = await cursor.fetchone()
+    return row[0]  # type: ignore[index, no-any-return]
+
+
+async def find_job_id(conn: Connection, text: str, owner_id: int | None = None) -> UUID:
+    """A job by its id, its key, or a beginning of its id that only it has; of one owner's, if that is said.
+
+    A job of somebody else is as unknown as one that never was.
+    """
+    unknown = UnknownJob(f"there is no job {text!r}")
+    if not text.isprintable():  # no key or id either, and a database may choke on it
+        raise unknown
+    ids = parse_id_prefix(text) if len(text.replace("-", "")) >= MIN_ID_PREFIX_DIGITS else None
+    lo, hi = ids or (JOB_ID_MAX, JOB_ID_MIN)
+    name = "job/find" if owner_id is None else "job/find_of_owner"
+    cursor = await conn.execute(sql(name), {"text": text.upper(), "lo": lo, "hi": hi, "owner_id": owner_id})
+    found = {row[0] for row in await cursor.fetchall()}
+    if len(found) > 1:
+        raise UnknownJob(f"more than one job begins with {text!r}")
+    if not found:
+        raise unknown
+    return found.pop()  # type: ignore[no-any-return]
+
+
+async def lock_job(conn: Connection, job_id: UUID) -> dict[str, Any]:
+    """The lock of a job: first of every change to it as a whole."""
+    async with conn.cursor(row_factory=dict_row) as cursor:
+        await cursor.execute(sql("job/lock"), {"job_id": job_id})
+        row = await cursor.fetchone()
+    if row is None:
+        raise UnknownJob(f"there is no job {job_id}")
+    return row
+
+
+def _parse_job(row: dict[str, Any]) -> Job:
+    counts = Counts(**{name: int(row[name]) for name in _COUNT_COLUMNS})
+    status = derive_job_status(
+        intent=Intent(row["intent"]),
+        ingest_done=row["ingest_done"],
+        closed_as=JobStatus(row["closed_as"]) if row["closed_as"] else None,
+        total=counts.total,
+        started=counts.pending != counts.total,
+    )
+    return Job(
+        status=status,
+        counts=counts,
+        ingest_complete=row["ingest_done"],
+        codes={code: int(n) for code, n in row["codes"].items()},
+        intent=Intent(row["intent"]),
+        source=None if row["source"] is None else row["source"].get("format"),
+        result_columns=tuple(row["result_columns"]),
+        ip_address=None if row["ip_address"] is None else str(row["ip_address"]),
+        **{name: row[name] for name in _JOB_COLUMNS},
+    )
+
+
+async def read_job_params(conn: Connection, job_id: UUID) -> dict[str, Any]:
+    """What it was asked to do."""
+    cursor = await conn.execute(sql("job/params"), {"job_id": job_id})
+    row = await cursor.fetchone()
+    if row is None:
+        raise UnknownJob(f"there is no job {job_id}")
+    return row[0]  # type: ignore[no-any-return]
+
+
+async def filter_active_jobs(conn: Connection, job_ids: Sequence[UUID]) -> set[UUID]:
+    """Those that are there, and that nobody wants to end."""
+    cursor = await conn.execute(sql("job/going_on"), {"ids": list(job_ids)})
+    return {row[0] for row in await cursor.fetchall()}
+
+
+async def set_job_params(conn: Connection, job_id: UUID, params: dict[str, Any]) -> None:
+    """With what its source has told."""
+    await conn.execute(sql("job/set_params"), {"job_id": job_id, "params": Jsonb(params)})
+
+
+async def list_job_targets(conn: Connection, owner_id: int, kinds: Sequence[str]) -> list[tuple[str, str]]:
+    """Of an owner's jobs of these kinds, what they read or write: kind and name."""
+    cursor = await conn.execute(sql("job/targets"), {"owner_id": owner_id, "kinds": list(kinds)})
+    return await cursor.fetchall()
+
+
+async def add_result_columns(conn: Connection, job_id: UUID, names: list[str]) -> list[str] | None:
+    """Add columns that a job does not have yet; all it has then, or None if the job is gone."""
+    known = await _read_result_columns(conn, job_id)
+    if known is None or set(names) <= set(known):
+        return known
+    cursor = await conn.execute(sql("job/learn_columns"), {"job_id": job_id, "names": names, "most": GRID_COLUMNS_MAX})
+    row = await cursor.fetchone()
+    return row[0] if row is not None else await _read_result_columns(conn, job_id)
+
+
+async def _read_result_columns(conn: Connection, job_id: UUID) -> list[str] | None:
+    cursor = await conn.execute(sql("job/columns"), {"job_id": job_id})
+    row = await cursor.fetchone()
+    return None if row is None else row[0]

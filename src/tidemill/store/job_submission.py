@@ -1,0 +1,248 @@
+"""Making a job, in our transaction or the caller's, on a blocking connection or an async one.
+
+The steps are written once, as a generator that speaks no protocol; three small drivers carry them out.
+"""
+
+import hashlib
+from collections.abc import Coroutine, Generator, Iterable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+from uuid import UUID
+
+import psycopg
+from psycopg.rows import dict_row
+from psycopg.types.json import Jsonb
+
+from tidemill.core.batch import BatchCutter
+from tidemill.core.errors import Conflict, IdempotencyKeyReused
+from tidemill.store.copy_rows import encode_item_row
+from tidemill.store.database import Connection
+from tidemill.store.jsonb import encode_json
+from tidemill.store.statements import sql
+
+T = TypeVar("T")
+SyncConnection = psycopg.Connection[Any]
+
+SUBMIT_ATTEMPTS = 3
+SUBMIT_COPY_CHUNK_BYTES = 256 * 1024  # libpq buffers what we write: write in pieces
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """What is asked for. ``source`` is read later by a worker; without it the rows come with the submission.
+
+    ``asked`` is what its fingerprint is taken of, where ``params`` and rows are not what whoever asks has said.
+    """
+
+    kind: str
+    owner_id: int = 0
+    params: dict[str, Any] = field(default_factory=dict)
+    fingerprint_params: dict[str, Any] | None = None
+    policy: dict[str, Any] = field(default_factory=dict)
+    source: dict[str, Any] | None = None
+    priority: int = 0
+    limiter: str | None = None
+    sparse: bool = False
+    columns: tuple[str, ...] = ()  # of its results; without any, those its kind was registered with
+    request_id: str | None = None
+    traceparent: str | None = None
+    ip_address: str | None = None
+    file_id: str | None = None
+    idem_key: str | None = None
+    idem_print: bytes | None = None
+    batch_size: int = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class ExecuteStep:
+    statement: bytes
+    params: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class CopyStep:
+    statement: bytes
+    lines: Iterator[bytes]
+
+
+class LoopRunner(Protocol):
+    """An event loop of another thread; the caller blocks while it works."""
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T: ...
+    def enter(self, manager: AbstractAsyncContextManager[T]) -> AbstractContextManager[T]: ...
+
+
+SubmissionSteps = Generator[ExecuteStep | CopyStep, Any, tuple[UUID, bool]]
+
+
+def build_submission_steps(spec: Submission, rows: Iterable[bytes]) -> SubmissionSteps:
+    """Job, items and ready batches; returns the job's id and whether it is new."""
+    yield ExecuteStep(sql("partition/ensure"), {"days": 0})
+    for _ in range(SUBMIT_ATTEMPTS):
+        added = yield ExecuteStep(sql("job/add"), _build_job_columns(spec))
+        if added is not None:
+            break
+        found = yield ExecuteStep(sql("job/by_idem_key"), {"owner_id": spec.owner_id, "idem_key": spec.idem_key})
+        if found is not None:
+            return _match_fingerprint(spec, rows, found), False
+    else:  # deleted between the two, each time
+        raise Conflict(f"what the idempotency key {spec.idem_key!r} made is being deleted: try again")
+    job_id, at = added
+    if spec.file_id is not None:
+        yield ExecuteStep(sql("file/keep"), {"file_id": spec.file_id})
+    counter = _RowCounter(spec)
+    if spec.source is None:
+        yield CopyStep(sql("item/copy"), _encode_item_rows(job_id, at, rows, counter))
+    yield ExecuteStep(sql("ingest/add"), {"job_id": job_id, "next_seq": counter.n})
+    yield ExecuteStep(sql("tally/add"), {"job_id": job_id})
+    if counter.n:
+        los, his = counter.cutter.finish_ranges()
+        batches = {"job_id": job_id, "owner_id": spec.owner_id, "kind": spec.kind}
+        yield ExecuteStep(sql("batch/add_ranges"), batches | {"los": los, "his": his, "held": False})
+    if spec.idem_key is not None:
+        yield ExecuteStep(sql("job/set_print"), {"job_id": job_id, "print": counter.fingerprint})
+    yield ExecuteStep(sql("outbox/announce"), {"job_id": job_id})
+    return job_id, True
+
+
+async def find_repeated_submission(conn: Connection, spec: Submission) -> UUID | None:
+    """The job that the same words, all of a fingerprint, made before; KeyReused if its key stands for others."""
+    found = None if spec.idem_key is None else await find_by_idempotency_key(conn, spec.owner_id, spec.idem_key)
+    if found is None:
+        return None
+    if found["idem_print"] != _RowCounter(spec).fingerprint:
+        raise _make_key_reused_error(spec)
+    return UUID(str(found["id"]))
+
+
+async def find_by_idempotency_key(conn: Connection, owner_id: int, idem_key: str) -> dict[str, Any] | None:
+    """What an owner's idempotency key was used for."""
+    async with conn.cursor(row_factory=dict_row) as cursor:
+        await cursor.execute(sql("job/by_idem_key"), {"owner_id": owner_id, "idem_key": idem_key})
+        return await cursor.fetchone()
+
+
+async def run_steps_async(conn: Connection, steps: SubmissionSteps) -> tuple[UUID, bool]:
+    answer: Any = None
+    while True:
+        try:
+            step = steps.send(answer)
+        except StopIteration as stop:
+            return stop.value  # type: ignore[no-any-return]
+        answer = None
+        if isinstance(step, CopyStep):
+            async with conn.cursor() as cursor, cursor.copy(step.statement) as copy:
+                for piece in _join_chunks(step.lines):
+                    await copy.write(piece)
+        else:
+            cursor = await conn.execute(step.statement, step.params)
+            answer = await cursor.fetchone() if cursor.description else None
+
+
+def run_steps_sync(conn: SyncConnection, steps: SubmissionSteps) -> tuple[UUID, bool]:
+    answer: Any = None
+    while True:
+        try:
+            step = steps.send(answer)
+        except StopIteration as stop:
+            return stop.value  # type: ignore[no-any-return]
+        answer = None
+        if isinstance(step, CopyStep):
+            with conn.cursor() as cursor, cursor.copy(step.statement) as copy:
+                for piece in _join_chunks(step.lines):
+                    copy.write(piece)
+        else:
+            with conn.cursor(row_factory=psycopg.rows.tuple_row) as cursor:
+                cursor.execute(step.statement, step.params)
+                answer = cursor.fetchone() if cursor.description else None
+
+
+def run_steps_from_thread(conn: Connection, steps: SubmissionSteps, loop: LoopRunner) -> tuple[UUID, bool]:
+    """The same, on an async connection of another thread's event loop: rows are read in the caller's thread."""
+    answer: Any = None
+    while True:
+        try:
+            step = steps.send(answer)
+        except StopIteration as stop:
+            return stop.value  # type: ignore[no-any-return]
+        answer = None
+        if isinstance(step, CopyStep):
+            with loop.enter(conn.cursor()) as cursor, loop.enter(cursor.copy(step.statement)) as copy:
+                for piece in _join_chunks(step.lines):
+                    loop.run(copy.write(piece))
+        else:
+            cursor = loop.run(conn.execute(step.statement, step.params))
+            answer = loop.run(cursor.fetchone()) if cursor.description else None
+
+
+def _match_fingerprint(spec: Submission, rows: Iterable[bytes], found: Sequence[Any]) -> UUID:
+    """The job that the key made before, of the same words and rows."""
+    counter = _RowCounter(spec)
+    for row in rows:
+        counter.add(row)
+    job_id, print_, *_ = found
+    if print_ != counter.fingerprint:
+        raise _make_key_reused_error(spec)
+    return job_id  # type: ignore[no-any-return]
+
+
+def _make_key_reused_error(spec: Submission) -> IdempotencyKeyReused:
+    return IdempotencyKeyReused(f"idempotency key {spec.idem_key!r} was used for another submission")
+
+
+def _build_job_columns(spec: Submission) -> dict[str, Any]:
+    names = ("owner_id", "kind", "priority", "limiter", "sparse", "request_id", "traceparent", "ip_address")
+    columns = {name: getattr(spec, name) for name in (*names, "file_id", "idem_key", "idem_print")}
+    source = None if spec.source is None else Jsonb(spec.source)
+    return columns | {
+        "params": Jsonb(spec.params),
+        "policy": Jsonb(spec.policy),
+        "source": source,
+        "columns": list(spec.columns),
+        "ingest_done": spec.source is None,
+    }
+
+
+class _RowCounter:
+    """Counts rows, cuts them into batches, and takes their fingerprint: a key that comes again can be compared."""
+
+    def __init__(self, spec: Submission) -> None:
+        self.n = 0
+        self.cutter = BatchCutter(0, spec.batch_size)
+        self._takes_rows = spec.fingerprint_params is None
+        asked = spec.params if spec.fingerprint_params is None else spec.fingerprint_params
+        self._digest = hashlib.sha256(encode_json([spec.kind, asked, spec.policy, spec.priority, spec.idem_print]))
+
+    def add(self, row: bytes) -> None:
+        self.n += 1
+        self.cutter.add(len(row))
+        if self._takes_rows:
+            self._digest.update(len(row).to_bytes(8, "big") + row)
+
+    @property
+    def fingerprint(self) -> bytes:
+        return self._digest.digest()
+
+
+def _encode_item_rows(job_id: UUID, at: Any, rows: Iterable[bytes], counter: _RowCounter) -> Iterator[bytes]:
+    head, tail = f"{job_id}\t".encode(), f"\t{at.isoformat()}\n".encode()
+    for row in rows:
+        yield encode_item_row(head, counter.n, row, tail)
+        counter.add(row)
+
+
+def _join_chunks(lines: Iterator[bytes]) -> Iterator[bytes]:
+    buffer = bytearray()
+    for line in lines:
+        buffer += line
+        if len(buffer) >= SUBMIT_COPY_CHUNK_BYTES:
+            yield bytes(buffer)
+            buffer.clear()
+    if buffer:
+        yield bytes(buffer)
+
+
+async def release_idempotency_key(conn: Connection, job_id: UUID, idem_key: str) -> None:
+    """The job came to nothing: whoever asks for the same again gets a new one."""
+    await conn.execute(sql("job/release_key"), {"job_id": job_id, "idem_key": idem_key})

@@ -1,0 +1,62 @@
+"""JSON on the hot path."""
+
+import math
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+
+from tidemill.core.json_depth import MAX_JSON_DEPTH, is_json_too_deep
+
+_json_encoder = msgspec.json.Encoder()
+_exact_json_encoder = msgspec.json.Encoder(decimal_format="number")
+decode_json = msgspec.json.Decoder().decode
+decode_json_exact = msgspec.json.Decoder(float_hook=Decimal).decode  # fractions with all their digits
+NUL_ESCAPE, NULL_LITERAL = b"\\u0000", b"null"
+DEPTH_CHECK_MIN_BYTES = 2 * MAX_JSON_DEPTH  # bytes: of so few, nothing deeper can be made
+
+
+def encode_json(value: Any, *, exact: bool = False) -> bytes:
+    """Encode, with dates and ids in their text form. TypeError or ValueError for what cannot be stored.
+
+    A Decimal is text, too; ``exact``, where it stands for a fraction of decoded JSON, it is that number again.
+    """
+    data = (_exact_json_encoder if exact else _json_encoder).encode(value)
+    if NUL_ESCAPE in data or NULL_LITERAL in data:  # a NUL character, or a NaN that would turn into null
+        _reject_unstorable(value)
+        if NUL_ESCAPE in data:  # or in an object of the user's own, which only the encoder looks into
+            _reject_unstorable(decode_json(data))
+    if len(data) > DEPTH_CHECK_MIN_BYTES and is_json_too_deep(data):
+        raise ValueError(f"nested more than {MAX_JSON_DEPTH} levels deep")
+    return data
+
+
+def encode_json_values(values: Sequence[Any]) -> list[bytes]:
+    """Many at once. Raises as ``encode`` does; for which of them, only one by one can tell."""
+    data = _json_encoder.encode_lines(values)
+    lines = data.splitlines()
+    if NUL_ESCAPE in data or NULL_LITERAL in data or max(map(len, lines), default=0) > DEPTH_CHECK_MIN_BYTES:
+        return [encode_json(value) for value in values]
+    return lines
+
+
+def decode_input(text: str, *, exact: bool = False) -> Any:
+    """An input for people to look at. What nobody can read (half a pair of surrogates) is shown as it is written."""
+    try:
+        return decode_json_exact(text) if exact else decode_json(text)
+    except msgspec.DecodeError:
+        return text
+
+
+def _reject_unstorable(value: Any) -> None:
+    if isinstance(value, str) and "\x00" in value:
+        raise ValueError("a NUL character cannot be stored")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{value} is not a number that JSON has")
+    if isinstance(value, dict):
+        for pair in value.items():
+            _reject_unstorable(pair)
+    elif isinstance(value, list | tuple | set | frozenset):
+        for part in value:
+            _reject_unstorable(part)

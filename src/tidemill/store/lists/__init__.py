@@ -1,1 +1,0 @@
-"""Lists, page by page: keyset only, and bounded however few rows match."""

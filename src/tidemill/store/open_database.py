@@ -1,0 +1,53 @@
+"""Opens the configured database, or the embedded server."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+from tidemill.config import Settings
+from tidemill.store import embedded_postgres
+from tidemill.store.database import Database
+from tidemill.store.migrate import check_schema
+
+T = TypeVar("T")
+
+
+def resolve_database_url(settings: Settings) -> str:
+    """The configured server, or the embedded one, started if need be."""
+    return settings.database_url or embedded_postgres.start_embedded_server(settings.home)
+
+
+async def make_database(settings: Settings, *, size: int | None = None, patience: float | None = None) -> Database:
+    """The configured database, not open yet. The embedded server is started if no other is configured."""
+    url = await asyncio.to_thread(resolve_database_url, settings)
+    return Database(
+        url,
+        size=size or settings.db_max_conns,
+        idle=settings.db_max_idle_conns,
+        lifetime=settings.db_conn_max_lifetime,
+        timeout=settings.db_timeout_ms / 1000,
+        prepare=settings.db_prepare,
+        retry_for_s=patience,
+        slow_ms=settings.slow_query_ms,
+    )
+
+
+@asynccontextmanager
+async def open_database(
+    settings: Settings, *, size: int | None = None, check: bool = True, patience: float | None = None
+) -> AsyncIterator[Database]:
+    async with await make_database(settings, size=size, patience=patience) as db:
+        if check:
+            await check_schema(db)
+        yield db
+
+
+def run_with_database(settings: Settings, action: Callable[[Database], Awaitable[T]], **options: Any) -> T:
+    """Run one action with a database, for entrances that are not async."""
+
+    async def main() -> T:
+        async with open_database(settings, **options) as db:
+            return await action(db)
+
+    return asyncio.run(main())

@@ -1,0 +1,231 @@
+"""Operations on many items: persisted first, then done step by step, each step in the transaction that records it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from psycopg.rows import class_row
+from psycopg.types.json import Jsonb
+
+from tidemill.core.errors import Conflict, TidemillError, UnknownEntity, UnknownJob
+from tidemill.core.row_ranges import merge_ranges
+from tidemill.core.status import ItemStatus
+from tidemill.store import job_records
+from tidemill.store.database import Connection, is_transient
+from tidemill.store.job_records import get_job
+from tidemill.store.reprocess_items import ReprocessSelection, reprocess_items
+from tidemill.store.statements import sql
+from tidemill.store.waiting_items import CancelSelection, cancel_waiting_items
+from tidemill.store.workers import read_max_attempts
+
+LOWEST_JOB_ID = UUID(int=0)
+
+
+@dataclass(frozen=True, slots=True)
+class BulkOperation:
+    """A bulk action: who wanted what, and how far it is."""
+
+    id: UUID
+    user_id: int
+    verb: str
+    job_id: UUID | None
+    predicate: dict[str, Any]
+    place: dict[str, Any]
+    state: str
+    items: int
+    error: str | None
+    request_id: str | None
+    created_at: datetime
+    updated_at: datetime
+
+
+async def add_operation(
+    conn: Connection,
+    verb: str,
+    predicate: Mapping[str, Any],
+    *,
+    user_id: int,
+    job_id: UUID | None = None,
+    request_id: str | None = None,
+) -> UUID:
+    params = {"verb": verb, "predicate": Jsonb(dict(predicate)), "user_id": user_id, "job_id": job_id}
+    cursor = await conn.execute(sql("operation/add"), params | {"request_id": request_id})
+    row = await cursor.fetchone()
+    return UUID(str(row and row[0]))
+
+
+async def add_finished_operation(
+    conn: Connection, verb: str, predicate: Mapping[str, Any], *, items: int, **who: Any
+) -> UUID:
+    """An operation that is carried out in the same transaction: nobody ever sees it run."""
+    operation_id = await add_operation(conn, verb, predicate, **who)
+    await conn.execute(sql("operation/move"), {"id": operation_id, "items": items, "place": Jsonb({}), "state": "done"})
+    return operation_id
+
+
+async def get_operation(conn: Connection, operation_id: UUID) -> BulkOperation:
+    found = await _fetch_operations(conn, "operation/get", {"id": operation_id})
+    if not found:
+        raise UnknownEntity(f"there is no operation {operation_id}")
+    return found[0]
+
+
+async def list_operations(
+    conn: Connection, *, user_id: int | None, before: UUID | None = None, limit: int = 50
+) -> list[BulkOperation]:
+    return await _fetch_operations(conn, "operation/list", {"user_id": user_id, "before": before, "limit": limit})
+
+
+@dataclass(frozen=True, slots=True)
+class OperationStep:
+    """A part of an operation: so many items of a job go round again, or were cancelled. Of no job: nothing was left.
+
+    Or why it has failed.
+    """
+
+    operation_id: UUID
+    items: int = 0
+    job_id: UUID | None = None
+    request_id: str | None = None
+    verb: str = "reprocess"
+    error: Exception | None = None
+
+
+async def run_operation_step(conn: Connection, operation_id: UUID | None = None) -> OperationStep | None:
+    """Carry one operation a step further; what it came to. None when there is none, or somebody is at it."""
+    found = await _fetch_operations(conn, "operation/take", {"id": operation_id})
+    if not found:
+        return None
+    operation = found[0]
+    take = {"reprocess": _run_reprocess_step, "redrive": _run_redrive_step, "cancel": _run_cancel_step}[operation.verb]
+    try:
+        async with conn.transaction():
+            items, place, job_id = await take(conn, operation)
+    except Exception as error:
+        if is_transient(error):
+            raise
+        # Whatever it is, it would be the same the next time, and keep others from being carried on with.
+        reason = str(error) if isinstance(error, TidemillError) else f"something went wrong: {type(error).__name__}"
+        await conn.execute(sql("operation/fail"), {"id": operation.id, "error": reason})
+        return OperationStep(operation.id, error=error)
+    state = "done" if place is None else "running"
+    params = {"id": operation.id, "items": items, "place": Jsonb(place or operation.place), "state": state}
+    await conn.execute(sql("operation/move"), params)
+    return OperationStep(operation.id, items, job_id, operation.request_id, operation.verb)
+
+
+StepProgress = tuple[
+    int, dict[str, Any] | None, UUID | None
+]  # how many items, where to go on if there may be more, of which job
+
+
+async def _run_reprocess_step(conn: Connection, operation: BulkOperation) -> StepProgress:
+    job_id = operation.job_id or LOWEST_JOB_ID
+    choice = await _with_max_attempts(conn, job_id, _parse_reprocess_selection(operation.predicate))
+    after_seq, goes_on = operation.place.get("after_seq", -1), operation.items > 0
+    taken, after = await reprocess_items(conn, job_id, choice, after_seq=after_seq, is_continuation=goes_on)
+    await _record_activity(conn, operation, job_id, taken)
+    return taken, None if after is None else {"after_seq": after}, job_id
+
+
+async def _run_cancel_step(conn: Connection, operation: BulkOperation) -> StepProgress:
+    job_id, asked = operation.job_id or LOWEST_JOB_ID, operation.predicate
+    waiting = CancelSelection(
+        [ItemStatus(word) for word in asked["statuses"]],
+        asked.get("seqs"),
+        frozenset(asked.get("but", ())),
+        asked.get("key"),
+        merge_ranges(asked.get("ranges", ())),
+    )
+    taken, place = await cancel_waiting_items(conn, job_id, waiting, operation.place)
+    await _record_activity(conn, operation, job_id, taken)
+    return taken, place, job_id
+
+
+async def _run_redrive_step(conn: Connection, operation: BulkOperation) -> StepProgress:
+    """A chunk of the job that was begun, or of the next one that has dead letters."""
+    asked, place = operation.predicate, operation.place
+    if "after_seq" in place:  # it is open again, and tells no more how it was
+        job_id, was_whole, after_seq = UUID(place["job"]), place.get("whole", False), place["after_seq"]
+    else:
+        found = await _find_next_job_with_dead_letters(conn, asked, UUID(place.get("job", str(LOWEST_JOB_ID))))
+        if found is None:
+            return 0, None, None
+        (job_id, was_whole), after_seq = found, -1
+    only = asked.get("items")
+    choice = _parse_reprocess_selection(asked | {"seqs": only[str(job_id)] if only is not None else None})
+    choice = await _with_max_attempts(
+        conn, job_id, replace(choice, excluded_seqs=asked.get("except", {}).get(str(job_id), ()))
+    )
+    if was_whole and not choice.has_filters:  # a redrive brings back what its failing had cancelled
+        choice = replace(choice, statuses=(ItemStatus.FAILED, ItemStatus.CANCELLED))
+    try:
+        taken, after = await reprocess_items(conn, job_id, choice, after_seq=after_seq, is_continuation=after_seq >= 0)
+        await _record_activity(conn, operation, job_id, taken)
+    except (UnknownJob, Conflict):  # deleted, purged or ended meanwhile: the others go on
+        taken, after = 0, None
+    if after is None:
+        return taken, {"job": str(UUID(int=job_id.int + 1))}, job_id
+    return taken, {"job": str(job_id), "after_seq": after, "whole": was_whole}, job_id
+
+
+async def _find_next_job_with_dead_letters(
+    conn: Connection, asked: Mapping[str, Any], from_job: UUID
+) -> tuple[UUID, bool] | None:
+    """And whether it had failed as a whole."""
+    only = asked.get("items")
+    jobs = asked.get("jobs") if only is None else only
+    filters = {
+        "owner_id": asked.get("owner_id"),
+        "kind": asked.get("kind"),
+        "from_job": from_job,
+        "denied": asked.get("denied"),
+        "named": only is None and asked.get("jobs") is not None,
+        "job_ids": None if jobs is None else [UUID(job) for job in sorted(jobs)],
+    }
+    cursor = await conn.execute(sql("job/next_dead"), filters)
+    return await cursor.fetchone()
+
+
+async def _record_activity(conn: Connection, operation: BulkOperation, job_id: UUID, items: int) -> None:
+    if items:
+        await job_records.add_activity(
+            conn, job_id, operation.user_id, operation.verb, items=items, operation=str(operation.id)
+        )
+
+
+def _parse_reprocess_selection(asked: Mapping[str, Any]) -> ReprocessSelection:
+    return ReprocessSelection(
+        statuses=[ItemStatus(word) for word in asked.get("statuses", ["failed"])],
+        seqs=asked.get("seqs"),
+        codes=asked.get("codes"),
+        key=asked.get("key"),
+        excluded_seqs=asked.get("but", ()),
+        ranges=merge_ranges(asked.get("ranges", ())),
+        since=_parse_time(asked.get("since")),
+        until=_parse_time(asked.get("until")),
+        reset_attempts=asked.get("reset_attempts", True),
+    )
+
+
+async def _with_max_attempts(conn: Connection, job_id: UUID, choice: ReprocessSelection) -> ReprocessSelection:
+    """Without a reset only items with attempts left are taken; how many those may be is the kind's to say."""
+    if choice.reset_attempts:
+        return choice
+    kind = (await get_job(conn, job_id)).kind
+    allowed = await read_max_attempts(conn, kind)
+    if not allowed:
+        raise Conflict(f"no worker has ever had a handler for {kind!r}: nobody knows how often it may be tried")
+    return replace(choice, max_attempts=allowed)
+
+
+def _parse_time(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)
+
+
+async def _fetch_operations(conn: Connection, name: str, params: dict[str, Any]) -> list[BulkOperation]:
+    async with conn.cursor(row_factory=class_row(BulkOperation)) as cursor:
+        await cursor.execute(sql(name), params)
+        return await cursor.fetchall()

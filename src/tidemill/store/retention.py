@@ -1,0 +1,185 @@
+"""Stored files that no job needs: any more, or yet.
+
+Deleting a job while it runs: late flushes and chunks find no row and are refused.
+
+Partitions of item and outcome: made ahead, dropped when every job in them is old.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import psycopg
+from psycopg import sql as syntax
+from psycopg.rows import dict_row
+
+from tidemill.core.errors import UnknownJob
+from tidemill.store.database import Connection, Database
+from tidemill.store.migrate import PARTITION_WEEKS_AHEAD
+from tidemill.store.statements import sql
+
+UNCLAIMED_FILE_TTL_H = 168  # a file of which nobody could make a job is kept for a week
+
+
+async def list_unneeded_files(conn: Connection, after: str, limit: int) -> list[str]:
+    """A page of them, in order of their names."""
+    cursor = await conn.execute(sql("file/list_unneeded"), {"after": after, "limit": limit})
+    return [row[0] for row in await cursor.fetchall()]
+
+
+async def forget_files(conn: Connection, files: Sequence[str]) -> None:
+    """They are removed."""
+    await conn.execute(sql("file/forget"), {"files": list(files)})
+
+
+async def reserve_file(conn: Connection, file_id: str) -> None:
+    """A file is about to be stored, and goes by itself if nothing comes of it."""
+    await expire_file(conn, file_id, None, UNCLAIMED_FILE_TTL_H)
+
+
+async def keep_file(conn: Connection, file_id: str) -> None:
+    """It does not go by itself any more."""
+    await conn.execute(sql("file/keep"), {"file_id": file_id})
+
+
+async def expire_file(conn: Connection, file_id: str, made_by: UUID | None, hours: int) -> datetime:
+    """A file is not needed any more after so long; when that is. It goes sooner with the job that made it."""
+    cursor = await conn.execute(sql("file/expire"), {"file_id": file_id, "made_by": made_by, "hours": hours})
+    row = await cursor.fetchone()
+    assert row is not None  # noqa: S101  it returns what it wrote
+    return row[0]  # type: ignore[no-any-return]
+
+
+DELETE_CHUNK_ROWS = 20_000
+
+
+async def delete_job(conn: Connection, job_id: UUID) -> None:
+    """Remove a job and everything that could still move; its items and outcomes follow in chunks."""
+    cursor = await conn.execute(sql("job/lock_for_delete"), {"job_id": job_id})
+    if await cursor.fetchone() is None:
+        raise UnknownJob(f"there is no job {job_id}")
+    job = {"job_id": job_id}
+    await conn.execute(sql("tally/remove"), job)
+    await conn.execute(sql("ingest/remove"), job)
+    # A flush that we waited for may have added a list after our statement looked: look again until none is left.
+    while (await conn.execute(sql("batch/remove"), job)).rowcount:
+        pass
+    for table in ("item_fix", "activity", "sample", "repeat", "effect", "delivery"):
+        await conn.execute(sql(f"{table}/remove"), job)
+    await conn.execute(sql("outbox/remove_job"), job)
+    await conn.execute(sql("file/condemn_one"), job)
+    await conn.execute(sql("deleted_job/add"), job)
+    await conn.execute(sql("job/remove"), job)
+
+
+async def list_deleted_jobs(conn: Connection) -> list[UUID]:
+    cursor = await conn.execute(sql("deleted_job/list"))
+    return [row[0] for row in await cursor.fetchall()]
+
+
+async def remove_deleted_job_rows(conn: Connection, job_id: UUID) -> int:
+    """A chunk of a deleted job's items and outcomes; 0 when nothing is left."""
+    removed = 0
+    for table in ("outcome", "item"):
+        cursor = await conn.execute(sql(f"{table}/remove_chunk"), {"job_id": job_id, "limit": DELETE_CHUNK_ROWS})
+        removed += cursor.rowcount
+    if not removed:
+        await conn.execute(sql("deleted_job/remove"), {"job_id": job_id})
+    return removed
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionWeek:
+    name: str
+    lo: UUID
+    hi: UUID
+    partitions: tuple[str, ...]
+
+
+async def create_partitions(conn: Connection) -> int:
+    """This week's partitions and some weeks' more; how many were missing."""
+    made = 0
+    for week in range(PARTITION_WEEKS_AHEAD + 1):
+        cursor = await conn.execute(sql("partition/ensure"), {"days": 7 * week})
+        row = await cursor.fetchone()
+        made += bool(row and row[0])
+    return made
+
+
+async def list_partition_weeks(conn: Connection) -> list[PartitionWeek]:
+    rows = await _list_partitions(conn)
+    found: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        found.setdefault(row["week"], []).append(row)
+    return [
+        PartitionWeek(week, r[0]["lo"], r[0]["hi"], tuple(x["name"] for x in r)) for week, r in sorted(found.items())
+    ]
+
+
+async def purge_old_weeks(db: Database, age_seconds: float) -> list[str]:
+    """Drop every week whose jobs are all closed longer ago than that; the names of the weeks."""
+    dropped = []
+    async with db.connection() as conn:
+        candidates = await list_partition_weeks(conn)
+    for week in candidates:
+        if await db.run(_mark_week_purged, week, age_seconds):
+            await _drop_partitions(db, week.partitions)
+            dropped.append(week.name)
+    await _drop_orphan_tables(db)
+    return dropped
+
+
+async def _list_partitions(conn: Connection) -> list[dict[str, Any]]:
+    async with conn.cursor(row_factory=dict_row) as cursor:
+        await cursor.execute(sql("partition/list"))
+        return await cursor.fetchall()
+
+
+async def _mark_week_purged(conn: Connection, week: PartitionWeek, age: float) -> bool:
+    """Mark a week's jobs as purged, if all of them are old. Locked, so that none is reopened meanwhile."""
+    cursor = await conn.execute(sql("partition/is_past"), {"hi": week.hi, "age": age})
+    row = await cursor.fetchone()
+    if row is None or not row[0]:
+        return False
+    bounds = {"lo": week.lo, "hi": week.hi}
+    cursor = await conn.execute(sql("partition/lock_jobs"), bounds | {"age": age})
+    if not all(old for _, old in await cursor.fetchall()):
+        return False
+    await conn.execute(sql("file/condemn"), bounds)
+    await conn.execute(sql("partition/mark_purged"), bounds)
+    await conn.execute(sql("partition/drop_batches"), bounds)
+    await conn.execute(sql("sample/purge"), bounds)
+    return True
+
+
+async def _drop_partitions(db: Database, names: tuple[str, ...]) -> None:
+    """Detach concurrently, then drop: neither waits for readers while others wait behind it."""
+    async with db.connection() as conn:
+        for name in names:
+            parent = syntax.Identifier("tidemill", name.rsplit("_", 1)[0])
+            part = syntax.Identifier("tidemill", name)
+            try:
+                await conn.execute(
+                    syntax.SQL("ALTER TABLE {} DETACH PARTITION {} CONCURRENTLY").format(parent, part),
+                    prepare=False,
+                )
+            except psycopg.errors.ObjectNotInPrerequisiteState:  # an earlier detach was interrupted
+                await conn.execute(
+                    syntax.SQL("ALTER TABLE {} DETACH PARTITION {} FINALIZE").format(parent, part),
+                    prepare=False,
+                )
+            await _drop_table(conn, name)
+
+
+async def _drop_orphan_tables(db: Database) -> None:
+    async with db.connection() as conn:
+        cursor = await conn.execute(sql("partition/orphans"))
+        for (name,) in await cursor.fetchall():
+            await _drop_table(conn, name)
+
+
+async def _drop_table(conn: Connection, name: str) -> None:
+    drop = syntax.SQL("BEGIN; SET LOCAL lock_timeout = '5s'; DROP TABLE {}; COMMIT")
+    await conn.execute(drop.format(syntax.Identifier("tidemill", name)), prepare=False)

@@ -1,0 +1,1 @@
+"""Tables of the user: resource declarations, introspection and value types."""

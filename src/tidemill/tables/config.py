@@ -1,0 +1,213 @@
+"""The section ``[resources]`` of ``tidemill.toml``: the tables of imports and exports, and their rules."""
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from datetime import date, datetime, time
+from typing import Annotated, Any, get_args
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    PlainValidator,
+    StrictBool,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
+
+from tidemill.config_sections import ConfigTable, Names, NonEmpty, Roles, Text, Unique, check_choice, parse_section
+from tidemill.core.column_type import ColumnType
+from tidemill.core.errors import InvalidInput
+from tidemill.tables.declarations import DeclaredField, ResourceDeclaration
+from tidemill.tables.resource import BUILTIN_NORMALIZERS, ConditionalRequirement, Reference, TableName
+from tidemill.tables.table_names import parse_table_name
+
+# Possessive quantifiers: no pattern backtracks, whatever the value.
+NAMED_PATTERNS = {
+    "email": (r"[\w.!#$%&'*+/=?^`{|}~-]++@(?:[\w-]++\.)++[\w-]{2,}+", "an e-mail address"),
+    "slug": (r"[a-z0-9]++(?:-[a-z0-9]++)*+", "in kebab case, like my-first-article"),
+    "url": (r"https?://[^\s/?#]++(?:[/?#]\S*+)?+", "an address that begins with http:// or https://"),
+}
+_DECLARABLE_TYPES = [name for name in get_args(ColumnType) if name not in ("array", "other")]
+_EXCLUSIVE_RULE_PAIRS = [("required", "default"), ("pattern", "format"), ("minimum", "above"), ("maximum", "below")]
+_SAMPLE_DATETIME = datetime(2026, 11, 15, 13, 45, 7)  # noqa: DTZ001  only formatted and parsed
+
+
+def _format_scalar(value: Any) -> str:
+    """A single value in the text form of its type."""
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return value
+        case int() | float():
+            return str(value)
+        case datetime() | date() | time():
+            return value.isoformat()
+        case _:
+            raise ValueError("Input should be a single value: a string, a number, a boolean or a date")
+
+
+def _check_normalizer(name: str, info: ValidationInfo) -> str:
+    return check_choice(name, (info.context or {}).get("normalizers", BUILTIN_NORMALIZERS))
+
+
+def _check_pattern(pattern: str) -> str:
+    try:
+        re.compile(f"(?:{pattern})")  # it is also used inside a larger pattern
+    except re.error as error:
+        raise ValueError(f"Invalid regular expression: {error}") from None
+    return pattern
+
+
+def _check_date_format(text: str) -> str:
+    try:
+        datetime.strptime(_SAMPLE_DATETIME.strftime(text), text)  # noqa: DTZ007  only the format is tested
+    except ValueError:
+        raise ValueError(f"{text!r} is not a date format such as %d.%m.%Y") from None
+    return text
+
+
+def _parse_column_selection(value: Any, validate: ValidatorFunctionWrapHandler) -> tuple[str, ...] | None:
+    if value in ("all", "declared"):
+        return None if value == "all" else ()
+    if isinstance(value, str):
+        raise ValueError('Input should be "all", "declared" or a list of columns')  # noqa: TRY004  pydantic collects it
+    return validate(value)  # type: ignore[no-any-return]
+
+
+def _split_table_name(text: str, max_parts: int = 2) -> list[str]:
+    try:
+        return [part[0] for part in parse_table_name(text, max_parts)]
+    except InvalidInput as error:
+        raise ValueError(str(error)) from None
+
+
+def _check_table_name(text: str) -> str:
+    """A name without a schema is looked up along the search path later."""
+    _split_table_name(text)
+    return text
+
+
+def _make_table_name(schema: str, name: str) -> TableName:
+    """Errors reveal whether a table holds a value, so references into protected schemas are refused."""
+    table = TableName(schema, name)
+    if table.is_in_protected_schema:
+        raise ValueError(f'Schema "{schema}" is protected and cannot be referenced')
+    return table
+
+
+def _parse_referenced_table(value: Any) -> TableName:
+    parts = _split_table_name(value) if isinstance(value, str) else []
+    if len(parts) != 2:  # noqa: PLR2004  schema, table
+        raise ValueError("Input should be a table with its schema, such as public.users")
+    return _make_table_name(*parts)
+
+
+def _parse_referenced_column(value: Any) -> tuple[TableName, str]:
+    parts = _split_table_name(value, max_parts=3) if isinstance(value, str) else []
+    if len(parts) != 3:  # noqa: PLR2004  schema, table, column
+        raise ValueError("Input should be a column with its schema and table, such as public.users.id")
+    return _make_table_name(*parts[:2]), parts[2]
+
+
+Scalar = Annotated[str, BeforeValidator(_format_scalar)]
+Scalars = Annotated[tuple[Scalar, ...], NonEmpty, Unique]
+Count = Annotated[int, Field(strict=True, ge=0)]
+
+
+class FieldTable(ConfigTable):
+    column: Text | None = None
+    type: Annotated[str, AfterValidator(lambda name: check_choice(name, _DECLARABLE_TYPES))] | None = None
+    required: StrictBool = False
+    default: Scalar | None = None
+    enum: Scalars = ()
+    pattern: Annotated[Text, AfterValidator(_check_pattern)] | None = None
+    pattern_says: Text | None = None
+    format: Annotated[str, AfterValidator(lambda name: check_choice(name, NAMED_PATTERNS))] | None = None
+    min_length: Count | None = None
+    max_length: Count | None = None
+    max_words: Count | None = None
+    minimum: Scalar | None = None
+    maximum: Scalar | None = None
+    above: Scalar | None = None
+    below: Scalar | None = None
+    normalize: Annotated[tuple[Annotated[str, AfterValidator(_check_normalizer)], ...], NonEmpty, Unique] = ()
+    date_formats: Annotated[tuple[Annotated[Text, AfterValidator(_check_date_format)], ...], NonEmpty, Unique] = ()
+    sensitive: StrictBool = False
+    unique: StrictBool = False
+    references: Annotated[tuple[TableName, str], PlainValidator(_parse_referenced_column)] | None = None
+
+    @classmethod
+    def find_conflicts(cls, given: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+        for one, other in _EXCLUSIVE_RULE_PAIRS:
+            if given.get(one, False) is not False and other in given:
+                yield other, f'Conflicts with "{one}"; set only one of them'
+        if "pattern_says" in given and "pattern" not in given:
+            yield "pattern_says", 'Requires "pattern"'
+
+    def build(self, name: str) -> DeclaredField:
+        rules = self.get_given(exclude=("column", "unique", "references", "format", "date_formats"))
+        if self.format is not None:
+            rules["pattern"], rules["pattern_says"] = NAMED_PATTERNS[self.format]
+        if self.date_formats:
+            rules["formats"] = self.date_formats
+        return DeclaredField(name=name, column=self.column or name, unique=self.unique, rules=rules)
+
+
+class ReferenceTable(ConfigTable):
+    fields: Names
+    table: Annotated[TableName, PlainValidator(_parse_referenced_table)]
+    columns: Names
+
+    @classmethod
+    def find_conflicts(cls, given: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+        fields, columns = given.get("fields"), given.get("columns")
+        if isinstance(fields, list | tuple) and isinstance(columns, list | tuple) and len(fields) != len(columns):
+            yield "columns", f"{len(columns)} columns for {len(fields)} fields; list one column for each field"
+
+
+class ConditionTable(ConfigTable):
+    field: Text
+    values: Scalars
+    needs: Names
+
+
+class ResourceTable(ConfigTable):
+    table: Annotated[Text, AfterValidator(_check_table_name)]
+    key: Names | None = None
+    unique: Annotated[tuple[Names, ...], NonEmpty, Unique] = ()
+    columns: Annotated[Names | None, WrapValidator(_parse_column_selection)] = None
+    read: Roles = ()
+    write: Roles = ()
+    fields: dict[str, FieldTable] = Field({})
+    references: tuple[ReferenceTable, ...] = ()
+    conditions: tuple[ConditionTable, ...] = ()
+
+    def build(self, name: str) -> ResourceDeclaration:
+        of_fields = [
+            Reference((field,), rules.references[0], (rules.references[1],))
+            for field, rules in self.fields.items()
+            if rules.references is not None
+        ]
+        return ResourceDeclaration(
+            name=name,
+            fields=tuple(rules.build(field) for field, rules in self.fields.items()),
+            references=(*of_fields, *(Reference(one.fields, one.table, one.columns) for one in self.references)),
+            conditions=tuple(ConditionalRequirement(one.field, one.values, one.needs) for one in self.conditions),
+            **self.get_given(exclude=("fields", "references", "conditions")),
+        )
+
+
+def parse_resource_declarations(
+    document: Mapping[str, Any], normalizers: Collection[str] = BUILTIN_NORMALIZERS
+) -> dict[str, ResourceDeclaration]:
+    """The resources in a document, by name; InvalidSettings with every mistake."""
+    return parse_section(
+        document,
+        "resources",
+        ResourceTable,
+        lambda name, table: table.build(name),
+        context={"normalizers": normalizers},
+    )

@@ -1,0 +1,1 @@
+"""What PostgreSQL knows about a table, as a resource with fields and rules."""

@@ -1,0 +1,225 @@
+"""CHECK constraints: the rules of single fields that follow from them."""
+
+from collections.abc import Callable, Iterator, Mapping
+from datetime import date, timedelta
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, InvalidOperation
+from typing import Any
+
+from tidemill.tables.introspection.catalog_columns import CatalogColumn, get_column_type
+from tidemill.tables.introspection.postgres_regex import translate_regex
+from tidemill.tables.introspection.sql_expressions import (
+    NUMERIC_SQL_TYPES,
+    TEXT_SQL_TYPES,
+    ExpressionNode,
+    UnsupportedExpression,
+    get_constant_text,
+    parse_expression,
+)
+
+FieldRule = tuple[str, dict[str, Any]]
+"""A column, and what a field of it must keep to, by the names of Field."""
+
+_MIRRORED_OPERATORS = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "<>": "<>"}
+_LENGTH_FUNCTIONS = ("length", "char_length", "character_length")
+_SHOWN_PATTERN_MAX_CHARS = 100
+
+
+def parse_check_rules(expression: str, columns: Mapping[str, CatalogColumn]) -> list[FieldRule]:
+    """The rules in an expression; nothing where only the server can judge. Every rule holds only for given values."""
+    try:
+        tree = parse_expression(expression)
+    except UnsupportedExpression:
+        return []
+    return list(_iter_and_rules(tree, columns))
+
+
+def is_fully_translated(expression: str, columns: Mapping[str, CatalogColumn]) -> bool:
+    """Whether the rules in an expression are all there is to it."""
+    try:
+        parts = _flatten_and(parse_expression(expression))
+    except UnsupportedExpression:
+        return False
+    return len(parse_check_rules(expression, columns)) == len(parts)
+
+
+def _flatten_and(node: ExpressionNode) -> list[ExpressionNode]:
+    return [leaf for part in node.parts for leaf in _flatten_and(part)] if node.kind == "and" else [node]
+
+
+def _iter_and_rules(node: ExpressionNode, columns: Mapping[str, CatalogColumn]) -> Iterator[FieldRule]:
+    """Each part of an AND must hold: the ones we understand are rules whatever the others are."""
+    for part in _flatten_and(node):
+        try:
+            yield _translate_node(part, columns)
+        except UnsupportedExpression:
+            continue
+
+
+def _translate_node(node: ExpressionNode, columns: Mapping[str, CatalogColumn]) -> FieldRule:
+    if node.kind == "or":
+        return _translate_or(node, columns)
+    if node.kind == "not null":
+        return _resolve_column(node.parts[0], columns).name, {"nullable": False}
+    if node.kind == "any" and node.value == "=":
+        return _build_enum_rule(_resolve_column(node.parts[0], columns), _list_array_constants(node.parts[1]))
+    if node.kind == "operator" and node.value is not None:
+        return _translate_comparison(node.value, node.parts[0], node.parts[1], columns)
+    raise UnsupportedExpression
+
+
+def _translate_or(node: ExpressionNode, columns: Mapping[str, CatalogColumn]) -> FieldRule:
+    """``x IS NULL OR rule of x`` is the rule; ``x = 'a' OR x = 'b'`` is a list of values."""
+    free = {_resolve_column(part.parts[0], columns).name for part in node.parts if part.kind == "null"}
+    rules = [_translate_node(part, columns) for part in node.parts if part.kind != "null"]
+    names = {name for name, _ in rules} | free
+    if len(names) != 1 or not rules or any("nullable" in rule for _, rule in rules):
+        raise UnsupportedExpression
+    if len(rules) == 1:
+        return rules[0]
+    if any(set(rule) != {"enum"} for _, rule in rules):
+        raise UnsupportedExpression
+    return names.pop(), {"enum": tuple(dict.fromkeys(value for _, rule in rules for value in rule["enum"]))}
+
+
+def _translate_comparison(
+    operator: str, left: ExpressionNode, right: ExpressionNode, columns: Mapping[str, CatalogColumn]
+) -> FieldRule:
+    if operator in ("~", "~*"):
+        return _build_pattern_rule(
+            _resolve_column(left, columns), get_constant_text(right), ignore_case=operator == "~*"
+        )
+    if operator not in _MIRRORED_OPERATORS:
+        raise UnsupportedExpression
+    if _is_constant(left):
+        left, right, operator = right, left, _MIRRORED_OPERATORS[operator]
+    bound = get_constant_text(right)
+    if bound is None:
+        raise UnsupportedExpression
+    if left.kind == "call":
+        return _build_length_rule(left, operator, bound, columns)
+    column = _resolve_column(left, columns)
+    if operator == "=":
+        return _build_enum_rule(column, [bound])
+    if operator == "<>":
+        return _build_not_empty_rule(column, bound)
+    return column.name, _build_bound_rule(column, operator, bound)
+
+
+def _is_constant(node: ExpressionNode) -> bool:
+    return node.kind == "constant" or (node.kind == "cast" and _is_constant(node.parts[0]))
+
+
+def _resolve_column(node: ExpressionNode, columns: Mapping[str, CatalogColumn]) -> CatalogColumn:
+    """The column that a node is, also behind a cast that changes nothing."""
+    if node.kind == "column" and (node.value or "") in columns:
+        return columns[node.value or ""]
+    if node.kind != "cast":
+        raise UnsupportedExpression
+    column = _resolve_column(node.parts[0], columns)
+    whole_numbers = get_column_type(column) == "integer" and node.value in NUMERIC_SQL_TYPES
+    if not whole_numbers and not (column.compares_as_text and node.value in TEXT_SQL_TYPES[:2]):
+        raise UnsupportedExpression
+    return column
+
+
+def _list_array_constants(node: ExpressionNode) -> list[str]:
+    """The values of ``ARRAY[…]``, also behind a cast of the whole."""
+    if node.kind == "cast" and node.parts[0].kind == "array":
+        node = node.parts[0]
+    if node.kind != "array" or not node.parts:
+        raise UnsupportedExpression
+    values = [get_constant_text(part) for part in node.parts]
+    if None in values:
+        raise UnsupportedExpression  # equal to NULL is unknown, and what is unknown passes a CHECK
+    return [value for value in values if value is not None]
+
+
+def _build_enum_rule(column: CatalogColumn, values: list[str]) -> FieldRule:
+    if column.compares_as_text:
+        return column.name, {"enum": tuple(dict.fromkeys(values))}
+    numbers = sorted(_parse_decimal(value) for value in values)
+    if get_column_type(column) not in ("integer", "number"):
+        raise UnsupportedExpression
+    return column.name, {"minimum": _format_decimal(numbers[0]), "maximum": _format_decimal(numbers[-1])}
+
+
+def _build_not_empty_rule(column: CatalogColumn, value: str) -> FieldRule:
+    if value or not column.compares_as_text or column.labels:
+        raise UnsupportedExpression
+    return column.name, {"min_length": 1}
+
+
+def _build_pattern_rule(column: CatalogColumn, regex: str | None, *, ignore_case: bool) -> FieldRule:
+    if regex is None or not column.compares_as_text:
+        raise UnsupportedExpression
+    shown = regex if len(regex) <= _SHOWN_PATTERN_MAX_CHARS else regex[:_SHOWN_PATTERN_MAX_CHARS] + "…"
+    return column.name, {
+        "pattern": translate_regex(regex, ignore_case=ignore_case),
+        "pattern_says": f"a match of {shown}",
+    }
+
+
+def _build_length_rule(
+    call: ExpressionNode, operator: str, bound: str, columns: Mapping[str, CatalogColumn]
+) -> FieldRule:
+    if call.value not in _LENGTH_FUNCTIONS or len(call.parts) != 1:
+        raise UnsupportedExpression
+    column = _resolve_column(call.parts[0], columns)
+    if not column.compares_as_text or column.labels:
+        raise UnsupportedExpression
+    low, high = _compute_integer_bounds(operator, _parse_decimal(bound))
+    limits = {"min_length": low if low is None else max(low, 0), "max_length": high if high is None else max(high, 0)}
+    return column.name, {name: limit for name, limit in limits.items() if limit is not None}
+
+
+def _build_bound_rule(column: CatalogColumn, operator: str, bound: str) -> dict[str, Any]:
+    type_ = get_column_type(column)
+    if type_ == "number":
+        name = {">": "above", ">=": "minimum", "<": "below", "<=": "maximum"}[operator]
+        return {name: _format_decimal(_parse_decimal(bound))}
+    if type_ == "integer":
+        return _name_bounds(*_compute_integer_bounds(operator, _parse_decimal(bound)), str)
+    if type_ == "date":
+        step = timedelta(days=1) if operator in ("<", ">") else timedelta()
+        day = _parse_date(bound)
+        return _name_bounds(
+            day + step if operator in (">", ">=") else None, day - step if "<" in operator else None, str
+        )
+    raise UnsupportedExpression  # texts are in the order of a collation; times have many spellings
+
+
+def _compute_integer_bounds(operator: str, bound: Decimal) -> tuple[int | None, int | None]:
+    """The lowest and the highest whole number that a comparison allows."""
+    floor, ceiling = int(bound.to_integral_value(ROUND_FLOOR)), int(bound.to_integral_value(ROUND_CEILING))
+    return {
+        ">": (floor + 1, None),
+        ">=": (ceiling, None),
+        "<": (None, ceiling - 1),
+        "<=": (None, floor),
+        "=": (ceiling, floor),
+    }.get(operator, (None, None))
+
+
+def _name_bounds(low: Any, high: Any, text: Callable[[Any], str]) -> dict[str, Any]:
+    return {name: text(value) for name, value in (("minimum", low), ("maximum", high)) if value is not None}
+
+
+def _parse_decimal(text: str) -> Decimal:
+    try:
+        value = Decimal(text)
+    except InvalidOperation:
+        raise UnsupportedExpression from None
+    if not value.is_finite():
+        raise UnsupportedExpression
+    return value
+
+
+def _format_decimal(value: Decimal) -> str:
+    return format(value, "f")
+
+
+def _parse_date(text: str) -> date:
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise UnsupportedExpression from None

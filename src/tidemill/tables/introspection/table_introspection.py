@@ -1,0 +1,120 @@
+"""What the server's catalog says of a user's table."""
+
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from typing import Any, Literal
+
+from psycopg.rows import dict_row
+
+from tidemill.core.errors import InvalidInput
+from tidemill.store.database import Connection
+from tidemill.store.statements import load_sql
+from tidemill.tables.introspection.catalog_columns import CatalogColumn
+from tidemill.tables.introspection.catalog_resource import CatalogTable, CheckConstraint, UniqueIndex, build_resource
+from tidemill.tables.resource import PROTECTED_SCHEMAS, Reference, Resource, TableName
+from tidemill.tables.table_names import make_unknown_table_error, parse_table_name
+
+sql = load_sql("tidemill.tables")
+
+TableAccess = Literal["insert", "upsert", "read"]
+_NON_TABLE_RELATIONS = {"v": "a view", "m": "a materialized view", "f": "a foreign table", "S": "a sequence"}
+_READABLE_RELATION_KINDS = ("v", "m", "f")
+_REQUIRED_PRIVILEGES = {"insert": ("INSERT",), "upsert": ("INSERT", "SELECT", "UPDATE"), "read": ("SELECT",)}
+
+
+async def find_table(conn: Connection, text: str, *, for_reading: bool = False) -> TableName:
+    """The table that somebody means; InvalidInput with the nearest names if there is none, or why it cannot be.
+
+    Who only ``reads`` may mean a view or a foreign table as well.
+    """
+    *schema, name = parse_table_name(text)
+    for named in schema:
+        _reject_forbidden_schema(TableName(named[0], name[0]), reads=for_reading)
+    found = await _fetch_catalog_rows(conn, "find", {"schemas": schema[0] if schema else None, "names": name})
+    if not found:
+        raise make_unknown_table_error(text, await _list_table_names(conn))
+    table = TableName(found[0]["schema"], found[0]["name"])
+    _reject_forbidden_schema(table, reads=for_reading)
+    kind = found[0]["kind"]
+    if kind in _NON_TABLE_RELATIONS and not (for_reading and kind in _READABLE_RELATION_KINDS):
+        raise InvalidInput(
+            f"{table} is {_NON_TABLE_RELATIONS[kind]}: rows are {'read from' if for_reading else 'written into'} tables"
+        )
+    return table
+
+
+async def introspect_table(conn: Connection, table: TableName, *, for_reading: bool = False) -> Resource:
+    """The resource that a table is by itself. To be run in a transaction."""
+    _reject_forbidden_schema(table, reads=for_reading)
+    names = {"schema": table.schema, "name": table.name}
+    async with _qualify_type_names(conn):
+        facts = CatalogTable(
+            columns=[
+                CatalogColumn(**row | {"labels": tuple(row["labels"])})
+                for row in await _fetch_catalog_rows(conn, "columns", names)
+            ],
+            checks=[CheckConstraint(**row) for row in await _fetch_catalog_rows(conn, "checks", names)],
+            unique=[UniqueIndex(**row) for row in await _fetch_catalog_rows(conn, "unique", names)],
+            references=[_parse_reference(row) for row in await _fetch_catalog_rows(conn, "references", names)],
+            has_before_triggers=(await _fetch_catalog_rows(conn, "is_rewritten", names))[0]["exists"],
+        )
+    if not facts.columns:
+        raise InvalidInput(f"there is no table {table}, or it has no columns")
+    return build_resource(table, facts, for_reading=for_reading)
+
+
+async def list_missing_privileges(
+    conn: Connection, table: TableName, columns: Iterable[str], mode: TableAccess
+) -> list[str]:
+    """What stands between the current role and doing this to columns of a table, in sentences; nothing if it may.
+
+    To look up keys and references is to ``read`` those columns.
+    """
+    params = {"schema": table.schema, "name": table.name, "columns": list(columns)}
+    writes = mode != "read"
+    ask = params | {"privileges": list(_REQUIRED_PRIVILEGES[mode]), "writes": writes, "inserts": writes}
+    (row,) = await _fetch_catalog_rows(conn, "denied", ask)
+    role, problems = row["role"], []
+    if row["may_look"] is None:
+        return [f"there is no table {table}"]
+    if not row["may_look"]:
+        problems.append(f"role {role} may not use schema {table.schema}")
+    problems += [f"role {role} lacks {privilege} on {table}" for privilege in row["privileges"]]
+    problems += [f"role {role} lacks USAGE on sequence {name}, which fills a column" for name in row["sequences"]]
+    if row["row_security"] and writes:
+        problems.append(f"row-level security is in force on {table} for role {role}: rows cannot be copied into it")
+    elif row["row_security"]:
+        problems.append(f"row-level security is in force on {table} for role {role}: it may not see every row")
+    if row["read_only"]:
+        problems.append(f"role {role} can only read in this database: its transactions are read-only")
+    return problems
+
+
+@asynccontextmanager
+async def _qualify_type_names(conn: Connection) -> AsyncIterator[None]:
+    """Names of types and functions come with their schema, so none is taken for the server's own of that name."""
+    (before,) = await _fetch_catalog_rows(conn, "hide_names", {})
+    yield
+    await conn.execute(sql("catalog/show_names"), {"path": before["path"], "style": before["style"]})
+
+
+async def _list_table_names(conn: Connection) -> list[TableName]:
+    return [
+        TableName(**row) for row in await _fetch_catalog_rows(conn, "names", {"forbidden": list(PROTECTED_SCHEMAS)})
+    ]
+
+
+def _reject_forbidden_schema(table: TableName, *, reads: bool = False) -> None:
+    if table.is_in_protected_schema:
+        what = "exports" if reads else "imports"
+        raise InvalidInput(f"schema {table.schema} is not for {what}: its tables are Tidemill's own or the server's")
+
+
+def _parse_reference(row: dict[str, Any]) -> Reference:
+    return Reference(tuple(row["fields"]), TableName(row["schema"], row["name"]), tuple(row["columns"]))
+
+
+async def _fetch_catalog_rows(conn: Connection, query: str, params: dict[str, Any]) -> list[dict[str, Any]]:
+    async with conn.cursor(row_factory=dict_row) as cursor:
+        await cursor.execute(sql(f"catalog/{query}"), params)
+        return await cursor.fetchall()

@@ -1,0 +1,225 @@
+"""The rules of a declared field on top of those of its column: together they are stricter, or it is told why not.
+
+A declaration and what the catalog says of its table, together one resource. A declaration only makes stricter.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import date, datetime, time
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from tidemill.core.column_type import ColumnType
+from tidemill.core.errors import InvalidSettings
+from tidemill.core.suggest import suggest_similar
+from tidemill.tables.declarations import ResourceDeclaration
+from tidemill.tables.resource import (
+    LOWER_BOUND_RULES,
+    UPPER_BOUND_RULES,
+    Field,
+    Reference,
+    Resource,
+    find_resource_problems,
+    to_comparable_bound,
+)
+
+_NARROWER_TYPES: dict[ColumnType, tuple[ColumnType, ...]] = {
+    "text": ("integer", "number", "boolean", "date", "time", "timestamp", "uuid", "json"),
+    "number": ("integer",),
+}
+_ORDERED_TYPES = ("integer", "number", "date", "time", "timestamp")
+_TYPES_BY_RULE: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("min_length", "max_length", "max_words", "pattern"), ("text", "other")),
+    **dict.fromkeys(("minimum", "maximum", "above", "below"), _ORDERED_TYPES),
+    "enum": ("text", "other", "integer", "number", "boolean", "date", "uuid"),
+    "formats": ("date", "time", "timestamp"),
+}
+_DECLARED_RULE_NAMES = {"formats": "date_formats"}
+
+
+class FieldTightener:
+    """Applies rules to one field, and keeps what does not fit."""
+
+    def __init__(self, field: Field, path: str) -> None:
+        self.problems: list[str] = []
+        self._field, self._path = field, path
+
+    def apply_rules(self, rules: Mapping[str, Any]) -> Field:
+        if "type" in rules:
+            self._field = replace(self._field, type=self._narrow_type(rules["type"]))
+        # What is required is known only after what stands for a missing value.
+        for name in sorted(rules, key=lambda name: (name == "required", name == "default")):
+            if self._check_rule_fits_type(name):
+                self._apply_rule(name, rules[name])
+        return self._field
+
+    def _narrow_type(self, wanted: ColumnType) -> ColumnType:
+        have = self._field.type
+        if have not in (wanted, "other") and wanted not in _NARROWER_TYPES.get(have, ()):
+            self._add_problem("type", f"the column is {self._field.sql_type}, which does not hold every {wanted}")
+            return have
+        return wanted
+
+    def _check_rule_fits_type(self, name: str) -> bool:
+        fits = self._field.type in _TYPES_BY_RULE.get(name, (self._field.type,))
+        if not fits:
+            self._add_problem(_DECLARED_RULE_NAMES.get(name, name), f"this is no rule for {self._field.type}")
+        return fits
+
+    def _apply_rule(self, name: str, value: Any) -> None:
+        if name == "required":
+            self._apply_required(required=value)
+        elif name == "enum":
+            self._apply_enum(value)
+        elif name in (*LOWER_BOUND_RULES, *UPPER_BOUND_RULES):
+            self._apply_bound(name, value)
+        elif name == "default":
+            self._replace_attributes(default=value, required=False, filled=False)
+        elif name != "type":
+            self._replace_attributes(**{name: value})
+
+    def _apply_required(self, *, required: bool) -> None:
+        if required:
+            self._replace_attributes(required=True, default=None, filled=False)
+        elif self._field.required:
+            self._add_problem("required", "the column is NOT NULL and has no default")
+
+    def _apply_enum(self, values: tuple[str, ...]) -> None:
+        known = self._field.enum
+        strange = [value for value in values if known and value not in known]
+        if strange:
+            self._add_problem("enum", f"the table does not take {', '.join(strange)}; it takes {', '.join(known)}")
+        self._replace_attributes(enum=values)
+
+    def _apply_bound(self, name: str, value: Any) -> None:
+        if not isinstance(value, int) and not _is_value_of_type(self._field.type, value):
+            self._add_problem(name, f"{value!r} is not of type {self._field.type}")
+            return
+        before = getattr(self._field, name)
+        if before is not None:
+            new, old = to_comparable_bound(self._field, value), to_comparable_bound(self._field, before)
+            if new < old if name in LOWER_BOUND_RULES else new > old:
+                self._add_problem(name, f"{value} is looser than the table's own {before}")
+                return
+        self._replace_attributes(**{name: value})
+
+    def _replace_attributes(self, **changes: Any) -> None:
+        self._field = replace(self._field, **changes)
+
+    def _add_problem(self, name: str, problem: str) -> None:
+        self.problems.append(f"{self._path}.{name}: {problem}")
+
+
+def _is_value_of_type(type_: ColumnType, text: str) -> bool:
+    readers: dict[str, Any] = {
+        "integer": int,
+        "number": Decimal,
+        "date": date.fromisoformat,
+        "time": time.fromisoformat,
+        "timestamp": datetime.fromisoformat,
+    }
+    try:
+        readers[type_](text)
+    except (ValueError, InvalidOperation):
+        return False
+    return True
+
+
+FieldNames = tuple[str, ...]
+
+
+def merge_declaration(declared: ResourceDeclaration, introspected: Resource) -> Resource:
+    """The resource; InvalidSettings with everything in which the declaration does not fit the table."""
+    merging = _DeclarationMerge(declared, introspected)
+    resource = merging.build_resource()
+    problems = merging.problems or [
+        f"{declared.config_path}: {problem}" for problem in find_resource_problems(resource)
+    ]
+    if problems:
+        listed = "\n".join(f"  - {line}" for line in problems)
+        raise InvalidSettings(f"resource {declared.name} does not fit {introspected.table}:\n{listed}")
+    return resource
+
+
+class _DeclarationMerge:
+    def __init__(self, declared: ResourceDeclaration, found: Resource) -> None:
+        self.problems: list[str] = []
+        self._declared, self._introspected = declared, found
+        self._columns = {field.column: field for field in found.fields}
+        self._names = {one.column: one.name for one in declared.fields}
+
+    def build_resource(self) -> Resource:
+        declared, found = self._declared, self._introspected
+        fields = self._merge_fields()
+        written = {field.column for field in fields}
+        return Resource(
+            name=declared.name,
+            table=found.table,
+            fields=fields,
+            key=self._choose_key(written),
+            unique=self._merge_unique_sets(written),
+            indexed=tuple(self._list_indexed_sets(written)),
+            nulls_equal=tuple(self._rename_columns(one) for one in found.nulls_equal if written.issuperset(one)),
+            references=self._merge_references(written),
+            conditions=declared.conditions,
+            read=declared.read,
+            write=declared.write,
+        )
+
+    def _merge_fields(self) -> tuple[Field, ...]:
+        declared = {one.column: one for one in self._declared.fields}
+        if len(declared) < len(self._declared.fields):
+            self._add_problem("fields", "two of them are the same column")
+        for one in self._declared.fields:
+            if one.column not in self._columns:
+                self._report_missing_column(f"fields.{one.name}", one.column)
+        for column in self._declared.columns or ():
+            if column not in self._columns:
+                self._report_missing_column("columns", column)
+        fields = []
+        for column, field in self._columns.items():
+            if column in declared:
+                stricter = FieldTightener(field, f"{self._declared.config_path}.fields.{declared[column].name}")
+                fields.append(replace(stricter.apply_rules(declared[column].rules), name=declared[column].name))
+                self.problems += stricter.problems
+            elif self._declared.columns is None or column in self._declared.columns:
+                fields.append(field)
+            elif field.required and self._declared.write:  # what nobody writes may show as little as it likes
+                self._add_problem("columns", f"{column} is left out, but a row cannot be without it")
+        return tuple(fields)
+
+    def _report_missing_column(self, path: str, column: str) -> None:
+        hint = suggest_similar(column, self._columns)
+        self._add_problem(path, f"{self._introspected.table} has no column {column!r} that can be written{hint}")
+
+    def _merge_unique_sets(self, written: set[str]) -> tuple[FieldNames, ...]:
+        """What the table holds unique, and what is declared so: that is looked up, though nobody enforces it."""
+        by_field = [(one.name,) for one in self._declared.fields if one.unique]
+        return tuple(dict.fromkeys([*self._list_indexed_sets(written), *by_field, *self._declared.unique]))
+
+    def _list_indexed_sets(self, written: set[str]) -> list[FieldNames]:
+        return [self._rename_columns(one) for one in self._introspected.unique if written.issuperset(one)]
+
+    def _choose_key(self, written: set[str]) -> FieldNames:
+        """An upsert needs an index on it; in which order it is declared does not matter."""
+        wanted = self._declared.key
+        if wanted is None:
+            return self._rename_columns(self._introspected.key) if written.issuperset(self._introspected.key) else ()
+        same = [one for one in self._list_indexed_sets(written) if set(one) == set(wanted)]
+        if not same:
+            self._add_problem("key", f"{self._introspected.table} has no unique index on ({', '.join(wanted)})")
+        return same[0] if same else wanted
+
+    def _merge_references(self, written: set[str]) -> tuple[Reference, ...]:
+        by_table = [
+            replace(one, fields=self._rename_columns(one.fields))
+            for one in self._introspected.references
+            if written.issuperset(one.fields)
+        ]
+        return tuple(dict.fromkeys([*by_table, *self._declared.references]))
+
+    def _rename_columns(self, columns: FieldNames) -> FieldNames:
+        return tuple(self._names.get(column, column) for column in columns)
+
+    def _add_problem(self, path: str, problem: str) -> None:
+        self.problems.append(f"{self._declared.config_path}.{path}: {problem}")

@@ -1,0 +1,72 @@
+"""Resources by name: declared ones, and any table for those who may."""
+
+import time
+from collections.abc import Mapping
+
+from tidemill.core.errors import InvalidInput, InvalidSettings, UnknownResource
+from tidemill.core.principal import Role
+from tidemill.store.database import Connection, Database
+from tidemill.tables.declarations import ResourceDeclaration
+from tidemill.tables.introspection.table_introspection import find_table, introspect_table
+from tidemill.tables.merge_declaration import merge_declaration
+from tidemill.tables.resource import Resource, is_granted
+
+CATALOG_CACHE_S = 5.0  # how long a look at the catalog is good for: workers ask for every batch
+
+
+class ResourceRegistry:
+    """Knows what is declared, and remembers for a moment what the catalog said."""
+
+    def __init__(self, declared: Mapping[str, ResourceDeclaration]) -> None:
+        self._declared = dict(declared)
+        self._cache: dict[tuple[str, bool], tuple[float, Resource]] = {}
+
+    async def find(self, db: Database, name: str, *, any_table: bool = False, for_reading: bool = False) -> Resource:
+        """A declared resource; with ``any_table``, also what a table of that name is by itself.
+
+        Who only ``reads`` sees columns that cannot be written, and views, too.
+        """
+        seen = self._cache.get((name, for_reading))
+        if seen is not None and time.monotonic() - seen[0] < CATALOG_CACHE_S and (any_table or name in self._declared):
+            return seen[1]
+        if name in self._declared:
+            resource = await db.read_snapshot(_load_declared, self._declared[name], for_reading)
+        elif any_table:
+            resource = await db.read_snapshot(_load_table, name, for_reading)
+        else:
+            raise UnknownResource(f"there is no resource {name!r}")
+        self._cache[name, for_reading] = (time.monotonic(), resource)
+        return resource
+
+    def invalidate(self, name: str) -> None:
+        """Look again next time: something did not fit what the catalog had said."""
+        for reads in (False, True):
+            self._cache.pop((name, reads), None)
+
+    async def list_problems(self, db: Database) -> list[str]:
+        """Every way in which what is declared does not fit the database."""
+        found = []
+        for name, declared in self._declared.items():
+            try:
+                await self.find(db, name, for_reading=not declared.write)
+            except InvalidSettings as error:
+                found.append(str(error))
+        return found
+
+    def list_allowed(self, role: Role) -> list[ResourceDeclaration]:
+        """What is declared and this role may read or write."""
+        return [
+            one for one in self._declared.values() if is_granted(role, one, "read") or is_granted(role, one, "write")
+        ]
+
+
+async def _load_declared(conn: Connection, declared: ResourceDeclaration, reads: bool) -> Resource:
+    try:
+        table = await find_table(conn, declared.table, for_reading=reads)
+    except InvalidInput as error:
+        raise InvalidSettings(f"{declared.config_path}.table: {error}") from None
+    return merge_declaration(declared, await introspect_table(conn, table, for_reading=reads))
+
+
+async def _load_table(conn: Connection, name: str, reads: bool) -> Resource:
+    return await introspect_table(conn, await find_table(conn, name, for_reading=reads), for_reading=reads)

@@ -1,0 +1,95 @@
+"""Numbers, and where PostgreSQL's types for them end."""
+
+import math
+import re
+from collections.abc import Callable
+from decimal import Context, Decimal
+
+from tidemill.tables.resource import Field
+from tidemill.tables.values.column_texts import ColumnTexts, ParsedColumn, find_mismatches, normalize_mismatches
+
+_INTEGER_PATTERN = r"[+-]?[0-9]{1,18}"
+_NUMBER_PATTERN = r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?"
+_match_number = re.compile(_NUMBER_PATTERN).fullmatch
+_LONG_NUMBER_CHARS = 1_000  # characters of a number: only then may it have more digits than any type takes
+_NUMERIC_DIGITS_MAX, _NUMERIC_SCALE_MAX = 131_072, 16_383  # of numeric, before and behind the point
+_REAL_MAX, _REAL_MIN = 3.4028235677973366e38, 7.006492321624085e-46  # from where on real has no nearest number
+_SPECIAL_NUMBERS = {"nan": "NaN", "infinity": "Infinity", "-infinity": "-Infinity"}
+_PRECISION_LIMIT_CONTEXT = Context(prec=5_000)
+
+
+def read_integer(field: Field, texts: ColumnTexts) -> ParsedColumn:
+    wrong = dict.fromkeys(find_mismatches(_INTEGER_PATTERN, texts), "not a whole number")
+    texts, wrong = normalize_mismatches(texts, wrong, _convert_to_integer)
+    limit = 1 << ((field.bits or 64) - 1)
+    digits = len(str(limit))
+    if any(text is not None and len(text) >= digits for text in texts):
+        for index, text in enumerate(texts):
+            if text is not None and index not in wrong and not -limit <= int(text) < limit:
+                wrong[index] = f"not between {-limit} and {limit - 1}"
+    return texts, wrong
+
+
+def _convert_to_integer(text: str) -> str | None:
+    """A whole number in another spelling: 5.0, 1e3, or more digits than usual."""
+    value = Decimal(text) if len(text) < _LONG_NUMBER_CHARS and _match_number(text) else None
+    if value is None or value.copy_abs() >= 10**20 or value != value.to_integral_value():
+        return None
+    return str(int(value))
+
+
+def read_number(field: Field, texts: ColumnTexts) -> ParsedColumn:
+    wrong = dict.fromkeys(find_mismatches(_NUMBER_PATTERN, texts), "not a number")
+    texts, wrong = (
+        normalize_mismatches(texts, wrong, lambda text: _convert_special_number(field, text))
+        if wrong
+        else (texts, wrong)
+    )
+    if field.precision is not None:
+        scale = field.scale or 0
+        whole = field.precision - scale
+        # What rounds up to one digit more does not fit either.
+        limit = _PRECISION_LIMIT_CONTEXT.subtract(Decimal(10) ** whole, Decimal((0, (5,), -scale - 1)))
+        says = f"more than {whole} digits before the point" if whole >= 0 else f"not less than 1e{whole}"
+        _mark_out_of_range(texts, wrong, lambda text: Decimal(text).copy_abs() >= limit, says)
+    elif field.sql_type == "real":
+        _mark_out_of_range(texts, wrong, _is_outside_real_range, "out of the range of real")
+    elif field.sql_type == "double precision":
+        _mark_out_of_range(texts, wrong, _is_outside_double_range, "out of the range of double precision")
+    else:
+        _mark_out_of_range(
+            texts,
+            wrong,
+            lambda text: len(text) > _LONG_NUMBER_CHARS and exceeds_numeric_digits(text),
+            "too many digits",
+        )
+    return texts, wrong
+
+
+def _mark_out_of_range(texts: ColumnTexts, wrong: dict[int, str], is_out: Callable[[str], bool], says: str) -> None:
+    for index, text in enumerate(texts):
+        if text is not None and index not in wrong and text not in _SPECIAL_NUMBERS.values() and is_out(text):
+            wrong[index] = says
+
+
+def _convert_special_number(field: Field, text: str) -> str | None:
+    """NaN and infinity are numbers to PostgreSQL. Where there are bounds, nobody wants them."""
+    found = _SPECIAL_NUMBERS.get(text.lower())
+    is_bounded = any(one is not None for one in (field.minimum, field.above, field.maximum, field.below))
+    return None if is_bounded or (field.precision is not None and found != "NaN") else found
+
+
+def exceeds_numeric_digits(text: str) -> bool:
+    """Whether numeric has no room for it."""
+    value = Decimal(text)
+    return value.adjusted() >= _NUMERIC_DIGITS_MAX or -int(value.as_tuple().exponent) > _NUMERIC_SCALE_MAX
+
+
+def _is_outside_double_range(text: str) -> bool:
+    value = float(text)
+    return math.isinf(value) or (value == 0 and bool(Decimal(text)))
+
+
+def _is_outside_real_range(text: str) -> bool:
+    value = abs(float(text))
+    return value >= _REAL_MAX or (value <= _REAL_MIN and bool(Decimal(text)))

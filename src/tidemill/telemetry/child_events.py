@@ -1,0 +1,143 @@
+"""Events of child processes, handed to their parent: it alone has metrics.
+
+Not the multi-process mode of prometheus_client: that is switched on by the environment, for everything in a process,
+so it would change what handlers measure for themselves; its files of dead children stay, and a job that kills its
+processes makes thousands of them; and no average over children can be made of it. Here a child writes a line per
+event into a pipe that all children share. What is in the pipe survives the child, however it dies. A line is not
+longer than PIPE_BUF, so that it is written whole or not at all, however many children write. A child never waits: when
+its parent does not read, because it is stopped, the oldest lines beyond a bound are lost, and the child says how many.
+"""
+
+import asyncio
+import contextlib
+import os
+import select
+from collections import deque
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+
+from tidemill.telemetry.events import emit, relay_event, subscribe
+from tidemill.telemetry.metric_labels import filter_measured_codes
+
+EVENT_PIPE_VARIABLE = "_TIDEMILL_EVENTS"  # of the environment of a child: the number of its end of the pipe
+MAX_BACKLOG_EVENTS = 1_000
+EVENT_PIPE_READ_BYTES = 1 << 16
+
+# What metrics are made of, of the events that children tell.
+MEASURED_EVENTS = frozenset(
+    {
+        "job.closed",
+        "ingest.chunk",
+        "ingest.stale",
+        "batch.claimed",
+        "batch.flushed",
+        "batch.stale",
+        "concurrency.changed",
+        "limiter.taken",
+        "limiter.blocked",
+        "limiter.slowed",
+        "item.retry",
+        "loop.failed",
+        "database.latency",
+        "database.retry",
+        "query.slow",
+        "pool.waited",
+        "relay.lost",
+    }
+)
+_DROPPED_FIELDS = frozenset(
+    {"job", "batch", "request_id", "by_request_id", "traceparent", "worker", "error", "decisions"}
+)
+
+_encode_event = msgspec.json.Encoder(enc_hook=str).encode
+_decode_event = msgspec.json.Decoder(tuple[str, dict[str, Any]]).decode
+
+
+class ChildEventWriter:
+    """A child's end: a subscriber of its events, of which it hands on those that are measured."""
+
+    def __init__(self, fd: int, child: int) -> None:
+        os.set_inheritable(fd, False)
+        self._fd = fd
+        self._child = child
+        self._backlog: deque[bytes] = deque()
+        self._lost = 0
+
+    def write_event(self, name: str, fields: dict[str, Any]) -> None:
+        if name not in MEASURED_EVENTS:
+            return
+        said = {key: value for key, value in fields.items() if key not in _DROPPED_FIELDS} | {"child": self._child}
+        if "codes" in said:
+            said["codes"] = filter_measured_codes(said["codes"])
+        self._write_to_pipe(_encode_event((name, said)) + b"\n")
+        if self._lost and not self._backlog:
+            lost, self._lost = self._lost, 0
+            emit("relay.lost", events=lost)
+
+    def _write_to_pipe(self, line: bytes) -> None:
+        if len(line) > select.PIPE_BUF:
+            self._lost += 1
+            return
+        self._backlog.append(line)
+        try:
+            while self._backlog:
+                os.write(self._fd, self._backlog[0])
+                self._backlog.popleft()
+        except (BlockingIOError, BrokenPipeError):
+            if len(self._backlog) > MAX_BACKLOG_EVENTS:
+                self._backlog.popleft()
+                self._lost += 1
+
+
+class ChildEventReader:
+    """The parent's end. It holds the children's too, ``mouth``, to give it to those that are started later."""
+
+    def __init__(self) -> None:
+        self._fd, self.write_fd = os.pipe()
+        for fd in (self._fd, self.write_fd):
+            os.set_blocking(fd, False)
+        self._rest = b""
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def read(self) -> None:
+        """Hand on what is in the pipe now."""
+        with contextlib.suppress(BlockingIOError):
+            while data := os.read(self._fd, EVENT_PIPE_READ_BYTES):
+                *lines, self._rest = (self._rest + data).split(b"\n")
+                for line in lines:
+                    with contextlib.suppress(msgspec.DecodeError):
+                        relay_event(*_decode_event(line))
+
+    def close(self) -> None:
+        self.read()
+        os.close(self._fd)
+        os.close(self.write_fd)
+
+
+@asynccontextmanager
+async def read_child_events() -> AsyncIterator[dict[str, str]]:
+    """Hear the children of this process; what to put into their environment."""
+    ear = ChildEventReader()
+    loop = asyncio.get_running_loop()
+    loop.add_reader(ear.fileno(), ear.read)
+    try:
+        yield {EVENT_PIPE_VARIABLE: str(ear.write_fd)}
+    finally:
+        loop.remove_reader(ear.fileno())
+        ear.close()
+
+
+def list_inherited_fds(environment: Mapping[str, str]) -> tuple[int, ...]:
+    """What a child with that environment must inherit."""
+    return (int(environment[EVENT_PIPE_VARIABLE]),) if EVENT_PIPE_VARIABLE in environment else ()
+
+
+def relay_events_to_parent(child: int) -> None:
+    """For a child: hand on what is measured, if the parent listens. Without metrics it works as well."""
+    for fd in list_inherited_fds(os.environ):
+        subscribe(ChildEventWriter(fd, child).write_event)

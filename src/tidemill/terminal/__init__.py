@@ -1,0 +1,1 @@
+"""What commands are built from: consoles, streams, options."""

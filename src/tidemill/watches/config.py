@@ -1,0 +1,198 @@
+"""The section ``[watches]`` of ``tidemill.toml``: sources whose new files become jobs."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, StrictBool, ValidationInfo, field_validator
+
+from tidemill.config_sections import ConfigTable, Names, Text, parse_section
+from tidemill.core.errors import InvalidInput
+from tidemill.core.kinds import BUILTIN_KIND_PREFIX, SERVICE_KINDS
+from tidemill.core.policies import FailurePolicy
+from tidemill.imports.import_plan import DuplicateRule, ImportRequest, ImportWriteMode
+from tidemill.watches.file_names import FilePattern
+from tidemill.watches.source_address import SourceAddress, get_source_kind, parse_source_address
+from tidemill.watches.watch import (
+    DEFAULT_FAILED_FOLDER,
+    DEFAULT_PROCESSED_FOLDER,
+    ImportTask,
+    JobTask,
+    SourceAccess,
+    Watch,
+    parse_duration_s,
+)
+
+SCAN_INTERVAL_MIN_S = 1.0
+RESERVED_ENV_PREFIX = "TIDEMILL_"
+_VARIABLE_NAME_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_FOLDER_NAME_PATTERN = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
+_SFTP_WITHOUT_USER_PATTERN = re.compile(r"sftp://(?:@|[^@/]*(?:/|$))", re.IGNORECASE)
+_ACCESS_KEYS_BY_SOURCE_KIND: dict[str, tuple[str, ...]] = {
+    "ftp": ("password_env",),
+    "ftps": ("password_env", "ca_file"),
+    "ftpes": ("password_env", "ca_file"),
+    "sftp": ("password_env", "key_env", "key_file", "passphrase_env", "known_hosts"),
+    "http": ("authorization_env",),
+    "s3": ("access_key_env", "secret_key_env", "endpoint", "region"),
+}
+_ACCESS_KEYS = sorted(set().union(*_ACCESS_KEYS_BY_SOURCE_KIND.values()))
+
+
+def _check_variable_name(name: str) -> str:
+    if not _VARIABLE_NAME_PATTERN.fullmatch(name):
+        raise ValueError("Input should be the name of an environment variable, not its value")
+    if name.upper().startswith(RESERVED_ENV_PREFIX):
+        raise ValueError(f"Names that begin with {RESERVED_ENV_PREFIX} are settings; use another name")
+    return name
+
+
+def _parse_source(value: Any, info: ValidationInfo) -> SourceAddress:
+    try:
+        return parse_source_address(value, is_index=info.data.get("index", False))
+    except InvalidInput as error:
+        raise ValueError(str(error)) from None
+
+
+def _parse_interval(value: Any) -> float | None:
+    if value == "manual":
+        return None
+    seconds = _parse_duration(value)
+    if seconds < SCAN_INTERVAL_MIN_S:
+        raise ValueError(f'Input should be at least {SCAN_INTERVAL_MIN_S:g}s, or "manual"')
+    return seconds
+
+
+def _parse_duration(value: Any) -> float:
+    return parse_duration_s(value if isinstance(value, str) else "")
+
+
+def _check_patterns(patterns: tuple[str, ...]) -> tuple[str, ...]:
+    if any(one.startswith("/") or "//" in one or ".." in one.split("/") for one in patterns):
+        raise ValueError("A pattern is relative to the source, such as *.csv or **/*.csv")
+    try:
+        FilePattern(patterns)
+    except re.error:
+        raise ValueError("Invalid pattern; write one such as *.csv") from None
+    return patterns
+
+
+def _check_marker(text: str) -> str:
+    if "/" in text or not text.isprintable():
+        raise ValueError("Input should be a suffix, such as .done")
+    return text
+
+
+def _check_folder_name(name: str) -> str:
+    if not _FOLDER_NAME_PATTERN.fullmatch(name):
+        raise ValueError("Input should be the name of one folder")
+    return name
+
+
+def _check_policy(policy: dict[str, Any]) -> dict[str, Any]:
+    try:
+        FailurePolicy.parse(policy)
+    except InvalidInput as error:
+        raise ValueError(str(error)) from None
+    return policy
+
+
+def _check_kind(kind: str) -> str:
+    if kind.startswith(BUILTIN_KIND_PREFIX) and kind not in SERVICE_KINDS:
+        raise ValueError('Only Tidemill itself submits jobs of this kind; use "import" for imports')
+    return kind
+
+
+VariableName = Annotated[Text, AfterValidator(_check_variable_name)]
+FolderName = Annotated[Text, AfterValidator(_check_folder_name)]
+
+
+class JobTable(ConfigTable):
+    kind: Annotated[Text, AfterValidator(_check_kind)]
+    params: dict[str, Any] = Field({})
+
+
+class ImportTable(ConfigTable):
+    resource: Text
+    mode: ImportWriteMode = "insert"
+    duplicates: DuplicateRule = "error"
+    mapping: dict[str, str] = Field({})
+    key: Names = ()
+    validate_only: StrictBool = False
+    spreadsheet_safe: StrictBool = False
+    keep_empty: StrictBool = False
+
+
+class WatchTable(ConfigTable):
+    index: StrictBool = False
+    source: Annotated[SourceAddress, PlainValidator(_parse_source)]
+    job: JobTable | None = None
+    import_: ImportTable | None = Field(None, alias="import")
+    pattern: Annotated[
+        Names,
+        BeforeValidator(lambda value: [value] if isinstance(value, str) else value),
+        AfterValidator(_check_patterns),
+    ] = ()
+    owner: Text = "local"
+    every: Annotated[float | None, PlainValidator(_parse_interval)] = None
+    marker: Annotated[Text, AfterValidator(_check_marker)] | None = None
+    stable_for: Annotated[float, PlainValidator(_parse_duration)] = 5.0
+    moves: StrictBool = True
+    processed: FolderName = DEFAULT_PROCESSED_FOLDER
+    failed: FolderName = DEFAULT_FAILED_FOLDER
+    layout: dict[str, Any] = Field({})
+    policy: Annotated[dict[str, Any], AfterValidator(_check_policy)] = Field({})
+    priority: Annotated[int, Field(strict=True, ge=-100, le=100)] = 0
+    password_env: VariableName | None = None
+    key_env: VariableName | None = None
+    key_file: Text | None = None
+    passphrase_env: VariableName | None = None
+    known_hosts: Text | None = None
+    ca_file: Text | None = None
+    authorization_env: VariableName | None = None
+    access_key_env: VariableName | None = None
+    secret_key_env: VariableName | None = None
+    endpoint: Text | None = None
+    region: Text | None = None
+
+    @classmethod
+    def find_conflicts(cls, given: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+        if ("job" in given) == ("import" in given):
+            yield "", 'Set either "job" or "import"'
+        if _SFTP_WITHOUT_USER_PATTERN.match(str(given.get("source"))):
+            yield "source", "The user is missing: sftp://user@host/folder"
+        if "marker" in given and "stable_for" in given:
+            yield "stable_for", 'Conflicts with "marker": a file with a marker is complete'
+        if given.get("processed", DEFAULT_PROCESSED_FOLDER) == given.get("failed", DEFAULT_FAILED_FOLDER):
+            yield "failed", 'Input should be another folder than "processed"'
+        if ("access_key_env" in given) != ("secret_key_env" in given):
+            yield "access_key_env", "Set both access_key_env and secret_key_env"
+
+    @field_validator(*_ACCESS_KEYS, mode="before")
+    @classmethod
+    def _check_access_key(cls, value: Any, info: ValidationInfo) -> Any:
+        if "source" in info.data:
+            kind = get_source_kind(info.data["source"])
+            if info.field_name not in _ACCESS_KEYS_BY_SOURCE_KIND.get(kind, ()):
+                raise ValueError(f"Not supported for a source of kind {kind}")
+        return value
+
+    def build(self, name: str) -> Watch:
+        given = self.get_given(exclude=("index", "job", "import_"))
+        access = SourceAccess(**{key: given.pop(key) for key in _ACCESS_KEYS if key in given})
+        if self.pattern:
+            given["pattern"] = FilePattern(self.pattern)
+        return Watch(name=name, task=self._build_task(), access=access, **given)
+
+    def _build_task(self) -> JobTask | ImportTask:
+        if self.job is not None:
+            return JobTask(**self.job.get_given())
+        assert self.import_ is not None  # noqa: S101  find_conflicts has checked it
+        return ImportTask(
+            resource=self.import_.resource, request=ImportRequest(**self.import_.get_given(exclude=("resource",)))
+        )
+
+
+def parse_watches(document: Mapping[str, Any]) -> dict[str, Watch]:
+    """The watches in a document, by name; InvalidSettings with every mistake."""
+    return parse_section(document, "watches", WatchTable, lambda name, table: table.build(name))

@@ -1,0 +1,204 @@
+"""Watches, their files, and scans of them.
+
+Watches: where files come from by themselves, and looking there now.
+"""
+
+import time
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Annotated, Any
+from uuid import UUID
+
+from fastapi import APIRouter, Path, Query
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StrictBool
+
+from tidemill.core.errors import Busy
+from tidemill.core.kinds import IMPORT_KIND
+from tidemill.rest import pagination
+from tidemill.rest.api_context import ApiContext, ContextDep
+from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, declare_route
+from tidemill.rest.schema_types import (
+    EMPTY_IS_NONE,
+    AfterCursor,
+    NextPageToken,
+    PageSize,
+    QueryModel,
+    RequestModel,
+    allow_empty_choice,
+)
+from tidemill.watches import watch_files, watch_leases
+from tidemill.watches.file_state import FileState
+from tidemill.watches.watch import ImportTask, JobTask, Watch
+
+WatchName = Annotated[str, Field(max_length=63, pattern=r"^[a-z][a-z0-9_-]*$", examples=["nightly"])]
+
+
+class WatchTaskOut(BaseModel):
+    """What becomes of a file: a job of a kind, or an import into a resource."""
+
+    kind: str
+    resource_type: str | None = None
+    mode: str | None = None
+
+
+class WatchOut(BaseModel):
+    """A watch, and how it is."""
+
+    name: str
+    source: str = Field(description="Where files come from; never with a secret")
+    scheme: str = Field(description="folder, s3, gs, az, ftp, ftps, sftp or http")
+    pattern: list[str]
+    task: WatchTaskOut
+    owner: str
+    every_s: float | None = Field(description="Seconds between scans; null: only when somebody asks")
+    marker: str | None = Field(description="The ending of the file that says that another one is whole")
+    moves: bool = Field(description="Whether files are put away afterwards, or only remembered")
+    scanning: bool = False
+    last_scan_at: datetime | None = None
+    next_scan_at: datetime | None = None
+    found: int = Field(0, description="Files that the last scan found")
+    submitted: int = Field(0, description="Files that it made jobs of")
+    problem: str | None = Field(None, description="What is wrong with it, if anything is")
+    files: dict[FileState, int] = Field(default_factory=dict, description="How many files are in which state")
+    links: dict[str, str]
+
+
+class WatchList(BaseModel):
+    sources: list[WatchOut]
+
+
+class WatchFileOut(BaseModel):
+    """A file in one version, and what has become of it."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    id: int
+    path: str
+    size: int | None
+    version: str = Field(description="Its time, or its tag: what changes when it does")
+    state: FileState
+    status: str | None = Field(
+        validation_alias=AliasChoices("note", "status"), description="Why it is so, or what it waits for"
+    )
+    job_id: UUID | None
+    job_key: str | None = None
+    moved_to: str | None
+    tries: int = Field(description="How often it was tried again after it had failed")
+    seen_at: datetime = Field(description="When it was first seen in this version")
+    updated_at: datetime = Field(validation_alias=AliasChoices("at", "updated_at"))
+
+
+class WatchFilePage(BaseModel):
+    """The newest change first."""
+
+    files: list[WatchFileOut]
+    next_page: NextPageToken = None
+
+
+class WatchFileQuery(QueryModel):
+    state: Annotated[
+        FileState | None, EMPTY_IS_NONE, Field(description="Files in this state", json_schema_extra=allow_empty_choice)
+    ] = None
+    page_size: PageSize = 100
+    after: AfterCursor = None
+
+
+class ScanIn(RequestModel):
+    """Which watch to scan now; without a name, all of yours."""
+
+    name: WatchName | None = None
+    again: StrictBool = Field(False, description="Files that failed, and are there still or again, are tried once more")
+
+
+class ScanOut(BaseModel):
+    """What a scan of a watch came to."""
+
+    name: str
+    found: int
+    submitted: int
+    problem: str | None
+    files: list[WatchFileOut] = Field(description="Those that it changed, and those that wait; 500 at most")
+
+
+class ScanList(BaseModel):
+    scans: list[ScanOut]
+
+
+router = APIRouter(tags=["sources"], route_class=AuthenticatedRoute)
+SCAN_REQUEST_TIMEOUT_S = 20.0  # what a scan has not got to by then, the next one does
+WatchPathName = Annotated[str, Path(max_length=63, description="A watch's name", examples=["nightly"])]
+
+
+@router.get("/sources", **declare_route(Permission.USER))
+async def list_sources(me: CurrentUser, context: ContextDep) -> WatchList:
+    """Your watches: what they watch, what the last scan found, and what is wrong, if anything is."""
+    own = context.watch_scanner.list_watches(me)
+    known = await context.db.read(watch_leases.read_watch_states, [one.name for one in own])
+    return WatchList(sources=[_build_watch_out(one, known.get(one.name, {})) for one in own])
+
+
+@router.get("/sources/{source_name}/files", **declare_route(Permission.USER, 404))
+async def list_source_files(
+    source_name: WatchPathName, query: Annotated[WatchFileQuery, Query()], me: CurrentUser, context: ContextDep
+) -> WatchFilePage:
+    """The files of a watch, the newest change first, each with what has become of it."""
+    watch = context.watch_scanner.get_watch(source_name, me)
+    after = pagination.decode_cursor(query.after)
+    page = await context.db.read(
+        watch_files.list_watch_files, watch.name, state=query.state, limit=query.page_size, after=after
+    )
+    found = [WatchFileOut.model_validate(row) for row in page.items]
+    return WatchFilePage(files=found, **pagination.build_next_page(page.after))
+
+
+@router.post("/ingestion/scan", **declare_route(Permission.USER, 404))
+async def scan_sources(body: ScanIn, me: CurrentUser, context: ContextDep) -> ScanList:
+    """Look now at what a watch watches, or all of yours do; what is whole is taken, what is stored is put away."""
+    own = (
+        context.watch_scanner.list_watches(me)
+        if body.name is None
+        else [context.watch_scanner.get_watch(body.name, me)]
+    )
+    ends_at = time.monotonic() + SCAN_REQUEST_TIMEOUT_S
+    return ScanList(scans=[await _scan_watch(context, watch, body, ends_at) for watch in own])
+
+
+async def _scan_watch(context: ApiContext, watch: Watch, body: ScanIn, ends_at: float) -> ScanOut:
+    try:
+        done = await context.watch_scanner.scan_watch(
+            watch.name, retry_failed=body.again, should_continue=lambda: time.monotonic() < ends_at
+        )
+    except Busy as error:
+        return ScanOut(name=watch.name, found=0, submitted=0, problem=str(error), files=[])
+    files = [WatchFileOut.model_validate(file) for file in done.files]
+    came = done.result
+    return ScanOut(name=watch.name, found=came.found, submitted=came.submitted, problem=done.problem, files=files)
+
+
+def _build_watch_out(watch: Watch, state: Mapping[str, Any]) -> WatchOut:
+    links = {"files": f"/v1/sources/{watch.name}/files", "scan": "/v1/ingestion/scan"}
+    return WatchOut(
+        name=watch.name,
+        source=str(watch.source),
+        scheme=watch.source_kind,
+        pattern=list(watch.pattern.globs),
+        task=_build_task_out(watch.task),
+        owner=watch.owner,
+        every_s=watch.every,
+        marker=watch.marker,
+        moves=watch.can_move,
+        scanning=bool(state.get("is_scanning")),
+        last_scan_at=state.get("scanned_at"),
+        next_scan_at=None if watch.every is None else state.get("due_at"),
+        found=state.get("found", 0),
+        submitted=state.get("submitted", 0),
+        problem=state.get("problem"),
+        files=state.get("counts", {}),
+        links=links,
+    )
+
+
+def _build_task_out(task: JobTask | ImportTask) -> WatchTaskOut:
+    if isinstance(task, JobTask):
+        return WatchTaskOut(kind=task.kind)
+    return WatchTaskOut(kind=IMPORT_KIND, resource_type=task.resource, mode=task.request.mode)

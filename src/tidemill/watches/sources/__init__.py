@@ -1,0 +1,89 @@
+"""Where files come from by themselves: folders, buckets, FTP and SFTP servers, the web."""
+
+import os
+from pathlib import Path
+
+from tidemill.config import Settings
+from tidemill.core.blob_location import BucketLocation
+from tidemill.core.errors import InvalidInput, StorageAccessDenied
+from tidemill.files.blobs import open_blob_store
+from tidemill.watches.source_address import FolderAddress, HostAddress, WebAddress
+from tidemill.watches.sources.watch_source import WatchSource
+from tidemill.watches.watch import SourceAccess, Watch
+
+DEFAULT_KNOWN_HOSTS_PATH = "~/.ssh/known_hosts"
+
+
+def open_watch_source(watch: Watch, settings: Settings) -> WatchSource:
+    """Connected, to be closed by whoever asked. Blocking: for threads.
+
+    Secrets are read here, from the environment, and nowhere else. Clients are imported where they are needed.
+    """
+    source, access = watch.source, watch.access
+    match source:
+        case FolderAddress():
+            return _open_folder_source(source, settings)
+        case BucketLocation():
+            return _open_bucket_source(source, access)
+        case HostAddress(scheme="sftp"):
+            return _open_sftp_source(source, access, settings)
+        case HostAddress():
+            from tidemill.watches.sources.ftp_source import FtpWatchSource  # noqa: PLC0415
+
+            return FtpWatchSource(source, _read_secret(access.password_env), access.ca_file)
+        case WebAddress():
+            from tidemill.files.remote.checked_connection import DownloadLimits  # noqa: PLC0415
+            from tidemill.watches.sources.http_source import HttpWatchSource  # noqa: PLC0415
+
+            limits = DownloadLimits.from_settings(settings)
+            return HttpWatchSource(
+                source, open_blob_store(settings.blobs), limits, _read_secret(access.authorization_env)
+            )
+
+
+def _open_folder_source(source: FolderAddress, settings: Settings) -> WatchSource:
+    from tidemill.watches.sources.folder_source import FolderWatchSource  # noqa: PLC0415
+
+    top = settings.sources.get(source.root)
+    if top is None:
+        raise InvalidInput(f"there is no folder {source.root!r} in TIDEMILL_SOURCES")
+    return FolderWatchSource(top, source.path)
+
+
+def _open_bucket_source(location: BucketLocation, access: SourceAccess) -> WatchSource:
+    from tidemill.watches.sources.bucket_source import BucketWatchSource, make_store_config  # noqa: PLC0415
+
+    keys = {
+        "access_key_id": _read_secret(access.access_key_env),
+        "secret_access_key": _read_secret(access.secret_key_env),
+    }
+    return BucketWatchSource(location, make_store_config(keys | {"endpoint": access.endpoint, "region": access.region}))
+
+
+def _open_sftp_source(source: HostAddress, access: SourceAccess, settings: Settings) -> WatchSource:
+    from tidemill.watches.sources.sftp_source import SftpCredentials, SftpWatchSource  # noqa: PLC0415
+
+    hosts = Path(access.known_hosts or settings.known_hosts or DEFAULT_KNOWN_HOSTS_PATH).expanduser()
+    key = _read_secret(access.key_env) or _read_key_file(access.key_file)
+    password, passphrase = _read_secret(access.password_env), _read_secret(access.passphrase_env)
+    return SftpWatchSource(source, SftpCredentials(hosts, password, key, passphrase))
+
+
+def _read_secret(name: str | None) -> str | None:
+    if name is None:
+        return None
+    value = os.environ.get(name)
+    if not value:
+        raise StorageAccessDenied(f"the environment variable {name} is not set")
+    return value
+
+
+def _read_key_file(path: str | None) -> str | None:
+    if path is None:
+        return None
+    try:
+        return Path(path).expanduser().read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise StorageAccessDenied(
+            f"the private key cannot be read: {getattr(error, 'strerror', None) or 'no text'}"
+        ) from None

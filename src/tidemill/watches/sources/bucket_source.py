@@ -1,0 +1,85 @@
+"""A bucket of an object store, or a part of it."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import obstore
+
+from tidemill.core.blob_location import BucketLocation
+from tidemill.core.errors import UnknownFile
+from tidemill.files.blobs.object_store_client import ObjectStoreLimits, open_object_store, translate_store_errors
+from tidemill.watches.file_state import ListedFile
+from tidemill.watches.sources.watch_source import ByteChunks, WatchSource
+
+if TYPE_CHECKING:
+    from obstore import ObjectMeta
+
+BUCKET_READ_BYTES = 1 << 20
+BUCKET_WATCH_LIMITS = ObjectStoreLimits(tries=3, all_tries_s=20.0)
+
+
+class BucketWatchSource(WatchSource):
+    """Keys below a prefix. There are no folders: putting a file away is a copy, and then a removal."""
+
+    def __init__(self, place: BucketLocation, config: Mapping[str, str] | None = None) -> None:
+        self._place = place
+        with translate_store_errors(place, ""):
+            self._store = open_object_store(place, BUCKET_WATCH_LIMITS, config)
+
+    def list_files(self, *, recursive: bool, skip_folders: frozenset[str]) -> Iterator[ListedFile]:
+        top = self._place.prefix or None
+        with translate_store_errors(self._place, ""):
+            if not recursive:  # what is below, and that is all we ever put away, is not even listed
+                yield from self._make_entries(obstore.list_with_delimiter(self._store, top)["objects"])
+                return
+            for metas in obstore.list(self._store, top, chunk_size=1_000):
+                self.check_interrupted()
+                yield from (
+                    one for one in self._make_entries(metas) if skip_folders.isdisjoint(one.path.split("/")[:-1])
+                )
+
+    def find_entry(self, path: str) -> ListedFile | None:
+        try:
+            with translate_store_errors(self._place, path):
+                return self._make_entry(obstore.head(self._store, self._place.key_for(path)))
+        except UnknownFile:
+            return None
+
+    def read(self, path: str) -> ByteChunks:
+        with translate_store_errors(self._place, path):
+            for piece in obstore.get(self._store, self._place.key_for(path)).stream(min_chunk_size=BUCKET_READ_BYTES):
+                yield bytes(piece)
+
+    def move(self, entry: ListedFile, to: str) -> bool:
+        """Another file of that name is overwritten only if it is a copy that was begun before: look first."""
+        if (now := self.find_entry(entry.path)) is None:
+            if self.find_entry(to) is None:
+                raise UnknownFile(f"there is no {entry.path} any more")
+            return True
+        if not now.is_same_version(entry):
+            return False
+        with translate_store_errors(self._place, entry.path):
+            obstore.copy(self._store, self._place.key_for(entry.path), self._place.key_for(to))
+            now = self.find_entry(entry.path)
+            is_replaced = now is not None and not now.is_same_version(entry)  # and so may be what was copied
+            with suppress(FileNotFoundError):
+                obstore.delete(self._store, self._place.key_for(to if is_replaced else entry.path))
+        return not is_replaced
+
+    def _make_entries(self, metas: Iterable["ObjectMeta"]) -> Iterator[ListedFile]:
+        """Without the object that some tools put where they show a folder."""
+        return (self._make_entry(meta) for meta in metas if meta["path"] != self._place.prefix)
+
+    def _make_entry(self, meta: "ObjectMeta") -> ListedFile:
+        path = meta["path"].removeprefix(f"{self._place.prefix}/" if self._place.prefix else "")
+        # In a listing some stores know parts of a second, or a tag without its quotes; the head of an object does not.
+        changed, tag = meta["last_modified"].replace(microsecond=0), (meta["e_tag"] or "").strip('"')
+        version = f"{changed.isoformat()} {tag}".strip()
+        return ListedFile(path, meta["size"], version, changed_at=meta["last_modified"].timestamp())
+
+
+def make_store_config(secrets: Mapping[str, str | None]) -> dict[str, str] | None:
+    """What a watch says of its own store; None: all is in the environment, as for stored files."""
+    found = {name: value for name, value in secrets.items() if value}
+    return found or None

@@ -1,0 +1,243 @@
+"""A folder of an FTP server: in the clear, with TLS from the first byte (ftps), or once it is asked for (ftpes)."""
+
+import ftplib
+import socket
+import ssl
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from typing import Any
+
+from tidemill.core.errors import RemoteUnreachable, StorageAccessDenied, StorageUnavailable, TidemillError, UnknownFile
+from tidemill.watches.file_state import ListedFile
+from tidemill.watches.source_address import HostAddress
+from tidemill.watches.sources.watch_source import (
+    SERVER_SILENCE_TIMEOUT_S,
+    ByteChunks,
+    FolderChild,
+    FolderTreeSource,
+    join_path,
+    parse_size,
+)
+
+FTP_READ_BYTES = 256 << 10
+FTP_TIMESTAMP_CHARS = len("20261115120000")
+_LOGIN_FAILED_CODES, _NO_SUCH_FILE_CODES = ("530", "532", "331", "332"), ("450", "550")
+_UNKNOWN_COMMAND_CODES = ("500", "501", "502", "504")
+
+
+class _FtpTls(ftplib.FTP_TLS):
+    """Data goes through the session of the control connection, which many servers insist on."""
+
+    def ntransfercmd(self, cmd: str, rest: Any = None) -> tuple[Any, int | None]:
+        data, size = ftplib.FTP.ntransfercmd(self, cmd, rest)  # noqa: S321  and wrapped below
+        if self._prot_p:  # type: ignore[attr-defined]
+            session = self.sock.session if isinstance(self.sock, ssl.SSLSocket) else None
+            data = self.context.wrap_socket(data, server_hostname=self.host, session=session)
+        return data, size
+
+
+class _ImplicitFtpTls(_FtpTls):
+    """TLS from the first byte on."""
+
+    def connect(self, host: str = "", port: int = 0, *_: Any, **__: Any) -> str:
+        self.host, self.port = host, port
+        plain = socket.create_connection((host, port), SERVER_SILENCE_TIMEOUT_S)
+        self.af = plain.family
+        try:
+            self.sock = self.context.wrap_socket(plain, server_hostname=host)
+        except BaseException:
+            plain.close()
+            raise
+        self.file = self.sock.makefile("r", encoding=self.encoding)
+        self.welcome = self.getresp()
+        return self.welcome
+
+    def prot_p(self) -> str:
+        """Some servers will not hear of it where all is encrypted anyway: so is the data, or nothing is transferred."""
+        try:
+            return super().prot_p()
+        except ftplib.error_perm as error:
+            self._prot_p = True
+            return str(error)
+
+
+_FTP_TLS_CLIENTS: dict[str, type[_FtpTls]] = {"ftps": _ImplicitFtpTls, "ftpes": _FtpTls}
+
+
+class FtpWatchSource(FolderTreeSource):
+    """Passive mode only: it passes through what stands between."""
+
+    def __init__(self, address: HostAddress, password: str | None, ca_file: str | None = None) -> None:
+        self._address = address
+        self._tls = ssl.create_default_context(cafile=ca_file) if address.scheme in _FTP_TLS_CLIENTS else None
+        with self._translate_errors(""):
+            self._ftp = self._connect(password)
+
+    def close(self) -> None:
+        with suppress(OSError, EOFError, ftplib.Error):
+            self._ftp.quit()
+        self._ftp.close()
+
+    def list_children(self, folder: str) -> Iterator[FolderChild]:
+        with self._translate_errors(folder):
+            listed = self._list_facts(folder)
+        for name, facts in listed:
+            kind, path = facts.get("type", "file"), join_path(folder, name)
+            if kind in ("cdir", "pdir"):
+                continue
+            if kind == "dir":
+                yield FolderChild(ListedFile(path, None, ""), is_folder=True)
+            elif kind == "file":
+                yield FolderChild(_make_entry(path, facts.get("size"), facts.get("modify")))
+            else:
+                yield FolderChild(ListedFile(path, None, facts.get("modify", ""), "it is not a file"))
+
+    def find_entry(self, path: str) -> ListedFile | None:
+        try:
+            with self._translate_errors(path):
+                self._ftp.voidcmd("TYPE I")
+                size = self._query_fact("SIZE", path)
+                return _make_entry(path, size, self._query_fact("MDTM", path))
+        except UnknownFile:
+            return None
+
+    def read(self, path: str) -> ByteChunks:
+        with self._translate_errors(path):
+            self._ftp.voidcmd("TYPE I")
+            is_whole = False
+            try:
+                with self._ftp.transfercmd(f"RETR {_encode_path(self._full_path(path))}") as data:
+                    while piece := data.recv(FTP_READ_BYTES):
+                        yield piece
+                is_whole = True
+            finally:
+                if not is_whole:  # what the server says of that must not be taken for its next answer
+                    with suppress(OSError, EOFError, ftplib.Error):
+                        self._ftp.voidresp()
+            self._ftp.voidresp()
+
+    def rename(self, path: str, to: str) -> None:
+        with self._translate_errors(path):
+            self._make_folders(to)
+            self._ftp.rename(_encode_path(self._full_path(path)), _encode_path(self._full_path(to)))
+
+    def _connect(self, password: str | None) -> ftplib.FTP:
+        # Bytes as they are: names that are no UTF-8 must not end the listing of the others.
+        options: dict[str, Any] = {"timeout": SERVER_SILENCE_TIMEOUT_S, "encoding": "latin-1"}
+        made = _FTP_TLS_CLIENTS.get(self._address.scheme)
+        ftp = ftplib.FTP(**options) if made is None else made(context=self._tls, **options)  # noqa: S321  as declared
+        try:
+            ftp.connect(self._address.host, self._address.port)
+            ftp.login(self._address.user or "anonymous", password or "")
+            if isinstance(ftp, _FtpTls):
+                ftp.prot_p()
+        except BaseException:
+            ftp.close()
+            raise
+        with suppress(ftplib.Error):
+            ftp.sendcmd("OPTS UTF8 ON")
+        return ftp
+
+    def _list_facts(self, folder: str) -> list[tuple[str, dict[str, str]]]:
+        path = _encode_path(self._full_path(folder))
+        try:
+            return [_parse_listing_line(line) for line in self._retrieve_lines("MLSD", path)]
+        except ftplib.error_perm as error:
+            if not str(error).startswith(_UNKNOWN_COMMAND_CODES):
+                raise
+        # An old server: names alone, and a question for each. What has no size is no file.
+        names = [_decode_name(line.rpartition("/")[2]) for line in self._retrieve_lines("NLST", path)]
+        self._ftp.voidcmd("TYPE I")
+        return [(name, facts) for name in names if (facts := self._read_facts(join_path(folder, name))) is not None]
+
+    def _retrieve_lines(self, command: str, path: str) -> list[str]:
+        """A server may take its time with each of them."""
+        lines: list[str] = []
+
+        def append_line(line: str) -> None:
+            self.check_interrupted()
+            lines.append(line)
+
+        self._ftp.retrlines(f"{command} {path}" if path else command, append_line)
+        return lines
+
+    def _read_facts(self, path: str) -> dict[str, str] | None:
+        self.check_interrupted()
+        try:
+            return {"size": self._query_fact("SIZE", path), "modify": self._query_fact("MDTM", path)}
+        except ftplib.error_perm:
+            return None
+
+    def _query_fact(self, command: str, path: str) -> str:
+        return self._ftp.sendcmd(f"{command} {_encode_path(self._full_path(path))}")[4:].strip()
+
+    def _make_folders(self, to: str) -> None:
+        parts = to.split("/")[:-1]
+        for end in range(1, len(parts) + 1):
+            with suppress(ftplib.error_perm):  # it is there; if it is not, the rename says so
+                self._ftp.mkd(_encode_path(self._full_path("/".join(parts[:end]))))
+
+    def _full_path(self, path: str) -> str:
+        return join_path(self._address.path, path) if path else self._address.path
+
+    @contextmanager
+    def _translate_errors(self, path: str) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, EOFError, ftplib.Error, ValueError) as error:
+            raise self._translate_ftp_error(error, path) from None
+
+    def _translate_ftp_error(self, error: Exception, path: str) -> TidemillError:
+        """In words that no server chose: its own could be anything."""
+        code = str(error)[:3] if isinstance(error, ftplib.Error) else ""
+        what: Callable[[str], TidemillError]
+        match error:
+            case ssl.SSLCertVerificationError():
+                what, why = StorageAccessDenied, f"its certificate is not valid: {error.verify_message}"
+            case ssl.SSLError():
+                what, why = RemoteUnreachable, "it does not speak TLS as it should"
+            case ftplib.error_perm() if code in _LOGIN_FAILED_CODES:
+                what, why = StorageAccessDenied, "the user or the password is wrong"
+            case ftplib.error_perm() | ftplib.error_temp() if code in _NO_SUCH_FILE_CODES:
+                what, why = UnknownFile, f"there is no {path or 'such folder'}, or not for us ({code})"
+            case ftplib.Error():
+                what, why = StorageUnavailable, f"the server refuses ({code})"
+            case TimeoutError():
+                what, why = RemoteUnreachable, "it does not answer in time"
+            case _:
+                what, why = (
+                    RemoteUnreachable,
+                    f"the connection failed: {getattr(error, 'strerror', None) or 'it was closed'}",
+                )
+        return what(f"{self._address}: {why}")
+
+
+def _parse_listing_line(line: str) -> tuple[str, dict[str, str]]:
+    """``type=file;size=1;modify=20261115120000; a name``, as RFC 3659 has it."""
+    facts, _, name = line.rstrip("\r\n").partition(" ")
+    pairs = (fact.partition("=") for fact in facts.removesuffix(";").split(";"))
+    return _decode_name(name), {key.lower(): value for key, _, value in pairs}
+
+
+def _make_entry(path: str, size: str | None, modified: str | None) -> ListedFile:
+    """Parts of a second, which some servers have in a listing and not in an answer, are left out of the version."""
+    text = modified or ""
+    return ListedFile(path, parse_size(size), text[:FTP_TIMESTAMP_CHARS], changed_at=_parse_modified(text))
+
+
+def _parse_modified(text: str) -> float | None:
+    try:
+        moment = datetime.strptime(text[:FTP_TIMESTAMP_CHARS], "%Y%m%d%H%M%S").replace(tzinfo=UTC)
+        return moment.timestamp() + float(f"0{text[FTP_TIMESTAMP_CHARS:]}")
+    except (ValueError, OverflowError):
+        return None
+
+
+def _encode_path(path: str) -> str:
+    """UTF-8, in the disguise in which bytes go through the client as they are."""
+    return path.encode("utf-8", "surrogateescape").decode("latin-1")
+
+
+def _decode_name(wire: str) -> str:
+    return wire.encode("latin-1").decode("utf-8", "surrogateescape")

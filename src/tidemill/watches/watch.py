@@ -1,0 +1,192 @@
+"""When a watch has its turn.
+
+A watch: files that come by themselves become jobs.
+
+Watches that would take the same file twice: under two names of its folder, or of one that lies in another.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import permutations
+from pathlib import PurePath
+from typing import Any
+
+from tidemill.core.blob_location import BucketLocation
+from tidemill.imports.import_plan import ImportRequest
+from tidemill.watches.file_names import FilePattern
+from tidemill.watches.source_address import (
+    FolderAddress,
+    HostAddress,
+    SourceAddress,
+    WebAddress,
+    get_source_key,
+    get_source_kind,
+)
+
+DURATION_UNIT_SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3_600, "d": 86_400}
+SCAN_BACKOFF_MAX_S = 900.0
+ARCHIVE_CHECK_MIN_S, ARCHIVE_CHECK_MAX_S = (
+    1.0,
+    60.0,
+)  # between looks at jobs: one that has taken long takes longer still
+_DURATION_PATTERN = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
+
+
+def parse_duration_s(text: str) -> float:
+    """``90s``, ``5m``, ``2h``, ``1d``; else a ValueError."""
+    found = _DURATION_PATTERN.fullmatch(text.strip().lower())
+    if found is None:
+        raise ValueError("Input should be a duration, such as 30s, 5m, 2h or 1d")
+    return float(found[1]) * DURATION_UNIT_SECONDS[found[2]]
+
+
+def compute_scan_delay(every: float, failures: int) -> float:
+    """Seconds to the next look at a source; longer and longer while it cannot be had, a quarter of an hour at most."""
+    return max(every, min(every * 2.0 ** min(failures, 20), SCAN_BACKOFF_MAX_S))
+
+
+DEFAULT_PROCESSED_FOLDER, DEFAULT_FAILED_FOLDER = "processed", "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceAccess:
+    """How to be let in: names of environment variables, and of files; never a secret itself."""
+
+    password_env: str | None = None
+    key_env: str | None = None
+    key_file: str | None = None
+    passphrase_env: str | None = None
+    known_hosts: str | None = None
+    ca_file: str | None = None
+    authorization_env: str | None = None
+    access_key_env: str | None = None
+    secret_key_env: str | None = None
+    endpoint: str | None = None
+    region: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobTask:
+    """Each file becomes a job of this kind."""
+
+    kind: str
+    params: Mapping[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return f"job {self.kind}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportTask:
+    """Each file is imported into this resource."""
+
+    resource: str
+    request: ImportRequest = field(default_factory=ImportRequest)
+
+    def __str__(self) -> str:
+        return f"import into {self.resource}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watch:
+    name: str
+    source: SourceAddress
+    task: JobTask | ImportTask
+    pattern: FilePattern = field(default_factory=FilePattern)
+    owner: str = "local"
+    every: float | None = 60.0  # seconds; None: only when somebody asks
+    marker: str | None = None
+    stable_for: float = 5.0
+    moves: bool = True
+    processed: str = DEFAULT_PROCESSED_FOLDER
+    failed: str = DEFAULT_FAILED_FOLDER
+    layout: Mapping[str, Any] = field(default_factory=dict)
+    policy: Mapping[str, Any] = field(default_factory=dict)
+    priority: int = 0
+    access: SourceAccess = field(default_factory=SourceAccess)
+
+    @property
+    def source_key(self) -> str:
+        """Which source it is: a file of one is taken once, whatever its watch is called."""
+        return get_source_key(self.source)
+
+    @property
+    def can_move(self) -> bool:
+        return self.moves and not isinstance(self.source, WebAddress)
+
+    @property
+    def source_kind(self) -> str:
+        return get_source_kind(self.source)
+
+    def is_archived_path(self, path: str) -> bool:
+        """Whether it lies where we put files ourselves, or where a watch of a folder below puts them, or once did."""
+        return any(folder in (self.processed, self.failed) for folder in path.split("/")[:-1])
+
+    def accepts_path(self, path: str) -> bool:
+        """Whether a file of that name is to be taken, once it is whole."""
+        is_marker = self.marker is not None and path.endswith(self.marker)
+        return not is_marker and not self.is_archived_path(path) and self.pattern.matches(path)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceLocation:
+    """Where files really are, whatever that is called: a machine or a store, and the folders down to them."""
+
+    store: tuple[object, ...]
+    parts: tuple[str, ...]
+
+    def relative_to(self, outer: "SourceLocation") -> tuple[str, ...] | None:
+        """The folders that lead here from another place; None if it is elsewhere."""
+        if self.store != outer.store or self.parts[: len(outer.parts)] != outer.parts:
+            return None
+        return self.parts[len(outer.parts) :]
+
+
+def find_overlaps(watches: Iterable[Watch], folders: Mapping[str, PurePath]) -> Iterator[str]:
+    """What is wrong with them, pair by pair. ``folders`` are those of this machine, by watch, without links."""
+    placed = [(one, place) for one in watches if (place := _locate_source(one, folders.get(one.name))) is not None]
+    for (outer, around), (inner, place) in permutations(placed, 2):
+        below = place.relative_to(around)
+        if below is not None and (below or outer.name < inner.name or outer.source_key == inner.source_key):
+            problem = _explain_overlap(outer, inner, below)
+            if problem is not None:
+                yield f"watches.{inner.name}.source: {problem}"
+
+
+def _locate_source(watch: Watch, folder: PurePath | None) -> SourceLocation | None:
+    """None of the web: there a file is known by its whole URL."""
+    match watch.source:
+        case FolderAddress():
+            return None if folder is None else SourceLocation(("folder",), folder.parts)
+        case BucketLocation(scheme, bucket, prefix):
+            return SourceLocation((scheme, bucket, watch.access.endpoint), _split_path(prefix))
+        case HostAddress(scheme, host, port, user, path):
+            return SourceLocation((scheme, host, port, user, path.startswith("/")), _split_path(path))
+        case _:
+            return None
+
+
+def _split_path(path: str) -> tuple[str, ...]:
+    return tuple(filter(None, path.split("/")))
+
+
+def _explain_overlap(outer: Watch, inner: Watch, below: tuple[str, ...]) -> str | None:
+    if not below and outer.source_key != inner.source_key:
+        return f"{inner.source} and {outer.source} are one folder, which {outer.name} watches: call it the same in both"
+    if (
+        outer.can_move
+        and outer.is_archived_path("/".join((*below[:1], "")))
+        and outer.pattern.can_overlap(inner.pattern)
+    ):
+        return f"{outer.name} puts files there that it has taken: they would be taken twice"
+    put_away = [(*below, name) for name in (inner.processed, inner.failed) if inner.can_move]
+    for folder in [below, *put_away] if below else put_away:
+        if not outer.is_archived_path("/".join((*folder, ""))) and outer.pattern.can_overlap(
+            inner.pattern, "/".join(folder)
+        ):
+            return (
+                f"{outer.name} watches {outer.source} and takes files of {'/'.join(folder)} in it, too: "
+                "they would be taken twice; let its pattern leave them out, or watch one of the folders only"
+            )
+    return None

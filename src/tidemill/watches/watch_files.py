@@ -1,0 +1,186 @@
+"""Files that watches have found. Every step from one state to the next is one statement, and made by one of many."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from psycopg.rows import class_row
+
+from tidemill.core.list_pages import (
+    BIGINT_SAFE_MAX,
+    CursorFormat,
+    Page,
+    fingerprint_filters,
+    parse_number,
+    parse_timestamp,
+)
+from tidemill.store import retention
+from tidemill.store.database import Connection
+from tidemill.store.statements import RowDict, fetch_rows, load_sql
+from tidemill.watches.file_state import (
+    FileJobState,
+    FileState,
+    ListedFile,
+    RecordedFile,
+    WatchFile,
+    compare_listing,
+    find_orphaned_files,
+)
+
+sql = load_sql("tidemill.watches")
+
+WATCH_FILES_ORDER = CursorFormat("watch_files", (parse_timestamp, parse_number))
+WATCH_FILE_KEPT_DAYS, FORGET_MAX_WATCH_FILES = 90, 10_000
+_WATCH_FILE_COLUMNS = tuple(WatchFile.__slots__)
+
+
+@dataclass(frozen=True, slots=True)
+class WatchScope:
+    """Which files: those of a watch, at its source."""
+
+    watch: str
+    source: str
+    declared: frozenset[str] = (
+        frozenset()
+    )  # the watches that there are: what is another's, and not of these, is nobody's
+
+
+async def record_listing(
+    conn: Connection, scope: WatchScope, entries: Sequence[ListedFile], explain_wait: Callable[[ListedFile], str]
+) -> None:
+    """A part of a listing: what is new waits, what has changed waits anew. Of what is known, nothing is written."""
+    columns = _build_listing_params(scope, entries)
+    known = [RecordedFile(**row) for row in await fetch_rows(conn, sql("watch_file/known"), columns)]
+    orphans = find_orphaned_files(known, {scope.watch} | scope.declared)
+    if orphans:
+        await conn.execute(sql("watch_file/adopt"), {"watch": scope.watch, "ids": orphans})
+    news = compare_listing(entries, known)
+    if news.changed:
+        ids, changed = [one.id for one, _ in news.changed], [entry for _, entry in news.changed]
+        notes = [explain_wait(entry) for entry in changed]
+        await conn.execute(
+            sql("watch_file/change"), _build_listing_params(scope, changed) | {"ids": ids, "notes": notes}
+        )
+    if news.added:
+        refusals = [one.refusal_reason for one in news.added]
+        notes = [explain_wait(entry) for entry in news.added]
+        await conn.execute(
+            sql("watch_file/add"), _build_listing_params(scope, news.added) | {"refusals": refusals, "notes": notes}
+        )
+
+
+async def mark_missing_files(conn: Connection, scope: WatchScope, listed: Sequence[ListedFile]) -> int:
+    """Those that wait and are in no listing any more."""
+    return (await conn.execute(sql("watch_file/lose"), _build_listing_params(scope, listed))).rowcount
+
+
+async def retry_failed_files(conn: Connection, scope: WatchScope, listed: Sequence[ListedFile], reason: str) -> int:
+    """Those that failed, and are there: once more."""
+    return (
+        await conn.execute(sql("watch_file/again"), _build_listing_params(scope, listed) | {"note": reason})
+    ).rowcount
+
+
+async def list_ready_files(
+    conn: Connection, scope: WatchScope, began: datetime, *, stable_for: float, marked: Sequence[str] | None, limit: int
+) -> list[WatchFile]:
+    given = {"watch": scope.watch, "source": scope.source, "began": began, "stable_for": stable_for}
+    return await _fetch_watch_files(conn, "watch_file/ready", given | {"marked": marked, "limit": limit})
+
+
+async def claim_file(conn: Connection, file: WatchFile, owner_id: int, file_id: str) -> bool:
+    """It is being fetched, into this stored file, which goes by itself if nothing comes of it."""
+    taken = await _run_transition(conn, "watch_file/take", {"id": file.id, "owner_id": owner_id, "file_id": file_id})
+    if taken:
+        await retention.reserve_file(conn, file_id)
+    return taken
+
+
+async def mark_file_submitted(conn: Connection, file: WatchFile, job_id: UUID) -> bool:
+    """It has a job."""
+    return await _run_transition(conn, "watch_file/submit", {"id": file.id, "job_id": job_id})
+
+
+async def set_file_state(
+    conn: Connection, file: WatchFile, state: FileState, note: str | None, *, before: Sequence[FileState]
+) -> bool:
+    params = {"id": file.id, "state": state, "note": note, "from": list(before)}
+    return await _run_transition(conn, "watch_file/set_state", params)
+
+
+async def set_file_message(conn: Connection, file: WatchFile, note: str) -> None:
+    await conn.execute(sql("watch_file/set_note"), {"id": file.id, "note": note})
+
+
+async def requeue_changed_file(conn: Connection, file: WatchFile, entry: ListedFile, note: str) -> None:
+    """In the version it has now; one that is known already has a row of its own, and this one is gone."""
+    params = {"id": file.id, "size": entry.size, "version": entry.version, "note": note}
+    if not await _run_transition(conn, "watch_file/wait_again", params):
+        await set_file_state(conn, file, FileState.GONE, note, before=(FileState.SEEN, FileState.TAKEN))
+
+
+async def reserve_archive_path(conn: Connection, file: WatchFile, moved_to: str) -> str:
+    cursor = await conn.execute(sql("watch_file/reserve"), {"id": file.id, "moved_to": moved_to})
+    row = await cursor.fetchone()
+    return moved_to if row is None else str(row[0])
+
+
+async def replace_archive_path(conn: Connection, file: WatchFile, moved_to: str | None) -> None:
+    await conn.execute(sql("watch_file/reserve_anew"), {"id": file.id, "moved_to": moved_to})
+
+
+async def list_unsettled_files(
+    conn: Connection, watch: str, *, after: int, limit: int
+) -> list[tuple[WatchFile, FileJobState]]:
+    found = await fetch_rows(conn, sql("watch_file/unsettled"), {"watch": watch, "after": after, "limit": limit})
+    return [(WatchFile(**{name: row[name] for name in _WATCH_FILE_COLUMNS}), _parse_job_facts(row)) for row in found]
+
+
+async def forget_old_watch_files(conn: Connection) -> int:
+    """Files that are over, for so long that nobody asks any more."""
+    return (
+        await conn.execute(sql("watch_file/forget"), {"days": WATCH_FILE_KEPT_DAYS, "limit": FORGET_MAX_WATCH_FILES})
+    ).rowcount
+
+
+async def list_files_of_scan(conn: Connection, watch: str, began: datetime, limit: int) -> list[WatchFile]:
+    return await _fetch_watch_files(conn, "watch_file/of_scan", {"watch": watch, "began": began, "limit": limit})
+
+
+async def list_watch_files(
+    conn: Connection, watch: str, *, state: FileState | None = None, limit: int, after: object = None
+) -> Page[RowDict]:
+    """The newest change first."""
+    mark = fingerprint_filters(watch, state)
+    at, last = (
+        (datetime.max.replace(tzinfo=UTC), BIGINT_SAFE_MAX)
+        if after is None
+        else WATCH_FILES_ORDER.parse_cursor(after, mark)
+    )
+    params = {"watch": watch, "state": state, "at": at, "id": last, "limit": limit + 1}
+    found = await fetch_rows(conn, sql("watch_file/list" if state is None else "watch_file/list_state"), params)
+    more = len(found) > limit
+    place = WATCH_FILES_ORDER.build_cursor(mark, found[limit - 1]["at"], found[limit - 1]["id"]) if more else None
+    return Page(found[:limit], place)
+
+
+def _build_listing_params(whose: WatchScope, entries: Sequence[ListedFile]) -> dict[str, Any]:
+    columns = {"paths": "path", "sizes": "size", "versions": "version"}
+    arrays = {name: [getattr(one, field) for one in entries] for name, field in columns.items()}
+    return {"watch": whose.watch, "source": whose.source} | arrays
+
+
+def _parse_job_facts(row: RowDict) -> FileJobState:
+    return FileJobState(row["has_job"], row["ingest_done"], row["closed_as"], row["failure_reason"])
+
+
+async def _run_transition(conn: Connection, query: str, params: dict[str, Any]) -> bool:
+    return await (await conn.execute(sql(query), params)).fetchone() is not None
+
+
+async def _fetch_watch_files(conn: Connection, query: str, params: dict[str, Any]) -> list[WatchFile]:
+    async with conn.cursor(row_factory=class_row(WatchFile)) as cursor:
+        await cursor.execute(sql(query), params)
+        return await cursor.fetchall()

@@ -1,0 +1,171 @@
+// @ts-check
+/** The rows of an import that have errors: counts by reason, a grid, and how to fix them. */
+import { api } from "../core/api.js";
+import { h, keyedList } from "../core/dom.js";
+import { formatNumber, pluralize } from "../core/format.js";
+import { cellText } from "../core/json.js";
+import { queryParam, setQuery } from "../core/router.js";
+import { computed, effect, effectScope, onCleanup, signal, untracked } from "../core/signal.js";
+import { stableOrder } from "../core/stable-order.js";
+import { createGrid } from "../ui/grid.js";
+import { icon } from "../ui/icons.js";
+import { menuButton } from "../ui/menu.js";
+import { CursorRowSource } from "../ui/row-source.js";
+import { singleFlight } from "../ui/single-flight.js";
+import { isClosed } from "../ui/status.js";
+import { downloadFile, downloadWorkbook, uploadFixes } from "./import-actions.js";
+import { itemErrors, openRowEditor } from "./import-row-editor.js";
+import { reprocessItems } from "./job-actions.js";
+
+/** @param {import("../core/signal.js").Signal<any>} job the import */
+export function importErrors(job) {
+  const code = queryParam("code");
+  const inOrder = stableOrder((/** @type {any} */ one) => one[0]);
+  const codes = computed(() => inOrder(Object.entries(job.value.errors).toSorted((/** @type {any} */ a, /** @type {any} */ b) => b[1] - a[1])));
+  return h(
+    "section",
+    { class: "stack findings", "aria-label": "Findings" },
+    h("div", { class: "row between" }, h("h2", null, () => `${pluralize(job.value.counts.failed, "row")} with errors`), downloads(job)),
+    errorGroups(() => codes.value, code, () => job.value.counts.failed),
+    () => {
+      const chosen = code.value;
+      return untracked(() => rowsGrid(job, chosen));
+    },
+  );
+}
+
+/** @param {() => any[]} codes @param {import("../core/signal.js").Signal<string>} chosen @param {() => number} total */
+function errorGroups(codes, chosen, total) {
+  /** @param {import("../core/signal.js").Signal<[string, number]>} entry */
+  const one = (entry) => {
+    const [code] = entry.peek();
+    const dot = code.lastIndexOf(".");
+    const [field, rule] = dot < 0 ? ["", code] : [code.slice(0, dot), code.slice(dot + 1)];
+    const toggle = () => setQuery({ code: chosen.peek() === code ? null : code, row: null });
+    const part = () => String((entry.value[1] / Math.max(1, total())) * 100);
+    return h("li", null, h("button", { type: "button", class: "group", "aria-pressed": () => String(chosen.value === code), on: { click: toggle } }, h("span", { class: "group-name" }, field ? [h("strong", null, field), " "] : null, rule.replaceAll("_", " ")), h("span", { class: "bar-track", "aria-hidden": "true" }, h("span", { style: { "--part": part } })), h("span", { class: "number" }, () => formatNumber(entry.value[1]))));
+  };
+  return keyedList(h("ul", { class: "groups", "aria-label": "By reason" }), codes, ([code]) => code, one);
+}
+
+/** @param {import("../core/signal.js").Signal<any>} job */
+function downloads(job) {
+  const id = () => job.peek().job_id;
+  return h(
+    "div",
+    { class: "row" },
+    menuButton(
+      "Download failed rows",
+      () => [
+        { label: "Failed rows as CSV", icon: "down", run: () => downloadFile(`/v1/imports/${id()}/errors.csv`) },
+        { label: "Failed rows as NDJSON", icon: "down", run: () => downloadFile(`/v1/imports/${id()}/errors.ndjson`) },
+        { label: "Failed rows as a workbook", icon: "down", run: () => downloadWorkbook(job.peek(), ["failed"]) },
+      ],
+      { content: [icon("down"), "Download failed rows"], class: "" },
+    ),
+    h("button", { type: "button", on: { click: () => uploadFixes(job.peek(), () => null) } }, icon("up"), "Upload mended file"),
+    h("button", { type: "button", hidden: () => job.value.validate_only, on: { click: singleFlight(() => reprocessItems({ id: id(), key: job.peek().key }, { statuses: ["failed"] })) } }, icon("retry"), "Reprocess failed …"),
+  );
+}
+
+/** @param {import("../core/signal.js").Signal<any>} job @param {string} code */
+function rowsGrid(job, code) {
+  const { job_id } = job.peek();
+  const source = new CursorRowSource(async (after, size, signal) => {
+    const page = await api.get(`/v1/imports/${job_id}/errors`, { error_codes: code, page_size: size, after }, signal);
+    return { rows: page.rows, next: page.next_page ?? null };
+  });
+  const columns = job.peek().columns;
+  const errorCount = computed(() => (code ? job.value.errors[code] ?? 0 : job.value.counts.failed));
+  const shownCount = signal(errorCount.peek());
+  const fixedCount = signal(0);
+  const row = queryParam("row");
+  const open = signal(/** @type {number | null} */ (null));
+  /** In a scope of its own, as it stays open while the user moves from row to row. @type {[import("../ui/drawer.js").Drawer, () => void] | null} */
+  let drawer = null;
+  const closeDrawer = () => {
+    const [opened, end] = drawer ?? [null, null];
+    drawer = null;
+    opened?.close();
+    end?.();
+  };
+
+  const refresh = () => {
+    shownCount.value = errorCount.peek();
+    fixedCount.value = 0;
+    source.refresh();
+  };
+  const footer = h(
+    "div",
+    { class: "grid-foot", role: "status" },
+    () => `${code ? `${code}: ` : ""}${pluralize(errorCount.value, "row")} with errors${fixedCount.value ? `, ${formatNumber(fixedCount.value)} mended here` : ""}`,
+    h("span", { class: "spring" }),
+    h("button", { type: "button", class: "small", hidden: () => errorCount.value + fixedCount.value === shownCount.value && !fixedCount.value, on: { click: refresh } }, icon("retry"), "The list has changed – show"),
+  );
+  const grid = createGrid({
+    label: "Rows with errors",
+    source,
+    keyOf: (one) => one.row,
+    nameOf: (one) => `row ${formatNumber(one.row)}`,
+    columns: [
+      { label: "Row", width: "6rem", align: "right", show: (cell, one) => (cell.textContent = formatNumber(one.row)) },
+      { label: "What is wrong", width: "minmax(16rem, 2fr)", show: showErrors },
+      ...columns.map((/** @type {string} */ name) => ({ label: name, width: "minmax(9rem, 1fr)", show: (/** @type {HTMLElement} */ cell, /** @type {any} */ one) => showCell(cell, one, name, job.peek().mapping) })),
+    ],
+    onOpen: (one) => setQuery({ row: one.row }),
+    footer,
+  });
+
+  // Refresh automatically only if the user is not about to click something.
+  effect(() => {
+    const isOver = isClosed(job.value.status);
+    if (errorCount.value + fixedCount.value === shownCount.value) return;
+    void source.version.value;
+    const isFirstPageLoading = source.isFetching && source.pages.length === 0; // refreshing now would abort the first page, again and again
+    if ((source.loaded === 0 && !isFirstPageLoading) || (isOver && !grid.element.matches(":hover, :focus-within") && open.peek() === null)) untracked(refresh);
+  });
+  effect(() => {
+    const requestedRow = Number(row.value) || null;
+    open.value = requestedRow;
+    if (requestedRow === null) untracked(closeDrawer);
+    else drawer ??= effectScope(() => openRowEditor(job.peek(), open, { columns, isAt: (one) => open.peek() === one, next: nextFailedRow, onFixed, onNavigate: (to) => setQuery({ row: to }, { replace: to !== null }) }));
+  });
+  onCleanup(closeDrawer);
+
+  /** The next row in the list that still has errors. @param {number} after */
+  function nextFailedRow(after) {
+    for (let index = 0; index < source.loaded; index += 1) {
+      const one = source.rowAt(index);
+      if (one && one.row > after && !one.isMended) return one.row;
+    }
+    return null;
+  }
+
+  /** Updates a row in place; the list does not move. @param {number} number @param {any} item */
+  function onFixed(number, item) {
+    const isGood = item.status !== "failed";
+    if (isGood) fixedCount.update((n) => n + 1);
+    source.updateRow((one) => one.row === number, { input: item.input, errors: itemErrors(item), isMended: isGood });
+  }
+  return grid.element;
+}
+
+/** @param {HTMLElement} cell @param {any} one */
+function showErrors(cell, one) {
+  cell.replaceChildren(one.isMended ? h("span", { class: "status", data: { tone: "ok" } }, icon("check"), "good now") : errorText(one));
+  cell.title = one.isMended ? "" : errorText(one);
+}
+
+/** @param {any} one */
+function errorText(one) {
+  return one.errors.map((/** @type {any} */ error) => `${error.field ? `${error.field}: ` : ""}${error.reason}`).join("; ");
+}
+
+/** @param {HTMLElement} cell @param {any} one @param {string} column @param {Record<string, string>} mapping */
+function showCell(cell, one, column, mapping) {
+  const isObject = one.input !== null && typeof one.input === "object";
+  cell.textContent = isObject ? cellText(one.input[column]) : cellText(one.input);
+  cell.title = cell.textContent;
+  const isWrong = !one.isMended && (!isObject || one.errors.some((/** @type {any} */ error) => error.field === (mapping[column] ?? column) || error.field === column));
+  cell.classList.toggle("wrong", isWrong);
+}

@@ -1,0 +1,147 @@
+// @ts-check
+/** One item in a drawer: input, result, error, and a form to fix it if it failed. */
+import { api, isAbortError } from "../core/api.js";
+import { h } from "../core/dom.js";
+import { formatDateTime, formatMilliseconds, formatNumber } from "../core/format.js";
+import { parse, stringify } from "../core/json.js";
+import { pollUntil } from "../core/polling.js";
+import { effect, onCleanup, signal } from "../core/signal.js";
+import { toAbsoluteUrl } from "../core/url.js";
+import { userName } from "../core/user-names.js";
+import { copyButton } from "../ui/copy-button.js";
+import { openDrawer } from "../ui/drawer.js";
+import { errorNotice, loadingNotice } from "../ui/notices.js";
+import { singleFlight } from "../ui/single-flight.js";
+import { OPEN_ITEM_STATUSES, statusBadge } from "../ui/status.js";
+import { showToast } from "../ui/toast.js";
+
+const FIXABLE_STATUSES = ["failed", "not_found"];
+
+/**
+ * @param {import("../core/signal.js").Signal<any>} job
+ * @param {number} seq
+ * @param {{changed: (item: any) => void, focusBack?: () => void}} options `changed` is called with each new state after the item was requeued
+ */
+export function openItemDrawer(job, seq, options) {
+  const item = signal(/** @type {any} */ (null));
+  const error = signal(/** @type {Error | null} */ (null));
+  const path = `/v1/jobs/${job.peek().id}/items/${seq}`;
+  const stop = new AbortController(); // aborted with the drawer
+  let isRequeued = false; // poll until the item is settled
+  const show = (/** @type {any} */ found) => {
+    if (stringify(found) === stringify(item.peek())) return;
+    const hadFocus = drawer.element.contains(document.activeElement);
+    item.value = found;
+    // The focused element was removed. Focus the drawer, so that Escape still closes it.
+    if (hadFocus && !drawer.element.contains(document.activeElement)) /** @type {HTMLElement | null} */ (drawer.element.querySelector(".body"))?.focus({ preventScroll: true });
+    if (isRequeued) options.changed(found);
+  };
+  const loadItem = async () => {
+    error.value = null;
+    try {
+      await pollUntil(() => api.getExact(path, {}, stop.signal), (found) => !isRequeued || !OPEN_ITEM_STATUSES.includes(found.status), { signal: stop.signal, onStep: show });
+    } catch (caught) {
+      if (!isAbortError(caught)) error.value = /** @type {Error} */ (caught);
+    }
+  };
+  loadItem();
+  const drawer = openDrawer(
+    `Row ${formatNumber(seq + 1)}`,
+    () => {
+      onCleanup(() => stop.abort());
+      return [() => (error.value ? errorNotice(error.value, loadItem) : item.value === null ? loadingNotice() : details(item.value))];
+    },
+    { onClose: options.focusBack },
+  );
+
+  /** @param {any} found */
+  function details(found) {
+    return [
+      h("div", { class: "row between" }, statusBadge(found.status), h("span", { class: "row" }, copyButton(() => stringify(found, 2), "Copy this item as JSON", "JSON"), copyButton(() => `curl ${toAbsoluteUrl(path)} -H "Authorization: Bearer $KEY"`, "Copy a curl command for this item", "curl"))),
+      factList(found),
+      found.error ? errorSection(found.error) : null,
+      FIXABLE_STATUSES.includes(found.status) ? fixForm(found) : jsonSection("Input", found.input),
+      found.fixes.length ? fixesSection(found) : null,
+      found.result === null || found.result === undefined ? null : jsonSection("Result", found.result),
+      found.normalized === null || found.normalized === undefined ? null : jsonSection("Normalized", found.normalized),
+      found.defect ? jsonSection("Why its record could not be read", found.defect) : null,
+    ];
+  }
+
+  /** @param {any} found */
+  function fixForm(found) {
+    const before = stringify(found.input, 2);
+    const field = /** @type {HTMLTextAreaElement} */ (h("textarea", { rows: String(Math.min(16, before.split("\n").length + 1)), spellcheck: "false", "aria-label": "Input, as JSON" }));
+    field.value = before;
+    const errorLine = h("p", { class: "fault", role: "alert", hidden: true });
+    const save = singleFlight(async () => {
+      errorLine.hidden = true;
+      try {
+        if (field.value.trim() !== before.trim()) {
+          requireJson(field.value);
+          await api.patch(path, undefined, { raw: `{"input": ${field.value}}` });
+        }
+        await api.post(`/v1/jobs/${job.peek().id}/reprocess`, { scope: "items", item_ids: [found.id], statuses: FIXABLE_STATUSES });
+        showToast(`Row ${formatNumber(seq + 1)} was sent round again`, "ok");
+        isRequeued = true;
+        loadItem();
+      } catch (caught) {
+        errorLine.textContent = /** @type {Error} */ (caught).message;
+        errorLine.hidden = false;
+      }
+    });
+    const submit = (/** @type {Event} */ event) => {
+      event.preventDefault();
+      save(event);
+    };
+    effect(() => {
+      field.setAttribute("aria-invalid", "false");
+    });
+    return h("form", { class: "stack", on: { submit } }, h("h3", null, "Input"), field, errorLine, h("div", { class: "row" }, h("button", { type: "submit", class: "main-act" }, "Save and run again"), h("span", { class: "hint" }, "The original is kept beside the correction.")));
+  }
+}
+
+/** Throws a readable error if the text is not JSON. @param {string} text */
+function requireJson(text) {
+  try {
+    parse(text);
+  } catch (error) {
+    throw new Error(`This is not JSON: ${/** @type {Error} */ (error).message}`, { cause: error });
+  }
+}
+
+/** @param {any} found */
+function factList(found) {
+  const facts = [
+    ["Attempts", formatNumber(found.attempts)],
+    ["Took", found.duration_ms === null || found.duration_ms === undefined ? null : formatMilliseconds(found.duration_ms)],
+    ["Changed", formatDateTime(found.updated_at)],
+    ["In hand of", found.locked_by],
+    ["Next try", formatDateTime(found.due_at)],
+    ["Id", found.id],
+  ];
+  return h("dl", { class: "facts" }, facts.filter(([, value]) => value).map(([name, value]) => [h("dt", null, name), h("dd", { class: name === "Id" ? "mono small" : null }, value)]));
+}
+
+/** @param {any} error */
+function errorSection(error) {
+  const more = Object.entries(error).filter(([name, value]) => !["code", "reason", "retryable", "row", "attempt"].includes(name) && value !== null);
+  return h(
+    "section",
+    { class: "stack tight" },
+    h("h3", null, "What went wrong"),
+    h("p", null, h("strong", null, error.code ?? "error"), error.reason ? `: ${error.reason}` : "", error.attempt ? h("span", { class: "muted" }, ` (attempt ${formatNumber(error.attempt)})`) : null),
+    error.retryable === false ? h("p", { class: "hint" }, "Sending it round again as it is will not help.") : null,
+    more.length ? jsonSection("More", Object.fromEntries(more)) : null,
+  );
+}
+
+/** @param {any} found */
+function fixesSection(found) {
+  return h("section", { class: "stack tight" }, h("h3", null, "Corrections"), h("ol", { class: "stack tight small" }, found.fixes.map((/** @type {any} */ fix) => h("li", null, `${formatDateTime(fix.at)} by `, () => userName(fix.by)))), jsonSection("As it was submitted", found.original));
+}
+
+/** @param {string} title @param {any} value */
+function jsonSection(title, value) {
+  return h("section", { class: "stack tight" }, h("h3", null, title), h("pre", { class: "json", tabindex: "0" }, stringify(value, 2)));
+}

@@ -1,0 +1,76 @@
+// @ts-check
+/** A selection of a job's items: as a request, as text, and the actions on it. The service counts the items. */
+import { api, serverNow } from "../core/api.js";
+import { h } from "../core/dom.js";
+import { formatNumber, formatTime, humanize, pluralize } from "../core/format.js";
+import { confirmDialog } from "../ui/dialog.js";
+import { showToast, toastOnError } from "../ui/toast.js";
+import { reportOperation } from "./operation-text.js";
+
+/** @typedef {{statuses: string[], codes?: string[], key?: string, ids?: string[], ranges?: Array<[number, number]>, except?: string[]}} ItemSelection without statuses: all; with ids or ranges: only those */
+/** @typedef {{items: number, is_complete: boolean}} Counted */
+
+export const MAX_IDS = 10_000; // per request
+export const MAX_RANGES = 100;
+const CANCELLABLE_STATUSES = ["pending", "retry_wait"];
+
+/** The selection as a request body. @param {ItemSelection} what */
+export function selectionRequest(what) {
+  return JSON.parse(
+    JSON.stringify({
+      statuses: what.statuses.length ? what.statuses : undefined,
+      error_codes: what.codes?.length ? what.codes : undefined,
+      key: what.key || undefined,
+      item_ids: what.ids?.length || !what.ranges?.length ? what.ids : undefined,
+      ranges: what.ranges?.length ? what.ranges : undefined,
+      except: what.except?.length ? what.except : undefined,
+    }),
+  );
+}
+
+/** Explains why a selection does not fit into one request. @param {import("../ui/selection.js").Selection} selection */
+export function tooManyMessage(selection) {
+  if (selection.isAll) return `At most ${formatNumber(MAX_IDS)} rows can be taken out of all that match`;
+  return `At most ${formatNumber(MAX_IDS)} single rows at once; or select all that match, and take out those that should stay`;
+}
+
+/** @param {any} job @param {ItemSelection} what @param {"reprocess" | "cancel" | "export"} to @param {AbortSignal} [signal] @returns {Promise<Counted>} */
+export function countRows(job, what, to, signal) {
+  return api.post(`/v1/jobs/${job.id}/selection/count`, { to, ...selectionRequest(what) }, { signal });
+}
+
+/** @param {Counted} counted */
+export function countText({ items, is_complete }) {
+  return `${is_complete ? "" : "at least "}${formatNumber(items)}`;
+}
+
+/** Describes the selection, with the time of the count. @param {any} job @param {ItemSelection} what */
+export function describeSelection(job, what) {
+  const parts = [];
+  const ranged = (what.ranges ?? []).reduce((sum, [first, last]) => sum + last - first + 1, 0);
+  if (what.ids) parts.push(`${pluralize(what.ids.length + ranged, "chosen row")}`);
+  if (what.statuses.length) parts.push(`status is ${what.statuses.map(humanize).join(" or ")}`);
+  if (what.codes?.length) parts.push(`cause is ${what.codes.join(" or ")}`);
+  if (what.key) parts.push(what.key.endsWith("*") ? `key begins with ${what.key.slice(0, -1)}` : `key is ${what.key}`);
+  if (what.except?.length) parts.push(`but ${pluralize(what.except.length, "row")}`);
+  return `Filter: ${parts.join(", ") || "none, all rows"}, job ${job.key}. The service counted them at ${formatTime(serverNow())}.`;
+}
+
+/** Cancels items that are not being processed yet. @param {any} job @param {ItemSelection} what @param {() => void} [done] */
+export async function cancelRows(job, what, done) {
+  const cancellable = { ...what, statuses: what.statuses.length ? what.statuses.filter((one) => CANCELLABLE_STATUSES.includes(one)) : CANCELLABLE_STATUSES, codes: [] };
+  const found = await toastOnError(() => countRows(job, cancellable, "cancel"));
+  if (!found) return;
+  if (found.items === 0) return void showToast("None of these rows waits: what is in hand or settled cannot be cancelled");
+  const isDone = await confirmDialog({
+    title: `Cancel ${countText(found)} ${found.items === 1 ? "row" : "rows"}?`,
+    content: [h("p", null, describeSelection(job, cancellable)), h("p", { class: "muted" }, "They will not be processed, and can be reprocessed later. What is in hand finishes and keeps its results.")],
+    actionLabel: `Cancel ${countText(found)}`,
+    isDanger: true,
+    run: async () => {
+      const operation = await api.post(`/v1/jobs/${job.id}/selection/cancel`, selectionRequest(cancellable));
+      toastOnError(() => reportOperation(operation));
+    },
+  });
+  if (isDone) done?.();
+}

@@ -1,0 +1,11 @@
+"""The OpenAPI document, built once per test process: building it takes a second of processor time."""
+
+from typing import Any
+
+from tidemill.config import Settings
+from tidemill.http import application
+from tidemill.store.database import Database
+from tidemill.telemetry.metrics import MetricsSubscriber
+
+APP = application.create_api(Database("postgresql://nowhere"), Settings(home="/nowhere"), meter=MetricsSubscriber())
+DOCUMENT: dict[str, Any] = APP.openapi()

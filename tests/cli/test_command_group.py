@@ -1,0 +1,30 @@
+"""The list of commands agrees with the modules that define them, and costs none of their imports."""
+
+import inspect
+import subprocess
+import sys
+from importlib import import_module
+
+import pytest
+from typer.main import get_group
+
+from tidemill.cli.command_group import SUMMARIES_BY_MODULE
+
+HEAVY = ("asyncpg", "fastapi", "httpx2", "msgspec", "numpy", "obstore", "psycopg", "pydantic", "structlog", "uvicorn")
+
+
+@pytest.mark.parametrize("module", SUMMARIES_BY_MODULE)
+def test_summaries_equal_the_help_of_the_commands(module: str) -> None:
+    commands = get_group(import_module(module).commands).commands
+    helps = {name: inspect.cleandoc(command.help or "").split("\n\n")[0] for name, command in commands.items()}
+    assert {name: " ".join(text.split()) for name, text in helps.items()} == SUMMARIES_BY_MODULE[module]
+
+
+@pytest.mark.parametrize("arguments", ["", "--help"])
+def test_help_and_import_load_no_feature(arguments: str) -> None:
+    run = (
+        "from tidemill.cli.main import app; app(['--help'], standalone_mode=False)" if arguments else "import tidemill"
+    )
+    code = f"import sys; {run}; print([name for name in {HEAVY} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
