@@ -11,9 +11,9 @@ NPM_OF_WHEEL = PATH="$(NODE_WHEEL)/bin:$$PATH" node $(NODE_WHEEL)/lib/node_modul
 NPM = $(if $(shell command -v npm),npm,$(if $(NODE_WHEEL),$(NPM_OF_WHEEL),npm))
 # Tests at a time: on 2 cores there is always one that waits for something.
 AT_ONCE ?= 3
-# Folders of test-fast, which runs the tests in them that need no service. To collect all folders takes 20 s.
-FAST_TESTS := $(addprefix tests/,unit lists catalog limits matching exports/test_filters.py results/test_columns.py \
-	distribution/test_names.py)
+# Where the fast tests of test-fast are. To collect all folders takes 20 s.
+FAST_TESTS := $(addprefix tests/,app core dispatch engine/adaptive engine/children enrichment imports jobs limits rest tables \
+	telemetry watches distributions/test_artifact_names.py exports/test_filters.py store/test_jsonb.py test_config.py)
 
 unexport PYTHONDONTWRITEBYTECODE  # or every process of the tests compiles everything anew
 

@@ -20,8 +20,8 @@ from uuid import UUID
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
-from matching.gate import Gate  # noqa: E402  found where tests are
-from matching.services import CsvReconcile, scripted  # noqa: E402
+from enrichment.throttling_proxy import Gate  # noqa: E402  found where tests are
+from support.reconciliation_services import CsvReconcile, scripted  # noqa: E402
 from tidemill import Mill  # noqa: E402
 from tidemill.config import Settings  # noqa: E402
 from tidemill.testing.throwaway_postgres import ThrowawayServer  # noqa: E402

@@ -10,12 +10,14 @@ import pytest
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 
-from forks import WIDTH, fork_children
-from s3 import S3Server
 from support import Workers
+from support.forks import WIDTH, fork_children
+from support.s3 import S3Server
 from tidemill import Mill
 from tidemill.config import Settings
 from tidemill.store.database import Database
+
+pytest_plugins = ["support.api", "support.command"]  # fixtures that several packages use
 
 # A machine that keeps no bytecode makes each of the many processes of a run compile everything anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

@@ -2,8 +2,8 @@
 
 import os
 
-from forks import Forked, starting
 from support import Workers, add_job, assert_sound, closed
+from support.forks import Forked, starting
 from tidemill import Item, Mill, NotFound, Retry
 from tidemill.core.status import JobStatus
 from tidemill.store.database import Database

@@ -22,7 +22,7 @@ from tidemill.testing import drain
 from tidemill.testing.throwaway_postgres import ThrowawayServer
 
 if TYPE_CHECKING:
-    from cli.conftest import Tidemill
+    from support.command import Tidemill
 
 COMMANDS: dict[str, click.Command] = dict(typer.main.get_group(app).commands)  # type: ignore[arg-type]
 
@@ -44,16 +44,16 @@ def durable_server() -> Iterator[ThrowawayServer]:
 
 
 async def test_doctor_reports_bad_counters_when_outcome_rows_are_missing(
-    tidemill: "Tidemill", mill: Mill, db: Database, durable_server: ThrowawayServer
+    tidemill: "Tidemill", cli_mill: Mill, db: Database, durable_server: ThrowawayServer
 ) -> None:
     tidemill.url = durable_server.create_database()
-    mill = Mill(mill.settings.model_copy(update={"database_url": tidemill.url}))
+    cli_mill = Mill(cli_mill.settings.model_copy(update={"database_url": tidemill.url}))
 
-    @mill.handler("test")
+    @cli_mill.handler("test")
     async def run(item: object) -> None: ...
 
-    await mill.submit_async("test", range(10))
-    await drain(mill)
+    await cli_mill.submit_async("test", range(10))
+    await drain(cli_mill)
     lines = tidemill("doctor").out.splitlines()
     assert len(lines) > 10
     assert {line.split()[0] for line in lines} == {"ok"}
@@ -69,10 +69,10 @@ def test_doctor_reports_server_with_fsync_off(tidemill: "Tidemill") -> None:
 
 
 async def test_purge_drops_old_weeks_of_closed_jobs_and_keeps_counts(
-    tidemill: "Tidemill", mill: Mill, db: Database
+    tidemill: "Tidemill", cli_mill: Mill, db: Database
 ) -> None:
-    key = (await mill.job_async(await mill.submit_async("test", [{}]))).key
-    await drain(mill, db=db)
+    key = (await cli_mill.job_async(await cli_mill.submit_async("test", [{}]))).key
+    await drain(cli_mill, db=db)
     assert "nothing is that old" in tidemill("purge", "--older-than", "2w").out
     await shift_clock(db, "60 days")
     assert re.fullmatch(r"dropped (\d{4}w\d\d, )*\d{4}w\d\d\n", tidemill("purge", "--older-than", "2w").out)
@@ -81,8 +81,8 @@ async def test_purge_drops_old_weeks_of_closed_jobs_and_keeps_counts(
     assert "purged" in tidemill.refuses("reprocess", key, "--status", "done")
 
 
-async def test_purge_keeps_week_with_open_job(tidemill: "Tidemill", mill: Mill, db: Database) -> None:
-    await mill.submit_async("test", [{}])
+async def test_purge_keeps_week_with_open_job(tidemill: "Tidemill", cli_mill: Mill, db: Database) -> None:
+    await cli_mill.submit_async("test", [{}])
     await shift_clock(db, "60 days")
     tidemill("purge", "--older-than", "1d")
     assert await rows(db, "SELECT count(*) FROM tidemill.item") == [(1,)]

@@ -11,7 +11,7 @@ from tidemill.config import Settings
 from tidemill.store.database import Database
 
 if TYPE_CHECKING:
-    from cli.conftest import Tidemill
+    from support.command import Tidemill
 
 KEY = re.compile(r"tm_[0-9a-f]{8}_[0-9a-f]{48}\n")
 

@@ -7,7 +7,7 @@ from tidemill.dispatch import outbox
 from tidemill.store.database import Database
 
 if TYPE_CHECKING:
-    from cli.conftest import Tidemill
+    from support.command import Tidemill
 
 
 async def test_quarantine_command_lists_and_clears_messages(tidemill: "Tidemill", db: Database) -> None:

@@ -12,9 +12,9 @@ from typing import Any
 import fasteners
 import pytest
 
-from brokers import BrokerServer, folder_for, make_broker, need
-from dispatch.scenes import Ear
+from dispatch.listeners import Ear
 from support import rows
+from support.brokers import BrokerServer, folder_for, make_broker, need
 from tidemill.dispatch import outbox
 from tidemill.dispatch.broker_dispatcher import BrokerDispatcher, make_connection_factory
 from tidemill.store.database import Database

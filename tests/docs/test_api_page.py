@@ -2,8 +2,8 @@
 
 import re
 
-from api.document import APP, DOCUMENT
 from docs.test_docs import DOCS, rows
+from support.openapi_document import APP, DOCUMENT
 from tidemill.rest.auth import Permission
 
 OPERATIONS = {

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from telemetry.hearing import Logged, Told
+from telemetry.recorded_events import Logged, Told
 from tidemill.config import Settings
 from tidemill.telemetry.events import subscribe
 

@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from support import add_job, add_rows, closed, eventually, rows
-from telemetry.hearing import Logged
+from telemetry.recorded_events import Logged
 from tidemill.config import Settings
 from tidemill.files.blobs import open_blob_store
 from tidemill.store.database import Database

@@ -4,7 +4,7 @@ import httpx2
 import pytest
 
 from support import add_job, eventually
-from telemetry.hearing import Told
+from telemetry.recorded_events import Told
 from tidemill import Item, Mill
 from tidemill.cli import serve
 from tidemill.config import Settings

@@ -6,7 +6,7 @@ import signal
 import pytest
 
 from support import add_job, closed, eventually
-from telemetry.hearing import Logged
+from telemetry.recorded_events import Logged
 from tidemill.store.database import Database
 
 HANDLER = """

@@ -23,8 +23,8 @@ from tidemill.store import workers
 from tidemill.store.database import Database
 from tidemill.testing.throwaway_postgres import ThrowawayServer
 from tidemill.web.pages import install_pages
+from web.page_checks import Watch
 from web.site import KINDS, Site
-from web.watching import Watch
 
 NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")  # the first is the quickest
 FLAGS = ["--disable-dev-shm-usage", "--enable-precise-memory-info"]

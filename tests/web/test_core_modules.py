@@ -6,9 +6,9 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page, expect
 
+from web.page_checks import Watch
 from web.site import Site
 from web.test_file_modules import said
-from web.watching import Watch
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

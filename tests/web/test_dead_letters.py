@@ -10,9 +10,9 @@ from playwright.async_api import Page, expect
 from support import rows
 from tidemill.core.principal import Role
 from web.conftest import OpenPage
+from web.page_checks import axe, screenshot
 from web.site import Site
-from web.test_steady import Gate
-from web.watching import axe, screenshot
+from web.test_focus_and_errors import Gate
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

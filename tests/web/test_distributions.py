@@ -5,9 +5,9 @@ from playwright.async_api import Page, expect
 
 from support import rows
 from web.conftest import OpenPage
+from web.page_checks import axe, screenshot
 from web.shop import SLOW, site
 from web.site import Site
-from web.watching import axe, screenshot
 
 __all__ = ["site"]
 pytestmark = pytest.mark.asyncio(loop_scope="session")

@@ -8,8 +8,8 @@ from playwright.async_api import Page
 
 from tidemill.web.assets import load_assets
 from web.conftest import OpenPage
+from web.page_checks import isolated
 from web.site import Site
-from web.watching import isolated
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

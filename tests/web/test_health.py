@@ -11,8 +11,8 @@ from tidemill.dispatch import outbox
 from tidemill.limits import limiter_records
 from tidemill.limits.config import parse_limiters as declared
 from web.conftest import OpenPage
+from web.page_checks import axe, screenshot
 from web.site import Site
-from web.watching import axe, screenshot
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

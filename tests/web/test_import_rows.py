@@ -11,7 +11,7 @@ from support import eventually, rows
 from web.conftest import OpenPage
 from web.shop import SLOW, site, written
 from web.site import Site
-from web.test_steady import Gate
+from web.test_focus_and_errors import Gate
 
 __all__ = ["site"]
 pytestmark = pytest.mark.asyncio(loop_scope="session")

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Page, expect
 
-from connectors.workbooks import workbook
 from support import rows
+from support.workbooks import workbook
 from web.conftest import OpenPage
+from web.page_checks import axe, screenshot
 from web.shop import SLOW, people_csv, site, written
 from web.site import Site
-from web.test_steady import Gate
-from web.watching import axe, screenshot
+from web.test_focus_and_errors import Gate
 
 __all__ = ["site"]
 pytestmark = pytest.mark.asyncio(loop_scope="session")

@@ -9,10 +9,10 @@ from playwright.async_api import expect
 from support import rows
 from tidemill.core.job import Job
 from web.conftest import OpenPage
+from web.page_checks import axe, screenshot
 from web.site import Site
-from web.test_live import with_a_clock
-from web.test_steady import Gate
-from web.watching import axe, screenshot
+from web.test_focus_and_errors import Gate
+from web.test_live_updates import with_a_clock
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 INPUTS = (

@@ -11,7 +11,7 @@ from support import DONE, FAILED, rows, settle, take, verdict
 from tidemill.store import progress_samples, workers
 from web.conftest import OpenPage
 from web.site import Site
-from web.test_live import with_a_clock
+from web.test_live_updates import with_a_clock
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 ADAPTIVE = [{"child": 3, "kinds": {"price.lookup": {"claim_size": 250, "concurrency": 7.25}}}]

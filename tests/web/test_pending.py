@@ -10,8 +10,8 @@ from support import RETRY, assert_sound, rows, settle, take, verdict
 from tidemill.core.principal import Role
 from tidemill.store import workers
 from web.conftest import OpenPage
+from web.page_checks import axe, screenshot
 from web.site import Site
-from web.watching import axe, screenshot
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

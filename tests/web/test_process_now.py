@@ -11,9 +11,9 @@ from playwright.async_api import Route, expect
 
 from support import assert_sound, eventually
 from web.conftest import OpenPage
+from web.page_checks import axe, screenshot
 from web.site import KINDS, Site
-from web.test_live import HIDE, has
-from web.watching import axe, screenshot
+from web.test_live_updates import HIDE, has
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

@@ -7,8 +7,8 @@ from playwright.async_api import Page, Route, expect
 
 from support import rows
 from web.conftest import OpenPage
+from web.page_checks import axe, screenshot
 from web.site import Site
-from web.watching import axe, screenshot
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 REFUSED = ("401",)

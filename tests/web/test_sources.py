@@ -9,8 +9,8 @@ from playwright.async_api import expect
 
 from tidemill.testing.throwaway_postgres import ThrowawayServer
 from web.conftest import OpenPage, serving, settings_in
+from web.page_checks import axe, screenshot
 from web.site import KINDS, Site
-from web.watching import axe, screenshot
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

@@ -1,0 +1,48 @@
+"""A pool of real children that work only in slices, with its parent in the test's own process."""
+
+import importlib.util
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from engine.children.scenes import PARENT, Start
+from support import Workers
+from tidemill.app.child_main import make_worker
+from tidemill.app.mill import Mill
+from tidemill.app.worker import Worker
+from tidemill.store.database import Database
+
+
+@pytest.fixture
+async def start(
+    workers: Workers, tidemill_database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Start]:
+    """Starts an on-demand worker for an app, and stops it after the test."""
+    async with AsyncExitStack() as stack:
+
+        async def start(source: str, processes: int = 1, **settings: object) -> Worker:
+            workers.app(source)
+            for name, value in workers.env(**settings).items():
+                monkeypatch.setenv(name, value)
+            monkeypatch.chdir(tmp_path)  # where children look for the app
+            db = await stack.enter_async_context(Database(tidemill_database, size=4, name=PARENT))
+            worker = make_worker(db, load(tmp_path / "app.py"), "app:mill", processes, on_demand=True)
+            await worker.start()
+            stack.push_async_callback(worker.stop)
+            return worker
+
+        yield start
+
+
+def load(path: Path) -> Mill:
+    """The mill of a module, without leaving the module behind for other tests."""
+    spec = importlib.util.spec_from_file_location("app_of_the_parent", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    mill = module.mill
+    assert isinstance(mill, Mill)
+    return mill

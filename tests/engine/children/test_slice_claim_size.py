@@ -1,0 +1,108 @@
+"""How much a slice takes at a time: what should be finished before it is over."""
+
+from collections.abc import Iterator
+from uuid import uuid4
+
+import pytest
+
+from engine.children.scenes import Start, kick
+from support import add_job
+from tidemill import Item, Mill
+from tidemill.app.build import make_engine_context
+from tidemill.engine.adaptive.system_load import SystemLoad
+from tidemill.engine.children.shared_state import SharedState
+from tidemill.engine.claimer import claim_from_job
+from tidemill.engine.context import EngineContext
+from tidemill.store.database import Database
+
+
+@pytest.fixture
+def context(db: Database, mill: Mill) -> Iterator[EngineContext]:
+    @mill.handler("test", concurrency=20)
+    async def run(item: Item) -> None: ...
+
+    @mill.batch_handler("whole")
+    async def whole(items: list[Item]) -> None: ...
+
+    book = SharedState.create(1)
+    yield make_engine_context(db, mill.settings, mill.registry, worker="w1", shared_state=book)
+    book.close()
+
+
+async def taken(context: EngineContext, kind: str) -> int:
+    """How many items a claim takes of a job of 1,000."""
+    lease = await claim_from_job(context, await add_job(context.db, 1_000, kind), kind, uuid4())
+    assert lease is not None
+    return lease.open
+
+
+async def test_claim_size_is_limited_by_remaining_slice_time(context: EngineContext) -> None:
+    context.record_pace("test", items=100, seconds=1.0)
+    assert 340 <= await taken(context, "test") <= 360, "of the usual 5 s, by the safety factor"
+    context.start_slice(1.0)
+    assert 10 <= await taken(context, "test") <= 70
+    context.start_slice(0.0)
+    assert await taken(context, "test") == 10, "two lanes of ten fill a concurrency of twenty"
+    context.start_slice(60.0)
+    assert 340 <= await taken(context, "test") <= 360, "a long slice takes no more at a time than a worker"
+
+
+async def test_first_claim_of_batch_handler_in_slice_is_one_item(context: EngineContext) -> None:
+    assert await taken(context, "whole") == 1_000
+    context.start_slice(5.0)
+    assert await taken(context, "whole") == 1
+    assert await taken(context, "test") == 20, "one of single items is not: what is not finished goes back"
+
+
+async def test_claim_size_for_slow_items_still_fills_concurrency(context: EngineContext) -> None:
+    size = await taken(context, "test")
+    for _ in range(30):  # 8 s each, however many of them at a time
+        context.record_pace("test", items=size, seconds=8.0)
+        size = context.claim_size(context.handlers.get("test"))
+    assert size == 10
+
+
+async def test_claim_size_in_slice_shorter_than_item_still_fills_concurrency(start: Start, db: Database) -> None:
+    slow = """
+        @mill.handler("test", concurrency=20)
+        async def run(item):
+            await asyncio.sleep(0.5)
+    """
+    worker = await start(slow, cpu_high_percent=100_000)
+    job_id = await add_job(db, 10_000)
+    slices = [await kick(worker, job_id, 0.4) for _ in range(10)]
+    assert max(each.settled for each in slices[-3:]) >= 20
+
+
+async def test_claim_size_shrinks_under_cpu_load_except_for_quick_items(
+    context: EngineContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handler = context.handlers.get("test")
+    context.record_pace("test", items=100, seconds=1.0)
+    usual = context.claim_size(handler)
+    monkeypatch.setattr(context.load_monitor, "read_load", lambda: SystemLoad(claim_time_factor=0.5))
+    assert context.claim_size(handler) == usual // 2
+    for _ in range(50):
+        context.record_pace("test", items=1_000, seconds=0.1)
+    assert context.claim_size(handler) == 1_000, "quick items hold up nobody"
+
+
+async def test_claim_size_shrinks_under_memory_pressure_to_at_least_one(
+    context: EngineContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handler = context.handlers.get("test")
+    context.record_pace("test", items=1_000, seconds=0.1)
+    monkeypatch.setattr(context.load_monitor, "read_load", lambda: SystemLoad(claim_size_factor=0.5))
+    assert context.claim_size(handler) == 500
+    context.record_pace("test", items=1, seconds=1e6)
+    assert context.claim_size(handler) == 5, "half of what fills the concurrency"
+    monkeypatch.setattr(context.load_monitor, "read_load", lambda: SystemLoad(claim_size_factor=0.01))
+    assert context.claim_size(handler) == 1
+
+
+async def test_claim_size_shrinks_with_adaptive_concurrency_slots(context: EngineContext) -> None:
+    handler = context.handlers.get("test")
+    context.record_pace("test", items=1, seconds=1e6)
+    assert context.claim_size(handler) == 10
+    context.get_semaphore(handler).slots = 4
+    assert context.claim_size(handler) == 2

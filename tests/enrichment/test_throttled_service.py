@@ -1,0 +1,49 @@
+"""Thousands of rows against a real service that refuses everybody in the middle of it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from enrichment.scenes import Scene
+from enrichment.throttling_proxy import Gate
+from limits.model import most_above
+from support import Workers, assert_sound, closed
+from support.reconciliation_services import CsvReconcile, scripted
+from tidemill.core.status import JobStatus
+
+FIRST = ("Ada", "Alan", "Grace", "Edsger", "Barbara", "Donald", "Tony", "John", "Frances", "Niklaus")
+LAST = ("Lovelace", "Turing", "Hopper", "Dijkstra", "Liskov", "Knuth", "Hoare", "Backus", "Allen", "Wirth")
+RATE, BURST, AT_ONCE = 10, 2, 2
+NAMES = [f"{first} {last}" for first in FIRST for last in LAST]
+
+
+@pytest.fixture
+def many_names(tmp_path: Path) -> Iterator[CsvReconcile]:
+    with CsvReconcile(tmp_path, NAMES) as service:
+        yield service
+
+
+@pytest.mark.parametrize(("rows", "seconds"), [(200, 1.5), pytest.param(5_000, 8.0, marks=pytest.mark.full)])
+async def test_throttling_storm_loses_no_row_and_keeps_rate_limit(
+    scene: Scene, workers: Workers, many_names: CsvReconcile, rows: int, seconds: float
+) -> None:
+    gate = Gate(many_names.url, rows * 2 // 5, seconds)
+    async with scripted(gate.answer) as service:
+        scene.limiters = f'[limiters.names]\nrate = "{RATE}/s"\nburst = {BURST}'
+        scene.declare("names", service.url, concurrency=AT_ONCE, limit="names")
+        asked = [NAMES[number % len(NAMES)] for number in range(rows)]
+        job_id = await scene.submit([{"name": name} for name in asked], threshold=90)
+        workers.start("tidemill.app.builtin_mill:mill", config=scene.settings.config)
+        job = await closed(scene.db, job_id, within=300)
+        await gate.close()
+    assert (job.status, job.counts.done) == (JobStatus.COMPLETED, rows)
+    await assert_sound(scene.db, job_id)
+    found = await scene.rows(job_id)
+    assert [row.result["id"] for row in found] == [many_names.ids[name] for name in asked]
+    assert {row.attempts for row in found} == {1}, "a refusal charges nobody"
+    assert gate.refused
+    # One process: what it began before a window and comes to the service in it, is what it had under way.
+    came = sorted(gate.passed + gate.refused)
+    assert most_above(came, RATE, BURST) <= AT_ONCE, "the limit holds, in every window"
+    assert len(gate.refused) < len(gate.passed) / 2 + 20, "who is refused does not insist"

@@ -1,0 +1,334 @@
+"""Comma-separated values: whole records over many lines, and every bad one with its place."""
+
+import csv
+import io
+import json
+from typing import Any
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from files.reading import Read, opened, walk
+from tidemill.core.errors import InvalidInput
+from tidemill.files.formats.csv_reader import CsvRowEncoder
+
+CSV = {"format": "csv"}
+
+
+def read(
+    data: bytes | str, limit: int = 1_000, checkpoint: dict[str, Any] | None = None, rows: int = 1, **layout: Any
+) -> list[Read]:
+    data = data.encode() if isinstance(data, str) else data
+    return list(walk(opened(data, CSV | layout, checkpoint, limit=limit), rows))
+
+
+def rows(data: bytes | str, limit: int = 1_000) -> list[Any]:
+    """The input of a good record, the line of a bad one."""
+    return [
+        json.loads(record.input) if record.defect is None else record.defect["line"] for record in read(data, limit)
+    ]
+
+
+def test_csv_record_becomes_object_of_strings() -> None:
+    assert rows("id,name\n1,Ann\n2,\n") == [{"id": "1", "name": "Ann"}, {"id": "2", "name": ""}]
+
+
+def test_csv_quoted_field_keeps_commas_quotes_and_newlines() -> None:
+    assert rows('id,name\n1,"a,""b""\nc\r\nd"\n2,e\n') == [
+        {"id": "1", "name": 'a,"b"\nc\r\nd'},
+        {"id": "2", "name": "e"},
+    ]
+
+
+def test_csv_blank_lines_and_crlf_are_ignored() -> None:
+    assert rows("id,name\r\n\r\n1,Ann\r\n\r\n\r\n2,Bob") == [{"id": "1", "name": "Ann"}, {"id": "2", "name": "Bob"}]
+
+
+def test_csv_header_names_are_trimmed() -> None:
+    assert rows(" id , name\n1,Ann\n") == [{"id": "1", "name": "Ann"}]
+
+
+@pytest.mark.parametrize("header", [b"id,name", b'"id","name"', b'"id",name'])
+def test_csv_byte_order_mark_is_not_part_of_header(header: bytes) -> None:
+    assert rows(b"\xef\xbb\xbf" + header + b"\n1,Ann\n") == [{"id": "1", "name": "Ann"}]
+
+
+def test_tsv_fields_are_separated_by_tabs() -> None:
+    (record,) = read("id\tname\n1\ta,b\n", format="tsv")
+    assert record.value == {"id": "1", "name": "a,b"}
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "the file is empty"),
+        (b"\n", "empty"),
+        (b"id,id,name\n1,2,3\n", "twice: \\['id'\\]"),
+        (b"id,,name\n1,2,3\n", "without a name"),
+        (b"id,na\x00me\n1,2\n", "NUL"),
+        (b"id,na\xffme\n1,2\n", "UTF-8"),
+        (b"id,na\rme\n1,2\n", "cannot be read as CSV: a carriage return in a field without quotes$"),
+        (b"\x8f\x01\r\xa7,\x10\n\xfe", "cannot be read as CSV: .*; the file may be binary, or packed$"),
+    ],
+)
+def test_csv_without_usable_header_is_rejected(data: bytes, message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        read(data)
+
+
+@pytest.mark.parametrize(
+    ("record", "reason"),
+    [
+        (b"1", "1 fields where the header has 2"),
+        (b"1,2,3", "3 fields where the header has 2"),
+        (b"1,a\x00b", "a NUL character cannot be stored"),
+        (b"1,\xff\xfe", "not UTF-8"),
+        (b"1," + b"x" * 2_000, "longer than 1000 bytes|field larger"),
+        (b'1,"x\n' + b"y" * 2_000 + b'"', "longer than 1000 bytes|field larger"),
+        (b"a\rb,2", "a carriage return in a field without quotes"),
+    ],
+)
+def test_csv_bad_record_reports_first_line_and_reason(record: bytes, reason: str) -> None:
+    data = b'id,name\n0,"two\nlines"\n' + record + b"\n9,last\n"
+    first, bad, *_, last = read(data)
+    assert json.loads(first.input) == {"id": "0", "name": "two\nlines"}
+    assert json.loads(last.input) == {"id": "9", "name": "last"}
+    assert bad.defect is not None
+    assert (bad.defect["line"], bad.defect["code"]) == (4, "invalid")
+    assert any(part in bad.defect["reason"] for part in reason.split("|"))
+
+
+def test_csv_bad_record_keeps_its_original_text() -> None:
+    for record in ("lonely", "one,two,three", "lo\rnely,2"):
+        (bad,) = read(f"id,name\n{record}\n")
+        assert bad.defect is not None
+        assert bad.defect["value"][:2] == record[:2]
+        assert json.loads(bad.input)[:2] == record[:2]
+
+
+def test_csv_oversized_line_fails_alone() -> None:
+    data = "id,name\n" + "x" * 10 + ',"' + "y" * 50 + '"\n' + "3,c\n4,d\n"
+    assert rows(data, limit=20) == [2, {"id": "3", "name": "c"}, {"id": "4", "name": "d"}]
+
+
+def test_csv_oversized_multiline_record_is_rejected() -> None:
+    piece = '"' + "x" * 40 + "\n" + "y" * 40 + '"'
+    first, *_ = read(f"a,b,c,d\n{piece},{piece},{piece},{piece}\n1,2,3,4\n", limit=100)
+    assert first.defect is not None
+
+
+def test_csv_unclosed_quote_fails_one_record_and_keeps_later_rows() -> None:
+    first, bad, *others = read('id,name\n1,a\n2,"b\n3,c\n4,d\n')
+    assert first.defect is None
+    assert bad.defect is not None
+    assert bad.defect["line"] == 3
+    assert [json.loads(record.input)["id"] for record in others] == ["3", "4"], "the rows behind it are not lost"
+
+
+def test_csv_unclosed_quote_in_large_file_fails_one_record() -> None:
+    data = 'id,name\n1,"b\n' + "2,c\n" * 50_000
+    bad, *good = read(data, limit=4_000_000, rows=10_000)
+    assert bad.defect is not None
+    assert len(good) == 50_000
+
+
+fields = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), max_size=12)
+good_rows = st.lists(fields, min_size=2, max_size=2)
+bad_rows = st.one_of(st.lists(fields, min_size=3, max_size=4), st.just(["x" * 150, "y"]))
+
+
+@st.composite
+def contents(draw: st.DrawFn) -> bytes:
+    out = io.StringIO()
+    end = draw(st.sampled_from(["\n", "\r\n"]))
+    writer = csv.writer(out, lineterminator=end, quoting=draw(st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL])))
+    writer.writerow(["id", "name"])
+    for row in draw(st.lists(st.one_of(good_rows, bad_rows, st.just([])), max_size=12)):
+        if row:
+            writer.writerow(row)
+        else:
+            out.write(end)
+    return out.getvalue().encode()
+
+
+def assert_resumes(data: bytes) -> None:
+    records = read(data, limit=100)
+    for n, record in enumerate(records, 1):
+        checkpoint = json.loads(json.dumps(record.checkpoint))  # as the database gives it back
+        assert read(data, limit=100, checkpoint=checkpoint) == records[n:]
+
+
+@given(contents())
+def test_csv_reading_resumes_from_any_checkpoint(data: bytes) -> None:
+    assert_resumes(data)
+
+
+@given(st.binary(max_size=200), st.sampled_from([b'"', b",", b"\n", b"\r\n", b"x" * 150]))
+def test_csv_reading_of_garbage_resumes_from_any_checkpoint(data: bytes, salt: bytes) -> None:
+    rubbish = b"id,name\n" + salt.join([data[:60], data[60:120], data[120:]])
+    assume(b"\r" not in rubbish.split(b"\n")[0])
+    assert_resumes(rubbish)
+
+
+@given(st.lists(good_rows, max_size=12))
+def test_csv_round_trip_preserves_fields(written: list[list[str]]) -> None:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n", quoting=csv.QUOTE_ALL)
+    writer.writerows([["id", "name"], *written])
+    assert rows(out.getvalue()) == [{"id": id_, "name": name} for id_, name in written]
+
+
+def facts(records: list[Read]) -> list[object]:
+    return [(record.input, record.line, record.defect) for record in records]
+
+
+odd = st.sampled_from(["", "\\", '"', "a\tb", "ü€😀", "\x7f", "%s", "x" * 120, "\r", "'", "a\x00", "\udcff"])
+pieces = st.one_of(fields, odd, st.sampled_from(["plain", "1", "true"]))
+
+
+@st.composite
+def files(draw: st.DrawFn) -> bytes:
+    """Mostly good rows, now and then an odd one; quoted or not, as people write them and as they should not."""
+    end = draw(st.sampled_from(["\n", "\r\n"]))
+    rows = draw(st.lists(st.lists(pieces, min_size=2, max_size=2), max_size=30))
+    rows += draw(st.lists(st.lists(pieces, max_size=4), max_size=3))
+    quote = draw(st.sampled_from(["", '"']))
+    draw(st.randoms()).shuffle(rows)
+    text = end.join(["id,name", *(",".join(quote + field + quote for field in row) for row in rows)])
+    return (text + end).encode(errors="surrogateescape")
+
+
+@given(files(), st.integers(1, 200))
+@settings(max_examples=300)
+def test_csv_block_reading_matches_record_by_record_reading(data: bytes, rows: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(CsvRowEncoder, "encode", lambda *_: None)
+        careful = facts(read(data, limit=100))
+    assert facts(read(data, limit=100, rows=rows)) == careful
+
+
+def test_csv_unclosed_quote_before_quoted_rows_fails_one_record() -> None:
+    data = 'id,name\n1,a\n2,"b\n' + '3,"c"\n' * 10_000
+    records = read(data, limit=1_000_000, rows=20_000)
+    assert len(records) == 10_002
+    assert [record.line for record in records if record.defect] == [3]
+
+
+def test_csv_unclosed_quote_beyond_row_limit_fails_one_record() -> None:
+    data = 'id,name\n1,"b\n' + "2,c\n" * 1_000
+    bad, *good = read(data, limit=500, rows=5_000)
+    assert bad.defect is not None
+    assert "longer than 500 bytes, or a quote is never closed" in bad.defect["reason"]
+    assert len(good) == 1_000
+
+
+def test_csv_line_numbers_are_listed_only_when_they_differ_from_row_numbers() -> None:
+    source = opened(b'id,name\n1,a\n2,"b\nc"\n\n3,d\n', CSV)
+    block = source.read(100, 1_000)
+    assert (source.first_line, block.lines) == (2, [2, 3, 6])
+    assert opened(b"id\n1\n2\n", CSV).read(100, 1_000).lines is None
+
+
+def test_csv_bad_byte_reports_line_and_byte_offset() -> None:
+    good = b"1,Ann\n" * 20_000
+    data = b"id,name\n" + good + b"2,J\xfcrgen\n" + good
+    bad = [record for record in read(data, rows=7_000) if record.defect]
+    assert [(record.line, record.defect and record.defect["byte_offset"]) for record in bad] == [
+        (20_002, data.index(b"\xfc"))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("encoding", "text"),
+    [
+        ("utf-16-le", "id,name\n1,Jürgen €\n"),
+        ("utf-16-be", "id,name\n1,Jürgen €\n"),
+        ("utf-16", "id,name\n1,Jürgen €\n"),
+        ("utf-8-sig", "id,name\n1,Jürgen €\n"),
+        ("cp1252", "id,name\n1,Jürgen €\n"),
+        ("latin-1", "id,name\n1,Jürgen ¤\n"),
+        ("shift_jis", "id,name\n1,日本\n"),
+    ],
+)
+def test_csv_is_decoded_from_other_encodings(encoding: str, text: str) -> None:
+    (record,) = read(text.encode(encoding), encoding=encoding)
+    assert record.value == {"id": "1", "name": text.rsplit(",", maxsplit=1)[-1].strip()}
+
+
+def test_csv_byte_undefined_in_encoding_reports_byte_offset() -> None:
+    data = "id,name\n".encode("cp1252") + "1,ü€\n".encode("cp1252") * 5 + b"2,\x81\n3,x\n"
+    (bad,) = [record for record in read(data, encoding="cp1252", rows=100) if record.defect]
+    assert bad.defect is not None
+    assert (bad.line, bad.defect["byte_offset"]) == (7, data.index(b"\x81"))
+    assert bad.defect["reason"] == "not CP1252"
+
+
+def test_csv_broken_utf16_surrogate_reports_byte_offset() -> None:
+    data = "id,name\n1,ä\n".encode("utf-16-le") + "2,".encode("utf-16-le") + b"\x00\xd8" + "\n3,c\n".encode("utf-16-le")
+    first, bad, last = read(data, encoding="utf-16-le", rows=100)
+    assert bad.defect is not None
+    assert bad.defect["byte_offset"] == data.index(b"\x00\xd8\n")
+    assert (first.value["name"], last.value["name"]) == ("ä", "c")
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "utf-16-le"])
+def test_csv_in_other_encodings_resumes_from_checkpoint(encoding: str) -> None:
+    data = ("id,name\n" + "".join(f"{n},ü{n}\n" for n in range(20))).encode(encoding)
+    records = read(data, encoding=encoding)
+    for n, record in enumerate(records, 1):
+        assert read(data, encoding=encoding, checkpoint=record.checkpoint) == records[n:]
+
+
+def test_csv_without_header_numbers_columns_and_keeps_first_row() -> None:
+    source = opened(b"1,Ann\n2,Bob\n", CSV | {"header": False})
+    assert (source.columns, source.first_line) == (["column_1", "column_2"], 1)
+    assert [record.value["column_2"] for record in walk(source, 10)] == ["Ann", "Bob"]
+
+
+def test_csv_with_header_only_has_no_rows() -> None:
+    source = opened(b"id,name\n", CSV)
+    assert source.columns == ["id", "name"]
+    assert source.read(10, 1_000).inputs == []
+
+
+@pytest.mark.parametrize("header", ["id,name\n1,a\n", "\n\n id ,name\n1,a\n", '"id","name"\n1,a\n'])
+def test_csv_columns_are_available_before_reading_and_at_checkpoint(header: str) -> None:
+    (record,) = read(header)
+    again = opened(header.encode(), CSV, record.checkpoint)
+    assert again.columns == ["id", "name"]
+    assert again.read(10, 1_000).inputs == []
+
+
+def test_csv_lines_may_end_with_carriage_return_only() -> None:
+    assert [record.value for record in read("id,name\r1,a\r2,b\r", line_end="\r")] == [
+        {"id": "1", "name": "a"},
+        {"id": "2", "name": "b"},
+    ]
+
+
+def test_csv_quote_character_can_be_changed_or_disabled() -> None:
+    (single,) = read("id;name\n1;'a;b'\n", delimiter=";", quote="'")
+    (none,) = read('id,name\n1,"a\n', quote="")
+    assert (single.value["name"], none.value["name"]) == ("a;b", '"a')
+
+
+def test_csv_with_ten_thousand_columns_is_read() -> None:
+    header = ",".join(f"c{n}" for n in range(10_000))
+    (record,) = read(f"{header}\n{','.join('x' * 10_000)}\n", limit=1_000_000)
+    assert len(record.value) == 10_000
+
+
+def test_csv_cell_of_two_megabytes_is_read() -> None:
+    text = "x" * 2_000_000
+    (record,) = read(f'id,name\n1,"{text}"\n', limit=4_000_000)
+    assert record.value["name"] == text
+
+
+def test_csv_block_size_is_bounded_by_requested_bytes() -> None:
+    source = opened(b"id,name\n" + b"1,%s\n" % (b"x" * 1_000) * 10_000, CSV)
+    sizes = []
+    while (block := source.read(100_000, 2_000_000)).inputs:
+        sizes.append(sum(map(len, block.inputs)))
+    assert sum(sizes) > 10_000_000
+    assert max(sizes) < 3_000_000

@@ -1,0 +1,108 @@
+"""One array of records: each element as it stands, and what is broken with its place."""
+
+import json
+import tracemalloc
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from files.reading import opened, told, walk
+
+JSON = {"format": "json"}
+
+
+def test_json_array_elements_become_records() -> None:
+    data = b'\xef\xbb\xbf [ {"a": "x,]}\\"["}, [1, [2]], "t,]", 4 ,null, {} ]\n'
+    assert told(data, JSON) == ([{"a": 'x,]}"['}, [1, [2]], "t,]", 4, None, {}], None)
+
+
+def test_json_empty_array_has_no_records() -> None:
+    assert told(b"[]", JSON) == told(b" [ \n ] \n", JSON) == ([], None)
+
+
+def test_json_element_text_is_kept_exactly() -> None:
+    (first, second) = walk(opened(b'[{"n": 1.50,  "m": 12345678901234567890},\n {\n"b": 2}\n]', JSON))
+    assert first.input == b'{"n": 1.50,  "m": 12345678901234567890}'
+    assert (first.line, second.line) == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("data", "good", "message"),
+    [
+        (b"", 0, "the file is empty"),
+        (b'{"data": []}', 0, "an array"),
+        (b"[1, 2", 1, "byte 4, line 1: an element is never closed"),
+        (b'[{"a": 1}, {"a": 2', 1, "byte 11, line 1: an element is never closed"),
+        (b"[1,\n2,\n]", 2, "byte 7, line 3: an element is missing"),
+        (b"[1,,2]", 1, "an element is missing"),
+        (b'[{"a":1} {"b":2}]', 1, "byte 9, line 1: a comma is missing"),
+        (b"[1] 2", 1, "byte 4, line 1: there is something behind the array"),
+        (b"[1}", 1, "a comma is missing"),
+        (b'["a', 0, "an element is never closed"),
+        (b"[", 0, "the array is never closed"),
+    ],
+)
+def test_json_syntax_error_reports_position_after_good_elements(data: bytes, good: int, message: str) -> None:
+    for rows in (1, 100):
+        found, error = told(data, JSON, rows=rows)
+        assert len(found) == good
+        assert message in (error or "")
+
+
+def test_json_invalid_element_fails_alone() -> None:
+    found, error = told(b'[{"a": NaN}, {"a": "\xff"}, {"a": "\\u0000"}, {"a": 1}]', JSON)
+    assert error is None
+    assert [str(each)[:8] for each in found[:3]] == ["not JSON", "not JSON", "a NUL ch"]
+    assert found[3] == {"a": 1}
+
+
+def test_json_oversized_element_fails_alone_without_being_loaded() -> None:
+    long = b"[" + b",".join(b'"%d"' % n for n in range(100_000)) + b"]"
+    data = b"[1, " + long + b", 2]"
+    tracemalloc.start()
+    try:
+        found, error = told(data, JSON, limit=10_000)
+        peak = tracemalloc.get_traced_memory()[1] - len(data)
+    finally:
+        tracemalloc.stop()
+    assert (found, error) == ([1, "longer than 10000 bytes", 2], None)
+    assert peak < 3 << 20
+
+
+def test_json_unterminated_string_is_not_loaded() -> None:
+    found, error = told(b'[1, "' + b"x" * 10_000_000, JSON, limit=100_000)
+    assert found == [1]
+    assert "a word of more than 100000 bytes" in (error or "")
+
+
+def test_json_checkpoint_at_end_resumes_with_no_records() -> None:
+    block = opened(b"[1, 2]", JSON).read(10, 1_000)
+    assert opened(b"[1, 2]", JSON, block.checkpoint).read(10, 1_000).inputs == []
+
+
+values = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(-100, 100), st.text(max_size=8)),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=4), inner, max_size=3)),
+    max_leaves=6,
+)
+
+
+def storable(value: Any) -> bool:
+    return "\\u0000" not in json.dumps(value).replace("\\\\", "") and "\\ud" not in json.dumps(value)
+
+
+@given(st.lists(values.filter(storable), max_size=8), st.sampled_from([None, 1]), st.integers(1, 9))
+def test_json_round_trip_resumes_from_every_checkpoint(written: list[Any], indent: int | None, rows: int) -> None:
+    data = json.dumps(written, indent=indent, ensure_ascii=False).encode()
+    assert told(data, JSON, rows=rows) == (written, None)
+    records = list(walk(opened(data, JSON)))
+    for n, record in enumerate(records, 1):
+        assert list(walk(opened(data, JSON, record.checkpoint))) == records[n:]
+
+
+@given(st.binary(max_size=60))
+def test_json_reading_of_garbage_terminates(data: bytes) -> None:
+    _, error = told(b"[" + data, JSON, rows=5)
+    assert error != ""

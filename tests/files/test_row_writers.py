@@ -1,0 +1,152 @@
+"""Files of every format, read back by other people's readers."""
+
+import csv
+import io
+import re
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from files.encoding import Pieces
+from support.result_values import read_xlsx
+from tidemill.core.file_format import ResultFileFormat
+from tidemill.core.result_grid import GridColumns
+from tidemill.files.writers import open_row_writer, xlsx_sheets
+from tidemill.files.writers.xlsx_sheets import format_column_letters, truncate_utf16
+
+WIDE = "\uff1d\uff0b\uff0d\uff20"  # = + - @ in full width
+
+
+def written(
+    format_: ResultFileFormat, results: Sequence[dict[str, Any]], names: Sequence[str] = ("a", "b"), **options: Any
+) -> bytes:
+    output = Pieces()
+    writer = open_row_writer(format_, output, GridColumns(tuple(names)), **options)
+    for start in range(0, len(results), 2):  # in packets
+        packet = [{"seq": start + n, "status": "done", "result": r} for n, r in enumerate(results[start : start + 2])]
+        writer.write(packet)
+    writer.close()
+    return bytes(output)
+
+
+def test_csv_writer_follows_rfc_4180() -> None:
+    made = written(ResultFileFormat.CSV, [{"a": 'x,"y"\r\n', "b": None}, {"a": "", "b": True}, {"a": 1.5, "b": -3}])
+    assert made == (
+        b'a,b,_row,_status,_error_code,_error\r\n"x,""y""\r\n",,1,done,,\r\n"",true,2,done,,\r\n1.5,-3,3,done,,\r\n'
+    )
+
+
+def test_csv_writer_distinguishes_empty_text_from_missing_value() -> None:
+    made = written(ResultFileFormat.CSV, [{"a": "", "b": 'with "quotes", and\nlines'}])
+    assert made.splitlines()[1].startswith(b'"","with ""quotes"", and')
+    (_, line) = csv.reader(io.StringIO(made.decode(), newline=""))
+    assert line[:2] == ["", 'with "quotes", and\nlines']
+
+
+@pytest.mark.parametrize("text", ["=1", "+1", "-1", "@x", "\tx", "\rx", "\nx", *(f"{mark}1" for mark in WIDE)])
+def test_spreadsheet_safe_csv_escapes_only_formulas(text: str) -> None:
+    values = [{"a": text, "b": -1}, {"a": "x" + text, "b": 1.5}]
+    made = written(ResultFileFormat.CSV, values, spreadsheet_safe=True).decode()
+    (_, first, second) = csv.reader(io.StringIO(made, newline=""))
+    assert (first[:2], second[:2]) == ([f"'{text}", "-1"], [f"x{text}", "1.5"])
+    (_, plain, _) = csv.reader(io.StringIO(written(ResultFileFormat.CSV, values).decode(), newline=""))
+    assert plain[0] == text
+
+
+def test_spreadsheet_safe_csv_and_xlsx_escape_header(tmp_path: Path) -> None:
+    for format_ in (ResultFileFormat.CSV, ResultFileFormat.XLSX):
+        made = written(format_, [], ["=cmd()"], spreadsheet_safe=True)
+        (tmp_path / "file").write_bytes(made)
+        header = made.decode().split(",")[0] if format_ is ResultFileFormat.CSV else read_xlsx_cell(tmp_path / "file")
+        assert header == "'=cmd()"
+
+
+def read_xlsx_cell(path: Path) -> str:
+    path.rename(path.with_suffix(".xlsx"))
+    return str(read_xlsx(path.with_suffix(".xlsx"))[0][0][0])
+
+
+def test_xlsx_text_is_never_formula_number_or_link(tmp_path: Path) -> None:
+    path = tmp_path / "a.xlsx"
+    path.write_bytes(
+        written(ResultFileFormat.XLSX, [{"a": "=1+1", "b": "007"}, {"a": "https://x.example", "b": "1.0"}])
+    )
+    sheet = zipfile.ZipFile(path).read("xl/worksheets/sheet1.xml").decode()
+    assert "<f>" not in sheet
+    assert "hyperlink" not in sheet
+    assert read_xlsx(path)[0][1][:2] == ["=1+1", "007"]
+
+
+def test_xlsx_workbook_parts_are_complete_and_well_formed(tmp_path: Path) -> None:
+    path = tmp_path / "a.xlsx"
+    path.write_bytes(written(ResultFileFormat.XLSX, [{"a": "<&>\x01\x0b\ufffe", "b": "]]>"}]))
+    with zipfile.ZipFile(path) as book:
+        assert book.testzip() is None
+        parts = {name: ET.fromstring(book.read(name)) for name in book.namelist()}
+    types = {each.attrib["PartName"] for each in parts["[Content_Types].xml"] if "PartName" in each.attrib}
+    assert types == {"/xl/worksheets/sheet1.xml", "/xl/workbook.xml", "/xl/styles.xml"}
+    for rels, folder in (("_rels/.rels", ""), ("xl/_rels/workbook.xml.rels", "xl/")):
+        for relation in parts[rels]:
+            assert folder + relation.attrib["Target"] in parts
+
+
+def test_xlsx_row_limit_starts_new_sheet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(xlsx_sheets, "ROWS_PER_SHEET_MAX", 4)
+    path = tmp_path / "a.xlsx"
+    path.write_bytes(written(ResultFileFormat.XLSX, [{"a": n} for n in range(7)], ["a"]))
+    sheets = read_xlsx(path)
+    assert [[row[0] for row in sheet] for sheet in sheets] == [["a", 0, 1, 2], ["a", 3, 4, 5], ["a", 6]]
+
+
+def test_xlsx_size_limit_starts_new_sheet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(xlsx_sheets, "BYTES_PER_SHEET_MAX", 2_000)
+    path = tmp_path / "a.xlsx"
+    path.write_bytes(written(ResultFileFormat.XLSX, [{"a": "x" * 900, "b": n} for n in range(8)]))
+    sheets = read_xlsx(path)
+    assert len(sheets) > 2
+    assert [row[1] for sheet in sheets for row in sheet[1:]] == list(range(8))
+
+
+def test_csv_and_xlsx_without_rows_contain_only_header(tmp_path: Path) -> None:
+    path = tmp_path / "a.xlsx"
+    path.write_bytes(written(ResultFileFormat.XLSX, []))
+    header = ["a", "b", "_row", "_status", "_error_code", "_error"]
+    assert read_xlsx(path) == [[header]]
+    assert written(ResultFileFormat.CSV, []) == ",".join(header).encode() + b"\r\n"
+    assert written(ResultFileFormat.NDJSON, []) == b""
+
+
+def test_xlsx_cell_is_truncated_between_characters() -> None:
+    assert truncate_utf16("x" * 10, 10) == "x" * 10
+    assert truncate_utf16("x" * 11, 10) == "x" * 10
+    assert truncate_utf16("👩" * 6, 11) == "👩" * 5  # two units each: half of one is none
+    text = "x" * 5
+    assert truncate_utf16(text, 10) is text
+
+
+def test_xlsx_column_letters_follow_spreadsheet_order() -> None:
+    assert [format_column_letters(n) for n in (0, 25, 26, 51, 52, 701, 702, 16_383)] == [
+        "A",
+        "Z",
+        "AA",
+        "AZ",
+        "BA",
+        "ZZ",
+        "AAA",
+        "XFD",
+    ]
+
+
+def test_xlsx_keeps_every_storable_character(tmp_path: Path) -> None:
+    """Every character of the first two planes that can be stored at all."""
+    characters = [chr(n) for n in range(1, 0x3000) if not 0xD800 <= n <= 0xDFFF] + ["\ufffe", "\uffff", "\U0001f600"]
+    lines = ["".join(characters[start : start + 200]) for start in range(0, len(characters), 200)]
+    path = tmp_path / "a.xlsx"
+    path.write_bytes(written(ResultFileFormat.XLSX, [{"a": line} for line in lines], ["a"]))
+    (sheet,) = read_xlsx(path)
+    assert [row[0] for row in sheet[1:]] == lines
+    assert not re.search(rb"[\x00-\x08\x0b-\x1f]", zipfile.ZipFile(path).read("xl/worksheets/sheet1.xml"))

@@ -1,0 +1,204 @@
+"""Every operation of the OpenAPI document, tried as everybody: what is declared is what happens."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from fastapi import APIRouter
+
+from support import rows
+from support.api import Api
+from support.import_requests import CSV_TYPE, GOOD, MIXED, stocked
+from support.openapi_document import DOCUMENT
+from tidemill import Mill
+from tidemill.core.principal import LOCAL_USER_ID
+from tidemill.limits import limiter_records
+from tidemill.limits.limiter import Limiter
+from tidemill.rest import auth
+from tidemill.store import sessions
+from tidemill.testing import drain
+
+OPERATIONS = [
+    (method.upper(), path, operation["x-permission"])
+    for path, methods in DOCUMENT["paths"].items()
+    for method, operation in methods.items()
+]
+BODIES: dict[tuple[str, str], dict[str, Any]] = {
+    ("POST", "/v1/jobs"): {"json": {"kind": "echo", "inputs": [1]}},
+    ("POST", "/v1/jobs/{job}/reprocess"): {"json": {}},
+    ("POST", "/v1/jobs/{job}/selection/cancel"): {"json": {}},
+    ("POST", "/v1/jobs/{job}/selection/count"): {"json": {}},
+    ("POST", "/v1/jobs/{job}/export"): {"params": {"format": "csv"}},
+    ("PATCH", "/v1/jobs/{job}/items/{seq}"): {"json": {"input": {"better": 1}}},
+    ("POST", "/v1/dead-letters/redrive"): {"json": {"all_matching": True}},
+    ("POST", "/v1/imports"): {"params": {"resource": "people"}, "content": GOOD, "headers": CSV_TYPE},
+    ("POST", "/v1/imports/preview"): {"params": {"resource": "people"}, "content": GOOD, "headers": CSV_TYPE},
+    ("POST", "/v1/imports/{import_id}/fixes"): {"content": b"_row,age\n2,1\n", "headers": CSV_TYPE},
+    ("POST", "/v1/imports/{import_id}/reprocess"): {"json": {}},
+    ("POST", "/v1/exports"): {"json": {"resource": "people"}},
+    ("POST", "/v1/distributions"): {
+        "json": {"dataset": "letters", "inputs": [{"first_name": "Ada", "sent_on": 20240202}]}
+    },
+    ("POST", "/v1/ingestion/scan"): {"json": {}},
+    ("PATCH", "/v1/limiters/{limiter}"): {"json": {"rate": "2/s"}},
+    ("POST", "/v1/pending/run-now"): {"json": {"item_ids": []}},
+    ("POST", "/v1/users"): {"json": {"name": "zoe"}},
+    ("PATCH", "/v1/users/{name}"): {"json": {"role": "user"}},
+    ("POST", "/v1/keys"): {"json": {}},
+}
+SOMEBODYS = ("{job}", "{operation_id}", "{prefix}", "{export}", "{import_id}", "{distribution_id}", "{source_name}")
+# What a request may answer with when it was let in: it was understood, whatever the state of things.
+LET_IN = {200, 201, 202, 204, 303, 409}
+
+
+@dataclass
+class Scene:
+    """Somebody's things, one of each, made anew for whoever comes after one that was let in."""
+
+    api: Api
+    toy: Mill
+    ada: httpx2.AsyncClient
+
+    async def path(self, path: str) -> str:
+        values = {"{name}": "carl", "{seq}": "0", "{source_name}": "letters", "{limiter}": "shop"}
+        if "{name}" in path:
+            await self.api.user("carl")
+        if "{job}" in path:
+            values["{job}"] = await self.failed_job()
+        if "{export}" in path:
+            answer = await self.ada.post(f"/v1/jobs/{await self.failed_job()}/export?format=csv")
+            values["{export}"] = answer.json()["id"]
+        if "{import_id}" in path:
+            values["{import_id}"] = await self.failed_import()
+        if "{distribution_id}" in path:
+            _, asked = next(one for one in BODIES.items() if one[0][1] == "/v1/distributions")
+            values["{distribution_id}"] = (await self.ada.post("/v1/distributions", **asked)).json()["job_id"]
+        if "{operation_id}" in path:
+            answer = await self.ada.post(f"/v1/jobs/{await self.failed_job()}/reprocess", json={})
+            values["{operation_id}"] = answer.json()["id"]
+        if "{prefix}" in path:
+            values["{prefix}"] = (await self.ada.post("/v1/keys", json={})).json()["prefix"]
+        if "{link}" in path:
+            values["{link}"] = await self.api.db.run(sessions.create_sign_in_link, LOCAL_USER_ID, 60)
+        for name, value in values.items():
+            path = path.replace(name, value)
+        assert "{" not in path, f"say what {path} stands for"
+        return path
+
+    async def failed_job(self) -> str:
+        answer = await self.ada.post("/v1/jobs", json={"kind": "echo", "inputs": [{"fail": "x"}, 1]})
+        await drain(self.toy, db=self.api.db)
+        return str(answer.json()["id"])
+
+    async def failed_import(self) -> str:
+        words: dict[str, str | bool] = {"resource": "people", "mode": "upsert", "validate_only": True}
+        answer = await self.ada.post("/v1/imports", params=words, content=MIXED, headers=CSV_TYPE)
+        await drain(self.toy, db=self.api.db)
+        return str(answer.json()["job_id"])
+
+
+@pytest.fixture
+async def api(make_api: Callable[..., Awaitable[Api]], tmp_path: Path) -> Api:
+    """With something to import into, and something that is limited."""
+    stock = await stocked(make_api, tmp_path)
+    await stock.db.run(limiter_records.declare_limiters, [Limiter("shop", 5.0, 10)])
+    return stock
+
+
+@pytest.fixture
+async def scene(api: Api, toy: Mill, ada: httpx2.AsyncClient) -> Scene:
+    return Scene(api, toy, ada)
+
+
+Try = Callable[[httpx2.AsyncClient], Awaitable[int]]
+
+
+def attempt(scene: Scene, method: str, path: str) -> Try:
+    untouched: list[str] = []
+
+    async def go(who: httpx2.AsyncClient) -> int:
+        options = dict(BODIES.get((method, path), {}))
+        if (method, path) == ("POST", "/v1/session"):
+            options = {"json": {"key": scene.api.keys["ada"]}}
+        place = untouched.pop() if untouched else await scene.path(path)
+        async with who.stream(method, place, **options) as answer:
+            if answer.status_code in (401, 403, 404):
+                untouched.append(place)
+            return answer.status_code
+
+    return go
+
+
+def test_metrics_route_is_documented_as_public() -> None:
+    assert ("GET", "/metrics", "public") in OPERATIONS
+
+
+@pytest.mark.parametrize(("method", "path", "permission"), OPERATIONS)
+async def test_operation_enforces_its_declared_permission(
+    scene: Scene,
+    api: Api,
+    ada: httpx2.AsyncClient,
+    bob: httpx2.AsyncClient,
+    root: httpx2.AsyncClient,
+    method: str,
+    path: str,
+    permission: str,
+) -> None:
+    go = attempt(scene, method, path)
+    if permission == "public":
+        assert await go(api.client()) in LET_IN | {200}
+        return
+    for stranger in (api.client(), await expired(api), await revoked(api)):
+        assert await go(stranger) == 401
+    if permission == "admin":
+        assert await go(ada) == 403
+        assert await go(bob) == 403
+    else:
+        assert await go(ada) in LET_IN
+        is_somebodys = any(name in path for name in SOMEBODYS)
+        assert await go(bob) == 404 if is_somebodys else await go(bob) in LET_IN
+    assert await go(root) in LET_IN
+
+
+async def expired(api: Api) -> httpx2.AsyncClient:
+    return await spoilt(api, "expires_at = tidemill.now() - interval '1 s'")
+
+
+async def revoked(api: Api) -> httpx2.AsyncClient:
+    return await spoilt(api, "revoked_at = tidemill.now()")
+
+
+async def spoilt(api: Api, change: str) -> httpx2.AsyncClient:
+    """A key of ada's that was good."""
+    ada = await api.user("ada")
+    made = (await ada.post("/v1/keys", json={})).json()
+    await rows(api.db, f"UPDATE tidemill.api_key SET {change} WHERE prefix = %s", made["prefix"])
+    return api.client({"Authorization": f"Bearer {made['key']}"})
+
+
+def test_route_without_declared_permission_fails_startup(api: Api) -> None:
+    bare = APIRouter()
+
+    @bare.get("/bare")
+    async def route() -> None: ...
+
+    with pytest.raises(RuntimeError, match="/bare"):
+        auth.include_declared_router(api.app, bare)
+
+
+def test_app_has_no_route_without_declared_permission(api: Api) -> None:
+    paths = {route.path for route in api.app.routes if hasattr(route, "path")}
+    assert paths == {"/v1/openapi.json"}, "everything else came through the guard"
+
+
+def test_operation_documents_summary_and_authorization_errors() -> None:
+    for path, methods in DOCUMENT["paths"].items():
+        for method, operation in methods.items():
+            answers = set(operation["responses"])
+            needed = {"422"} | ({"401", "403"} if operation["x-permission"] != "public" else set())
+            assert needed <= answers, f"{method} {path} says nothing of {needed - answers}"
+            assert operation.get("summary"), f"{method} {path} has no summary"
+    assert DOCUMENT["components"]["schemas"]["ProblemDetails"]["properties"]["request_id"]["examples"]

@@ -1,0 +1,78 @@
+"""Scenes for lists: jobs in which everything happens at once, and walks over all pages."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+from uuid import UUID
+
+from store.scenes import send_round
+from support import DONE, FAILED, RETRY, add_job, rows, settle, take, verdict
+from tidemill.core.list_pages import Page
+from tidemill.core.status import ItemStatus
+from tidemill.jobs import queries
+from tidemill.store import batch_leases
+from tidemill.store.database import Database
+from tidemill.store.reprocess_items import ReprocessSelection
+from tidemill.store.waiting_items import CancelSelection, cancel_waiting_items
+
+T = TypeVar("T")
+NOT_FOUND, SKIPPED, CANCELLED = ItemStatus.NOT_FOUND, ItemStatus.SKIPPED, ItemStatus.CANCELLED
+PENDING, PROCESSING = ItemStatus.PENDING, ItemStatus.PROCESSING
+MANY_PAGES = 1_000
+
+
+async def walk(page_after: Callable[[Any], Awaitable[Page[T]]], limit: int = 1_000) -> list[T]:
+    """Everything that a list has, page after page."""
+    found: list[T] = []
+    after: Any = None
+    for _ in range(MANY_PAGES):
+        page = await page_after(after)
+        assert len(page.items) <= limit
+        found += page.items
+        after = page.after
+        if after is None:
+            return found
+    raise AssertionError("the list never ends")
+
+
+async def walk_items(db: Database, job_id: UUID, *statuses: ItemStatus, limit: int = 7, **asked: Any) -> list[Any]:
+    return await walk(
+        lambda after: queries.list_items(db, job_id, statuses, limit=limit, after=after, **asked), limit=limit
+    )
+
+
+async def truth(db: Database, job_id: UUID) -> dict[int, ItemStatus]:
+    """The status of every item, looked up one by one."""
+    found = await rows(db, "SELECT seq, status FROM tidemill.item_status WHERE job_id = %s ORDER BY seq", job_id)
+    return {seq: ItemStatus(status) for seq, status in found}
+
+
+async def varied_job(db: Database, *, sparse: bool = False) -> UUID:
+    """A job of 120 items with every status, in ranges and lists, and tried more than once."""
+    job_id = await add_job(db, 120, batch_size=10, sparse=sparse)
+    await settle(db, await take(db, job_id))  # 0 … 9
+    lease = await take(db, job_id)  # 10 … 19
+    ends = (DONE, FAILED, NOT_FOUND, SKIPPED, RETRY)
+    await settle(
+        db,
+        lease,
+        [verdict(n, ends[n % 5], delay=60 if ends[n % 5] is RETRY else None) for n in range(lease.lo, lease.hi)],
+    )
+    begun = await take(db, job_id)  # 20 … 29, in hand
+    if not sparse:
+        await settle(db, begun, [verdict(seq) for seq in (20, 22, 24)])
+    await take(db, job_id, worker="w2")  # 30 … 39, in hand
+    given_back = await take(db, job_id)  # 40 … 49, a part of it settled
+    await settle(db, given_back, [verdict(seq, FAILED) for seq in (41, 43)])
+    await db.run(batch_leases.release_batch, given_back.after_flush(2))
+    failing = await take(db, job_id)  # 50 … 59
+    await settle(db, failing, [verdict(seq, FAILED) for seq in range(50, 60)])
+    partly = await take(db, job_id)  # 60 … 69
+    await settle(db, partly, [verdict(seq, FAILED) for seq in (60, 69)])
+    await db.run(batch_leases.release_batch, partly.after_flush(2))
+    # What is left of 40 … 49 and 60 … 119, and the two that were to be tried again.
+    await db.run(cancel_waiting_items, job_id, CancelSelection([ItemStatus.PENDING, ItemStatus.RETRY_WAIT]), {})
+    await send_round(db, job_id, ReprocessSelection(seqs=range(50, 56)))
+    again = await take(db, job_id, worker="w3")
+    await settle(db, again, [verdict(50, RETRY, delay=60), verdict(51, RETRY, delay=60), verdict(52)])
+    await send_round(db, job_id, ReprocessSelection(seqs=[12]))
+    return job_id

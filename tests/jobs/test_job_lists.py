@@ -1,0 +1,194 @@
+"""Lists of jobs: filters combine, pages are complete, and nobody learns of a foreign job."""
+
+from datetime import timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from jobs.list_scenes import walk
+from store.scenes import fail_some
+from support import FAILED, RETRY, add_job, closed, job_of, rows, settle, shift_clock, take, verdict
+from tidemill.core.errors import InvalidInput, UnknownJob
+from tidemill.core.status import Intent, JobStatus
+from tidemill.jobs import job_control, queries
+from tidemill.store import job_lifecycle
+from tidemill.store.database import Database
+from tidemill.telemetry.events import subscribe
+
+
+async def listed(db: Database, limit: int = 3, **asked: Any) -> list[UUID]:
+    found = await walk(lambda after: queries.list_jobs(db, limit=limit, after=after, **asked), limit)
+    return [job.id for job in found]
+
+
+async def test_job_list_is_newest_first_over_all_pages(db: Database) -> None:
+    jobs = [await add_job(db, 1, owner_id=n % 2) for n in range(9)]
+    jobs.sort(reverse=True)  # two of one millisecond may be made in any order
+    owners = {job_id: (await job_of(db, job_id)).owner_id for job_id in jobs}
+    for limit in (1, 2, 3, 4, 9, 10):
+        assert await listed(db, limit) == jobs
+        assert await listed(db, limit, owner_id=1) == [job_id for job_id in jobs if owners[job_id] == 1]
+
+
+async def jobs_of_every_status(db: Database) -> dict[JobStatus, UUID]:
+    found = {JobStatus.PENDING: await add_job(db, 20, batch_size=10)}
+    for status in (JobStatus.RUNNING, JobStatus.PAUSED, JobStatus.CANCELLING, JobStatus.INGESTING):
+        found[status] = await add_job(db, 20, batch_size=10)
+        await take(db, found[status])
+    await job_control.pause_job(db, found[JobStatus.PAUSED])
+    await job_control.cancel_job(db, found[JobStatus.CANCELLING])
+    await rows(db, "UPDATE tidemill.job SET ingest_done = false WHERE id = %s", found[JobStatus.INGESTING])
+    for status in (JobStatus.COMPLETED, JobStatus.COMPLETED_WITH_ERRORS, JobStatus.CANCELLED, JobStatus.FAILED):
+        found[status] = await add_job(db, 5)
+    await settle(db, await take(db, found[JobStatus.COMPLETED]))
+    await fail_some(db, found[JobStatus.COMPLETED_WITH_ERRORS], [2])
+    await settle(db, await take(db, found[JobStatus.FAILED]))
+    await db.run(job_lifecycle.fail_job, found[JobStatus.FAILED], "its source is gone")
+    for status in (JobStatus.COMPLETED, JobStatus.COMPLETED_WITH_ERRORS, JobStatus.FAILED):
+        await db.run(job_lifecycle.close_job_as, found[status])
+    await job_control.cancel_job(db, found[JobStatus.CANCELLED])
+    return found
+
+
+async def test_job_list_filters_by_displayed_status(db: Database) -> None:
+    jobs = await jobs_of_every_status(db)
+    assert jobs.keys() == set(JobStatus)
+    for status, job_id in jobs.items():
+        assert (await job_of(db, job_id)).status is status
+        assert await listed(db, statuses=[status]) == [job_id], status
+    some = [JobStatus.PENDING, JobStatus.FAILED, JobStatus.INGESTING]
+    assert set(await listed(db, 1, statuses=some)) == {jobs[status] for status in some}
+    assert len(await listed(db, statuses=list(JobStatus))) == 9
+    assert await listed(db, statuses=[JobStatus.PAUSED], kind="other") == []
+
+
+async def test_job_list_filters_by_kind_and_creation_time(db: Database) -> None:
+    old = await add_job(db, 1, kind="a")
+    await shift_clock(db, "40 days")
+    await rows(db, "SELECT tidemill.ensure_partition(tidemill.now())")
+    new, other = await add_job(db, 1, kind="a"), await add_job(db, 1, kind="b")
+    at = (await job_of(db, new)).created_at
+    assert at is not None
+    assert await listed(db, kind="a") == [new, old]
+    assert await listed(db, created_from=at, kind="a") == [new]
+    assert await listed(db, created_to=at) == [old]
+    assert await listed(db, created_from=at - timedelta(days=50), created_to=at) == [old]
+    assert set(await listed(db, created_from=at)) == {new, other}
+    assert await listed(db, created_from=at + timedelta(days=1)) == []
+    with pytest.raises(InvalidInput, match="a date needs a time zone"):
+        await listed(db, created_from=at.replace(tzinfo=None))
+
+
+async def test_job_list_finds_jobs_by_key_or_id_prefix(db: Database) -> None:
+    jobs = {job.id: job.key for job in [await job_of(db, await add_job(db, 1)) for _ in range(4)]}
+    for job_id, key in jobs.items():
+        assert await listed(db, q=key.lower()) == [job_id]
+        assert await listed(db, q=str(job_id)) == [job_id]
+        assert job_id in await listed(db, q=key[:12])
+        assert job_id in await listed(db, q=str(job_id)[:6])
+    for nothing in ("J19990101", "K", "%", "", "ffff", "'"):
+        assert await listed(db, q=nothing) == []
+    with pytest.raises(InvalidInput, match="characters that no text has"):
+        await listed(db, q="\x00")
+
+
+async def test_job_list_finds_rare_kind_within_page_budget(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidemill.store.job_lists.PAGE_BATCH_BUDGET", 4)
+    rare = [await add_job(db, 1, kind="rare", owner_id=1) for _ in range(2)]
+    for _ in range(10):
+        await add_job(db, 1, owner_id=1)
+    rare.append(await add_job(db, 1, kind="rare", owner_id=1))
+    for owner in (1, None):
+        page = await queries.list_jobs(db, kind="rare", owner_id=owner, limit=2)
+        assert [job.id for job in page.items] == [rare[2]]
+        assert page.after is not None
+        assert await listed(db, 2, kind="rare", owner_id=owner) == sorted(rare, reverse=True)
+    assert len(await queries.list_newest_jobs(db, 3, statuses=[JobStatus.PENDING])) == 3
+
+
+async def test_job_cursor_is_rejected_with_other_filters(db: Database) -> None:
+    for _ in range(3):
+        await add_job(db, 1, owner_id=1)
+    page = await queries.list_jobs(db, owner_id=1, limit=1)
+    others: list[dict[str, Any]] = [{}, {"owner_id": 2}, {"owner_id": 1, "kind": "x"}, {"owner_id": 1, "q": "0"}]
+    for asked in others:
+        with pytest.raises(InvalidInput, match="does not belong to this list"):
+            await queries.list_jobs(db, limit=1, after=page.after, **asked)
+
+
+async def test_find_job_reports_foreign_job_like_unknown_job(db: Database) -> None:
+    mine, foreign = (
+        await job_of(db, await add_job(db, 1, owner_id=1)),
+        await job_of(db, await add_job(db, 1, owner_id=2)),
+    )
+    assert (await queries.find_job(db, str(mine.id), 1)).id == mine.id
+    assert (await queries.find_job(db, mine.key.lower(), 1)).id == mine.id
+    assert (await queries.find_job(db, str(mine.id)[:8], 1)).id == mine.id  # of both, but one is not seen
+    for text in (str(foreign.id), foreign.key, str(foreign.id)[:13], str(uuid4()), "J1", "x", "", "\x00", "\ud800"):
+        with pytest.raises(UnknownJob) as caught:
+            await queries.find_job(db, text, 1)
+        assert str(caught.value) == f"there is no job {text!r}"
+    with pytest.raises(UnknownJob, match="more than one job begins with"):
+        await queries.find_job(db, str(mine.id)[:6])
+
+
+async def test_job_shows_request_policy_and_source_metadata(db: Database) -> None:
+    job_id = await add_job(
+        db,
+        10,
+        owner_id=3,
+        policy={"mode": "fail_fast"},
+        request_id="req-1",
+        traceparent="00-1-2-01",
+        ip_address="192.0.2.7",
+    )
+    lease = await take(db, job_id)
+    await settle(db, lease, [verdict(seq, RETRY, delay=60) for seq in range(4)])
+    await rows(
+        db,
+        """UPDATE tidemill.job SET result_columns = '{price,name}', source = '{"format": "csv", "blob": "secret"}',"""
+        " file_id = 'f1', purged_at = closed_at",
+    )
+    job = await job_of(db, job_id)
+    assert (job.policy, job.request_id, job.traceparent) == ({"mode": "fail_fast"}, "req-1", "00-1-2-01")
+    assert (job.ip_address, job.file_id, job.source) == ("192.0.2.7", "f1", "csv")
+    assert (job.result_columns, job.intent, job.retried, job.purged_at) == (("price", "name"), Intent.RUN, 4, None)
+    assert (await queries.list_jobs(db, limit=1)).items == [job]
+
+
+async def test_job_list_shows_same_counts_and_codes_as_get_job(db: Database) -> None:
+    first, second = await add_job(db, 30, batch_size=10), await add_job(db, 30, batch_size=10)
+    await fail_some(db, first, [1, 2], wanted=10)
+    await settle(db, await take(db, second), [verdict(seq, FAILED) for seq in range(10)])
+    await settle(db, await take(db, second))
+    found = {job.id: job for job in (await queries.list_jobs(db, limit=5)).items}
+    for job_id in (first, second):
+        assert found[job_id] == await job_of(db, job_id)
+    assert found[second].codes == {"test": 10}
+    assert found[second].counts.add_up
+
+
+async def test_page_listed_event_reports_row_count_and_bounds(db: Database) -> None:
+    jobs = sorted([await add_job(db, 4) for _ in range(3)], reverse=True)
+    heard: list[dict[str, Any]] = []
+    stop = subscribe(lambda name, fields: heard.append(fields) if name == "page.listed" else None)
+    try:
+        await queries.list_jobs(db, limit=2)
+        page = await queries.list_items(db, jobs[0], limit=3)
+        await queries.list_dead_letters(db, limit=3)
+    finally:
+        stop()
+    assert [(said["list"], said["rows"]) for said in heard] == [("jobs", 2), ("items", 3), ("dead_letters", 0)]
+    assert (heard[0]["first"], heard[0]["last"]) == (str(jobs[0]), str(jobs[1]))
+    assert heard[1]["last"] == f"{page.items[2]['updated_at'].isoformat()}|{jobs[0]}:2"
+    assert (heard[2]["first"], heard[2]["last"]) == (None, None)
+    assert all(said["ms"] > 0 for said in heard)
+
+
+async def test_job_list_order_is_unchanged_when_job_closes(db: Database) -> None:
+    jobs = [await add_job(db, 1) for _ in range(2)]
+    await settle(db, await take(db, jobs[0]))
+    await db.run(job_lifecycle.close_job_as, jobs[0])
+    assert (await closed(db, jobs[0])).status is JobStatus.COMPLETED
+    assert sorted(await listed(db), reverse=True) == await listed(db)

@@ -1,0 +1,200 @@
+"""Shorthands that make tests read as sentences."""
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+from uuid import UUID, uuid4
+
+import psutil
+import pytest
+from psycopg import AsyncConnection
+
+from support.forks import FORKER_NAME, MAIN, Forked
+from tidemill.config import Settings
+from tidemill.core.batch import Lease
+from tidemill.core.decide import Verdict
+from tidemill.core.job import Job
+from tidemill.core.status import ItemStatus
+from tidemill.store import batch_leases, job_records
+from tidemill.store.database import Database
+from tidemill.store.doctor import check_invariants
+from tidemill.store.job_submission import Submission, build_submission_steps, run_steps_async
+from tidemill.store.outcome_flush import FlushResult, flush_outcomes
+
+T = TypeVar("T")
+PATIENCE_S = 60.0
+DONE, FAILED, RETRY = ItemStatus.DONE, ItemStatus.FAILED, ItemStatus.RETRY_WAIT
+
+
+def require(program: str, path: str | None = None) -> str:
+    """The path of a program. Where it is missing, the test is skipped; under CI, which installs it, the test fails."""
+    if found := path or shutil.which(program):
+        return found
+    reason = f"NOT RUN: {program} is missing. Run `make test-services`."
+    if os.environ.get("CI"):
+        pytest.fail(reason, pytrace=False)
+    pytest.skip(reason)
+
+
+async def eventually(look: Callable[[], Awaitable[T]], within: float = PATIENCE_S) -> T:
+    """Look again and again until there is something to see."""
+    deadline = time.monotonic() + within
+    while not (seen := await look()):
+        assert time.monotonic() < deadline, f"nothing to see after {within} s"
+        await asyncio.sleep(0.02)
+    return seen
+
+
+async def add_job(db: Database, n: int, kind: str = "test", **options: Any) -> UUID:
+    """A job of n small inputs."""
+    return await add_rows(db, (b'{"n": %d}' % i for i in range(n)), kind, **options)
+
+
+async def add_rows(db: Database, rows: Iterable[bytes], kind: str = "test", **options: Any) -> UUID:
+    async with db.transaction(bounded=False) as conn:
+        return (await run_steps_async(conn, build_submission_steps(Submission(kind, **options), rows)))[0]
+
+
+async def take(db: Database, job_id: UUID, wanted: int = 1_000, worker: str = "w1", lease: float = 30.0) -> Lease:
+    """Claim, and insist on getting something."""
+    got = await try_take(db, job_id, wanted, worker, lease)
+    assert got is not None, "nothing to claim"
+    return got
+
+
+async def try_take(
+    db: Database, job_id: UUID, wanted: int = 1_000, worker: str = "w1", lease: float = 30.0
+) -> Lease | None:
+    return await db.run_async_commit(
+        batch_leases.claim_batch, job_id, item_count=wanted, lease_id=uuid4(), lease=lease, worker=worker
+    )
+
+
+def verdict(seq: int, status: ItemStatus = DONE, *, attempts: int = 1, delay: float | None = None) -> Verdict:
+    failing = status in (FAILED, RETRY)
+    error = b'{"code": "test", "reason": "because", "retryable": true}' if failing else None
+    code = "test" if failing else None
+    return Verdict(seq, status, attempts, 1, b'{"ok": true}' if status is DONE else None, None, error, code, delay)
+
+
+async def settle(db: Database, lease: Lease, verdicts: Iterable[Verdict] | None = None) -> FlushResult:
+    """Flush these verdicts, or done for every item of the lease."""
+    if verdicts is None:
+        verdicts = [verdict(seq) for seq in lease.seqs or range(lease.lo, lease.hi)]
+    return await db.run(flush_outcomes, lease, list(verdicts), lease_s=30.0)
+
+
+async def job_of(db: Database, job_id: UUID) -> Job:
+    return await db.read(job_records.get_job, job_id)
+
+
+async def closed(db: Database, job_id: UUID, within: float = PATIENCE_S) -> Job:
+    """Wait until the job is closed."""
+
+    async def look() -> Job | None:
+        job = await job_of(db, job_id)
+        return job if job.is_closed else None
+
+    found = await eventually(look, within)
+    assert found is not None
+    return found
+
+
+async def assert_sound(db: Database, job_id: UUID | None = None) -> None:
+    """Every invariant of the engine holds."""
+    async with db.transaction() as conn:
+        await conn.execute(b"SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", prepare=False)
+        broken = [finding for finding in await check_invariants(conn, job_id) if not finding.ok]
+    assert not broken, "\n".join(f"{finding.name}: {finding.details}" for finding in broken)
+
+
+async def fates(db: Database, job_id: UUID) -> dict[tuple[str, str | None, int], int]:
+    """How many items ended (or wait) as what: (status, error code, attempts) -> items."""
+    query = "SELECT status, error->>'code', attempts, count(*) FROM tidemill.outcome WHERE job_id = %s GROUP BY 1, 2, 3"
+    return {(status, code, attempts): n for status, code, attempts, n in await rows(db, query, job_id)}
+
+
+async def rows(db: Database, query: str, *params: Any) -> list[tuple[Any, ...]]:
+    """What an SQL query says, for a look behind the engine."""
+    async with db.connection() as conn:
+        cursor = await conn.execute(query.encode(), params, prepare=False)
+        return await cursor.fetchall() if cursor.description else []
+
+
+async def file_of(db: Database, export_id: UUID) -> str:
+    """The name under which the file of an export is stored."""
+    [(name,)] = await rows(db, "SELECT result->>'file_id' FROM tidemill.outcome WHERE job_id = %s", export_id)
+    return str(name)
+
+
+async def shift_clock(db: Database, interval: str) -> None:
+    """Move the database's clock for every connection that is opened from now on, and for those of our pool.
+
+    The pool's are told whenever one is taken: one that is just being opened is in nobody's list, and has the old time.
+    """
+    name = (await rows(db, "SELECT current_database()"))[0][0]
+    await rows(db, f"ALTER DATABASE {name} SET tidemill.shift = '{interval}'")
+
+    async def shift(conn: AsyncConnection[Any]) -> None:
+        await conn.execute(f"SET tidemill.shift = '{interval}'".encode(), prepare=False)
+
+    db._pool._check = shift
+
+
+def _said(value: object) -> str:
+    """A setting as an environment has it."""
+    return json.dumps(value, default=str) if isinstance(value, dict | list) else str(value)
+
+
+class Workers:
+    """Real worker processes, each in a process group of its own."""
+
+    def __init__(self, settings: Settings, folder: Path) -> None:
+        self._settings = settings
+        self._folder = folder
+        self._started: list[subprocess.Popen[bytes]] = []
+
+    def app(self, source: str, name: str = "app") -> str:
+        """Write a module with a mill; the reference to it. `mill`, `Item` and the outcomes are imported."""
+        head = "import asyncio, os, time\nfrom tidemill import *\nmill = Mill()\n"
+        (self._folder / f"{name}.py").write_text(head + textwrap.dedent(source))
+        return f"{name}:mill"
+
+    def start(
+        self, app: str = "app:mill", processes: int = 1, inside: Sequence[str] = (), **settings: object
+    ) -> "subprocess.Popen[bytes]":
+        """``inside`` is a command that runs it elsewhere, as in a network of its own."""
+        argv = [*inside, sys.executable, "-c", MAIN, "worker", app, "--processes", str(processes)]
+        process: subprocess.Popen[bytes] = Forked(
+            argv, cwd=self._folder, env=self.env(**settings), start_new_session=True
+        )
+        self._started.append(process)
+        return process
+
+    def env(self, **settings: object) -> dict[str, str]:
+        ours = self._settings.model_dump(exclude_unset=True) | settings
+        env = {f"TIDEMILL_{name.upper()}": _said(value) for name, value in ours.items()}
+        return os.environ | env | {"TIDEMILL_LOG_LEVEL": str(settings.get("log_level", "warning"))}
+
+    def children(self, process: "subprocess.Popen[bytes]") -> list[int]:
+        """The process ids of a worker's children."""
+        try:
+            return [child.pid for child in psutil.Process(process.pid).children() if child.name() != FORKER_NAME]
+        except psutil.NoSuchProcess:
+            return []
+
+    def end(self) -> None:
+        for process in self._started:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()

@@ -1,0 +1,78 @@
+"""Listening to what is told, in this process and by real workers."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import httpx2
+from prometheus_client.parser import text_string_to_metric_families
+
+from support import Workers, eventually
+from support.forks import MAIN, Forked
+from tidemill.config import Settings
+
+Event = tuple[str, dict[str, Any]]
+
+
+class Told(list[Event]):
+    """Every event of this process."""
+
+    def of(self, name: str) -> list[dict[str, Any]]:
+        return [fields for event, fields in self if event == name]
+
+    def about(self, job_id: object) -> list[Event]:
+        return [(name, fields) for name, fields in self if fields.get("job") == job_id]
+
+
+class Logged(Workers):
+    """Workers whose log lines can be read."""
+
+    def __init__(self, settings: Settings, folder: Path) -> None:
+        super().__init__(settings, folder)
+        self._logs: list[Path] = []
+
+    def start(
+        self, app: str = "app:mill", processes: int = 1, inside: Sequence[str] = (), **settings: object
+    ) -> "subprocess.Popen[bytes]":
+        log = self._folder / f"log-{len(self._logs)}"
+        argv = [*inside, sys.executable, "-c", MAIN, "worker", app, "--processes", str(processes)]
+        with log.open("wb") as stderr:
+            process: subprocess.Popen[bytes] = Forked(
+                argv, cwd=self._folder, env=self.env(**settings), stderr=stderr, start_new_session=True
+            )
+        self._started.append(process)
+        self._logs.append(log)
+        return process
+
+    def lines(self, worker: int = 0) -> list[dict[str, Any]]:
+        """Every whole line by now."""
+        text = self._logs[worker].read_text()
+        return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+
+    async def said(self, event: str, worker: int = 0) -> dict[str, Any]:
+        """The first line of an event, as soon as it is written."""
+
+        async def look() -> list[dict[str, Any]]:
+            return [line for line in self.lines(worker) if line["event"] == event]
+
+        return (await eventually(look))[0]
+
+    async def metrics(self, worker: int = 0, path: str = "/metrics") -> dict[tuple[str, tuple[str, ...]], float]:
+        """What Prometheus would read: name and labels of each series."""
+        status, text = await self.page(worker, path)
+        assert status == 200, text
+        return {
+            (sample.name, tuple(value for _, value in sorted(sample.labels.items()))): sample.value
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+        }
+
+    async def page(self, worker: int = 0, path: str = "/metrics") -> tuple[int, str]:
+        """What a worker answers: status and body."""
+        port = (await self.said("metrics.served", worker))["port"]
+        async with httpx2.AsyncClient() as client:
+            answer = await client.get(f"http://127.0.0.1:{port}{path}")
+        return answer.status_code, answer.text

@@ -1,0 +1,38 @@
+"""Watches from a terminal."""
+
+import json
+
+from support.command import Tidemill
+
+DECLARED = """
+[watches.nightly]
+source = "inbox"
+pattern = "*.csv"
+import = { resource = "public.people" }
+stable_for = "0s"
+"""
+
+
+def test_scan_command_reports_files_and_sources_command_lists_watches(tidemill: Tidemill) -> None:
+    (tidemill.folder / "inbox").mkdir()
+    tidemill.extra["TIDEMILL_SOURCES"] = json.dumps({"inbox": str(tidemill.folder / "inbox")})
+    tidemill.file("tidemill.toml", DECLARED)
+    tidemill.file("inbox/people.csv", "email,name\nada@x.org,Ada\n")
+    assert "never scanned" in tidemill("sources").out
+    assert "1 found · 0 submitted" in tidemill("scan").out
+    said = tidemill("scan", "nightly", code=1).out
+    assert "public.people" in said
+    assert "1 seen" in tidemill("sources").out
+    assert "declared are: nightly" in tidemill.refuses("scan", "daily")
+
+
+def test_invalid_watch_declarations_are_all_reported_without_secrets(tidemill: Tidemill) -> None:
+    tidemill.file("tidemill.toml", DECLARED + '[watches.b]\nsource = "ftp://a:geheim@h/x"\njob = {}\n')
+    said = tidemill("sources", code=2).err
+    assert "watches.b.source: a password does not belong" in said
+    assert "watches.b.job.kind: Field required" in said
+    assert "geheim" not in said
+    tidemill.file("tidemill.toml", DECLARED + 'layout = { format = "docx" }\n')
+    said = tidemill("sources", code=2).err
+    assert "TIDEMILL_SOURCES has no 'inbox'" in said
+    assert "docx" in said

@@ -1,0 +1,92 @@
+"""At 200 % (half the window) and on a phone nothing is lost: no page is wider than its window, every act is reached."""
+
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Page, expect
+
+from tidemill.core.principal import Role
+from web.conftest import OpenPage
+from web.page_checks import isolated
+from web.site import Site
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+SIZES = {"phone": {"width": 390, "height": 800}, "zoomed": {"width": 640, "height": 400}}
+SCREENS = (
+    ("/jobs", "Jobs"),
+    ("/pending", "Pending"),
+    ("/dead-letters", "Dead letters"),
+    ("/imports", "Imports"),
+    ("/imports/new", "Import a file"),
+    ("/exports", "Exports"),
+    ("/exports/new", "New export"),
+    ("/distributions", "Distributions"),
+    ("/distributions/new", "New distribution"),
+    ("/sources", "Sources"),
+    ("/operations", "Operations"),
+    ("/service", "Health"),
+    ("/keys", "API keys"),
+    ("/users", "Users"),
+)
+TABS = ("", "/results", "/pending", "/errors", "/config", "/activity")
+# What makes a page wider than its window, if it is.
+TOO_WIDE = """
+(() => {
+  const width = document.documentElement.clientWidth;
+  if (document.documentElement.scrollWidth <= width) return "";
+  const isCut = (one) => one.closest(".table-box > *, .grid-scroll > *");
+  const all = [...document.body.querySelectorAll("*")].filter((one) => one.getBoundingClientRect().right > width + 1);
+  const told = all.filter((one) => !isCut(one)).map((one) => one.outerHTML.slice(0, 100));
+  return told.slice(-3).join("\\n") || "something";
+})()
+"""
+# Buttons and links of the screen that lie outside of the window, and in nothing that can be scrolled sideways.
+OUT_OF_REACH = """
+[...document.querySelectorAll("main :is(button, a, input, select), header :is(button, a)")].filter((one) => {
+  const box = one.getBoundingClientRect();
+  if (box.width === 0 || one.closest(".table-box, .grid-scroll, .tabs, pre, .unseen")) return false;
+  return box.left < -1 || box.right > window.innerWidth + 1;
+}).map((one) => one.outerHTML.slice(0, 120)).join("\\n")
+"""
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def job(site: Site) -> dict[str, Any]:
+    await site.user("root", Role.ADMIN)
+    return await site.submit("root", [{"sku": f"a rather long name of number {n}"} for n in range(200)])
+
+
+async def assert_all_is_there(page: Page, where: str) -> None:
+    assert await isolated(page, TOO_WIDE) == "", f"{where} is wider than its window"
+    assert await isolated(page, OUT_OF_REACH) == "", f"{where} has something out of reach"
+
+
+@pytest.mark.parametrize("size", sorted(SIZES))
+async def test_every_screen_fits_phone_and_zoomed_viewport(
+    site: Site, signed_in: OpenPage, job: dict[str, Any], size: str
+) -> None:
+    page = await signed_in("root", role=Role.ADMIN, viewport=SIZES[size])
+    for path, name in SCREENS:
+        await page.goto(site.url + path)
+        await expect(page.get_by_role("heading", name=name, level=1)).to_be_visible()
+        await assert_all_is_there(page, path)
+    for tab in TABS:
+        await page.goto(f"{site.url}/jobs/{job['key']}{tab}")
+        await expect(page.get_by_role("heading", name=job["key"])).to_be_visible()
+        await assert_all_is_there(page, f"the tab {tab or 'overview'} of a job")
+
+
+async def test_phone_layout_opens_menu_and_full_screen_drawer(
+    site: Site, signed_in: OpenPage, job: dict[str, Any]
+) -> None:
+    page = await signed_in("root", f"/jobs/{job['key']}/results", role=Role.ADMIN, viewport=SIZES["phone"])
+    await page.get_by_role("grid").get_by_role("gridcell", name="a rather long name of number 1", exact=True).click()
+    drawer = page.get_by_role("complementary")
+    await expect(drawer.get_by_role("heading", name="Row 2")).to_be_visible()
+    await expect(page.locator(".bar")).to_have_js_property("inert", value=True)  # nobody gets behind it
+    await assert_all_is_there(page, "a row")
+    await drawer.get_by_role("button", name="Close").click()
+    await page.get_by_role("button", name="Menu").click()
+    await page.get_by_role("link", name="Operations").click()
+    await expect(page.get_by_role("heading", name="Operations")).to_be_visible()
