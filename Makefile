@@ -11,6 +11,9 @@ NPM_OF_WHEEL = PATH="$(NODE_WHEEL)/bin:$$PATH" node $(NODE_WHEEL)/lib/node_modul
 NPM = $(if $(shell command -v npm),npm,$(if $(NODE_WHEEL),$(NPM_OF_WHEEL),npm))
 # Tests at a time: on 2 cores there is always one that waits for something.
 AT_ONCE ?= 3
+# A run that takes longer is interrupted, so that it reports what it has; a single test may take 180 s (pyproject.toml).
+TEST_TIMEOUT ?= 40m
+BOUNDED = timeout --foreground --signal=INT --kill-after=60 $(TEST_TIMEOUT)
 # Where the fast tests of test-fast are. To collect all folders takes 20 s.
 FAST_TESTS := $(addprefix tests/,app core dispatch engine/adaptive engine/children enrichment imports jobs limits rest tables \
 	telemetry watches distributions/test_artifact_names.py exports/test_filters.py store/test_jsonb.py test_config.py)
@@ -41,7 +44,7 @@ check-js: $(NODE_READY) ## TypeScript strict and ESLint, over the JavaScript of 
 	$(NPM) run --silent check
 
 test: check test-services ## check, then all tests except those of test-full
-	$(BIN)/pytest -n $(AT_ONCE) --dist worksteal -m "not full"
+	$(BOUNDED) $(BIN)/pytest -n $(AT_ONCE) --dist worksteal -m "not full"
 
 test-fast: $(READY) ## unit tests and pure logic, without a database, in less than a minute
 	$(BIN)/pytest -q -n 2 --dist worksteal -m "fast and not full" $(FAST_TESTS)
@@ -51,11 +54,11 @@ test-services: $(READY) ## install the browser and the servers that the tests st
 
 coverage: $(READY) test-services ## the same tests, and how much of the code they reach
 	@rm -f .coverage .coverage.*
-	$(BIN)/pytest -n $(AT_ONCE) --dist worksteal -m "not full" --cov --cov-report=
+	$(BOUNDED) $(BIN)/pytest -n $(AT_ONCE) --dist worksteal -m "not full" --cov --cov-report=
 	@$(BIN)/coverage report --fail-under=85
 
 test-full: $(READY) test-services ## the slow suites at their full size (minutes of chaos, a million rows)
-	$(BIN)/pytest -m full
+	$(BIN)/pytest -m full -o faulthandler_timeout=3600
 
 bench: $(READY) ## measure the engine against bare COPY in one run
 	@$(BIN)/tidemill bench items

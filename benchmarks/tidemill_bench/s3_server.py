@@ -15,6 +15,7 @@ from typing import Self
 from uuid import uuid4
 
 from tidemill.core.errors import TidemillError
+from tidemill_bench.server_environment import server_environment
 
 RCLONE_PATH = Path(sys.executable).with_name("rclone")
 S3_START_TIMEOUT_S = 20.0
@@ -73,7 +74,7 @@ class S3Server:
             "",
             str(self._top),
         ]
-        env = {"PATH": os.environ["PATH"], "HOME": str(self._top), "RCLONE_AUTH_KEY": f'"{self.key},{self.secret}"'}
+        env = server_environment(self._top) | {"RCLONE_AUTH_KEY": f'"{self.key},{self.secret}"'}
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(argv, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         deadline = time.monotonic() + S3_START_TIMEOUT_S

@@ -42,7 +42,8 @@ def test_blocking_calls_of_many_threads_share_one_loop_and_one_database(mill: Mi
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        thread.join(60)
+        assert not thread.is_alive()
     assert count_background_threads() == 1
     mill.close()
     assert count_background_threads() == 0

@@ -89,6 +89,7 @@ def test_export_benchmark_workbooks_of_both_writers_have_same_cells(tmp_path: Pa
 @pytest.mark.parametrize(("end", "is_whole"), [(b"0\r\n\r\n", True), (b"", False)])
 def test_export_benchmark_rejects_truncated_stream_as_sample(end: bytes, is_whole: bool) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(30)
 
         def answer() -> None:
             connection, _ = server.accept()
@@ -103,7 +104,7 @@ def test_export_benchmark_rejects_truncated_stream_as_sample(end: bytes, is_whol
         else:
             with pytest.raises(TidemillError, match="broke off"):
                 drain_stream(server.getsockname(), "/", "key")
-        thread.join()
+        thread.join(30)
 
 
 async def test_export_benchmark_measures_all_targets_and_cleans_up(

@@ -15,6 +15,7 @@ import pytest
 from dispatch.listeners import Ear
 from support import rows
 from support.brokers import BrokerServer, folder_for, make_broker, need
+from support.leftover_processes import WORKER
 from tidemill.dispatch import outbox
 from tidemill.dispatch.broker_dispatcher import BrokerDispatcher, make_connection_factory
 from tidemill.store.database import Database
@@ -55,7 +56,9 @@ def _shared(name: str, factory: pytest.TempPathFactory, run: str) -> Iterator[st
 
 def _started(name: str, factory: pytest.TempPathFactory) -> dict[str, Any]:
     broker = make_broker(name, folder_for(name, factory.mktemp(name)))
-    broker.start()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv(WORKER, raising=False)  # it outlives this process if this process crashes
+        broker.start()
     _started_here.append(broker)  # a process that nobody holds any more is a warning
     return {"n": 0, "url": broker.url, "groups": broker.process_groups, "folder": str(broker.folder)}
 

@@ -33,9 +33,12 @@ class Ear:
         task = asyncio.create_task(dispatcher.deliver(self))
 
         async def end() -> None:
-            while not task.done():  # a library may swallow it while its line breaks
+            for _ in range(60):  # a library may swallow it while its line breaks
+                if task.done():
+                    break
                 task.cancel()
                 await asyncio.wait([task], timeout=1)
+            assert task.done(), "the dispatcher ignores its cancellation"
             with contextlib.suppress(asyncio.CancelledError):
                 task.result()
 

@@ -51,7 +51,7 @@ def test_concurrent_folder_listings_share_one_scan(watched: Watched) -> None:
     with ThreadPoolExecutor(4) as threads:
         asking = [threads.submit(list_blob_folder, watched, DAY, ["a"]) for _ in range(4)]
         watched.gate.set()
-        assert {one.result().names for one in asking} == {frozenset({f"{DAY}/a.csv"})}
+        assert {one.result(60).names for one in asking} == {frozenset({f"{DAY}/a.csv"})}
     assert watched.listed == [""]
 
 
@@ -65,7 +65,7 @@ def test_folder_listing_runs_separately_when_lock_wait_times_out(
         while len(watched.listed) < 2:
             assert not any(one.done() for one in asking)
         watched.gate.set()
-        assert all(one.result().names for one in asking)
+        assert all(one.result(60).names for one in asking)
 
 
 def test_folder_listing_is_not_shared_when_file_locks_are_unsupported(

@@ -5,6 +5,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
+from support import until
 from tidemill.engine.concurrency import SharedExclusiveLock
 
 
@@ -25,7 +26,7 @@ class Visitor:
     async def _visit(self, gate: SharedExclusiveLock, alone: bool) -> None:
         async with gate.hold(exclusive=alone):
             self.inside = True
-            await self._leave.wait()
+            await until(self._leave)
         self.inside = False
 
     async def leave(self) -> None:

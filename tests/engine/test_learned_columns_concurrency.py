@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 
 from store.scenes import at_once, held_up
-from support import Workers, add_job, assert_sound, closed, eventually, fates, job_of, rows, take
+from support import Workers, add_job, assert_sound, closed, eventually, fates, job_of, rows, take, until
 from support.result_exports import columns_of
 from tidemill import Item, Mill
 from tidemill.core.errors import UnknownJob
@@ -86,12 +86,12 @@ async def test_running_batch_does_not_deadlock_with_delete_of_its_job(mill: Mill
     @mill.batch_handler("test")
     async def run(items: list[Item], conn: Connection) -> list[dict[str, int]]:
         reached.set()
-        await go_on.wait()
+        await until(go_on)
         return [{"a": 1} for _ in items]
 
     job_id = await mill.submit_async("test", [1])
     draining = asyncio.create_task(drain(mill, db=db))
-    await reached.wait()
+    await until(reached)
     deleting = await held_up(db, job_control.delete_job(db, job_id))
     go_on.set()
     await asyncio.wait_for(deleting, 10)
@@ -105,12 +105,12 @@ async def test_columns_blocked_by_job_lock_are_stored_after_batch(mill: Mill, db
     @mill.batch_handler("test")
     async def run(items: list[Item], conn: Connection) -> list[dict[str, int]]:
         locked.set()
-        await go_on.wait()
+        await until(go_on)
         return [{"a": 1} for _ in items]
 
     job_id = await mill.submit_async("test", [1])
     draining = asyncio.create_task(drain(mill, db=db))
-    await locked.wait()
+    await until(locked)
     async with db.transaction() as conn:
         await conn.execute(b"SELECT 1 FROM tidemill.job WHERE id = %s FOR NO KEY UPDATE", [job_id])
         go_on.set()

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from support import until
 from tidemill.engine import loop as service
 from tidemill.engine.loop import Loop
 from tidemill.telemetry.events import subscribe
@@ -43,7 +44,7 @@ async def test_loop_ticks_without_wait_while_work_remains() -> None:
 async def test_loop_wake_ends_wait_early() -> None:
     loop = Ticking([600.0, 0.0])
     task = asyncio.create_task(loop.run())
-    await loop.ticked.wait()
+    await until(loop.ticked)
     loop.wake()
     async with asyncio.timeout(5):
         await task
@@ -65,7 +66,7 @@ async def test_loop_wake_during_tick_is_not_lost() -> None:
 async def test_loop_stop_ends_wait_immediately() -> None:
     loop = Ticking([600.0, 0.0])
     task = asyncio.create_task(loop.run())
-    await loop.ticked.wait()
+    await until(loop.ticked)
     assert not loop.is_stopping
     loop.stop()
     async with asyncio.timeout(5):

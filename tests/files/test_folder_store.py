@@ -63,7 +63,7 @@ def test_folder_store_removes_empty_folders_under_concurrent_writes(folder: Fold
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        thread.join(60)
     assert list(folder.scratch_folder.iterdir()) == []
 
 

@@ -220,7 +220,7 @@ def test_download_resumes_after_process_was_killed(blobs: FolderBlobStore, serve
         assert time.monotonic() < deadline
         time.sleep(0.01)
     process.kill()
-    process.wait()
+    process.wait(30)
     remote(server).download(server.url(), BLOB)
     assert blobs.path(BLOB).read_bytes() == ROWS
     assert server.requests[1].first > HALF // 2

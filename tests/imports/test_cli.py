@@ -160,7 +160,7 @@ async def test_import_command_reads_standard_input_and_named_pipes(tidemill: "Ti
     os.mkfifo(pipe)
     with tidemill.running("import", str(pipe), "--into", "people") as importing:
         await asyncio.to_thread(pipe.write_text, "id,name\n5,G\n")
-        said, _ = await asyncio.to_thread(importing.communicate)
+        said, _ = await asyncio.to_thread(importing.communicate, timeout=60)
     assert "1 inserted" in said
     assert await rows(db, "SELECT name FROM people ORDER BY id") == [("Ann",), ("Bob",), ("C",), ("D;E,F",), ("G",)]
     assert "the file is empty" in tidemill("import", "-", "--into", "people", code=2).err
@@ -231,7 +231,7 @@ async def test_interrupted_import_is_kept_and_completed_by_next_worker(tidemill:
     with tidemill.running("import", file, "--into", "people") as importing:
         await eventually(lambda: counted(1))
         importing.send_signal(signal.SIGINT)
-        said, _ = await asyncio.to_thread(importing.communicate)
+        said, _ = await asyncio.to_thread(importing.communicate, timeout=60)
     assert importing.returncode == 130
     assert "is kept and goes on with the next worker: tidemill worker\n" in said
     assert not await counted(60_000)

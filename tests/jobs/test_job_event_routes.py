@@ -11,7 +11,7 @@ import pytest
 from fastapi import sse
 
 from jobs.test_job_control_routes import submitted
-from support import eventually, rows
+from support import eventually, rows, until
 from support.api import Api
 from tidemill import Mill
 from tidemill.core.principal import LOCAL_USER_ID
@@ -202,7 +202,7 @@ async def test_stream_limit_per_user_holds_for_concurrent_requests(
             seen.append(response.status_code)
             if len(seen) == 12:
                 done.set()
-            await done.wait()
+            await until(done)
             return response.status_code
 
     for _ in range(2):

@@ -5,6 +5,7 @@ from itertools import count
 
 import pytest
 
+from support import until
 from tidemill.rest.api_context import RequestCoalescer
 
 
@@ -19,7 +20,7 @@ class Source:
         gate, number = asyncio.Event(), self.begun
         self.begun += 1
         self.gates.append(gate)
-        await gate.wait()
+        await until(gate)
         return number
 
 

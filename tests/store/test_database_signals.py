@@ -4,6 +4,7 @@ import asyncio
 
 from psycopg import errors
 
+from support import until
 from tidemill.store.database import Connection, Database
 
 HELD_S = 0.05
@@ -16,7 +17,7 @@ async def nothing(conn: Connection) -> None:
 async def hold(db: Database, held: asyncio.Event, let_go: asyncio.Event) -> None:
     async with db.transaction():
         held.set()
-        await let_go.wait()
+        await until(let_go)
 
 
 async def beside_a_held_connection(db: Database) -> None:
@@ -24,7 +25,7 @@ async def beside_a_held_connection(db: Database) -> None:
     held, let_go = asyncio.Event(), asyncio.Event()
     async with asyncio.TaskGroup() as group:
         group.create_task(hold(db, held, let_go))
-        await held.wait()
+        await until(held)
         asyncio.get_running_loop().call_later(HELD_S, let_go.set)
         await db.run(nothing)
 

@@ -33,6 +33,7 @@ from tidemill.store.outcome_flush import FlushResult, flush_outcomes
 
 T = TypeVar("T")
 PATIENCE_S = 60.0
+EXIT_TIMEOUT_S = 30.0  # of a process that was killed, on a busy machine
 DONE, FAILED, RETRY = ItemStatus.DONE, ItemStatus.FAILED, ItemStatus.RETRY_WAIT
 
 
@@ -53,6 +54,11 @@ async def eventually(look: Callable[[], Awaitable[T]], within: float = PATIENCE_
         assert time.monotonic() < deadline, f"nothing to see after {within} s"
         await asyncio.sleep(0.02)
     return seen
+
+
+async def until(event: asyncio.Event, within: float = PATIENCE_S) -> None:
+    """Wait until the event is set; fail the test if that takes too long."""
+    await asyncio.wait_for(event.wait(), within)
 
 
 async def add_job(db: Database, n: int, kind: str = "test", **options: Any) -> UUID:
@@ -197,4 +203,4 @@ class Workers:
         for process in self._started:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            process.wait(EXIT_TIMEOUT_S)

@@ -12,6 +12,7 @@ import httpx2
 import pytest
 from fastapi import FastAPI
 
+from support import until
 from tidemill import Item, Mill
 from tidemill.cli.serve import HttpServer, open_listen_socket
 from tidemill.config import Settings
@@ -99,7 +100,7 @@ async def serving(app: FastAPI) -> AsyncIterator[str]:
     with open_listen_socket(ANY_PORT) as listening:
         server = PromptServer(app)
         task = asyncio.create_task(server.serve(sockets=[listening]))
-        await server.ready.wait()
+        await until(server.ready)
         yield f"http://127.0.0.1:{listening.getsockname()[1]}"
         server.end.set()
         await task

@@ -40,6 +40,8 @@ FILES = 1_024
 MAX_FILES_PER_REQUEST = 16
 PR_SET_NAME, PR_SET_CHILD_SUBREAPER = 15, 36
 REPARENT_WAIT_S = 10.0
+FORK_TIMEOUT_S = 60.0
+FORKER_EXIT_TIMEOUT_S = 10.0
 
 
 def starting(env: dict[str, str]) -> dict[str, str]:
@@ -125,8 +127,12 @@ class _Forker:
         ours, theirs = socket.socketpair()
         with theirs:
             socket.send_fds(self._requests, [len(text).to_bytes(4)], [*files.values(), theirs.fileno()])
-        ours.sendall(text)
-        return ours, _number(ours)
+        ours.settimeout(FORK_TIMEOUT_S)
+        try:
+            ours.sendall(text)
+            return ours, _number(ours)
+        except TimeoutError:
+            raise AssertionError(f"the process that forks has not answered for {FORK_TIMEOUT_S} s") from None
 
     def fork_child(self, argv: list[str], env: dict[str, str], files: list[int]) -> ForkedChild:
         """A child of this process."""
@@ -170,9 +176,18 @@ def _server() -> _Forker | None:
             start_new_session=True,
         )
     forker = _Forker(ours, starting(dict(os.environ)))
-    atexit.register(process.wait)
+    atexit.register(_end, process)
     atexit.register(forker.close)  # the last is called first
     return forker
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    """Wait for the forker, which exits when its connection is closed; a copy in another process keeps it alive."""
+    try:
+        process.wait(FORKER_EXIT_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait(FORKER_EXIT_TIMEOUT_S)
 
 
 def fork_children(find_forker: Callable[[], _Forker | None] = _server) -> None:

@@ -41,6 +41,8 @@ class Request:
 
 
 Answer = Callable[[Request], None]
+CONNECTION_TIMEOUT_S = 60.0
+THREAD_TIMEOUT_S = 90.0
 
 
 @dataclass
@@ -55,7 +57,7 @@ class Server:
         self._gone = threading.Event()
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.port = self._socket.getsockname()[1]
-        self._threads = [threading.Thread(target=self._accept)]
+        self._threads = [threading.Thread(target=self._accept, daemon=True)]
         self._threads[0].start()
         return self
 
@@ -65,7 +67,8 @@ class Server:
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
         for thread in self._threads:
-            thread.join()
+            thread.join(THREAD_TIMEOUT_S)
+            assert not thread.is_alive(), "a connection of the server is still open: the client has not closed it"
 
     @property
     def allowed(self) -> AllowedHost:
@@ -78,17 +81,21 @@ class Server:
         with contextlib.suppress(OSError):
             while True:
                 connection, _ = self._socket.accept()
-                self._threads.append(threading.Thread(target=self._serve, args=(connection,)))
+                self._threads.append(threading.Thread(target=self._serve, args=(connection,), daemon=True))
                 self._threads[-1].start()
 
     def _serve(self, connection: socket.socket) -> None:
+        connection.settimeout(CONNECTION_TIMEOUT_S)
         with contextlib.suppress(OSError), connection:
             if self.context:
                 connection = self.context.wrap_socket(connection, server_side=True)
             with connection:
                 head = b""
                 while not head.endswith(b"\r\n\r\n"):
-                    head += connection.recv(65_536)
+                    received = connection.recv(65_536)
+                    if not received:  # the client closed the connection before its request was complete
+                        return
+                    head += received
                 first, *lines = head.decode().strip().split("\r\n")
                 headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
                 self.requests.append(Request(first.split(" ")[1], headers, connection.sendall, self._gone))

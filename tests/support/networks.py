@@ -26,7 +26,7 @@ CLONE_NEWNET = 0x40000000
 
 
 def _ip(*words: str) -> None:
-    subprocess.run(["ip", *words], check=True, capture_output=True)
+    subprocess.run(["ip", *words], check=True, capture_output=True, timeout=30)
 
 
 @dataclass(frozen=True)

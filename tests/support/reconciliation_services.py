@@ -5,7 +5,6 @@ import contextlib
 import csv
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -37,14 +36,14 @@ class CsvReconcile:
         (self._folder / "settings.py").write_text(
             f"SERVER_NAME = '127.0.0.1:{self.port}'\nCSVENCODING = 'utf-8'\nLOGLEVEL = 'ERROR'\n"
         )
-        self._run("init", "--config", "settings.py", "names.csv", "id", "name").wait()
+        self._run("init", "--config", "settings.py", "names.csv", "id", "name").wait(READY_S)
         self._server = self._run("serve")
         self._await()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._server.send_signal(signal.SIGTERM)
-        self._server.wait()
+        self._server.kill()
+        self._server.wait(READY_S)
         self._log.close()
 
     def _run(self, *argv: str) -> "subprocess.Popen[bytes]":

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from tidemill_bench import s3_server
 
+STOP_TIMEOUT_S = 30.0
+
 
 class S3Server(s3_server.S3Server):
     @contextlib.contextmanager
@@ -15,7 +17,9 @@ class S3Server(s3_server.S3Server):
         """It takes connections and says nothing."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
+        deadline = time.monotonic() + STOP_TIMEOUT_S
         while not _is_stopped(self._process.pid):  # each of its threads, when it is its turn
+            assert time.monotonic() < deadline, f"the S3 server has not stopped {STOP_TIMEOUT_S} s after SIGSTOP"
             time.sleep(0.005)
         try:
             yield

@@ -7,7 +7,7 @@ from typing import Any
 
 from psycopg import AsyncConnection
 
-from support import eventually, rows, shift_clock
+from support import eventually, rows, shift_clock, until
 from tidemill.store.database import Database
 
 
@@ -19,14 +19,14 @@ async def test_shift_clock_applies_to_connection_that_is_still_opening(db: Datab
         if configure is not None:
             await configure(conn)
         is_opening.set()
-        await may_end.wait()
+        await until(may_end)
 
     async with AsyncExitStack() as held:
         for _ in range(pool.get_stats()["pool_available"]):
             await held.enter_async_context(pool.connection())
         pool._configure = configure_slowly
         waiting = asyncio.create_task(rows(db, "SELECT 1"))  # so the pool grows
-        await is_opening.wait()
+        await until(is_opening)
     await waiting
     await shift_clock(db, "1 hour")
     may_end.set()

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Self
 
 from tidemill_bench.s3_server import RCLONE_PATH
+from tidemill_bench.server_environment import server_environment
 
 USER, PASSWORD = "mill", "s3cr3t-p4ssw0rd"
 PATIENCE_S = 20.0
@@ -28,7 +29,7 @@ class Rclone:
     def __enter__(self) -> Self:
         argv = [*self._argv, "--addr", f"127.0.0.1:{self.port}", str(self.folder)]
         self._log = (self._home / "rclone.log").open("ab")
-        env = {"PATH": os.environ["PATH"], "HOME": str(self._home)}
+        env = server_environment(self._home)
         self._process = subprocess.Popen(argv, env=env, stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log)
         deadline = time.monotonic() + PATIENCE_S
         while not self._answers():
@@ -44,7 +45,7 @@ class Rclone:
 
     def kill(self) -> None:
         self._process.kill()
-        self._process.wait()
+        self._process.wait(PATIENCE_S)
 
     def url(self, scheme: str, path: str = "in", user: str = USER) -> str:
         return f'"{scheme}://{user}@127.0.0.1:{self.port}/{path}"'

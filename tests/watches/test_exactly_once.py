@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import pytest
 
-from support import Workers, eventually, rows
+from support import Workers, eventually, rows, until
 from tidemill.core.errors import Busy
 from tidemill.engine.maintenance.maintenance_loop import MaintenanceLoop
 from tidemill.store import job_lifecycle
@@ -123,12 +123,12 @@ async def test_scan_raises_busy_while_another_scanner_holds_watch(
 
     async def slow(*args: Any) -> None:
         begun.set()
-        await go_on.wait()
+        await until(go_on)
         await noted(*args)
 
     monkeypatch.setattr(watch_files, "record_listing", slow)
     scan = asyncio.create_task(first.scan_watch("nightly"))
-    await begun.wait()
+    await until(begun)
     with pytest.raises(Busy):
         await second.scan_watch("nightly")
     go_on.set()

@@ -13,7 +13,7 @@ import pytest_asyncio
 from playwright.async_api import Browser, Page, async_playwright, expect
 from playwright.async_api import Error as PlaywrightError
 
-from support import require
+from support import require, until
 from tidemill import Mill
 from tidemill.cli.serve import HttpServer, open_listen_socket
 from tidemill.config import Settings
@@ -70,7 +70,7 @@ async def serving(settings: Settings) -> AsyncIterator[Site]:
         with open_listen_socket(Settings(http_port=0)) as listening:
             server = HttpServer(app)
             task = asyncio.create_task(server.serve(sockets=[listening]))
-            await server.ready.wait()
+            await until(server.ready)
             yield Site(f"http://127.0.0.1:{listening.getsockname()[1]}", db, settings)
             server.should_exit = True
             await task

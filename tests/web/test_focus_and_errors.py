@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 from playwright.async_api import ElementHandle, Route, expect
 
-from support import FAILED, settle, take, verdict
+from support import FAILED, settle, take, until, verdict
 from tidemill.core.batch import Lease
 from tidemill.core.principal import Role
 from tidemill.store.database import Database
@@ -58,7 +58,7 @@ class Gate:
 
     async def hold(self, route: Route) -> None:
         self.n += 1
-        await self.opened.wait()
+        await until(self.opened)
         await route.continue_()
 
 
@@ -168,7 +168,7 @@ async def test_late_next_page_is_not_added_to_list_with_new_filter(site: Site, s
         is_filtered, is_more = "q=" in route.request.url, "after=" in route.request.url
         if is_more:
             late.n += 1
-            await late.opened.wait()
+            await until(late.opened)
         await route.fulfill(json={"jobs": [pages[is_filtered, is_more]], "next_page": "next"})
 
     await page.route(re.compile(r"/v1/jobs\?"), lists)

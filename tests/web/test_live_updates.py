@@ -8,7 +8,7 @@ import httpx2
 import pytest
 from playwright.async_api import Page, Route, expect
 
-from support import eventually
+from support import eventually, until
 from web.conftest import OpenPage
 from web.site import Site
 
@@ -156,7 +156,7 @@ async def test_live_update_newer_than_late_response_is_shown(site: Site, open_pa
         if was_told:
             return  # and nothing is ever told again
         was_told = True
-        await is_asked.wait()
+        await until(is_asked)
         await route.fulfill(content_type="text/event-stream", body=f"event: job\nid: 2026-01-01\ndata: {after}\n\n")
 
     async def late(route: Route) -> None:

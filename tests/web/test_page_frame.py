@@ -141,7 +141,7 @@ async def ran(command: str, key: str, folder: Path) -> tuple[int | None, str]:
     process = await asyncio.create_subprocess_exec(
         "sh", "-c", command, cwd=folder, env={**os.environ, "KEY": key, "no_proxy": "*"}, stderr=asyncio.subprocess.PIPE
     )
-    _, said = await process.communicate()
+    _, said = await asyncio.wait_for(process.communicate(), 60)
     return process.returncode, said.decode()
 
 

@@ -9,6 +9,7 @@ import pytest_asyncio
 from playwright.async_api import expect
 from starlette.types import Receive, Scope, Send
 
+from support import until
 from tidemill.cli.serve import HttpServer, open_listen_socket
 from tidemill.config import Settings
 from tidemill.http.application import create_api
@@ -43,7 +44,7 @@ async def proxy(site: Site) -> AsyncIterator[tuple[str, Proxy]]:
         between = Proxy(app)
         server = HttpServer(between)  # type: ignore[arg-type]
         task = asyncio.create_task(server.serve(sockets=[listening]))
-        await server.ready.wait()
+        await until(server.ready)
         yield f"http://127.0.0.1:{listening.getsockname()[1]}", between
         server.should_exit = True
         await task

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.async_api import Route, expect
 
-from support import assert_sound, eventually
+from support import assert_sound, eventually, until
 from web.conftest import OpenPage
 from web.page_checks import axe, screenshot
 from web.site import KINDS, Site
@@ -77,7 +77,7 @@ async def test_process_now_starts_no_slice_while_tab_hidden_or_updates_paused(
     async def told(route: Route) -> None:
         slices.append(route.request.url)
         if len(slices) == 2:
-            await held.wait()
+            await until(held)
         said = {"settled": 1, "failed": 0, "retried": 0, "seconds": 0.1, "is_drained": False, "child_died": False}
         await route.fulfill(json=said)
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from playwright.async_api import Page, Route, expect
 
-from support import rows
+from support import rows, until
 from web.conftest import OpenPage
 from web.page_checks import axe, screenshot
 from web.site import Site
@@ -65,13 +65,13 @@ async def test_late_401_after_new_sign_in_does_not_end_session(site: Site, signe
     async def late(route: Route) -> None:
         answer = await route.fetch()
         is_asked.set()
-        await may_answer.wait()
+        await until(may_answer)
         await route.fulfill(response=answer)
 
     await page.route("**/v1/flow*", late)
     await rows(site.db, "DELETE FROM tidemill.session")
     await ask(page, "/v1/flow")
-    await is_asked.wait()
+    await until(is_asked)
     await ask(page, "/v1/jobs")
     dialog = page.get_by_role("dialog", name="Signed out")
     await dialog.get_by_label("API key, or one-time link").fill(await site.user("dora"))

@@ -122,7 +122,7 @@ async def test_on_demand_children_exit_with_killed_parent_and_next_pool_takes_ov
     finally:
         with contextlib.suppress(ProcessLookupError):
             server.kill()
-        await server.wait()
+        await asyncio.wait_for(server.wait(), 30)
 
     async def they_are_gone() -> bool:
         return not any(psutil.pid_exists(pid) for pid in orphans)

@@ -79,5 +79,5 @@ def test_shared_text_is_never_torn_with_concurrent_writer() -> None:
             assert len(set(json.loads(text))) <= 1
     finally:
         writer.kill()
-        writer.join()
+        writer.join(30)
         book.close()

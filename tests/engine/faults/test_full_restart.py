@@ -51,7 +51,7 @@ def up(tmp_path: Path) -> Iterator[Callable[[], tuple[str, Callable[[], None]]]]
     for process in running:
         if process.poll() is None:
             process.kill()
-            process.communicate()
+            process.communicate(timeout=60)
 
 
 @asynccontextmanager
