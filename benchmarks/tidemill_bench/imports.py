@@ -15,12 +15,14 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from tidemill.app.build import make_import_use_cases
+from tidemill.app.build import make_runtime
 from tidemill.config import Settings
 from tidemill.core.errors import TidemillError
 from tidemill.core.kinds import IMPORT_KIND
 from tidemill.files.blobs import open_blob_store
 from tidemill.imports.import_plan import ImportRequest
+from tidemill.imports.use_cases import make_import_use_cases
+from tidemill.jobs.file_inspection import inspect_file
 from tidemill.store import job_records
 from tidemill.store.database import Database
 from tidemill.store.job_submission import Submission
@@ -88,7 +90,8 @@ class ImportMeasurement:
         self._engine = engine
         self._bare = bare
         self._blobs = open_blob_store(settings.blobs)
-        self._importing = make_import_use_cases(db, settings)
+        self._runtime = make_runtime(db, settings)
+        self._importing = self._runtime.get(make_import_use_cases)
 
     async def collect_samples(self) -> SampleLists:
         plan, folder = self._plan, self._settings.home
@@ -135,7 +138,7 @@ class ImportMeasurement:
         blob = await asyncio.to_thread(self._blobs.put_file, sample.file)
         async with self._engine.start_warm_worker(self._plan.processes) as worker:
             wal, cpu, started = await self._db.run(database.read_wal_bytes), worker.cpu_seconds(), time.monotonic()
-            look = await self._importing.inspect_file(blob.id, name=sample.file.name, layout_options={})
+            look = await inspect_file(self._runtime, blob.id, name=sample.file.name, layout_options={})
             plan = await self._importing.plan_import(look, resource, ImportRequest())
             job_id, _ = await self._importing.submit(Submission(IMPORT_KIND), blob, look, plan, {}, sample.file.name)
             self._engine.jobs.append(job_id)

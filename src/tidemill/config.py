@@ -179,6 +179,9 @@ class Settings(BaseSettings):
     trusted_proxies: Annotated[list[IPvAnyNetwork], *LIST_OR_JSON] = Field(
         default=[], description="Addresses or networks of proxies whose X-Forwarded-For and -Proto are believed"
     )
+    disabled_features: Annotated[list[str], *LIST_OR_JSON] = Field(
+        default=[], description="Features to leave out: imports, exports, distributions, enrichment, watches"
+    )
     sources: Annotated[dict[str, Path], *LIST_OR_JSON] = Field(
         default={}, description="Folders that submissions may refer to, as JSON: name to path"
     )

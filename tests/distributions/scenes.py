@@ -1,7 +1,7 @@
 """Shorthands of these tests."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ from uuid import UUID
 
 from support import assert_sound, job_of, rows
 from tidemill import Mill
-from tidemill.app.build import make_datasets, make_distribution_use_cases
+from tidemill.app.build import make_runtime
 from tidemill.config import Settings
 from tidemill.core.job import Job
 from tidemill.core.kinds import DISTRIBUTION_KIND
@@ -17,8 +17,14 @@ from tidemill.core.principal import Role
 from tidemill.distributions import artifact_records
 from tidemill.distributions.artifact_records import DistributionFileCounts
 from tidemill.distributions.dataset import Dataset
-from tidemill.distributions.use_cases import DistributionSpec, list_distribution_inputs
+from tidemill.distributions.use_cases import (
+    DistributionSpec,
+    list_distribution_inputs,
+    load_datasets,
+    make_distribution_use_cases,
+)
 from tidemill.files.blobs import open_blob_store
+from tidemill.runtime import Runtime
 from tidemill.store.database import Database
 from tidemill.store.job_submission import Submission
 from tidemill.testing import drain
@@ -55,8 +61,12 @@ class Scene:
         self.mill.dataset("prices", **PRICES)
 
     @property
-    def datasets(self) -> dict[str, Dataset]:
-        return make_datasets(self.settings, self.mill.registry)
+    def datasets(self) -> Mapping[str, Dataset]:
+        return load_datasets(self.runtime)
+
+    @property
+    def runtime(self) -> Runtime:
+        return make_runtime(self.db, self.settings, self.mill.registry)
 
     async def submit(self, *inputs: Any, dataset: str = "prices", policy: Any = None, **wanted: Any) -> UUID:
         """A distribution that nobody has begun."""
@@ -65,7 +75,7 @@ class Scene:
     async def submit_these(
         self, inputs: Sequence[Any], dataset: str = "prices", policy: Any = None, **wanted: Any
     ) -> UUID:
-        door = make_distribution_use_cases(self.settings, self.datasets)
+        door = make_distribution_use_cases(self.runtime)
         spec = Submission(DISTRIBUTION_KIND, policy=policy or {}, batch_size=self.settings.claim_max)
         return (await door.submit(self.db, spec, DistributionSpec(dataset, inputs, **wanted), Role.USER))[0]
 

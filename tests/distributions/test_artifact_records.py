@@ -98,7 +98,7 @@ async def test_parent_registers_artifacts_finished_by_crashed_child(scene: Scene
             yield (given["to"],)
     """)
     scene.mill.dataset("letters", fields={"to": "text"}, columns=["to"], read=["user"])
-    scene.mill.registry.producers["letters"] = lambda _: []
+    scene.mill.registry.declarations.dataset_functions["letters"] = lambda _: []
     names = [*(f"P{n}" for n in range(20)), "KILLER"]
     job_id = await scene.submit_these([{"to": name} for name in names], "letters", {"mode": "continue"})
     workers.start(flush_interval_ms=60_000, batch_size=400)

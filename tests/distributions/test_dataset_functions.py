@@ -10,9 +10,9 @@ import pytest
 
 from distributions.scenes import Scene, statuses
 from tidemill import NotFound
-from tidemill.app.build import make_datasets
 from tidemill.core.errors import InvalidSettings
 from tidemill.core.file_format import FileFormat
+from tidemill.distributions.use_cases import load_datasets
 
 FIELDS = {"to": "text", "on": {"type": "date", "required": False}}
 TO_ADA = {"to": "ADA", "on": "2024-02-02"}
@@ -149,5 +149,5 @@ async def test_blocking_function_does_not_block_other_inputs(scene: Scene) -> No
 def test_invalid_dataset_declaration_is_rejected_at_startup(scene: Scene, words: dict[str, Any], problem: str) -> None:
     scene.mill.dataset("x", **words)
     with pytest.raises(InvalidSettings) as refused:
-        make_datasets(scene.settings, scene.mill.registry)
+        load_datasets(scene.runtime)
     assert problem in str(refused.value)

@@ -14,10 +14,11 @@ from prometheus_client import Counter, Histogram
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from tidemill.app.build import make_watches
+from tidemill.app.build import make_runtime
 from tidemill.cli.main import app
 from tidemill.config import ENV_PREFIX, Settings
 from tidemill.telemetry.metric_families import ExpiringGauge, MetricFamilies
+from tidemill.watches.scanner import load_watches
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
@@ -160,7 +161,7 @@ def test_compose_service_gets_settings_and_config_file(name: str) -> None:
     }
     source, mode = mounts[service["environment"]["TIDEMILL_CONFIG"]]
     assert mode == "ro"
-    assert make_watches(Settings(config=DEPLOY / source)) == {}  # it can be read
+    assert load_watches(make_runtime(None, Settings(config=DEPLOY / source))) == {}  # it can be read
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda file: file.name)

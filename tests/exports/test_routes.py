@@ -18,6 +18,7 @@ from tidemill import Mill
 from tidemill.core.principal import Role
 from tidemill.files.blobs import open_blob_store
 from tidemill.rest import responses
+from tidemill.tables.resource_registry import make_resource_registry
 
 Make = Callable[..., Awaitable[Api]]
 PEOPLE = "email,name,age\nada@x.org,Ada,36\nbob@x.org,Bob,41\n"
@@ -152,7 +153,7 @@ async def test_export_idempotency_key_returns_first_job_after_table_change(shop:
 
     first = await post()
     await rows(shop.api.db, "ALTER TABLE shop.people ADD COLUMN later text")
-    shop.api.app.state.context.resources.invalidate("people")
+    shop.api.app.state.runtime.get(make_resource_registry).invalidate("people")
     again = await post()
     assert (first.status_code, again.status_code) == (202, 200)
     assert first.json()["job_id"] == again.json()["job_id"]

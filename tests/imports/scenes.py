@@ -11,15 +11,16 @@ import pytest
 
 from support import assert_sound, job_of, rows
 from tidemill import Mill
+from tidemill.app.build import make_runtime
 from tidemill.config import Settings
 from tidemill.core.decide import complete_stored_error
 from tidemill.core.job import Job
 from tidemill.files.blobs import open_blob_store
-from tidemill.files.source_opener import SourceOpener
 from tidemill.imports import handler, import_records
 from tidemill.imports import write_rows as landing
 from tidemill.imports.import_plan import ImportRequest
 from tidemill.imports.use_cases import ImportUseCases
+from tidemill.jobs.file_inspection import inspect_file
 from tidemill.store.database import Connection, Database
 from tidemill.store.job_submission import Submission
 from tidemill.tables.resource import Resource
@@ -42,13 +43,13 @@ class Scene:
         self, data: str | bytes, table: str, *, name: str = "rows.csv", resource: Resource | None = None, **asked: Any
     ) -> UUID:
         """An import of these bytes that nobody has begun."""
-        sources = SourceOpener(open_blob_store(self.settings.blobs), max_row_bytes=self.settings.max_row_bytes)
-        importing = ImportUseCases(self.db, open_blob_store(self.settings.blobs), sources)
+        runtime = make_runtime(self.db, self.settings)
+        importing = ImportUseCases(runtime)
         policy = asked.pop("policy", {})
         found = resource or await ResourceRegistry({}).find(self.db, table, any_table=True)
         blob = open_blob_store(self.settings.blobs).put([data if isinstance(data, bytes) else data.encode()])
         given = {"keep_empty": True} if asked.get("keep_empty") else {}
-        look = await importing.inspect_file(blob.id, name=name, layout_options=given)
+        look = await inspect_file(runtime, blob.id, name=name, layout_options=given)
         plan = await importing.plan_import(look, found, ImportRequest(**asked))
         job_id, _ = await importing.submit(Submission("", policy=policy), blob, look, plan, {}, name)
         return job_id

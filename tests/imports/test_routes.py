@@ -380,7 +380,7 @@ async def test_startup_reports_all_invalid_resource_declarations(make_api: Calla
     declared.write_text('[resources.a]\ntable = "shop.none"\n[resources.b]\ntable = "tidemill.job"\n')
     api: Api = await make_api(config=declared)
     with pytest.raises(InvalidSettings) as stopped:
-        await check_declared_resources(api.app.state.context)
+        await check_declared_resources(api.app.state.runtime)
     assert "shop.none" in str(stopped.value)
     assert "resources.b.table: schema tidemill" in str(stopped.value)
     declared.write_text("[resources.a\n")

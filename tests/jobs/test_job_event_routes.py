@@ -16,6 +16,7 @@ from support.api import Api
 from tidemill import Mill
 from tidemill.core.principal import LOCAL_USER_ID
 from tidemill.jobs import job_event_routes, job_feed
+from tidemill.jobs.job_feed import make_job_feed
 from tidemill.store import sessions
 from tidemill.testing import drain
 
@@ -215,7 +216,7 @@ async def test_stream_limit_per_user_holds_for_concurrent_requests(
 
 async def _is_free(api: Api) -> bool:
     """Whether streams that are over have left their places."""
-    return not api.app.state.context.job_feed._open_streams
+    return not api.app.state.runtime.get(make_job_feed)._open_streams
 
 
 @pytest.mark.parametrize("moment", ["0001-01-01T00:00:01+00:00", "0001-01-01", "9999-12-31T23:59:59-14:00"])

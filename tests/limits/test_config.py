@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tidemill import Item, Mill
-from tidemill.app.build import make_limiters
+from tidemill.app.build import load_limiters, make_runtime
 from tidemill.config import Settings
 from tidemill.core.errors import InvalidInput, InvalidSettings
 from tidemill.limits.config import parse_limiters
@@ -18,7 +18,7 @@ def test_limiters_are_declared_in_config_file_and_on_mill(settings: Settings, tm
     mill = Mill(settings.model_copy(update={"config": tmp_path / "t.toml"}))
     mill.limiter("geo", "300/min", adaptive=False)
     mill.limiter("sites", delay="2s")
-    found = make_limiters(mill.settings, mill.registry)
+    found = load_limiters(make_runtime(None, mill.settings, mill.registry), mill.registry)
     assert found == {
         "shop": Limiter("shop", 5.0, 10, 4, True, 0.2),
         "geo": Limiter("geo", 5.0, 2, None, False),
@@ -57,7 +57,7 @@ def test_handler_with_undeclared_limiter_is_rejected_with_suggestion(mill: Mill)
     async def call(item: Item) -> None: ...
 
     with pytest.raises(InvalidSettings, match="kind 'call' has limit='shp', which is not declared; did you mean shop"):
-        make_limiters(mill.settings, mill.registry)
+        load_limiters(make_runtime(None, mill.settings, mill.registry), mill.registry)
 
 
 def test_limit_by_without_limiter_is_rejected(mill: Mill) -> None:

@@ -4,6 +4,7 @@ import pytest
 from typer.testing import CliRunner
 
 from support import rows
+from tidemill.app.build import make_runtime
 from tidemill.cli.main import app
 from tidemill.config import Settings
 from tidemill.core.errors import Conflict, InvalidInput, UnknownEntity
@@ -64,7 +65,7 @@ async def test_invalid_limiter_change_is_rejected_with_reason(db: Database) -> N
 
 async def test_api_has_limiter_routes(db: Database, settings: Settings) -> None:
     assert {"/v1/limiters", "/v1/limiters/{limiter}", "/v1/limiters/{limiter}/unblock"} <= set(
-        application.create_api(db, settings).openapi()["paths"]
+        application.create_api(make_runtime(db, settings)).openapi()["paths"]
     )
 
 

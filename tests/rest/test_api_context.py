@@ -6,7 +6,7 @@ from itertools import count
 import pytest
 
 from support import until
-from tidemill.rest.api_context import RequestCoalescer
+from tidemill.rest.runtime import RequestCoalescer
 
 
 class Source:

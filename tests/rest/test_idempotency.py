@@ -12,6 +12,7 @@ from support import rows
 from support.api import Api
 from support.import_requests import GOOD, open_shop, stocked
 from tidemill import Mill
+from tidemill.distributions.use_cases import make_distribution_use_cases
 
 KEY = {"Idempotency-Key": "k"}
 LETTER = {"first_name": "Ada", "sent_on": 20240202}
@@ -73,7 +74,7 @@ async def test_idempotency_key_returns_first_distribution_when_dataset_is_remove
     asked = {"dataset": "letters", "inputs": [LETTER]}
     first = await ada.post("/v1/distributions", json=asked, headers=KEY)
     assert first.status_code == 202, first.text
-    del api.app.state.context.distributions._datasets["letters"]
+    del api.app.state.runtime.get(make_distribution_use_cases)._datasets["letters"]
     again = await ada.post("/v1/distributions", json=asked, headers=KEY)
     assert (again.status_code, again.json()["job_id"]) == (200, first.json()["job_id"]), again.text
     other = asked | {"inputs": [LETTER, LETTER | {"edition": 2}]}

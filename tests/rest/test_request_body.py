@@ -16,9 +16,10 @@ from support.import_requests import stocked
 from support.openapi_document import DOCUMENT
 from support.raw_http import exchanged, is_problem
 from tidemill.core.errors import InvalidInput
+from tidemill.jobs import upload
 from tidemill.limits import limiter_records
 from tidemill.limits.limiter import Limiter
-from tidemill.rest import json_body, upload
+from tidemill.rest import json_body
 from tidemill.rest.json_body import LazyJsonArray, slice_json_array
 from tidemill.store import job_records
 from tidemill.store.job_submission import ExecuteStep, Submission, build_submission_steps

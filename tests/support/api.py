@@ -14,10 +14,12 @@ from fastapi import FastAPI
 
 from support import until
 from tidemill import Item, Mill
+from tidemill.app.build import make_runtime
 from tidemill.cli.serve import HttpServer, open_listen_socket
 from tidemill.config import Settings
 from tidemill.core.principal import Role
 from tidemill.http.application import create_api
+from tidemill.runtime import OnDemandPool
 from tidemill.store import users, workers
 from tidemill.store.database import Database
 from tidemill.telemetry.metrics import MetricsSubscriber
@@ -121,11 +123,13 @@ def toy(settings: Settings) -> Mill:
 
 
 @contextlib.asynccontextmanager
-async def opened(settings: Settings, mill: Mill, **more: Any) -> AsyncIterator[Api]:
+async def opened(
+    settings: Settings, mill: Mill, *, on_demand_pool: OnDemandPool | None = None, **more: Any
+) -> AsyncIterator[Api]:
     """A service of its own, with the kinds of a mill."""
     async with Database(str(settings.database_url), size=8, retry_for_s=5) as db:
         await db.run(workers.register_kinds, mill.registry.all())
-        app = create_api(db, settings, **more)
+        app = create_api(make_runtime(db, settings, on_demand_pool=on_demand_pool), **more)
         async with serving(app) as url:
             api = Api(app, url, db, settings)
             yield api

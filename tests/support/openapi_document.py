@@ -2,10 +2,13 @@
 
 from typing import Any
 
+from tidemill.app.build import make_runtime
 from tidemill.config import Settings
 from tidemill.http import application
 from tidemill.store.database import Database
 from tidemill.telemetry.metrics import MetricsSubscriber
 
-APP = application.create_api(Database("postgresql://nowhere"), Settings(home="/nowhere"), meter=MetricsSubscriber())
+APP = application.create_api(
+    make_runtime(Database("postgresql://nowhere"), Settings(home="/nowhere")), meter=MetricsSubscriber()
+)
 DOCUMENT: dict[str, Any] = APP.openapi()

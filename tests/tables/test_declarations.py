@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tables.introspect import rules
-from tidemill.app.config_file import load_section
+from tidemill.config_file import load_section
 from tidemill.core.errors import InvalidSettings
 from tidemill.core.principal import Role
 from tidemill.tables.config import parse_resource_declarations

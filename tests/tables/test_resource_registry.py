@@ -9,7 +9,7 @@ import pytest
 
 from support import rows
 from tables.introspect import look_at
-from tidemill.app.config_file import load_section
+from tidemill.config_file import load_section
 from tidemill.core.errors import InvalidInput, InvalidSettings, UnknownResource
 from tidemill.core.principal import Role
 from tidemill.store.database import Database

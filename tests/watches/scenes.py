@@ -9,14 +9,14 @@ from typing import Any
 
 from support import rows
 from tidemill import Item, Mill
-from tidemill.app.build import make_resources, make_watch_scanner
+from tidemill.app.build import make_runtime
 from tidemill.config import Settings
 from tidemill.store import workers
 from tidemill.store.database import Database
 from tidemill.testing import drain
 from tidemill.watches import watch_files
 from tidemill.watches.file_state import FileState, WatchFile
-from tidemill.watches.scanner import WatchScanner, WatchScanReport
+from tidemill.watches.scanner import WatchScanner, WatchScanReport, make_watch_scanner
 
 ROWS = "email,name\nada@x.org,Ada\nbob@x.org,Bob\n"
 TABLE = "CREATE TABLE public.people (email text PRIMARY KEY, name text NOT NULL)"
@@ -50,7 +50,7 @@ class Scene:
 
     def scanner(self, worker: str = "w1", **changes: Any) -> WatchScanner:
         settings = self.settings.model_copy(update=changes)
-        return make_watch_scanner(self.db, settings, make_resources(settings), worker=worker)
+        return make_watch_scanner(make_runtime(self.db, settings), worker)
 
     async def scan(self, times: int = 1, name: str = "nightly", **options: Any) -> WatchScanReport:
         scanner = self.scanner()

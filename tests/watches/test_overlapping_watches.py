@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from tidemill.app.build import make_watches
+from tidemill.app.build import make_runtime
 from tidemill.config import Settings
 from tidemill.core.errors import InvalidSettings
+from tidemill.watches.scanner import load_watches
 
 DEEP = 'pattern = "**/*.csv"'
 
@@ -23,7 +24,7 @@ def declare(tmp_path: Path, first: tuple[str, str], second: tuple[str, str]) -> 
     )
     sources = {"inbox": inbox, "same": inbox, "link": tmp_path / "link", "daily": inbox / "daily"}
     try:
-        make_watches(Settings(home=tmp_path, config=config, sources=sources))
+        load_watches(make_runtime(None, Settings(home=tmp_path, config=config, sources=sources)))
     except InvalidSettings as error:
         return str(error)
     return ""

@@ -16,6 +16,7 @@ from tidemill.core.principal import Role
 from tidemill.telemetry.events import subscribe
 from tidemill.testing import drain
 from tidemill.watches import routes
+from tidemill.watches.scanner import load_watches
 
 DECLARED = """
 [watches.nightly]
@@ -164,7 +165,7 @@ async def test_watch_password_never_appears_in_responses_events_or_database(
     assert "connection failed" in scanned["problem"]
     shown = (await bob.get("/v1/sources")).text + (await bob.get("/v1/sources/others/files")).text
     stored = await api.db.run(_everything)
-    for text in (json.dumps(scanned), shown, repr(told), stored, repr(api.app.state.context.watch_scanner.watches)):
+    for text in (json.dumps(scanned), shown, repr(told), stored, repr(api.app.state.runtime.get(load_watches))):
         assert SECRET not in text
     assert "watch.failed" in [name for name, _ in told]
 

@@ -15,6 +15,7 @@ from playwright.async_api import Error as PlaywrightError
 
 from support import require, until
 from tidemill import Mill
+from tidemill.app.build import make_runtime
 from tidemill.cli.serve import HttpServer, open_listen_socket
 from tidemill.config import Settings
 from tidemill.core.principal import Role
@@ -65,7 +66,7 @@ def settings_in(url: str, folder: Path) -> Settings:
 @contextlib.asynccontextmanager
 async def serving(settings: Settings) -> AsyncIterator[Site]:
     async with Database(str(settings.database_url), size=8, retry_for_s=5) as db:
-        app = create_api(db, settings)
+        app = create_api(make_runtime(db, settings))
         install_pages(app)
         with open_listen_socket(Settings(http_port=0)) as listening:
             server = HttpServer(app)

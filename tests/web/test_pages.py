@@ -6,6 +6,7 @@ import httpx2
 import pytest
 from fastapi import FastAPI
 
+from tidemill.app.build import make_runtime
 from tidemill.config import Settings
 from tidemill.http.application import create_api
 from tidemill.store.database import Database
@@ -15,7 +16,7 @@ from tidemill.web.pages import install_pages
 
 @pytest.fixture(scope="module")
 def app() -> FastAPI:
-    made = create_api(Database("postgresql://nowhere"), Settings(home="/nowhere"))
+    made = create_api(make_runtime(Database("postgresql://nowhere"), Settings(home="/nowhere")))
     install_pages(made)
     return made
 

@@ -10,6 +10,7 @@ from playwright.async_api import expect
 from starlette.types import Receive, Scope, Send
 
 from support import until
+from tidemill.app.build import make_runtime
 from tidemill.cli.serve import HttpServer, open_listen_socket
 from tidemill.config import Settings
 from tidemill.http.application import create_api
@@ -38,7 +39,7 @@ class Proxy:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def proxy(site: Site) -> AsyncIterator[tuple[str, Proxy]]:
-    app = create_api(site.db, site.settings)
+    app = create_api(make_runtime(site.db, site.settings))
     install_pages(app)
     with open_listen_socket(Settings(http_port=0)) as listening:
         between = Proxy(app)

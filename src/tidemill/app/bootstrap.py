@@ -12,8 +12,6 @@ from pathlib import Path
 from tidemill.app.mill import Mill
 from tidemill.core.errors import InvalidInput
 
-BUILTIN_MILL_REFERENCE = "tidemill.app.builtin_mill:mill"
-
 
 def load_mill(reference: str) -> Mill:
     """The mill at ``module:name``, looked for in the working directory first."""

@@ -1,4 +1,4 @@
-"""The door of a child process; a worker opens it, people do not."""
+"""The main module of a child process, which a worker starts."""
 
 import os
 import sys
@@ -9,24 +9,17 @@ import uvloop
 from tidemill.app.bootstrap import load_mill, relax_garbage_collector
 from tidemill.app.build import make_engine_context
 from tidemill.app.mill import Mill
-from tidemill.app.worker import Worker
 from tidemill.core.errors import StartHookFailed, Unavailable
 from tidemill.engine.children.child_runtime import ChildRuntime, ContinuousWork, limit_memory
 from tidemill.engine.children.on_demand import OnDemandWork
 from tidemill.engine.children.shared_state import SharedState
 from tidemill.engine.children.supervisor import EXIT_CANNOT_START
-from tidemill.store.database import Database
 from tidemill.store.open_database import open_database
 from tidemill.telemetry.child_events import relay_events_to_parent
 from tidemill.telemetry.events import emit
 from tidemill.telemetry.logs import log_events
 
 CHILD_EXIT_FAILED = 70  # EX_SOFTWARE: a new child may do better
-
-
-def build_child_argv(reference: str, worker: str, *numbers: int) -> list[str]:
-    """The argv that comes in here; the numbers are those of ``run``."""
-    return [sys.executable, "-m", "tidemill.app.child_main", reference, worker, *map(str, numbers)]
 
 
 async def run_child(mill: Mill, worker: str, pages: int, on_demand: int, number: int, control: int, book: int) -> None:
@@ -66,13 +59,3 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
-
-
-def make_worker(db: Database, mill: Mill, reference: str, processes: int, *, on_demand: bool = False) -> Worker:
-    """A worker for ``mill``, whose children find it again by ``reference``."""
-    pages = mill.settings.worker_lanes + 1
-
-    def build_argv(worker_id: str, number: int, control: int, book: int) -> list[str]:
-        return build_child_argv(reference, worker_id, pages, int(on_demand), number, control, book)
-
-    return Worker(db, mill, build_argv, processes=processes, on_demand=on_demand)

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from tidemill.core.decide import describe_exception
+from tidemill.core.declarations import Declarations
 from tidemill.core.errors import InvalidInput, StartHookFailed, UnknownKind
 from tidemill.core.kinds import BUILTIN_KIND_PREFIX, HANDLER_CONCURRENCY_MAX, Handler
 from tidemill.core.result_grid import COLUMN_NAME_MAX_CHARS, GRID_COLUMNS_MAX
@@ -32,11 +33,7 @@ class HandlerRegistry:
         desk: LimiterHandle | None = None,
         builtins: Mapping[str, HandlerFactory] | None = None,
     ) -> None:
-        self.normalizers: dict[str, Callable[[str], str]] = {}
-        self.resources: dict[str, dict[str, Any]] = {}  # resources
-        self.datasets: dict[str, dict[str, Any]] = {}
-        self.producers: dict[str, Callable[..., Any]] = {}  # of datasets
-        self.limiters: dict[str, dict[str, Any]] = {}
+        self.declarations = Declarations()
         self.checked_limiters: dict[str, Limiter] | None = None  # with those of the config file, once they are read
         self.limiter_handle = desk or LimiterHandle()
         self.start_hooks: list[Hook] = []
@@ -57,12 +54,12 @@ class HandlerRegistry:
 
     def add_limiter(self, name: str, declaration: dict[str, Any]) -> None:
         self.checked_limiters = None
-        self.limiters[name] = declaration
+        self.declarations.limiters[name] = declaration
 
     def add_normalizer(self, name: str, function: Callable[[str], str]) -> None:
-        if name in BUILTIN_NORMALIZERS or name in self.normalizers:
+        if name in BUILTIN_NORMALIZERS or name in self.declarations.normalizers:
             raise InvalidInput(f"there is a normalizer {name!r} already")
-        self.normalizers[name] = function
+        self.declarations.normalizers[name] = function
 
     def get(self, kind: str) -> Handler:
         if kind not in self._handlers:

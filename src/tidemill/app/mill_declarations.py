@@ -163,7 +163,7 @@ class MillDeclarations:
 
         The service, or an import that starts, reports all mistakes at once.
         """
-        self.registry.resources[name] = declaration
+        self.registry.declarations.resources[name] = declaration
 
     def dataset(self, name: str, **declaration: Any) -> Callable[[Producer], Producer]:
         """Declare a dataset of distributions, with the keys of ``tidemill.toml``: ``fields``, ``date_field``, ….
@@ -172,10 +172,10 @@ class MillDeclarations:
         tuples if ``columns`` are declared; it may be async. With a ``query``, no function is needed. The service, or a
         worker that starts, reports all mistakes at once.
         """
-        self.registry.datasets[name] = declaration
+        self.registry.declarations.datasets[name] = declaration
 
         def register_producer(function: Producer) -> Producer:
-            self.registry.producers[name] = function
+            self.registry.declarations.dataset_functions[name] = function
             return function
 
         return register_producer

@@ -9,27 +9,21 @@ from uuid import UUID
 
 import msgspec
 
-from tidemill.app.build import (
-    make_datasets,
-    make_distribution_use_cases,
-    make_import_use_cases,
-    make_resources,
-    make_service_use_cases,
-)
+from tidemill.app.build import make_runtime
 from tidemill.app.mill_declarations import MillDeclarations
 from tidemill.app.shared_database import SharedDatabase
 from tidemill.core.file_format import Compression, FileFormat
-from tidemill.core.kinds import DISTRIBUTION_KIND, EXPORT_KIND, IMPORT_KIND, SERVICE_KINDS
+from tidemill.core.kinds import DISTRIBUTION_KIND, EXPORT_KIND, IMPORT_KIND
 from tidemill.core.principal import LOCAL_USER_ID, Role
-from tidemill.distributions.use_cases import DistributionSpec
-from tidemill.enrichment.use_cases import resolve_service_kind
+from tidemill.distributions.use_cases import DistributionSpec, make_distribution_use_cases
 from tidemill.exports.filters import parse_condition
 from tidemill.exports.table_export import TableExportRequest
 from tidemill.exports.use_cases import EXPORT_JOB_PRIORITY, plan_table_export, submit_table_export
-from tidemill.files.blobs import open_blob_store
 from tidemill.files.blobs.blob_store import iter_chunks
 from tidemill.imports.import_plan import DuplicateRule, ImportRequest, ImportWriteMode
-from tidemill.jobs.staged_files import StagedFiles
+from tidemill.imports.use_cases import make_import_use_cases
+from tidemill.jobs.file_inspection import inspect_file
+from tidemill.jobs.staged_files import make_staged_files
 from tidemill.jobs.submission import (
     apply_kind_options,
     encode_inputs,
@@ -38,9 +32,11 @@ from tidemill.jobs.submission import (
     submit_job,
     submit_job_from_thread,
 )
+from tidemill.runtime import Runtime
 from tidemill.store.database import Connection
 from tidemill.store.job_submission import Submission, SyncConnection
 from tidemill.store.open_database import make_database
+from tidemill.tables.resource_registry import make_resource_registry
 
 T = TypeVar("T")
 OutputFormat = Literal["csv", "ndjson", "json", "xlsx", "parquet"]
@@ -101,7 +97,7 @@ class MillSubmission(MillDeclarations):
         db = loop.run(self.shared_database.get())
         if not is_declared:
             spec = loop.run(apply_kind_options(db, spec))
-        return submit_job_from_thread(loop, db, spec, rows, built_in=spec.kind in SERVICE_KINDS)[0]
+        return submit_job_from_thread(loop, db, spec, rows, built_in=is_declared)[0]
 
     async def submit_async(
         self,
@@ -123,7 +119,7 @@ class MillSubmission(MillDeclarations):
         db = await self.shared_database.get()
         if not is_declared:
             spec = await apply_kind_options(db, spec)
-        return (await submit_job(db, spec, rows, built_in=spec.kind in SERVICE_KINDS))[0]
+        return (await submit_job(db, spec, rows, built_in=is_declared))[0]
 
     def submit_import(
         self,
@@ -217,18 +213,17 @@ class MillSubmission(MillDeclarations):
         )
         options = dict(layout or {}) | ({"keep_empty": True} if keep_empty else {})
         asked = {"resource": resource, "layout": options} | msgspec.to_builtins(request)
-        db, settings = await self.shared_database.get(), self.settings
-        imports = make_import_use_cases(db, settings)
-        table = await make_resources(settings, self.registry).find(db, resource, any_table=True)
+        runtime = await self._get_runtime()
+        imports, staged = runtime.get(make_import_use_cases), runtime.get(make_staged_files)
+        table = await runtime.get(make_resource_registry).find(runtime.db, resource, any_table=True)
         if isinstance(file, str) and file.startswith(REMOTE_URL_PREFIXES):
             return (await imports.submit_remote(spec, file, table, request, asked))[0]
-        staged = StagedFiles(db, open_blob_store(settings.blobs))
         if isinstance(file, str | PathLike):
             blob, name = await staged.stage_file(Path(file)), Path(file).name
         else:
             blob, name = await staged.stage_chunks(iter_chunks(file)), Path(str(getattr(file, "name", ""))).name
         try:
-            inspection = await imports.inspect_file(blob.id, name=name, layout_options=options)
+            inspection = await inspect_file(runtime, blob.id, name=name, layout_options=options)
             plan = await imports.plan_import(inspection, table, request)
         except BaseException:
             await staged.discard(blob.id)
@@ -302,8 +297,8 @@ class MillSubmission(MillDeclarations):
             compression=compression,
             spreadsheet_safe=spreadsheet_safe,
         )
-        db = await self.shared_database.get()
-        resources = make_resources(self.settings, self.registry)
+        runtime = await self._get_runtime()
+        db, resources = runtime.db, runtime.get(make_resource_registry)
         table = await resources.find(db, resource, any_table=True, for_reading=True)
         plan = await plan_table_export(db, table, request)
         spec = Submission(EXPORT_KIND, owner_id=owner_id, priority=priority, idem_key=idempotency_key)
@@ -384,8 +379,13 @@ class MillSubmission(MillDeclarations):
             idem_key=idempotency_key,
             batch_size=settings.claim_max,
         )
-        use_cases = make_distribution_use_cases(settings, make_datasets(settings, self.registry))
-        return (await use_cases.submit(await self.shared_database.get(), spec, distribution, Role.ADMIN))[0]
+        runtime = await self._get_runtime()
+        use_cases = runtime.get(make_distribution_use_cases)
+        return (await use_cases.submit(runtime.db, spec, distribution, Role.ADMIN))[0]
+
+    async def _get_runtime(self) -> Runtime:
+        """The runtime of the running event loop."""
+        return make_runtime(await self.shared_database.get(), self.settings, self.registry)
 
     def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         return self.shared_database.background.run(coroutine)
@@ -413,6 +413,9 @@ class MillSubmission(MillDeclarations):
             idem_key=idempotency_key,
             batch_size=self.settings.claim_max,
         )
-        if handler is None and resolve_service_kind(kind) is not None:
-            return make_service_use_cases(self.settings).prepare_submission(spec, Role.ADMIN), True
+        if handler is None:
+            runtime = make_runtime(None, self.settings, self.registry)
+            hooks = runtime.kind_hooks.get(runtime.kind_aliases.get(kind, kind))
+            if hooks is not None and hooks.prepare_submission is not None:
+                return hooks.prepare_submission(runtime, spec, Role.ADMIN), True
         return spec, handler is not None

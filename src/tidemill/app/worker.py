@@ -1,18 +1,14 @@
-"""A worker: a parent process and its children.
-
-Scanning watches: one at a time in each worker, and each by one worker at a time.
-"""
+"""A worker: a parent process and its children."""
 
 import asyncio
 import contextlib
 import os
 import socket
 import sys
-from collections.abc import Awaitable, Callable
 from typing import Any
 from uuid import UUID, uuid4
 
-from tidemill.app.build import make_builtin_handlers, make_limiters, make_resources, make_watch_scanner
+from tidemill.app.build import list_builtin_handlers, load_limiters, make_runtime
 from tidemill.app.mill import Mill
 from tidemill.app.wakeups import WakeupLoops
 from tidemill.config import ENV_PREFIX
@@ -22,16 +18,14 @@ from tidemill.engine.children.heartbeat import HeartbeatLoop
 from tidemill.engine.children.on_demand import SliceRunner, limit_slice_grace
 from tidemill.engine.children.salvage import CrashSalvage
 from tidemill.engine.children.supervisor import Supervisor
-from tidemill.engine.loop import Loop
 from tidemill.engine.maintenance.blob_cleanup import BlobCleanupLoop
 from tidemill.engine.maintenance.maintenance_loop import BulkOperationLoop, MaintenanceLoop
-from tidemill.files.blobs import open_blob_store
+from tidemill.features import load_object
 from tidemill.limits import limiter_records
 from tidemill.store import workers
 from tidemill.store.database import Database
 from tidemill.telemetry.events import bind_fields, emit
 from tidemill.telemetry.metrics_server import serve_worker_metrics
-from tidemill.watches import watch_files
 
 WORKER_SIGN_OFF_TIMEOUT_S = 3.0
 # Unless somebody has said otherwise. Threads that share the interpreter's lock need no memory each of their own: with
@@ -55,10 +49,10 @@ class Worker:
         self.id = f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:6]}"
         self._db = db
         self._settings = settings
-        blobs = open_blob_store(settings.blobs)
-        self._registry = mill.registry.with_builtins(make_builtin_handlers(db, settings, mill.registry))
+        runtime = make_runtime(db, settings, mill.registry)
+        self._registry = mill.registry.with_builtins(list_builtin_handlers(runtime))
         self._handlers = self._registry.all()  # every mistake in what they declare stops the worker here
-        self._limiters = make_limiters(settings, mill.registry)
+        self._limiters = load_limiters(runtime, mill.registry)
         self._info = {"processes": processes, "kinds": self._registry.kinds(), "on_demand": on_demand}
         ours = {"DATABASE_URL": db.url, "HOME": str(settings.home), "BLOBS": settings.blobs}
         self._environment = (
@@ -98,12 +92,19 @@ class Worker:
             self.id,
             interval_s=every_s,
             resend_after_s=resend_s,
-            housekeeping=[watch_files.forget_old_watch_files],
+            housekeeping=[load_object(name) for feature in runtime.features for name in feature.housekeeping],
         )
-        self._loops = [self._supervisor, heartbeat, maintenance, BlobCleanupLoop(db, blobs), BulkOperationLoop(db)]
-        if settings.scan_watches and not on_demand:
-            resources = make_resources(settings, mill.registry)
-            self._loops.append(WatchScanLoop(make_watch_scanner(db, settings, resources, worker=self.id).scan_next))
+        self._loops = [
+            self._supervisor,
+            heartbeat,
+            maintenance,
+            BlobCleanupLoop(db, runtime.blobs),
+            BulkOperationLoop(db),
+        ]
+        if not on_demand:
+            for feature in runtime.features:
+                if feature.worker_loops is not None:
+                    self._loops += load_object(feature.worker_loops)(runtime, self.id)
         self._slice_runner = SliceRunner(
             db, self._registry, self._supervisor, grace=limit_slice_grace(settings.stop_grace_ms)
         )
@@ -166,17 +167,16 @@ class Worker:
         return await self._slice_runner.run_slice(job_id, kind, seconds)
 
 
-ScanTurn = Callable[[Callable[[], bool]], Awaitable[float]]
+def make_worker(db: Database, mill: Mill, reference: str, processes: int, *, on_demand: bool = False) -> Worker:
+    """A worker for ``mill``, whose children find it again by ``reference``."""
+    pages = mill.settings.worker_lanes + 1
+
+    def build_argv(worker_id: str, number: int, control: int, book: int) -> list[str]:
+        return build_child_argv(reference, worker_id, pages, int(on_demand), number, control, book)
+
+    return Worker(db, mill, build_argv, processes=processes, on_demand=on_demand)
 
 
-class WatchScanLoop(Loop):
-    """Takes turns for as long as there are any; one under way ends soon after it is told to stop."""
-
-    name = "scan"
-
-    def __init__(self, turn: ScanTurn) -> None:
-        super().__init__()
-        self._scan_next_watch = turn
-
-    async def tick(self) -> float:
-        return await self._scan_next_watch(lambda: not self.is_stopping)
+def build_child_argv(reference: str, worker_id: str, *numbers: int) -> list[str]:
+    """The command line of a child; the numbers are the other arguments of ``child_main.run_child``."""
+    return [sys.executable, "-m", "tidemill.app.child_main", reference, worker_id, *map(str, numbers)]

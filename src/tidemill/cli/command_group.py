@@ -4,6 +4,7 @@ Listing the commands imports none of these modules; running a command imports it
 """
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any, cast
@@ -12,36 +13,18 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
+from tidemill.app.feature_list import load_enabled_features
+
 PLUGIN_ENTRY_POINT_GROUP = "tidemill.commands"
-SUMMARIES_BY_MODULE = {
+RUN_COMMANDS = {
     "tidemill.cli.run": {
         "worker": "Run imports, exports and the handlers of a mill, if one is named, until stopped with Ctrl-C or "
         "SIGTERM.",
         "serve": "Run the HTTP API until stopped. With a mill, kickoff runs its handlers for the length of a request.",
         "up": "Everything on this machine, until stopped: the database, brought up to date, the HTTP API and a worker.",
     },
-    "tidemill.imports.cli": {
-        "import": "Load a file into a table of your database: every row is stored first, and each bad one is told.",
-        "fix": "Send mended rows of an import back: they are stored as corrections, and only they run again.",
-        "promote": "Do what an import with --validate-only has only tried: the same file, with the corrections made "
-        "since.",
-    },
-    "tidemill.exports.cli": {
-        "export": "Write rows of a table of your database into a file, at the speed of COPY: all as they are at one "
-        "moment.",
-    },
-    "tidemill.distributions.cli": {
-        "distribute": "Make a file for each input, or use the one that was made before; the exit code is 0 only if all "
-        "are there.",
-    },
-    "tidemill.watches.cli": {
-        "sources": "The watches that are declared: what they watch, their last scans, their files, and what is wrong.",
-        "scan": "Look now at what a watch watches, whatever its schedule; exit code 1 if something is wrong with it.",
-    },
-    "tidemill.enrichment.cli": {
-        "match": "Match the rows of a file against a reconciliation service; the exit code is 0 only if nothing "
-        "failed.",
-    },
+}
+CORE_COMMANDS = {
     "tidemill.jobs.cli": {
         "submit": "Make a job of a file's rows. The file is stored first; workers then read it.",
         "jobs": "List the newest jobs.",
@@ -74,7 +57,19 @@ SUMMARIES_BY_MODULE = {
         "keys": "The API keys they use it with.",
     },
 }
-MODULE_BY_COMMAND = {name: module for module, summaries in SUMMARIES_BY_MODULE.items() for name in summaries}
+
+
+@cache
+def list_summaries() -> dict[str, dict[str, str]]:
+    """Module -> command -> its line in the help, of the core and of all features."""
+    features = [feature for feature in load_enabled_features() if feature.commands_module is not None]
+    of_features = {str(feature.commands_module): dict(feature.commands) for feature in features}
+    return RUN_COMMANDS | of_features | CORE_COMMANDS
+
+
+@cache
+def _map_commands_to_modules() -> dict[str, str]:
+    return {name: module for module, summaries in list_summaries().items() for name in summaries}
 
 
 class CommandGroup(TyperGroup):
@@ -88,7 +83,7 @@ class CommandGroup(TyperGroup):
         return list(self.commands)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        summaries = {name: text for found in SUMMARIES_BY_MODULE.values() for name, text in found.items()}
+        summaries = {name: text for found in list_summaries().values() for name, text in found.items()}
         for plugin in entry_points(group=PLUGIN_ENTRY_POINT_GROUP):
             summaries[plugin.name] = plugin.dist.metadata["Summary"] if plugin.dist else ""
         listed = [TyperCommand(name=name, help=text) for name, text in summaries.items()]
@@ -108,15 +103,16 @@ class LazyCommands(Mapping[str, Any]):
         self._plugins = {plugin.name: plugin for plugin in entry_points(group=PLUGIN_ENTRY_POINT_GROUP)}
 
     def __getitem__(self, name: str) -> Any:
-        if name in MODULE_BY_COMMAND:
-            return get_group(import_module(MODULE_BY_COMMAND[name]).commands).commands[name]
+        modules = _map_commands_to_modules()
+        if name in modules:
+            return get_group(import_module(modules[name]).commands).commands[name]
         parent = typer.Typer()
         parent.add_typer(self._plugins[name].load(), name=name)
         return get_group(parent).commands[name]
 
     def __iter__(self) -> Iterator[str]:
-        yield from MODULE_BY_COMMAND
+        yield from _map_commands_to_modules()
         yield from self._plugins
 
     def __len__(self) -> int:
-        return len(MODULE_BY_COMMAND) + len(self._plugins)
+        return len(_map_commands_to_modules()) + len(self._plugins)

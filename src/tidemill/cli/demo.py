@@ -17,10 +17,9 @@ from uuid import UUID
 import typer
 from rich.markup import escape
 
-from tidemill.app.bootstrap import BUILTIN_MILL_REFERENCE
 from tidemill.app.demo_tables import create_demo_tables
 from tidemill.app.mill import Mill
-from tidemill.config import Settings, load_settings
+from tidemill.config import load_settings
 from tidemill.core.job import Item
 from tidemill.core.outcome import NotFound, Retry
 from tidemill.distributions.cli import read_distribution_inputs, run_distribution
@@ -33,6 +32,7 @@ from tidemill.imports.import_plan import ImportRequest
 from tidemill.store.database import Database
 from tidemill.store.migrate import migrate_schema
 from tidemill.store.open_database import run_with_database
+from tidemill.terminal.command_host import BUILTIN_MILL_REFERENCE
 from tidemill.terminal.console import console
 
 commands = typer.Typer()
@@ -74,29 +74,29 @@ def demo_command(
             command = f"tidemill import {made.name} --into {made.stem} --mode upsert"
             console.print(f"\n[bold]$ {command}[/]", highlight=False)
             asked = ImportArguments(str(made), made.stem, ImportRequest(mode="upsert"), {}, {})
-            run_import(settings, asked, errors_to=folder / f"{made.stem}-errors.csv", processes=processes)
-        _export_editors(settings, folder)
-        _distribute_prices(settings, folder, processes)
+            run_import(asked, errors_to=folder / f"{made.stem}-errors.csv", processes=processes)
+        _export_editors(folder)
+        _distribute_prices(folder, processes)
     console.print("\nOnce more, nothing changes: run it again and see. `tidemill jobs` lists what was done.")
 
 
-def _export_editors(settings: Settings, folder: Path) -> None:
+def _export_editors(folder: Path) -> None:
     """Some of what has come in goes out again."""
     output = folder / "editors.csv"
     command = f"tidemill export users --where 'role[in]=admin,editor' --order email -o {output.name}"
     console.print(f"\n[bold]$ {escape(command)}[/]", highlight=False, soft_wrap=True)
     conditions = (parse_condition("role[in]=admin,editor"),)
     request = TableExportRequest(resource="users", filters=conditions, order=("email",))
-    run_export(settings, request, str(output))
+    run_export(request, str(output))
 
 
-def _distribute_prices(settings: Settings, folder: Path, processes: int) -> None:
+def _distribute_prices(folder: Path, processes: int) -> None:
     """A file for each of some inputs."""
     inputs = folder / "inputs.csv"
     inputs.write_text(DEMO_DISTRIBUTION_CSV)
     console.print(f"\n[bold]$ tidemill distribute prices {inputs.name}[/]", highlight=False)
     wanted = DistributionSpec("prices", read_distribution_inputs(str(inputs)))
-    run_distribution(settings, wanted, {}, processes=processes, app=BUILTIN_MILL_REFERENCE, paths_to=None)
+    run_distribution(wanted, {}, processes=processes, app=BUILTIN_MILL_REFERENCE, paths_to=None)
 
 
 async def _prepare_demo_database(db: Database) -> None:

@@ -7,11 +7,21 @@ from rich.markup import escape
 
 from tidemill.cli.command_group import CommandGroup
 from tidemill.core.errors import PROBLEMS_IN_MESSAGE_MAX, InvalidRows, TidemillError
+from tidemill.terminal.command_host import CommandHost, set_command_host
 from tidemill.terminal.console import error_console
 
 app = typer.Typer(
     name="tidemill", cls=CommandGroup, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
 )
+
+
+def _make_command_host() -> CommandHost:
+    from tidemill.app.command_host import LocalCommandHost  # noqa: PLC0415  `tidemill --help` needs no database driver
+
+    return LocalCommandHost()
+
+
+set_command_host(_make_command_host)
 
 
 @app.callback()

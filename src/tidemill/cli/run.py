@@ -7,14 +7,15 @@ from typing import Annotated
 
 import typer
 
-from tidemill.app.bootstrap import BUILTIN_MILL_REFERENCE, load_mill
-from tidemill.app.child_main import make_worker
+from tidemill.app.bootstrap import load_mill
+from tidemill.app.worker import make_worker
 from tidemill.cli.identity import create_sign_in_link
 from tidemill.config import Settings, load_settings
 from tidemill.store.database import Database
 from tidemill.store.migrate import migrate_schema
 from tidemill.store.open_database import open_database
 from tidemill.telemetry.logs import log_events
+from tidemill.terminal.command_host import BUILTIN_MILL_REFERENCE
 from tidemill.terminal.console import error_console
 
 commands = typer.Typer()

@@ -14,7 +14,7 @@ import uvloop
 from fastapi import FastAPI
 
 from tidemill.app.bootstrap import relax_garbage_collector
-from tidemill.app.build import make_datasets, make_resources
+from tidemill.app.build import make_runtime
 from tidemill.app.mill import Mill
 from tidemill.app.worker import Worker
 from tidemill.config import Settings
@@ -22,8 +22,9 @@ from tidemill.core.errors import InvalidSettings
 from tidemill.engine.maintenance.maintenance_loop import BulkOperationLoop, QueueDepthLoop
 from tidemill.http.application import create_api
 from tidemill.http.middleware import ProblemH11Protocol
-from tidemill.rest.api_context import ApiContext
+from tidemill.runtime import Runtime
 from tidemill.store.open_database import open_database
+from tidemill.tables.resource_registry import make_resource_registry
 from tidemill.telemetry.metrics_server import collect_metrics
 from tidemill.web.pages import install_pages
 
@@ -91,9 +92,9 @@ def format_browser_url(listening: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-async def check_declared_resources(state: ApiContext) -> None:
-    """What is declared fits the database, or nothing is started: all that does not is told at once."""
-    problems = await state.resources.list_problems(state.db)
+async def check_declared_resources(runtime: Runtime) -> None:
+    """InvalidSettings with every declared resource that does not match its table: nothing starts then."""
+    problems = await runtime.get(make_resource_registry).list_problems(runtime.db)
     if problems:
         raise InvalidSettings("\n".join(problems))
 
@@ -108,13 +109,10 @@ async def run_http_service(
     """
     with collect_metrics(settings, None if mill is None else mill.registry.map_kinds_to_providers()) as meter:
         async with open_database(settings, patience=HTTP_DB_RETRY_BUDGET_S) as db:
-            normalizers = {} if mill is None else mill.registry.normalizers
-            registry = None if mill is None else mill.registry
-            declared: dict[str, Any] = {"resources": make_resources(settings, registry)}
-            declared["datasets"] = make_datasets(settings, registry)
-            app = create_api(db, settings, on_demand_pool=pool, meter=meter, normalizers=normalizers, **declared)
+            runtime = make_runtime(db, settings, None if mill is None else mill.registry, pool)
+            app = create_api(runtime, meter=meter)
             install_pages(app)
-            await check_declared_resources(app.state.context)
+            await check_declared_resources(runtime)
             server, loops = HttpServer(app), [BulkOperationLoop(db), QueueDepthLoop(db)]
             work = [server.serve(sockets=[listening]), *(loop.run() for loop in loops)]
             tasks = [asyncio.create_task(task) for task in work]

@@ -10,6 +10,7 @@ TidemillError
 ├── TooLarge            more than a limit allows; nothing of it is kept
 ├── StartHookFailed     a start hook of a mill raised; the worker's child cannot start
 ├── UnknownKind         no handler of that name
+├── Forbidden           the user may not do this
 ├── Unknown             there is no such thing, or not for you
 │   ├── UnknownJob
 │   ├── UnknownItem
@@ -89,6 +90,10 @@ class StartHookFailed(TidemillError):
 
 class UnknownKind(TidemillError):
     """No handler of that name."""
+
+
+class Forbidden(TidemillError):
+    """The user may not do this, and may know that it exists."""
 
 
 class UnknownEntity(TidemillError):

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import Literal
 
 from tidemill.core.column_type import ColumnType
@@ -85,3 +86,12 @@ class ResultFileFormat(StrEnum):
     CSV = "csv"
     XLSX = "xlsx"
     NDJSON = "ndjson"
+
+
+def parse_result_format(path: Path) -> str:
+    """The format of a result file, by the suffix of its name."""
+    suffix = path.suffix.lower().removeprefix(".")
+    if suffix not in ResultFileFormat.__members__.values():
+        formats = ", ".join(f".{name}" for name in ResultFileFormat)
+        raise InvalidInput(f"{path.name}: results are written as {formats}")
+    return suffix

@@ -11,8 +11,8 @@ from typing_extensions import TypeAliasType
 from tidemill.core.errors import InvalidInput
 from tidemill.dispatch import outbox
 from tidemill.rest import pagination
-from tidemill.rest.api_context import DatabaseDep
 from tidemill.rest.auth import AuthenticatedRoute, Permission, declare_route
+from tidemill.rest.runtime import DatabaseDep
 from tidemill.rest.schema_types import AfterCursor, NextPageToken, PageSize, QueryModel
 
 MessageSource = TypeAliasType("MessageSource", Literal["received", "refused"])

@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,9 +12,6 @@ from uuid import UUID
 import typer
 from rich.markup import escape
 
-from tidemill.app.bootstrap import BUILTIN_MILL_REFERENCE, load_mill
-from tidemill.app.build import make_datasets, make_distribution_use_cases
-from tidemill.config import Settings, load_settings
 from tidemill.core.errors import InvalidInput
 from tidemill.core.file_format import Compression, FileFormat
 from tidemill.core.job import Job
@@ -24,13 +20,13 @@ from tidemill.core.principal import Role
 from tidemill.core.status import JobStatus
 from tidemill.distributions import artifact_records
 from tidemill.distributions.artifact_records import DistributionFileCounts
-from tidemill.distributions.use_cases import DistributionSpec, list_distribution_inputs
-from tidemill.jobs.cli import ensure_worker_runs, show_progress_until_closed
+from tidemill.distributions.use_cases import DistributionSpec, list_distribution_inputs, make_distribution_use_cases
+from tidemill.jobs.cli import show_progress_until_closed
+from tidemill.runtime import Runtime
 from tidemill.store import job_records
 from tidemill.store.database import Database
 from tidemill.store.job_submission import Submission
-from tidemill.store.migrate import migrate_schema
-from tidemill.store.open_database import run_with_database
+from tidemill.terminal.command_host import BUILTIN_MILL_REFERENCE, get_command_host, run_command, silence_logs
 from tidemill.terminal.console import console, print_job_summary
 from tidemill.terminal.options import parse_policy_option
 from tidemill.terminal.streams import check_output_path, open_atomic_output
@@ -59,18 +55,14 @@ def distribute_command(
     app: Annotated[str, typer.Option(help="MODULE:NAME of a mill that declares datasets")] = BUILTIN_MILL_REFERENCE,
 ) -> None:
     """Make a file for each input, or use the one that was made before; the exit code is 0 only if all are there."""
-    os.environ.setdefault("TIDEMILL_LOG_LEVEL", "error")
-    settings = load_settings()
+    silence_logs()
     wanted = DistributionSpec(dataset, read_distribution_inputs(inputs), reuse, reuse_days, format_, compression)
-    job = run_distribution(
-        settings, wanted, parse_policy_option(policy), processes=processes, app=app, paths_to=paths_to
-    )
+    job = run_distribution(wanted, parse_policy_option(policy), processes=processes, app=app, paths_to=paths_to)
     if job.status is not JobStatus.COMPLETED:
         raise typer.Exit(1)
 
 
 def run_distribution(
-    settings: Settings,
     request: DistributionSpec,
     policy: dict[str, Any],
     *,
@@ -81,10 +73,10 @@ def run_distribution(
     """Distribute, show how far it is and where the files are."""
     check_output_path(paths_to)
 
-    async def action(db: Database) -> Job:
-        await migrate_schema(db)
-        job_id = await _submit_distribution(db, settings, request, policy, app)
-        async with ensure_worker_runs(db, DISTRIBUTION_KIND, app, processes):
+    async def action(runtime: Runtime) -> Job:
+        db = runtime.db
+        job_id = await _submit_distribution(runtime, request, policy)
+        async with get_command_host().ensure_worker(runtime, DISTRIBUTION_KIND, app, processes):
             job = await show_progress_until_closed(db, await db.read(job_records.get_job, job_id))
         await _print_distribution_report(db, job)
         if paths_to is not None:
@@ -92,7 +84,7 @@ def run_distribution(
                 await _write_paths(db, job_id, file)
         return job
 
-    return run_with_database(settings, action, check=False)
+    return run_command(action, app=app, migrate=True)
 
 
 def read_distribution_inputs(path: str) -> list[Any]:
@@ -132,12 +124,9 @@ def _parse_csv(text: str) -> Iterator[dict[str, Any]]:
         raise ValueError(f"line {reader.reader.line_num}: {error}") from error
 
 
-async def _submit_distribution(
-    db: Database, settings: Settings, wanted: DistributionSpec, policy: dict[str, Any], app: str
-) -> UUID:
-    door = make_distribution_use_cases(settings, make_datasets(settings, load_mill(app).registry))
-    spec = Submission(DISTRIBUTION_KIND, policy=policy, batch_size=settings.claim_max)
-    return (await door.submit(db, spec, wanted, Role.ADMIN))[0]
+async def _submit_distribution(runtime: Runtime, request: DistributionSpec, policy: dict[str, Any]) -> UUID:
+    spec = Submission(DISTRIBUTION_KIND, policy=policy, batch_size=runtime.settings.claim_max)
+    return (await runtime.get(make_distribution_use_cases).submit(runtime.db, spec, request, Role.ADMIN))[0]
 
 
 async def _print_distribution_report(db: Database, job: Job) -> None:

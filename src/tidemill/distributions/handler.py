@@ -27,7 +27,9 @@ from tidemill.distributions.distribution_request import (
     build_artifact_name,
     decide_reuse,
 )
+from tidemill.distributions.use_cases import load_datasets
 from tidemill.files.blobs.blob_store import BlobStore
+from tidemill.runtime import Runtime
 from tidemill.store.database import Database
 from tidemill.telemetry.events import emit
 
@@ -45,11 +47,16 @@ class DistributionOptions:
     max_queries: int = 4  # at once, in a process
 
 
-def make_distribution_handler(
-    db: Database, blobs: BlobStore, datasets: Mapping[str, Dataset], options: DistributionOptions
-) -> Handler:
+def make_distribution_handler(runtime: Runtime) -> Handler:
+    settings = runtime.settings
+    options = DistributionOptions(
+        max_attempts=settings.distribution_max_attempts,
+        backoff=settings.distribution_backoff_ms / 1000,
+        timeout_s=settings.distribution_timeout_s,
+        max_queries=max(1, settings.db_max_conns // 2),
+    )
     retry = RetryPolicy(max_attempts=options.max_attempts, backoff=options.backoff)
-    call = DistributionRunner(db, blobs, datasets, options).run
+    call = DistributionRunner(runtime.db, runtime.blobs, runtime.get(load_datasets), options).run
     return Handler(
         DISTRIBUTION_KIND,
         call,

@@ -33,6 +33,7 @@ from tidemill.distributions.use_cases import (
     get_distribution_request,
     list_distribution_inputs,
     make_artifact_gone_error,
+    make_distribution_use_cases,
 )
 from tidemill.jobs import bulk_operation_routes, job_control
 from tidemill.jobs.bulk_operation_schemas import OperationOut
@@ -49,11 +50,11 @@ from tidemill.jobs.dependencies import (
 from tidemill.jobs.reprocessing import redrive_dead_letters
 from tidemill.jobs.schemas import JobFilterQuery
 from tidemill.rest import json_body, pagination
-from tidemill.rest.api_context import ContextDep, DatabaseDep
 from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, declare_route
 from tidemill.rest.file_download import FILE_RESPONSES, send_stored_file
 from tidemill.rest.idempotency import IdempotencyKey, parse_idempotency_key
 from tidemill.rest.responses import JsonBytesResponse, encode_json
+from tidemill.rest.runtime import DatabaseDep, RuntimeDep
 from tidemill.store import job_records
 from tidemill.store.database import Database
 
@@ -109,14 +110,14 @@ def _build_distribution_view(job: Job, files: DistributionFileCounts) -> dict[st
 
 
 async def load_visible_distribution(distribution_id: JobName, me: CurrentUser, db: DatabaseDep) -> Job:
-    return check_job_kind(DISTRIBUTE, await load_visible_job(distribution_id, me, db), distribution_id)
+    return check_job_kind(await load_visible_job(distribution_id, me, db), DISTRIBUTE, "distribution", distribution_id)
 
 
 VisibleDistribution = Annotated[Job, Depends(load_visible_distribution)]
 
 
-async def load_runnable_distribution(distribution_id: VisibleDistribution, me: CurrentUser, context: ContextDep) -> Job:
-    return await load_runnable_job(distribution_id, me, context)
+async def load_runnable_distribution(distribution_id: VisibleDistribution, me: CurrentUser, runtime: RuntimeDep) -> Job:
+    return await load_runnable_job(distribution_id, me, runtime)
 
 
 RunnableDistribution = Annotated[Job, Depends(load_runnable_distribution)]
@@ -142,17 +143,19 @@ _RUNNING_OPERATION_RESPONSE: dict[int | str, dict[str, Any]] = {
 
 
 @router.get("/datasets", **declare_route(Permission.USER))
-async def list_datasets(me: CurrentUser, context: ContextDep) -> DatasetList:
+async def list_datasets(me: CurrentUser, runtime: RuntimeDep) -> DatasetList:
     """What files you may ask for, and with which inputs."""
-    return DatasetList(datasets=[build_dataset_out(one) for one in context.distributions.list_datasets(me.role)])
+    return DatasetList(
+        datasets=[build_dataset_out(one) for one in runtime.get(make_distribution_use_cases).list_datasets(me.role)]
+    )
 
 
 @router.post("/distributions", status_code=202, **_SUBMIT_DISTRIBUTION_OPTIONS)
 async def submit_distribution(
-    request: Request, response: Response, me: CurrentUser, context: ContextDep, idempotency_key: IdempotencyKey = None
+    request: Request, response: Response, me: CurrentUser, runtime: RuntimeDep, idempotency_key: IdempotencyKey = None
 ) -> DistributionOut:
     """Ask for a file for each input. Inputs that do not fit are refused, all of them, and nothing is made."""
-    asked = await json_body.read_json_body(request, DistributionIn, max_inputs=context.settings.max_distribution_inputs)
+    asked = await json_body.read_json_body(request, DistributionIn, max_inputs=runtime.settings.max_distribution_inputs)
     key = parse_idempotency_key(idempotency_key)
     spec = replace(
         make_submission(request, me),
@@ -160,11 +163,11 @@ async def submit_distribution(
         fingerprint_params=asked.model_dump(exclude={"inputs", "policy", "priority"}),
         policy={} if asked.policy is None else asked.policy.model_dump(exclude_none=True),
         priority=asked.priority,
-        batch_size=context.settings.claim_max,
+        batch_size=runtime.settings.claim_max,
     )
     try:
-        job_id, is_new = await context.distributions.submit(
-            context.db, spec, _build_distribution_request(asked), me.role
+        job_id, is_new = await runtime.get(make_distribution_use_cases).submit(
+            runtime.db, spec, _build_distribution_request(asked), me.role
         )
     except IdempotencyKeyReused:
         raise IdempotencyKeyReused("this Idempotency-Key was used for another request") from None
@@ -172,7 +175,7 @@ async def submit_distribution(
     response.headers["Location"] = f"/v1/distributions/{job_id}"
     response.headers["Retry-After"] = "1"
     return DistributionOut.model_validate(
-        await load_distribution_view(context.db, await context.db.read(job_records.get_job, job_id))
+        await load_distribution_view(runtime.db, await runtime.db.read(job_records.get_job, job_id))
     )
 
 
@@ -206,12 +209,12 @@ async def get_distribution(
     **declare_route(Permission.USER, 404, 409, 416, extra_responses=FILE_RESPONSES),
 )
 async def download_file(
-    distribution_id: VisibleDistribution, seq: ItemSeq, request: Request, context: ContextDep
+    distribution_id: VisibleDistribution, seq: ItemSeq, request: Request, runtime: RuntimeDep
 ) -> Response:
     """The file of one input, made or used again: all of it, or a range. `seq` is its place among the inputs, from 0."""
-    facts = await get_artifact_info(context.db, context.blobs, distribution_id, seq)
+    facts = await get_artifact_info(runtime.db, runtime.blobs, distribution_id, seq)
     try:
-        return await send_stored_file(request, context, facts)
+        return await send_stored_file(request, runtime, facts)
     except UnknownFile:
         raise make_artifact_gone_error(distribution_id, seq) from None
 

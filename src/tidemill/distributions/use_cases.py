@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
-from tidemill.core.errors import Conflict, InvalidInput
+from tidemill.config_file import load_section
+from tidemill.core.errors import Conflict, InvalidInput, UnknownResource
 from tidemill.core.file_format import Compression, FileFormat, OutputFileSpec
 from tidemill.core.job import Job
 from tidemill.core.kinds import DISTRIBUTION_KIND
 from tidemill.core.list_pages import Page
-from tidemill.core.principal import Role
+from tidemill.core.principal import Principal, Role
 from tidemill.core.status import ItemStatus
 from tidemill.core.suggest import suggest_similar
 from tidemill.distributions import artifact_records
@@ -34,6 +35,7 @@ from tidemill.files.blobs.blob_store import BlobStore
 from tidemill.jobs import queries
 from tidemill.jobs.staged_files import DownloadInfo
 from tidemill.jobs.submission import submit_job
+from tidemill.runtime import KindHooks, Runtime
 from tidemill.store.database import Database
 from tidemill.store.item_records import read_shown_inputs
 from tidemill.store.job_submission import Submission, find_repeated_submission
@@ -206,3 +208,35 @@ def _choose_form(dataset: Dataset, distribution: DistributionSpec) -> OutputFile
         return dataset.choose_form(distribution.format, distribution.compression)
     except InvalidInput as error:
         raise InvalidDistributionInputs([(("compression",), str(error))]) from None
+
+
+def load_datasets(runtime: Runtime) -> Mapping[str, Dataset]:
+    """The datasets of ``tidemill.toml`` and of the mill; InvalidSettings with every mistake."""
+    from tidemill.distributions.config import parse_datasets  # noqa: PLC0415  most processes declare none
+
+    declared = runtime.declarations
+    found = parse_datasets({"datasets": declared.datasets}, declared.dataset_functions)
+    return load_section(runtime.settings.config, parse_datasets) | found
+
+
+def make_distribution_use_cases(runtime: Runtime) -> DistributionUseCases:
+    settings = runtime.settings
+    reuse = ReusePolicy(settings.reuse_enabled, settings.reuse_days)
+    return DistributionUseCases(runtime.get(load_datasets), reuse=reuse, max_inputs=settings.max_distribution_inputs)
+
+
+def _get_target(job: Job) -> str | None:
+    dataset: str = job.params["dataset"]
+    return dataset
+
+
+async def _authorize(runtime: Runtime, user: Principal, dataset: str) -> None:
+    if not runtime.get(make_distribution_use_cases).is_dataset_allowed(user.role, dataset):
+        raise UnknownResource(f"there is no dataset {dataset!r}")
+
+
+async def _parse_fix(runtime: Runtime, job: Job, seq: int, fixed: Any) -> Any:
+    return await runtime.get(make_distribution_use_cases).parse_fixed_input(runtime.db, job, seq, fixed)
+
+
+DISTRIBUTION_HOOKS = KindHooks(get_target=_get_target, authorize=_authorize, parse_fix=_parse_fix)

@@ -12,7 +12,6 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, Final
 
-from tidemill.core.kinds import ENRICH_KIND
 from tidemill.enrichment import request_template
 
 JSON_PATH_MAX_CHARS, JSON_PATH_MAX_STEPS, JSON_PATH_MAX_MATCHES = 500, 32, 1_000
@@ -85,9 +84,6 @@ def _apply_step(value: Any, step: str | int | None) -> list[Any]:
         return [value[step]] if inside else []
     found = value.get(step, _MISSING) if isinstance(value, dict) else _MISSING
     return [] if found is _MISSING else [found]
-
-
-ENRICH_KIND_ALIASES = ("http.enrich", "enrich", ENRICH_KIND)
 
 
 @dataclass(frozen=True, kw_only=True)

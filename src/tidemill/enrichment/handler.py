@@ -7,6 +7,7 @@ import json
 from typing import Any
 from uuid import UUID
 
+from tidemill.core.allowed_hosts import AllowedHost
 from tidemill.core.job import Item
 from tidemill.core.kinds import ENRICH_KIND, MATCH_KIND, Handler
 from tidemill.core.outcome import Fail, NotFound, Skip
@@ -25,14 +26,26 @@ from tidemill.enrichment.match_request import MATCH_COLUMNS, MatchQuery, MatchRe
 from tidemill.enrichment.reconciliation import MatchCandidate, build_match_result, choose_candidate
 from tidemill.enrichment.request_template import EmptyTemplateValue, PathTraversal, fill_json, fill_path
 from tidemill.enrichment.service_client import JobRequestCache, ServiceClients, outcome_from_call_error
+from tidemill.enrichment.use_cases import load_services
+from tidemill.runtime import Runtime
 from tidemill.store.database import Database
 
 MATCH_CONCURRENCY = 200  # rows in hand; requests are bounded by the service
 QUERY_BATCHERS_CACHED_MAX = 64
 
 
-def make_match_handler(db: Database, directory: ServiceClients, retry: RetryPolicy) -> Handler:
-    matcher = RowMatcher(db, directory, retry)
+def make_service_clients(runtime: Runtime) -> ServiceClients:
+    allowed = [AllowedHost.parse(entry) for entry in runtime.settings.remote_allow]
+    return ServiceClients(runtime.get(load_services), allowed=allowed, permits=runtime.permits)
+
+
+def _make_retry_policy(runtime: Runtime) -> RetryPolicy:
+    return RetryPolicy(runtime.settings.max_attempts_error, runtime.settings.max_attempts_not_found)
+
+
+def make_match_handler(runtime: Runtime) -> Handler:
+    retry = _make_retry_policy(runtime)
+    matcher = RowMatcher(runtime.db, runtime.get(make_service_clients), retry)
     options: dict[str, Any] = {"retry": retry, "columns": MATCH_COLUMNS, "close": matcher.close}
     # Each request has a time limit of its own, and rows may wait for their turn as long as a limiter wants.
     return Handler(MATCH_KIND, matcher.run, "async", concurrency=MATCH_CONCURRENCY, timeout=None, **options)
@@ -111,11 +124,12 @@ def _explain_no_match(candidates: list[MatchCandidate], request: MatchRequest) -
 ENRICH_CONCURRENCY = 50
 
 
-def make_enrich_handler(db: Database, directory: ServiceClients, retry: RetryPolicy) -> Handler:
-    call = Enricher(db, directory, retry).run
+def make_enrich_handler(runtime: Runtime) -> Handler:
+    retry, clients = _make_retry_policy(runtime), runtime.get(make_service_clients)
+    call = Enricher(runtime.db, clients, retry).run
     # Each request has a time limit of its own, and rows may wait for their turn as long as a limiter wants.
     return Handler(
-        ENRICH_KIND, call, "async", concurrency=ENRICH_CONCURRENCY, timeout=None, retry=retry, close=directory.close
+        ENRICH_KIND, call, "async", concurrency=ENRICH_CONCURRENCY, timeout=None, retry=retry, close=clients.close
     )
 
 

@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from tidemill.core.kinds import MATCH_KIND
-
 STRATEGY_EXACT, STRATEGY_NORMALIZED = "exact", "normalized"
 STRATEGY_WITHOUT_TYPE, STRATEGY_WITHOUT_PROPERTIES = "without_type", "without_properties"
 STRATEGY_COLUMN_PREFIX = "column:"
@@ -120,7 +118,6 @@ def normalize_name(text: str) -> str:
     return " ".join(words[:end] or words)
 
 
-MATCH_KIND_ALIASES = ("match", "entity.match", MATCH_KIND)
 MATCH_LIMIT_MAX, MATCH_PROPERTIES_MAX, NOT_FOUND_DELAY_MAX_S = 50, 20, 86_400
 
 

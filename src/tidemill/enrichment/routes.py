@@ -6,8 +6,9 @@ Services: what the kinds match and http.enrich may call.
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
-from tidemill.rest.api_context import ContextDep
+from tidemill.enrichment.use_cases import make_service_use_cases
 from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, declare_route
+from tidemill.rest.runtime import RuntimeDep
 
 
 class ServiceOut(BaseModel):
@@ -28,7 +29,7 @@ router = APIRouter(tags=["services"], route_class=AuthenticatedRoute)
 
 
 @router.get("/services", **declare_route(Permission.USER))
-async def list_services(me: CurrentUser, context: ContextDep) -> ServiceList:
+async def list_services(me: CurrentUser, runtime: RuntimeDep) -> ServiceList:
     """Whom your jobs of the kinds `match` and `http.enrich` may call."""
-    found = context.service_jobs.list_services(me.role)
+    found = runtime.get(make_service_use_cases).list_services(me.role)
     return ServiceList(services=[ServiceOut(name=one.name, url=one.url, limit=one.limit) for one in found])

@@ -1,26 +1,19 @@
 """Jobs that call services: what is asked for is checked before a row of it is stored."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import Any
 
+from tidemill.config_file import load_section
 from tidemill.core.errors import InvalidRequest
-from tidemill.core.kinds import ENRICH_KIND, MATCH_KIND, SERVICE_KINDS
+from tidemill.core.kinds import ENRICH_KIND, MATCH_KIND
 from tidemill.core.principal import Role
 from tidemill.core.suggest import suggest_similar
-from tidemill.enrichment.enrich_request import ENRICH_KIND_ALIASES, EnrichRequest
+from tidemill.enrichment.enrich_request import EnrichRequest
 from tidemill.enrichment.external_service import ExternalService, make_undeclared_service, parse_service_url
-from tidemill.enrichment.match_request import MATCH_COLUMNS, MATCH_KIND_ALIASES, STRATEGY_COLUMN_PREFIX, MatchRequest
-from tidemill.store import workers
-from tidemill.store.database import Database
+from tidemill.enrichment.feature import SERVICE_KIND_ALIASES
+from tidemill.enrichment.match_request import MATCH_COLUMNS, STRATEGY_COLUMN_PREFIX, MatchRequest
+from tidemill.runtime import KindHooks, Runtime
 from tidemill.store.job_submission import Submission
-
-_SERVICE_KIND_ALIASES = dict.fromkeys(MATCH_KIND_ALIASES, MATCH_KIND) | dict.fromkeys(ENRICH_KIND_ALIASES, ENRICH_KIND)
-
-
-def resolve_service_kind(kind: str) -> str | None:
-    """The built-in kind that a word in a request means, if it is one of those that call services."""
-    return _SERVICE_KIND_ALIASES.get(kind)
 
 
 class ServiceJobUseCases:
@@ -47,7 +40,7 @@ class ServiceJobUseCases:
 
     def prepare_submission(self, spec: Submission, role: Role) -> Submission:
         """The submission as it is stored, of a kind that calls services; InvalidRequest with every mistake."""
-        kind = resolve_service_kind(spec.kind)
+        kind = SERVICE_KIND_ALIASES.get(spec.kind, spec.kind)
         if kind == MATCH_KIND:
             match = MatchRequest.from_params(spec.params)
             limiter = self.get_service(match.service, role).limit
@@ -60,14 +53,9 @@ class ServiceJobUseCases:
         return replace(spec, kind=ENRICH_KIND, params=enrich.params, columns=columns, limiter=service.limit)
 
 
-def list_input_columns(inputs: Iterable[Any]) -> set[str]:
-    """Every column that some row has."""
-    return {str(name) for row in inputs if isinstance(row, dict) for name in row}
-
-
 def check_required_columns(spec: Submission, columns: Collection[str]) -> None:
     """InvalidRequest for every column that is asked for and that no row has."""
-    if spec.kind not in SERVICE_KINDS or not columns:
+    if not columns:
         return
     problems = [
         f"params.{where}: the rows have no column {name!r}{suggest_similar(name, columns)}"
@@ -99,7 +87,25 @@ def _parse_enrich_request(spec: Submission) -> EnrichRequest:
     return EnrichRequest.from_params(spec.params)
 
 
-async def is_service_submission(db: Database, spec: Submission) -> bool:
-    """Whether a kind is one of the built-in ones that call services; a handler of yours with such a name goes first."""
-    kind = resolve_service_kind(spec.kind)
-    return kind is not None and (kind == spec.kind or spec.kind not in await db.read(workers.list_kinds))
+def load_services(runtime: Runtime) -> Mapping[str, ExternalService]:
+    """The services of ``tidemill.toml``; InvalidSettings with every mistake."""
+    from tidemill.enrichment.config import parse_services  # noqa: PLC0415  most processes declare none
+
+    return load_section(runtime.settings.config, parse_services)
+
+
+def make_service_use_cases(runtime: Runtime) -> ServiceJobUseCases:
+    return ServiceJobUseCases(runtime.get(load_services))
+
+
+def list_limiter_users(runtime: Runtime) -> list[tuple[str, str | None]]:
+    """The limiters that services refer to."""
+    return [(f"service {service.name!r}", service.limit) for service in runtime.get(load_services).values()]
+
+
+def _prepare_submission(runtime: Runtime, spec: Submission, role: Role) -> Submission:
+    return runtime.get(make_service_use_cases).prepare_submission(spec, role)
+
+
+MATCH_HOOKS = KindHooks(prepare_submission=_prepare_submission, check_columns=check_required_columns)
+ENRICH_HOOKS = KindHooks(prepare_submission=_prepare_submission, check_columns=check_required_columns)

@@ -1,7 +1,6 @@
 """Exporting tables from a terminal."""
 
 import asyncio
-import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import AbstractContextManager, aclosing
@@ -12,16 +11,15 @@ import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.progress import TransferSpeedColumn as SpeedColumn
 
-from tidemill.app.bootstrap import BUILTIN_MILL_REFERENCE, load_mill
-from tidemill.app.build import make_resources
-from tidemill.config import Settings, load_settings
 from tidemill.core.errors import InvalidInput
 from tidemill.core.file_format import FileFormat
+from tidemill.core.principal import Role
 from tidemill.exports.filters import parse_condition
 from tidemill.exports.table_export import TableExportRequest, parse_file_extension
 from tidemill.exports.use_cases import plan_table_export, stream_table_export
-from tidemill.store.database import Database
-from tidemill.store.open_database import run_with_database
+from tidemill.runtime import Runtime
+from tidemill.tables.resource_registry import make_resource_registry
+from tidemill.terminal.command_host import BUILTIN_MILL_REFERENCE, run_command, silence_logs
 from tidemill.terminal.console import error_console
 from tidemill.terminal.streams import open_atomic_output, open_standard_output
 
@@ -61,30 +59,27 @@ def export_command(
         compression=compression or packed,
         spreadsheet_safe=spreadsheet_safe,
     )
-    os.environ.setdefault("TIDEMILL_LOG_LEVEL", "error")
-    run_export(load_settings(), request, output, app=app)
+    silence_logs()
+    run_export(request, output, app=app)
 
 
-def run_export(
-    settings: Settings, request: TableExportRequest, output: str, *, app: str = BUILTIN_MILL_REFERENCE
-) -> int:
-    """Write the file and say what is in it; how many rows."""
+def run_export(request: TableExportRequest, output: str, *, app: str = BUILTIN_MILL_REFERENCE) -> int:
+    """Write the file, report its size, and return the number of rows."""
     rows = 0
 
     def record_row_count(count: int) -> None:
         nonlocal rows
         rows = count
 
-    async def action(db: Database) -> int:
-        resource = await make_resources(settings, load_mill(app).registry).find(
-            db, request.resource, any_table=True, for_reading=True
-        )
+    async def action(runtime: Runtime) -> int:
+        db, resources = runtime.db, runtime.get(make_resource_registry)
+        resource = await resources.find_readable(db, Role.ADMIN, request.resource)
         plan = await plan_table_export(db, resource, request)
         with _open_output(output) as file:
             async with aclosing(stream_table_export(db, plan, record_row_count)) as pieces:
                 return await _write_chunks(pieces, file, request.resource)
 
-    size = run_with_database(settings, action, check=False)
+    size = run_command(action, app=app, check=False)
     where = "standard output" if output == STDOUT_PATH else output
     error_console.print(f"{rows:,} rows, {size:,} bytes in {where}", highlight=False, markup=False, soft_wrap=True)
     return rows

@@ -22,6 +22,7 @@ from tidemill.exports.table_exporter import SerialThread, TableExporter
 from tidemill.files.blobs.blob_store import BlobStore, BlobWriter, DownloadLabel
 from tidemill.files.writers import open_row_writer
 from tidemill.files.writers.byte_output import ByteOutput
+from tidemill.runtime import Runtime
 from tidemill.store import retention
 from tidemill.store.database import Connection, Database
 from tidemill.store.jsonb import decode_input, decode_json
@@ -80,7 +81,8 @@ EXPORT_TTL_HOURS = 168
 EXPORT_COLUMNS = ("name", "format", "rows", "cut_cells", "size", "sha256", "file_id")
 
 
-def make_export_handler(db: Database, blobs: BlobStore, *, ttl_hours: int = EXPORT_TTL_HOURS) -> Handler:
+def make_export_handler(runtime: Runtime) -> Handler:
+    db, blobs, ttl_hours = runtime.db, runtime.blobs, runtime.settings.export_ttl_hours
     of_job = ResultExporter(db, blobs, ttl_hours=ttl_hours).run
     of_table = TableExporter(db, blobs, ttl_hours=ttl_hours).run
 

@@ -42,7 +42,6 @@ from tidemill.jobs.dependencies import (
     JobName,
     VisibleJob,
     check_job_kind,
-    find_readable_resource,
     list_visible_jobs,
     load_visible_job,
     make_submission,
@@ -53,33 +52,35 @@ from tidemill.jobs.dependencies import (
 from tidemill.jobs.job_views import build_job_out
 from tidemill.jobs.schemas import ItemCountsOut, JobOut
 from tidemill.rest import pagination
-from tidemill.rest.api_context import ApiContext, ContextDep, DatabaseDep
 from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, declare_route, get_client_ip
 from tidemill.rest.file_download import FILE_RESPONSE_CONTENT, FILE_RESPONSES, send_stored_file
 from tidemill.rest.idempotency import IdempotencyKey, parse_idempotency_key
-from tidemill.rest.responses import ClosingStreamingResponse, run_until_disconnect, start_stream
+from tidemill.rest.responses import ClosingStreamingResponse, make_stream_slots, run_until_disconnect, start_stream
+from tidemill.rest.runtime import DatabaseDep, RuntimeDep
+from tidemill.runtime import Runtime
 from tidemill.store import job_records
+from tidemill.tables.resource_registry import make_resource_registry
 
 EXPORT_KEY_PREFIX = "exports"
 JOB_RESULTS_RESOURCE = "job"
 
 
-async def load_export_views(context: ApiContext, found: Sequence[Job]) -> list[ExportOut]:
+async def load_export_views(runtime: Runtime, found: Sequence[Job]) -> list[ExportOut]:
     if not found:
         return []
     made, now = (
-        await context.db.read(export_records.find_export_records, [job.id for job in found]),
-        await context.db.run(job_records.read_database_clock),
+        await runtime.db.read(export_records.find_export_records, [job.id for job in found]),
+        await runtime.db.run(job_records.read_database_clock),
     )
-    return [await asyncio.to_thread(_build_export_out, context, job, made.get(job.id), now) for job in found]
+    return [await asyncio.to_thread(_build_export_out, runtime, job, made.get(job.id), now) for job in found]
 
 
-async def load_export_view(context: ApiContext, job_id: UUID) -> ExportOut:
-    (found,) = await load_export_views(context, [await context.db.read(job_records.get_job, job_id)])
+async def load_export_view(runtime: Runtime, job_id: UUID) -> ExportOut:
+    (found,) = await load_export_views(runtime, [await runtime.db.read(job_records.get_job, job_id)])
     return found
 
 
-def _build_export_out(context: ApiContext, job: Job, made: ExportRecord | None, now: datetime) -> ExportOut:
+def _build_export_out(runtime: Runtime, job: Job, made: ExportRecord | None, now: datetime) -> ExportOut:
     link = f"/v1/exports/{job.id}"
     asked, result, error = (
         _read_export_request(job, made),
@@ -105,7 +106,7 @@ def _build_export_out(context: ApiContext, job: Job, made: ExportRecord | None, 
         size=result.get("size"),
         sha256=result.get("sha256"),
         file_id=result.get("file_id"),
-        file_path=context.blobs.url(result["file_id"]) if is_there else None,
+        file_path=runtime.blobs.url(result["file_id"]) if is_there else None,
         download_url=f"{link}/download" if is_there else None,
         failure_reason=(error or {}).get("reason") or job.failure_reason,
         counts=ItemCountsOut(**asdict(job.counts)),
@@ -136,7 +137,7 @@ def _strip_export_key_prefix(made: ExportRecord | None) -> str | None:
 
 
 async def load_visible_export(export: JobName, me: CurrentUser, db: DatabaseDep) -> Job:
-    return check_job_kind(EXPORT, await load_visible_job(export, me, db), export)
+    return check_job_kind(await load_visible_job(export, me, db), EXPORT, "export", export)
 
 
 VisibleExport = Annotated[Job, Depends(load_visible_export)]
@@ -160,7 +161,7 @@ async def export_job(
     me: CurrentUser,
     request: Request,
     response: Response,
-    context: ContextDep,
+    runtime: RuntimeDep,
     body: Annotated[SelectionIn, Body()] = ALL_ITEMS,
 ) -> JobOut:
     """Make a file of the results as they are now, of all rows or of those that a body chooses: a job of its own.
@@ -170,8 +171,8 @@ async def export_job(
     if body.statuses and query.statuses:
         raise InvalidInput("say statuses once: in the address or in the body")
     export_id, is_new = await operation.submit_result_export(
-        context.db,
-        context.settings,
+        runtime.db,
+        runtime.settings,
         job,
         format=query.format,
         statuses=query.statuses or body.statuses,
@@ -185,7 +186,7 @@ async def export_job(
     response.status_code = 202 if is_new else 200
     response.headers["Location"] = f"/v1/exports/{export_id}"
     response.headers["Retry-After"] = "1"
-    return build_job_out(await context.db.read(job_records.get_job, export_id))
+    return build_job_out(runtime, await runtime.db.read(job_records.get_job, export_id))
 
 
 def _build_row_selection(body: SelectionIn, job_id: UUID) -> RowSelection:
@@ -196,16 +197,16 @@ def _build_row_selection(body: SelectionIn, job_id: UUID) -> RowSelection:
 
 
 @router.get("/exports/{export}", **declare_route(Permission.USER, 404))
-async def get_export(export: VisibleExport, context: ContextDep) -> ExportOut:
+async def get_export(export: VisibleExport, runtime: RuntimeDep) -> ExportOut:
     """How far an export is, and what it made."""
-    return (await load_export_views(context, [export]))[0]
+    return (await load_export_views(runtime, [export]))[0]
 
 
 @router.post("/exports/{export}/cancel", **declare_route(Permission.USER, 404, 409))
-async def cancel_export(export: VisibleExport, me: CurrentUser, context: ContextDep) -> ExportOut:
+async def cancel_export(export: VisibleExport, me: CurrentUser, runtime: RuntimeDep) -> ExportOut:
     """Nothing of the file is kept; what is being written stops within a second or so."""
-    await job_control.cancel_job(context.db, export.id, by=me.user_id)
-    return await load_export_view(context, export.id)
+    await job_control.cancel_job(runtime.db, export.id, by=me.user_id)
+    return await load_export_view(runtime, export.id)
 
 
 @router.get(
@@ -213,11 +214,11 @@ async def cancel_export(export: VisibleExport, me: CurrentUser, context: Context
     response_class=Response,
     **declare_route(Permission.USER, 404, 409, 416, extra_responses=FILE_RESPONSES),
 )
-async def download_export(export: VisibleExport, request: Request, context: ContextDep) -> Response:
+async def download_export(export: VisibleExport, request: Request, runtime: RuntimeDep) -> Response:
     """The file of a finished export: all of it, or a range."""
-    facts = await operation.get_export_download(context.db, export)
+    facts = await operation.get_export_download(runtime.db, export)
     try:
-        return await send_stored_file(request, context, facts)
+        return await send_stored_file(request, runtime, facts)
     except UnknownFile:
         raise operation.make_export_gone_error(export) from None
 
@@ -249,19 +250,19 @@ _REPEATED_EXPORT_RESPONSE: dict[int | str, dict[str, Any]] = {
 
 @router.get("/exports", response_model=ExportPage, response_model_exclude_unset=True, **_LIST_EXPORTS_OPTIONS)
 async def list_exports(
-    query: Annotated[ExportListQuery, Query()], me: CurrentUser, request: Request, context: ContextDep
+    query: Annotated[ExportListQuery, Query()], me: CurrentUser, request: Request, runtime: RuntimeDep
 ) -> ExportPage | Response:
     """Stream the rows of a resource; without `resource`, your exports, the newest first.
 
     A stream that ends without its end is not whole: the connection breaks when the source does.
     """
     if query.resource is not None:
-        return await _stream_rows(query, me, request, context)
+        return await _stream_rows(query, me, request, runtime)
     _reject_parameters(query, [*STREAM_ONLY_PARAMETERS], "without a resource, exports are listed: {} is not for that")
     page = await list_visible_jobs(
-        context.db, await resolve_owner_filter(context.db, me, query.user_id), query, EXPORT_KIND
+        runtime.db, await resolve_owner_filter(runtime.db, me, query.user_id), query, EXPORT_KIND
     )
-    return ExportPage(exports=await load_export_views(context, page.items), **pagination.build_next_page(page.after))
+    return ExportPage(exports=await load_export_views(runtime, page.items), **pagination.build_next_page(page.after))
 
 
 @router.post(
@@ -272,7 +273,7 @@ async def submit_export_job(
     me: CurrentUser,
     request: Request,
     response: Response,
-    context: ContextDep,
+    runtime: RuntimeDep,
     idempotency_key: IdempotencyKey = None,
 ) -> ExportOut:
     """Have a file made of the rows of a resource. It is kept for a while, to be downloaded or imported again."""
@@ -282,21 +283,21 @@ async def submit_export_job(
         request, me, priority=body.priority, idem_key=None if key is None else f"{EXPORT_KEY_PREFIX} {key}"
     )
     try:
-        made = await find_repeated_table_export(context.db, spec, wanted)
+        made = await find_repeated_table_export(runtime.db, spec, wanted)
         job_id, is_new = (
             (made, False)
             if made
-            else await submit_table_export(context.db, spec, await _plan_authorized_export(context, me, wanted), wanted)
+            else await submit_table_export(runtime.db, spec, await _plan_authorized_export(runtime, me, wanted), wanted)
         )
     except IdempotencyKeyReused:
         raise IdempotencyKeyReused("this Idempotency-Key was used for another request") from None
     response.status_code = 202 if is_new else 200
     response.headers["Location"] = f"/v1/exports/{job_id}"
     response.headers["Retry-After"] = "1"
-    return await load_export_view(context, job_id)
+    return await load_export_view(runtime, job_id)
 
 
-async def _stream_rows(query: ExportListQuery, me: Principal, request: Request, context: ApiContext) -> Response:
+async def _stream_rows(query: ExportListQuery, me: Principal, request: Request, runtime: Runtime) -> Response:
     listing = set(type(query).model_fields) - {"resource", *STREAM_ONLY_PARAMETERS}
     _reject_parameters(query, sorted(listing), "the rows of a resource are streamed: {} is for the list of exports")
     wanted = TableExportRequest(
@@ -308,15 +309,15 @@ async def _stream_rows(query: ExportListQuery, me: Principal, request: Request, 
         compression=query.compression,
         spreadsheet_safe=query.spreadsheet_safe,
     )
-    plan = await _plan_authorized_export(context, me, wanted)
+    plan = await _plan_authorized_export(runtime, me, wanted)
     headers = {"Content-Disposition": f'attachment; filename="{plan.build_file_name()}"'}
-    pieces = await run_until_disconnect(request, start_stream(_generate_chunks(context, plan)))
+    pieces = await run_until_disconnect(request, start_stream(_generate_chunks(runtime, plan)))
     return ClosingStreamingResponse(pieces, headers, plan.form.content_type)
 
 
-async def _generate_chunks(context: ApiContext, plan: TableExportPlan) -> AsyncGenerator[bytes]:
-    with context.stream_slots.acquire():
-        async with aclosing(stream_table_export(context.db, plan)) as pieces:
+async def _generate_chunks(runtime: Runtime, plan: TableExportPlan) -> AsyncGenerator[bytes]:
+    with runtime.get(make_stream_slots).acquire():
+        async with aclosing(stream_table_export(runtime.db, plan)) as pieces:
             async for piece in pieces:
                 yield piece
 
@@ -334,8 +335,12 @@ def _build_table_export(body: ExportIn, filters: dict[str, Any]) -> TableExportR
     )
 
 
-async def _plan_authorized_export(context: ApiContext, me: Principal, wanted: TableExportRequest) -> TableExportPlan:
-    return await plan_table_export(context.db, await find_readable_resource(context, me, wanted.resource), wanted)
+async def _plan_authorized_export(runtime: Runtime, me: Principal, wanted: TableExportRequest) -> TableExportPlan:
+    return await plan_table_export(
+        runtime.db,
+        await runtime.get(make_resource_registry).find_readable(runtime.db, me.role, wanted.resource),
+        wanted,
+    )
 
 
 def _reject_parameters(query: ExportListQuery, names: list[str], message: str) -> None:

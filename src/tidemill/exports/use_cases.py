@@ -5,11 +5,13 @@ Rows of a table, out of the house: as a file that a job makes, or at once, as th
 
 import asyncio
 import hashlib
+import shutil
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
+from pathlib import Path
 from typing import Any, BinaryIO
 from uuid import UUID
 
@@ -17,10 +19,11 @@ import msgspec
 
 from tidemill.config import Settings
 from tidemill.core.errors import Conflict, InvalidInput, UnknownFile, UnknownJob
-from tidemill.core.file_format import Compression, FileFormat, OutputFileSpec
+from tidemill.core.file_format import Compression, FileFormat, OutputFileSpec, parse_result_format
 from tidemill.core.job import Job
 from tidemill.core.kinds import EXPORT_KIND
 from tidemill.core.list_pages import check_text
+from tidemill.core.principal import Principal
 from tidemill.core.row_ranges import RowSelection
 from tidemill.core.status import ItemStatus, JobStatus
 from tidemill.exports import export_records
@@ -32,6 +35,7 @@ from tidemill.files.blobs.blob_store import BlobStore
 from tidemill.files.writers import open_copy_encoder
 from tidemill.jobs.staged_files import DownloadInfo
 from tidemill.jobs.submission import submit_job
+from tidemill.runtime import KindHooks, Runtime
 from tidemill.store import item_records, job_records, job_submission
 from tidemill.store.database import Database
 from tidemill.store.job_events import report_export_completed
@@ -39,6 +43,8 @@ from tidemill.store.job_submission import Submission, find_repeated_submission
 from tidemill.store.jsonb import encode_json
 from tidemill.tables.introspection.table_introspection import list_missing_privileges
 from tidemill.tables.resource import Resource
+from tidemill.tables.resource_registry import make_resource_registry
+from tidemill.terminal.streams import open_atomic_output
 
 _CANCELLED_STATUSES = (JobStatus.CANCELLING, JobStatus.CANCELLED)
 EXPORT_JOB_PRIORITY = 10  # among the jobs of its owner: somebody waits for a file
@@ -252,3 +258,41 @@ class _EncodedChunks:
     def drain(self) -> bytes:
         written, self._written = self._written, []
         return written[0] if len(written) == 1 else b"".join(written)
+
+
+def _get_target(job: Job) -> str | None:
+    plan = job.params.get("plan")
+    return plan["resource"] if plan else None
+
+
+async def _authorize(runtime: Runtime, user: Principal, resource: str) -> None:
+    await runtime.get(make_resource_registry).find_readable(runtime.db, user.role, resource)
+
+
+def _get_links(job: Job) -> dict[str, str]:
+    return {"download": f"/v1/exports/{job.id}/download"}
+
+
+EXPORT_HOOKS = KindHooks(get_target=_get_target, authorize=_authorize, get_links=_get_links)
+
+
+RESULT_EXPORT_POLL_S = 0.1
+
+
+async def write_results_to_file(runtime: Runtime, job: Job, output: Path) -> None:
+    """Export a job's results and copy the file to ``output``. A worker must be running."""
+    db = runtime.db
+    export_id, _ = await submit_result_export(
+        db, runtime.settings, job, format=parse_result_format(output), owner_id=job.owner_id
+    )
+    export = await db.read(job_records.get_job, export_id)
+    while not export.is_closed:
+        await asyncio.sleep(RESULT_EXPORT_POLL_S)
+        export = await db.read(job_records.get_job, export_id)
+    file = await open_export_file(db, runtime.blobs, export)
+    await asyncio.to_thread(_copy_export_file, file, output)
+
+
+def _copy_export_file(export: OpenExportFile, output: Path) -> None:
+    with export.file, open_atomic_output(output) as file:
+        shutil.copyfileobj(export.file, file)

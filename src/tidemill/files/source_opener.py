@@ -3,7 +3,9 @@
 from collections.abc import Callable
 from typing import Any, BinaryIO, Protocol
 
+from tidemill.config import Settings
 from tidemill.core.input_source import InputSource
+from tidemill.files.blobs import open_blob_store
 from tidemill.files.blobs.blob_store import BlobStore
 from tidemill.files.byte_streams import ByteStream, CarriageReturnStream, TranscodedStream
 from tidemill.files.compression import open_decompressed
@@ -108,3 +110,23 @@ def open_text_stream(file: BinaryIO, layout: dict[str, Any], max_bytes: int) -> 
     if encoding not in ("utf-8", "utf-8-sig"):
         stream = TranscodedStream(stream, encoding)
     return CarriageReturnStream(stream) if layout.get("line_end") == "\r" else stream
+
+
+def make_source_opener(settings: Settings) -> SourceOpener:
+    """Opens the stored files of jobs. It downloads remote files into the blob store first."""
+    blobs = open_blob_store(settings.blobs)
+
+    def download(url: str, blob_id: str, should_continue: ShouldContinue) -> object:
+        # Most processes download nothing and need no HTTP client.
+        from tidemill.files.remote.checked_connection import DownloadLimits  # noqa: PLC0415
+        from tidemill.files.remote.downloader import Downloader  # noqa: PLC0415
+
+        limits = DownloadLimits.from_settings(settings)
+        return Downloader(blobs, limits).download(url, blob_id, should_continue=should_continue)
+
+    return SourceOpener(
+        blobs,
+        max_row_bytes=settings.max_row_bytes,
+        max_unpacked_bytes=settings.max_unpacked_mb << 20,
+        fetch=download,
+    )

@@ -13,10 +13,11 @@ from tidemill.core.credentials import parse_key_prefix
 from tidemill.core.errors import InvalidInput
 from tidemill.core.principal import Role
 from tidemill.rest import auth
-from tidemill.rest.api_context import ApiContext, ContextDep, DatabaseDep
-from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, declare_route
+from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, declare_route, make_session_limits
 from tidemill.rest.problems import HttpError
+from tidemill.rest.runtime import DatabaseDep, RuntimeDep
 from tidemill.rest.schema_types import RequestModel
+from tidemill.runtime import Runtime
 from tidemill.store import sessions, users
 
 
@@ -108,23 +109,23 @@ SIGN_IN_LINK_TTL_S = 900
 
 
 @router.post("/session", status_code=201, **declare_route(Permission.PUBLIC, 401))
-async def sign_in(body: SignIn, request: Request, context: ContextDep) -> MeOut:
+async def sign_in(body: SignIn, request: Request, runtime: RuntimeDep) -> MeOut:
     """Sign a browser in, with an API key or a one-time link: it gets a cookie, and a token for its writes."""
     if (body.key is None) == (body.link is None):
         raise InvalidInput("say either a key or a link")
     if body.link is not None:
-        return await _start_session(request, context, await _redeem_sign_in_link(context, body.link))
+        return await _start_session(request, runtime, await _redeem_sign_in_link(runtime, body.link))
     return await _start_session(
-        request, context, await _find_user_by_key(context, body.key or ""), key=parse_key_prefix(body.key or "")
+        request, runtime, await _find_user_by_key(runtime, body.key or ""), key=parse_key_prefix(body.key or "")
     )
 
 
 @root.get("/sign-in/{link}", status_code=303, response_class=RedirectResponse, **declare_route(Permission.PUBLIC, 401))
-async def follow_link(link: str, request: Request, context: ContextDep) -> RedirectResponse:
+async def follow_link(link: str, request: Request, runtime: RuntimeDep) -> RedirectResponse:
     """Where a one-time link leads: signed in, and on to the first page."""
     auth.enforce_rate_limit(request, auth.identify_anonymous_caller(request))
     try:
-        await _start_session(request, context, await _redeem_sign_in_link(context, link[:200]))
+        await _start_session(request, runtime, await _redeem_sign_in_link(runtime, link[:200]))
     except HttpError:
         if "text/html" not in request.headers.get("accept", ""):
             raise
@@ -142,10 +143,10 @@ async def sign_out(request: Request, db: DatabaseDep) -> None:
 
 
 @router.get("/sessions", **declare_route(Permission.USER))
-async def list_sessions(me: CurrentUser, request: Request, context: ContextDep) -> list[SessionOut]:
+async def list_sessions(me: CurrentUser, request: Request, runtime: RuntimeDep) -> list[SessionOut]:
     """Browsers that you are signed in with, the newest first."""
     token = request.cookies.get(auth.SESSION_COOKIE)
-    found = await context.db.run(sessions.list_sessions, me.user_id, token, context.session_limits)
+    found = await runtime.db.run(sessions.list_sessions, me.user_id, token, runtime.get(make_session_limits))
     return [SessionOut.model_validate(row) for row in found]
 
 
@@ -224,26 +225,26 @@ def _build_user_out(user: users.User) -> UserOut:
     return UserOut(id=user.id, name=user.name, role=Role(user.role), created_at=user.created_at)
 
 
-async def _find_user_by_key(context: ApiContext, key: str) -> int:
-    found = await users.authenticate_key(context.db, key)
+async def _find_user_by_key(runtime: Runtime, key: str) -> int:
+    found = await users.authenticate_key(runtime.db, key)
     if found is None:
         raise HttpError(401, "this key is not good", {"WWW-Authenticate": "Bearer"})
     return found.user_id
 
 
-async def _redeem_sign_in_link(context: ApiContext, link: str) -> int:
-    user_id = await context.db.run(sessions.redeem_sign_in_link, link)
+async def _redeem_sign_in_link(runtime: Runtime, link: str) -> int:
+    user_id = await runtime.db.run(sessions.redeem_sign_in_link, link)
     if user_id is None:
         raise HttpError(401, "this link was used, or is too old: ask for another", {"WWW-Authenticate": "Bearer"})
     return user_id
 
 
-async def _start_session(request: Request, context: ApiContext, user_id: int, *, key: str | None = None) -> MeOut:
+async def _start_session(request: Request, runtime: Runtime, user_id: int, *, key: str | None = None) -> MeOut:
     """The session a browser had before ends: nobody can prepare one for another."""
-    token = await context.db.run(
+    token = await runtime.db.run(
         sessions.begin_session, user_id, key=key, replaced_token=request.cookies.get(auth.SESSION_COOKIE)
     )
-    opened = await context.db.run(sessions.use_session, token, context.session_limits)
+    opened = await runtime.db.run(sessions.use_session, token, runtime.get(make_session_limits))
     if opened is None:
         raise HttpError(401, "this user is no more", {"WWW-Authenticate": "Bearer"})
     auth.set_session_cookie(request, token)

@@ -1,13 +1,13 @@
 """The OpenAPI document: what the routes do not say themselves."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from fastapi import FastAPI
+from pydantic import BaseModel
 
-from tidemill.distributions.schemas import DistributionIn
+from tidemill.features import Feature, load_object
 from tidemill.http.openapi_examples import OPENAPI_EXAMPLES
-from tidemill.imports.schemas import ImportIn, PreviewIn
 from tidemill.jobs.schemas import JobIn
 from tidemill.rest import auth, problems
 
@@ -18,14 +18,9 @@ Every row is stored first, then processed from the database by workers that may 
 Sign requests with `Authorization: Bearer tm_…`. Lists come in pages: ask for the next with `after=next_page`.
 Names are snake_case; requests also accept camelCase. Errors are problem documents (RFC 9457) with the request's id.
 """
-API_TAGS = [
+CORE_TAGS = [
     {"name": "jobs", "description": "Submitting work, watching it, steering it"},
     {"name": "items", "description": "The rows of a job, one by one"},
-    {"name": "exports", "description": "Rows of tables, streamed or as files; a job's rows as a file"},
-    {"name": "imports", "description": "Files into tables, with an error for every row that does not fit"},
-    {"name": "distributions", "description": "A file for each of many inputs, made or used again"},
-    {"name": "services", "description": "Whom jobs may call that match rows or enrich them."},
-    {"name": "sources", "description": "Files that come by themselves: watches, their files, and scans"},
     {"name": "across jobs", "description": "What waits, and what failed, in all jobs"},
     {"name": "operations", "description": "Sending many items round again"},
     {"name": "limiters", "description": "How often, and how many at a time, others may be called"},
@@ -45,27 +40,44 @@ AUTHENTICATED_ROUTE_HEADERS = ("X-Request-ID", "RateLimit", "RateLimit-Policy")
 HEADERS_BY_STATUS = {"202": ("Location", "Retry-After"), "429": ("Retry-After",), "503": ("Retry-After",)}
 
 
-def install_openapi(app: FastAPI) -> None:
-    """Have the document made, and completed, when somebody first asks for it: that takes half a second."""
+def list_tags(features: Sequence[Feature]) -> list[dict[str, str]]:
+    """The tags of the document: those of the shared routes, and one for each feature with routes."""
+    tags = [feature.openapi_tag for feature in features if feature.openapi_tag is not None]
+    return CORE_TAGS + [{"name": name, "description": text} for name, text in tags]
+
+
+def list_examples(features: Sequence[Feature]) -> dict[type[BaseModel], dict[str, Any]]:
+    """Model -> example, of the shared routes and of all features."""
+    examples = dict(OPENAPI_EXAMPLES)
+    for feature in features:
+        if feature.openapi_examples is not None:
+            examples |= load_object(feature.openapi_examples)
+    return examples
+
+
+def install_openapi(app: FastAPI, features: Sequence[Feature]) -> None:
+    """Build and complete the document at the first request for it, because that takes half a second."""
     make = app.openapi
 
     def build_openapi() -> OpenApiNode:
         if app.openapi_schema is None:
-            _complete_document(make())
+            _complete_document(make(), list_examples(features))
         return make()
 
     app.openapi = build_openapi  # type: ignore[method-assign]
 
 
-def _complete_document(document: OpenApiNode) -> None:
-    """Add the shape of errors, of bodies that are read as a stream, of keys; and examples of everything."""
+def _complete_document(document: OpenApiNode, examples: dict[type[BaseModel], dict[str, Any]]) -> None:
+    """Add the schema of errors, of bodies that are read as a stream, security schemes, and examples."""
     parts = document["components"]
-    for added in (problems.ProblemDetails, JobIn, ImportIn, PreviewIn, DistributionIn):
+    added_models: list[type[BaseModel]] = [problems.ProblemDetails, JobIn]
+    added_models += [model for model in examples if model.__name__ not in parts["schemas"]]
+    for added in added_models:
         schema = added.model_json_schema(ref_template="#/components/schemas/{model}")
         parts["schemas"] |= schema.pop("$defs", {}) | {added.__name__: schema}
     for name in ("HTTPValidationError", "ValidationError"):
         parts["schemas"].pop(name, None)
-    for model, example in OPENAPI_EXAMPLES.items():
+    for model, example in examples.items():
         parts["schemas"][model.__name__]["examples"] = [example]
     parts["headers"] = {
         name: {"description": text, "schema": {"type": "string"}} for name, text in RESPONSE_HEADERS.items()

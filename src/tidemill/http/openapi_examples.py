@@ -1,84 +1,31 @@
-"""Examples of watches, their files and scans, for the OpenAPI document.
-
-An example of every main request and answer, for the OpenAPI document. A test reads each with its own model.
-"""
+"""Examples of requests and answers that belong to no feature, for the OpenAPI document."""
 
 from typing import Any
 
 from pydantic import BaseModel
 
 from tidemill.dispatch import routes as quarantine
-from tidemill.distributions import schemas as distributions
-from tidemill.enrichment import routes as services
-from tidemill.exports import schemas as exports
 from tidemill.http import identity_routes, system_routes
-from tidemill.imports import schemas as imports
 from tidemill.jobs import bulk_operation_schemas, cross_job_routes, resource_routes, schemas
 from tidemill.jobs import schemas as items
 from tidemill.jobs import schemas as jobs
 from tidemill.limits import routes as limiter_routes
-from tidemill.watches import routes as watch_routes
+from tidemill.rest.example_values import (
+    EXAMPLE_COUNTS,
+    EXAMPLE_CREATED_AT,
+    EXAMPLE_JOB_ID,
+    EXAMPLE_NEXT_PAGE,
+    EXAMPLE_UPDATED_AT,
+    EXAMPLE_WORKER_ID,
+)
 
-_WATCH_JOB_ID = "019a8b7c-1d2e-7f00-8000-123456789abc"
-_WATCH_FILE_SEEN_AT, _WATCH_FILE_UPDATED_AT = "2026-11-15T09:00:00.000000Z", "2026-11-15T09:00:41.250000Z"
-_WATCH_NEXT_PAGE_CURSOR = "WyJ3YXRjaF9maWxlcyIsIjEyMzQ1Njc4Il0"
-
-_WATCH_FILE: dict[str, Any] = {
-    "id": 42,
-    "path": "users-2026-11-15.csv",
-    "size": 18234,
-    "version": "1763197200000000000",
-    "state": "processed",
-    "status": None,
-    "job_id": _WATCH_JOB_ID,
-    "job_key": "J20261115_000778",
-    "moved_to": "processed/users-2026-11-15.csv",
-    "tries": 0,
-    "seen_at": _WATCH_FILE_SEEN_AT,
-    "updated_at": _WATCH_FILE_UPDATED_AT,
-}
-_WATCH: dict[str, Any] = {
-    "name": "nightly",
-    "source": "sftp://mill@files.example.com/outgoing",
-    "scheme": "sftp",
-    "pattern": ["users-*.csv"],
-    "task": {"kind": "tidemill.import", "resource_type": "users", "mode": "upsert"},
-    "owner": "ada",
-    "every_s": 60.0,
-    "marker": None,
-    "moves": True,
-    "scanning": False,
-    "last_scan_at": _WATCH_FILE_UPDATED_AT,
-    "next_scan_at": _WATCH_FILE_UPDATED_AT,
-    "found": 1,
-    "submitted": 1,
-    "problem": None,
-    "files": {"seen": 1, "processed": 41, "failed": 2},
-    "links": {"files": "/v1/sources/nightly/files", "scan": "/v1/ingestion/scan"},
-}
-_WATCH_SCAN: dict[str, Any] = {"name": "nightly", "found": 1, "submitted": 1, "problem": None, "files": [_WATCH_FILE]}
-
-WATCH_EXAMPLES: dict[type[BaseModel], dict[str, Any]] = {
-    watch_routes.WatchList: {"sources": [_WATCH]},
-    watch_routes.WatchFilePage: {"files": [_WATCH_FILE], "next_page": _WATCH_NEXT_PAGE_CURSOR},
-    watch_routes.ScanIn: {"name": "nightly"},
-    watch_routes.ScanList: {"scans": [_WATCH_SCAN]},
-}
-
-
-EXAMPLE_JOB_ID = "019a8b7c-1d2e-7f00-8000-123456789abc"
-EXAMPLE_WORKER_ID = "mill-1-4021-9f3c1a"
-EXAMPLE_CREATED_AT, EXAMPLE_UPDATED_AT = "2026-11-15T09:00:00.000000Z", "2026-11-15T09:00:41.250000Z"
-
-_ITEM_COUNTS = {"total": 1000, "pending": 0, "processing": 240, "retry_wait": 8}
-_ITEM_COUNTS |= {"done": 740, "not_found": 5, "skipped": 0, "failed": 7, "cancelled": 0}
 _JOB: dict[str, Any] = {
     "id": EXAMPLE_JOB_ID,
     "key": "J20261115_000777",
     "kind": "price.lookup",
     "user_id": 3,
     "status": "running",
-    "counts": _ITEM_COUNTS,
+    "counts": EXAMPLE_COUNTS,
     "ingest_complete": True,
     "priority": 0,
     "created_at": EXAMPLE_CREATED_AT,
@@ -138,112 +85,6 @@ _OPERATION |= {
     "updated_at": EXAMPLE_UPDATED_AT,
 }
 _OPERATION |= {"predicate": {"statuses": ["failed", "not_found"], "reset_attempts": True}}
-_IMPORT: dict[str, Any] = {
-    "job_id": EXAMPLE_JOB_ID,
-    "key": "J20261115_000778",
-    "idempotency_key": "users-2026-11-15",
-    "resource_type": "users",
-    "mode": "upsert",
-    "validate_only": False,
-    "status": "completed_with_errors",
-    "total_records": 1000,
-    "processed_records": 1000,
-    "successful_records": 993,
-    "error_records": 7,
-    "counts": dict.fromkeys(_ITEM_COUNTS, 0) | {"total": 1000, "done": 993, "failed": 7},
-    "user_id": 3,
-    "created_at": EXAMPLE_CREATED_AT,
-    "started_at": EXAMPLE_CREATED_AT,
-    "completed_at": EXAMPLE_UPDATED_AT,
-    "links": {"self": f"/v1/imports/{EXAMPLE_JOB_ID}", "errors": f"/v1/imports/{EXAMPLE_JOB_ID}/errors"},
-}
-_FILE_LAYOUT = {"format": "csv", "encoding": "utf-8", "delimiter": ",", "quote": '"', "header": True}
-_FILE_LAYOUT |= {"compression": "none", "line_end": "\n"}
-_COLUMN_MAPPING = {"E-Mail": "email", "name": "name"}
-_IMPORT_DETAIL: dict[str, Any] = {
-    "rates": {"now_per_s": 0, "average_per_s": 24100.5},
-    "effects": {"inserted": 900, "updated": 90, "unchanged": 3},
-    "errors": {"email.pattern": 6, "role.enum": 1},
-    "layout": _FILE_LAYOUT,
-    "columns": ["E-Mail", "name"],
-    "mapping": _COLUMN_MAPPING,
-    "duplicates": "error",
-    "resource_key": ["email"],
-    "policy": {"mode": "continue"},
-    "file_id": "3f1c6a0e9b2d4c583f1c6a0e9b2d4c58",
-}
-_ROW_ERROR = {"row": 7, "line": 8, "field": "email", "value": "ada", "code": "email.pattern"}
-_ROW_ERROR |= {"reason": "not an e-mail address", "retryable": False}
-_FAILED_ROW = {"row": 7, "line": 8, "errors": [_ROW_ERROR], "input": {"E-Mail": "ada", "name": "Ada"}}
-_IMPORT_SOURCE = {"url": "https://files.example.com/users.csv.gz"}
-_EXPORT: dict[str, Any] = {
-    "job_id": EXAMPLE_JOB_ID,
-    "key": "J20261115_000779",
-    "idempotency_key": "editors-2026-11-15",
-    "resource_type": "users",
-    "format": "csv",
-    "compression": "gzip",
-    "status": "completed",
-    "filters": {"role": {"in": ["admin", "editor"]}},
-    "fields": ["email", "name"],
-    "order": ["-created_at"],
-    "record_count": 1000,
-    "size": 18234,
-    "sha256": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
-    "file_id": "019a8b7c1d2e7f008000123456789abc",
-    "file_path": "s3://exports/tidemill/019a8b7c1d2e7f008000123456789abc",
-    "download_url": f"/v1/exports/{EXAMPLE_JOB_ID}/download",
-    "counts": dict.fromkeys(_ITEM_COUNTS, 0) | {"total": 1, "done": 1},
-    "user_id": 3,
-    "created_at": EXAMPLE_CREATED_AT,
-    "started_at": EXAMPLE_CREATED_AT,
-    "completed_at": EXAMPLE_UPDATED_AT,
-    "expires_at": "2026-11-22T09:00:41.250000Z",
-    "links": {"self": f"/v1/exports/{EXAMPLE_JOB_ID}", "download": f"/v1/exports/{EXAMPLE_JOB_ID}/download"},
-}
-_DISTRIBUTION_INPUT = {"index_key": "ABC", "effective_date": 20240202, "asofindicator": "CLS"}
-_DISTRIBUTION: dict[str, Any] = {
-    "job_id": EXAMPLE_JOB_ID,
-    "key": "J20261115_000779",
-    "dataset": "prices",
-    "status": "completed",
-}
-_DISTRIBUTION |= dict.fromkeys(_ITEM_COUNTS, 0) | {"total": 2, "done": 2, "files_generated": 1, "files_reused": 1}
-_DISTRIBUTION |= {"reuse": {"enabled": True, "days": 7}, "format": "csv", "compression": "none"}
-_DISTRIBUTION |= {
-    "policy": {"mode": "fail_fast"},
-    "user_id": 3,
-    "created_at": EXAMPLE_CREATED_AT,
-    "completed_at": EXAMPLE_UPDATED_AT,
-}
-_DISTRIBUTION |= {
-    "started_at": EXAMPLE_CREATED_AT,
-    "links": {"self": f"/v1/distributions/{EXAMPLE_JOB_ID}", "redrive": f"/v1/distributions/{EXAMPLE_JOB_ID}/redrive"},
-}
-_DISTRIBUTION_FOLDER_URL = "s3://bucket/exports/2026/11/15/J20261115_000779"
-_DISTRIBUTION_CONTENT = _DISTRIBUTION_INPUT | {
-    "status": "done",
-    "attempts": 1,
-    "path": f"{_DISTRIBUTION_FOLDER_URL}/ABC_20240202_CLS.csv",
-    "rows": 500,
-}
-_DISTRIBUTION_CONTENT |= {"download_url": f"/v1/distributions/{EXAMPLE_JOB_ID}/files/0"}
-_DISTRIBUTION_CONTENT |= {
-    "size": 20110,
-    "sha256": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
-    "reused": False,
-}
-_DATASET = {
-    "name": "prices",
-    "fields": [
-        {"name": "index_key", "type": "text", "required": True},
-        {"name": "effective_date", "type": "yyyymmdd", "required": True},
-        {"name": "asofindicator", "type": "text", "required": True},
-    ],
-    "date_field": "effective_date",
-    "format": "csv",
-    "compression": "none",
-}
 _RESOURCE = {
     "name": "users",
     "key": ["email"],
@@ -251,10 +92,7 @@ _RESOURCE = {
     "may_write": True,
     "fields": [{"name": "email", "type": "text", "required": True, "writable": True, "readable": True}],
 }
-_NEXT_PAGE_CURSOR = "WyJzZXEiLCIxZDBmNjM0ZSIsN10"
-
 OPENAPI_EXAMPLES: dict[type[BaseModel], dict[str, Any]] = {
-    **WATCH_EXAMPLES,
     system_routes.ApiIndexOut: {
         "service": "tidemill",
         "version": "0.1.0",
@@ -299,7 +137,7 @@ OPENAPI_EXAMPLES: dict[type[BaseModel], dict[str, Any]] = {
                 "worker": EXAMPLE_WORKER_ID,
             }
         ],
-        "next_page": _NEXT_PAGE_CURSOR,
+        "next_page": EXAMPLE_NEXT_PAGE,
     },
     quarantine.QuarantineClearedOut: {"removed": 7},
     system_routes.WorkerOut: {
@@ -327,54 +165,17 @@ OPENAPI_EXAMPLES: dict[type[BaseModel], dict[str, Any]] = {
     jobs.JobSourceIn: {"name": "inbox", "path": "2026/11/prices.csv"},
     jobs.JobOut: _JOB,
     jobs.JobDetail: _JOB | _JOB_DETAIL,
-    jobs.JobPage: {"jobs": [_JOB], "next_page": _NEXT_PAGE_CURSOR},
+    jobs.JobPage: {"jobs": [_JOB], "next_page": EXAMPLE_NEXT_PAGE},
     jobs.ActivityPage: {
         "activity": [{"id": 9, "at": EXAMPLE_UPDATED_AT, "user_id": 3, "verb": "pause", "details": {}}],
     },
     jobs.ProgressPointOut: {"at": EXAMPLE_UPDATED_AT, "settled": 752, "failed": 7},
     jobs.KickoffOut: {"settled": 118, "failed": 1, "retried": 2, "seconds": 5.02, "is_drained": False, "due_in": 0.0},
-    imports.ImportIn: {"resource": "users", "source": _IMPORT_SOURCE, "mode": "upsert", "mapping": {"E-Mail": "email"}},
-    imports.PreviewIn: {"resource": "users", "source": _IMPORT_SOURCE, "rows": 50},
     resource_routes.ResourceList: {"resources": [_RESOURCE]},
-    imports.PreviewOut: {
-        "resource_type": "users",
-        "layout": _FILE_LAYOUT,
-        "columns": ["E-Mail", "name"],
-        "mapping": _COLUMN_MAPPING,
-        "unknown": [],
-        "missing": [],
-        "problems": [],
-        "rows": [_FAILED_ROW],
-    },
-    imports.ImportOut: _IMPORT,
-    imports.ImportDetail: _IMPORT | _IMPORT_DETAIL,
-    imports.ImportPage: {"imports": [_IMPORT], "next_page": _NEXT_PAGE_CURSOR},
-    imports.RowPage: {"rows": [_FAILED_ROW], "next_page": _NEXT_PAGE_CURSOR},
-    exports.ExportIn: {
-        "resource": "users",
-        "fields": ["email", "name"],
-        "filters": {"role": {"in": ["admin", "editor"]}},
-        "order": ["-created_at"],
-        "compression": "gzip",
-    },
-    exports.ExportOut: _EXPORT,
-    exports.ExportPage: {"exports": [_EXPORT], "next_page": _NEXT_PAGE_CURSOR},
-    services.ServiceList: {
-        "services": [{"name": "wikidata", "url": "https://wikidata.reconci.link/en/api", "limit": "wikidata"}]
-    },
-    distributions.DatasetList: {"datasets": [_DATASET]},
-    distributions.DistributionIn: {
-        "dataset": "prices",
-        "inputs": [_DISTRIBUTION_INPUT],
-        "reuse": {"enabled": True, "days": 7},
-    },
-    distributions.DistributionOut: _DISTRIBUTION,
-    distributions.DistributionDetail: _DISTRIBUTION | {"data_content": [_DISTRIBUTION_CONTENT]},
-    distributions.DistributionPage: {"distributions": [_DISTRIBUTION], "next_page": _NEXT_PAGE_CURSOR},
     jobs.JobCountsOut: {"counts": {"running": 4, "paused": 1, "completed": 212, "failed": 3}, "is_complete": True},
     schemas.BatchPage: {"batches": [_BATCH]},
     items.ItemError: _ITEM_ERROR,
-    items.ItemPage: {"columns": ["sku", "cents"], "items": [_DONE_ITEM, _FAILED_ITEM], "next_page": _NEXT_PAGE_CURSOR},
+    items.ItemPage: {"columns": ["sku", "cents"], "items": [_DONE_ITEM, _FAILED_ITEM], "next_page": EXAMPLE_NEXT_PAGE},
     items.ItemDetail: {
         "id": f"{EXAMPLE_JOB_ID}:7",
         "job_id": EXAMPLE_JOB_ID,
@@ -393,7 +194,7 @@ OPENAPI_EXAMPLES: dict[type[BaseModel], dict[str, Any]] = {
     cross_job_routes.PendingPage: {
         "items": [_JOB_REFERENCE | _PENDING_ITEM],
         "pending_count": 248,
-        "next_page": _NEXT_PAGE_CURSOR,
+        "next_page": EXAMPLE_NEXT_PAGE,
     },
     cross_job_routes.DeadLetterPage: {"items": [_JOB_REFERENCE | _FAILED_ITEM | {"rev": None}]},
     cross_job_routes.DeadLetterCauseOut: {"code": "exhausted", "count": 6, "jobs": 2, "newest": EXAMPLE_UPDATED_AT},

@@ -16,8 +16,8 @@ from typing_extensions import TypeAliasType
 
 from tidemill.http.identity_routes import MeOut
 from tidemill.jobs import health
-from tidemill.rest.api_context import ContextDep, DatabaseDep
 from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, declare_route
+from tidemill.rest.runtime import DatabaseDep, RuntimeDep
 from tidemill.store import workers
 from tidemill.telemetry.metrics import MetricsSubscriber
 
@@ -93,9 +93,9 @@ async def get_front() -> ApiIndexOut:
 
 
 @root.get("/health", **declare_route(Permission.PUBLIC, extra_responses=_UNFIT_RESPONSE))
-async def get_health(response: Response, context: ContextDep) -> HealthOut:
+async def get_health(response: Response, runtime: RuntimeDep) -> HealthOut:
     """Whether the database answers, its schema is ours, somebody works, and how long work waits. 503 if unfit."""
-    found = await health.check_health(context.db)
+    found = await health.check_health(runtime.db)
     response.status_code = 200 if found.is_operational else 503
     return HealthOut.model_validate(asdict(found) | {"status": found.status, "reasons": found.reasons})
 
@@ -107,9 +107,9 @@ async def get_me(me: CurrentUser) -> MeOut:
 
 
 @router.get("/limits", **declare_route(Permission.USER))
-async def get_limits(context: ContextDep) -> RequestLimitsOut:
+async def get_limits(runtime: RuntimeDep) -> RequestLimitsOut:
     """What a request may be."""
-    settings = context.settings
+    settings = runtime.settings
     return RequestLimitsOut(
         max_file_size_mb=settings.max_file_size_mb,
         max_json_bytes=settings.max_json_bytes,

@@ -4,7 +4,6 @@ Commands about an import that was made before: sending mended rows, and doing wh
 """
 
 import asyncio
-import os
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,15 +14,11 @@ import msgspec
 import typer
 from rich.markup import escape
 
-from tidemill.app.bootstrap import BUILTIN_MILL_REFERENCE, load_mill
-from tidemill.app.build import make_import_use_cases, make_resources
-from tidemill.config import Settings, load_settings
 from tidemill.core.errors import InvalidInput
 from tidemill.core.job import Job
 from tidemill.core.kinds import IMPORT_KIND
 from tidemill.core.principal import LOCAL_USER_ID
 from tidemill.core.status import ItemStatus, JobStatus
-from tidemill.files.blobs import open_blob_store
 from tidemill.files.blobs.blob_store import Blob
 from tidemill.imports import failed_rows
 from tidemill.imports import import_records as store
@@ -31,18 +26,19 @@ from tidemill.imports.cli_views import show_effects, show_error_samples, show_la
 from tidemill.imports.fixed_rows import FixedRowsFile, fix_rows_from_file
 from tidemill.imports.import_plan import DuplicateRule, ImportRequest, ImportWriteMode
 from tidemill.imports.promotion import promote_dry_run
-from tidemill.imports.use_cases import PREVIEW_ROWS_MAX
-from tidemill.imports.use_cases import preview_import as look_through
+from tidemill.imports.use_cases import PREVIEW_ROWS_MAX, make_import_use_cases, preview_import
 from tidemill.jobs import queries
-from tidemill.jobs.cli import JobArgument, ensure_worker_runs, show_progress_until_closed
-from tidemill.jobs.staged_files import StagedFiles
+from tidemill.jobs.cli import JobArgument, show_progress_until_closed
+from tidemill.jobs.file_inspection import inspect_file
+from tidemill.jobs.staged_files import StagedFiles, make_staged_files
+from tidemill.runtime import Runtime
 from tidemill.store import job_records
 from tidemill.store.database import Database
 from tidemill.store.job_submission import Submission
-from tidemill.store.migrate import migrate_schema
-from tidemill.store.open_database import run_with_database
 from tidemill.tables.resource import Resource
+from tidemill.tables.resource_registry import make_resource_registry
 from tidemill.terminal import streams
+from tidemill.terminal.command_host import BUILTIN_MILL_REFERENCE, get_command_host, run_command, silence_logs
 from tidemill.terminal.console import console, format_job_counts, format_job_status
 from tidemill.terminal.options import parse_policy_option
 from tidemill.terminal.streams import check_output_path, open_atomic_output
@@ -142,35 +138,32 @@ def import_command(
     )
     given = {name: value for name, value in layout.items() if value is not None}
     asked = ImportArguments(file, into, request, given, parse_policy_option(policy), app)
-    os.environ.setdefault("TIDEMILL_LOG_LEVEL", "error")
-    settings = load_settings()
+    silence_logs()
     if preview or preview_rows is not None:
-        run_with_database(
-            settings, lambda db: _preview_import(db, settings, asked, preview_rows or PREVIEW_ROWS_DEFAULT), check=False
-        )
+        rows = preview_rows or PREVIEW_ROWS_DEFAULT
+        run_command(lambda runtime: _preview_import(runtime, asked, rows), app=app, migrate=True)
         return
-    job = run_import(settings, asked, errors_to=errors_to, processes=processes)
+    job = run_import(asked, errors_to=errors_to, processes=processes)
     _exit_with_job_status(job, allow_errors=allow_errors)
 
 
-def run_import(settings: Settings, arguments: ImportArguments, *, errors_to: Path | None, processes: int) -> Job:
-    """Import, show how far it is and what became of it."""
+def run_import(arguments: ImportArguments, *, errors_to: Path | None, processes: int) -> Job:
+    """Import a file, show the progress and report the result."""
     check_output_path(errors_to)
 
-    async def action(db: Database) -> Job:
-        await migrate_schema(db)
-        job_id = await _submit_import(db, settings, arguments)
-        return await _follow_import(db, job_id, errors_to, processes, arguments.app)
+    async def action(runtime: Runtime) -> Job:
+        job_id = await _submit_import(runtime, arguments)
+        return await _follow_import(runtime, job_id, errors_to, processes, arguments.app)
 
-    return run_with_database(settings, action, check=False)
+    return run_command(action, app=arguments.app, migrate=True)
 
 
-def finish_import(settings: Settings, job: Job, *, errors_to: Path | None, processes: int, app: str) -> None:
+def finish_import(job: Job, *, errors_to: Path | None, processes: int, app: str) -> None:
     """Follow a job that was made before to its end."""
     check_output_path(errors_to)
-    os.environ.setdefault("TIDEMILL_LOG_LEVEL", "error")
+    silence_logs()
     _exit_with_job_status(
-        run_with_database(settings, lambda db: _follow_import(db, job.id, errors_to, processes, app)),
+        run_command(lambda runtime: _follow_import(runtime, job.id, errors_to, processes, app), app=app),
         allow_errors=False,
     )
 
@@ -182,11 +175,12 @@ def _exit_with_job_status(job: Job, *, allow_errors: bool) -> None:
         raise typer.Exit(0 if is_fine else 1)
 
 
-async def _follow_import(db: Database, job_id: UUID, errors_to: Path | None, processes: int, app: str) -> Job:
-    """To its end; by workers that are there, or else by our own."""
+async def _follow_import(runtime: Runtime, job_id: UUID, errors_to: Path | None, processes: int, app: str) -> Job:
+    """Wait until the job is closed; start a worker if none is running."""
+    db = runtime.db
     job = await db.read(job_records.get_job, job_id)
     try:
-        async with ensure_worker_runs(db, IMPORT_KIND, app, processes):
+        async with get_command_host().ensure_worker(runtime, IMPORT_KIND, app, processes):
             job = await show_progress_until_closed(db, job)
     except asyncio.CancelledError:
         reference = "" if app == BUILTIN_MILL_REFERENCE else f" {app}"
@@ -198,40 +192,38 @@ async def _follow_import(db: Database, job_id: UUID, errors_to: Path | None, pro
     return job
 
 
-async def _submit_import(db: Database, settings: Settings, asked: ImportArguments) -> UUID:
-    importing, resource = make_import_use_cases(db, settings), await _find_resource(db, settings, asked)
-    spec = Submission(IMPORT_KIND, policy=asked.policy)
-    if asked.is_remote:
-        return (await importing.submit_remote(spec, asked.file, resource, asked.request, asked.job_params))[0]
-    incoming = StagedFiles(db, open_blob_store(settings.blobs))
-    blob, name = await _store_input_file(incoming, asked.file)
+async def _submit_import(runtime: Runtime, arguments: ImportArguments) -> UUID:
+    imports, staged = runtime.get(make_import_use_cases), runtime.get(make_staged_files)
+    resource = await _find_resource(runtime, arguments)
+    spec, params = Submission(IMPORT_KIND, policy=arguments.policy), arguments.job_params
+    if arguments.is_remote:
+        return (await imports.submit_remote(spec, arguments.file, resource, arguments.request, params))[0]
+    blob, name = await _store_input_file(staged, arguments.file)
     try:
-        look = await importing.inspect_file(blob.id, name=name, layout_options=asked.layout)
-        plan = await importing.plan_import(look, resource, asked.request)
+        inspection = await inspect_file(runtime, blob.id, name=name, layout_options=arguments.layout)
+        plan = await imports.plan_import(inspection, resource, arguments.request)
     except BaseException:
-        await incoming.discard(blob.id)
+        await staged.discard(blob.id)
         raise
-    show_layout(look.layout)
-    return (await importing.submit(spec, blob, look, plan, asked.job_params, name))[0]
+    show_layout(inspection.layout)
+    return (await imports.submit(spec, blob, inspection, plan, params, name))[0]
 
 
-async def _find_resource(db: Database, settings: Settings, asked: ImportArguments) -> Resource:
-    return await make_resources(settings, load_mill(asked.app).registry).find(db, asked.into, any_table=True)
+async def _find_resource(runtime: Runtime, arguments: ImportArguments) -> Resource:
+    return await runtime.get(make_resource_registry).find(runtime.db, arguments.into, any_table=True)
 
 
-async def _preview_import(db: Database, settings: Settings, asked: ImportArguments, rows: int) -> None:
-    if asked.is_remote:
+async def _preview_import(runtime: Runtime, arguments: ImportArguments, rows: int) -> None:
+    if arguments.is_remote:
         raise InvalidInput("a preview is of a file that is here")
-    await migrate_schema(db)
-    importing, resource = make_import_use_cases(db, settings), await _find_resource(db, settings, asked)
-    incoming = StagedFiles(db, open_blob_store(settings.blobs))
-    blob, name = await _store_input_file(incoming, asked.file)
+    staged, resource = runtime.get(make_staged_files), await _find_resource(runtime, arguments)
+    blob, name = await _store_input_file(staged, arguments.file)
     try:
-        look = await importing.inspect_file(blob.id, name=name, layout_options=asked.layout, rows=rows)
+        inspection = await inspect_file(runtime, blob.id, name=name, layout_options=arguments.layout, rows=rows)
     finally:
-        await incoming.discard(blob.id)
-    normalizers = load_mill(asked.app).registry.normalizers
-    show_preview(await look_through(importing, look, resource, asked.request, normalizers))
+        await staged.discard(blob.id)
+    imports, normalizers = runtime.get(make_import_use_cases), runtime.declarations.normalizers
+    show_preview(await preview_import(imports, inspection, resource, arguments.request, normalizers))
 
 
 async def _print_import_report(db: Database, job: Job, errors_to: Path | None) -> None:
@@ -320,12 +312,10 @@ def fix_command(
     app: NormalizerMillOption = BUILTIN_MILL_REFERENCE,
 ) -> None:
     """Send mended rows of an import back: they are stored as corrections, and only they run again."""
-    settings = load_settings()
 
-    async def action(db: Database) -> Job:
-        found = await queries.find_job(db, job)
-        incoming = StagedFiles(db, open_blob_store(settings.blobs))
-        blob = await incoming.stage_file(file)
+    async def action(runtime: Runtime) -> Job:
+        found, staged = await queries.find_job(runtime.db, job), runtime.get(make_staged_files)
+        blob = await staged.stage_file(file)
         sent = FixedRowsFile(
             blob.id,
             file.name,
@@ -333,16 +323,16 @@ def fix_command(
             layout={},
             by=LOCAL_USER_ID,
             request_id=None,
-            max_row_bytes=settings.max_row_bytes,
+            max_row_bytes=runtime.settings.max_row_bytes,
         )
         try:
-            operation = await fix_rows_from_file(db, make_import_use_cases(db, settings), found, sent)
+            operation = await fix_rows_from_file(runtime, found, sent)
         finally:
-            await incoming.discard(blob.id)
+            await staged.discard(blob.id)
         console.print(f"{operation.items:,} rows run again", highlight=False)
         return found
 
-    finish_import(settings, run_with_database(settings, action), errors_to=errors_to, processes=processes, app=app)
+    finish_import(run_command(action, app=app), errors_to=errors_to, processes=processes, app=app)
 
 
 @commands.command("promote")
@@ -353,13 +343,12 @@ def promote_command(
     app: NormalizerMillOption = BUILTIN_MILL_REFERENCE,
 ) -> None:
     """Do what an import with --validate-only has only tried: the same file, with the corrections made since."""
-    settings = load_settings()
 
-    async def action(db: Database) -> Job:
-        found = await queries.find_job(db, job)
-        job_id, _ = await promote_dry_run(
-            db, StagedFiles(db, open_blob_store(settings.blobs)), found, Submission(IMPORT_KIND), by=LOCAL_USER_ID
-        )
+    async def action(runtime: Runtime) -> Job:
+        db = runtime.db
+        dry_run = await queries.find_job(db, job)
+        submission = Submission(IMPORT_KIND)
+        job_id, _ = await promote_dry_run(db, runtime.get(make_staged_files), dry_run, submission, by=LOCAL_USER_ID)
         return await db.read(job_records.get_job, job_id)
 
-    finish_import(settings, run_with_database(settings, action), errors_to=errors_to, processes=processes, app=app)
+    finish_import(run_command(action, app=app), errors_to=errors_to, processes=processes, app=app)

@@ -17,7 +17,9 @@ from tidemill.core.input_source import InputBlock, InputSource, resolve_line_num
 from tidemill.core.job import Job
 from tidemill.imports.column_mapping import fold_name
 from tidemill.imports.failed_rows import ERRORS_COLUMN, ROW_NUMBER_COLUMN, get_file_columns
-from tidemill.imports.use_cases import FileInspection, ImportUseCases
+from tidemill.imports.use_cases import make_import_use_cases
+from tidemill.jobs.file_inspection import FileInspection, inspect_file
+from tidemill.runtime import Runtime
 from tidemill.store import item_fixes, job_records, operation_records, reprocess_items
 from tidemill.store.database import Connection, Database, is_transient
 from tidemill.store.item_records import fetch_item
@@ -191,11 +193,12 @@ class FixedRowsFile:
     max_row_bytes: int
 
 
-async def fix_rows_from_file(db: Database, imports: ImportUseCases, job: Job, file: FixedRowsFile) -> BulkOperation:
+async def fix_rows_from_file(runtime: Runtime, job: Job, file: FixedRowsFile) -> BulkOperation:
     """All of them in one transaction, or none: InvalidRows tells every row that cannot be taken."""
     given = file.layout | ({"keep_empty": True} if _get_plan_params(job).get("keep_empty") else {})
-    look = await imports.inspect_file(
-        file.blob_id, name=file.name, content_type=file.content_type, layout_options=given, rows=SEQ_LIST_MAX
+    db, imports = runtime.db, runtime.get(make_import_use_cases)
+    look = await inspect_file(
+        runtime, file.blob_id, name=file.name, content_type=file.content_type, layout_options=given, rows=SEQ_LIST_MAX
     )
     names = await _match_columns(db, job, look)
     merge = _merge_fields if look.is_named_by_rows else FixedCellMerger(_get_plan_params(job)).merge_row

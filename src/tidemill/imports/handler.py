@@ -29,6 +29,7 @@ from tidemill.imports.validation.field_reader import Normalizer
 from tidemill.imports.validation.row_checker import CheckedRows, RowChecker
 from tidemill.imports.validation.row_errors import RowErrorDetail, RowErrorGroup
 from tidemill.imports.write_rows import write_good_rows
+from tidemill.runtime import Runtime
 from tidemill.store import job_records
 from tidemill.store.database import Connection
 
@@ -165,7 +166,8 @@ class ImportHandler:
             raise AbortJob(str(error)) from error
 
 
-def make_import_handler(normalizers: Mapping[str, Normalizer]) -> Handler:
+def make_import_handler(runtime: Runtime) -> Handler:
+    normalizers = runtime.declarations.normalizers
     retry = RetryPolicy(max_attempts=3)
     call = ImportHandler(normalizers).process_batch
     return Handler(

@@ -15,8 +15,8 @@ from tidemill.imports.promotion import PROMOTE_ACTION as PROMOTE
 from tidemill.imports.schemas import EffectsOut, ImportDetail, ImportOut
 from tidemill.jobs.dependencies import JobName, check_job_kind, load_runnable_job, load_visible_job
 from tidemill.jobs.schemas import ItemCountsOut, RatesOut
-from tidemill.rest.api_context import ContextDep, DatabaseDep
 from tidemill.rest.auth import CurrentUser
+from tidemill.rest.runtime import DatabaseDep, RuntimeDep
 from tidemill.store import job_records, progress_samples
 from tidemill.store.database import Database
 from tidemill.store.job_submission import find_by_idempotency_key
@@ -114,14 +114,14 @@ def _get_resource(job: Job) -> dict[str, Any]:
 
 
 async def load_visible_import(import_id: JobName, me: CurrentUser, db: DatabaseDep) -> Job:
-    return check_job_kind(IMPORT, await load_visible_job(import_id, me, db), import_id)
+    return check_job_kind(await load_visible_job(import_id, me, db), IMPORT, "import", import_id)
 
 
 VisibleImport = Annotated[Job, Depends(load_visible_import)]
 
 
-async def load_runnable_import(import_id: VisibleImport, me: CurrentUser, context: ContextDep) -> Job:
-    return await load_runnable_job(import_id, me, context)
+async def load_runnable_import(import_id: VisibleImport, me: CurrentUser, runtime: RuntimeDep) -> Job:
+    return await load_runnable_job(import_id, me, runtime)
 
 
 RunnableImport = Annotated[Job, Depends(load_runnable_import)]

@@ -27,10 +27,11 @@ from tidemill.files.remote.remote_urls import redact_url
 from tidemill.imports import import_records
 from tidemill.imports.import_plan import ImportRequest
 from tidemill.imports.schemas import ImportIn, ImportSourceIn, LayoutIn
-from tidemill.rest import upload
-from tidemill.rest.api_context import ApiContext
+from tidemill.jobs import upload
+from tidemill.jobs.staged_files import make_staged_files
 from tidemill.rest.json_body import convert_validation_error, make_validation_error
 from tidemill.rest.request_body import carries_json_parameters
+from tidemill.runtime import Runtime
 
 LayoutModel = TypeVar("LayoutModel", bound=LayoutIn)
 LAYOUT_FIELDS = tuple(LayoutIn.model_fields)
@@ -139,7 +140,7 @@ ImportCheck = Callable[[ImportModel], Awaitable[bool]]  # whether the file that 
 
 
 async def read_import_request(
-    request: Request, context: ApiContext, me: Principal, model: type[ImportModel], check: ImportCheck[ImportModel]
+    request: Request, runtime: Runtime, me: Principal, model: type[ImportModel], check: ImportCheck[ImportModel]
 ) -> tuple[ImportModel, StagedImportFile | None]:
     """The words and the file of a request. Words are checked before a byte of a file is read.
 
@@ -149,28 +150,28 @@ async def read_import_request(
         asked = parse_json_body(model, await request.body())
         source = validate_import_source(asked.source)
         if source.url is not None:  # what its name leads to is seen when it is fetched
-            remote_urls.check_url(source.url, DownloadLimits.from_settings(context.settings).allowed)
-        asked = await _restore_spreadsheet_safe(context, asked, source)
+            remote_urls.check_url(source.url, DownloadLimits.from_settings(runtime.settings).allowed)
+        asked = await _restore_spreadsheet_safe(runtime, asked, source)
         is_needed = await check(asked)
-        return asked, await _stage_referenced_file(context, me, source) if is_needed and source.url is None else None
+        return asked, await _stage_referenced_file(runtime, me, source) if is_needed and source.url is None else None
     place = "body" if request.headers.get("content-type", "").lower().startswith("multipart/") else "query"
 
     async def check_fields(fields: dict[str, str]) -> None:
         await check(parse_form_fields(model, fields, place))
 
-    uploaded = await upload.receive_upload(request, context, check=check_fields, accept_any_type=True)
+    uploaded = await upload.receive_upload(request, runtime, check=check_fields, accept_any_type=True)
     file = StagedImportFile(uploaded.blob, uploaded.name, uploaded.content_type)
-    async with drop_file_on_error(context, file):
+    async with drop_file_on_error(runtime, file):
         asked = parse_form_fields(model, uploaded.fields, place)
         await check(asked)  # again: fields may come behind the file
     return asked, file
 
 
-async def _restore_spreadsheet_safe(context: ApiContext, body: ImportModel, source: ImportSourceIn) -> ImportModel:
+async def _restore_spreadsheet_safe(runtime: Runtime, body: ImportModel, source: ImportSourceIn) -> ImportModel:
     """Of a file that we have made ourselves, we know how to read it; unless somebody says otherwise."""
     if source.file_id is None or "spreadsheet_safe" in body.model_fields_set:
         return body
-    is_safe = await context.db.read(import_records.is_spreadsheet_safe_file, source.file_id)
+    is_safe = await runtime.db.read(import_records.is_spreadsheet_safe_file, source.file_id)
     return body.model_copy(update={"spreadsheet_safe": True}) if is_safe else body
 
 
@@ -185,39 +186,39 @@ def validate_import_source(source: ImportSourceIn | None) -> ImportSourceIn:
     return source
 
 
-async def download_preview_file(context: ApiContext, url: str) -> StagedImportFile:
+async def download_preview_file(runtime: Runtime, url: str) -> StagedImportFile:
     """A file of another machine, now: for whoever waits for it."""
     remote = Downloader(
-        context.blobs, DownloadLimits.from_settings(context.settings, seconds=PREVIEW_DOWNLOAD_TIMEOUT_S)
+        runtime.blobs, DownloadLimits.from_settings(runtime.settings, seconds=PREVIEW_DOWNLOAD_TIMEOUT_S)
     )
-    async with context.staged_files.reserve_name() as name:
+    async with runtime.get(make_staged_files).reserve_name() as name:
         found = await asyncio.to_thread(remote.download, url, name)
     return StagedImportFile(found.blob, found.name or "", found.content_type or "")
 
 
 @asynccontextmanager
-async def drop_file_on_error(context: ApiContext, file: StagedImportFile | None) -> AsyncIterator[None]:
+async def drop_file_on_error(runtime: Runtime, file: StagedImportFile | None) -> AsyncIterator[None]:
     try:
         yield
     except BaseException:
         if file is not None:
-            await context.staged_files.discard(file.blob.id)
+            await runtime.get(make_staged_files).discard(file.blob.id)
         raise
 
 
-async def _stage_referenced_file(context: ApiContext, me: Principal, source: ImportSourceIn) -> StagedImportFile:
+async def _stage_referenced_file(runtime: Runtime, me: Principal, source: ImportSourceIn) -> StagedImportFile:
     """A copy, or another name, for the job that is to be: what is accepted stays, whatever becomes of the source."""
     if source.file_id is not None:
         unknown = UnknownEntity(f"there is no file {source.file_id!r}")
-        if not await context.db.run(
+        if not await runtime.db.run(
             import_records.is_file_of_owner, source.file_id, None if me.is_admin else me.user_id
         ):
             raise unknown
         try:
-            return StagedImportFile(await context.staged_files.link_file(source.file_id), "")
+            return StagedImportFile(await runtime.get(make_staged_files).link_file(source.file_id), "")
         except UnknownFile:
             raise unknown from None
-    path = source_folders.resolve_source_file(context.settings.sources, source.name or "", source.path or "")
+    path = source_folders.resolve_source_file(runtime.settings.sources, source.name or "", source.path or "")
     return StagedImportFile(
-        await context.staged_files.stage_file(path, context.settings.max_file_size_mb << 20), path.name
+        await runtime.get(make_staged_files).stage_file(path, runtime.settings.max_file_size_mb << 20), path.name
     )

@@ -57,18 +57,22 @@ from tidemill.imports.schemas import (
     RowOut,
     RowPage,
 )
-from tidemill.imports.use_cases import FileInspection
-from tidemill.jobs import bulk_operation_routes, job_control
+from tidemill.imports.use_cases import make_import_use_cases
+from tidemill.jobs import bulk_operation_routes, job_control, upload
 from tidemill.jobs.bulk_operation_schemas import OperationOut, ReprocessIn
-from tidemill.jobs.dependencies import find_writable_resource, list_visible_jobs, make_submission, resolve_owner_filter
+from tidemill.jobs.dependencies import list_visible_jobs, make_submission, resolve_owner_filter
+from tidemill.jobs.file_inspection import FileInspection, inspect_file
 from tidemill.jobs.job_views import build_operation_out
 from tidemill.jobs.schemas import JobFilterQuery
+from tidemill.jobs.staged_files import make_staged_files
 from tidemill.jobs.submission import check_submission
-from tidemill.rest import pagination, upload
-from tidemill.rest.api_context import ApiContext, ContextDep, DatabaseDep
+from tidemill.rest import pagination
 from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, declare_route
 from tidemill.rest.idempotency import IdempotencyKey, parse_idempotency_key
+from tidemill.rest.runtime import DatabaseDep, RuntimeDep
+from tidemill.runtime import Runtime
 from tidemill.store.job_submission import Submission
+from tidemill.tables.resource_registry import make_resource_registry
 
 router = APIRouter(tags=["imports"], route_class=AuthenticatedRoute)
 
@@ -83,7 +87,7 @@ _PREVIEW_IMPORT_OPTIONS["openapi_extra"] |= {"requestBody": PREVIEW_BODY, "param
 
 @router.post("/imports", status_code=202, **_SUBMIT_IMPORT_OPTIONS)
 async def submit_import(
-    request: Request, response: Response, me: CurrentUser, context: ContextDep, idempotency_key: IdempotencyKey = None
+    request: Request, response: Response, me: CurrentUser, runtime: RuntimeDep, idempotency_key: IdempotencyKey = None
 ) -> ImportOut:
     """Import a file into a table. It comes as the body, with the words in the query; as multipart; or by reference.
 
@@ -92,84 +96,90 @@ async def submit_import(
     base = make_submission(request, me)
     base = replace(base, kind=IMPORT_KIND, idem_key=_build_import_key(idempotency_key))
     try:
-        job_id, is_new = await _receive_and_submit(request, context, me, base)
+        job_id, is_new = await _receive_and_submit(request, runtime, me, base)
     except IdempotencyKeyReused:
         raise IdempotencyKeyReused("this Idempotency-Key was used for another request") from None
-    return await build_accepted_response(response, context, job_id, is_new=is_new)
+    return await build_accepted_response(response, runtime, job_id, is_new=is_new)
 
 
 @router.post("/imports/preview", **_PREVIEW_IMPORT_OPTIONS)
-async def preview_import(request: Request, me: CurrentUser, context: ContextDep) -> PreviewOut:
+async def preview_import(request: Request, me: CurrentUser, runtime: RuntimeDep) -> PreviewOut:
     """What a file is, where its columns would go, and what is wrong with its first rows. Nothing is kept."""
 
     async def check_preview(asked: PreviewIn) -> bool:
         build_layout(asked)
-        await find_writable_resource(context, me, asked.resource)
+        await runtime.get(make_resource_registry).find_writable(runtime.db, me.role, asked.resource)
         return True
 
-    asked, file = await read_import_request(request, context, me, PreviewIn, check_preview)
+    asked, file = await read_import_request(request, runtime, me, PreviewIn, check_preview)
     if file is None:
-        file = await download_preview_file(context, asked.source.url if asked.source and asked.source.url else "")
+        file = await download_preview_file(runtime, asked.source.url if asked.source and asked.source.url else "")
     try:
-        look = await _inspect_file(context, asked, file, asked.rows)
-        resource = await find_writable_resource(context, me, asked.resource)
+        look = await _inspect_file(runtime, asked, file, asked.rows)
+        resource = await runtime.get(make_resource_registry).find_writable(runtime.db, me.role, asked.resource)
         found = await use_cases.preview_import(
-            context.imports, look, resource, build_import_request(asked), context.normalizers
+            runtime.get(make_import_use_cases),
+            look,
+            resource,
+            build_import_request(asked),
+            runtime.declarations.normalizers,
         )
         return PreviewOut.model_validate(found)
     finally:
-        await context.staged_files.discard(file.blob.id)
+        await runtime.get(make_staged_files).discard(file.blob.id)
 
 
-async def build_accepted_response(response: Response, context: ApiContext, job_id: UUID, *, is_new: bool) -> ImportOut:
+async def build_accepted_response(response: Response, runtime: Runtime, job_id: UUID, *, is_new: bool) -> ImportOut:
     response.status_code = 202 if is_new else 200
     response.headers["Location"] = f"/v1/imports/{job_id}"
     response.headers["Retry-After"] = "1"
-    return await load_import_view(context.db, job_id)
+    return await load_import_view(runtime.db, job_id)
 
 
-async def _receive_and_submit(
-    request: Request, context: ApiContext, me: Principal, base: Submission
-) -> tuple[UUID, bool]:
+async def _receive_and_submit(request: Request, runtime: Runtime, me: Principal, base: Submission) -> tuple[UUID, bool]:
     made: UUID | None = None
 
     async def check_import(asked: ImportIn) -> bool:
         nonlocal made
         words = build_stored_request(asked)
         check_submission(replace(base, policy=build_policy(asked), priority=asked.priority), built_in=True)
-        await find_writable_resource(context, me, asked.resource)
-        made = await context.imports.find_existing(base, words)
+        await runtime.get(make_resource_registry).find_writable(runtime.db, me.role, asked.resource)
+        made = await runtime.get(make_import_use_cases).find_existing(base, words)
         return made is None
 
-    asked, file = await read_import_request(request, context, me, ImportIn, check_import)
-    async with drop_file_on_error(context, file):
-        resource = await find_writable_resource(context, me, asked.resource)
+    asked, file = await read_import_request(request, runtime, me, ImportIn, check_import)
+    async with drop_file_on_error(runtime, file):
+        resource = await runtime.get(make_resource_registry).find_writable(runtime.db, me.role, asked.resource)
         spec = replace(base, policy=build_policy(asked), priority=asked.priority)
         url = asked.source.url if asked.source and asked.source.url else ""
         if file is None and not url and made is not None:
             return made, False
         if file is None:
-            return await context.imports.submit_remote(
+            return await runtime.get(make_import_use_cases).submit_remote(
                 spec, url, resource, build_import_request(asked), build_stored_request(asked)
             )
-        look = await _inspect_file(context, asked, file)
-        found = await context.imports.find_repeated(spec, file.blob, look, build_stored_request(asked))
+        look = await _inspect_file(runtime, asked, file)
+        found = await runtime.get(make_import_use_cases).find_repeated(
+            spec, file.blob, look, build_stored_request(asked)
+        )
         if found is not None:
-            await context.staged_files.discard(file.blob.id)
+            await runtime.get(make_staged_files).discard(file.blob.id)
             return found, False
-        plan = await context.imports.plan_import(look, resource, build_import_request(asked))
+        plan = await runtime.get(make_import_use_cases).plan_import(look, resource, build_import_request(asked))
     # From here on the file is the job's, or removed with the refusal.
-    return await context.imports.submit(spec, file.blob, look, plan, build_stored_request(asked), file.name)
+    return await runtime.get(make_import_use_cases).submit(
+        spec, file.blob, look, plan, build_stored_request(asked), file.name
+    )
 
 
 async def _inspect_file(
-    context: ApiContext, body: ImportIn, file: StagedImportFile, rows: int | None = None
+    runtime: Runtime, body: ImportIn, file: StagedImportFile, rows: int | None = None
 ) -> FileInspection:
     if not file.blob.size:
         raise InvalidInput("the file is empty")
     more = {} if rows is None else {"rows": rows}
-    return await context.imports.inspect_file(
-        file.blob.id, name=file.name, content_type=file.content_type, layout_options=build_layout(body), **more
+    return await inspect_file(
+        runtime, file.blob.id, name=file.name, content_type=file.content_type, layout_options=build_layout(body), **more
     )
 
 
@@ -205,14 +215,15 @@ async def get_import(import_id: VisibleImport, db: DatabaseDep) -> ImportDetail:
     **declare_route(Permission.USER, 404, 409, extra_responses=_PROMOTED_BEFORE_RESPONSE),
 )
 async def promote_import(
-    import_id: VisibleImport, me: CurrentUser, request: Request, response: Response, context: ContextDep
+    import_id: VisibleImport, me: CurrentUser, request: Request, response: Response, runtime: RuntimeDep
 ) -> ImportOut:
     """Make a closed trial real: the same file and plan, with the corrections made to it. Asked again, the same job."""
-    await find_writable_resource(context, me, get_promotable_plan(import_id).resource.name)
+    resource = get_promotable_plan(import_id).resource.name
+    await runtime.get(make_resource_registry).find_writable(runtime.db, me.role, resource)
     job_id, is_new = await promote_dry_run(
-        context.db, context.staged_files, import_id, make_submission(request, me), by=me.user_id
+        runtime.db, runtime.get(make_staged_files), import_id, make_submission(request, me), by=me.user_id
     )
-    return await build_accepted_response(response, context, job_id, is_new=is_new)
+    return await build_accepted_response(response, runtime, job_id, is_new=is_new)
 
 
 @router.post("/imports/{import_id}/pause", **declare_route(Permission.USER, 404, 409))
@@ -304,7 +315,7 @@ async def download_import_errors_as_ndjson(import_id: VisibleImport, db: Databas
 
 
 @router.post("/imports/{import_id}/fixes", **_FIX_IMPORT_OPTIONS)
-async def fix_import(import_id: RunnableImport, me: CurrentUser, request: Request, context: ContextDep) -> OperationOut:
+async def fix_import(import_id: RunnableImport, me: CurrentUser, request: Request, runtime: RuntimeDep) -> OperationOut:
     """Mended rows, as a file with `_row`: they are corrected, and only they go round again. All of them, or none.
 
     Columns that the file does not have stay as they are; `_errors` and others that begin with `_` are not looked at.
@@ -314,7 +325,7 @@ async def fix_import(import_id: RunnableImport, me: CurrentUser, request: Reques
     async def check_layout(fields: dict[str, str]) -> None:
         build_layout(parse_form_fields(LayoutIn, fields, place))
 
-    found = await upload.receive_upload(request, context, check=check_layout, accept_any_type=True)
+    found = await upload.receive_upload(request, runtime, check=check_layout, accept_any_type=True)
     try:
         if not found.blob.size:
             raise InvalidInput("the file is empty")
@@ -325,11 +336,11 @@ async def fix_import(import_id: RunnableImport, me: CurrentUser, request: Reques
             layout=build_layout(parse_form_fields(LayoutIn, found.fields, place)),
             by=me.user_id,
             request_id=request.state.request_id,
-            max_row_bytes=context.settings.max_row_bytes,
+            max_row_bytes=runtime.settings.max_row_bytes,
         )
-        return build_operation_out(await fix_rows_from_file(context.db, context.imports, import_id, mended))
+        return build_operation_out(await fix_rows_from_file(runtime, import_id, mended))
     finally:
-        await context.staged_files.discard(found.blob.id)
+        await runtime.get(make_staged_files).discard(found.blob.id)
 
 
 async def _stream_failed_rows(

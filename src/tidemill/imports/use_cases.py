@@ -5,68 +5,41 @@ A look at a file before it is imported: its first rows, checked by themselves.
 
 import asyncio
 from collections.abc import Mapping
-from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 from uuid import UUID, uuid4
 
 import msgspec
 
 from tidemill.core.errors import IdempotencyKeyReused, InvalidInput
-from tidemill.core.input_source import InputSource, InputSourceOpener, resolve_line_number
+from tidemill.core.input_source import InputSource, resolve_line_number
+from tidemill.core.job import Job
 from tidemill.core.kinds import IMPORT_KIND
-from tidemill.files.blobs.blob_store import Blob, BlobStore
-from tidemill.files.detect import detect_layout
-from tidemill.files.layout import RECORD_FORMATS
+from tidemill.core.principal import Principal
+from tidemill.files.blobs.blob_store import Blob
 from tidemill.imports.failed_rows import list_row_errors
 from tidemill.imports.import_plan import ImportPlan, ImportRequest, make_import_plan, map_file_columns
 from tidemill.imports.validation.field_reader import Normalizer
 from tidemill.imports.validation.row_checker import RowChecker
-from tidemill.jobs.staged_files import StagedFiles
+from tidemill.jobs.file_inspection import FileInspection, check_record_format
+from tidemill.jobs.staged_files import make_staged_files
 from tidemill.jobs.submission import submit_job
+from tidemill.runtime import KindHooks, Runtime
 from tidemill.store.database import Database
 from tidemill.store.job_submission import Submission, find_by_idempotency_key, find_repeated_submission
 from tidemill.store.jsonb import decode_input, encode_json
 from tidemill.tables.introspection.table_introspection import list_missing_privileges
 from tidemill.tables.resource import Resource
-
-IMAGES_REFUSED_MESSAGE = "images cannot be imported into a table"
-IMPORT_SAMPLE_ROWS, IMPORT_SAMPLE_BYTES = 100, 1 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class FileInspection:
-    """What a file turned out to be: its layout, its columns and its first records."""
-
-    layout: dict[str, Any]
-    columns: tuple[str, ...]
-    is_named_by_rows: bool
-    first_line: int
-    records: list[Any]
-    defects: dict[int, dict[str, Any]]
-    lines: list[int] | None
+from tidemill.tables.resource_registry import make_resource_registry
 
 
 class ImportUseCases:
     """Imports from files in the blob store."""
 
-    def __init__(self, db: Database, blobs: BlobStore, open_source: InputSourceOpener) -> None:
-        self._db = db
-        self._blobs = blobs
-        self._staged_files = StagedFiles(db, blobs)
-        self._open_source = open_source
-
-    async def inspect_file(
-        self,
-        blob_id: str,
-        *,
-        name: str = "",
-        content_type: str = "",
-        layout_options: dict[str, Any],
-        rows: int = IMPORT_SAMPLE_ROWS,
-    ) -> FileInspection:
-        """The first records of a stored file, and how they were found."""
-        return await asyncio.to_thread(self._inspect_file, blob_id, name, content_type, layout_options, rows)
+    def __init__(self, runtime: Runtime) -> None:
+        self._db = runtime.db
+        self._staged_files = runtime.get(make_staged_files)
+        self._open_source = runtime.source_opener
 
     async def plan_import(self, inspection: FileInspection, resource: Resource, request: ImportRequest) -> ImportPlan:
         plan = make_import_plan(request, resource, inspection.columns, named_by_rows=inspection.is_named_by_rows)
@@ -111,7 +84,7 @@ class ImportUseCases:
         self, spec: Submission, url: str, resource: Resource, request: ImportRequest, request_params: dict[str, Any]
     ) -> tuple[UUID, bool]:
         """A job whose file is fetched by a worker; what it is planned to do is known when its columns are."""
-        _check_format(request_params.get("layout") or {})
+        check_record_format(request_params.get("layout") or {})
         params = {"asked": request_params, "resource": msgspec.to_builtins(resource)} | _serialize_request(request)
         blob_id = uuid4().hex
         from tidemill.files.remote.remote_urls import get_url_file_name  # noqa: PLC0415  an HTTP client comes with it
@@ -141,25 +114,6 @@ class ImportUseCases:
             raise IdempotencyKeyReused(f"idempotency key {spec.idem_key!r} was used for another submission")
         return UUID(str(found["id"]))
 
-    def _inspect_file(
-        self, blob_id: str, name: str, content_type: str, given: dict[str, Any], rows: int
-    ) -> FileInspection:
-        _check_format(given)
-        with self._blobs.open(blob_id) as file:
-            layout = detect_layout(file, name=name, content_type=content_type, options=given)
-        if layout["format"] == "images":
-            raise InvalidInput(IMAGES_REFUSED_MESSAGE)
-        with closing(
-            self._open_source({"blob": blob_id, "format": layout["format"], "layout": layout}, {}, lambda: True)
-        ) as source:
-            block = source.read(rows, IMPORT_SAMPLE_BYTES)
-            records = [decode_input(text.decode(), exact=True) for text in block.inputs]
-            columns = source.columns
-            named = _list_field_names(records) if columns is None else tuple(columns)
-            return FileInspection(
-                layout, named, columns is None, source.first_line, records, block.defects, block.lines
-            )
-
 
 async def check_table_privileges(db: Database, plan: ImportPlan) -> None:
     """InvalidInput if the table cannot be written, or if keys and references cannot be looked up."""
@@ -177,29 +131,11 @@ async def check_table_privileges(db: Database, plan: ImportPlan) -> None:
         raise InvalidInput(f"{resource.table} cannot be {what}: {'; '.join(dict.fromkeys(lacking))}")
 
 
-def _check_format(given: dict[str, Any]) -> None:
-    """Of a format that was said: not all that can be read are rows."""
-    kind = given.get("format")
-    if kind == "images":
-        raise InvalidInput(IMAGES_REFUSED_MESSAGE)
-    if kind is not None and kind not in RECORD_FORMATS:
-        raise InvalidInput(f"unknown format {kind!r}; known are {', '.join(RECORD_FORMATS)}")
-
-
 def _with_fingerprint(spec: Submission, blob: Blob, look: FileInspection, asked: dict[str, Any]) -> Submission:
     """A key that comes again stands for what was said and sent, and not for what the catalog made of it."""
     refers = not {"name", "file_id"}.isdisjoint(asked.get("source", ()))  # and its file may be another one by now
     same = b"" if refers else blob.sha256 + msgspec.json.encode(look.layout, order="deterministic")
     return replace(spec, kind=IMPORT_KIND, fingerprint_params=asked, idem_print=same)
-
-
-def _list_field_names(records: list[Any]) -> tuple[str, ...]:
-    """The fields that records name, in the order they come."""
-    names: dict[str, None] = {}
-    for record in records:
-        if isinstance(record, dict):
-            names |= dict.fromkeys(record)
-    return tuple(names)
 
 
 def _list_target_columns(plan: ImportPlan) -> list[str]:
@@ -273,3 +209,19 @@ def _check_sample_rows(look: FileInspection, checker: RowChecker, unknown: list[
 def _to_displayed_input(record: Any) -> Any:
     """As inputs are shown everywhere: the check has needed all digits of a fraction."""
     return decode_input(encode_json(record, exact=True).decode())
+
+
+def make_import_use_cases(runtime: Runtime) -> ImportUseCases:
+    return ImportUseCases(runtime)
+
+
+def _get_target(job: Job) -> str | None:
+    plan = job.params.get("plan")
+    return plan["resource"]["name"] if plan else None
+
+
+async def _authorize(runtime: Runtime, user: Principal, resource: str) -> None:
+    await runtime.get(make_resource_registry).find_writable(runtime.db, user.role, resource)
+
+
+IMPORT_HOOKS = KindHooks(get_target=_get_target, authorize=_authorize)

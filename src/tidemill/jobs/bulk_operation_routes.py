@@ -38,8 +38,9 @@ from tidemill.jobs.dependencies import (
 )
 from tidemill.jobs.job_views import build_operation_out
 from tidemill.rest import pagination
-from tidemill.rest.api_context import ApiContext, ContextDep, DatabaseDep
 from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, declare_route
+from tidemill.rest.runtime import DatabaseDep, RuntimeDep
+from tidemill.runtime import Runtime
 from tidemill.store import item_selection as counting
 from tidemill.store import job_records, operation_records
 from tidemill.store.item_selection import CountSelection
@@ -125,17 +126,17 @@ def _parse_excluded_seqs(body: ItemChoiceIn, job_id: UUID) -> list[int]:
     "/dead-letters/redrive", **declare_route(Permission.USER, 404, 409, extra_responses=RUNNING_OPERATION_RESPONSE)
 )
 async def redrive_dead_letters(
-    body: RedriveIn, me: CurrentUser, request: Request, response: Response, context: ContextDep
+    body: RedriveIn, me: CurrentUser, request: Request, response: Response, runtime: RuntimeDep
 ) -> OperationOut:
     """Send failed items of any jobs round again: all that match but some, or those that are named."""
     if body.all_matching == (body.item_ids is not None):
         raise InvalidInput("say either all_matching or item_ids")
-    db = context.db
+    db = runtime.db
     owner_id = await resolve_owner_filter(db, me, body.user_id)
     items = None if body.item_ids is None else parse_item_ids(body.item_ids, "item_ids")
     only = await resolve_job_filter(db, body.filter.job_id, owner_id)
-    await _authorize_named_jobs(context, me, {job for job, _ in items or ()} | ({only} - {None}), owner_id)
-    denied = [] if me.is_admin else await list_revoked_targets(context, me)
+    await _authorize_named_jobs(runtime, me, {job for job, _ in items or ()} | ({only} - {None}), owner_id)
+    denied = [] if me.is_admin else await list_revoked_targets(runtime, me)
     found = await operation.redrive_dead_letters(
         db,
         owner_id=owner_id,
@@ -170,13 +171,13 @@ async def get_operation(operation_id: UUID, me: CurrentUser, db: DatabaseDep) ->
 
 
 async def _authorize_named_jobs(
-    context: ApiContext, me: Principal, job_ids: Iterable[UUID | None], owner_id: int | None
+    runtime: Runtime, me: Principal, job_ids: Iterable[UUID | None], owner_id: int | None
 ) -> None:
     """Of the jobs that are named; what nobody has, or somebody else, is passed over in silence by the redrive."""
     for job_id in () if me.is_admin else job_ids:
         with suppress(UnknownJob):
             await authorize_rerun(
-                context, me, await context.db.read(job_records.get_job_by_name, str(job_id), owner_id)
+                runtime, me, await runtime.db.read(job_records.get_job_by_name, str(job_id), owner_id)
             )
 
 

@@ -5,10 +5,6 @@ The results of a job as a file here.
 
 import asyncio
 import json
-import shutil
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,27 +12,21 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from tidemill.app.bootstrap import load_mill
-from tidemill.app.child_main import make_worker
-from tidemill.config import Settings, load_settings
 from tidemill.core.errors import Conflict, InvalidInput
-from tidemill.core.file_format import ResultFileFormat
 from tidemill.core.job import Job
+from tidemill.core.principal import Role
 from tidemill.core.status import CLOSED_JOB_STATUSES, JobStatus, parse_item_status
-from tidemill.enrichment import use_cases
-from tidemill.exports.use_cases import OpenExportFile, open_export_file, submit_result_export
-from tidemill.files.blobs import open_blob_store
 from tidemill.files.detect import COMPRESSED_SUFFIXES, detect_layout
 from tidemill.files.layout import FORMATS_BY_SUFFIX, KNOWN_FORMATS
 from tidemill.jobs import job_control, queries, reprocessing, submission
-from tidemill.jobs.staged_files import StagedFiles
-from tidemill.store import job_records, workers
+from tidemill.jobs.staged_files import make_staged_files
+from tidemill.runtime import Runtime
 from tidemill.store import job_records as store
 from tidemill.store.database import Database
 from tidemill.store.job_submission import Submission
-from tidemill.store.open_database import run_with_database
 from tidemill.store.operation_records import BulkOperation
 from tidemill.store.reprocess_items import ReprocessSelection
+from tidemill.terminal.command_host import get_command_host, run_command
 from tidemill.terminal.console import (
     console,
     create_job_progress_bar,
@@ -45,7 +35,6 @@ from tidemill.terminal.console import (
     print_job_summary,
 )
 from tidemill.terminal.options import parse_policy_option
-from tidemill.terminal.streams import open_atomic_output
 
 commands = typer.Typer()
 PROGRESS_REFRESH_S = 0.2
@@ -71,29 +60,16 @@ def submit_command(
     watch: Annotated[bool, typer.Option("--watch", help="Follow it to its end")] = False,
 ) -> None:
     """Make a job of a file's rows. The file is stored first; workers then read it."""
-    settings = load_settings()
-    reference = _build_source_reference(file, format_)
+    request = Submission(
+        kind, params=_parse_params_option(params), policy=parse_policy_option(policy), priority=priority
+    )
 
-    async def action(db: Database) -> Job:
+    async def action(runtime: Runtime) -> Job:
         if app is not None:
-            await db.run(workers.register_kinds, [load_mill(app).registry.get(kind)])
-        asked = Submission(
-            kind, params=_parse_params_option(params), policy=parse_policy_option(policy), priority=priority
-        )
-        if await use_cases.is_service_submission(db, asked):
-            from tidemill.enrichment.cli import submit_service_file  # noqa: PLC0415
+            await get_command_host().register_kind(runtime, app, kind)
+        return await submit_local_file(runtime, request, file, format_)
 
-            return await db.read(
-                store.get_job, await submit_service_file(db, settings, file, asked, _build_layout_override(format_))
-            )
-        spec = await submission.apply_kind_options(db, asked)
-        submission.check_submission(spec)
-        blob = await StagedFiles(db, open_blob_store(settings.blobs)).stage_file(file)
-        source = reference | {"blob": blob.id, "name": file.name}
-        job_id, _ = await submission.submit_job(db, replace(spec, source=source, file_id=blob.id))
-        return await db.read(store.get_job, job_id)
-
-    job = run_with_database(settings, action)
+    job = run_command(action)
     if watch:
         follow_job(job.key)
     else:
@@ -108,10 +84,10 @@ def jobs_command(
     """List the newest jobs."""
     statuses = [status for status in JobStatus if status not in CLOSED_JOB_STATUSES] if open_only else []
 
-    async def action(db: Database) -> list[Job]:
-        return await queries.list_newest_jobs(db, limit, statuses=statuses)
+    async def action(runtime: Runtime) -> list[Job]:
+        return await queries.list_newest_jobs(runtime.db, limit, statuses=statuses)
 
-    found = run_with_database(load_settings(), action)
+    found = run_command(action)
     console.print(build_jobs_table(found) if found else "No jobs yet. Make one with `tidemill submit KIND FILE`.")
 
 
@@ -124,10 +100,10 @@ def watch_command(job: JobArgument) -> None:
 def follow_job(job_reference: str) -> None:
     """Show a progress bar until the job is closed, then what became of it."""
 
-    async def action(db: Database) -> Job:
-        return await show_progress_until_closed(db, await queries.find_job(db, job_reference))
+    async def action(runtime: Runtime) -> Job:
+        return await show_progress_until_closed(runtime.db, await queries.find_job(runtime.db, job_reference))
 
-    job = run_with_database(load_settings(), action)
+    job = run_command(action)
     print_job_summary(job)
     if job.status is not JobStatus.COMPLETED:
         raise typer.Exit(1)
@@ -189,11 +165,11 @@ def reprocess_command(
         statuses=statuses, codes=code or None, seqs=seq or None, reset_attempts=not keep_attempts
     )
 
-    async def action(db: Database) -> BulkOperation:
-        found = await queries.find_job(db, job)
-        return await reprocessing.reprocess_items(db, found.id, choice)
+    async def action(runtime: Runtime) -> BulkOperation:
+        found = await queries.find_job(runtime.db, job)
+        return await reprocessing.reprocess_items(runtime.db, found.id, choice)
 
-    _print_requeued_count(run_with_database(load_settings(), action))
+    _print_requeued_count(run_command(action))
 
 
 @commands.command()
@@ -203,11 +179,13 @@ def redrive(
 ) -> None:
     """Send failed items of jobs, and what a failed job had cancelled, round again."""
 
-    async def action(db: Database) -> BulkOperation:
-        ids = [str((await queries.find_job(db, text)).id) for text in jobs]
-        return await reprocessing.redrive_dead_letters(db, owner_id=None, filters={"jobs": ids, "codes": code or None})
+    async def action(runtime: Runtime) -> BulkOperation:
+        ids = [str((await queries.find_job(runtime.db, text)).id) for text in jobs]
+        return await reprocessing.redrive_dead_letters(
+            runtime.db, owner_id=None, filters={"jobs": ids, "codes": code or None}
+        )
 
-    _print_requeued_count(run_with_database(load_settings(), action))
+    _print_requeued_count(run_command(action))
 
 
 def _print_requeued_count(operation: BulkOperation) -> None:
@@ -225,40 +203,43 @@ def items(
     """Print a job's items, one JSON object a line."""
     wanted = None if status is None else _parse_status_option(status)
 
-    async def action(db: Database) -> None:
-        found = await queries.find_job(db, job)
-        async for item in queries.iterate_items(db, found.id, wanted, limit=limit):
+    async def action(runtime: Runtime) -> None:
+        found = await queries.find_job(runtime.db, job)
+        async for item in queries.iterate_items(runtime.db, found.id, wanted, limit=limit):
             typer.echo(format_item_json(item))
 
-    run_with_database(load_settings(), action)
+    run_command(action)
 
 
 def _control_job(text: str, control: Any, result_text: str) -> None:
-    async def action(db: Database) -> str:
-        job = await queries.find_job(db, text)
-        await control(db, job.id)
+    async def action(runtime: Runtime) -> str:
+        job = await queries.find_job(runtime.db, text)
+        await control(runtime.db, job.id)
         return job.key
 
-    console.print(f"{run_with_database(load_settings(), action)} {result_text}")
+    console.print(f"{run_command(action)} {result_text}")
 
 
-def _build_source_reference(file: Path, format_name: str | None) -> dict[str, Any]:
-    """The format by its name; what a name cannot tell of a text, by a look at it."""
+async def submit_local_file(runtime: Runtime, request: Submission, file: Path, format_: str | None = None) -> Job:
+    """The job of a file on this machine; everything that can be wrong with the request is checked first."""
+    layout = _detect_local_layout(file, format_)
+    spec = await submission.prepare_submission(runtime, request, Role.ADMIN)
+    blob = await runtime.get(make_staged_files).stage_file(file)
+    return (await submission.submit_file(runtime, spec, blob, file.name, layout))[0]
+
+
+def _detect_local_layout(file: Path, format_name: str | None) -> dict[str, Any]:
+    """The layout of a file: its format by its suffix, the details of text files by their content."""
     suffix = file.suffix.lower()
     if format_name is None and (
         suffix in COMPRESSED_SUFFIXES or FORMATS_BY_SUFFIX.get(suffix) in ("csv", "tsv", "json")
     ):
-        layout = detect_layout(file)
-        return {"format": layout["format"], "layout": layout}
+        return detect_layout(file)
     found = format_name or FORMATS_BY_SUFFIX.get(suffix, "")
     if found not in KNOWN_FORMATS:
         what = f"unknown format {format_name!r}" if format_name else f"cannot tell the format of {file.name}"
         raise InvalidInput(f"{what}: say --format, one of {', '.join(KNOWN_FORMATS)}")
     return {"format": found}
-
-
-def _build_layout_override(format_: str | None) -> dict[str, Any]:
-    return {} if format_ is None else {"format": format_}
 
 
 def _parse_params_option(text: str) -> dict[str, Any]:
@@ -304,48 +285,3 @@ def format_item_json(item: dict[str, Any]) -> str:
         if item.get(name) is not None
     }
     return json.dumps(shown, ensure_ascii=False, default=str)
-
-
-@asynccontextmanager
-async def ensure_worker_runs(db: Database, kind: str, app: str, processes: int) -> AsyncIterator[None]:
-    """Somebody to do the work: those who are there, or else ourselves."""
-    if kind in await db.read(workers.list_live_kinds):
-        yield
-        return
-    worker = make_worker(db, load_mill(app), app, processes)
-    await worker.start()
-    try:
-        yield
-    finally:
-        await worker.stop()
-
-
-RESULT_EXPORT_POLL_S = 0.1
-
-
-def detect_results_format(output: Path) -> str:
-    """By the ending of its name."""
-    ending = output.suffix.lower().removeprefix(".")
-    if ending not in ResultFileFormat.__members__.values():
-        raise InvalidInput(
-            f"{output.name}: results are written as {', '.join(f'.{word}' for word in ResultFileFormat)}"
-        )
-    return ending
-
-
-async def export_results_to_file(db: Database, settings: Settings, job: Job, output: Path) -> None:
-    """Made by a worker, from what is stored; there must be one."""
-    export_id, _ = await submit_result_export(
-        db, settings, job, format=detect_results_format(output), owner_id=job.owner_id
-    )
-    export = await db.read(job_records.get_job, export_id)
-    while not export.is_closed:
-        await asyncio.sleep(RESULT_EXPORT_POLL_S)
-        export = await db.read(job_records.get_job, export_id)
-    made = await open_export_file(db, open_blob_store(settings.blobs), export)
-    await asyncio.to_thread(_copy_export_file, made, output)
-
-
-def _copy_export_file(made: OpenExportFile, output: Path) -> None:
-    with made.file, open_atomic_output(output) as file:
-        shutil.copyfileobj(made.file, file)

@@ -10,11 +10,12 @@ from pydantic import AliasChoices, BaseModel, Field
 from tidemill.core.status import ItemStatus, JobStatus
 from tidemill.jobs import job_control, queries
 from tidemill.jobs.dependencies import get_owner_scope, parse_item_ids, resolve_job_filter, resolve_owner_filter
+from tidemill.jobs.queries import make_pending_counts
 from tidemill.jobs.schemas import ItemError, ItemOut
 from tidemill.rest import pagination
-from tidemill.rest.api_context import ApiContext, ContextDep, DatabaseDep
 from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, declare_route
 from tidemill.rest.problems import HttpError
+from tidemill.rest.runtime import DatabaseDep, RuntimeDep
 from tidemill.rest.schema_types import (
     FROM_ALIASES,
     ITEM_IDS_MAX,
@@ -32,6 +33,7 @@ from tidemill.rest.schema_types import (
     Timestamp,
     UserFilter,
 )
+from tidemill.runtime import Runtime
 from tidemill.store import progress_samples
 
 USER_ID_ALIASES = AliasChoices("owner_id", "user_id")
@@ -167,32 +169,32 @@ router = APIRouter(tags=["across jobs"], route_class=AuthenticatedRoute)
 
 
 @router.get("/pending", response_model_exclude_unset=True, **declare_route(Permission.USER, 404))
-async def list_pending(query: Annotated[PendingQuery, Query()], me: CurrentUser, context: ContextDep) -> PendingPage:
+async def list_pending(query: Annotated[PendingQuery, Query()], me: CurrentUser, runtime: RuntimeDep) -> PendingPage:
     """Items that wait or are in hand, in any job, those that have done so for longest first; and why."""
-    if not context.settings.pending_dashboard and query.job_id is None:  # what waits in one job is always told
+    if not runtime.settings.pending_dashboard and query.job_id is None:  # what waits in one job is always told
         raise HttpError(404, "the pending dashboard is switched off here")
-    owner_id = await resolve_owner_filter(context.db, me, query.user_id)
+    owner_id = await resolve_owner_filter(runtime.db, me, query.user_id)
     page = await queries.list_pending(
-        context.db,
+        runtime.db,
         owner_id=owner_id,
         statuses=query.statuses,
         kind=query.job_type,
-        job_id=await resolve_job_filter(context.db, query.job_id, owner_id),
+        job_id=await resolve_job_filter(runtime.db, query.job_id, owner_id),
         from_=query.from_,
         to=query.to,
         limit=query.page_size,
         after=pagination.decode_cursor(query.after),
     )
     found = [PendingOut.model_validate(row) for row in page.items]
-    told = await _load_pending_count(context, query, owner_id) | pagination.build_next_page(page.after)
+    told = await _load_pending_count(runtime, query, owner_id) | pagination.build_next_page(page.after)
     return PendingPage(items=found, **told)
 
 
-async def _load_pending_count(context: ApiContext, query: PendingQuery, owner_id: int | None) -> dict[str, int]:
+async def _load_pending_count(runtime: Runtime, query: PendingQuery, owner_id: int | None) -> dict[str, int]:
     """Of what is listed, where it is known without a look at items."""
     if query.job_id is not None or query.from_ is not None or query.to is not None:
         return {}
-    counted = await context.pending_counts.get(owner_id, statuses=query.statuses, kind=query.job_type)
+    counted = await runtime.get(make_pending_counts).get(owner_id, statuses=query.statuses, kind=query.job_type)
     return {"pending_count": counted.count}
 
 

@@ -7,11 +7,8 @@ from uuid import UUID
 
 from fastapi import Depends, Path, Request
 
-from tidemill.core.errors import InvalidInput, UnknownJob, UnknownResource
+from tidemill.core.errors import Forbidden, InvalidInput, UnknownJob, UnknownResource
 from tidemill.core.job import Job
-from tidemill.core.kinds import DISTRIBUTION_KIND as DISTRIBUTE
-from tidemill.core.kinds import EXPORT_KIND as EXPORT
-from tidemill.core.kinds import IMPORT_KIND as IMPORT
 from tidemill.core.list_pages import Page
 from tidemill.core.principal import Principal
 from tidemill.core.row_ranges import SeqRange, merge_ranges
@@ -19,15 +16,15 @@ from tidemill.jobs import queries
 from tidemill.jobs.bulk_operation_schemas import ItemChoiceIn
 from tidemill.jobs.schemas import JobFilterQuery
 from tidemill.rest import pagination
-from tidemill.rest.api_context import ApiContext, ContextDep, DatabaseDep
 from tidemill.rest.auth import CurrentUser, get_client_ip
 from tidemill.rest.json_body import make_validation_error
 from tidemill.rest.problems import HttpError
+from tidemill.rest.runtime import DatabaseDep, RuntimeDep
 from tidemill.rest.schema_types import JOB_NAME_PATTERN
+from tidemill.runtime import Runtime
 from tidemill.store import job_records, users
 from tidemill.store.database import Database
 from tidemill.store.job_submission import Submission
-from tidemill.tables.resource import Resource, is_granted
 
 _JOB_NAME_REGEX = re.compile(JOB_NAME_PATTERN)
 JobName = Annotated[str, Path(max_length=64, description="A job's id or key", examples=["J20261115_000777"])]
@@ -65,48 +62,35 @@ VisibleJobId = Annotated[UUID, Depends(load_visible_job_id)]
 VisibleJob = Annotated[Job, Depends(load_visible_job)]
 
 
-def check_job_kind(kind: str, found: Job, name: str) -> Job:
-    if found.kind != kind:
-        raise UnknownJob(f"there is no {_KIND_LABELS[kind]} {name!r}")
-    return found
+def check_job_kind(job: Job, kind: str, label: str, name: str) -> Job:
+    if job.kind != kind:
+        raise UnknownJob(f"there is no {label} {name!r}")
+    return job
 
 
-_KIND_LABELS = {IMPORT: "import", EXPORT: "export", DISTRIBUTE: "distribution"}
+async def authorize_rerun(runtime: Runtime, me: Principal, job: Job) -> None:
+    """Raises if the user may no longer use what the job reads or writes: retrying its items would use it."""
+    hooks = runtime.kind_hooks.get(job.kind)
+    if hooks is not None and hooks.get_target is not None and hooks.authorize is not None:
+        target = hooks.get_target(job)
+        if target is not None:
+            await hooks.authorize(runtime, me, target)
 
 
-async def authorize_rerun(context: ApiContext, me: Principal, job: Job) -> None:
-    """Who may no longer read or write what a job reads or writes does not do so by sending its items round again."""
-    plan = job.params.get("plan")
-    if job.kind == IMPORT and plan:
-        await _authorize_target(context, me, job.kind, plan["resource"]["name"])
-    elif job.kind == EXPORT and plan:
-        await _authorize_target(context, me, job.kind, plan["resource"])
-    elif job.kind == DISTRIBUTE:
-        await _authorize_target(context, me, job.kind, job.params["dataset"])
-
-
-async def list_revoked_targets(context: ApiContext, me: Principal) -> list[str]:
-    """What the jobs of a user read or write, as ``kind:name``, that they may not read or write any more."""
-    lost = []
-    for kind, name in await context.db.run(job_records.list_job_targets, me.user_id, list(_KIND_LABELS)):
+async def list_revoked_targets(runtime: Runtime, me: Principal) -> list[str]:
+    """What the jobs of a user read or write, as ``kind:name``, that the user may not use any more."""
+    authorize_by_kind = {kind: hooks.authorize for kind, hooks in runtime.kind_hooks.items() if hooks.authorize}
+    revoked = []
+    for kind, name in await runtime.db.run(job_records.list_job_targets, me.user_id, list(authorize_by_kind)):
         try:
-            await _authorize_target(context, me, kind, name)
-        except (HttpError, UnknownResource, InvalidInput):
-            lost.append(f"{kind}:{name}")
-    return lost
+            await authorize_by_kind[kind](runtime, me, name)
+        except (Forbidden, UnknownResource, InvalidInput):
+            revoked.append(f"{kind}:{name}")
+    return revoked
 
 
-async def _authorize_target(context: ApiContext, me: Principal, kind: str, name: str) -> None:
-    if kind == IMPORT:
-        await find_writable_resource(context, me, name)
-    elif kind == EXPORT:
-        await find_readable_resource(context, me, name)
-    elif not context.distributions.is_dataset_allowed(me.role, name):
-        raise UnknownResource(f"there is no dataset {name!r}")
-
-
-async def load_runnable_job(job: VisibleJob, me: CurrentUser, context: ContextDep) -> Job:
-    await authorize_rerun(context, me, job)
+async def load_runnable_job(job: VisibleJob, me: CurrentUser, runtime: RuntimeDep) -> Job:
+    await authorize_rerun(runtime, me, job)
     return job
 
 
@@ -126,32 +110,6 @@ async def list_visible_jobs(db: Database, owner_id: int | None, query: JobFilter
         limit=query.page_size,
         after=pagination.decode_cursor(query.after),
     )
-
-
-async def find_writable_resource(context: ApiContext, me: Principal, name: str) -> Resource:
-    """What somebody may import into. One that may be read but not written is there, and refused; others are not there.
-
-    An admin may name any table besides.
-    """
-    resource = await context.resources.find(context.db, name, any_table=me.is_admin)
-    if is_granted(me.role, resource, "write"):
-        return resource
-    if is_granted(me.role, resource, "read"):
-        raise HttpError(403, f"you may read {name}, not write it")
-    raise UnknownResource(f"there is no resource {name!r}")
-
-
-async def find_readable_resource(context: ApiContext, me: Principal, name: str) -> Resource:
-    """What somebody may export. One that may be written but not read is there, and refused; others are not there.
-
-    An admin may name any table besides.
-    """
-    resource = await context.resources.find(context.db, name, any_table=me.is_admin, for_reading=True)
-    if is_granted(me.role, resource, "read"):
-        return resource
-    if is_granted(me.role, resource, "write"):
-        raise HttpError(403, f"you may write {name}, not read it")
-    raise UnknownResource(f"there is no resource {name!r}")
 
 
 def parse_item_ids(ids: Sequence[str], field: str) -> list[tuple[UUID, int]]:

@@ -13,12 +13,13 @@ from tidemill.core.errors import InvalidInput
 from tidemill.core.job import Job
 from tidemill.core.principal import Principal
 from tidemill.jobs.dependencies import VisibleJob, load_visible_job_id, resolve_owner_filter
-from tidemill.jobs.job_feed import JOB_FEED_OVERLAP, JobSubscription, fingerprint_job
+from tidemill.jobs.job_feed import JOB_FEED_OVERLAP, JobSubscription, fingerprint_job, make_job_feed
 from tidemill.jobs.job_views import build_job_out
-from tidemill.rest.api_context import ContextDep
 from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, declare_route, is_still_authorized
+from tidemill.rest.runtime import RuntimeDep
 from tidemill.rest.schema_types import QueryModel as Parameters
 from tidemill.rest.schema_types import UserFilter
+from tidemill.runtime import Runtime
 
 router = APIRouter(tags=["events"], route_class=AuthenticatedRoute)
 SSE_RETRY_MS = 2_000
@@ -50,21 +51,21 @@ class JobEventsQuery(Parameters):
 
 
 async def _subscribe_to_job(
-    job: VisibleJob, me: CurrentUser, context: ContextDep, last_event_id: LastEventId = None
+    job: VisibleJob, me: CurrentUser, runtime: RuntimeDep, last_event_id: LastEventId = None
 ) -> AsyncIterator[JobSubscription]:
-    with context.job_feed.reserve_stream(me.user_id):
+    with runtime.get(make_job_feed).reserve_stream(me.user_id):
         yield JobSubscription(
             me.user_id, job_id=job.id, sent_fingerprints={job.id: last_event_id} if last_event_id else {}
         )
 
 
 async def _subscribe_to_owner(
-    query: Annotated[JobEventsQuery, Query()], me: CurrentUser, context: ContextDep, last_event_id: LastEventId = None
+    query: Annotated[JobEventsQuery, Query()], me: CurrentUser, runtime: RuntimeDep, last_event_id: LastEventId = None
 ) -> AsyncIterator[JobSubscription]:
-    owner_id = await resolve_owner_filter(context.db, me, query.user_id)
-    also = None if query.job is None else await load_visible_job_id(query.job, me, context.db)
+    owner_id = await resolve_owner_filter(runtime.db, me, query.user_id)
+    also = None if query.job is None else await load_visible_job_id(query.job, me, runtime.db)
     seen = _parse_last_event_time(last_event_id)
-    with context.job_feed.reserve_stream(me.user_id):
+    with runtime.get(make_job_feed).reserve_stream(me.user_id):
         yield JobSubscription(
             me.user_id, owner_id=owner_id, pinned_job_id=also, since=None if seen is None else seen - JOB_FEED_OVERLAP
         )
@@ -79,15 +80,15 @@ async def watch_job(
     watcher: Annotated[JobSubscription, Depends(_subscribe_to_job)],
     me: CurrentUser,
     request: Request,
-    context: ContextDep,
+    runtime: RuntimeDep,
 ) -> AsyncIterator[ServerSentEvent]:
     """A job's counts and status whenever they change, at most twice a second, until it is deleted.
 
     The id of an event stands for what it shows: with it as `Last-Event-ID` only news are sent.
     """
     yield STREAM_OPENED_EVENT
-    async for one in _iter_authorized_changes(context.job_feed.stream_changes(watcher), request, me):
-        yield _build_job_event(one, fingerprint_job(one))
+    async for one in _iter_authorized_changes(runtime.get(make_job_feed).stream_changes(watcher), request, me):
+        yield _build_job_event(runtime, one, fingerprint_job(one))
     if watcher.is_deleted:
         yield ServerSentEvent(event="deleted", data={"id": str(watcher.job_id)})
 
@@ -101,7 +102,7 @@ async def watch_jobs(
     watcher: Annotated[JobSubscription, Depends(_subscribe_to_owner)],
     me: CurrentUser,
     request: Request,
-    context: ContextDep,
+    runtime: RuntimeDep,
 ) -> AsyncIterator[ServerSentEvent]:
     """Every job of yours that changes, for a whole tab: first those that are open, then news.
 
@@ -109,8 +110,8 @@ async def watch_jobs(
     An event's id is a moment: with it as `Last-Event-ID`, jobs that were closed since are told of too.
     """
     yield STREAM_OPENED_EVENT
-    async for one in _iter_authorized_changes(context.job_feed.stream_changes(watcher), request, me):
-        yield _build_job_event(one, one.updated_at.isoformat() if one.updated_at else "")
+    async for one in _iter_authorized_changes(runtime.get(make_job_feed).stream_changes(watcher), request, me):
+        yield _build_job_event(runtime, one, one.updated_at.isoformat() if one.updated_at else "")
 
 
 async def _iter_authorized_changes(
@@ -127,8 +128,10 @@ async def _iter_authorized_changes(
             checked = time.monotonic()
 
 
-def _build_job_event(job: Job, id_: str) -> ServerSentEvent:
-    return ServerSentEvent(event="job", id=id_, data=build_job_out(job).model_dump(mode="json"), retry=SSE_RETRY_MS)
+def _build_job_event(runtime: Runtime, job: Job, id_: str) -> ServerSentEvent:
+    return ServerSentEvent(
+        event="job", id=id_, data=build_job_out(runtime, job).model_dump(mode="json"), retry=SSE_RETRY_MS
+    )
 
 
 def _parse_last_event_time(text: str | None) -> datetime | None:

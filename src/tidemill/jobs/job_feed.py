@@ -11,6 +11,7 @@ from uuid import UUID
 
 from tidemill.core.errors import Busy
 from tidemill.core.job import Job
+from tidemill.runtime import Runtime
 from tidemill.store import job_records
 from tidemill.store.database import Database
 from tidemill.telemetry.events import emit
@@ -129,3 +130,7 @@ class JobFeed:
                 since = min(since, watcher.since)
             watcher.is_new = False
         return since
+
+
+def make_job_feed(runtime: Runtime) -> JobFeed:
+    return JobFeed(runtime.db)

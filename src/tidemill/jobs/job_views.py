@@ -3,23 +3,24 @@
 from typing import Any
 
 from tidemill.core.job import Job
-from tidemill.core.kinds import EXPORT_KIND
 from tidemill.jobs import queries
 from tidemill.jobs.bulk_operation_schemas import OperationOut
 from tidemill.jobs.schemas import JobOut
+from tidemill.runtime import Runtime
 from tidemill.store import progress_samples, workers
-from tidemill.store.database import Database
 from tidemill.store.operation_records import BulkOperation
 
 JOB_LINKS = ("items", "batches", "activity", "events", "kickoff", "pause", "resume", "cancel", "reprocess", "export")
 
 
-def build_job_out(job: Job) -> JobOut:
-    return JobOut.model_validate(build_job_view(job), from_attributes=True)
+def build_job_out(runtime: Runtime, job: Job) -> JobOut:
+    return JobOut.model_validate(build_job_view(runtime, job), from_attributes=True)
 
 
-def build_job_view(job: Job) -> dict[str, Any]:
-    """The same, for an answer that has many."""
+def build_job_view(runtime: Runtime, job: Job) -> dict[str, Any]:
+    """The same as plain values, which responses with many jobs encode faster."""
+    hooks = runtime.kind_hooks.get(job.kind)
+    more = hooks.get_links(job) if hooks is not None and hooks.get_links is not None else {}
     here = f"/v1/jobs/{job.id}"
     return {
         "id": job.id,
@@ -34,18 +35,15 @@ def build_job_view(job: Job) -> dict[str, Any]:
         "created_at": job.created_at,
         "updated_at": job.updated_at,
         "closed_at": job.closed_at,
-        "links": {"self": here} | {name: f"{here}/{name}" for name in JOB_LINKS} | _build_download_link(job),
+        "links": {"self": here} | {name: f"{here}/{name}" for name in JOB_LINKS} | dict(more),
     }
 
 
-def _build_download_link(job: Job) -> dict[str, str]:
-    return {"download": f"/v1/exports/{job.id}/download"} if job.kind == EXPORT_KIND else {}
-
-
-async def load_job_detail(db: Database, job: Job) -> dict[str, Any]:
+async def load_job_detail(runtime: Runtime, job: Job) -> dict[str, Any]:
+    db = runtime.db
     rates = await db.read(progress_samples.read_job_rates, job)
     columns = job.result_columns or (await queries.get_grid(db, job.id)).columns.names
-    return build_job_view(job) | {
+    return build_job_view(runtime, job) | {
         "params": job.params,
         "policy": job.policy,
         "errors": job.codes,

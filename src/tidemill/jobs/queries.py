@@ -18,6 +18,7 @@ from tidemill.core.job import Job
 from tidemill.core.list_pages import PAGE_MAX_ROWS, Page, check_page_limit, check_text, check_timestamps
 from tidemill.core.result_grid import GridCell, GridColumns, GridRow, build_row_cells
 from tidemill.core.status import ItemStatus, JobStatus
+from tidemill.runtime import Runtime
 from tidemill.store import dead_letter_lists, item_lists, item_records, job_lists, job_records, pending_items
 from tidemill.store import item_records as store
 from tidemill.store import job_lists as batches
@@ -288,3 +289,7 @@ class PendingCountCache:
         if len(self._summed) >= PENDING_COUNT_OWNERS_MAX:
             now = self._clock()
             self._summed = {who: kept for who, kept in self._summed.items() if now - kept[0] < self._cache_s}
+
+
+def make_pending_counts(runtime: Runtime) -> PendingCountCache:
+    return PendingCountCache(runtime.db)

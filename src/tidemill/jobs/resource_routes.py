@@ -10,11 +10,13 @@ from typing_extensions import TypeAliasType
 from tidemill.core.column_type import ColumnType
 from tidemill.core.errors import InvalidSettings
 from tidemill.core.principal import Principal
-from tidemill.rest.api_context import ApiContext, ContextDep
 from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, declare_route
+from tidemill.rest.runtime import RuntimeDep
+from tidemill.runtime import Runtime
 from tidemill.tables.declarations import ResourceDeclaration
 from tidemill.tables.resource import Field as ResourceField
 from tidemill.tables.resource import is_granted
+from tidemill.tables.resource_registry import make_resource_registry
 
 ValueType = TypeAliasType("ValueType", ColumnType)
 
@@ -51,18 +53,25 @@ router = APIRouter(tags=["imports"], route_class=AuthenticatedRoute)
 
 
 @router.get("/resources", **declare_route(Permission.USER))
-async def list_resources(me: CurrentUser, context: ContextDep) -> ResourceList:
+async def list_resources(me: CurrentUser, runtime: RuntimeDep) -> ResourceList:
     """What you may import into or export from, and with which fields."""
     return ResourceList(
-        resources=[await _build_resource_out(context, me, one) for one in context.resources.list_allowed(me.role)]
+        resources=[
+            await _build_resource_out(runtime, me, one)
+            for one in runtime.get(make_resource_registry).list_allowed(me.role)
+        ]
     )
 
 
-async def _build_resource_out(context: ApiContext, me: Principal, declared: ResourceDeclaration) -> ResourceOut:
+async def _build_resource_out(runtime: Runtime, me: Principal, declared: ResourceDeclaration) -> ResourceOut:
     may_read, may_write = is_granted(me.role, declared, "read"), is_granted(me.role, declared, "write")
     try:
-        read = await context.resources.find(context.db, declared.name, for_reading=True) if may_read else None
-        written = await context.resources.find(context.db, declared.name) if may_write else None
+        read = (
+            await runtime.get(make_resource_registry).find(runtime.db, declared.name, for_reading=True)
+            if may_read
+            else None
+        )
+        written = await runtime.get(make_resource_registry).find(runtime.db, declared.name) if may_write else None
     except InvalidSettings as error:
         return ResourceOut(
             name=declared.name, key=[], may_read=may_read, may_write=may_write, fields=[], problem=str(error)

@@ -13,7 +13,6 @@ from pydantic import Field
 
 from tidemill.core.errors import Conflict, UnknownKind
 from tidemill.core.job import Job
-from tidemill.core.kinds import DISTRIBUTION_KIND as DISTRIBUTE
 from tidemill.core.status import JobStatus
 from tidemill.jobs import job_control, queries, reprocessing
 from tidemill.jobs.dependencies import (
@@ -49,10 +48,11 @@ from tidemill.jobs.schemas import (
     ProgressPointOut,
 )
 from tidemill.rest import pagination
-from tidemill.rest.api_context import ContextDep, DatabaseDep
 from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, declare_route
 from tidemill.rest.responses import JsonBytesResponse, encode_json, run_until_disconnect
+from tidemill.rest.runtime import DatabaseDep, RuntimeDep, make_coalescer
 from tidemill.rest.schema_types import QueryModel as Parameters
+from tidemill.runtime import Runtime
 from tidemill.store import job_records, progress_samples
 from tidemill.store.database import Database
 
@@ -60,11 +60,13 @@ router = APIRouter(tags=["jobs"], route_class=AuthenticatedRoute)
 
 
 @router.get("/jobs", response_model=JobPage, **declare_route(Permission.USER, 404))
-async def list_jobs(query: Annotated[JobListQuery, Query()], me: CurrentUser, context: ContextDep) -> JsonBytesResponse:
+async def list_jobs(query: Annotated[JobListQuery, Query()], me: CurrentUser, runtime: RuntimeDep) -> JsonBytesResponse:
     """Your jobs, the newest first."""
-    owner = await resolve_owner_filter(context.db, me, query.user_id)
+    owner = await resolve_owner_filter(runtime.db, me, query.user_id)
     key = ("jobs", owner, query.model_dump_json())
-    return JsonBytesResponse(await context.coalescer.get(key, lambda: _render_job_page(context.db, owner, query)))
+    return JsonBytesResponse(
+        await runtime.get(make_coalescer).get(key, lambda: _render_job_page(runtime, owner, query))
+    )
 
 
 @router.get("/jobs/counts", **declare_route(Permission.USER, 404))
@@ -75,21 +77,24 @@ async def count_jobs(query: Annotated[JobCountsQuery, Query()], me: CurrentUser,
 
 
 @router.get("/jobs/{job}", response_model=JobDetail, **declare_route(Permission.USER, 404))
-async def get_job(job: JobName, me: CurrentUser, context: ContextDep) -> JsonBytesResponse:
+async def get_job(job: JobName, me: CurrentUser, runtime: RuntimeDep) -> JsonBytesResponse:
     """Its counts, which always add up; how quick it is, what failed and why, what the workers have settled on."""
     name, owner = validate_job_name(job), get_owner_scope(me)
     return JsonBytesResponse(
-        await context.coalescer.get(("job", name, owner), lambda: _render_job_detail(context.db, name, owner))
+        await runtime.get(make_coalescer).get(("job", name, owner), lambda: _render_job_detail(runtime, name, owner))
     )
 
 
-async def _render_job_page(db: Database, owner_id: int | None, query: JobListQuery) -> bytes:
-    page = await list_visible_jobs(db, owner_id, query, query.kind or query.job_type)
-    return encode_json({"jobs": [build_job_view(job) for job in page.items], **pagination.build_next_page(page.after)})
+async def _render_job_page(runtime: Runtime, owner_id: int | None, query: JobListQuery) -> bytes:
+    page = await list_visible_jobs(runtime.db, owner_id, query, query.kind or query.job_type)
+    return encode_json(
+        {"jobs": [build_job_view(runtime, job) for job in page.items], **pagination.build_next_page(page.after)}
+    )
 
 
-async def _render_job_detail(db: Database, name: str, owner_id: int | None) -> bytes:
-    return encode_json(await load_job_detail(db, await db.read(job_records.get_job_by_name, name, owner_id)))
+async def _render_job_detail(runtime: Runtime, name: str, owner_id: int | None) -> bytes:
+    job = await runtime.db.read(job_records.get_job_by_name, name, owner_id)
+    return encode_json(await load_job_detail(runtime, job))
 
 
 @router.get("/jobs/{job}/batches", response_model_exclude_unset=True, **declare_route(Permission.USER, 404))
@@ -116,24 +121,24 @@ async def get_chart(job: VisibleJobId, db: DatabaseDep) -> list[ProgressPointOut
 
 
 @router.post("/jobs/{job}/pause", **declare_route(Permission.USER, 404, 409))
-async def pause_job(job: VisibleJob, me: CurrentUser, db: DatabaseDep) -> JobOut:
+async def pause_job(job: VisibleJob, me: CurrentUser, runtime: RuntimeDep) -> JobOut:
     """Batches in hand finish; nothing new is begun."""
-    await job_control.pause_job(db, job.id, by=me.user_id)
-    return await _load_job_out(db, job)
+    await job_control.pause_job(runtime.db, job.id, by=me.user_id)
+    return await _load_job_out(runtime, job)
 
 
 @router.post("/jobs/{job}/resume", **declare_route(Permission.USER, 404, 409))
-async def resume_job(job: RunnableJob, me: CurrentUser, db: DatabaseDep) -> JobOut:
+async def resume_job(job: RunnableJob, me: CurrentUser, runtime: RuntimeDep) -> JobOut:
     """A paused job goes on."""
-    await job_control.resume_job(db, job.id, by=me.user_id)
-    return await _load_job_out(db, job)
+    await job_control.resume_job(runtime.db, job.id, by=me.user_id)
+    return await _load_job_out(runtime, job)
 
 
 @router.post("/jobs/{job}/cancel", **declare_route(Permission.USER, 404, 409))
-async def cancel_job(job: VisibleJob, me: CurrentUser, db: DatabaseDep) -> JobOut:
+async def cancel_job(job: VisibleJob, me: CurrentUser, runtime: RuntimeDep) -> JobOut:
     """Batches in hand finish and keep their results; the rest is cancelled."""
-    await job_control.cancel_job(db, job.id, by=me.user_id)
-    return await _load_job_out(db, job)
+    await job_control.cancel_job(runtime.db, job.id, by=me.user_id)
+    return await _load_job_out(runtime, job)
 
 
 @router.delete("/jobs/{job}", status_code=204, **declare_route(Permission.USER, 404))
@@ -142,8 +147,8 @@ async def delete_job(job: VisibleJob, me: CurrentUser, db: DatabaseDep) -> None:
     await job_control.delete_job(db, job.id, by=me.user_id)
 
 
-async def _load_job_out(db: Database, job: Job) -> JobOut:
-    return build_job_out(await db.read(job_records.get_job, job.id))
+async def _load_job_out(runtime: Runtime, job: Job) -> JobOut:
+    return build_job_out(runtime, await runtime.db.read(job_records.get_job, job.id))
 
 
 item_router = APIRouter(tags=["items"], route_class=AuthenticatedRoute)
@@ -151,7 +156,7 @@ item_router = APIRouter(tags=["items"], route_class=AuthenticatedRoute)
 
 @item_router.get("/jobs/{job}/items", response_model=ItemPage, **declare_route(Permission.USER, 404))
 async def list_items(
-    job: JobName, query: Annotated[ItemQuery, Query()], me: CurrentUser, context: ContextDep
+    job: JobName, query: Annotated[ItemQuery, Query()], me: CurrentUser, runtime: RuntimeDep
 ) -> JsonBytesResponse:
     """A page of a job's items. Open ones and failures come oldest change first, others in order of seq.
 
@@ -160,7 +165,7 @@ async def list_items(
     name, owner = validate_job_name(job), get_owner_scope(me)
     key = ("items", name, owner, query.model_dump_json())
     return JsonBytesResponse(
-        await context.coalescer.get(key, lambda: _render_item_page(context.db, name, owner, query))
+        await runtime.get(make_coalescer).get(key, lambda: _render_item_page(runtime.db, name, owner, query))
     )
 
 
@@ -195,13 +200,14 @@ async def get_item(job: VisibleJobId, seq: ItemSeq, db: DatabaseDep) -> ItemDeta
 
 
 @item_router.patch("/jobs/{job}/items/{seq}", **declare_route(Permission.USER, 404, 409, 413))
-async def fix_item(job: RunnableJob, seq: ItemSeq, body: FixIn, me: CurrentUser, context: ContextDep) -> FixCreatedOut:
+async def fix_item(job: RunnableJob, seq: ItemSeq, body: FixIn, me: CurrentUser, runtime: RuntimeDep) -> FixCreatedOut:
     """Correct the input of an item that failed or was not found. It runs with it when it is reprocessed."""
-    most, given = context.settings.max_row_bytes, body.input
-    if job.kind == DISTRIBUTE:
-        given = await context.distributions.parse_fixed_input(context.db, job, seq, given)
+    most, given = runtime.settings.max_row_bytes, body.input
+    hooks = runtime.kind_hooks.get(job.kind)
+    if hooks is not None and hooks.parse_fix is not None:
+        given = await hooks.parse_fix(runtime, job, seq, given)
     return FixCreatedOut(
-        rev=await reprocessing.fix_item(context.db, job.id, seq, given, by=me.user_id, max_row_bytes=most)
+        rev=await reprocessing.fix_item(runtime.db, job.id, seq, given, by=me.user_id, max_row_bytes=most)
     )
 
 
@@ -215,19 +221,19 @@ class KickoffQuery(Parameters):
 
 @router.post("/jobs/{job}/kickoff", **declare_route(Permission.USER, 404, 409))
 async def kickoff_job(
-    job: RunnableJob, query: Annotated[KickoffQuery, Query()], request: Request, context: ContextDep
+    job: RunnableJob, query: Annotated[KickoffQuery, Query()], request: Request, runtime: RuntimeDep
 ) -> KickoffOut:
     """Work on the job here and now, with an ordinary lease, for one time-slice; repeat it as you like.
 
     It ends early when nothing is due. If you go away, what is finished is kept and the rest goes back.
     """
-    if context.on_demand_pool is None:
+    if runtime.on_demand_pool is None:
         raise Conflict("this service has no handlers: start it with `tidemill serve MODULE:NAME`")
     if job.status not in KICKOFF_STATUSES:
         raise Conflict(f"job {job.key} is {job.status}: there is nothing to work on")
     try:
         found = await run_until_disconnect(
-            request, context.on_demand_pool.kickoff(job.id, job.kind, query.duration_ms / 1000)
+            request, runtime.on_demand_pool.kickoff(job.id, job.kind, query.duration_ms / 1000)
         )
     except UnknownKind as error:
         raise Conflict(str(error)) from error

@@ -10,6 +10,7 @@ from uuid import uuid4
 from tidemill.core.errors import Unavailable
 from tidemill.files import source_folders
 from tidemill.files.blobs.blob_store import Blob, BlobStore
+from tidemill.runtime import Runtime
 from tidemill.store import retention
 from tidemill.store.database import Database
 
@@ -62,3 +63,7 @@ class DownloadInfo:
     size: int
     sha256: str
     content_type: str
+
+
+def make_staged_files(runtime: Runtime) -> StagedFiles:
+    return StagedFiles(runtime.db, runtime.blobs)

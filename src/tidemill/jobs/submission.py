@@ -1,6 +1,6 @@
 """Making a job out of inputs, or of a stored file."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -8,8 +8,13 @@ from uuid import UUID
 
 from tidemill.core.errors import Conflict, IdempotencyKeyReused, InvalidInput, Unavailable, UnknownJob, UnknownKind
 from tidemill.core.job import Job
-from tidemill.core.kinds import BUILTIN_KIND_PREFIX, SERVICE_KINDS
+from tidemill.core.kinds import BUILTIN_KIND_PREFIX
 from tidemill.core.policies import FailurePolicy
+from tidemill.core.principal import Role
+from tidemill.files.blobs.blob_store import Blob
+from tidemill.jobs.file_inspection import inspect_file
+from tidemill.jobs.staged_files import make_staged_files
+from tidemill.runtime import KindHooks, Runtime
 from tidemill.store import job_records, workers
 from tidemill.store.database import Connection, Database, is_transient
 from tidemill.store.job_submission import (
@@ -67,6 +72,71 @@ def _apply_registered_options(spec: Submission, known: dict[str, dict[str, Any]]
         raise UnknownKind(f"no worker has ever had a handler for {spec.kind!r} (known: {listed})")
     options = known[spec.kind]
     return replace(spec, sparse=options["sparse"], limiter=options.get("limiter"))
+
+
+async def prepare_submission(runtime: Runtime, spec: Submission, role: Role) -> Submission:
+    """The submission as it is stored: with the options of its kind, its parameters checked by the feature of its kind.
+
+    Raises:
+        UnknownKind: No worker has registered the kind.
+        InvalidInput: A parameter cannot be accepted.
+        IdempotencyKeyReused: Its key belongs to another submission.
+    """
+    hooks = await _find_submission_hooks(runtime, spec)
+    if hooks is not None and hooks.prepare_submission is not None:
+        spec = hooks.prepare_submission(runtime, spec, role)
+        check_submission(spec, built_in=True)
+        await find_existing_job(runtime.db, spec)
+        return spec
+    check_submission(spec)
+    await find_existing_job(runtime.db, spec)
+    return await apply_kind_options(runtime.db, spec)
+
+
+async def _find_submission_hooks(runtime: Runtime, spec: Submission) -> KindHooks | None:
+    """The hooks of a built-in kind, by its name or an alias. A handler that a worker registered for an alias wins."""
+    kind = runtime.kind_aliases.get(spec.kind, spec.kind)
+    hooks = runtime.kind_hooks.get(kind)
+    if hooks is None or hooks.prepare_submission is None:
+        return None
+    if kind != spec.kind and spec.kind in await runtime.db.read(workers.list_kinds):
+        return None
+    return hooks
+
+
+def check_columns(runtime: Runtime, spec: Submission, columns: Sequence[str]) -> None:
+    """InvalidInput if the inputs lack columns that the submission refers to."""
+    hooks = runtime.kind_hooks.get(spec.kind)
+    if hooks is not None and hooks.check_columns is not None:
+        hooks.check_columns(spec, columns)
+
+
+async def submit_file(
+    runtime: Runtime, spec: Submission, blob: Blob, name: str, layout: Mapping[str, Any]
+) -> tuple[Job, bool]:
+    """The job of a stored file, and whether it is new. ``spec`` is prepared; a ``layout`` with a format is complete.
+
+    The file belongs to the job then. If the job is refused or exists already, the file is removed. If the database
+    cannot say whether the job exists, the file stays and is removed later if there is no job.
+    """
+    staged = runtime.get(make_staged_files)
+    try:
+        hooks = runtime.kind_hooks.get(spec.kind)
+        if hooks is not None and hooks.check_columns is not None:
+            inspection = await inspect_file(runtime, blob.id, name=name, layout_options=layout)
+            hooks.check_columns(spec, inspection.known_columns)
+            layout = inspection.layout
+        source: dict[str, Any] = {"blob": blob.id, "format": layout["format"], "name": name}
+        if len(layout) > 1:
+            source["layout"] = dict(layout)
+        spec = replace(spec, source=source, file_id=blob.id)
+        job, is_new = await submit_and_get_job(runtime.db, spec, built_in=True)
+    except (InvalidInput, IdempotencyKeyReused):
+        await staged.discard(blob.id)
+        raise
+    if not is_new:
+        await staged.discard(blob.id)
+    return job, is_new
 
 
 async def find_existing_job(db: Database, spec: Submission) -> UUID | None:
@@ -139,7 +209,7 @@ async def submit_in_transaction(
     """
     if not is_declared:
         spec = _apply_registered_options(spec, await workers.list_kinds(conn))
-    check_submission(spec, built_in=spec.kind in SERVICE_KINDS)
+    check_submission(spec, built_in=is_declared)
     _check_utf8(conn.info.encoding)
     return await run_steps_async(conn, build_submission_steps(spec, rows))
 
@@ -150,7 +220,7 @@ def submit_in_transaction_sync(
     """The same, on a blocking connection."""
     if not is_declared:
         spec = _apply_registered_options(spec, workers.list_kinds_sync(conn))
-    check_submission(spec, built_in=spec.kind in SERVICE_KINDS)
+    check_submission(spec, built_in=is_declared)
     _check_utf8(conn.info.encoding)
     return run_steps_sync(conn, build_submission_steps(spec, rows))
 

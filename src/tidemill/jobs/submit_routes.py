@@ -6,6 +6,7 @@ POST /jobs: inputs, a file, images, or a reference to a source.
 import asyncio
 import json
 import re
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -17,22 +18,21 @@ from fastapi import APIRouter, Header, Request, Response
 
 from tidemill.core.errors import IdempotencyKeyReused, InvalidInput, InvalidRequest, UnknownJob, UnknownKind
 from tidemill.core.job import Job
-from tidemill.core.kinds import SERVICE_KINDS
 from tidemill.core.principal import Role
-from tidemill.enrichment import use_cases
-from tidemill.enrichment.use_cases import check_required_columns, list_input_columns
 from tidemill.files import source_folders
-from tidemill.files.blobs.blob_store import Blob
 from tidemill.files.layout import FORMATS_BY_SUFFIX, KNOWN_FORMATS
 from tidemill.jobs import submission as operation
+from tidemill.jobs import upload
 from tidemill.jobs.job_views import build_job_out
 from tidemill.jobs.schemas import JobIn, JobOut, JobSourceIn
-from tidemill.rest import json_body, upload
-from tidemill.rest.api_context import ApiContext, ContextDep
+from tidemill.jobs.staged_files import make_staged_files
+from tidemill.rest import json_body
 from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, declare_route, get_client_ip
 from tidemill.rest.idempotency import IDEMPOTENCY_KEY_PATTERN, parse_idempotency_key
 from tidemill.rest.problems import PROBLEM_ERRORS_MAX, HttpError, build_field_problem
 from tidemill.rest.request_body import has_json_content_type
+from tidemill.rest.runtime import RuntimeDep
+from tidemill.runtime import Runtime
 from tidemill.store import job_records
 from tidemill.store.job_submission import Submission, find_repeated_submission
 
@@ -104,7 +104,7 @@ async def submit_job(
     request: Request,
     response: Response,
     me: CurrentUser,
-    context: ContextDep,
+    runtime: RuntimeDep,
     idempotency_key: Annotated[
         str | None,
         Header(
@@ -123,25 +123,23 @@ async def submit_job(
         traceparent=request.state.traceparent,
         ip_address=get_client_ip(request),
         idem_key=_build_job_key(idempotency_key),
-        batch_size=context.settings.claim_max,
+        batch_size=runtime.settings.claim_max,
     )
     try:
-        job, is_new = await _submit_with_pointers(request, context, base, me.role)
+        job, is_new = await _submit_with_pointers(request, runtime, base, me.role)
     except IdempotencyKeyReused:
         raise IdempotencyKeyReused("this Idempotency-Key was used for another request") from None
     response.status_code = 202 if is_new else 200
     response.headers["Location"] = f"/v1/jobs/{job.id}"
     response.headers["Retry-After"] = "1"
-    return build_job_out(job)
+    return build_job_out(runtime, job)
 
 
-async def _submit_with_pointers(
-    request: Request, context: ApiContext, base: Submission, role: Role
-) -> tuple[Job, bool]:
+async def _submit_with_pointers(request: Request, runtime: Runtime, base: Submission, role: Role) -> tuple[Job, bool]:
     """With pointers to what is wrong with the words, wherever they stand."""
     make = _submit_json if has_json_content_type(request.headers) else _submit_upload
     try:
-        return await make(request, context, base, role)
+        return await make(request, runtime, base, role)
     except UnknownKind as error:
         raise json_body.make_validation_error([((*_locate_parameters(request), "kind"), str(error))]) from None
     except InvalidRequest as error:
@@ -163,91 +161,60 @@ def _locate_parameters(request: Request) -> tuple[str]:
     return ("body",) if has_json_content_type(request.headers) or media_type.startswith("multipart/") else ("query",)
 
 
-async def _submit_json(request: Request, context: ApiContext, base: Submission, role: Role) -> tuple[Job, bool]:
+async def _submit_json(request: Request, runtime: Runtime, base: Submission, role: Role) -> tuple[Job, bool]:
     if request.query_params:
         raise InvalidInput("with a JSON body, all words are in it: there are no parameters beside it")
-    asked = await json_body.read_json_body(request, JobIn, max_inputs=context.settings.max_inline_inputs)
+    asked = await json_body.read_json_body(request, JobIn, max_inputs=runtime.settings.max_inline_inputs)
     if (asked.inputs is None) == (asked.source is None):
         raise InvalidInput("say either inputs or a source")
-    spec = await _validate_submission(context, replace(base, **_build_submission_fields(asked)), role)
+    spec = await operation.prepare_submission(runtime, replace(base, **_build_submission_fields(asked)), role)
     if asked.source is not None:
-        return await _submit_source(context, spec, asked.source)
+        return await _submit_source(runtime, spec, asked.source)
     inputs = asked.inputs or []
-    if spec.kind in SERVICE_KINDS:
-        check_required_columns(spec, await asyncio.to_thread(list_input_columns, inputs))
-    rows = partial(operation.encode_inputs, inputs, context.settings.max_row_bytes)
-    return await operation.submit_and_get_job(context.db, spec, rows, built_in=spec.kind in SERVICE_KINDS)
+    operation.check_columns(runtime, spec, await asyncio.to_thread(_list_input_columns, inputs))
+    rows = partial(operation.encode_inputs, inputs, runtime.settings.max_row_bytes)
+    return await operation.submit_and_get_job(runtime.db, spec, rows, built_in=True)
 
 
-async def _submit_source(context: ApiContext, spec: Submission, source: JobSourceIn) -> tuple[Job, bool]:
+async def _submit_source(runtime: Runtime, spec: Submission, source: JobSourceIn) -> tuple[Job, bool]:
     """A key that comes again stands for where the file was, and not for what is there now."""
     format_ = source.format or FORMATS_BY_SUFFIX.get(PurePath(source.path).suffix.lower())
     if format_ is None:
         raise InvalidInput(f"the format of {source.path!r} is not known: say one of {', '.join(KNOWN_FORMATS)}")
     spec = replace(spec, idem_print=json.dumps([source.name, source.path, format_]).encode())
-    found = await context.db.run(find_repeated_submission, spec)
+    found = await runtime.db.run(find_repeated_submission, spec)
     if found is not None:
         with suppress(UnknownJob):  # deleted meanwhile: then it is made anew
-            return await context.db.read(job_records.get_job, found), False
-    path = source_folders.resolve_source_file(context.settings.sources, source.name, source.path)
-    blob = await context.staged_files.stage_file(path, context.settings.max_file_size_mb << 20)
-    return await _submit_stored_file(context, spec, blob, format_, path.name)
+            return await runtime.db.read(job_records.get_job, found), False
+    path = source_folders.resolve_source_file(runtime.settings.sources, source.name, source.path)
+    blob = await runtime.get(make_staged_files).stage_file(path, runtime.settings.max_file_size_mb << 20)
+    return await operation.submit_file(runtime, spec, blob, path.name, {"format": format_})
 
 
-async def _submit_upload(request: Request, context: ApiContext, base: Submission, role: Role) -> tuple[Job, bool]:
+async def _submit_upload(request: Request, runtime: Runtime, base: Submission, role: Role) -> tuple[Job, bool]:
     (place,) = _locate_parameters(request)
 
     async def check_fields(fields: dict[str, str]) -> None:
-        await _validate_submission(
-            context, replace(base, **_build_submission_fields(_parse_upload_fields(fields, place))), role
+        await operation.prepare_submission(
+            runtime, replace(base, **_build_submission_fields(_parse_upload_fields(fields, place))), role
         )
 
-    uploaded = await upload.receive_upload(request, context, check=check_fields)
+    uploaded = await upload.receive_upload(request, runtime, check=check_fields)
     try:
         asked = _parse_upload_fields(uploaded.fields, place)
-        spec = await _validate_submission(context, replace(base, **_build_submission_fields(asked)), role)
+        spec = await operation.prepare_submission(runtime, replace(base, **_build_submission_fields(asked)), role)
     except BaseException:
-        await context.staged_files.discard(uploaded.blob.id)
+        await runtime.get(make_staged_files).discard(uploaded.blob.id)
         raise
     same = uploaded.blob.sha256 + uploaded.format.encode()  # read in another way, a file is another submission
-    return await _submit_stored_file(
-        context, replace(spec, idem_print=same), uploaded.blob, uploaded.format, uploaded.name
+    return await operation.submit_file(
+        runtime, replace(spec, idem_print=same), uploaded.blob, uploaded.name, {"format": uploaded.format}
     )
 
 
-async def _submit_stored_file(
-    context: ApiContext, spec: Submission, blob: Blob, format_: str, name: str
-) -> tuple[Job, bool]:
-    """The loser of a race for one key leaves no file, and neither does one that is refused.
-
-    Where nobody can say whether the job was made, the file stays: if there is none, it goes by itself.
-    """
-    source: dict[str, Any] = {"blob": blob.id, "format": format_, "name": name}
-    try:
-        if spec.kind in SERVICE_KINDS:
-            look = await context.imports.inspect_file(blob.id, name=name, layout_options={"format": format_})
-            check_required_columns(spec, () if look.is_named_by_rows else look.columns)
-            source["layout"] = look.layout
-        spec = replace(spec, source=source, file_id=blob.id)
-        job, is_new = await operation.submit_and_get_job(context.db, spec, built_in=spec.kind in SERVICE_KINDS)
-    except (InvalidInput, IdempotencyKeyReused):
-        await context.staged_files.discard(blob.id)
-        raise
-    if not is_new:
-        await context.staged_files.discard(blob.id)
-    return job, is_new
-
-
-async def _validate_submission(context: ApiContext, spec: Submission, role: Role) -> Submission:
-    """Everything that can be wrong without looking at the rows."""
-    if await use_cases.is_service_submission(context.db, spec):
-        spec = context.service_jobs.prepare_submission(spec, role)
-        operation.check_submission(spec, built_in=True)
-        await operation.find_existing_job(context.db, spec)
-        return spec
-    operation.check_submission(spec)
-    await operation.find_existing_job(context.db, spec)
-    return await operation.apply_kind_options(context.db, spec)
+def _list_input_columns(inputs: Iterable[Any]) -> list[str]:
+    """Every column that some row has."""
+    return list({str(name) for row in inputs if isinstance(row, dict) for name in row})
 
 
 def _parse_upload_fields(fields: dict[str, str], location: str) -> JobIn:

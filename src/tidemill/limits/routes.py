@@ -10,8 +10,8 @@ from fastapi import APIRouter
 from pydantic import BaseModel, BeforeValidator, Field, StrictFloat
 
 from tidemill.limits import use_cases
-from tidemill.rest.api_context import DatabaseDep
 from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, declare_route
+from tidemill.rest.runtime import DatabaseDep
 from tidemill.rest.schema_types import RequestModel
 
 

@@ -11,10 +11,12 @@ from fastapi.routing import APIRoute
 
 from tidemill.core.principal import Principal
 from tidemill.rest import problems
-from tidemill.rest.api_context import ApiContext, get_context
 from tidemill.rest.problems import HttpError
-from tidemill.rest.rate_limit import normalize_caller_address
+from tidemill.rest.rate_limit import make_rate_limiter, normalize_caller_address
+from tidemill.rest.runtime import get_runtime
+from tidemill.runtime import Runtime
 from tidemill.store import sessions, users
+from tidemill.store.sessions import SessionLimits
 
 SESSION_COOKIE = "tidemill_session"
 CSRF_HEADER = "X-CSRF-Token"
@@ -46,7 +48,7 @@ class AuthenticatedRoute(APIRoute):
 
 async def _authenticate_request(request: Request, permission: str | None) -> Principal:
     """Who asks, by key or by session. A browser's write must carry the token of its session."""
-    here = get_context(request)
+    here = get_runtime(request)
     keys = request.headers.getlist("authorization")
     found = await _authenticate_api_key(here, keys) if keys else await _authenticate_session(here, request)
     enforce_rate_limit(request, identify_anonymous_caller(request) if found is None else f"{found.by} {found.user_id}")
@@ -63,7 +65,7 @@ async def _authenticate_request(request: Request, permission: str | None) -> Pri
 
 def enforce_rate_limit(request: Request, caller: str) -> None:
     """Count a request of somebody; too many are refused."""
-    may, headers = get_context(request).rate_limiter.count_request(caller)
+    may, headers = get_runtime(request).get(make_rate_limiter).count_request(caller)
     request.state.headers |= headers
     if not may:
         raise HttpError(429, "too many requests; wait a moment")
@@ -79,12 +81,14 @@ CurrentUser = Annotated[Principal, Depends(get_principal)]
 
 async def is_still_authorized(request: Request, me: Principal) -> bool:
     """Whether who opened a stream would still be let in: keys are revoked, sessions end."""
-    here = get_context(request)
+    here = get_runtime(request)
     keys = request.headers.getlist("authorization")
     if keys:
         found = await _authenticate_api_key(here, keys)
     else:  # only a look: an open stream keeps no session alive, and no new cookie could be sent
-        found = await here.db.run(sessions.peek_session, request.cookies.get(SESSION_COOKIE, ""), here.session_limits)
+        found = await here.db.run(
+            sessions.peek_session, request.cookies.get(SESSION_COOKIE, ""), here.get(make_session_limits)
+        )
     return found is not None and found.user_id == me.user_id and found.role is me.role
 
 
@@ -139,18 +143,22 @@ def get_client_ip(request: Request) -> str | None:
         return None
 
 
-async def _authenticate_api_key(context: ApiContext, headers: list[str]) -> Principal | None:
+async def _authenticate_api_key(runtime: Runtime, headers: list[str]) -> Principal | None:
     """Of two headers somebody before us may have looked at the other one: neither counts."""
     scheme, _, text = headers[0].partition(" ")
     is_key = len(headers) == 1 and scheme.lower() == "bearer"
-    return await users.authenticate_key(context.db, text.strip(" ")) if is_key else None
+    return await users.authenticate_key(runtime.db, text.strip(" ")) if is_key else None
 
 
-async def _authenticate_session(context: ApiContext, request: Request) -> Principal | None:
+async def _authenticate_session(runtime: Runtime, request: Request) -> Principal | None:
     token = request.cookies.get(SESSION_COOKIE)
-    opened = await context.db.run(sessions.use_session, token, context.session_limits) if token else None
+    opened = await runtime.db.run(sessions.use_session, token, runtime.get(make_session_limits)) if token else None
     if opened is None:
         return None
     if opened.secret is not None:
         set_session_cookie(request, opened.secret)
     return opened.principal
+
+
+def make_session_limits(runtime: Runtime) -> SessionLimits:
+    return SessionLimits(runtime.settings.session_idle_s, runtime.settings.session_max_s)

@@ -16,8 +16,8 @@ from starlette.types import Receive, Scope, Send
 
 from tidemill.core.errors import UnknownFile
 from tidemill.core.file_format import COMPRESSION_CONTENT_TYPES, FORMAT_CONTENT_TYPES
-from tidemill.rest.api_context import ApiContext
 from tidemill.rest.problems import HttpError
+from tidemill.runtime import Runtime
 
 DOWNLOAD_CHUNK_BYTES = 1 << 18
 
@@ -49,16 +49,16 @@ class StoredFileInfo(Protocol):
     def content_type(self) -> str: ...
 
 
-async def send_stored_file(request: Request, context: ApiContext, info: StoredFileInfo) -> Response:
+async def send_stored_file(request: Request, runtime: Runtime, info: StoredFileInfo) -> Response:
     """The answer to somebody who may have the file; UnknownFile if the store has it no more."""
     etag = f'"{info.sha256}"'
     if matches_etag(request.headers.get("if-none-match"), etag):
         return Response(status_code=304, headers={"ETag": etag})
-    if (link := await asyncio.to_thread(_presign_download, context, info)) is not None:
+    if (link := await asyncio.to_thread(_presign_download, runtime, info)) is not None:
         return RedirectResponse(link, 307, {"Cache-Control": "no-store"})
     part = _parse_requested_range(request, info.size, etag)
     wanted = part or ByteRange(0, info.size)
-    file = await asyncio.to_thread(_open_checked_file, context, info)
+    file = await asyncio.to_thread(_open_checked_file, runtime, info)
     headers = {
         "Accept-Ranges": "bytes",
         "Content-Length": str(wanted.length),
@@ -83,18 +83,18 @@ class _OpenFileResponse(StreamingResponse):
             await super().__call__(scope, receive, send)
 
 
-def _presign_download(context: ApiContext, facts: StoredFileInfo) -> str | None:
+def _presign_download(runtime: Runtime, facts: StoredFileInfo) -> str | None:
     """To the store itself, if that is wished and the store can; but not to a file that is gone."""
-    seconds = context.settings.presigned_s
-    link = context.blobs.presign_url(facts.file_id, seconds) if seconds else None
-    if link is not None and not context.blobs.has(facts.file_id):
+    seconds = runtime.settings.presigned_s
+    link = runtime.blobs.presign_url(facts.file_id, seconds) if seconds else None
+    if link is not None and not runtime.blobs.has(facts.file_id):
         raise UnknownFile(f"there is no stored file {facts.file_id}")
     return link
 
 
-def _open_checked_file(context: ApiContext, facts: StoredFileInfo) -> BinaryIO:
+def _open_checked_file(runtime: Runtime, facts: StoredFileInfo) -> BinaryIO:
     """One that was replaced since, by somebody who came late, must not be sent cut to the length of the other."""
-    file = context.blobs.open(facts.file_id)
+    file = runtime.blobs.open(facts.file_id)
     if file.seek(0, os.SEEK_END) != facts.size:
         file.close()
         raise UnknownFile(f"the stored file {facts.file_id} is another one")

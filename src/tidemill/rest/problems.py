@@ -31,6 +31,7 @@ STATUS_BY_ERROR: dict[type[errors.TidemillError], int] = {
     errors.UnknownKind: 422,
     errors.IdempotencyKeyReused: 422,
     errors.TooLarge: 413,
+    errors.Forbidden: 403,
     errors.UnknownEntity: 404,
     errors.Conflict: 409,
     errors.Busy: 503,

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from ipaddress import IPv6Address, IPv6Network, ip_address
 
+from tidemill.runtime import Runtime
+
 TRACKED_CALLERS_MAX = 10_000
 CALLER_IPV6_PREFIX_BITS = 64  # bits of an IPv6 address: whoever has one address has all of its network
 
@@ -57,3 +59,8 @@ class RequestRateLimiter:
             "ratelimit": f'"default";r={max(0, int(bucket.tokens))};t={window if may else wait}',
         }
         return may, headers if may else headers | {"retry-after": str(wait)}
+
+
+def make_rate_limiter(runtime: Runtime) -> RequestRateLimiter:
+    settings = runtime.settings
+    return RequestRateLimiter(rate=settings.rate_limit_per_s, burst=settings.rate_limit_burst)

@@ -22,6 +22,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from tidemill.core.errors import Busy
 from tidemill.rest.problems import HttpError
+from tidemill.runtime import Runtime
 
 encode_json = msgspec.json.Encoder().encode
 
@@ -113,3 +114,7 @@ async def run_until_disconnect(request: Request, work: Coroutine[Any, Any, T]) -
 async def _wait_for_disconnect(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
+
+
+def make_stream_slots(runtime: Runtime) -> StreamSlots:
+    return StreamSlots(runtime.settings.export_streams)

@@ -2,14 +2,17 @@
 
 import time
 from collections.abc import Mapping
+from functools import partial
 
-from tidemill.core.errors import InvalidInput, InvalidSettings, UnknownResource
+from tidemill.config_file import load_section
+from tidemill.core.errors import Forbidden, InvalidInput, InvalidSettings, UnknownResource
 from tidemill.core.principal import Role
+from tidemill.runtime import Runtime
 from tidemill.store.database import Connection, Database
 from tidemill.tables.declarations import ResourceDeclaration
 from tidemill.tables.introspection.table_introspection import find_table, introspect_table
 from tidemill.tables.merge_declaration import merge_declaration
-from tidemill.tables.resource import Resource, is_granted
+from tidemill.tables.resource import BUILTIN_NORMALIZERS, Resource, is_granted
 
 CATALOG_CACHE_S = 5.0  # how long a look at the catalog is good for: workers ask for every batch
 
@@ -20,6 +23,29 @@ class ResourceRegistry:
     def __init__(self, declared: Mapping[str, ResourceDeclaration]) -> None:
         self._declared = dict(declared)
         self._cache: dict[tuple[str, bool], tuple[float, Resource]] = {}
+
+    async def find_writable(self, db: Database, role: Role, name: str) -> Resource:
+        """A resource that this role may import into; administrators may name any table.
+
+        Raises:
+            Forbidden: The role may read it, but not write it.
+            UnknownResource: There is no such resource, or the role may not know of it.
+        """
+        resource = await self.find(db, name, any_table=role is Role.ADMIN)
+        if is_granted(role, resource, "write"):
+            return resource
+        if is_granted(role, resource, "read"):
+            raise Forbidden(f"you may read {name}, not write it")
+        raise UnknownResource(f"there is no resource {name!r}")
+
+    async def find_readable(self, db: Database, role: Role, name: str) -> Resource:
+        """A resource that this role may export; otherwise as ``find_writable``."""
+        resource = await self.find(db, name, any_table=role is Role.ADMIN, for_reading=True)
+        if is_granted(role, resource, "read"):
+            return resource
+        if is_granted(role, resource, "write"):
+            raise Forbidden(f"you may write {name}, not read it")
+        raise UnknownResource(f"there is no resource {name!r}")
 
     async def find(self, db: Database, name: str, *, any_table: bool = False, for_reading: bool = False) -> Resource:
         """A declared resource; with ``any_table``, also what a table of that name is by itself.
@@ -70,3 +96,12 @@ async def _load_declared(conn: Connection, declared: ResourceDeclaration, reads:
 
 async def _load_table(conn: Connection, name: str, reads: bool) -> Resource:
     return await introspect_table(conn, await find_table(conn, name, for_reading=reads), for_reading=reads)
+
+
+def make_resource_registry(runtime: Runtime) -> ResourceRegistry:
+    """The resources of ``tidemill.toml`` and of the mill; InvalidSettings with every mistake."""
+    from tidemill.tables.config import parse_resource_declarations  # noqa: PLC0415  most processes declare none
+
+    declared = runtime.declarations
+    parse = partial(parse_resource_declarations, normalizers=[*BUILTIN_NORMALIZERS, *declared.normalizers])
+    return ResourceRegistry(load_section(runtime.settings.config, parse) | parse({"resources": declared.resources}))

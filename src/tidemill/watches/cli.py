@@ -9,16 +9,13 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from tidemill.app.bootstrap import BUILTIN_MILL_REFERENCE, load_mill
-from tidemill.app.build import make_resources, make_watch_scanner
-from tidemill.config import Settings, load_settings
 from tidemill.core.errors import Busy, InvalidInput
-from tidemill.store.database import Database
-from tidemill.store.open_database import run_with_database
+from tidemill.runtime import Runtime
+from tidemill.terminal.command_host import BUILTIN_MILL_REFERENCE, run_command
 from tidemill.terminal.console import console
 from tidemill.watches import watch_leases
 from tidemill.watches.file_state import FileState, WatchFile
-from tidemill.watches.scanner import WatchScanner, WatchScanReport
+from tidemill.watches.scanner import WatchScanner, WatchScanReport, load_watches, make_watch_scanner
 from tidemill.watches.watch import Watch
 
 commands = typer.Typer()
@@ -34,13 +31,12 @@ _FILE_STATE_COLOURS = {
 @commands.command("sources")
 def sources_command(app: WatchMillOption = BUILTIN_MILL_REFERENCE) -> None:
     """The watches that are declared: what they watch, their last scans, their files, and what is wrong."""
-    settings = load_settings()
 
-    async def action(db: Database) -> tuple[list[Watch], dict[str, dict[str, Any]]]:
-        own = list(_build_scanner(db, settings, app).watches.values())
-        return own, await db.read(watch_leases.read_watch_states, [one.name for one in own])
+    async def action(runtime: Runtime) -> tuple[list[Watch], dict[str, dict[str, Any]]]:
+        own = list(runtime.get(load_watches).values())
+        return own, await runtime.db.read(watch_leases.read_watch_states, [one.name for one in own])
 
-    own, known = run_with_database(settings, action)
+    own, known = run_command(action, app=app)
     if not own:
         console.print("no watches are declared: see [watches.NAME] in tidemill.toml", markup=False)
     for one in own:
@@ -54,21 +50,15 @@ def scan_command(
     app: WatchMillOption = BUILTIN_MILL_REFERENCE,
 ) -> None:
     """Look now at what a watch watches, whatever its schedule; exit code 1 if something is wrong with it."""
-    settings = load_settings()
 
-    async def action(db: Database) -> list[str]:
-        scanner = _build_scanner(db, settings, app)
+    async def action(runtime: Runtime) -> list[str]:
+        scanner = make_watch_scanner(runtime, f"{socket.gethostname()}-{os.getpid()}-scan")
         if name is not None and name not in scanner.watches:
             raise InvalidInput(f"there is no watch {name!r}; declared are: {', '.join(scanner.watches) or 'none'}")
         return [await _scan_watch(scanner, one, again=again) for one in ([name] if name else scanner.watches)]
 
-    if any(run_with_database(settings, action)):
+    if any(run_command(action, app=app)):
         raise typer.Exit(1)
-
-
-def _build_scanner(db: Database, settings: Settings, app: str) -> WatchScanner:
-    resources = make_resources(settings, load_mill(app).registry)
-    return make_watch_scanner(db, settings, resources, worker=f"{socket.gethostname()}-{os.getpid()}-scan")
 
 
 async def _scan_watch(scanner: WatchScanner, name: str, *, again: bool) -> str:

@@ -8,7 +8,6 @@ from uuid import UUID, uuid4
 
 import msgspec
 
-from tidemill.config import Settings
 from tidemill.core.errors import (
     IdempotencyKeyReused,
     Interrupted,
@@ -20,19 +19,19 @@ from tidemill.core.errors import (
     UnknownFile,
     UnknownResource,
 )
-from tidemill.core.kinds import IMPORT_KIND, SERVICE_KINDS
-from tidemill.enrichment.use_cases import ServiceJobUseCases, check_required_columns, is_service_submission
-from tidemill.files.blobs.blob_store import Blob, BlobStore
+from tidemill.core.kinds import IMPORT_KIND
+from tidemill.files.blobs.blob_store import Blob
 from tidemill.files.detect import detect_layout
-from tidemill.imports.use_cases import ImportUseCases
-from tidemill.jobs.staged_files import StagedFiles
-from tidemill.jobs.submission import apply_kind_options, check_submission, submit_job
+from tidemill.imports.use_cases import make_import_use_cases
+from tidemill.jobs.file_inspection import inspect_file
+from tidemill.jobs.staged_files import make_staged_files
+from tidemill.jobs.submission import prepare_submission, submit_file
+from tidemill.runtime import Runtime
 from tidemill.store import users
-from tidemill.store.database import Database
 from tidemill.store.job_submission import Submission, find_by_idempotency_key
 from tidemill.store.users import User
 from tidemill.tables.resource import Resource, is_granted
-from tidemill.tables.resource_registry import ResourceRegistry
+from tidemill.tables.resource_registry import make_resource_registry
 from tidemill.telemetry.events import emit
 from tidemill.watches import watch_files
 from tidemill.watches.file_state import FileState, WatchFile, build_idempotency_key
@@ -69,22 +68,14 @@ class WatchJobTemplate:
 class WatchFileSubmitter:
     """Makes jobs of files, for the owners of watches and with their rights."""
 
-    def __init__(
-        self,
-        db: Database,
-        settings: Settings,
-        blobs: BlobStore,
-        importing: ImportUseCases,
-        resources: ResourceRegistry,
-        services: ServiceJobUseCases,
-    ) -> None:
-        self._db = db
-        self._settings = settings
-        self._blobs = blobs
-        self._staged_files = StagedFiles(db, blobs)
-        self._imports = importing
-        self._resources = resources
-        self._services = services
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._db = runtime.db
+        self._settings = runtime.settings
+        self._blobs = runtime.blobs
+        self._staged_files = runtime.get(make_staged_files)
+        self._imports = runtime.get(make_import_use_cases)
+        self._resources = runtime.get(make_resource_registry)
 
     async def prepare_watch(self, watch: Watch) -> WatchJobTemplate:
         """All that can be wrong with a watch and not with a file, before any file is taken.
@@ -103,12 +94,7 @@ class WatchFileSubmitter:
         if isinstance(watch.task, ImportTask):
             return WatchJobTemplate(watch, owner, base, await self._get_writable_resource(owner, watch.task.resource))
         spec = replace(base, kind=watch.task.kind, params=dict(watch.task.params))
-        if await is_service_submission(self._db, spec):
-            spec = self._services.prepare_submission(spec, owner.role)
-            check_submission(spec, built_in=True)
-            return WatchJobTemplate(watch, owner, spec, None)
-        check_submission(spec)
-        return WatchJobTemplate(watch, owner, await apply_kind_options(self._db, spec), None)
+        return WatchJobTemplate(watch, owner, await prepare_submission(self._runtime, spec, owner.role), None)
 
     async def submit_files(
         self, order: WatchJobTemplate, inlet: WatchSource, files: Sequence[WatchFile], bounds: FetchLimits
@@ -192,28 +178,16 @@ class WatchFileSubmitter:
         spec = replace(order.spec, idem_key=build_idempotency_key(file))
         layout, task = dict(order.watch.layout), order.watch.task
         if isinstance(task, JobTask):
-            found = await self._resolve_layout(spec, blob.id, name, layout)
-            source = {"blob": blob.id, "format": found["format"], "layout": found, "name": name}
-            spec = replace(spec, source=source, file_id=blob.id, idem_print=blob.sha256)
-            job_id, is_new = await submit_job(self._db, spec, built_in=spec.kind in SERVICE_KINDS)
-            if not is_new:
-                await self._staged_files.discard(blob.id)
-            return job_id
+            detected = await asyncio.to_thread(self._detect_layout, blob.id, name, layout)
+            spec = replace(spec, idem_print=blob.sha256)
+            return (await submit_file(self._runtime, spec, blob, name, detected))[0].id
         if task.request.keep_empty:
             layout |= {"keep_empty": True}
-        look = await self._imports.inspect_file(blob.id, name=name, layout_options=layout)
+        look = await inspect_file(self._runtime, blob.id, name=name, layout_options=layout)
         assert order.resource is not None  # noqa: S101  of every import
         plan = await self._imports.plan_import(look, order.resource, task.request)
         words = _build_request_params(order.watch, task, file, layout)
         return (await self._imports.submit(spec, blob, look, plan, words, name))[0]
-
-    async def _resolve_layout(self, spec: Submission, blob_id: str, name: str, given: dict[str, Any]) -> dict[str, Any]:
-        """How the file is read; of kinds that call services, also whether it has the columns that they ask for."""
-        if spec.kind not in SERVICE_KINDS:
-            return await asyncio.to_thread(self._detect_layout, blob_id, name, given)
-        look = await self._imports.inspect_file(blob_id, name=name, layout_options=given)
-        check_required_columns(spec, () if look.is_named_by_rows else look.columns)
-        return dict(look.layout)
 
     def _detect_layout(self, blob_id: str, name: str, layout: Mapping[str, Any]) -> dict[str, Any]:
         with self._blobs.open(blob_id) as file:

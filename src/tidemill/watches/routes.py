@@ -15,8 +15,8 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StrictBool
 from tidemill.core.errors import Busy
 from tidemill.core.kinds import IMPORT_KIND
 from tidemill.rest import pagination
-from tidemill.rest.api_context import ApiContext, ContextDep
 from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, declare_route
+from tidemill.rest.runtime import RuntimeDep
 from tidemill.rest.schema_types import (
     EMPTY_IS_NONE,
     AfterCursor,
@@ -26,8 +26,10 @@ from tidemill.rest.schema_types import (
     RequestModel,
     allow_empty_choice,
 )
+from tidemill.runtime import Runtime
 from tidemill.watches import watch_files, watch_leases
 from tidemill.watches.file_state import FileState
+from tidemill.watches.scanner import make_watch_scanner
 from tidemill.watches.watch import ImportTask, JobTask, Watch
 
 WatchName = Annotated[str, Field(max_length=63, pattern=r"^[a-z][a-z0-9_-]*$", examples=["nightly"])]
@@ -130,21 +132,21 @@ WatchPathName = Annotated[str, Path(max_length=63, description="A watch's name",
 
 
 @router.get("/sources", **declare_route(Permission.USER))
-async def list_sources(me: CurrentUser, context: ContextDep) -> WatchList:
+async def list_sources(me: CurrentUser, runtime: RuntimeDep) -> WatchList:
     """Your watches: what they watch, what the last scan found, and what is wrong, if anything is."""
-    own = context.watch_scanner.list_watches(me)
-    known = await context.db.read(watch_leases.read_watch_states, [one.name for one in own])
+    own = runtime.get(make_watch_scanner).list_watches(me)
+    known = await runtime.db.read(watch_leases.read_watch_states, [one.name for one in own])
     return WatchList(sources=[_build_watch_out(one, known.get(one.name, {})) for one in own])
 
 
 @router.get("/sources/{source_name}/files", **declare_route(Permission.USER, 404))
 async def list_source_files(
-    source_name: WatchPathName, query: Annotated[WatchFileQuery, Query()], me: CurrentUser, context: ContextDep
+    source_name: WatchPathName, query: Annotated[WatchFileQuery, Query()], me: CurrentUser, runtime: RuntimeDep
 ) -> WatchFilePage:
     """The files of a watch, the newest change first, each with what has become of it."""
-    watch = context.watch_scanner.get_watch(source_name, me)
+    watch = runtime.get(make_watch_scanner).get_watch(source_name, me)
     after = pagination.decode_cursor(query.after)
-    page = await context.db.read(
+    page = await runtime.db.read(
         watch_files.list_watch_files, watch.name, state=query.state, limit=query.page_size, after=after
     )
     found = [WatchFileOut.model_validate(row) for row in page.items]
@@ -152,20 +154,20 @@ async def list_source_files(
 
 
 @router.post("/ingestion/scan", **declare_route(Permission.USER, 404))
-async def scan_sources(body: ScanIn, me: CurrentUser, context: ContextDep) -> ScanList:
+async def scan_sources(body: ScanIn, me: CurrentUser, runtime: RuntimeDep) -> ScanList:
     """Look now at what a watch watches, or all of yours do; what is whole is taken, what is stored is put away."""
     own = (
-        context.watch_scanner.list_watches(me)
+        runtime.get(make_watch_scanner).list_watches(me)
         if body.name is None
-        else [context.watch_scanner.get_watch(body.name, me)]
+        else [runtime.get(make_watch_scanner).get_watch(body.name, me)]
     )
     ends_at = time.monotonic() + SCAN_REQUEST_TIMEOUT_S
-    return ScanList(scans=[await _scan_watch(context, watch, body, ends_at) for watch in own])
+    return ScanList(scans=[await _scan_watch(runtime, watch, body, ends_at) for watch in own])
 
 
-async def _scan_watch(context: ApiContext, watch: Watch, body: ScanIn, ends_at: float) -> ScanOut:
+async def _scan_watch(runtime: Runtime, watch: Watch, body: ScanIn, ends_at: float) -> ScanOut:
     try:
-        done = await context.watch_scanner.scan_watch(
+        done = await runtime.get(make_watch_scanner).scan_watch(
             watch.name, retry_failed=body.again, should_continue=lambda: time.monotonic() < ends_at
         )
     except Busy as error:

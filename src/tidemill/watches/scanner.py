@@ -5,6 +5,7 @@ A scan: look at what a watch watches, take what is whole, put away what is store
 
 import asyncio
 import contextlib
+import os
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -12,8 +13,12 @@ from functools import partial
 from uuid import uuid4
 
 from tidemill.config import Settings
-from tidemill.core.errors import Busy, Interrupted, TidemillError, UnknownEntity
+from tidemill.config_file import load_section
+from tidemill.core.errors import Busy, Interrupted, InvalidInput, TidemillError, UnknownEntity
 from tidemill.core.principal import Principal
+from tidemill.engine.loop import Loop
+from tidemill.files.layout import validate_layout
+from tidemill.runtime import Runtime
 from tidemill.store.database import Database
 from tidemill.telemetry.events import bind_fields, emit
 from tidemill.watches import watch_files, watch_leases
@@ -21,10 +26,10 @@ from tidemill.watches.file_archiver import FileArchiver
 from tidemill.watches.file_names import find_name_problem, make_printable_path, make_storable_problem
 from tidemill.watches.file_state import ListedFile, WatchFile
 from tidemill.watches.file_submitter import SubmittedFiles, WatchFileSubmitter
-from tidemill.watches.source_address import WebAddress
+from tidemill.watches.source_address import FolderAddress, WebAddress
 from tidemill.watches.sources import open_watch_source
 from tidemill.watches.sources.watch_source import FetchLimits, WatchSource
-from tidemill.watches.watch import Watch, compute_scan_delay
+from tidemill.watches.watch import Watch, compute_scan_delay, find_overlaps
 from tidemill.watches.watch_files import WatchScope
 from tidemill.watches.watch_leases import WatchLease, WatchScanResult
 
@@ -301,3 +306,55 @@ def _explain_waiting(watch: Watch, entry: ListedFile) -> str:
     if watch.marker is not None:
         return WAITS_FOR_MARKER_MESSAGE
     return WAITS_FOR_CONTENT_MESSAGE if entry.size == 0 else WAITS_UNTIL_STABLE_MESSAGE
+
+
+def load_watches(runtime: Runtime) -> Mapping[str, Watch]:
+    """The watches of ``tidemill.toml``; InvalidSettings with every mistake, also where they contradict the settings."""
+    from tidemill.config_sections import raise_if_invalid  # noqa: PLC0415  most processes declare no watches
+    from tidemill.watches.config import parse_watches  # noqa: PLC0415
+
+    settings = runtime.settings
+    watches = load_section(settings.config, parse_watches)
+    problems, folders = [], {}
+    for watch in watches.values():
+        if isinstance(watch.source, FolderAddress):
+            root = settings.sources.get(watch.source.root)
+            if root is None:
+                known = ", ".join(sorted(settings.sources)) or "none"
+                problems.append(
+                    f"watches.{watch.name}.source: TIDEMILL_SOURCES has no {watch.source.root!r}; it has: {known}"
+                )
+            else:
+                folders[watch.name] = (root / watch.source.path).resolve()
+        try:
+            validate_layout(dict(watch.layout))
+        except InvalidInput as error:
+            problems.append(f"watches.{watch.name}.layout: {error}")
+    problems += find_overlaps(watches.values(), folders)
+    raise_if_invalid("watches", problems)
+    return watches
+
+
+def make_watch_scanner(runtime: Runtime, worker: str | None = None) -> WatchScanner:
+    """The scanner of a worker; without its id, that of an HTTP service."""
+    submitter = WatchFileSubmitter(runtime)
+    watches = runtime.get(load_watches)
+    return WatchScanner(runtime.db, runtime.settings, watches, submitter, worker=worker or f"service-{os.getpid()}")
+
+
+def make_worker_loops(runtime: Runtime, worker: str) -> list[Loop]:
+    """The loop that scans watches, unless the settings turn it off."""
+    return [WatchScanLoop(make_watch_scanner(runtime, worker))] if runtime.settings.scan_watches else []
+
+
+class WatchScanLoop(Loop):
+    """Scans one watch after the other. A scan that is running ends soon after the loop is stopped."""
+
+    name = "scan"
+
+    def __init__(self, scanner: WatchScanner) -> None:
+        super().__init__()
+        self._scanner = scanner
+
+    async def tick(self) -> float:
+        return await self._scanner.scan_next(lambda: not self.is_stopping)

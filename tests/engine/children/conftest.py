@@ -9,9 +9,8 @@ import pytest
 
 from engine.children.scenes import PARENT, Start
 from support import Workers
-from tidemill.app.child_main import make_worker
 from tidemill.app.mill import Mill
-from tidemill.app.worker import Worker
+from tidemill.app.worker import Worker, make_worker
 from tidemill.store.database import Database
 
 

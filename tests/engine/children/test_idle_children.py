@@ -21,7 +21,7 @@ import asyncio, sys
 from uuid import UUID
 from tidemill.app.bootstrap import load_mill
 from tidemill.store.open_database import open_database
-from tidemill.app.child_main import make_worker
+from tidemill.app.worker import make_worker
 from tidemill.core.errors import Busy
 
 async def main():

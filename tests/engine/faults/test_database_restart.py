@@ -10,7 +10,8 @@ from uuid import UUID
 import pytest
 
 from support import Workers, add_job, assert_sound, closed, eventually, fates, job_of, rows
-from tidemill.app.child_main import CHILD_EXIT_FAILED, build_child_argv
+from tidemill.app.child_main import CHILD_EXIT_FAILED
+from tidemill.app.worker import build_child_argv
 from tidemill.engine.children.shared_state import SharedState
 from tidemill.limits import limiter_records
 from tidemill.limits.limiter import Limiter

@@ -13,10 +13,11 @@ from tidemill.core.errors import InvalidInput, TooLarge
 from tidemill.files.blobs.blob_store import Blob, BlobWriter
 from tidemill.files.formats.image_zip import ImageZipWriter, clean_file_name
 from tidemill.files.layout import FORMATS_BY_SUFFIX, KNOWN_FORMATS
-from tidemill.rest.api_context import ApiContext
+from tidemill.jobs.staged_files import make_staged_files
 from tidemill.rest.multipart import PartData, PartStart, parse_multipart
 from tidemill.rest.problems import HttpError
 from tidemill.rest.request_body import content_length_exceeds
+from tidemill.runtime import Runtime
 
 UPLOAD_BUFFER_BYTES = 1 << 20  # to the disk in pieces of this size, each in a thread
 FORM_FIELDS_MAX_BYTES = 1 << 20
@@ -110,18 +111,18 @@ class UploadReceiver:
 
 
 async def receive_upload(
-    request: Request, context: ApiContext, *, check: FieldsCheck, accept_any_type: bool = False
+    request: Request, runtime: Runtime, *, check: FieldsCheck, accept_any_type: bool = False
 ) -> UploadedFile:
     """Store the body's file. ``check`` looks at the words of the request before the first byte of a file.
 
     With ``any_type`` the file is whatever it turns out to be.
     """
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    max_bytes = context.settings.max_file_size_mb << 20
+    max_bytes = runtime.settings.max_file_size_mb << 20
     _reject_declared_length(request, max_bytes)
     async with (
-        context.staged_files.reserve_name() as name,
-        UploadReceiver(context.blobs.write(name), max_bytes=max_bytes, accept_any_type=accept_any_type) as receiver,
+        runtime.get(make_staged_files).reserve_name() as name,
+        UploadReceiver(runtime.blobs.write(name), max_bytes=max_bytes, accept_any_type=accept_any_type) as receiver,
     ):
         if media_type == "multipart/form-data":
             fields = await _receive_multipart(request, receiver, check, max_bytes + FORM_FIELDS_MAX_BYTES)

@@ -1,0 +1,18 @@
+"""Registers distributions: one file for each input, reused while it is current."""
+
+from tidemill.core.kinds import DISTRIBUTION_KIND
+from tidemill.features import Feature
+
+FEATURE = Feature(
+    name="distributions",
+    handlers={DISTRIBUTION_KIND: "tidemill.distributions.handler:make_distribution_handler"},
+    kinds={DISTRIBUTION_KIND: "tidemill.distributions.use_cases:DISTRIBUTION_HOOKS"},
+    routers=["tidemill.distributions.routes:router"],
+    openapi_tag=("distributions", "A file for each of many inputs, made or used again"),
+    openapi_examples="tidemill.distributions.openapi_examples:OPENAPI_EXAMPLES",
+    commands_module="tidemill.distributions.cli",
+    commands={
+        "distribute": "Make a file for each input, or use the one that was made before; the exit code is 0 only if all "
+        "are there.",
+    },
+)

@@ -1,0 +1,33 @@
+"""Registers enrichment: rows matched against, or completed by, an external service."""
+
+from tidemill.core.kinds import ENRICH_KIND, MATCH_KIND
+from tidemill.features import Feature
+
+SERVICE_KIND_ALIASES = {
+    "match": MATCH_KIND,
+    "entity.match": MATCH_KIND,
+    "enrich": ENRICH_KIND,
+    "http.enrich": ENRICH_KIND,
+}
+
+FEATURE = Feature(
+    name="enrichment",
+    handlers={
+        MATCH_KIND: "tidemill.enrichment.handler:make_match_handler",
+        ENRICH_KIND: "tidemill.enrichment.handler:make_enrich_handler",
+    },
+    kinds={
+        MATCH_KIND: "tidemill.enrichment.use_cases:MATCH_HOOKS",
+        ENRICH_KIND: "tidemill.enrichment.use_cases:ENRICH_HOOKS",
+    },
+    kind_aliases=SERVICE_KIND_ALIASES,
+    routers=["tidemill.enrichment.routes:router"],
+    openapi_tag=("services", "Whom jobs may call that match rows or enrich them."),
+    openapi_examples="tidemill.enrichment.openapi_examples:OPENAPI_EXAMPLES",
+    commands_module="tidemill.enrichment.cli",
+    commands={
+        "match": "Match the rows of a file against a reconciliation service; the exit code is 0 only if nothing "
+        "failed.",
+    },
+    limiter_users="tidemill.enrichment.use_cases:list_limiter_users",
+)

@@ -1,0 +1,103 @@
+"""What one process has once, and shares between the core and all features."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol, TypeVar, cast
+from uuid import UUID
+
+from tidemill.config import Settings
+from tidemill.core.declarations import Declarations
+from tidemill.core.errors import InvalidInput
+from tidemill.core.job import Job, TimeSliceResult
+from tidemill.core.principal import Principal, Role
+from tidemill.features import Feature, load_object
+from tidemill.files.blobs import open_blob_store
+from tidemill.files.blobs.blob_store import BlobStore
+from tidemill.files.source_opener import SourceOpener, make_source_opener
+from tidemill.store.database import Database
+from tidemill.store.job_submission import Submission
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class KindHooks:
+    """How jobs of one kind differ from others, where use cases serve jobs of every kind."""
+
+    get_target: Callable[[Job], str | None] | None = None
+    """The resource or dataset that a job reads or writes."""
+    authorize: Callable[["Runtime", Principal, str], Awaitable[None]] | None = None
+    """Raises if a user may not use this target now. It is asked before a job runs again."""
+    prepare_submission: Callable[["Runtime", Submission, Role], Submission] | None = None
+    """The submission as it is stored. Built-in kinds without it cannot be submitted like kinds of a mill."""
+    check_columns: Callable[[Submission, Sequence[str]], None] | None = None
+    """Raises if the inputs lack a column that the submission refers to."""
+    parse_fix: Callable[["Runtime", Job, int, Any], Awaitable[Any]] | None = None
+    """The input that a fix replaces an item's input with; raises if it is not valid."""
+    get_links: Callable[[Job], Mapping[str, str]] | None = None
+    """More links in the HTTP view of a job."""
+
+
+class OnDemandPool(Protocol):
+    """Child processes that work for the length of a request."""
+
+    async def kickoff(self, job_id: UUID, kind: str, seconds: float) -> TimeSliceResult: ...
+
+
+class Runtime:
+    """What one process has once: database, settings, declarations, and what features build from them."""
+
+    def __init__(
+        self,
+        db: Database | None,
+        settings: Settings,
+        features: Sequence[Feature],
+        declarations: Declarations | None = None,
+        on_demand_pool: OnDemandPool | None = None,
+        permits: Any = None,
+    ) -> None:
+        self._db = db
+        self.settings = settings
+        self.features = features
+        self.declarations = declarations or Declarations()
+        self.on_demand_pool = on_demand_pool
+        self.permits = permits  # of the limiters, for handlers that ask for them per request
+        self._made: dict[Callable[[Runtime], Any], Any] = {}
+
+    @property
+    def db(self) -> Database:
+        if self._db is None:
+            raise RuntimeError("This runtime was made without a database.")
+        return self._db
+
+    def get(self, make: Callable[["Runtime"], T]) -> T:
+        """The object that ``make`` builds, built at the first call and shared from then on."""
+        if make not in self._made:
+            self._made[make] = make(self)
+        return cast("T", self._made[make])
+
+    @cached_property
+    def blobs(self) -> BlobStore:
+        return open_blob_store(self.settings.blobs)
+
+    @cached_property
+    def source_opener(self) -> SourceOpener:
+        """Opens the files of jobs; downloads remote ones first."""
+        return make_source_opener(self.settings)
+
+    @cached_property
+    def kind_hooks(self) -> Mapping[str, KindHooks]:
+        """Kind -> its hooks, of all features."""
+        return {kind: load_object(name) for feature in self.features for kind, name in feature.kinds.items()}
+
+    @cached_property
+    def kind_aliases(self) -> Mapping[str, str]:
+        return {alias: kind for feature in self.features for alias, kind in feature.kind_aliases.items()}
+
+    async def write_results(self, job: Job, path: Any) -> None:
+        """Write a job's results to a file, with the feature that can do so."""
+        writers = [feature.write_results for feature in self.features if feature.write_results is not None]
+        if not writers:
+            raise InvalidInput('Cannot write a result file: the feature "exports" is disabled.')
+        await load_object(writers[0])(self, job, path)

@@ -1,0 +1,67 @@
+"""Runs the body of a command with the runtime of its process, which the main module of the command line provides."""
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+if TYPE_CHECKING:  # `tidemill --help` imports this module, and must not load a database driver
+    from tidemill.runtime import Runtime
+
+T = TypeVar("T")
+BUILTIN_MILL_REFERENCE = "tidemill.app.builtin_mill:mill"
+
+
+class CommandHost(Protocol):
+    """What commands of features need from the application, which is above them."""
+
+    def open_runtime(self, app: str, *, migrate: bool, check: bool) -> "AbstractAsyncContextManager[Runtime]":
+        """A runtime with an open database and the declarations of the mill ``app``."""
+
+    def ensure_worker(
+        self, runtime: "Runtime", kind: str, app: str, processes: int
+    ) -> AbstractAsyncContextManager[None]:
+        """Nothing if a running worker has the kind; otherwise a worker of this process while the block runs."""
+
+    async def register_kind(self, runtime: "Runtime", app: str, kind: str) -> None:
+        """Register a kind of the mill ``app``, so that jobs of it can be submitted before a worker runs."""
+
+
+_make_host: Callable[[], CommandHost] | None = None
+
+
+def set_command_host(make_host: Callable[[], CommandHost]) -> None:
+    global _make_host  # noqa: PLW0603  one process runs one command
+    _make_host = make_host
+
+
+def get_command_host() -> CommandHost:
+    if _make_host is None:
+        raise RuntimeError("Commands run only from the tidemill command line.")
+    return _make_host()
+
+
+def run_command(
+    action: "Callable[[Runtime], Awaitable[T]]",
+    *,
+    app: str = BUILTIN_MILL_REFERENCE,
+    migrate: bool = False,
+    check: bool = True,
+) -> T:
+    """Run the body of a command.
+
+    Tidemill's schema must be current. With ``migrate`` it is brought up to date first; without ``check`` it may be
+    missing.
+    """
+
+    async def main() -> T:
+        async with get_command_host().open_runtime(app, migrate=migrate, check=check) as runtime:
+            return await action(runtime)
+
+    return asyncio.run(main())
+
+
+def silence_logs() -> None:
+    """Keep log lines out of a command's own output, unless the environment sets a level."""
+    os.environ.setdefault("TIDEMILL_LOG_LEVEL", "error")
