@@ -114,7 +114,7 @@ async def test_a_stop_hook_that_raises_is_reported_and_the_others_run(mill: Mill
         raise ConnectionError("lost")
 
     events: list[str] = []
-    unsubscribe = subscribe(lambda name, fields: events.append(f"{name} {fields.get('error')}"))
+    unsubscribe = subscribe(lambda event: events.append(f"{event.name} {event.fields.get('error')}"))
     await drain(mill)
     unsubscribe()
     assert "hook.failed ConnectionError: lost" in events

@@ -124,7 +124,7 @@ async def test_message_that_cannot_be_quarantined_is_reported_and_dropped(
         raise SystemError("the disk is full")
 
     told = Told()
-    leave = subscribe(lambda name, fields: told.append((name, fields)))
+    leave = subscribe(told.append)
     monkeypatch.setattr(outbox, "quarantine_message", full)
     await WorkersEar(db).refuse(b"rubbish", "it is not JSON")
     leave()
@@ -172,7 +172,7 @@ async def test_redis_denying_reads_is_retried_with_backoff_and_reported_once(
         return len(tries) > 5
 
     monkeypatch.setattr(broker_dispatcher, "compute_reconnect_delay", pause_after)
-    leave = subscribe(lambda name, fields: told.append((name, fields)))
+    leave = subscribe(told.append)
     async with Redis.from_url(own_redis.url) as client:
         await client.acl_setuser("default", enabled=True, commands=["-xreadgroup"])
         dispatcher, sent = dispatchers(own_redis.url), envelope()

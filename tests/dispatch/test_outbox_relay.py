@@ -208,7 +208,7 @@ async def test_outbox_keeps_hints_during_broker_outage_and_sends_them_after(
 ) -> None:
     dispatcher = dispatchers(own_redis.url)
     told, relay = Told(), OutboxRelay(db, dispatcher, "w1", "redis")
-    leave = subscribe(lambda name, fields: told.append((name, fields)))
+    leave = subscribe(told.append)
     own_redis.kill()
     made = [await add_job(db, 1) for _ in range(5)]
     pauses = [await relay.tick() for _ in range(6)]
@@ -230,7 +230,7 @@ async def test_full_broker_is_reported_lost_once_and_outbox_stays_bounded(
     dispatcher, job_id = dispatchers(own_redis.url), await add_job(db, 3, batch_size=1)
     told, relay = Told(), OutboxRelay(db, dispatcher, "w1", "redis")
     await dispatcher.check_connection()
-    leave = subscribe(lambda name, fields: told.append((name, fields)))
+    leave = subscribe(told.append)
     async with Redis.from_url(own_redis.url) as client:
         await client.config_set("maxmemory", "1")
         for _ in range(4):

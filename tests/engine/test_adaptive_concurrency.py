@@ -9,7 +9,7 @@ import pytest
 
 from tidemill import Done, Retry
 from tidemill.engine.concurrency import AdaptiveSemaphore
-from tidemill.telemetry.events import subscribe
+from tidemill.telemetry.events import Event, subscribe
 
 REFUSED = Retry("429", throttled=True)
 
@@ -178,9 +178,9 @@ def test_request_starts_are_reserved_at_even_gaps() -> None:
 async def heard(act: Callable[[], Awaitable[None]]) -> list[dict[str, Any]]:
     told: list[dict[str, Any]] = []
 
-    def hear(name: str, fields: dict[str, Any]) -> None:
-        if name == "concurrency.changed":
-            told.append(fields)
+    def hear(event: Event) -> None:
+        if event.name == "concurrency.changed":
+            told.append(dict(event.fields))
 
     unsubscribe = subscribe(hear)
     try:

@@ -14,16 +14,16 @@ from tidemill.files.blobs import open_blob_store
 from tidemill.store import ingestion
 from tidemill.store.database import Connection, Database
 from tidemill.store.job_submission import Submission, build_submission_steps, run_steps_async
-from tidemill.telemetry.events import subscribe
+from tidemill.telemetry.events import Event, subscribe
 from tidemill.testing import drain
 
 PATIENT = {"db_p50_ms": 10_000, "db_p95_ms": 20_000}  # a busy machine is not to decide this
 
 
 @pytest.fixture
-def heard() -> Iterator[list[tuple[str, dict[str, Any]]]]:
-    events: list[tuple[str, dict[str, Any]]] = []
-    unsubscribe = subscribe(lambda name, fields: events.append((name, fields)))
+def heard() -> Iterator[list[Event]]:
+    events: list[Event] = []
+    unsubscribe = subscribe(events.append)
     yield events
     unsubscribe()
 
@@ -46,16 +46,16 @@ async def read_file(db: Database, settings: Settings, lines: list[bytes]) -> UUI
     return job_id
 
 
-def chunks(heard: list[tuple[str, dict[str, Any]]]) -> list[int]:
+def chunks(heard: list[Event]) -> list[int]:
     return [fields["hi"] - fields["lo"] for name, fields in heard if name == "ingest.chunk"]
 
 
-def shrunk(heard: list[tuple[str, dict[str, Any]]]) -> list[tuple[int, int, str]]:
+def shrunk(heard: list[Event]) -> list[tuple[int, int, str]]:
     return [(said["was"], said["now"], said["reason"]) for name, said in heard if name == "ingest.shrunk"]
 
 
 async def test_ingest_chunks_double_while_database_is_fast(
-    db: Database, settings: Settings, heard: list[tuple[str, dict[str, Any]]]
+    db: Database, settings: Settings, heard: list[Event]
 ) -> None:
     await read_file(db, settings.model_copy(update=PATIENT), [b'{"n": %d}' % n for n in range(2_000)])
     first, *others = chunks(heard)
@@ -67,9 +67,7 @@ async def test_ingest_chunks_double_while_database_is_fast(
     assert not shrunk(heard)
 
 
-async def test_ingest_chunks_stop_growing_at_byte_limit(
-    db: Database, settings: Settings, heard: list[tuple[str, dict[str, Any]]]
-) -> None:
+async def test_ingest_chunks_stop_growing_at_byte_limit(db: Database, settings: Settings, heard: list[Event]) -> None:
     small = settings.model_copy(update=PATIENT | {"ingest_max_batch_bytes": 20_000, "max_row_bytes": 10_000})
     await read_file(db, small, [b'{"x": "%s"}' % (b"x" * 2_000) for _ in range(60)])
     assert max(chunks(heard)) == 10
@@ -77,7 +75,7 @@ async def test_ingest_chunks_stop_growing_at_byte_limit(
 
 
 async def test_ingest_chunks_shrink_after_database_errors(
-    db: Database, settings: Settings, heard: list[tuple[str, dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
+    db: Database, settings: Settings, heard: list[Event], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     append, calls = ingestion.append_chunk, iter(range(1_000))
 
@@ -97,7 +95,7 @@ async def test_ingest_chunks_shrink_after_database_errors(
 
 
 async def test_ingest_chunks_shrink_after_connection_pool_wait(
-    db: Database, settings: Settings, heard: list[tuple[str, dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
+    db: Database, settings: Settings, heard: list[Event], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     append, calls = ingestion.append_chunk, iter(range(1_000))
 
@@ -112,7 +110,7 @@ async def test_ingest_chunks_shrink_after_connection_pool_wait(
 
 
 async def test_ingest_chunks_shrink_when_database_is_slow(
-    db: Database, settings: Settings, heard: list[tuple[str, dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
+    db: Database, settings: Settings, heard: list[Event], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     append, calls = ingestion.append_chunk, iter(range(1_000))
 

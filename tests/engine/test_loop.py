@@ -2,14 +2,13 @@
 
 import asyncio
 import time
-from typing import Any
 
 import pytest
 
 from support import until
 from tidemill.engine import loop as service
 from tidemill.engine.loop import Loop
-from tidemill.telemetry.events import subscribe
+from tidemill.telemetry.events import Event, subscribe
 
 
 class Ticking(Loop):
@@ -84,8 +83,8 @@ async def test_loop_waits_returned_interval_without_wake() -> None:
 
 async def test_loop_emits_event_and_continues_after_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service, "LOOP_ERROR_PAUSE_S", 0.01)
-    heard: list[tuple[str, dict[str, Any]]] = []
-    unsubscribe = subscribe(lambda name, fields: heard.append((name, fields)))
+    heard: list[Event] = []
+    unsubscribe = subscribe(heard.append)
     try:
         loop = Ticking([ValueError("no"), 0.0, KeyError("x"), 0.0])
         async with asyncio.timeout(5):

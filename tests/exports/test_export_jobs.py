@@ -19,7 +19,7 @@ from tidemill.exports import table_exporter
 from tidemill.exports.table_copy import copy_query_to_sink
 from tidemill.exports.use_cases import get_export_download, open_export_file
 from tidemill.jobs import job_control
-from tidemill.telemetry.events import subscribe
+from tidemill.telemetry.events import Event, subscribe
 from tidemill.testing import drain
 
 
@@ -29,8 +29,8 @@ async def scene(scene: Scene) -> Scene:
 
 
 async def test_export_file_matches_reported_name_size_hash_and_rows(scene: Scene) -> None:
-    told: list[tuple[str, dict[str, Any]]] = []
-    end = subscribe(lambda name, fields: told.append((name, fields)))
+    told: list[Event] = []
+    end = subscribe(told.append)
     job = await scene.made("people", "id[lte]=10")
     end()
     assert job.status is JobStatus.COMPLETED

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from imports.scenes import Scene
-from tidemill.telemetry.events import subscribe
+from tidemill.telemetry.events import Event, subscribe
 from tidemill.telemetry.logs import choose_log_level
 
 PEOPLE = """CREATE TABLE people (email text PRIMARY KEY, name text NOT NULL, age int CHECK (age > 0),
@@ -151,7 +151,7 @@ async def test_row_with_only_empty_values_is_imported_with_table_defaults(scene:
 async def test_import_completed_event_reports_counts_and_warns_at_high_error_rate(scene: Scene) -> None:
     await scene.table("CREATE TABLE t (n int PRIMARY KEY)")
     told: list[dict[str, Any]] = []
-    leave = subscribe(lambda name, fields: told.append(fields) if name == "import.completed" else None)
+    leave = subscribe(lambda event: told.append(dict(event.fields)) if event.name == "import.completed" else None)
     await scene.run("n\n1\n2\n3\nx\n", "t")
     await scene.run("n\n4\n4\n5\n", "t", duplicates="first")
     leave()
@@ -161,5 +161,5 @@ async def test_import_completed_event_reports_counts_and_warns_at_high_error_rat
     assert (repeated["successful_records"], repeated["skipped_records"], repeated["failed_records"]) == (2, 1, 0)
     assert line["error_rate"] == 0.25
     assert line["rows_per_sec"] > 0
-    assert choose_log_level("import.completed", line) == logging.WARNING
-    assert choose_log_level("import.completed", line | {"error_rate": 0.1}) == logging.INFO
+    assert choose_log_level(Event("import.completed", line)) == logging.WARNING
+    assert choose_log_level(Event("import.completed", line | {"error_rate": 0.1})) == logging.INFO

@@ -12,7 +12,7 @@ from tidemill.engine import run_batch
 from tidemill.engine.lane import Lane
 from tidemill.jobs.reprocessing import reprocess_items
 from tidemill.store.reprocess_items import ReprocessSelection
-from tidemill.telemetry.events import subscribe
+from tidemill.telemetry.events import Event, subscribe
 from tidemill.testing import drain
 
 FILE = "id,name\n" + "".join(f"{n},n{n}\n" for n in range(100))
@@ -104,8 +104,8 @@ async def test_permanent_full_disk_fails_import_and_reprocess_completes_it(
         "CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE disk_full; END $$",
         "CREATE TRIGGER full_disk BEFORE INSERT ON t FOR EACH STATEMENT EXECUTE FUNCTION full_disk()",
     )
-    told: list[tuple[str, dict[str, Any]]] = []
-    end = subscribe(lambda name, fields: told.append((name, fields)))
+    told: list[Event] = []
+    end = subscribe(told.append)
     job = await scene.run(FILE, "t")
     end()
     assert (job.status, await scene.count("t")) == ("failed", 0)

@@ -172,7 +172,7 @@ async def test_job_list_shows_same_counts_and_codes_as_get_job(db: Database) -> 
 async def test_page_listed_event_reports_row_count_and_bounds(db: Database) -> None:
     jobs = sorted([await add_job(db, 4) for _ in range(3)], reverse=True)
     heard: list[dict[str, Any]] = []
-    stop = subscribe(lambda name, fields: heard.append(fields) if name == "page.listed" else None)
+    stop = subscribe(lambda event: heard.append(dict(event.fields)) if event.name == "page.listed" else None)
     try:
         await queries.list_jobs(db, limit=2)
         page = await queries.list_items(db, jobs[0], limit=3)

@@ -3,12 +3,11 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
-from typing import Any
 
 import httpx2
 
 from support.api import Api
-from tidemill.telemetry.events import subscribe
+from tidemill.telemetry.events import Event, subscribe
 
 SECURITY = {
     "x-content-type-options": "nosniff",
@@ -17,14 +16,14 @@ SECURITY = {
     "cache-control": "no-store",
     "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
 }
-Told = list[tuple[str, dict[str, Any]]]
+Told = list[Event]
 
 
 @contextmanager
 def listening() -> Iterator[Told]:
     """Every event that is told meanwhile."""
     told: Told = []
-    end = subscribe(lambda name, fields: told.append((name, fields)))
+    end = subscribe(told.append)
     try:
         yield told
     finally:

@@ -13,7 +13,7 @@ from tidemill.telemetry.events import subscribe
 @pytest.fixture
 def told() -> Iterator[Told]:
     heard = Told()
-    leave = subscribe(lambda name, fields: heard.append((name, fields)))
+    leave = subscribe(heard.append)
     yield heard
     leave()
 

@@ -13,18 +13,17 @@ from prometheus_client.parser import text_string_to_metric_families
 from support import Workers, eventually
 from support.forks import MAIN, Forked
 from tidemill.config import Settings
-
-Event = tuple[str, dict[str, Any]]
+from tidemill.telemetry.events import Event
 
 
 class Told(list[Event]):
     """Every event of this process."""
 
     def of(self, name: str) -> list[dict[str, Any]]:
-        return [fields for event, fields in self if event == name]
+        return [dict(event.fields) for event in self if event.name == name]
 
     def about(self, job_id: object) -> list[Event]:
-        return [(name, fields) for name, fields in self if fields.get("job") == job_id]
+        return [event for event in self if event.fields.get("job") == job_id]
 
 
 class Logged(Workers):

@@ -3,15 +3,13 @@
 import os
 import select
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
 from tidemill.telemetry import child_events, events
 from tidemill.telemetry.child_events import ChildEventReader, ChildEventWriter, relay_events_to_parent
-from tidemill.telemetry.events import emit, subscribe
+from tidemill.telemetry.events import Event, emit, subscribe
 
-Event = tuple[str, dict[str, Any]]
 LONG = "x" * 5_000
 
 
@@ -25,7 +23,7 @@ def nobody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
 def heard() -> list[Event]:
     """What the parent hears of its children."""
     told: list[Event] = []
-    subscribe(lambda name, fields: told.append((name, fields)), children=True)
+    subscribe(told.append, children=True)
     events._subscribers.clear()
     return told
 
@@ -45,8 +43,8 @@ def mouth(ear: ChildEventReader) -> ChildEventWriter:
 def test_relayed_event_has_only_measured_fields(
     ear: ChildEventReader, mouth: ChildEventWriter, heard: list[Event]
 ) -> None:
-    mouth.write_event("batch.stale", {"items": 3, "kind": "k", "job": "j", "batch": 1, "request_id": "r"})
-    mouth.write_event("worker.started", {"kinds": ["not measured"]})
+    mouth.write_event(Event("batch.stale", {"items": 3, "kind": "k", "job": "j", "batch": 1, "request_id": "r"}))
+    mouth.write_event(Event("worker.started", {"kinds": ["not measured"]}))
     ear.read()
     assert heard == [("batch.stale", {"items": 3, "kind": "k", "child": 3})]
 
@@ -54,7 +52,7 @@ def test_relayed_event_has_only_measured_fields(
 def test_relayed_event_omits_handler_defined_error_codes(
     ear: ChildEventReader, mouth: ChildEventWriter, heard: list[Event]
 ) -> None:
-    mouth.write_event("item.retry", {"items": 3, "codes": {"timeout": 1, LONG: 2, "429": 5}})
+    mouth.write_event(Event("item.retry", {"items": 3, "codes": {"timeout": 1, LONG: 2, "429": 5}}))
     ear.read()
     assert heard == [("item.retry", {"items": 3, "codes": {"timeout": 1, "429": 5}, "child": 3})]
 
@@ -62,7 +60,7 @@ def test_relayed_event_omits_handler_defined_error_codes(
 def test_relayed_event_of_killed_child_is_delivered(ear: ChildEventReader, heard: list[Event]) -> None:
     pid = os.fork()
     if not pid:
-        ChildEventWriter(ear.write_fd, 0).write_event("batch.stale", {"items": 1})
+        ChildEventWriter(ear.write_fd, 0).write_event(Event("batch.stale", {"items": 1}))
         os.kill(os.getpid(), 9)
     os.waitpid(pid, 0)
     ear.read()
@@ -76,7 +74,7 @@ def test_relayed_events_of_concurrent_children_are_all_delivered(ear: ChildEvent
         if not pid:
             mouth = ChildEventWriter(ear.write_fd, child)
             for n in range(200):
-                mouth.write_event("batch.stale", {"items": n, "kind": str(child) * 20})
+                mouth.write_event(Event("batch.stale", {"items": n, "kind": str(child) * 20}))
             os._exit(0)
         pids.append(pid)
     while len(heard) < 800 and select.select([ear.fileno()], [], [], 10)[0]:
@@ -125,5 +123,5 @@ def test_child_ignores_closed_event_pipe() -> None:
     reading, writing = os.pipe()
     os.close(reading)
     mouth = ChildEventWriter(writing, 0)
-    mouth.write_event("batch.stale", {"items": 1})
+    mouth.write_event(Event("batch.stale", {"items": 1}))
     os.close(writing)

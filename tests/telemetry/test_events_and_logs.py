@@ -15,10 +15,8 @@ import structlog
 
 import tidemill
 from tidemill.telemetry import events, logs
-from tidemill.telemetry.events import bind_fields, emit, relay_event, subscribe
+from tidemill.telemetry.events import Event, bind_fields, emit, relay_event, subscribe
 from tidemill.telemetry.logs import log_events
-
-Event = tuple[str, dict[str, Any]]
 
 
 @pytest.fixture(autouse=True)
@@ -31,7 +29,7 @@ def nobody_listens(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def hear(into: list[Event]) -> Any:
-    return subscribe(lambda name, fields: into.append((name, fields)))
+    return subscribe(into.append)
 
 
 def test_subscriber_receives_events_until_unsubscribed() -> None:
@@ -47,7 +45,7 @@ def test_subscriber_receives_events_until_unsubscribed() -> None:
 
 
 def test_failing_subscriber_does_not_affect_others() -> None:
-    def broken(_name: str, _fields: dict[str, Any]) -> None:
+    def broken(_: Event) -> None:
         raise ZeroDivisionError
 
     heard = list[Event]()
@@ -60,11 +58,11 @@ def test_failing_subscriber_does_not_affect_others() -> None:
 def test_child_events_reach_only_subscribers_with_children_option() -> None:
     ours, all_of_it = list[Event](), list[Event]()
     hear(ours)
-    leave = subscribe(lambda name, fields: all_of_it.append((name, fields)), children=True)
+    leave = subscribe(all_of_it.append, children=True)
     emit("job.closed", job=1)
-    relay_event("batch.stale", {"items": 2})
+    relay_event(Event("batch.stale", {"items": 2}))
     leave()
-    relay_event("batch.stale", {"items": 3})
+    relay_event(Event("batch.stale", {"items": 3}))
     emit("job.closed", job=4)
     assert ours == [("job.closed", {"job": 1}), ("job.closed", {"job": 4})]
     assert all_of_it == [("job.closed", {"job": 1}), ("batch.stale", {"items": 2})]
@@ -180,7 +178,7 @@ def test_log_fields_have_fixed_order(capsys: pytest.CaptureFixture[str]) -> None
 def test_log_level_is_raised_for_high_error_rate_and_server_errors(
     name: str, fields: dict[str, Any], level: int
 ) -> None:
-    assert logs.choose_log_level(name, fields) == level
+    assert logs.choose_log_level(Event(name, fields)) == level
 
 
 def documented() -> dict[str, set[str]]:

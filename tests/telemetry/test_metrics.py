@@ -8,6 +8,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tidemill.telemetry.child_events import MEASURED_EVENTS
+from tidemill.telemetry.events import Event
 from tidemill.telemetry.metric_families import ExpiringGauge
 from tidemill.telemetry.metric_labels import MAX_LABEL_VALUES, OTHER_LABEL, BoundedLabel, count_by_code
 from tidemill.telemetry.metrics import MetricsSubscriber
@@ -33,7 +34,7 @@ def meter() -> MetricsSubscriber:
 
 
 def flush(meter: MetricsSubscriber, **fields: Any) -> None:
-    meter.record_event("batch.flushed", FLUSHED | fields)
+    meter.record_event(Event("batch.flushed", FLUSHED | fields))
 
 
 def test_flush_metrics_count_items_by_status_and_failures_by_code(meter: MetricsSubscriber) -> None:
@@ -74,7 +75,9 @@ def test_rate_metrics_ignore_retried_items(meter: MetricsSubscriber) -> None:
 
 
 def test_throttle_metrics_are_counted_per_provider(meter: MetricsSubscriber) -> None:
-    meter.record_event("item.retry", {"kind": "k", "items": 9, "codes": {"throttled": 4, "429": 2, "timeout": 1}})
+    meter.record_event(
+        Event("item.retry", {"kind": "k", "items": 9, "codes": {"throttled": 4, "429": 2, "timeout": 1}})
+    )
     seen = shown(meter)
     assert seen["tidemill_throttles_total", ("k", "shop")] == 6
     assert seen["tidemill_retries_total", ("throttled", "k")] == 6
@@ -91,7 +94,7 @@ def test_kinds_of_other_mills_share_one_label(meter: MetricsSubscriber) -> None:
 def test_throttle_metrics_label_registered_and_unregistered_kinds() -> None:
     meter = MetricsSubscriber({"k": "shop"})
     for kind in ("k", "mail"):
-        meter.record_event("item.retry", {"kind": kind, "items": 1, "codes": {"throttled": 1}})
+        meter.record_event(Event("item.retry", {"kind": kind, "items": 1, "codes": {"throttled": 1}}))
     seen = shown(meter)
     assert seen["tidemill_throttles_total", ("k", "shop")] == 1
     assert seen["tidemill_throttles_total", ("mail", "mail")] == 1
@@ -100,12 +103,12 @@ def test_throttle_metrics_label_registered_and_unregistered_kinds() -> None:
 def test_adaptive_state_metrics_are_removed_when_child_stops(meter: MetricsSubscriber) -> None:
     pressure = {"cpu": 2.5, "memory": 0.4, "time": 0.8, "room": 1.0}
     told = {"child": 3, "kinds": {"k": {"lease_s": 12.5, "retry_spacing": 2.0}}, "pressure": pressure}
-    meter.record_event("worker.adapted", {"children": [told]})
+    meter.record_event(Event("worker.adapted", {"children": [told]}))
     seen = shown(meter)
     assert seen["tidemill_lease_seconds", ("3", "k")] == 12.5
     assert seen["tidemill_retry_spacing", ("3", "k")] == 2.0
     assert {labels[1]: value for (name, labels), value in seen.items() if name == "tidemill_pressure"} == pressure
-    meter.record_event("child.stopped", {"child": 3})
+    meter.record_event(Event("child.stopped", {"child": 3}))
     assert not [name for name, _ in shown(meter) if name in ("tidemill_lease_seconds", "tidemill_pressure")]
 
 
@@ -113,8 +116,8 @@ def test_metric_label_values_are_limited() -> None:
     meter = MetricsSubscriber()
     for n in range(500):
         flush(meter, items=1, done=1, kind=f"kind-{n}", codes={})
-        meter.record_event("request.done", {"route": f"/{n}", "method": f"M{n}", "status": 200, "ms": 1})
-        meter.record_event("page.listed", {"list": f"list {n}", "ms": 1})
+        meter.record_event(Event("request.done", {"route": f"/{n}", "method": f"M{n}", "status": 200, "ms": 1}))
+        meter.record_event(Event("page.listed", {"list": f"list {n}", "ms": 1}))
     seen = shown(meter)
     requests = [labels for name, labels in seen if name == "tidemill_http_requests_total"]
     assert len(requests) == MAX_LABEL_VALUES + 1
@@ -137,12 +140,11 @@ def test_error_code_counts_add_up_to_total() -> None:
 
 def test_child_metrics_follow_started_and_stopped_children(meter: MetricsSubscriber) -> None:
     for child in range(3):
-        meter.record_event("child.started", {"child": child})
-        meter.record_event(
-            "concurrency.changed", {"kind": "k", "child": child, "was": 50, "now": 7, "reason": "throttled"}
-        )
-    meter.record_event("child.died", {"child": 0, "cause": "killed"})
-    meter.record_event("child.stopped", {"child": 2, "cause": "stopped"})
+        meter.record_event(Event("child.started", {"child": child}))
+        changed = {"kind": "k", "child": child, "was": 50, "now": 7, "reason": "throttled"}
+        meter.record_event(Event("concurrency.changed", changed))
+    meter.record_event(Event("child.died", {"child": 0, "cause": "killed"}))
+    meter.record_event(Event("child.stopped", {"child": 2, "cause": "stopped"}))
     seen = shown(meter)
     assert {labels: value for (name, labels), value in seen.items() if name == "tidemill_concurrency"} == {
         ("1", "k"): 7
@@ -153,7 +155,7 @@ def test_child_metrics_follow_started_and_stopped_children(meter: MetricsSubscri
 
 def test_queue_metrics_appear_after_first_sample(meter: MetricsSubscriber) -> None:
     assert ("tidemill_pending_count", ()) not in shown(meter)
-    meter.record_event("queue.sampled", {"pending": 5, "processing": 2, "retry_wait": 1, "oldest_s": 3.5})
+    meter.record_event(Event("queue.sampled", {"pending": 5, "processing": 2, "retry_wait": 1, "oldest_s": 3.5}))
     seen = shown(meter)
     assert seen["tidemill_queue_depth", ("pending",)] == 5
     assert seen["tidemill_queue_oldest_seconds", ()] == 3.5
@@ -172,14 +174,14 @@ def test_gauge_expires_when_not_updated() -> None:
 
 def test_database_latency_metric_is_moving_average(meter: MetricsSubscriber) -> None:
     for ms in (10, 20):
-        meter.record_event("database.latency", {"ms": ms, "transactions": 5})
+        meter.record_event(Event("database.latency", {"ms": ms, "transactions": 5}))
     assert shown(meter)["tidemill_db_latency_ewma_ms", ()] == pytest.approx(13)
 
 
 def test_lost_lease_metrics_are_labelled_by_detector(meter: MetricsSubscriber) -> None:
-    meter.record_event("batch.stale", {"kind": "k", "items": 12})
-    meter.record_event("batch.swept", {})
-    meter.record_event("ingest.stale", {})
+    meter.record_event(Event("batch.stale", {"kind": "k", "items": 12}))
+    meter.record_event(Event("batch.swept", {}))
+    meter.record_event(Event("ingest.stale", {}))
     seen = shown(meter)
     assert seen["tidemill_stale_results_total", ("k",)] == 12
     assert {labels for name, labels in seen if name == "tidemill_lease_losses_total"} == {

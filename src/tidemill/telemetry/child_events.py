@@ -15,11 +15,10 @@ import select
 from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
 
 import msgspec
 
-from tidemill.telemetry.events import emit, relay_event, subscribe
+from tidemill.telemetry.events import Event, emit, relay_event, subscribe
 from tidemill.telemetry.metric_labels import filter_measured_codes
 
 EVENT_PIPE_VARIABLE = "_TIDEMILL_EVENTS"  # of the environment of a child: the number of its end of the pipe
@@ -53,7 +52,7 @@ _DROPPED_FIELDS = frozenset(
 )
 
 _encode_event = msgspec.json.Encoder(enc_hook=str).encode
-_decode_event = msgspec.json.Decoder(tuple[str, dict[str, Any]]).decode
+_decode_event = msgspec.json.Decoder(Event).decode  # a JSON array: name, fields
 
 
 class ChildEventWriter:
@@ -66,13 +65,14 @@ class ChildEventWriter:
         self._backlog: deque[bytes] = deque()
         self._lost = 0
 
-    def write_event(self, name: str, fields: dict[str, Any]) -> None:
-        if name not in MEASURED_EVENTS:
+    def write_event(self, event: Event) -> None:
+        if event.name not in MEASURED_EVENTS:
             return
-        said = {key: value for key, value in fields.items() if key not in _DROPPED_FIELDS} | {"child": self._child}
-        if "codes" in said:
-            said["codes"] = filter_measured_codes(said["codes"])
-        self._write_to_pipe(_encode_event((name, said)) + b"\n")
+        fields = {key: value for key, value in event.fields.items() if key not in _DROPPED_FIELDS}
+        fields["child"] = self._child
+        if "codes" in fields:
+            fields["codes"] = filter_measured_codes(fields["codes"])
+        self._write_to_pipe(_encode_event(Event(event.name, fields)) + b"\n")
         if self._lost and not self._backlog:
             lost, self._lost = self._lost, 0
             emit("relay.lost", events=lost)
@@ -111,7 +111,7 @@ class ChildEventReader:
                 *lines, self._rest = (self._rest + data).split(b"\n")
                 for line in lines:
                     with contextlib.suppress(msgspec.DecodeError):
-                        relay_event(*_decode_event(line))
+                        relay_event(_decode_event(line))
 
     def close(self) -> None:
         self.read()

@@ -79,18 +79,29 @@ listen.lost          error                                      the wake-up line
 """
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, NamedTuple
 
-Subscriber = Callable[[str, dict[str, Any]], None]
+
+class Event(NamedTuple):
+    """One event: its name, its own fields, and the fields that were bound where it was emitted."""
+
+    name: str
+    fields: Mapping[str, Any]
+
+
+Subscriber = Callable[[Event], object]  # the result is ignored
 _subscribers: list[Subscriber] = []
 _child_event_subscribers: list[Subscriber] = []
-_bound_fields: ContextVar[dict[str, Any] | None] = ContextVar("tidemill_bound", default=None)
+_bound_fields: ContextVar[Mapping[str, Any] | None] = ContextVar("tidemill_bound", default=None)
 
 
 def subscribe(subscriber: Subscriber, *, children: bool = False) -> Callable[[], None]:
-    """Hear every event of this process, and with ``children`` those its children hand on; the answer ends it."""
+    """Pass every event of this process to ``subscriber``, with ``children`` also the events of child processes.
+
+    Returns a function that ends the subscription.
+    """
     lists = (_subscribers, _child_event_subscribers) if children else (_subscribers,)
     for listed in lists:
         listed.append(subscriber)
@@ -104,13 +115,13 @@ def subscribe(subscriber: Subscriber, *, children: bool = False) -> Callable[[],
 
 
 def emit(name: str, /, **fields: Any) -> None:
-    """Tell of an event, after what it tells of is durable."""
-    _notify_subscribers(_subscribers, name, {**get_bound_fields(), **fields})
+    """Report an event to the subscribers. Call it after the change that it reports is durable."""
+    _notify_subscribers(_subscribers, Event(name, {**get_bound_fields(), **fields}))
 
 
-def relay_event(name: str, fields: dict[str, Any]) -> None:
-    """Tell what a child told, to those who asked for it. Its log line the child has written itself."""
-    _notify_subscribers(_child_event_subscribers, name, fields)
+def relay_event(event: Event) -> None:
+    """Report the event of a child process to the subscribers of such events. The child has logged it already."""
+    _notify_subscribers(_child_event_subscribers, event)
 
 
 @contextlib.contextmanager
@@ -130,11 +141,11 @@ def bind_fields(**fields: Any) -> Iterator[None]:
         _bound_fields.reset(token)
 
 
-def get_bound_fields() -> dict[str, Any]:
+def get_bound_fields() -> Mapping[str, Any]:
     return _bound_fields.get() or {}
 
 
-def _notify_subscribers(subscribers: list[Subscriber], name: str, fields: dict[str, Any]) -> None:
+def _notify_subscribers(subscribers: list[Subscriber], event: Event) -> None:
     for subscriber in tuple(subscribers):
         with contextlib.suppress(Exception):
-            subscriber(name, fields)
+            subscriber(event)

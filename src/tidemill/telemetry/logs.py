@@ -2,12 +2,12 @@
 
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import structlog
 
-from tidemill.telemetry.events import get_bound_fields, subscribe
+from tidemill.telemetry.events import Event, get_bound_fields, subscribe
 
 WARNING_ERROR_RATE = 0.1
 
@@ -54,8 +54,8 @@ _EVENT_LEVELS = {
     "watch.scanned": logging.DEBUG,
     "worker.adapted": logging.DEBUG,
 }
-# What is usually said in passing, and is a warning when this holds.
-_WARNING_CONDITIONS: dict[str, Callable[[dict[str, Any]], bool]] = {
+# Events that are logged as a warning when the condition holds, and at their usual level otherwise.
+_WARNING_CONDITIONS: dict[str, Callable[[Mapping[str, Any]], bool]] = {
     "job.closed": lambda fields: fields.get("error_rate", 0) > WARNING_ERROR_RATE,
     "ingest.completed": lambda fields: fields.get("error_rate", 0) > WARNING_ERROR_RATE,
     "import.completed": lambda fields: fields.get("error_rate", 0) > WARNING_ERROR_RATE,
@@ -89,19 +89,19 @@ def log_events(level: str, **context: Any) -> None:
     )
     log = structlog.get_logger()
 
-    def write_event(name: str, fields: dict[str, Any]) -> None:
-        level = choose_log_level(name, fields)
+    def write_event(event: Event) -> None:
+        level = choose_log_level(event)
         if level >= least:
-            log.log(level, name, **{key: _to_loggable(value) for key, value in fields.items()})
+            log.log(level, event.name, **{key: _to_loggable(value) for key, value in event.fields.items()})
 
     subscribe(write_event)
 
 
-def choose_log_level(name: str, fields: dict[str, Any]) -> int:
-    is_bad = _WARNING_CONDITIONS.get(name)
-    if is_bad is not None and is_bad(fields):
+def choose_log_level(event: Event) -> int:
+    deserves_warning = _WARNING_CONDITIONS.get(event.name)
+    if deserves_warning is not None and deserves_warning(event.fields):
         return logging.WARNING
-    return _EVENT_LEVELS.get(name, logging.INFO)
+    return _EVENT_LEVELS.get(event.name, logging.INFO)
 
 
 def _order_fields(_logger: Any, _method: str, line: Any) -> Any:

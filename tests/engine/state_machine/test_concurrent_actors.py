@@ -16,7 +16,7 @@ from tidemill.core.status import ItemStatus, JobStatus
 from tidemill.store import batch_leases, item_records, job_lifecycle
 from tidemill.store import retention as deletes
 from tidemill.store.database import Database
-from tidemill.telemetry.events import subscribe
+from tidemill.telemetry.events import Event, subscribe
 from tidemill.testing.drain import make_batches_due
 
 ACTORS = 6
@@ -73,8 +73,8 @@ async def assert_settled(db: Database, stage: Stage) -> None:
 async def a_crowd(url: str, stage: Stage, seconds: float) -> AsyncIterator[None]:
     """Plays for so long, beside what the caller does; its transactions are tried again, but not for ever."""
     seed = random.SystemRandom().randrange(2**32)
-    retries: list[dict[str, Any]] = []
-    unsubscribe = subscribe(lambda name, fields: retries.append(fields) if name == "database.retry" else None)
+    retries: list[Event] = []
+    unsubscribe = subscribe(lambda event: retries.append(event) if event.name == "database.retry" else None)
     async with AsyncExitStack() as stack:
         stack.callback(unsubscribe)
         own = [await stack.enter_async_context(Database(url, size=1)) for _ in range(ACTORS)]
@@ -84,7 +84,7 @@ async def a_crowd(url: str, stage: Stage, seconds: float) -> AsyncIterator[None]
                 crowd.create_task(Actor(db, f"w{number}", stage, f"{seed} {number}").play(until))
             yield
     print(f"seed {seed}, retries {retries}, {stage.did}")  # noqa: T201  shown when the test fails
-    assert all(fields["attempt"] < 10 for fields in retries)
+    assert all(event.fields["attempt"] < 10 for event in retries)
 
 
 @pytest.mark.parametrize("seconds", [3, pytest.param(60, marks=pytest.mark.full)])
