@@ -1,7 +1,8 @@
 """Commands about users and their keys, for whoever has the database's credentials."""
 
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.markup import escape
@@ -93,7 +94,7 @@ def list_keys(
 ) -> None:
     """List keys by their prefixes; the keys themselves are not kept."""
 
-    async def action(db: Database) -> list[dict[str, Any]]:
+    async def action(db: Database) -> list[store.ListedKey]:
         user_id = None if user is None else (await db.run(store.get_user, user)).id
         return await db.run(store.list_keys, user_id)
 
@@ -134,12 +135,12 @@ def _print_new_key(key: str) -> None:
     error_console.print("Keep it: it is not shown again.")
 
 
-def _print_table(columns: tuple[str, ...], rows: list[dict[str, Any]]) -> None:
+def _print_table(columns: tuple[str, ...], rows: Sequence[object]) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in columns:
         table.add_column(name.removesuffix("_at").replace("_", " "), overflow="fold")
     for row in rows:
-        table.add_row(*(_format_table_cell(row[name]) for name in columns))
+        table.add_row(*(_format_table_cell(getattr(row, name)) for name in columns))
     console.print(table)
 
 

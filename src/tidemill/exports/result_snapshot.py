@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 from uuid import UUID
 
 import psycopg
@@ -13,9 +13,9 @@ from tidemill.core.result_grid import GridColumns
 from tidemill.core.row_ranges import RowSelection
 from tidemill.core.status import ItemStatusResolver
 from tidemill.store.database import Connection, Database
-from tidemill.store.item_selection import find_selected_seqs
+from tidemill.store.item_selection import ItemSelection, find_selected_seqs
 from tidemill.store.job_lists import find_job_grid
-from tidemill.store.statements import load_sql
+from tidemill.store.statements import SqlParams, load_sql
 
 sql = load_sql("tidemill.exports")
 
@@ -103,10 +103,11 @@ async def _select_window_seqs(conn: Connection, job_id: UUID, only: RowSelection
     """Those of a window that are named and have the key; None: all of them."""
     if only.seqs is None and only.key is None:
         return None
-    return set(await find_selected_seqs(conn, job_id, lo, hi, key=only.key, seqs=only.seqs, ranges=only.ranges))
+    selection = ItemSelection(seqs=only.seqs, key=only.key, ranges=only.ranges)
+    return set(await find_selected_seqs(conn, job_id, lo, hi, selection))
 
 
-def _stream_rows(conn: Connection, statement: bytes, params: dict[str, Any]) -> AsyncGenerator[StoredResult]:
+def _stream_rows(conn: Connection, statement: bytes, params: SqlParams) -> AsyncGenerator[StoredResult]:
     return cast("AsyncGenerator[StoredResult]", conn.cursor().stream(statement, params, size=RESULT_STREAM_ROWS))
 
 

@@ -3,6 +3,7 @@
 Signing in and out, users and keys.
 """
 
+from dataclasses import asdict
 from datetime import datetime
 
 from fastapi import APIRouter, Request
@@ -147,7 +148,7 @@ async def list_sessions(me: CurrentUser, request: Request, runtime: RuntimeDep) 
     """Browsers that you are signed in with, the newest first."""
     token = request.cookies.get(auth.SESSION_COOKIE)
     found = await runtime.db.run(sessions.list_sessions, me.user_id, token, runtime.get(make_session_limits))
-    return [SessionOut.model_validate(row) for row in found]
+    return [SessionOut.model_validate(row, from_attributes=True) for row in found]
 
 
 @router.delete("/sessions", status_code=204, **declare_route(Permission.USER))
@@ -159,7 +160,7 @@ async def end_other_sessions(me: CurrentUser, request: Request, db: DatabaseDep)
 @router.get("/users", **declare_route(Permission.ADMIN))
 async def list_users(db: DatabaseDep) -> list[UserOut]:
     """Everybody who may use the service."""
-    return [UserOut.model_validate(row) for row in await db.run(users.list_users)]
+    return [UserOut.model_validate(user, from_attributes=True) for user in await db.run(users.list_users)]
 
 
 @router.post("/users", status_code=201, **declare_route(Permission.ADMIN, 409))
@@ -200,7 +201,8 @@ async def make_link(name: str, db: DatabaseDep) -> LinkOut:
 @router.get("/keys", **declare_route(Permission.USER))
 async def list_keys(me: CurrentUser, db: DatabaseDep) -> list[KeyOut]:
     """Your keys; an admin sees everybody's. Secrets are never shown again."""
-    return [KeyOut.model_validate(row) for row in await db.run(users.list_keys, None if me.is_admin else me.user_id)]
+    found = await db.run(users.list_keys, None if me.is_admin else me.user_id)
+    return [KeyOut.model_validate(key, from_attributes=True) for key in found]
 
 
 @router.post("/keys", status_code=201, **declare_route(Permission.USER, 404, 409))
@@ -212,7 +214,7 @@ async def add_key(body: KeyIn, me: CurrentUser, db: DatabaseDep) -> NewKeyOut:
             raise HttpError(403, "only an admin makes keys for others")
         user_id = (await db.run(users.get_user, body.user)).id
     text, known = await db.run(users.add_key, user_id, name=body.name, seconds=body.expires_in_s)
-    return NewKeyOut.model_validate(known | {"key": text, "user_id": user_id})
+    return NewKeyOut.model_validate(asdict(known) | {"key": text, "user_id": user_id})
 
 
 @router.delete("/keys/{prefix}", status_code=204, **declare_route(Permission.USER, 404))

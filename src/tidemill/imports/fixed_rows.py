@@ -24,6 +24,7 @@ from tidemill.store import item_fixes, job_records, operation_records, reprocess
 from tidemill.store.database import Connection, Database, is_transient
 from tidemill.store.item_records import fetch_item
 from tidemill.store.job_events import report_operation_step
+from tidemill.store.job_records import LockedJob
 from tidemill.store.jsonb import decode_input, encode_json
 from tidemill.store.operation_records import BulkOperation, OperationStep
 
@@ -266,7 +267,7 @@ class _RowFixer:
             if (found := self._matcher.match(record, line)) is not None:
                 yield found
 
-    async def _store_fixes(self, locked: dict[str, Any], mended: dict[int, dict[str, Any]]) -> int:
+    async def _store_fixes(self, locked: LockedJob, mended: dict[int, dict[str, Any]]) -> int:
         if not mended:
             return 0
         held = await item_fixes.read_current_inputs(self._conn, self._job.id, list(mended))

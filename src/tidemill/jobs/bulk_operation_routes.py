@@ -69,7 +69,7 @@ async def reprocess_job(
         body.statuses,
         seqs,
         body.error_codes,
-        body.reset_attempts,
+        reset_attempts=body.reset_attempts,
         excluded_seqs=_parse_excluded_seqs(body, job.id),
         key=body.key,
         ranges=ranges,
@@ -89,7 +89,9 @@ async def cancel_items(
 ) -> OperationOut:
     """Cancel items that wait, and leave the others. What a worker has in hand is left to it."""
     seqs, ranges = parse_item_selection(body, job.id)
-    waiting = CancelSelection(body.statuses, seqs, frozenset(_parse_excluded_seqs(body, job.id)), body.key, ranges)
+    waiting = CancelSelection(
+        body.statuses, seqs, excluded_seqs=_parse_excluded_seqs(body, job.id), key=body.key, ranges=ranges
+    )
     who = {"user_id": me.user_id, "request_id": request.state.request_id}
     return build_operation_response(
         response, await cancelling.cancel_waiting_items(db, job.id, waiting, timeout_s=OPERATION_WAIT_S, **who)
@@ -107,10 +109,10 @@ async def count_items(job: VisibleJob, body: CountIn, db: DatabaseDep) -> CountO
     seqs, ranges = parse_item_selection(body, job.id)
     wanted = CountSelection(
         statuses or sorted(among),
-        body.error_codes,
         seqs,
-        _parse_excluded_seqs(body, job.id),
-        body.key,
+        body.error_codes,
+        excluded_seqs=_parse_excluded_seqs(body, job.id),
+        key=body.key,
         reprocessable_only=body.to == "reprocess",
         ranges=ranges,
     )

@@ -1,6 +1,6 @@
 """Is the installation fit to work?"""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from tidemill.core.errors import Unavailable
 from tidemill.store import migrate, workers
@@ -53,7 +53,7 @@ class SystemHealth:
 async def check_health(db: Database) -> SystemHealth:
     try:
         await migrate.check_schema(db)
-        return SystemHealth("ok", "ok", **await db.read(workers.read_work_summary, WORKER_SILENT_S))
+        return SystemHealth("ok", "ok", **asdict(await db.read(workers.read_work_summary, WORKER_SILENT_S)))
     except Unavailable as error:
         return SystemHealth("ok", str(error))
     except Exception:  # noqa: BLE001  whatever it is, it is not well; strangers need not know more

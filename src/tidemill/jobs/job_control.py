@@ -8,7 +8,6 @@ Making items that wait for a retry due at once, in whatever jobs they are.
 import time
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Any
 from uuid import UUID
 
 from tidemill.core.errors import InvalidInput
@@ -74,7 +73,7 @@ async def cancel_waiting_items(
         raise InvalidInput(f"items that are {', '.join(wrong)} do not wait: they cannot be cancelled")
     check_text("a key", waiting.key)
     await db.run(lock_job_for_cancel, job_id)
-    predicate: dict[str, Any] = {"statuses": sorted(set(waiting.statuses))}
+    predicate: dict[str, object] = {"statuses": sorted(set(waiting.statuses))}
     predicate |= {"seqs": None if waiting.seqs is None else sorted(set(waiting.seqs))}
     predicate |= {"ranges": waiting.ranges} if waiting.ranges else {}
     predicate |= {"but": sorted(waiting.excluded_seqs)} if waiting.excluded_seqs else {}

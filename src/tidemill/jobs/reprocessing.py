@@ -41,7 +41,7 @@ async def reprocess_items(
     check_text("an error code", *(choice.codes or ()))
     check_text("a key", choice.key)
     await db.read(job_records.get_job, job_id)
-    predicate: dict[str, Any] = {"statuses": list(choice.statuses), "reset_attempts": choice.reset_attempts}
+    predicate: dict[str, object] = {"statuses": list(choice.statuses), "reset_attempts": choice.reset_attempts}
     predicate |= {"seqs": None if choice.seqs is None else sorted(set(choice.seqs)), "codes": choice.codes}
     predicate |= {"ranges": choice.ranges} if choice.ranges else {}
     predicate |= ({"but": sorted(set(choice.excluded_seqs))} if choice.excluded_seqs else {}) | (

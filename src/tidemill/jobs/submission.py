@@ -66,12 +66,12 @@ async def apply_kind_options(db: Database, spec: Submission) -> Submission:
     return _apply_registered_options(spec, await db.read(workers.list_kinds))
 
 
-def _apply_registered_options(spec: Submission, known: dict[str, dict[str, Any]]) -> Submission:
+def _apply_registered_options(spec: Submission, known: Mapping[str, workers.KindOptions]) -> Submission:
     if spec.kind not in known:
         listed = ", ".join(known) if known else "none"
         raise UnknownKind(f"no worker has ever had a handler for {spec.kind!r} (known: {listed})")
     options = known[spec.kind]
-    return replace(spec, sparse=options["sparse"], limiter=options.get("limiter"))
+    return replace(spec, sparse=options.sparse, limiter=options.limiter)
 
 
 async def prepare_submission(runtime: Runtime, spec: Submission, role: Role) -> Submission:

@@ -1,13 +1,10 @@
 """The invariants of the engine, each a query for what breaks it; and the server's settings that matter."""
 
 from dataclasses import dataclass, field
-from typing import Any
 from uuid import UUID
 
-from psycopg.rows import dict_row
-
 from tidemill.store.database import Connection, Database
-from tidemill.store.statements import sql
+from tidemill.store.statements import RowDict, SqlParams, fetch_rows, sql
 
 INVARIANTS = {
     "live ranges of a job are disjoint": "disjoint_ranges",
@@ -63,11 +60,9 @@ async def _check_server(conn: Connection) -> list[Finding]:
     ]
 
 
-async def _fetch_doctor_rows(conn: Connection, name: str, params: dict[str, Any]) -> list[dict[str, Any]]:
-    async with conn.cursor(row_factory=dict_row) as cursor:
-        await cursor.execute(sql(f"doctor/{name}"), params)
-        return await cursor.fetchall()
+async def _fetch_doctor_rows(conn: Connection, name: str, params: SqlParams) -> list[RowDict]:
+    return await fetch_rows(conn, sql(f"doctor/{name}"), params)
 
 
-def _format_row(row: dict[str, Any]) -> str:
+def _format_row(row: RowDict) -> str:
     return ", ".join(f"{name} {value}" for name, value in row.items())

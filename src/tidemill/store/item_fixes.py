@@ -11,6 +11,7 @@ from tidemill.core.status import ItemStatus
 from tidemill.store import job_records
 from tidemill.store.database import Connection
 from tidemill.store.item_records import fetch_item
+from tidemill.store.job_records import LockedJob
 from tidemill.store.jsonb import decode_input
 from tidemill.store.reprocess_items import requeue_failed_items
 from tidemill.store.statements import sql
@@ -39,10 +40,10 @@ async def add_item_fix(conn: Connection, job_id: UUID, seq: int, value: bytes, *
     return rev
 
 
-async def fix_failed_items(conn: Connection, job: dict[str, Any], inputs: Mapping[int, bytes], *, by: int) -> list[int]:
+async def fix_failed_items(conn: Connection, job: LockedJob, inputs: Mapping[int, bytes], *, by: int) -> list[int]:
     """Correct at most LIST_MAX items and send them round again, under the lock of their job; those that had failed."""
     taken = await requeue_failed_items(conn, job, sorted(inputs))
-    params = {"job_id": job["id"], "seqs": taken, "inputs": [inputs[seq].decode() for seq in taken], "by": by}
+    params = {"job_id": job.id, "seqs": taken, "inputs": [inputs[seq].decode() for seq in taken], "by": by}
     await conn.execute(sql("item_fix/add_many"), params)
     return taken
 

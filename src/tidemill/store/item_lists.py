@@ -7,7 +7,6 @@ A job's items: which walk goes through those that are asked for.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 from uuid import UUID
 
 from tidemill.core.errors import InvalidInput
@@ -31,7 +30,7 @@ from tidemill.store.database import Connection, Database
 from tidemill.store.item_selection import find_seqs_by_key
 from tidemill.store.job_lists import JobGrid
 from tidemill.store.pending_items import OPEN_STATUSES
-from tidemill.store.statements import RowDict, fetch_item_rows, fetch_rows, sql
+from tidemill.store.statements import RowDict, SqlParams, fetch_item_rows, fetch_rows, sql
 
 SEQ_ORDER = CursorFormat("seq", (parse_number,))
 FIRST_WINDOW_ITEMS = 256
@@ -69,14 +68,12 @@ async def list_items_by_seq(
     return Page(items, SEQ_ORDER.build_cursor(mark, start - 1) if start < grid.total else None)
 
 
-async def _list_window(
-    conn: Connection, grid: JobGrid, wanted: list[ItemStatus], which: dict[str, Any]
-) -> list[RowDict]:
+async def _list_window(conn: Connection, grid: JobGrid, wanted: list[ItemStatus], which: SqlParams) -> list[RowDict]:
     if which["among"] == []:
         return []
-    params: dict[str, Any] = {"job_id": grid.id, "sparse": grid.sparse}
-    params |= {"statuses": wanted or None, "stored": _to_stored_statuses(wanted) or None}
-    return await fetch_item_rows(conn, sql("item/list_seq"), params | which)
+    params = {"job_id": grid.id, "sparse": grid.sparse, "statuses": wanted or None}
+    stored = {"stored": _to_stored_statuses(wanted) or None}
+    return await fetch_item_rows(conn, sql("item/list_seq"), params | stored | {**which})
 
 
 def _to_stored_statuses(wanted: list[ItemStatus]) -> list[ItemStatus]:

@@ -5,7 +5,6 @@ How many items a selection means, before anything is done to them.
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
 from uuid import UUID
 
 from tidemill.core.job import Job
@@ -25,21 +24,26 @@ async def find_seqs_by_key(conn: Connection, job_id: UUID, key: str, lo: int, hi
     return [row[0] for row in await cursor.fetchall()]
 
 
-async def find_selected_seqs(
-    conn: Connection,
-    job_id: UUID,
-    lo: int,
-    hi: int,
-    *,
-    key: str | None,
-    seqs: Collection[int] | None,
-    ranges: Sequence[SeqRange],
-) -> list[int]:
-    """From ``lo`` to before ``hi``, those that are named, if some are, and have the key, if one is said."""
-    named = None if seqs is None else select_seqs_between(lo, hi, seqs, ranges)
-    if named is not None and (key is None or not named):
-        return named
-    among = None if named is None else set(named)
+@dataclass(frozen=True, slots=True)
+class ItemSelection:
+    """Items of a job by status, error code, number and key. An item is selected if it meets all that are given."""
+
+    statuses: Sequence[ItemStatus] = ()
+    seqs: Collection[int] | None = None
+    codes: Sequence[str] | None = None
+    excluded_seqs: Collection[int] = ()
+    key: str | None = None  # a field of the input; see tidemill.has_key
+    ranges: Sequence[SeqRange] = ()  # in addition to the seqs, which are not None then
+
+
+async def find_selected_seqs(conn: Connection, job_id: UUID, lo: int, hi: int, selection: ItemSelection) -> list[int]:
+    """The items from ``lo`` to before ``hi`` that the selection's numbers and key select; statuses are not checked."""
+    key, numbered = selection.key, None
+    if selection.seqs is not None:
+        numbered = select_seqs_between(lo, hi, selection.seqs, selection.ranges)
+        if key is None or not numbered:
+            return numbered
+    among = None if numbered is None else set(numbered)
     return [seq for seq in await find_seqs_by_key(conn, job_id, key or "", lo, hi) if among is None or seq in among]
 
 
@@ -47,16 +51,10 @@ COUNT_MAX_WINDOWS = 25  # that are looked through
 
 
 @dataclass(frozen=True, slots=True)
-class CountSelection:
-    """Some statuses (none: all), causes, a key; all of these or those that are named; but some."""
+class CountSelection(ItemSelection):
+    """Items to count. Without statuses: items of any status."""
 
-    statuses: Sequence[ItemStatus] = ()
-    codes: Sequence[str] | None = None
-    seqs: Sequence[int] | None = None
-    excluded_seqs: Sequence[int] = ()
-    key: str | None = None
-    reprocessable_only: bool = False  # only what can go round again
-    ranges: Sequence[SeqRange] = ()  # beside the seqs
+    reprocessable_only: bool = False
 
     @property
     def selects_by_seq_only(self) -> bool:
@@ -93,9 +91,8 @@ async def _count_from_tally(conn: Connection, job: Job, wanted: CountSelection) 
 async def _count_in_windows(conn: Connection, job: Job, wanted: CountSelection) -> tuple[int, bool]:
     """Windows in which nothing is named cost nothing, and where nothing is asked of the rows they are not looked at."""
     n, looked, but = 0, 0, set(wanted.excluded_seqs)
-    asked: dict[str, Any] = {"key": wanted.key, "seqs": wanted.seqs, "ranges": wanted.ranges}
     for lo in range(0, job.counts.total, SELECTION_WINDOW_ITEMS):
-        found = await find_selected_seqs(conn, job.id, lo, lo + SELECTION_WINDOW_ITEMS, **asked)
+        found = await find_selected_seqs(conn, job.id, lo, lo + SELECTION_WINDOW_ITEMS, wanted)
         rows = {seq for seq in found if seq < job.counts.total} - but
         looked += wanted.key is not None or (bool(rows) and not wanted.selects_by_seq_only)
         if looked > COUNT_MAX_WINDOWS:

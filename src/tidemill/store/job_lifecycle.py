@@ -70,7 +70,7 @@ async def cancel_job(conn: Connection, job_id: UUID, *, by: int = LOCAL_USER_ID)
 async def fail_job(conn: Connection, job_id: UUID, reason: str) -> bool:
     """-> fail: by policy or for a reason of the whole job; False when it is past that."""
     job = await lock_job(conn, job_id)
-    if job["closed_as"] is not None or job["intent"] in (Intent.CANCEL, Intent.FAIL):
+    if job.closed_as is not None or job.intent in (Intent.CANCEL, Intent.FAIL):
         return False
     await conn.execute(sql("job/set_intent"), {"job_id": job_id, "intent": Intent.FAIL, "reason": reason})
     return True
@@ -110,14 +110,14 @@ async def close_job(conn: Connection, job_id: UUID) -> Job | None:
         job = await lock_job(conn, job_id)
     except UnknownJob:
         return None
-    intent = Intent(job["intent"])
-    may_close = job["closed_as"] is None and (job["ingest_done"] or intent in (Intent.CANCEL, Intent.FAIL))
+    intent = Intent(job.intent)
+    may_close = job.closed_as is None and (job.ingest_done or intent in (Intent.CANCEL, Intent.FAIL))
     if not may_close or not await has_no_open_work(conn, job_id):
         return None
     await enforce_failure_policy(
         conn, job_id
     )  # whoever closes it: a policy that tripped with the last item must not be passed over
-    intent = Intent((await lock_job(conn, job_id))["intent"])
+    intent = Intent((await lock_job(conn, job_id)).intent)
     await conn.execute(sql("tally/fold"), {"job_id": job_id})
     await conn.execute(sql("ingest/clear"), {"job_id": job_id})
     drained = await get_job(conn, job_id)
@@ -146,11 +146,11 @@ async def has_no_open_work(conn: Connection, job_id: UUID) -> bool:
 
 async def _set_intent(conn: Connection, job_id: UUID, intent: Intent, by: int, *, allowed: tuple[Intent, ...]) -> None:
     row = await lock_job(conn, job_id)
-    if row["closed_as"] is not None or row["intent"] not in allowed:
+    if row.closed_as is not None or row.intent not in allowed:
         job = await get_job(conn, job_id)
         raise Conflict(f"job {job.key} is {job.status}: it cannot be {_INTENT_PARTICIPLES[intent]}")
     await conn.execute(sql("job/set_intent"), {"job_id": job_id, "intent": intent, "reason": None})
-    if row["intent"] != intent:
+    if row.intent != intent:
         await job_records.add_activity(conn, job_id, by, _INTENT_ACTIVITY_VERBS[intent])
 
 

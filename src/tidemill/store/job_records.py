@@ -4,6 +4,7 @@ Jobs as a whole: looking at them, and what is wanted of them.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -18,7 +19,7 @@ from tidemill.core.list_pages import BIGINT_SAFE_MAX, CursorFormat, Page, finger
 from tidemill.core.result_grid import GRID_COLUMNS_MAX
 from tidemill.core.status import Intent, JobStatus, derive_job_status
 from tidemill.store.database import Connection
-from tidemill.store.statements import RowDict, fetch_rows, sql
+from tidemill.store.statements import RowDict, fetch_records, fetch_rows, sql
 
 ACTIVITY_ORDER = CursorFormat("activity", (parse_number,))
 
@@ -147,14 +148,25 @@ async def find_job_id(conn: Connection, text: str, owner_id: int | None = None) 
     return found.pop()  # type: ignore[no-any-return]
 
 
-async def lock_job(conn: Connection, job_id: UUID) -> dict[str, Any]:
-    """The lock of a job: first of every change to it as a whole."""
-    async with conn.cursor(row_factory=dict_row) as cursor:
-        await cursor.execute(sql("job/lock"), {"job_id": job_id})
-        row = await cursor.fetchone()
-    if row is None:
+@dataclass(frozen=True, slots=True)
+class LockedJob:
+    """The columns of a job that decide what may be done with it, read under its lock."""
+
+    id: UUID
+    owner_id: int
+    kind: str
+    intent: str
+    ingest_done: bool
+    closed_as: str | None
+    purged_at: datetime | None
+
+
+async def lock_job(conn: Connection, job_id: UUID) -> LockedJob:
+    """Lock a job: the first step of every change to the job itself."""
+    found = await fetch_records(conn, LockedJob, sql("job/lock"), {"job_id": job_id})
+    if not found:
         raise UnknownJob(f"there is no job {job_id}")
-    return row
+    return found[0]
 
 
 def _parse_job(row: dict[str, Any]) -> Job:

@@ -3,10 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
-from psycopg.rows import class_row
 from psycopg.types.json import Jsonb
 
 from tidemill.core.errors import Conflict, TidemillError, UnknownEntity, UnknownJob
@@ -16,7 +15,7 @@ from tidemill.store import job_records
 from tidemill.store.database import Connection, is_transient
 from tidemill.store.job_records import get_job
 from tidemill.store.reprocess_items import ReprocessSelection, reprocess_items
-from tidemill.store.statements import sql
+from tidemill.store.statements import SqlParams, fetch_records, sql
 from tidemill.store.waiting_items import CancelSelection, cancel_waiting_items
 from tidemill.store.workers import read_max_attempts
 
@@ -31,8 +30,8 @@ class BulkOperation:
     user_id: int
     verb: str
     job_id: UUID | None
-    predicate: dict[str, Any]
-    place: dict[str, Any]
+    predicate: Mapping[str, Any]  # the selection, as JSON
+    place: Mapping[str, Any]  # where the next step continues
     state: str
     items: int
     error: str | None
@@ -116,9 +115,12 @@ async def run_operation_step(conn: Connection, operation_id: UUID | None = None)
     return OperationStep(operation.id, items, job_id, operation.request_id, operation.verb)
 
 
-StepProgress = tuple[
-    int, dict[str, Any] | None, UUID | None
-]  # how many items, where to go on if there may be more, of which job
+class StepProgress(NamedTuple):
+    """What a step did: how many items of which job, and where the next step continues (None: nothing is left)."""
+
+    items: int
+    place: Mapping[str, object] | None
+    job_id: UUID | None
 
 
 async def _run_reprocess_step(conn: Connection, operation: BulkOperation) -> StepProgress:
@@ -127,21 +129,21 @@ async def _run_reprocess_step(conn: Connection, operation: BulkOperation) -> Ste
     after_seq, goes_on = operation.place.get("after_seq", -1), operation.items > 0
     taken, after = await reprocess_items(conn, job_id, choice, after_seq=after_seq, is_continuation=goes_on)
     await _record_activity(conn, operation, job_id, taken)
-    return taken, None if after is None else {"after_seq": after}, job_id
+    return StepProgress(taken, None if after is None else {"after_seq": after}, job_id)
 
 
 async def _run_cancel_step(conn: Connection, operation: BulkOperation) -> StepProgress:
     job_id, asked = operation.job_id or LOWEST_JOB_ID, operation.predicate
     waiting = CancelSelection(
-        [ItemStatus(word) for word in asked["statuses"]],
-        asked.get("seqs"),
-        frozenset(asked.get("but", ())),
-        asked.get("key"),
-        merge_ranges(asked.get("ranges", ())),
+        statuses=[ItemStatus(word) for word in asked["statuses"]],
+        seqs=asked.get("seqs"),
+        excluded_seqs=frozenset(asked.get("but", ())),
+        key=asked.get("key"),
+        ranges=merge_ranges(asked.get("ranges", ())),
     )
     taken, place = await cancel_waiting_items(conn, job_id, waiting, operation.place)
     await _record_activity(conn, operation, job_id, taken)
-    return taken, place, job_id
+    return StepProgress(taken, place, job_id)
 
 
 async def _run_redrive_step(conn: Connection, operation: BulkOperation) -> StepProgress:
@@ -152,10 +154,10 @@ async def _run_redrive_step(conn: Connection, operation: BulkOperation) -> StepP
     else:
         found = await _find_next_job_with_dead_letters(conn, asked, UUID(place.get("job", str(LOWEST_JOB_ID))))
         if found is None:
-            return 0, None, None
+            return StepProgress(0, None, None)
         (job_id, was_whole), after_seq = found, -1
     only = asked.get("items")
-    choice = _parse_reprocess_selection(asked | {"seqs": only[str(job_id)] if only is not None else None})
+    choice = _parse_reprocess_selection({**asked, "seqs": only[str(job_id)] if only is not None else None})
     choice = await _with_max_attempts(
         conn, job_id, replace(choice, excluded_seqs=asked.get("except", {}).get(str(job_id), ()))
     )
@@ -167,8 +169,8 @@ async def _run_redrive_step(conn: Connection, operation: BulkOperation) -> StepP
     except (UnknownJob, Conflict):  # deleted, purged or ended meanwhile: the others go on
         taken, after = 0, None
     if after is None:
-        return taken, {"job": str(UUID(int=job_id.int + 1))}, job_id
-    return taken, {"job": str(job_id), "after_seq": after, "whole": was_whole}, job_id
+        return StepProgress(taken, {"job": str(UUID(int=job_id.int + 1))}, job_id)
+    return StepProgress(taken, {"job": str(job_id), "after_seq": after, "whole": was_whole}, job_id)
 
 
 async def _find_next_job_with_dead_letters(
@@ -225,7 +227,5 @@ def _parse_time(text: str | None) -> datetime | None:
     return None if text is None else datetime.fromisoformat(text)
 
 
-async def _fetch_operations(conn: Connection, name: str, params: dict[str, Any]) -> list[BulkOperation]:
-    async with conn.cursor(row_factory=class_row(BulkOperation)) as cursor:
-        await cursor.execute(sql(name), params)
-        return await cursor.fetchall()
+async def _fetch_operations(conn: Connection, name: str, params: SqlParams) -> list[BulkOperation]:
+    return await fetch_records(conn, BulkOperation, sql(name), params)

@@ -5,7 +5,7 @@ Sending settled items round again, with the counts taken back in the same transa
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -17,19 +17,18 @@ from tidemill.core.batch import SEQ_LIST_MAX
 from tidemill.core.errors import Conflict
 from tidemill.core.kinds import DISTRIBUTION_KIND as DISTRIBUTE
 from tidemill.core.list_pages import BIGINT_SAFE_MAX
-from tidemill.core.row_ranges import SeqRange
 from tidemill.core.status import Intent, ItemStatus
 from tidemill.store.database import Connection
-from tidemill.store.item_selection import SELECTION_WINDOW_ITEMS, find_selected_seqs
-from tidemill.store.job_records import get_job, lock_job
+from tidemill.store.item_selection import SELECTION_WINDOW_ITEMS, ItemSelection, find_selected_seqs
+from tidemill.store.job_records import LockedJob, get_job, lock_job
 from tidemill.store.statements import RowDict, fetch_rows, sql
 
 
 async def requeue_cancelled_ranges(
-    conn: Connection, job: dict[str, Any], seqs: Sequence[int] | None, excluded_seqs: Sequence[int]
+    conn: Connection, job: LockedJob, seqs: Collection[int] | None, excluded_seqs: Collection[int]
 ) -> int:
     """All of them but some, or those that are named; under the lock of the job. How many."""
-    job_id = job["id"]
+    job_id = job.id
     await conn.execute(sql("batch/unfold_cancelled"), {"job_id": job_id})
     if seqs is not None:
         stays = set(excluded_seqs)
@@ -39,7 +38,7 @@ async def requeue_cancelled_ranges(
     return taken + await _requeue_cancelled_except(conn, job, set(excluded_seqs)) if excluded_seqs else taken
 
 
-async def _requeue_cancelled_seqs(conn: Connection, job: dict[str, Any], wanted: list[int]) -> int:
+async def _requeue_cancelled_seqs(conn: Connection, job: LockedJob, wanted: list[int]) -> int:
     if not wanted:
         return 0
     taken = 0
@@ -49,7 +48,7 @@ async def _requeue_cancelled_seqs(conn: Connection, job: dict[str, Any], wanted:
     return taken
 
 
-async def _requeue_cancelled_except(conn: Connection, job: dict[str, Any], stays: set[int]) -> int:
+async def _requeue_cancelled_except(conn: Connection, job: LockedJob, stays: set[int]) -> int:
     """Of the ranges that have an item which is to stay, all the others."""
     taken = 0
     for held in await _list_cancelled_ranges(conn, job, 0, BIGINT_SAFE_MAX):
@@ -58,20 +57,20 @@ async def _requeue_cancelled_except(conn: Connection, job: dict[str, Any], stays
     return taken
 
 
-async def _list_cancelled_ranges(conn: Connection, job: dict[str, Any], first: int, last: int) -> list[RowDict]:
-    return await fetch_rows(conn, sql("batch/cancelled_ranges"), {"job_id": job["id"], "first": first, "last": last})
+async def _list_cancelled_ranges(conn: Connection, job: LockedJob, first: int, last: int) -> list[RowDict]:
+    return await fetch_rows(conn, sql("batch/cancelled_ranges"), {"job_id": job.id, "first": first, "last": last})
 
 
-async def _move_to_retry_lists(conn: Connection, job: dict[str, Any], held: RowDict, wanted: Sequence[int]) -> int:
+async def _move_to_retry_lists(conn: Connection, job: LockedJob, held: RowDict, wanted: Sequence[int]) -> int:
     """Into lists, with an outcome each that says they are open: a range knows only items that have none."""
     taken = 0
-    who = {"job_id": job["id"], "owner_id": job["owner_id"]}
+    who = {"job_id": job.id, "owner_id": job.owner_id}
     for begin in range(0, len(wanted), SEQ_LIST_MAX):
         part = {"seqs": wanted[begin : begin + SEQ_LIST_MAX], "status": "pending", "lo": held["lo"], "hi": held["hi"]}
         cursor = await conn.execute(sql("outcome/add_plain"), who | part)
         seqs = sorted(row[0] for row in await cursor.fetchall())
         if seqs:
-            place = {"kind": job["kind"], "lo": seqs[0], "hi": seqs[-1] + 1, "seqs": seqs, "open": len(seqs)}
+            place = {"kind": job.kind, "lo": seqs[0], "hi": seqs[-1] + 1, "seqs": seqs, "open": len(seqs)}
             await conn.execute(sql("batch/add_retry_list"), who | place | {"delay": 0, "retrying": False})
             await conn.execute(sql("batch/take_out_cancelled"), {"batch_id": held["id"], "n": len(seqs)})
             taken += len(seqs)
@@ -83,19 +82,14 @@ _TALLY_COLUMNS = ("done", "not_found", "skipped", "failed", "cancelled")
 
 
 @dataclass(frozen=True, slots=True)
-class ReprocessSelection:
-    """Which items go round again. Items without an outcome are not among them, save those of cancelled ranges."""
+class ReprocessSelection(ItemSelection):
+    """Items to requeue. Items without an outcome are not selected, except those of cancelled ranges."""
 
     statuses: Sequence[ItemStatus] = (ItemStatus.FAILED, ItemStatus.NOT_FOUND)
-    seqs: Sequence[int] | None = None
-    codes: Sequence[str] | None = None
+    since: datetime | None = None  # settled at this time or later
+    until: datetime | None = None  # settled before this time
     reset_attempts: bool = True
-    max_attempts: int = 0  # without reset_attempts: only items that have some left
-    excluded_seqs: Sequence[int] = ()
-    since: datetime | None = None  # settled from here on
-    until: datetime | None = None  # and before
-    key: str | None = None  # a field of the input; see tidemill.has_key
-    ranges: Sequence[SeqRange] = ()  # beside the seqs, of which there are none then, or some
+    max_attempts: int = 0  # without reset_attempts: only items with fewer attempts
 
     @property
     def has_filters(self) -> bool:
@@ -129,7 +123,7 @@ async def reprocess_items(
     ``goes_on`` when a step before has opened the job: Conflict, if it was ended since.
     """
     job = await lock_job_for_reprocess(conn, job_id, is_continuation=is_continuation)
-    if job["kind"] == DISTRIBUTE:
+    if job.kind == DISTRIBUTE:
         selection = _exclude_done_files(selection)
     take = _requeue_selected if selection.key is None and not selection.ranges else _requeue_in_windows
     taken, last = await take(conn, job, selection, after_seq, max_items)
@@ -147,7 +141,7 @@ def _exclude_done_files(choice: ReprocessSelection) -> ReprocessSelection:
 
 
 async def _requeue_selected(
-    conn: Connection, job: dict[str, Any], choice: ReprocessSelection, after_seq: int, most: int
+    conn: Connection, job: LockedJob, choice: ReprocessSelection, after_seq: int, most: int
 ) -> tuple[int, int | None]:
     """Those with an outcome, then ranges: what came out of a range may have failed before another step looks at it."""
     taken = 0
@@ -161,16 +155,15 @@ async def _requeue_selected(
 
 
 async def _requeue_in_windows(
-    conn: Connection, job: dict[str, Any], choice: ReprocessSelection, after_seq: int, most: int
+    conn: Connection, job: LockedJob, choice: ReprocessSelection, after_seq: int, most: int
 ) -> tuple[int, int | None]:
     """Window by window, each whole: so many windows, or about so many items, at a time."""
-    total = (await get_job(conn, job["id"])).counts.total
-    wanted: dict[str, Any] = {"key": choice.key, "seqs": choice.seqs, "ranges": choice.ranges}
+    total = (await get_job(conn, job.id)).counts.total
     taken, lo = 0, after_seq + 1
     for _ in range(REPROCESS_MAX_WINDOWS):
         if lo >= total or taken >= most:
             break
-        seqs = await find_selected_seqs(conn, job["id"], lo, lo + SELECTION_WINDOW_ITEMS, **wanted)
+        seqs = await find_selected_seqs(conn, job.id, lo, lo + SELECTION_WINDOW_ITEMS, choice)
         if seqs:
             taken += (
                 await _requeue_selected(conn, job, replace(choice, key=None, seqs=seqs, ranges=()), -1, BIGINT_SAFE_MAX)
@@ -179,12 +172,12 @@ async def _requeue_in_windows(
     return taken, lo - 1 if lo < total else None
 
 
-async def lock_job_for_reprocess(conn: Connection, job_id: UUID, *, is_continuation: bool = False) -> dict[str, Any]:
+async def lock_job_for_reprocess(conn: Connection, job_id: UUID, *, is_continuation: bool = False) -> LockedJob:
     """The lock of a job whose items go round again; Conflict if they are gone, or somebody has just ended it."""
     job = await lock_job(conn, job_id)
-    if job["purged_at"] is not None:
+    if job.purged_at is not None:
         raise Conflict("the job's rows were purged; it cannot be reprocessed")
-    if job["intent"] in (Intent.CANCEL, Intent.FAIL) and (is_continuation or job["closed_as"] is None):
+    if job.intent in (Intent.CANCEL, Intent.FAIL) and (is_continuation or job.closed_as is None):
         known = await get_job(conn, job_id)
         when = "meanwhile" if is_continuation else "just now; wait until it is closed"
         raise Conflict(f"job {known.key} is {known.status}: somebody, or its policy, has ended it {when}")
@@ -207,14 +200,14 @@ async def _has_unread_source(conn: Connection, job_id: UUID) -> bool:
     return row is not None and bool(row[0])
 
 
-async def requeue_failed_items(conn: Connection, job: dict[str, Any], seqs: Sequence[int]) -> list[int]:
+async def requeue_failed_items(conn: Connection, job: LockedJob, seqs: Sequence[int]) -> list[int]:
     """Send those of at most LIST_MAX items round again that have failed; which."""
     taken = await _reset_outcomes(conn, job, ReprocessSelection((ItemStatus.FAILED,), seqs), -1)
     return await _add_requeue_list(conn, job, taken) if taken else []
 
 
 async def _requeue_chunk(
-    conn: Connection, job: dict[str, Any], choice: ReprocessSelection, after_seq: int
+    conn: Connection, job: LockedJob, choice: ReprocessSelection, after_seq: int
 ) -> tuple[int, int | None]:
     taken = await _reset_outcomes(conn, job, choice, after_seq)
     if not taken:
@@ -224,11 +217,11 @@ async def _requeue_chunk(
 
 
 async def _reset_outcomes(
-    conn: Connection, job: dict[str, Any], choice: ReprocessSelection, after_seq: int
+    conn: Connection, job: LockedJob, choice: ReprocessSelection, after_seq: int
 ) -> list[tuple[Any, ...]]:
     """Items, what they were, and their error codes."""
     params = {
-        "job_id": job["id"],
+        "job_id": job.id,
         "statuses": [status.value for status in choice.statuses],
         "seqs": None if choice.seqs is None else sorted(choice.seqs),
         "but": sorted(choice.excluded_seqs),
@@ -244,19 +237,19 @@ async def _reset_outcomes(
     return await cursor.fetchall()
 
 
-async def _add_requeue_list(conn: Connection, job: dict[str, Any], taken: list[tuple[Any, ...]]) -> list[int]:
+async def _add_requeue_list(conn: Connection, job: LockedJob, taken: list[tuple[Any, ...]]) -> list[int]:
     """A list batch of them, and the counts that they were in; their seqs, in order."""
-    job_id = job["id"]
+    job_id = job.id
     was = Counter(status for _, status, _ in taken)
     codes = Counter(code for _, status, code in taken if status == ItemStatus.FAILED and code)
-    deltas: dict[str, Any] = {name: was[name] for name in _TALLY_COLUMNS}
-    deltas["codes"] = Jsonb({code: -n for code, n in codes.items()})
-    await conn.execute(sql("tally/adjust"), {"job_id": job_id} | deltas)
+    deltas = {name: was[name] for name in _TALLY_COLUMNS}
+    code_deltas = Jsonb({code: -n for code, n in codes.items()})
+    await conn.execute(sql("tally/adjust"), {"job_id": job_id, "codes": code_deltas, **deltas})
     seqs = sorted(seq for seq, _, _ in taken)
     place = {
         "job_id": job_id,
-        "owner_id": job["owner_id"],
-        "kind": job["kind"],
+        "owner_id": job.owner_id,
+        "kind": job.kind,
         "lo": seqs[0],
         "hi": seqs[-1] + 1,
     }

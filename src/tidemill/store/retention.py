@@ -8,17 +8,15 @@ Partitions of item and outcome: made ahead, dropped when every job in them is ol
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
 import psycopg
 from psycopg import sql as syntax
-from psycopg.rows import dict_row
 
 from tidemill.core.errors import UnknownJob
 from tidemill.store.database import Connection, Database
 from tidemill.store.migrate import PARTITION_WEEKS_AHEAD
-from tidemill.store.statements import sql
+from tidemill.store.statements import fetch_records, sql
 
 UNCLAIMED_FILE_TTL_H = 168  # a file of which nobody could make a job is kept for a week
 
@@ -98,6 +96,18 @@ class PartitionWeek:
     partitions: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _Partition:
+    """A partition of one table: the range of job ids, and whether a detach was interrupted."""
+
+    name: str
+    week: str
+    parent: str
+    lo: UUID
+    hi: UUID
+    detaching: bool
+
+
 async def create_partitions(conn: Connection) -> int:
     """This week's partitions and some weeks' more; how many were missing."""
     made = 0
@@ -109,12 +119,12 @@ async def create_partitions(conn: Connection) -> int:
 
 
 async def list_partition_weeks(conn: Connection) -> list[PartitionWeek]:
-    rows = await _list_partitions(conn)
-    found: dict[str, list[dict[str, Any]]] = {}
-    for row in rows:
-        found.setdefault(row["week"], []).append(row)
+    by_week: dict[str, list[_Partition]] = {}
+    for partition in await _list_partitions(conn):
+        by_week.setdefault(partition.week, []).append(partition)
     return [
-        PartitionWeek(week, r[0]["lo"], r[0]["hi"], tuple(x["name"] for x in r)) for week, r in sorted(found.items())
+        PartitionWeek(week, found[0].lo, found[0].hi, tuple(each.name for each in found))
+        for week, found in sorted(by_week.items())
     ]
 
 
@@ -131,10 +141,8 @@ async def purge_old_weeks(db: Database, age_seconds: float) -> list[str]:
     return dropped
 
 
-async def _list_partitions(conn: Connection) -> list[dict[str, Any]]:
-    async with conn.cursor(row_factory=dict_row) as cursor:
-        await cursor.execute(sql("partition/list"))
-        return await cursor.fetchall()
+async def _list_partitions(conn: Connection) -> list[_Partition]:
+    return await fetch_records(conn, _Partition, sql("partition/list"), {})
 
 
 async def _mark_week_purged(conn: Connection, week: PartitionWeek, age: float) -> bool:

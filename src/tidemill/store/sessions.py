@@ -1,14 +1,12 @@
 """Browsers that are signed in."""
 
 from dataclasses import dataclass
-from typing import Any
-
-from psycopg.rows import dict_row
+from datetime import datetime
 
 from tidemill.core import credentials
 from tidemill.core.principal import Principal, Role
 from tidemill.store.database import Connection
-from tidemill.store.statements import sql
+from tidemill.store.statements import fetch_records, sql
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +24,28 @@ class OpenSession:
 
     principal: Principal
     secret: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ListedSession:
+    """A browser that a user is signed in with; ``is_this`` if it sent the request."""
+
+    created_at: datetime
+    seen_at: datetime
+    is_this: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _StoredSession:
+    """A valid session, its user, and whether its secret or the time of its last use is to be updated."""
+
+    id: int
+    name: str
+    role: str
+    csrf: str
+    is_first: bool
+    stale: bool
+    due: bool
 
 
 async def create_sign_in_link(conn: Connection, user_id: int, seconds: float) -> str:
@@ -66,24 +86,24 @@ async def begin_session(
 
 async def peek_session(conn: Connection, token: str, limits: SessionLimits) -> Principal | None:
     """Whose session it is, if it is good; looking keeps it from nothing that happens to idle ones."""
-    row = await _fetch_session(conn, token, limits)
-    return None if row is None else _parse_principal(row)
+    session = await _fetch_session(conn, token, limits)
+    return None if session is None else _make_principal(session)
 
 
 async def use_session(conn: Connection, token: str, limits: SessionLimits) -> OpenSession | None:
     """Whose session it is, if it is good. When its secret is due another one is offered, until one of those is used."""
-    row = await _fetch_session(conn, token, limits)
-    if row is None:
+    session = await _fetch_session(conn, token, limits)
+    if session is None:
         return None
-    params, principal = {"hash": credentials.hash_secret(token)}, _parse_principal(row)
-    if row["is_first"]:
+    params, principal = {"hash": credentials.hash_secret(token)}, _make_principal(session)
+    if session.is_first:
         await conn.execute(sql("session/use"), params)
-    elif row["due"]:
+    elif session.due:
         offered = credentials.generate_token()
         new = {"offered": credentials.hash_secret(offered), "rotate": limits.rotate}
         if (await conn.execute(sql("session/offer"), params | new)).rowcount:
             return OpenSession(principal, offered)
-    if row["stale"]:
+    if session.stale:
         await conn.execute(sql("session/touch"), params)
     return OpenSession(principal)
 
@@ -94,17 +114,15 @@ async def end_session(conn: Connection, token: str) -> None:
 
 async def list_sessions(
     conn: Connection, user_id: int, token: str | None, limits: SessionLimits
-) -> list[dict[str, Any]]:
-    """Browsers that a user is signed in with; which of them has this secret."""
+) -> list[ListedSession]:
+    """Browsers that a user is signed in with."""
     params = {
         "user_id": user_id,
         "hash": credentials.hash_secret(token or ""),
         "idle": limits.idle,
         "longest": limits.longest,
     }
-    async with conn.cursor(row_factory=dict_row) as cursor:
-        await cursor.execute(sql("session/list"), params)
-        return await cursor.fetchall()
+    return await fetch_records(conn, ListedSession, sql("session/list"), params)
 
 
 async def end_other_sessions(conn: Connection, user_id: int, token: str | None) -> None:
@@ -117,12 +135,12 @@ async def forget_expired_sessions(conn: Connection) -> None:
     await conn.execute(sql("session/forget"))
 
 
-async def _fetch_session(conn: Connection, token: str, limits: SessionLimits) -> dict[str, Any] | None:
+async def _fetch_session(conn: Connection, token: str, limits: SessionLimits) -> _StoredSession | None:
     times = {"idle": limits.idle, "longest": limits.longest, "rotate": limits.rotate}
-    async with conn.cursor(row_factory=dict_row) as cursor:
-        await cursor.execute(sql("session/find"), {"hash": credentials.hash_secret(token)} | times)
-        return await cursor.fetchone()
+    params = {"hash": credentials.hash_secret(token)} | times
+    found = await fetch_records(conn, _StoredSession, sql("session/find"), params)
+    return found[0] if found else None
 
 
-def _parse_principal(row: dict[str, Any]) -> Principal:
-    return Principal(row["id"], row["name"], Role(row["role"]), by="session", csrf=row["csrf"])
+def _make_principal(session: _StoredSession) -> Principal:
+    return Principal(session.id, session.name, Role(session.role), by="session", csrf=session.csrf)

@@ -1,11 +1,11 @@
 """SQL statements, one per file: each package keeps its own in ``queries/``."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import Any, TypeVar
 
-from psycopg.rows import dict_row
+from psycopg.rows import class_row, dict_row
 
 from tidemill.core.decide import complete_stored_error
 from tidemill.store.database import Connection
@@ -24,16 +24,27 @@ def load_sql(package: str) -> Callable[[str], bytes]:
 
 sql = load_sql("tidemill.store")
 RowDict = dict[str, Any]
+SqlParams = Mapping[str, object]  # the values of a statement's placeholders, by name
+Record = TypeVar("Record")
 
 
-async def fetch_rows(conn: Connection, statement: bytes, params: dict[str, Any]) -> list[RowDict]:
+async def fetch_records(
+    conn: Connection, record_type: type[Record], statement: bytes, params: SqlParams
+) -> list[Record]:
+    """The rows as objects of a class whose fields are the statement's columns."""
+    async with conn.cursor(row_factory=class_row(record_type)) as cursor:
+        await cursor.execute(statement, params)
+        return await cursor.fetchall()
+
+
+async def fetch_rows(conn: Connection, statement: bytes, params: SqlParams) -> list[RowDict]:
     async with conn.cursor(row_factory=dict_row) as cursor:
         await cursor.execute(statement, params)
         return await cursor.fetchall()
 
 
-async def fetch_item_rows(conn: Connection, statement: bytes, params: dict[str, Any]) -> list[RowDict]:
-    """Rows of items, with their errors whole."""
+async def fetch_item_rows(conn: Connection, statement: bytes, params: SqlParams) -> list[RowDict]:
+    """Rows of items, with their errors completed."""
     found = await fetch_rows(conn, statement, params)
     for row in found:
         if row["error"] is not None:

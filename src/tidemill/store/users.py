@@ -2,15 +2,14 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
-from psycopg.rows import class_row, dict_row
+from psycopg.rows import class_row
 
 from tidemill.core import credentials
 from tidemill.core.errors import Conflict, InvalidInput, UnknownUser
 from tidemill.core.principal import LOCAL_USER_ID, Principal, Role
 from tidemill.store.database import Connection, Database
-from tidemill.store.statements import sql
+from tidemill.store.statements import fetch_records, sql
 
 IDENTITY_NAME_MAX_CHARS = 100
 MAX_KEYS_PER_USER = 100  # good ones, of a user
@@ -27,6 +26,53 @@ class User:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "role", Role(self.role))
+
+
+@dataclass(frozen=True, slots=True)
+class ListedUser:
+    """A user, and the number of keys that they can use."""
+
+    id: int
+    name: str
+    role: Role
+    created_at: datetime
+    keys: int
+
+
+@dataclass(frozen=True, slots=True)
+class NewKey:
+    """What is stored of a key that was just created."""
+
+    prefix: str
+    name: str
+    created_at: datetime
+    expires_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class ListedKey:
+    """What is stored of a key; its secret is not."""
+
+    prefix: str
+    name: str
+    user_id: int
+    user_name: str
+    created_at: datetime
+    expires_at: datetime | None
+    last_used_at: datetime | None
+    revoked_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class _KeyLogin:
+    """A key's hash, its user, whether it is valid, and whether the time of its last use is to be updated."""
+
+    hash: bytes
+    id: int
+    name: str
+    role: str
+    good: bool
+    stale: bool
 
 
 async def add_user(conn: Connection, name: str, role: Role) -> User:
@@ -53,8 +99,8 @@ async def get_user(conn: Connection, name_or_id: str) -> User:
     return user
 
 
-async def list_users(conn: Connection) -> list[dict[str, Any]]:
-    return await _fetch_user_rows(conn, "user/list", {})
+async def list_users(conn: Connection) -> list[ListedUser]:
+    return await fetch_records(conn, ListedUser, sql("user/list"), {})
 
 
 async def set_user_role(conn: Connection, user: User, role: Role) -> None:
@@ -72,8 +118,8 @@ async def remove_user(conn: Connection, user: User) -> None:
 
 async def add_key(
     conn: Connection, user_id: int, *, name: str = "", seconds: float | None = None
-) -> tuple[str, dict[str, Any]]:
-    """A new key, in full for the only time, and what is known of it afterwards."""
+) -> tuple[str, NewKey]:
+    """The text of a new key, which is returned this once, and what is stored of it."""
     if len(name) > IDENTITY_NAME_MAX_CHARS or not (name.isprintable() or not name):
         raise InvalidInput(f"a key's name has at most {IDENTITY_NAME_MAX_CHARS} printable characters")
     await conn.execute(sql("user/lock"), {"id": user_id})
@@ -86,14 +132,14 @@ async def add_key(
         "name": name,
         "seconds": seconds,
     }
-    made = await _fetch_user_rows(conn, "key/add", params | {"most": MAX_KEYS_PER_USER})
-    if not made:
+    added = await fetch_records(conn, NewKey, sql("key/add"), params | {"most": MAX_KEYS_PER_USER})
+    if not added:
         raise Conflict(f"a user has at most {MAX_KEYS_PER_USER} keys: revoke one that is not used any more")
-    return text, made[0]
+    return text, added[0]
 
 
-async def list_keys(conn: Connection, user_id: int | None) -> list[dict[str, Any]]:
-    return await _fetch_user_rows(conn, "key/list", {"user_id": user_id})
+async def list_keys(conn: Connection, user_id: int | None) -> list[ListedKey]:
+    return await fetch_records(conn, ListedKey, sql("key/list"), {"user_id": user_id})
 
 
 async def revoke_key(conn: Connection, prefix: str, user_id: int | None) -> None:
@@ -108,16 +154,17 @@ async def authenticate_key(db: Database, text: str) -> Principal | None:
     prefix = credentials.parse_key_prefix(text)
     if prefix is None:
         return None
-    found = await db.read(_find_key, prefix)
-    if not found or not credentials.matches_hash(found[0]["hash"], text) or not found[0]["good"]:
+    key = await db.read(_find_key, prefix)
+    if key is None or not credentials.matches_hash(key.hash, text) or not key.good:
         return None
-    if found[0]["stale"]:
+    if key.stale:
         await db.run_async_commit(_touch_key, prefix)
-    return Principal(found[0]["id"], found[0]["name"], Role(found[0]["role"]), by=f"key {prefix}")
+    return Principal(key.id, key.name, Role(key.role), by=f"key {prefix}")
 
 
-async def _find_key(conn: Connection, prefix: str) -> list[dict[str, Any]]:
-    return await _fetch_user_rows(conn, "key/find", {"prefix": prefix})
+async def _find_key(conn: Connection, prefix: str) -> _KeyLogin | None:
+    found = await fetch_records(conn, _KeyLogin, sql("key/find"), {"prefix": prefix})
+    return found[0] if found else None
 
 
 async def _touch_key(conn: Connection, prefix: str) -> None:
@@ -127,9 +174,3 @@ async def _touch_key(conn: Connection, prefix: str) -> None:
 def _reject_local_user(user: User) -> None:
     if user.id == LOCAL_USER_ID:
         raise Conflict(f"{user.name!r} is this machine itself and stays as it is")
-
-
-async def _fetch_user_rows(conn: Connection, name: str, params: dict[str, Any]) -> list[dict[str, Any]]:
-    async with conn.cursor(row_factory=dict_row) as cursor:
-        await cursor.execute(sql(name), params)
-        return await cursor.fetchall()

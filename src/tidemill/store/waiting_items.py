@@ -4,21 +4,19 @@ Items that wait for their retry need wait no longer.
 """
 
 from bisect import bisect_left
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 from psycopg.types.json import Jsonb
 
 from tidemill.core.errors import Conflict
 from tidemill.core.list_pages import BIGINT_SAFE_MAX
-from tidemill.core.row_ranges import SeqRange
 from tidemill.core.status import Intent, ItemStatus
 from tidemill.store import job_records
 from tidemill.store.database import Connection
-from tidemill.store.item_selection import SELECTION_WINDOW_ITEMS, find_selected_seqs
-from tidemill.store.job_records import get_job, lock_job
+from tidemill.store.item_selection import SELECTION_WINDOW_ITEMS, ItemSelection, find_selected_seqs
+from tidemill.store.job_records import LockedJob, get_job, lock_job
 from tidemill.store.statements import RowDict, fetch_rows, sql
 
 CANCELLABLE_STATUSES = (ItemStatus.PENDING, ItemStatus.RETRY_WAIT)
@@ -27,23 +25,19 @@ _NO_TALLY_CHANGES = {"done": 0, "not_found": 0, "skipped": 0, "failed": 0, "code
 
 
 @dataclass(frozen=True, slots=True)
-class CancelSelection:
-    """Which items that wait: of some statuses, all or those that are named, but some."""
+class CancelSelection(ItemSelection):
+    """Waiting items to cancel."""
 
     statuses: Sequence[ItemStatus] = CANCELLABLE_STATUSES
-    seqs: Sequence[int] | None = None
-    excluded_seqs: frozenset[int] = field(default_factory=frozenset)
-    key: str | None = None
-    ranges: Sequence[SeqRange] = ()  # beside the seqs
 
 
-CancelCursor = dict[str, Any]
+CancelCursor = Mapping[str, int]  # until: the newest batch at the start; after: a batch; lo: the start of a window
 
 
-async def lock_job_for_cancel(conn: Connection, job_id: UUID) -> dict[str, Any]:
+async def lock_job_for_cancel(conn: Connection, job_id: UUID) -> LockedJob:
     """The lock of a job of which items are cancelled; Conflict when none of it waits, or all of it is to end."""
     job = await lock_job(conn, job_id)
-    if job["closed_as"] is not None or job["intent"] in (Intent.CANCEL, Intent.FAIL):
+    if job.closed_as is not None or job.intent in (Intent.CANCEL, Intent.FAIL):
         known = await get_job(conn, job_id)
         raise Conflict(f"job {known.key} is {known.status}: nothing of it waits")
     return job
@@ -57,7 +51,7 @@ async def cancel_waiting_items(
     place = place or {"until": await _find_newest_ready_batch(conn, job_id)}
     if waiting.key is None and not waiting.ranges:
         n, after = await _cancel_in_batches(conn, job, waiting, place.get("after", 0), place["until"])
-        following = None if after is None else place | {"after": after}
+        following: CancelCursor | None = None if after is None else {**place, "after": after}
     else:
         n, following = await _cancel_in_next_window(conn, job, waiting, place)
     if n:
@@ -66,38 +60,38 @@ async def cancel_waiting_items(
 
 
 async def _cancel_in_next_window(
-    conn: Connection, job: dict[str, Any], waiting: CancelSelection, place: CancelCursor
+    conn: Connection, job: LockedJob, waiting: CancelSelection, place: CancelCursor
 ) -> tuple[int, CancelCursor | None]:
     """The chosen items of one window."""
     lo = place.get("lo", 0)
-    wanted: dict[str, Any] = {"key": waiting.key, "seqs": waiting.seqs, "ranges": waiting.ranges}
-    total = (await get_job(conn, job["id"])).counts.total
-    seqs = await find_selected_seqs(conn, job["id"], lo, lo + SELECTION_WINDOW_ITEMS, **wanted)
+    total = (await get_job(conn, job.id)).counts.total
+    seqs = await find_selected_seqs(conn, job.id, lo, lo + SELECTION_WINDOW_ITEMS, waiting)
     while (
         not seqs and waiting.key is None and lo + SELECTION_WINDOW_ITEMS < total
     ):  # a look at numbers costs no step of its own
         lo += SELECTION_WINDOW_ITEMS
-        seqs = await find_selected_seqs(conn, job["id"], lo, lo + SELECTION_WINDOW_ITEMS, **wanted)
+        seqs = await find_selected_seqs(conn, job.id, lo, lo + SELECTION_WINDOW_ITEMS, waiting)
     after: int | None = 0 if seqs else None
     n = 0
     while after is not None:
         some, after = await _cancel_in_batches(
-            conn, job, CancelSelection(waiting.statuses, seqs, waiting.excluded_seqs), after, place["until"]
+            conn, job, replace(waiting, seqs=seqs, key=None, ranges=()), after, place["until"]
         )
         n += some
-    return n, place | {"lo": lo + SELECTION_WINDOW_ITEMS} if lo + SELECTION_WINDOW_ITEMS < total else None
+    return n, {**place, "lo": lo + SELECTION_WINDOW_ITEMS} if lo + SELECTION_WINDOW_ITEMS < total else None
 
 
 async def _cancel_in_batches(
-    conn: Connection, job: dict[str, Any], waiting: CancelSelection, after: int, until: int
+    conn: Connection, job: LockedJob, waiting: CancelSelection, after: int, until: int
 ) -> tuple[int, int | None]:
     """In some batches: how many items, and behind which batch to go on."""
-    wanted = None if waiting.seqs is None else sorted({seq for seq in waiting.seqs if seq not in waiting.excluded_seqs})
+    excluded = frozenset(waiting.excluded_seqs)
+    wanted = None if waiting.seqs is None else sorted(set(waiting.seqs) - excluded)
     if wanted == []:
         return 0, None
     first, last = (0, BIGINT_SAFE_MAX) if wanted is None else (wanted[0], wanted[-1])
     asked = {
-        "job_id": job["id"],
+        "job_id": job.id,
         "after": after,
         "until": until,
         "first": first,
@@ -106,12 +100,12 @@ async def _cancel_in_batches(
     }
     asked["retrying"] = [status is ItemStatus.RETRY_WAIT for status in waiting.statuses]
     held = await fetch_rows(conn, sql("batch/hold_ready"), asked)
-    n = sum([await _cancel_in_batch(conn, job, one, wanted, waiting.excluded_seqs) for one in held])
+    n = sum([await _cancel_in_batch(conn, job, one, wanted, excluded) for one in held])
     return n, held[-1]["id"] if len(held) == CANCEL_BATCHES_PER_STEP else None
 
 
 async def _cancel_in_batch(
-    conn: Connection, job: dict[str, Any], held: RowDict, wanted: list[int] | None, but: frozenset[int]
+    conn: Connection, job: LockedJob, held: RowDict, wanted: list[int] | None, but: frozenset[int]
 ) -> int:
     if held["seqs"] is not None:
         return await _cancel_in_list(conn, job, held, wanted, but)
@@ -126,9 +120,9 @@ async def _cancel_in_batch(
     return int(held["open"])
 
 
-async def _cancel_in_range(conn: Connection, job: dict[str, Any], held: RowDict, inside: list[int]) -> int:
+async def _cancel_in_range(conn: Connection, job: LockedJob, held: RowDict, inside: list[int]) -> int:
     """They leave the range with an outcome of their own: who reads it then passes over them."""
-    who = {"job_id": job["id"], "owner_id": job["owner_id"], "status": "cancelled", "seqs": inside}
+    who = {"job_id": job.id, "owner_id": job.owner_id, "status": "cancelled", "seqs": inside}
     cursor = await conn.execute(sql("outcome/add_plain"), who | {"lo": held["lo"], "hi": held["hi"]})
     n = len(await cursor.fetchall())
     if n:
@@ -138,13 +132,13 @@ async def _cancel_in_range(conn: Connection, job: dict[str, Any], held: RowDict,
 
 
 async def _cancel_in_list(
-    conn: Connection, job: dict[str, Any], held: RowDict, wanted: list[int] | None, but: frozenset[int]
+    conn: Connection, job: LockedJob, held: RowDict, wanted: list[int] | None, but: frozenset[int]
 ) -> int:
     among = None if wanted is None else set(wanted)
     chosen = [seq for seq in held["seqs"] if seq not in but and (among is None or seq in among)]
     if not chosen:
         return 0
-    await conn.execute(sql("outcome/cancel_list"), {"job_id": job["id"], "seqs": chosen})
+    await conn.execute(sql("outcome/cancel_list"), {"job_id": job.id, "seqs": chosen})
     rest = sorted(set(held["seqs"]) - set(chosen))
     if rest:
         span = {"seqs": rest, "lo": rest[0], "hi": rest[-1] + 1, "open": len(rest)}
@@ -155,9 +149,9 @@ async def _cancel_in_list(
     return len(chosen)
 
 
-async def _add_cancelled_to_tally(conn: Connection, job: dict[str, Any], n: int) -> None:
+async def _add_cancelled_to_tally(conn: Connection, job: LockedJob, n: int) -> None:
     """Into the sums of the job, not of the range: a range gives back what it has cancelled when it is revived whole."""
-    await conn.execute(sql("tally/adjust"), {"job_id": job["id"], "cancelled": -n} | _NO_TALLY_CHANGES)
+    await conn.execute(sql("tally/adjust"), {"job_id": job.id, "cancelled": -n} | _NO_TALLY_CHANGES)
 
 
 async def _find_newest_ready_batch(conn: Connection, job_id: UUID) -> int:
@@ -182,7 +176,7 @@ async def make_items_due(conn: Connection, job_id: UUID, seqs: Sequence[int], *,
     """Make those of some items due that wait for a retry. Their neighbours in a list go on waiting."""
     await lock_job(conn, job_id)
     wanted = sorted(set(seqs))
-    asked: dict[str, Any] = {"job_id": job_id, "seqs": wanted, "first": wanted[0], "last": wanted[-1]}
+    asked = {"job_id": job_id, "seqs": wanted, "first": wanted[0], "last": wanted[-1]}
     lists = await fetch_rows(conn, sql("batch/take_waiting"), asked)
     whole = [one["id"] for one in lists if len(one["chosen"]) == len(one["seqs"])]
     await conn.execute(sql("batch/make_due"), {"ids": whole})
@@ -210,5 +204,5 @@ async def _split_waiting_list(conn: Connection, job_id: UUID, waiting: RowDict) 
     )
 
 
-def _build_list_params(seqs: Sequence[int]) -> dict[str, Any]:
+def _build_list_params(seqs: Sequence[int]) -> dict[str, object]:
     return {"seqs": seqs, "lo": seqs[0], "hi": seqs[-1] + 1, "open": len(seqs)}

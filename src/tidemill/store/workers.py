@@ -1,8 +1,8 @@
 """Who is at work, and what they can do."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from psycopg.rows import class_row, dict_row
 from psycopg.types.json import Jsonb
@@ -10,7 +10,7 @@ from psycopg.types.json import Jsonb
 from tidemill.core.kinds import Handler
 from tidemill.store.database import Connection
 from tidemill.store.job_submission import SyncConnection
-from tidemill.store.statements import sql
+from tidemill.store.statements import RowDict, fetch_records, sql
 
 WORKER_SILENCE_S = 60.0  # a worker not heard of for so long adapts to nothing any more
 
@@ -22,12 +22,12 @@ class WorkerRecord:
     pid: int
     started_at: datetime
     seen_at: datetime
-    info: dict[str, Any]
+    info: Mapping[str, object]  # as the worker reported it
     silent_s: float
     in_hand: int
 
 
-async def register_worker(conn: Connection, worker: str, host: str, pid: int, info: dict[str, Any]) -> None:
+async def register_worker(conn: Connection, worker: str, host: str, pid: int, info: Mapping[str, object]) -> None:
     await conn.execute(sql("worker/register"), {"id": worker, "host": host, "pid": pid, "info": Jsonb(info)})
 
 
@@ -45,7 +45,7 @@ async def list_workers(conn: Connection) -> list[WorkerRecord]:
         return await cursor.fetchall()
 
 
-async def read_adaptive_state(conn: Connection, kind: str, *, ingesting: bool = False) -> list[dict[str, Any]]:
+async def read_adaptive_state(conn: Connection, kind: str, *, ingesting: bool = False) -> list[RowDict]:
     """How each child process that runs a kind adapts: claim size, concurrency, pauses, and what it goes by.
 
     While a source is read, also those that may do that.
@@ -58,9 +58,21 @@ async def read_adaptive_state(conn: Connection, kind: str, *, ingesting: bool = 
     return [row | (row.pop("kind") or {}) for row in found]
 
 
+@dataclass(frozen=True, slots=True)
+class KindOptions:
+    """What a submission needs to know about a kind."""
+
+    sparse: bool
+    limiter: str | None
+
+
 async def register_kinds(conn: Connection, handlers: list[Handler]) -> None:
     for handler in sorted(handlers, key=lambda handler: handler.kind):
-        options: dict[str, Any] = {"mode": handler.mode, "concurrency": handler.concurrency, "timeout": handler.timeout}
+        options: dict[str, object] = {
+            "mode": handler.mode,
+            "concurrency": handler.concurrency,
+            "timeout": handler.timeout,
+        }
         options |= {"max_attempts": handler.retry.max_attempts, "limiter": handler.limiter}
         options["max_attempts_not_found"] = handler.retry.max_attempts_not_found
         options["columns"] = list(handler.columns)
@@ -68,21 +80,21 @@ async def register_kinds(conn: Connection, handlers: list[Handler]) -> None:
         await conn.execute(sql("kind/register"), params)
 
 
-async def list_kinds(conn: Connection) -> dict[str, dict[str, Any]]:
+async def list_kinds(conn: Connection) -> dict[str, KindOptions]:
     """Every kind that a worker has registered, with its options."""
     async with conn.cursor(row_factory=dict_row) as cursor:
         await cursor.execute(sql("kind/list"))
         return _index_kinds(await cursor.fetchall())
 
 
-def list_kinds_sync(conn: SyncConnection) -> dict[str, dict[str, Any]]:
+def list_kinds_sync(conn: SyncConnection) -> dict[str, KindOptions]:
     """The same, on a blocking connection."""
     with conn.cursor(row_factory=dict_row) as cursor:
         return _index_kinds(cursor.execute(sql("kind/list")).fetchall())
 
 
-def _index_kinds(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    return {row["name"]: row["options"] | {"sparse": row["sparse"]} for row in rows}
+def _index_kinds(rows: list[RowDict]) -> dict[str, KindOptions]:
+    return {row["name"]: KindOptions(row["sparse"], row["options"].get("limiter")) for row in rows}
 
 
 async def read_max_attempts(conn: Connection, kind: str) -> int:
@@ -92,11 +104,22 @@ async def read_max_attempts(conn: Connection, kind: str) -> int:
     return 0 if row is None else int(row[0]["max_attempts"])
 
 
-async def read_work_summary(conn: Connection, silent_s: float) -> dict[str, Any]:
-    """How many workers were heard of lately, how long the oldest due work has waited, and how many jobs are open."""
-    async with conn.cursor(row_factory=dict_row) as cursor:
-        await cursor.execute(sql("worker/at_work"), {"silent": silent_s})
-        return await cursor.fetchone() or {}
+@dataclass(frozen=True, slots=True)
+class WorkSummary:
+    """Live workers, open jobs, the age of the oldest due work, and the state of the broker and its outbox."""
+
+    workers: int
+    open_jobs: int
+    queue_age_s: float
+    broker: str | None
+    outbox: int
+    outbox_age_s: float
+    quarantined: int
+
+
+async def read_work_summary(conn: Connection, silent_s: float) -> WorkSummary:
+    (summary,) = await fetch_records(conn, WorkSummary, sql("worker/at_work"), {"silent": silent_s})
+    return summary
 
 
 async def list_live_kinds(conn: Connection) -> set[str]:

@@ -5,7 +5,6 @@ import random
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any
 from uuid import UUID
 
 import pytest

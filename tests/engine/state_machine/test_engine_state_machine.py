@@ -88,7 +88,10 @@ class EngineMachine(BatchRules):
         but = dice.some("but", [item.seq for item in job.items]) if dice.coin("all but some") else ()
         self.do(
             self.verbs.reprocess(
-                job.id, ReprocessSelection(chosen, seqs, codes, reset, MAX_ATTEMPTS, excluded_seqs=but)
+                job.id,
+                ReprocessSelection(
+                    chosen, seqs, codes, excluded_seqs=but, reset_attempts=reset, max_attempts=MAX_ATTEMPTS
+                ),
             )
         )
 
