@@ -10,6 +10,7 @@ from uuid import UUID
 from tidemill.app.build import make_engine_context
 from tidemill.config import Settings
 from tidemill.core.errors import TidemillError
+from tidemill.core.input_source import SourceReference
 from tidemill.engine.children.shared_state import SharedState
 from tidemill.engine.ingester import Ingester
 from tidemill.files.blobs import open_blob_store
@@ -66,7 +67,7 @@ class EngineDriver:
         """A job whose rows are read from a stored file, left paused; and the seconds until all were durable."""
         blob = await asyncio.to_thread(self._blobs.put_file, rows.ndjson)
         started = time.monotonic()
-        source = {"blob": blob.id, "format": "ndjson", "name": rows.ndjson.name}
+        source = SourceReference(blob=blob.id, format="ndjson", name=rows.ndjson.name)
         job_id, _ = await submit_job(self._db, Submission(NOOP_KIND, source=source))
         self.jobs.append(job_id)
         while not (await self._db.read(job_records.get_job, job_id)).ingest_complete:

@@ -10,6 +10,7 @@ from psycopg import errors
 from support import assert_sound, job_of
 from tidemill import Item, Mill
 from tidemill.config import Settings
+from tidemill.core.input_source import SourceReference
 from tidemill.files.blobs import open_blob_store
 from tidemill.store import ingestion
 from tidemill.store.database import Connection, Database
@@ -38,7 +39,7 @@ async def read_file(db: Database, settings: Settings, lines: list[bytes]) -> UUI
 
     blob = open_blob_store(settings.blobs).put(line + b"\n" for line in lines)
     async with db.transaction() as conn:
-        source = {"blob": blob.id, "format": "ndjson"}
+        source = SourceReference(blob=blob.id, format="ndjson")
         job_id = (await run_steps_async(conn, build_submission_steps(Submission("test", source=source), ())))[0]
     await drain(mill, db=db)
     assert (await job_of(db, job_id)).counts.done == len(lines)

@@ -15,6 +15,7 @@ from support.loopback_server import Request, Server, ranged
 from tidemill import Item, Mill
 from tidemill.app.build import make_engine_context
 from tidemill.config import Settings
+from tidemill.core.input_source import SourceReference
 from tidemill.core.status import JobStatus
 from tidemill.engine.children.shared_state import SharedState
 from tidemill.engine.context import EngineContext
@@ -56,7 +57,7 @@ def mill(settings: Settings, server: Server) -> Mill:
 
 
 async def submit_url(db: Database, url: str) -> UUID:
-    source = {"url": url, "blob": uuid4().hex, "format": "ndjson"}
+    source = SourceReference(url=url, blob=uuid4().hex, format="ndjson")
     async with db.transaction() as conn:
         return (await run_steps_async(conn, build_submission_steps(Submission("test", source=source), ())))[0]
 
@@ -93,7 +94,7 @@ async def test_url_source_is_downloaded_and_ingested(db: Database, mill: Mill, s
 
 async def test_url_source_format_is_detected_after_download(db: Database, mill: Mill, server: Server) -> None:
     server.answer = ranged(gzip.compress("name;städt\nä;1\nö;2\n".encode("cp1252")))
-    source = {"url": server.url("/get?id=7"), "blob": uuid4().hex}
+    source = SourceReference(url=server.url("/get?id=7"), blob=uuid4().hex)
     async with db.transaction() as conn:
         job_id = (await run_steps_async(conn, build_submission_steps(Submission("test", source=source), ())))[0]
     await drain(mill, db=db)
@@ -104,11 +105,8 @@ async def test_url_source_format_is_detected_after_download(db: Database, mill: 
 
 
 async def test_url_source_already_downloaded_is_not_fetched_again(db: Database, mill: Mill, server: Server) -> None:
-    source = {
-        "url": server.url(),
-        "blob": open_blob_store(mill.settings.blobs).put([b'{"n": 1}\n']).id,
-        "format": "ndjson",
-    }
+    stored = open_blob_store(mill.settings.blobs).put([b'{"n": 1}\n'])
+    source = SourceReference(url=server.url(), blob=stored.id, format="ndjson")
     async with db.transaction() as conn:
         job_id = (await run_steps_async(conn, build_submission_steps(Submission("test", source=source), ())))[0]
     await drain(mill, db=db)

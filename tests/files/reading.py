@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidemill.core.errors import InvalidInput
-from tidemill.core.input_source import InputSource, resolve_line_number
+from tidemill.core.file_layout import FileLayout
+from tidemill.core.input_source import Checkpoint, InputDefect, InputSource, resolve_line_number
 from tidemill.files.source_opener import open_block_reader
 
 MB = 1 << 20
@@ -18,8 +19,8 @@ MB = 1 << 20
 class Read:
     input: bytes
     line: int
-    defect: dict[str, Any] | None
-    checkpoint: dict[str, Any]
+    defect: InputDefect | None
+    checkpoint: Checkpoint
 
     @property
     def value(self) -> Any:
@@ -29,12 +30,14 @@ class Read:
 def opened(
     data: bytes,
     layout: dict[str, Any],
-    checkpoint: dict[str, Any] | None = None,
+    checkpoint: Checkpoint | None = None,
     *,
     limit: int = MB,
     max_bytes: int = 1 << 30,
 ) -> InputSource:
-    return open_block_reader(io.BytesIO(data), layout, checkpoint or {}, max_row_bytes=limit, max_bytes=max_bytes)
+    return open_block_reader(
+        io.BytesIO(data), FileLayout(**layout), checkpoint or {}, max_row_bytes=limit, max_bytes=max_bytes
+    )
 
 
 def walk(source: InputSource, rows: int = 1, size: int = MB) -> Iterator[Read]:

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ CSV = {"format": "csv"}
 
 
 def read(
-    data: bytes | str, limit: int = 1_000, checkpoint: dict[str, Any] | None = None, rows: int = 1, **layout: Any
+    data: bytes | str, limit: int = 1_000, checkpoint: Mapping[str, int] | None = None, rows: int = 1, **layout: Any
 ) -> list[Read]:
     data = data.encode() if isinstance(data, str) else data
     return list(walk(opened(data, CSV | layout, checkpoint, limit=limit), rows))

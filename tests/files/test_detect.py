@@ -14,6 +14,7 @@ from pyarrow import parquet
 from files.test_compression import zipped, zstd_compressed
 from support.workbooks import workbook
 from tidemill.core.errors import InvalidInput
+from tidemill.core.file_layout import FileLayout
 from tidemill.files.detect import detect_layout
 from tidemill.files.source_opener import open_block_reader
 
@@ -21,7 +22,7 @@ CSV = b"id,name\n1,Ann\n2,Bob\n"
 
 
 def look(data: bytes, name: str = "", content_type: str = "", **given: Any) -> dict[str, Any]:
-    return detect_layout(io.BytesIO(data), name=name, content_type=content_type, options=given)
+    return detect_layout(io.BytesIO(data), name=name, content_type=content_type, options=given).to_json()
 
 
 def table() -> bytes:
@@ -80,7 +81,9 @@ def test_detect_compression_from_magic_bytes(pack: Any, name: str, compression: 
         found = look(pack(rows), called)
         assert (found["format"], found["compression"], found["delimiter"]) == ("csv", compression, ";")
         assert found["encoding"] == "cp1252"
-    source = open_block_reader(io.BytesIO(pack(rows)), look(pack(rows)), {}, max_row_bytes=1_000, max_bytes=1 << 20)
+    source = open_block_reader(
+        io.BytesIO(pack(rows)), FileLayout.from_json(look(pack(rows))), {}, max_row_bytes=1_000, max_bytes=1 << 20
+    )
     assert source.read(1, 100).inputs == ['{"id":"1","name":"Jürgen"}'.encode()]
 
 
@@ -154,7 +157,11 @@ def test_detect_line_ending_from_content(end: str, said: str) -> None:
     layout = look(f"id,name{end}1,a{end}".encode(), "a.csv")
     assert layout["line_end"] == said
     source = open_block_reader(
-        io.BytesIO(f"id,name{end}1,a{end}".encode()), layout, {}, max_row_bytes=100, max_bytes=1_000
+        io.BytesIO(f"id,name{end}1,a{end}".encode()),
+        FileLayout.from_json(layout),
+        {},
+        max_row_bytes=100,
+        max_bytes=1_000,
     )
     assert source.read(10, 100).inputs == [b'{"id":"1","name":"a"}']
 
@@ -215,7 +222,7 @@ def test_detect_rejects_binary_file_with_wrong_compression_suffix(ending: str, c
 def test_detect_reads_file_from_path(tmp_path: Path) -> None:
     path = tmp_path / "rows.tsv"
     path.write_bytes(b"a\tb\n1\t2\n")
-    assert detect_layout(path)["delimiter"] == "\t"
+    assert detect_layout(path).delimiter == "\t"
 
 
 def test_detect_time_is_bounded_for_large_files() -> None:

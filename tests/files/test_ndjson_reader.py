@@ -4,6 +4,7 @@ import io
 import json
 import re
 import tracemalloc
+from collections.abc import Mapping
 
 import msgspec
 import pytest
@@ -16,7 +17,7 @@ from tidemill.files.formats.block_reader import DEFECT_VALUE_MAX_CHARS
 from tidemill.files.formats.json_reader import NdjsonReader
 
 
-def read(data: bytes, limit: int = 1_000, checkpoint: dict[str, int] | None = None, rows: int = 1) -> list[Read]:
+def read(data: bytes, limit: int = 1_000, checkpoint: Mapping[str, int] | None = None, rows: int = 1) -> list[Read]:
     return list(walk(opened(data, {"format": "ndjson"}, checkpoint, limit=limit), rows))
 
 

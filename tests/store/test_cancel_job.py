@@ -4,7 +4,7 @@ from uuid import UUID, uuid4
 
 from store.scenes import at_once, expire, held_up, retry_some, status_of
 from support import RETRY, add_job, add_rows, assert_sound, job_of, rows, settle, take, try_take, verdict
-from tidemill.core.input_source import InputBlock
+from tidemill.core.input_source import InputBlock, SourceReference
 from tidemill.core.job import Counts
 from tidemill.core.status import JobStatus
 from tidemill.jobs import job_control
@@ -14,7 +14,7 @@ from tidemill.store.database import Database
 from tidemill.store.ingestion import IngestChunk
 from tidemill.store.outcome_flush import FlushResult
 
-SOURCE = {"path": "somewhere"}
+SOURCE = SourceReference(blob="somewhere")
 ROWS = [b"{}"] * 10
 
 

@@ -7,7 +7,7 @@ import pytest
 from store.scenes import at_once, fail_some, held_up
 from support import RETRY, add_job, add_rows, assert_sound, rows, settle, take, try_take, verdict
 from tidemill.core.errors import UnknownJob
-from tidemill.core.input_source import InputBlock
+from tidemill.core.input_source import InputBlock, SourceReference
 from tidemill.engine.maintenance.maintenance_loop import MaintenanceLoop
 from tidemill.jobs import job_control
 from tidemill.store import batch_leases, ingestion, job_lifecycle, retention
@@ -100,7 +100,7 @@ async def test_delete_during_claim_leaves_no_orphan_batch(db: Database) -> None:
 
 
 async def test_delete_during_ingest_leaves_no_orphan_rows(db: Database) -> None:
-    job_id, lease_id = await add_rows(db, [], source={"path": "x"}), uuid4()
+    job_id, lease_id = await add_rows(db, [], source=SourceReference(blob="x")), uuid4()
     await db.run(ingestion.take_ingest_lease, ["test"], lease_id=lease_id, lease=30, worker="w1")
     chunk = IngestChunk(0, InputBlock([b"{}"] * 10, {}))
     async with db.transaction() as conn:

@@ -6,7 +6,7 @@ import pytest
 
 from store.scenes import at_once, held_up
 from support import add_rows, assert_sound, job_of, rows, settle, take, verdict
-from tidemill.core.input_source import InputBlock, resolve_line_number
+from tidemill.core.input_source import InputBlock, InputDefect, SourceReference, resolve_line_number
 from tidemill.core.job import Counts
 from tidemill.core.status import ItemStatus, JobStatus
 from tidemill.jobs import job_control
@@ -18,7 +18,7 @@ from tidemill.store.outcome_flush import FlushResult
 
 
 async def source_job(db: Database) -> UUID:
-    return await add_rows(db, [], source={"path": "somewhere"})
+    return await add_rows(db, [], source=SourceReference(blob="somewhere"))
 
 
 async def lease_it(db: Database, lease: float = 30.0, worker: str = "w1") -> tuple[UUID, IngestLease | None]:
@@ -43,7 +43,7 @@ async def test_source_is_leased_to_one_reader_at_a_time(db: Database) -> None:
 
 
 async def test_ingest_priority_applies_only_among_jobs_of_owner(db: Database) -> None:
-    source = {"path": "somewhere"}
+    source = SourceReference(blob="somewhere")
     for _ in range(20):
         await add_rows(db, [], source=source, owner_id=1, priority=100)
     low = await add_rows(db, [], source=source, owner_id=2)
@@ -131,11 +131,12 @@ async def test_ingest_chunk_items_and_batches_become_visible_together(db: Databa
 async def test_ingest_stores_bad_record_as_item_with_defect(db: Database) -> None:
     job_id = await source_job(db)
     lease_id, _ = await lease_it(db)
-    bad = IngestChunk(0, InputBlock([b"1", b'"\\\\x\\t"', b"3"], {}, {1: {"reason": "rubbish"}}))
+    defect: InputDefect = {"line": 2, "code": "invalid", "reason": "rubbish", "value": "\\x\t"}
+    bad = IngestChunk(0, InputBlock([b"1", b'"\\\\x\\t"', b"3"], {}, {1: defect}))
     await append(db, job_id, lease_id, bad)
     lease = await take(db, job_id)
     found = [(item.seq, item.input, item.defect) for item in await db.run_async_commit(read_batch_items, lease)]
-    assert found == [(0, 1, None), (1, "\\x\t", {"reason": "rubbish"}), (2, 3, None)]
+    assert found == [(0, 1, None), (1, "\\x\t", defect), (2, 3, None)]
     assert await rows(db, "SELECT count(*) FROM tidemill.outcome") == [(0,)]
     await settle(db, lease, [verdict(0), verdict(1, ItemStatus.FAILED), verdict(2)])
     await assert_sound(db)

@@ -7,6 +7,7 @@ from telemetry.recorded_events import Told
 from tidemill import Fail, Item, Mill, NotFound, Retry, Skip
 from tidemill.config import Settings
 from tidemill.core.errors import Conflict
+from tidemill.core.input_source import SourceReference
 from tidemill.files.blobs import open_blob_store
 from tidemill.jobs import job_control
 from tidemill.jobs.reprocessing import reprocess_items
@@ -115,7 +116,7 @@ async def test_ingest_completed_event_summarizes_file(mill: Mill, db: Database, 
     async def run(item: Item) -> None: ...
 
     lines = [b"rubbish\n" if n % 4 == 0 else b'{"n": 1}\n' for n in range(200)]
-    source = {"blob": open_blob_store(settings.blobs).put(lines).id, "format": "ndjson"}
+    source = SourceReference(blob=open_blob_store(settings.blobs).put(lines).id, format="ndjson")
     job_id, _ = await submit_job(db, Submission("test", source=source, request_id="abc-1"))
     await drain(mill, db=db)
     (read,) = told.of("ingest.completed")

@@ -9,6 +9,7 @@ from uuid import UUID
 from support import add_job, add_rows, closed, eventually, rows
 from telemetry.recorded_events import Logged
 from tidemill.config import Settings
+from tidemill.core.input_source import SourceReference
 from tidemill.files.blobs import open_blob_store
 from tidemill.store.database import Database
 
@@ -52,7 +53,7 @@ async def test_job_log_lines_carry_request_batch_and_worker(
     logged.app(HANDLER)
     worker = logged.start(log_level="debug", slow_query_ms=1)
     stored = open_blob_store(settings.blobs).put(b'{"n": %d}\n' % n for n in range(400))
-    source = {"blob": stored.id, "format": "ndjson"}
+    source = SourceReference(blob=stored.id, format="ndjson")
     job_id = await add_rows(db, [], source=source, request_id="abc-1", traceparent=TRACE)
     other = await add_job(db, 5, request_id="xyz-2")
 

@@ -5,7 +5,52 @@ What the rooms of one floor know of each other: protocols that app fills.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NotRequired, Protocol, Self, TypedDict
+
+from tidemill.core.file_layout import FileLayout
+from tidemill.core.json_types import JsonObject
+
+Checkpoint = Mapping[str, int]  # a position in a source, in the units of its format; empty at the start
+
+
+class InputDefect(TypedDict):
+    """Why a record is not an input: the reason, the line, and the beginning of its text."""
+
+    line: int
+    code: str
+    reason: str
+    value: str
+    byte_offset: NotRequired[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceReference:
+    """What a job reads its inputs from: a stored file, which a worker downloads first if there is a URL."""
+
+    blob: str
+    url: str | None = None
+    format: str | None = None
+    layout: FileLayout | None = None
+    name: str | None = None  # the name of the file where it came from
+    fixes_of: str | None = None  # the job whose fixed inputs replace those of the file
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """A reference as a job stores it."""
+        layout = value.get("layout")
+        return cls(
+            blob=str(value.get("blob", "")),
+            url=value.get("url"),
+            format=value.get("format"),
+            layout=None if layout is None else FileLayout.from_json(layout),
+            name=value.get("name"),
+            fixes_of=value.get("fixes_of"),
+        )
+
+    def to_json(self) -> dict[str, object]:
+        names = ("blob", "url", "format", "name", "fixes_of")
+        stored: dict[str, object] = {name: value for name in names if (value := getattr(self, name)) is not None}
+        return stored if self.layout is None else stored | {"layout": self.layout.to_json()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,8 +62,8 @@ class InputBlock:
     """
 
     inputs: list[bytes]  # none: the source is at its end
-    checkpoint: dict[str, Any]  # where the next one begins
-    defects: dict[int, dict[str, Any]] = field(default_factory=dict)
+    checkpoint: Checkpoint  # where the next one begins
+    defects: dict[int, InputDefect] = field(default_factory=dict)
     lines: list[int] | None = None
 
 
@@ -39,8 +84,8 @@ class InputSource(Protocol):
         """Of the first record."""
 
     @property
-    def layout(self) -> Mapping[str, Any]:
-        """What its file was taken for; empty where whoever opened it had said so."""
+    def layout(self) -> FileLayout:
+        """The layout that the file is read with; without options where the source has no file."""
 
     def read(self, rows: int, size: int) -> InputBlock:
         """So many rows and about so many bytes at most, but one record at least; none at the end."""
@@ -52,7 +97,7 @@ class InputSourceOpener(Protocol):
     """Blocks, for long if the source must be fetched first; Interrupted soon after ``going_on`` says no."""
 
     def __call__(
-        self, reference: dict[str, Any], checkpoint: dict[str, Any], should_continue: Callable[[], bool] = ...
+        self, reference: SourceReference, checkpoint: Checkpoint, should_continue: Callable[[], bool] = ...
     ) -> InputSource: ...
 
 
@@ -63,7 +108,7 @@ class InputObserver(Protocol):
     before the source is read to its end.
     """
 
-    params: dict[str, Any]
+    params: JsonObject
     held: bool
 
     def observe(self, lo: int, inputs: Sequence[bytes]) -> list[tuple[int, int, int]]:

@@ -7,6 +7,8 @@ one that raises anything else says ``Retry``, until its attempts are used up.
 from collections.abc import Mapping
 from typing import Any
 
+from tidemill.core.item_error import ItemError
+
 
 class Outcome(Exception):
     """The root of the five."""
@@ -101,7 +103,7 @@ class BatchExceptions(dict[int, Outcome]):
     """
 
     def __init__(
-        self, outcomes: Mapping[int, Outcome] | None = None, failed: Mapping[int, dict[str, Any]] | None = None
+        self, outcomes: Mapping[int, Outcome] | None = None, failed: Mapping[int, ItemError] | None = None
     ) -> None:
         super().__init__(outcomes or {})
         self.failed = failed or {}

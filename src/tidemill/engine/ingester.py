@@ -8,7 +8,7 @@ Reading sources into items: chunks that grow while the database is quick, a chec
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager
 from dataclasses import replace
 from typing import Any
@@ -16,6 +16,7 @@ from uuid import UUID, uuid4
 
 from tidemill.core.decide import describe_exception
 from tidemill.core.errors import DiskFull, Interrupted, InvalidInput, StorageUnavailable, TidemillError
+from tidemill.core.file_layout import FileLayout
 from tidemill.core.input_source import InputBlock, InputObserver, InputSource
 from tidemill.engine.adaptive.sizing import ChunkSize
 from tidemill.engine.children.shared_state import LaneState
@@ -49,7 +50,7 @@ class SourceWithFixes:
         return self._source.first_line
 
     @property
-    def layout(self) -> Mapping[str, Any]:
+    def layout(self) -> FileLayout:
         return self._source.layout
 
     def read(self, rows: int, size: int) -> InputBlock:
@@ -97,7 +98,7 @@ async def open_leased_source(
         watching.cancel()
         await asyncio.wait([watching])  # or it could take again what is given back next
     with closing(source):
-        yield apply_fixes(context.db, lease, source) if lease.source.get("fixes_of") else source
+        yield apply_fixes(context.db, lease, source) if lease.source.fixes_of else source
 
 
 @contextmanager

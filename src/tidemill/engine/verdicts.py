@@ -11,6 +11,7 @@ from tidemill.core.decide import (
     describe_exception,
     outcome_from_exception,
 )
+from tidemill.core.item_error import ItemError
 from tidemill.core.job import Item
 from tidemill.core.kinds import Handler
 from tidemill.core.outcome import Done, Fail, Outcome
@@ -66,9 +67,7 @@ def _make_failed_verdict(item: Item, outcome: Fail, duration_ms: int) -> Verdict
     return Verdict(item.seq, ItemStatus.FAILED, item.attempt, duration_ms, error=error, code=told["code"])
 
 
-def make_failed_verdicts(
-    items: Sequence[Item], error_details: Sequence[dict[str, Any]], duration_ms: int
-) -> list[Verdict]:
+def make_failed_verdicts(items: Sequence[Item], error_details: Sequence[ItemError], duration_ms: int) -> list[Verdict]:
     """The same for many. ``said`` is of each its code, its reason and its details."""
     try:
         errors = encode_json_values(error_details)
@@ -84,9 +83,9 @@ def make_failed_verdicts(
     ]
 
 
-def _fail_from_error(said: dict[str, Any]) -> Fail:
-    details = {name: value for name, value in said.items() if name not in ("code", "reason")}
-    return Fail(said["reason"], code=said["code"], details=details)
+def _fail_from_error(error: ItemError) -> Fail:
+    details = {name: value for name, value in error.items() if name not in ("code", "reason")}
+    return Fail(error["reason"], code=error["code"], details=details)
 
 
 def _check_result_size(result: bytes | None, normalized: bytes | None) -> None:

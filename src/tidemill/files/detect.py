@@ -4,12 +4,15 @@ What a file is: from its name, what was said of it, and a bounded look at its be
 """
 
 import csv
+from collections.abc import Mapping
+from dataclasses import replace
 from email.message import Message
 from functools import cached_property
 from pathlib import Path, PurePath
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from tidemill.core.errors import InvalidInput
+from tidemill.core.file_layout import FileLayout
 from tidemill.files.byte_streams import STREAM_READ_BYTES
 from tidemill.files.compression import list_zip_files, open_decompressed, open_zip
 from tidemill.files.formats.csv_reader import CsvDialect
@@ -78,25 +81,25 @@ _XLS_MAGIC = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 
 
 def detect_layout(
-    file: Path | BinaryIO, *, name: str = "", content_type: str = "", options: dict[str, Any] | None = None
-) -> dict[str, Any]:
-    """The layout of a file. What is given holds; the rest is found out. InvalidInput if it cannot be told."""
+    file: Path | BinaryIO, *, name: str = "", content_type: str = "", options: Mapping[str, object] | None = None
+) -> FileLayout:
+    """The layout of a file: the given options, and the rest detected. InvalidInput if detection fails."""
     if isinstance(file, Path):
         with file.open("rb") as opened:
             return detect_layout(opened, name=name or file.name, content_type=content_type, options=options)
     asked = validate_layout({key: value for key, value in (options or {}).items() if value is not None})
     about = Message()
     about["content-type"] = content_type or "application/octet-stream"
-    kind = asked.get("format")
-    packed = asked.get("compression") or _detect_compression(file)
-    if packed == "zip" and kind in (None, "xlsx", "images") and "compression" not in asked:
+    kind = asked.format
+    packed = asked.compression or _detect_compression(file)
+    if packed == "zip" and kind in (None, "xlsx", "images") and asked.compression is None:
         kind = _detect_zip_format(file, kind)
     if kind is None:
         kind = _detect_binary_format(file) or (None if packed == "zip" else _read_declared_format(name, about))
     if kind in ("xlsx", "parquet", "images"):
         return _make_binary_layout(kind, asked)
     sample = FileSample(file, packed)
-    if packed == "none" and "compression" not in asked:
+    if packed == "none" and asked.compression is None:
         _refuse_mislabelled(name, sample.head[:_TEXT_CHECK_BYTES])
     return _detect_text_layout(sample, kind or _read_declared_format(name, about), asked, packed, about)
 
@@ -144,25 +147,25 @@ def _read_declared_format(name: str, about: Message) -> str | None:
     return (None if suffix == "images" else suffix) or FORMATS_BY_MEDIA_TYPE.get(about.get_content_type())
 
 
-def _make_binary_layout(kind: str, options: dict[str, Any]) -> dict[str, Any]:
-    return validate_layout({"format": kind} | {key: options[key] for key in options if key != "compression"})
+def _make_binary_layout(kind: str, options: FileLayout) -> FileLayout:
+    return validate_layout(replace(options, format=kind, compression=None).to_json())
 
 
 def _detect_text_layout(
-    sample: FileSample, kind: str | None, options: dict[str, Any], packed: str, about: Message
-) -> dict[str, Any]:
+    sample: FileSample, kind: str | None, options: FileLayout, packed: str, about: Message
+) -> FileLayout:
     said = normalize_encoding(str(about.get_param("charset") or ""))
-    encoding = options.get("encoding") or detect_encoding(sample.head, sample.non_ascii_lines, said)
+    encoding = options.encoding or detect_encoding(sample.head, sample.non_ascii_lines, said)
     text = decode_sample(sample.head, encoding)
     kind = kind or _detect_text_format(text)
     if kind == "json":
         kind = _detect_json_format(text)
-    layout: dict[str, Any] = {"format": kind, "compression": packed, "encoding": encoding}
+    layout: dict[str, object] = {"format": kind, "compression": packed, "encoding": encoding}
     if kind in ("csv", "tsv"):
         layout |= _detect_dialect(text, kind, options)
         if about.get_param("header") == "absent":
             layout["header"] = False
-    return validate_layout(layout | options)
+    return validate_layout(layout | options.to_json())
 
 
 def _detect_json_format(text: str) -> str:
@@ -181,9 +184,9 @@ def _detect_text_format(text: str) -> str:
     return "ndjson" if start.startswith("{") else "csv"
 
 
-def _detect_dialect(text: str, kind: str, options: dict[str, Any]) -> dict[str, Any]:
+def _detect_dialect(text: str, kind: str, options: FileLayout) -> dict[str, object]:
     line_end = "\r\n" if "\r\n" in text else "\r" if "\r" in text and "\n" not in text else "\n"
-    quote = options.get("quote", '"')
+    quote = '"' if options.quote is None else options.quote
     delimiter = "\t" if kind == "tsv" else _detect_delimiter(text, quote)
     return {"delimiter": delimiter, "quote": quote, "header": True, "line_end": line_end}
 

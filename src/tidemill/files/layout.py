@@ -1,9 +1,11 @@
-"""How a file is laid out: its format and the options of that. A plain dict, so that a job can keep it."""
+"""The formats and options that a layout may have, and the check of a layout that somebody wrote."""
 
 import codecs
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tidemill.core.errors import InvalidInput
+from tidemill.core.file_layout import FileLayout
 from tidemill.files.compression import COMPRESSIONS
 
 FORMATS_BY_SUFFIX = {
@@ -41,8 +43,8 @@ _ENCODING_BY_CODEC_NAME = {codecs.lookup(name).name: name for name in TEXT_ENCOD
 _FLAGS_BY_TEXT = {"true": True, "false": False, "1": True, "0": False, "yes": True, "no": False}
 
 
-def validate_layout(given: dict[str, Any]) -> dict[str, Any]:
-    """The same layout in our own words; InvalidInput says what would be allowed. What is None was not given."""
+def validate_layout(given: Mapping[str, object]) -> FileLayout:
+    """The layout with canonical values; InvalidInput lists what is allowed. An option that is None is not given."""
     layout = {name: value for name, value in given.items() if value is not None}
     kind = layout.get("format")
     if kind is not None or "format" in given:
@@ -51,7 +53,7 @@ def validate_layout(given: dict[str, Any]) -> dict[str, Any]:
     for name in layout:
         if name not in allowed:
             raise InvalidInput(f"{name} is no option of {kind or 'any format'}; there are {', '.join(sorted(allowed))}")
-    return {name: _OPTION_CHECKS[name](name, value) for name, value in layout.items()}
+    return FileLayout.from_json({name: _OPTION_CHECKS[name](name, value) for name, value in layout.items()})
 
 
 def normalize_encoding(name: str) -> str | None:
@@ -62,10 +64,10 @@ def normalize_encoding(name: str) -> str | None:
         return None
 
 
-def _check_choice(name: str, value: Any, allowed: tuple[str, ...]) -> Any:
+def _check_choice(name: str, value: Any, allowed: tuple[str, ...]) -> str:
     if value not in allowed:
         raise InvalidInput(f"unknown {name} {value!r}; known are {', '.join(map(_format_choice, allowed))}")
-    return value
+    return str(value)
 
 
 def _format_choice(word: str) -> str:
@@ -74,7 +76,7 @@ def _format_choice(word: str) -> str:
 
 def _check_encoding(name: str, value: Any) -> str:
     found = normalize_encoding(value) if isinstance(value, str) else None
-    return str(_check_choice(name, found or value, TEXT_ENCODINGS))
+    return _check_choice(name, found or value, TEXT_ENCODINGS)
 
 
 def _check_delimiter(name: str, value: Any) -> str:
@@ -103,7 +105,7 @@ def _check_sheet(name: str, value: Any) -> str | int:
     return value
 
 
-_OPTION_CHECKS: dict[str, Any] = {
+_OPTION_CHECKS: dict[str, Callable[[str, Any], str | int | bool]] = {
     "format": lambda name, value: _check_choice(name, value, KNOWN_FORMATS),
     "compression": lambda name, value: _check_choice(name, value, COMPRESSIONS),
     "line_end": lambda name, value: _check_choice(name, LINE_ENDS_BY_NAME.get(str(value).lower(), value), LINE_ENDS),

@@ -1,10 +1,11 @@
 """From a reference to a source: a stored file and its layout."""
 
 from collections.abc import Callable
-from typing import Any, BinaryIO, Protocol
+from typing import BinaryIO, Protocol
 
 from tidemill.config import Settings
-from tidemill.core.input_source import InputSource
+from tidemill.core.file_layout import FileLayout
+from tidemill.core.input_source import Checkpoint, InputSource, SourceReference
 from tidemill.files.blobs import open_blob_store
 from tidemill.files.blobs.blob_store import BlobStore
 from tidemill.files.byte_streams import ByteStream, CarriageReturnStream, TranscodedStream
@@ -47,17 +48,16 @@ class SourceOpener:
         self._max_unpacked_bytes = max_unpacked_bytes
 
     def __call__(
-        self, reference: dict[str, Any], checkpoint: dict[str, Any], should_continue: ShouldContinue = lambda: True
+        self, reference: SourceReference, checkpoint: Checkpoint, should_continue: ShouldContinue = lambda: True
     ) -> InputSource:
-        """The source, open; whoever asked for it closes it."""
-        blob = str(reference.get("blob", ""))
-        url = reference.get("url")
+        """The source, open; the caller closes it."""
+        blob, url = reference.blob, reference.url
         if url and self._fetch is not None and not self._blobs.has(blob):
-            self._fetch(str(url), blob, should_continue=should_continue)
+            self._fetch(url, blob, should_continue=should_continue)
         file = self._blobs.open(blob)
         try:
             layout = _resolve_layout(reference, file)
-            if layout["format"] == "images":
+            if layout.format == "images":
                 return ImageZipReader(file, blob, checkpoint)
             limits = {"max_row_bytes": self._max_row_bytes, "max_bytes": self._max_unpacked_bytes}
             source = open_block_reader(file, layout, checkpoint, **limits)
@@ -68,28 +68,27 @@ class SourceOpener:
             raise
 
 
-def _resolve_layout(reference: dict[str, Any], file: BinaryIO) -> dict[str, Any]:
-    """As it was told; of a file that nobody had seen when it was asked for, what was not told is found out.
+def _resolve_layout(reference: SourceReference, file: BinaryIO) -> FileLayout:
+    """The layout of the reference. For a URL, options that are not given are detected.
 
-    From the file and the URL alone, so that it is the same whenever the file is opened.
+    Detection uses the file and the URL only, so that the result is the same whenever the file is opened.
     """
-    told = {"format": reference.get("format")} | (reference.get("layout") or {})
-    if not reference.get("url"):
-        return validate_layout(told)
+    options = {"format": reference.format} | (reference.layout.to_json() if reference.layout else {})
+    if not reference.url:
+        return validate_layout(options)
     from tidemill.files.remote.remote_urls import get_url_file_name  # noqa: PLC0415  an HTTP client comes with it
 
-    return detect_layout(file, name=get_url_file_name(reference["url"]), options=told)
+    return detect_layout(file, name=get_url_file_name(reference.url), options=options)
 
 
 def open_block_reader(
-    file: BinaryIO, layout: dict[str, Any], checkpoint: dict[str, Any], *, max_row_bytes: int, max_bytes: int
+    file: BinaryIO, layout: FileLayout, checkpoint: Checkpoint, *, max_row_bytes: int, max_bytes: int
 ) -> BlockReader:
     """The records of an open file whose layout is known."""
-    kind = layout["format"]
+    kind, header = layout.format, layout.header is not False
     if kind == "xlsx":
-        header, sheet = layout.get("header", True), layout.get("sheet")
         limits = {"max_row_bytes": max_row_bytes, "max_bytes": max_bytes}
-        return XlsxReader(file, checkpoint, sheet=sheet, header=header, **limits)
+        return XlsxReader(file, checkpoint, sheet=layout.sheet, header=header, **limits)
     if kind == "parquet":
         return ParquetReader(file, checkpoint, max_row_bytes=max_row_bytes, max_bytes=max_bytes)
     stream = open_text_stream(file, layout, max_bytes)
@@ -97,19 +96,20 @@ def open_block_reader(
         return NdjsonReader(stream, checkpoint, max_row_bytes=max_row_bytes)
     if kind == "json":
         return JsonArrayReader(stream, checkpoint, max_row_bytes=max_row_bytes)
-    delimiter, keep = layout.get("delimiter") or ("\t" if kind == "tsv" else ","), layout.get("keep_empty", False)
-    dialect = CsvDialect(delimiter, layout.get("quote", '"'), keep_empty=keep)
-    options = {"header": layout.get("header", True), "encoding": layout.get("encoding", "utf-8")}
-    return CsvReader(stream, checkpoint, max_row_bytes=max_row_bytes, dialect=dialect, **options)
+    delimiter = layout.delimiter or ("\t" if kind == "tsv" else ",")
+    quote = '"' if layout.quote is None else layout.quote
+    dialect = CsvDialect(delimiter, quote, keep_empty=bool(layout.keep_empty))
+    encoding = layout.encoding or "utf-8"
+    return CsvReader(stream, checkpoint, max_row_bytes=max_row_bytes, dialect=dialect, header=header, encoding=encoding)
 
 
-def open_text_stream(file: BinaryIO, layout: dict[str, Any], max_bytes: int) -> ByteStream:
+def open_text_stream(file: BinaryIO, layout: FileLayout, max_bytes: int) -> ByteStream:
     """The bytes of its text, in UTF-8."""
-    stream = open_decompressed(file, layout.get("compression", "none"), max_bytes)
-    encoding = layout.get("encoding", "utf-8")
+    stream = open_decompressed(file, layout.compression or "none", max_bytes)
+    encoding = layout.encoding or "utf-8"
     if encoding not in ("utf-8", "utf-8-sig"):
         stream = TranscodedStream(stream, encoding)
-    return CarriageReturnStream(stream) if layout.get("line_end") == "\r" else stream
+    return CarriageReturnStream(stream) if layout.line_end == "\r" else stream
 
 
 def make_source_opener(settings: Settings) -> SourceOpener:

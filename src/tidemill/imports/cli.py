@@ -15,6 +15,7 @@ import typer
 from rich.markup import escape
 
 from tidemill.core.errors import InvalidInput
+from tidemill.core.file_layout import FileLayout
 from tidemill.core.job import Job
 from tidemill.core.kinds import IMPORT_KIND
 from tidemill.core.principal import LOCAL_USER_ID
@@ -205,7 +206,7 @@ async def _submit_import(runtime: Runtime, arguments: ImportArguments) -> UUID:
     except BaseException:
         await staged.discard(blob.id)
         raise
-    show_layout(inspection.layout)
+    show_layout(inspection.layout.to_json())
     return (await imports.submit(spec, blob, inspection, plan, params, name))[0]
 
 
@@ -320,7 +321,7 @@ def fix_command(
             blob.id,
             file.name,
             content_type="",
-            layout={},
+            layout=FileLayout(),
             by=LOCAL_USER_ID,
             request_id=None,
             max_row_bytes=runtime.settings.max_row_bytes,

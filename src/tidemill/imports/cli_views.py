@@ -7,14 +7,16 @@ from rich.markup import escape
 from rich.table import Table
 
 from tidemill.core.job import Job
-from tidemill.imports.failed_rows import join_error_reasons
+from tidemill.imports.failed_rows import RowWithErrors, join_error_reasons
+from tidemill.imports.import_plan import ImportParams
+from tidemill.imports.use_cases import ImportPreview
 from tidemill.terminal.console import console, error_console
 
 PREVIEW_CELL_CHARS_MAX = 30
 
 
 def show_effects(job: Job, effects: Mapping[str, int]) -> None:
-    would = "would be " if job.params.get("plan", {}).get("validate_only") else ""
+    would = "would be " if ImportParams.from_json(job.params).options.validate_only else ""
     said = [f"{n:,} {would}{name}" for name, n in effects.items() if n]
     if said:
         console.print("  " + " · ".join(said), highlight=False)
@@ -43,7 +45,7 @@ def _format_layout(layout: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {_format_layout_value(value)}" for name, value in layout.items())
 
 
-def show_preview(preview: Mapping[str, Any]) -> None:
+def show_preview(preview: ImportPreview) -> None:
     """``seen``: what the preview of a file has told."""
     console.print(f"[bold]{escape(_format_layout(preview['layout']))}[/]", highlight=False, soft_wrap=True)
     for column in preview["columns"]:
@@ -56,7 +58,7 @@ def show_preview(preview: Mapping[str, Any]) -> None:
     _show_row_errors(preview["rows"])
 
 
-def _build_preview_table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Table:
+def _build_preview_table(columns: Sequence[str], rows: Sequence[RowWithErrors]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("row", justify="right")
     for column in columns:
@@ -70,7 +72,7 @@ def _build_preview_table(columns: Sequence[str], rows: Sequence[Mapping[str, Any
     return table
 
 
-def _show_row_errors(rows: Sequence[Mapping[str, Any]]) -> None:
+def _show_row_errors(rows: Sequence[RowWithErrors]) -> None:
     for row in rows:
         for error in row["errors"]:
             console.print(f"  [red]row {row['row']}[/]  {escape(join_error_reasons([error]))}", highlight=False)

@@ -5,9 +5,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tidemill.imports.failed_rows import ERRORS_COLUMN, ROW_NUMBER_COLUMN
 from tidemill.tables.resource import Resource
 
+ROW_NUMBER_COLUMN, ERRORS_COLUMN = "_row", "_errors"  # columns that a file of failed rows adds
 COLUMN_SUGGESTIONS_MAX = (
     10  # columns that may have been meant for another: among a thousand fields, a guess takes 70 ms
 )

@@ -8,18 +8,18 @@ from typing import Any
 import msgspec
 
 from tidemill.core.input_source import InputSource
-from tidemill.imports.import_plan import ImportPlan, ImportRequest, make_import_plan
+from tidemill.core.json_types import JsonObject
+from tidemill.imports.import_plan import ImportParams, ImportPlan, ImportRequest, make_import_plan
 from tidemill.imports.key_index import KeyIndex
 from tidemill.imports.validation.canonical_values import canonicalize_texts
 from tidemill.imports.validation.field_reader import Normalizer
 from tidemill.imports.validation.row_checker import make_field_reader
-from tidemill.tables.resource import Resource
 
 
 class DuplicateDetector:
     """Decodes no more of each input than the fields of its keys."""
 
-    def __init__(self, params: dict[str, Any], plan: ImportPlan, normalizers: Mapping[str, Normalizer]) -> None:
+    def __init__(self, params: JsonObject, plan: ImportPlan, normalizers: Mapping[str, Normalizer]) -> None:
         self.params = params
         self.held = (
             plan.duplicates == "last"
@@ -87,13 +87,15 @@ class DuplicateDetector:
 
 
 def make_duplicate_detector(
-    params: dict[str, Any], source: InputSource, normalizers: Mapping[str, Normalizer]
+    params: JsonObject, source: InputSource, normalizers: Mapping[str, Normalizer]
 ) -> DuplicateDetector:
     """A plan that could not be made before the source was open is made here."""
-    if "plan" not in params:
-        request = msgspec.convert(params["request"], ImportRequest)
-        resource = msgspec.convert(params["resource"], Resource)
+    known = ImportParams.from_json(params)
+    plan = known.plan
+    if plan is None:
+        request, resource = known.request or ImportRequest(), known.resource
+        assert resource is not None  # noqa: S101  every import without a plan has one
         columns = source.columns or resource.field_names
         plan = make_import_plan(request, resource, columns, named_by_rows=source.columns is None)
-        params = params | {"plan": msgspec.to_builtins(plan), "layout": dict(source.layout)}
-    return DuplicateDetector(params, msgspec.convert(params["plan"], ImportPlan), normalizers)
+        params = params | {"plan": msgspec.to_builtins(plan), "layout": source.layout.to_json()}
+    return DuplicateDetector(params, plan, normalizers)

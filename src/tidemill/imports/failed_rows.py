@@ -3,54 +3,83 @@
 The failed rows of an import: in pages, and as files that can be mended and sent back.
 """
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Iterable, Sequence
+from typing import Any, NotRequired, TypedDict, cast
 
 import msgspec
 
 from tidemill.core.errors import Conflict
+from tidemill.core.input_source import InputDefect
+from tidemill.core.item_error import ItemError
 from tidemill.core.job import Job
+from tidemill.core.json_types import JsonObject
 from tidemill.core.list_pages import Page
 from tidemill.core.result_grid import GridCell, format_cell
 from tidemill.files.writers.row_writers import format_csv_line
 from tidemill.imports import import_records
+from tidemill.imports.column_mapping import ERRORS_COLUMN, ROW_NUMBER_COLUMN
+from tidemill.imports.import_plan import ImportParams
 from tidemill.imports.import_records import FailedRow
 from tidemill.store.database import Database
 
-ROW_NUMBER_COLUMN, ERRORS_COLUMN = "_row", "_errors"
 UNPARSED_COLUMN = "input"  # the column of records that could not be parsed, where no other is known
-_ERROR_KEYS = ("field", "value", "code", "reason")
 
 
-def list_row_errors(error: Mapping[str, Any], row: int, line: int) -> list[dict[str, Any]]:
-    """All that is wrong with a row, each in the shape that errors have everywhere."""
-    retryable = bool(error.get("retryable", False))
-    told = error.get("errors") or [error]
-    return [{"row": row, "line": line} | _select_error_keys(one) | {"retryable": retryable} for one in told]
+class RowErrorView(TypedDict):
+    """One error of a row, as the API and the files of failed rows show it."""
+
+    row: int
+    line: int
+    field: str | None
+    value: str | None
+    code: str | None
+    reason: str | None
+    retryable: bool
+    byte_offset: NotRequired[int]  # of bytes that are not in the file's encoding
 
 
-def _select_error_keys(one: Mapping[str, Any]) -> dict[str, Any]:
-    """An offset is told where there is one: of bytes that are not in the file's encoding."""
-    where = {"byte_offset": one["byte_offset"]} if "byte_offset" in one else {}
-    return where | {name: one.get(name) for name in _ERROR_KEYS}
+class RowWithErrors(TypedDict):
+    row: int
+    line: int
+    errors: list[RowErrorView]
+    input: Any
 
 
-def join_error_reasons(errors: Iterable[Mapping[str, Any]]) -> str:
-    """The same in a cell, for somebody who mends the row."""
+def list_row_errors(error: ItemError | InputDefect, row: int, line: int) -> list[RowErrorView]:
+    """All errors of a row."""
+    stored = cast("ItemError", error)  # a defect has fewer fields
+    retryable = stored.get("retryable", False)
+    return [_build_error_view(one, row, line, retryable=retryable) for one in stored.get("errors") or [stored]]
+
+
+def _build_error_view(error: ItemError, row: int, line: int, *, retryable: bool) -> RowErrorView:
+    view: RowErrorView = {
+        "row": row,
+        "line": line,
+        "field": error.get("field"),
+        "value": error.get("value"),
+        "code": error.get("code"),
+        "reason": error.get("reason"),
+        "retryable": retryable,
+    }
+    if "byte_offset" in error:
+        view["byte_offset"] = error["byte_offset"]
+    return view
+
+
+def join_error_reasons(errors: Iterable[RowErrorView]) -> str:
+    """The errors of a row as the text of one cell."""
     return "; ".join(
-        str(error["reason"]) if error.get("field") is None else f"{error['field']}: {error['reason']}"
-        for error in errors
+        str(error["reason"]) if error["field"] is None else f"{error['field']}: {error['reason']}" for error in errors
     )
 
 
-def to_record(columns: Sequence[str], value: Any) -> dict[str, Any]:
+def to_record(columns: Sequence[str], value: Any) -> JsonObject:
     """A row by its columns; a record that could not be parsed has its text in the first of them."""
     return value if isinstance(value, dict) else {columns[0] if columns else UNPARSED_COLUMN: value}
 
 
-def to_failed_row_cells(
-    columns: Sequence[str], value: Any, row: int, errors: Iterable[Mapping[str, Any]]
-) -> list[GridCell]:
+def to_failed_row_cells(columns: Sequence[str], value: Any, row: int, errors: Iterable[RowErrorView]) -> list[GridCell]:
     """A row of the file of failures: the columns of the original, then its number and what is wrong."""
     record = to_record(columns, value)
     return [*(format_cell(record.get(name)) for name in columns), row, join_error_reasons(errors)]
@@ -61,7 +90,7 @@ FAILED_ROWS_PAGE_SIZE = 500
 
 async def list_import_errors(
     db: Database, job: Job, *, limit: int, after: object = None, codes: Sequence[str] | None = None
-) -> Page[dict[str, Any]]:
+) -> Page[RowWithErrors]:
     """Failed rows in their own order, each with all of its errors; with ``codes``, those that failed first of these."""
     _check_not_purged(job)
     page = await db.read(import_records.list_failed_rows, job.id, limit=limit, after=after, codes=codes)
@@ -91,8 +120,8 @@ async def stream_failed_rows_ndjson(db: Database, job: Job) -> AsyncIterator[byt
 
 def get_planned_columns(job: Job) -> list[str]:
     """The columns of a job's file, as far as its beginning told; none of ours."""
-    plan = job.params.get("plan") or {}
-    return [name for name in plan.get("columns") or () if name not in (ROW_NUMBER_COLUMN, ERRORS_COLUMN)]
+    plan = ImportParams.from_json(job.params).plan
+    return [name for name in (plan.columns if plan else ()) if name not in (ROW_NUMBER_COLUMN, ERRORS_COLUMN)]
 
 
 async def get_file_columns(db: Database, job: Job) -> list[str]:
@@ -120,11 +149,11 @@ async def _iterate_failure_pages(db: Database, job: Job) -> AsyncIterator[Sequen
             return
 
 
-def _build_failure_view(found: FailedRow) -> dict[str, Any]:
+def _build_failure_view(found: FailedRow) -> RowWithErrors:
     return {"row": found.row, "line": found.line, "errors": _build_row_errors(found), "input": found.input}
 
 
-def _build_row_errors(found: FailedRow) -> list[dict[str, Any]]:
+def _build_row_errors(found: FailedRow) -> list[RowErrorView]:
     return list_row_errors(found.error, found.row, found.line)
 
 

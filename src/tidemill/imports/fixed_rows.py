@@ -13,10 +13,13 @@ from typing import Any
 
 from tidemill.core.batch import SEQ_LIST_MAX
 from tidemill.core.errors import InvalidColumns, InvalidInput, InvalidRows, Unavailable
+from tidemill.core.file_layout import FileLayout
 from tidemill.core.input_source import InputBlock, InputSource, resolve_line_number
 from tidemill.core.job import Job
-from tidemill.imports.column_mapping import fold_name
-from tidemill.imports.failed_rows import ERRORS_COLUMN, ROW_NUMBER_COLUMN, get_file_columns
+from tidemill.core.json_types import JsonObject
+from tidemill.imports.column_mapping import ERRORS_COLUMN, ROW_NUMBER_COLUMN, fold_name
+from tidemill.imports.failed_rows import get_file_columns
+from tidemill.imports.import_plan import ImportParams, ImportPlan
 from tidemill.imports.use_cases import make_import_use_cases
 from tidemill.jobs.file_inspection import FileInspection, inspect_file
 from tidemill.runtime import Runtime
@@ -55,7 +58,7 @@ class FixedRowMatcher:
         self._seen = bytearray(total // 8 + 1)
         self._problems = problems
 
-    def match(self, record: Any, line: int) -> tuple[int, dict[str, Any]] | None:
+    def match(self, record: Any, line: int) -> tuple[int, JsonObject] | None:
         """The row's seq and its mended fields, without ours; None when it is none, which is told."""
         said = record.get(ROW_NUMBER_COLUMN) if isinstance(record, dict) else None
         if said in (None, ""):
@@ -133,13 +136,14 @@ class FixFileColumns:
 class FixedCellMerger:
     """Mended rows of a file that has texts alone. A cell that was not touched stays the value it was written from."""
 
-    def __init__(self, plan: Mapping[str, Any]) -> None:
-        """``plan``: the import's, as its job keeps it."""
-        fields = (plan.get("resource") or {}).get("fields", ()) if plan.get("documents") else ()
-        documents = {field["name"] for field in fields if field["type"] == "json"}
-        self._json_columns = {column for column, name in plan.get("mapping", {}).items() if name in documents}
+    def __init__(self, plan: ImportPlan | None) -> None:
+        """``plan``: the plan of the import, if its file was read."""
+        fields = plan.resource.fields if plan is not None and plan.documents else ()
+        documents = {field.name for field in fields if field.type == "json"}
+        mapping = plan.mapping if plan is not None else {}
+        self._json_columns = {column for column, name in mapping.items() if name in documents}
 
-    def merge_row(self, held: Any, cells: Mapping[str, Any]) -> dict[str, Any]:
+    def merge_row(self, held: Any, cells: Mapping[str, Any]) -> JsonObject:
         """A field that the row did not name, and has nothing in its cell, is still not named."""
         if not isinstance(held, dict):
             return {name: self._convert_cell(name, value) for name, value in cells.items()}
@@ -178,7 +182,7 @@ def parse_row_number(value: Any) -> int | None:
 
 
 FIX_FILE_CHUNK_BYTES = 4 << 20
-MergeRow = Callable[[Any, dict[str, Any]], dict[str, Any]]
+MergeRow = Callable[[Any, JsonObject], JsonObject]
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +192,7 @@ class FixedRowsFile:
     blob_id: str
     name: str
     content_type: str
-    layout: dict[str, Any]
+    layout: FileLayout  # the options that the caller gave
     by: int
     request_id: str | None
     max_row_bytes: int
@@ -196,18 +200,20 @@ class FixedRowsFile:
 
 async def fix_rows_from_file(runtime: Runtime, job: Job, file: FixedRowsFile) -> BulkOperation:
     """All of them in one transaction, or none: InvalidRows tells every row that cannot be taken."""
-    given = file.layout | ({"keep_empty": True} if _get_plan_params(job).get("keep_empty") else {})
+    plan = ImportParams.from_json(job.params).plan
+    given = file.layout.to_json() | ({"keep_empty": True} if plan is not None and plan.keep_empty else {})
     db, imports = runtime.db, runtime.get(make_import_use_cases)
     look = await inspect_file(
         runtime, file.blob_id, name=file.name, content_type=file.content_type, layout_options=given, rows=SEQ_LIST_MAX
     )
-    names = await _match_columns(db, job, look)
-    merge = _merge_fields if look.is_named_by_rows else FixedCellMerger(_get_plan_params(job)).merge_row
+    mapping = plan.mapping if plan is not None else {}
+    names = await _match_columns(db, job, mapping, look)
+    merge = _merge_fields if look.is_named_by_rows else FixedCellMerger(plan).merge_row
     source = await imports.open_source(file.blob_id, look.layout)
     try:
         with closing(source):
             async with db.transaction(bounded=False) as conn:
-                step = await _RowFixer(conn, job, file, names, merge).run(source)
+                step = await _RowFixer(conn, job, mapping, file, names, merge).run(source)
     except Exception as error:
         if not is_transient(error):
             raise
@@ -216,8 +222,8 @@ async def fix_rows_from_file(runtime: Runtime, job: Job, file: FixedRowsFile) ->
     return await db.run(operation_records.get_operation, step.operation_id)
 
 
-async def _match_columns(db: Database, job: Job, look: FileInspection) -> FixFileColumns:
-    names = FixFileColumns(await get_file_columns(db, job), _get_plan_params(job).get("mapping", {}))
+async def _match_columns(db: Database, job: Job, mapping: Mapping[str, str], look: FileInspection) -> FixFileColumns:
+    names = FixFileColumns(await get_file_columns(db, job), mapping)
     problems = [] if look.is_named_by_rows else names.find_header_problems(look.columns)
     if problems:
         raise InvalidColumns(problems)
@@ -227,14 +233,22 @@ async def _match_columns(db: Database, job: Job, look: FileInspection) -> FixFil
 class _RowFixer:
     """One file, in one transaction. ``merge``: what a row held, and what the file has of it; the rest stays."""
 
-    def __init__(self, conn: Connection, job: Job, file: FixedRowsFile, names: FixFileColumns, merge: MergeRow) -> None:
+    def __init__(
+        self,
+        conn: Connection,
+        job: Job,
+        import_columns: Container[str],
+        file: FixedRowsFile,
+        names: FixFileColumns,
+        merge: MergeRow,
+    ) -> None:
         self._conn = conn
         self._job = job
         self._file = file
         self._names = names
         self._merge = merge
         self._problems = FixProblems()
-        self._matcher = FixedRowMatcher(job.counts.total, self._problems, _get_plan_params(job).get("mapping", ()))
+        self._matcher = FixedRowMatcher(job.counts.total, self._problems, import_columns)
         self._row = 0
 
     async def run(self, source: InputSource) -> OperationStep:
@@ -256,7 +270,7 @@ class _RowFixer:
         )
         return OperationStep(operation_id, items, job_id, file.request_id)
 
-    def _match_rows(self, block: InputBlock, first_line: int) -> Iterator[tuple[int, dict[str, Any]]]:
+    def _match_rows(self, block: InputBlock, first_line: int) -> Iterator[tuple[int, JsonObject]]:
         for index, text in enumerate(block.inputs):
             self._row += 1
             line = resolve_line_number(self._row, None if block.lines is None else block.lines[index], first_line)
@@ -267,18 +281,18 @@ class _RowFixer:
             if (found := self._matcher.match(record, line)) is not None:
                 yield found
 
-    async def _store_fixes(self, locked: LockedJob, mended: dict[int, dict[str, Any]]) -> int:
-        if not mended:
+    async def _store_fixes(self, locked: LockedJob, fixes: dict[int, JsonObject]) -> int:
+        if not fixes:
             return 0
-        held = await item_fixes.read_current_inputs(self._conn, self._job.id, list(mended))
-        mended = {seq: self._merge(held.get(seq), fields) for seq, fields in mended.items()}
-        inputs = {seq: data for seq, fields in mended.items() if (data := self._encode_row(seq, fields)) is not None}
+        current = await item_fixes.read_current_inputs(self._conn, self._job.id, list(fixes))
+        fixed = {seq: self._merge(current.get(seq), fields) for seq, fields in fixes.items()}
+        inputs = {seq: data for seq, fields in fixed.items() if (data := self._encode_row(seq, fields)) is not None}
         taken = await item_fixes.fix_failed_items(self._conn, locked, inputs, by=self._file.by)
         for seq in sorted(inputs.keys() - set(taken)):
             await self._report_rejected_row(seq)
         return len(taken)
 
-    def _encode_row(self, seq: int, fields: dict[str, Any]) -> bytes | None:
+    def _encode_row(self, seq: int, fields: JsonObject) -> bytes | None:
         try:
             data = encode_json(fields, exact=True)
         except (TypeError, ValueError, RecursionError) as error:
@@ -295,9 +309,5 @@ class _RowFixer:
         self._problems.add(f"row {seq + 1} is {status}: only failed rows can be mended")
 
 
-def _get_plan_params(job: Job) -> dict[str, Any]:
-    return job.params.get("plan") or {}
-
-
-def _merge_fields(held: Any, fields: dict[str, Any]) -> dict[str, Any]:
+def _merge_fields(held: Any, fields: JsonObject) -> JsonObject:
     return (held if isinstance(held, dict) else {}) | fields

@@ -8,14 +8,15 @@ The handler: check rows by themselves, then against the table, then write the go
 from collections import Counter, OrderedDict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 from uuid import UUID
 
 import msgspec
 
 from tidemill.core.errors import InvalidInput
 from tidemill.core.input_source import InputObserver, InputSource
+from tidemill.core.item_error import ItemError
 from tidemill.core.job import Item
+from tidemill.core.json_types import JsonObject
 from tidemill.core.kinds import IMPORT_KIND, Handler
 from tidemill.core.outcome import AbortJob, BatchExceptions, Outcome, Retry, Skip, Wait
 from tidemill.core.policies import RetryPolicy
@@ -186,7 +187,7 @@ def make_import_handler(runtime: Runtime) -> Handler:
 
 
 def _open_duplicate_detector(
-    params: dict[str, Any], source: InputSource, normalizers: Mapping[str, Normalizer]
+    params: JsonObject, source: InputSource, normalizers: Mapping[str, Normalizer]
 ) -> InputObserver:
     from tidemill.imports.duplicate_detector import make_duplicate_detector  # noqa: PLC0415  numpy, only for who reads a file
 
@@ -197,9 +198,9 @@ def _build_skips(skipped: Mapping[int, RowErrorDetail]) -> dict[int, Outcome]:
     return {index: Skip(problem.reason) for index, problem in skipped.items()}
 
 
-def _build_failures(checked: CheckedRows, *, except_rows: Collection[int]) -> dict[int, dict[str, Any]]:
-    told = checked.errors.build_details()
-    return {index: one for index, one in told.items() if index not in except_rows} if except_rows else told
+def _build_failures(checked: CheckedRows, *, except_rows: Collection[int]) -> dict[int, ItemError]:
+    errors = checked.errors.build_details()
+    return {index: one for index, one in errors.items() if index not in except_rows} if except_rows else errors
 
 
 def _build_wait_outcomes(

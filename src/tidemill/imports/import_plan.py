@@ -1,10 +1,13 @@
 """What an import does, decided once, when it is submitted, and kept with its job."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal, Self, TypeVar
+
+import msgspec
 
 from tidemill.core.errors import InvalidColumns, InvalidInput
+from tidemill.core.file_layout import FileLayout
 from tidemill.imports.column_mapping import ColumnMapping, map_columns
 from tidemill.tables.resource import Field, Reference, Resource
 
@@ -72,6 +75,45 @@ class ImportPlan:
     def may_wait_for_rows(self) -> bool:
         """Whether a row may have to wait for another of the file. In a trial it would wait for ever."""
         return not self.validate_only and any(map(self.is_self_reference, self.resource.references))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportParams:
+    """What the parameters of an import job hold.
+
+    A file that a worker downloads has a request and a resource first; its plan follows when its columns are known.
+    """
+
+    plan: ImportPlan | None = None
+    request: ImportRequest | None = None
+    resource: Resource | None = None
+    layout: FileLayout | None = None  # of a downloaded file
+
+    @classmethod
+    def from_json(cls, params: Mapping[str, Any]) -> Self:
+        layout = params.get("layout")
+        return cls(
+            plan=_convert_given(params.get("plan"), ImportPlan),
+            request=_convert_given(params.get("request"), ImportRequest),
+            resource=_convert_given(params.get("resource"), Resource),
+            layout=FileLayout.from_json(layout) if layout else None,
+        )
+
+    @property
+    def options(self) -> ImportPlan | ImportRequest:
+        """The plan, or the request of a file that was not read yet."""
+        return self.plan or self.request or ImportRequest()
+
+    @property
+    def target(self) -> Resource | None:
+        return self.resource if self.plan is None else self.plan.resource
+
+
+T = TypeVar("T")
+
+
+def _convert_given(value: Any, type_: type[T]) -> T | None:
+    return msgspec.convert(value, type_) if value else None
 
 
 def make_import_plan(

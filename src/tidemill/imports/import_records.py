@@ -9,13 +9,14 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from psycopg.rows import class_row, dict_row
+from psycopg.rows import dict_row, kwargs_row
 
-from tidemill.core.input_source import resolve_line_number
+from tidemill.core.input_source import SourceReference, resolve_line_number
+from tidemill.core.item_error import ItemError
 from tidemill.core.list_pages import PAGE_ITEM_BUDGET, CursorFormat, Page, fingerprint_filters, parse_number
 from tidemill.store.database import Connection
 from tidemill.store.jsonb import decode_input
-from tidemill.store.statements import load_sql
+from tidemill.store.statements import RowDict, load_sql
 
 sql = load_sql("tidemill.imports")
 
@@ -64,13 +65,17 @@ class ImportOrigin:
     """Where a job comes from: the file and its layout, the key it was asked for with; when its first row was read."""
 
     id: UUID
-    source: dict[str, Any] | None
+    source: SourceReference | None
     idem_key: str | None
     started_at: datetime | None
 
 
+def _make_import_origin(source: Mapping[str, Any] | None, **columns: Any) -> ImportOrigin:
+    return ImportOrigin(source=None if source is None else SourceReference.from_json(source), **columns)
+
+
 async def find_import_origins(conn: Connection, job_ids: Sequence[UUID]) -> dict[UUID, ImportOrigin]:
-    async with conn.cursor(row_factory=class_row(ImportOrigin)) as cursor:
+    async with conn.cursor(row_factory=kwargs_row(_make_import_origin)) as cursor:
         await cursor.execute(sql("job/origins"), {"ids": list(job_ids)})
         return {found.id: found for found in await cursor.fetchall()}
 
@@ -101,7 +106,7 @@ class FailedRow:
     row: int
     line: int
     input: Any
-    error: dict[str, Any]
+    error: ItemError
 
 
 async def list_failed_rows(
@@ -134,6 +139,6 @@ async def list_failed_row_fields(conn: Connection, job_id: UUID) -> list[str]:
     return [row[0] for row in await cursor.fetchall()]
 
 
-def _parse_failed_row(row: dict[str, Any]) -> FailedRow:
+def _parse_failed_row(row: RowDict) -> FailedRow:
     line = resolve_line_number(row["seq"] + 1, row["line"], row["first_line"])
     return FailedRow(row["seq"] + 1, line, decode_input(row["input"]), row["error"] or {})

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated
 from uuid import UUID
 
 from fastapi import Depends
@@ -10,6 +10,7 @@ from fastapi import Depends
 from tidemill.core.job import Job
 from tidemill.core.kinds import IMPORT_KIND as IMPORT
 from tidemill.imports import import_records
+from tidemill.imports.import_plan import ImportParams
 from tidemill.imports.import_records import ImportOrigin
 from tidemill.imports.promotion import PROMOTE_ACTION as PROMOTE
 from tidemill.imports.schemas import EffectsOut, ImportDetail, ImportOut
@@ -37,21 +38,22 @@ async def load_import_view(db: Database, job_id: UUID) -> ImportOut:
 
 async def load_import_detail(db: Database, job: Job) -> ImportDetail:
     origin = (await db.read(import_records.find_import_origins, [job.id])).get(job.id)
-    source, plan, words = (origin.source if origin else None) or {}, _get_plan(job), _get_import_options(job)
+    source, params = origin.source if origin else None, ImportParams.from_json(job.params)
+    plan, options, layout = params.plan, params.options, params.layout or (source and source.layout)
     return ImportDetail(
         **_build_import_out(job, origin).model_dump(),
         rates=RatesOut(**asdict(await db.read(progress_samples.read_job_rates, job))),
         effects=EffectsOut(**await db.read(import_records.sum_import_effects, job.id)),
         errors=job.codes,
-        layout=job.params.get("layout") or source.get("layout") or {},
-        columns=list(plan.get("columns") or ()),
-        mapping=_order_mapping(plan) or words.get("mapping") or {},
-        duplicates=words.get("duplicates", "error"),
-        resource_key=list(_get_resource(job).get("key") or ()),
+        layout=layout.to_json() if layout else {},
+        columns=list(plan.columns) if plan else [],
+        mapping=plan.ordered_mapping if plan else options.mapping,
+        duplicates=options.duplicates,
+        resource_key=list(params.target.key) if params.target else [],
         policy=job.policy,
         file_id=job.file_id,
-        promoted_from=source.get("fixes_of"),
-        promoted_to=await _find_promoted_job(db, job) if words.get("validate_only") else None,
+        promoted_from=UUID(source.fixes_of) if source and source.fixes_of else None,
+        promoted_to=await _find_promoted_job(db, job) if options.validate_only else None,
     )
 
 
@@ -61,17 +63,18 @@ async def _find_promoted_job(db: Database, dry_run: Job) -> UUID | None:
 
 
 def _build_import_out(job: Job, origin: ImportOrigin | None) -> ImportOut:
-    words, counts = _get_import_options(job), job.counts
+    params, counts = ImportParams.from_json(job.params), job.counts
+    options = params.options
     here = f"/v1/imports/{job.id}"
-    promote = {"promote": f"{here}/promote"} if words.get("validate_only") else {}
+    promote = {"promote": f"{here}/promote"} if options.validate_only else {}
     return ImportOut(
         job_id=job.id,
         key=job.key,
         idempotency_key=_strip_import_key_prefix(origin.idem_key if origin else None),
-        resource_type=_get_resource(job).get("name") or "",
-        file_name=((origin.source if origin else None) or {}).get("name") or None,
-        mode=words.get("mode", "insert"),
-        validate_only=words.get("validate_only", False),
+        resource_type=params.target.name if params.target else "",
+        file_name=(origin.source.name or None) if origin and origin.source else None,
+        mode=options.mode,
+        validate_only=options.validate_only,
         status=job.status,
         total_records=counts.total,
         processed_records=counts.processed,
@@ -92,25 +95,6 @@ def _strip_import_key_prefix(key: str | None) -> str | None:
     if key is None or key.startswith(f"{PROMOTE} "):
         return None
     return key.removeprefix(f"{IMPORT_KEY_PREFIX} ")
-
-
-def _get_plan(job: Job) -> dict[str, Any]:
-    return job.params.get("plan") or {}
-
-
-def _order_mapping(plan: dict[str, Any]) -> dict[str, str]:
-    """In the order of the file."""
-    mapping: dict[str, str] = plan.get("mapping") or {}
-    return {column: mapping[column] for column in plan.get("columns") or () if column in mapping} | mapping
-
-
-def _get_import_options(job: Job) -> dict[str, Any]:
-    """The plan's, or the request's, of a file that nobody has seen yet."""
-    return _get_plan(job) or job.params.get("request") or {}
-
-
-def _get_resource(job: Job) -> dict[str, Any]:
-    return _get_plan(job).get("resource") or job.params.get("resource") or {}
 
 
 async def load_visible_import(import_id: JobName, me: CurrentUser, db: DatabaseDep) -> Job:

@@ -1,14 +1,16 @@
 """From a trial to the real thing: the same file, the same plan, with every correction made since; and it writes."""
 
 from dataclasses import replace
-from typing import Any
 from uuid import UUID
 
 import msgspec
 
 from tidemill.core.errors import Conflict, Unavailable, UnknownFile, UnknownJob
+from tidemill.core.input_source import SourceReference
 from tidemill.core.job import Job
+from tidemill.core.json_types import JsonObject
 from tidemill.core.kinds import IMPORT_KIND
+from tidemill.files.blobs.blob_store import Blob
 from tidemill.imports import import_records
 from tidemill.imports.import_plan import ImportPlan
 from tidemill.imports.use_cases import check_table_privileges
@@ -59,7 +61,7 @@ async def promote_dry_run(
         params=job.params | {"plan": msgspec.to_builtins(plan)} | _build_promoted_request(job),
         policy=job.policy,
         priority=job.priority,
-        source=(origin.source or {}) | {"blob": blob.id, "fixes_of": str(job.id)},
+        source=_build_promoted_source(origin.source, blob, job),
         sparse=True,
         file_id=blob.id,
         idem_key=key,
@@ -91,5 +93,10 @@ async def _submit_promoted(db: Database, spec: Submission, trial: Job, by: int) 
     return job_id, is_new
 
 
-def _build_promoted_request(job: Job) -> dict[str, Any]:
+def _build_promoted_source(dry_run_source: SourceReference | None, blob: Blob, dry_run: Job) -> SourceReference:
+    source = dry_run_source or SourceReference(blob=blob.id)
+    return replace(source, blob=blob.id, fixes_of=str(dry_run.id))
+
+
+def _build_promoted_request(job: Job) -> dict[str, JsonObject]:
     return {"asked": job.params.get("asked", {}) | {"validate_only": False}}

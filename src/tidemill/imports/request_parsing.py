@@ -16,6 +16,8 @@ from fastapi import Request
 from pydantic.alias_generators import to_snake
 
 from tidemill.core.errors import InvalidInput, UnknownEntity, UnknownFile
+from tidemill.core.file_layout import FileLayout
+from tidemill.core.json_types import JsonObject
 from tidemill.core.principal import Principal
 from tidemill.files import source_folders
 from tidemill.files.blobs.blob_store import Blob
@@ -67,11 +69,11 @@ def parse_form_fields(model: type[LayoutModel], fields: dict[str, str], location
         raise convert_validation_error(error, location) from error
 
 
-def build_layout(body: LayoutIn) -> dict[str, Any]:
-    """What was said of the layout, in our own words."""
-    said = {name: value for name in LAYOUT_FIELDS if (value := getattr(body, name)) is not None}
-    said |= {"keep_empty": True} if getattr(body, "keep_empty", False) else {}
-    return validate_layout(said)
+def build_layout(body: LayoutIn) -> FileLayout:
+    """The layout options of a request, validated."""
+    given = {name: value for name in LAYOUT_FIELDS if (value := getattr(body, name)) is not None}
+    given |= {"keep_empty": True} if getattr(body, "keep_empty", False) else {}
+    return validate_layout(given)
 
 
 def build_import_request(body: ImportIn) -> ImportRequest:
@@ -86,7 +88,7 @@ def build_import_request(body: ImportIn) -> ImportRequest:
     )
 
 
-def build_stored_request(body: ImportIn) -> dict[str, Any]:
+def build_stored_request(body: ImportIn) -> JsonObject:
     """What is asked for, to be kept and shown, and to be compared when its key comes again."""
     said = {} if body.source is None else body.source.model_dump(exclude_none=True)
     if "url" in said:
@@ -94,7 +96,7 @@ def build_stored_request(body: ImportIn) -> dict[str, Any]:
     source = {"source": said} if said else {}
     return {
         "resource": body.resource,
-        "layout": build_layout(body),
+        "layout": build_layout(body).to_json(),
         "policy": build_policy(body),
         "priority": body.priority,
         **msgspec.to_builtins(build_import_request(body)),
@@ -103,13 +105,13 @@ def build_stored_request(body: ImportIn) -> dict[str, Any]:
     }
 
 
-def build_policy(body: ImportIn) -> dict[str, Any]:
+def build_policy(body: ImportIn) -> JsonObject:
     return body.policy.model_dump(exclude_none=True)
 
 
 def _parse_json_object(location: tuple[str, str], text: str) -> Any:
     try:
-        return pydantic.TypeAdapter(dict[str, Any]).validate_json(text)
+        return pydantic.TypeAdapter(JsonObject).validate_json(text)
     except pydantic.ValidationError as error:
         raise make_validation_error([(location, f"it is not a JSON object: {error.errors()[0]['msg']}")]) from error
 

@@ -179,7 +179,12 @@ async def _inspect_file(
         raise InvalidInput("the file is empty")
     more = {} if rows is None else {"rows": rows}
     return await inspect_file(
-        runtime, file.blob.id, name=file.name, content_type=file.content_type, layout_options=build_layout(body), **more
+        runtime,
+        file.blob.id,
+        name=file.name,
+        content_type=file.content_type,
+        layout_options=build_layout(body).to_json(),
+        **more,
     )
 
 

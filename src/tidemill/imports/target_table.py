@@ -5,7 +5,7 @@ Writing into a user's own table, in the flush transaction: set-based, and never 
 
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import psycopg
 from psycopg.sql import SQL, Composable, Identifier, Literal, Placeholder
@@ -59,6 +59,14 @@ DRY_RUN_TABLE, DRY_RUN_EXISTING_TABLE = (
     Identifier("pg_temp", "tidemill_trial_there"),
 )
 TextRows = Sequence[tuple[str | None, ...]]
+
+
+class _UnnestedRows(NamedTuple):
+    """Rows as a statement unnests them: one array for each column, its name, and its value."""
+
+    arrays: Composable
+    names: Composable
+    values: dict[str, object]
 
 
 class TargetTable:
@@ -127,26 +135,24 @@ class TargetTable:
 
     async def find_existing(self, fields: Sequence[str], rows: TextRows, empty: Collection[str] = ()) -> set[int]:
         """Places of rows whose values in these fields the table has already; in ``empty`` they have none."""
-        asked = self._build_unnest(fields, rows) | {"match": self._build_match(fields, empty=empty)}
-        return await self._fetch_row_indexes("target/existing", asked)
+        match = self._build_match(fields, empty=empty)
+        return await self._fetch_row_indexes("target/existing", self._build_unnest(fields, rows), match=match)
 
     async def find_taken_by_others(
         self, key: Sequence[str], fields: Sequence[str], rows: TextRows, empty: Collection[str] = ()
     ) -> set[int]:
         """Places of rows whose values in these fields another row of the table has; the rows begin with their key."""
         given = [*key, *(name for name in fields if name not in key)]
-        asked = self._build_unnest(given, rows) | {
-            "match": self._build_match(fields, empty=empty),
-            "own": self._build_match(key),
-        }
-        return await self._fetch_row_indexes("target/taken", asked)
+        match, own = self._build_match(fields, empty=empty), self._build_match(key)
+        return await self._fetch_row_indexes("target/taken", self._build_unnest(given, rows), match=match, own=own)
 
     async def find_missing_references(self, reference: Reference, rows: TextRows) -> set[int]:
         """Places of rows whose reference leads nowhere."""
         table = _quote_table(reference.table)
         columns = dict(zip(reference.fields, reference.columns, strict=True))
-        asked = self._build_unnest(reference.fields, rows) | {"match": self._build_match(reference.fields, columns)}
-        return await self._fetch_row_indexes("target/missing", asked, table)
+        match = self._build_match(reference.fields, columns)
+        unnest = self._build_unnest(reference.fields, rows)
+        return await self._fetch_row_indexes("target/missing", unnest, table, match=match)
 
     async def find_invalid_values(self, field: str, texts: ColumnTexts) -> dict[int, str]:
         """Texts that the type of a field does not take, and why. Old servers say so only when it is too late."""
@@ -170,7 +176,7 @@ class TargetTable:
             key = self._resource.key
             keys = [tuple(row[fields.index(name)] for name in key) for row in rows]
             await self._fetch_row_indexes(
-                "target/copy_there", self._build_unnest(key, keys) | {"match": self._build_match(key)}
+                "target/copy_there", self._build_unnest(key, keys), match=self._build_match(key)
             )
         sets = SQL(", ").join([self._build_assignment(field) for field in others])
         return await self._compare_rows(
@@ -224,23 +230,28 @@ class TargetTable:
     ) -> set[int]:
         parts = [self._build_difference(field) for field in self._list_updatable_fields(fields)] or [SQL("false")]
         differs = SQL(" OR ").join(parts)
-        asked = self._build_unnest(fields, rows) | {"match": self._build_match(self._resource.key), "differs": differs}
-        return await self._fetch_row_indexes(name, asked | more, table)
+        match = self._build_match(self._resource.key)
+        unnest = self._build_unnest(fields, rows)
+        return await self._fetch_row_indexes(name, unnest, table, match=match, differs=differs, **more)
 
-    async def _fetch_row_indexes(self, name: str, asked: dict[str, Any], table: Identifier | None = None) -> set[int]:
-        table, values = table or self._table, asked.pop("values")
+    async def _fetch_row_indexes(
+        self, name: str, unnest: _UnnestedRows, table: Identifier | None = None, **parts: Composable
+    ) -> set[int]:
+        query = _load_template(name).format(
+            table=table or self._table, arrays=unnest.arrays, names=unnest.names, **parts
+        )
         # Never prepared: a plan for ten rows is the wrong one for ten thousand.
-        cursor = await self._conn.execute(_load_template(name).format(table=table, **asked), values, prepare=False)
+        cursor = await self._conn.execute(query, unnest.values, prepare=False)
         return {row[0] - 1 for row in await cursor.fetchall()}
 
-    def _build_unnest(self, fields: Sequence[str], rows: TextRows) -> dict[str, Any]:
+    def _build_unnest(self, fields: Sequence[str], rows: TextRows) -> _UnnestedRows:
         names = [self._aliases[name] for name in fields]
         arrays = [_build_text_array(name, column) for name, column in zip(names, zip(*rows, strict=True), strict=True)]
-        return {
-            "arrays": SQL(", ").join(array for array, _ in arrays),
-            "names": SQL(", ").join(map(Identifier, names)),
-            "values": {name: value for name, (_, value) in zip(names, arrays, strict=True)},
-        }
+        return _UnnestedRows(
+            arrays=SQL(", ").join(array for array, _ in arrays),
+            names=SQL(", ").join(map(Identifier, names)),
+            values={name: value for name, (_, value) in zip(names, arrays, strict=True)},
+        )
 
     def _build_match(
         self, fields: Sequence[str], columns: dict[str, str] | None = None, empty: Collection[str] = ()

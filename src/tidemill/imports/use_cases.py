@@ -6,18 +6,21 @@ A look at a file before it is imported: its first rows, checked by themselves.
 import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypedDict
 from uuid import UUID, uuid4
 
 import msgspec
 
 from tidemill.core.errors import IdempotencyKeyReused, InvalidInput
-from tidemill.core.input_source import InputSource, resolve_line_number
+from tidemill.core.file_layout import FileLayout
+from tidemill.core.input_source import InputSource, SourceReference, resolve_line_number
 from tidemill.core.job import Job
+from tidemill.core.json_types import JsonObject
 from tidemill.core.kinds import IMPORT_KIND
 from tidemill.core.principal import Principal
 from tidemill.files.blobs.blob_store import Blob
-from tidemill.imports.failed_rows import list_row_errors
+from tidemill.files.layout import validate_layout
+from tidemill.imports.failed_rows import RowWithErrors, list_row_errors
 from tidemill.imports.import_plan import ImportPlan, ImportRequest, make_import_plan, map_file_columns
 from tidemill.imports.validation.field_reader import Normalizer
 from tidemill.imports.validation.row_checker import RowChecker
@@ -46,13 +49,13 @@ class ImportUseCases:
         await check_table_privileges(self._db, plan)
         return plan
 
-    async def open_source(self, blob_id: str, layout: dict[str, Any]) -> InputSource:
-        """The records of a stored file, from the first one on; whoever asked for it closes it."""
-        reference = {"blob": blob_id, "format": layout["format"], "layout": layout}
+    async def open_source(self, blob_id: str, layout: FileLayout) -> InputSource:
+        """The records of a stored file, from the first one on; the caller closes the source."""
+        reference = SourceReference(blob=blob_id, format=layout.format, layout=layout)
         return await asyncio.to_thread(self._open_source, reference, {}, lambda: True)
 
     async def find_repeated(
-        self, spec: Submission, blob: Blob, inspection: FileInspection, request_params: dict[str, Any]
+        self, spec: Submission, blob: Blob, inspection: FileInspection, request_params: JsonObject
     ) -> UUID | None:
         """The job that the same words and the same file have made before, whatever the table looks like by now."""
         return await self._db.run(find_repeated_submission, _with_fingerprint(spec, blob, inspection, request_params))
@@ -63,12 +66,13 @@ class ImportUseCases:
         blob: Blob,
         inspection: FileInspection,
         plan: ImportPlan,
-        request_params: dict[str, Any],
+        request_params: JsonObject,
         name: str,
     ) -> tuple[UUID, bool]:
         """The job, and whether it is new. The file is the job's own from here on, or removed."""
         params = {"asked": request_params, "plan": msgspec.to_builtins(plan)}
-        source = {"blob": blob.id, "format": inspection.layout["format"], "layout": inspection.layout, "name": name}
+        layout = inspection.layout
+        source = SourceReference(blob=blob.id, format=layout.format, layout=layout, name=name)
         spec = replace(_with_fingerprint(spec, blob, inspection, request_params), params=params, source=source)
         spec = replace(spec, sparse=True, file_id=blob.id)
         try:
@@ -81,26 +85,24 @@ class ImportUseCases:
         return job_id, is_new
 
     async def submit_remote(
-        self, spec: Submission, url: str, resource: Resource, request: ImportRequest, request_params: dict[str, Any]
+        self, spec: Submission, url: str, resource: Resource, request: ImportRequest, request_params: JsonObject
     ) -> tuple[UUID, bool]:
         """A job whose file is fetched by a worker; what it is planned to do is known when its columns are."""
-        check_record_format(request_params.get("layout") or {})
-        params = {"asked": request_params, "resource": msgspec.to_builtins(resource)} | _serialize_request(request)
+        options = request_params.get("layout") or {}
+        check_record_format(options)
+        stored = {"resource": msgspec.to_builtins(resource), "request": msgspec.to_builtins(request)}
+        params = {"asked": request_params, **stored}
         blob_id = uuid4().hex
         from tidemill.files.remote.remote_urls import get_url_file_name  # noqa: PLC0415  an HTTP client comes with it
 
-        source = {
-            "url": url,
-            "blob": blob_id,
-            "layout": request_params.get("layout") or {},
-            "name": get_url_file_name(url),
-        }
+        layout, name = validate_layout(options), get_url_file_name(url)
+        source = SourceReference(blob=blob_id, url=url, layout=layout, name=name)
         spec = replace(spec, kind=IMPORT_KIND, params=params, source=source, sparse=True, file_id=blob_id)
         return await submit_job(
             self._db, replace(spec, fingerprint_params=request_params, idem_print=url.encode()), built_in=True
         )
 
-    async def find_existing(self, spec: Submission, request_params: dict[str, Any]) -> UUID | None:
+    async def find_existing(self, spec: Submission, request_params: JsonObject) -> UUID | None:
         """The job this owner's key made already, of the same words; KeyReused if it stands for others.
 
         Before a byte of the file is read: only where the words say where it is are they all that there is to compare.
@@ -134,7 +136,7 @@ async def check_table_privileges(db: Database, plan: ImportPlan) -> None:
 def _with_fingerprint(spec: Submission, blob: Blob, look: FileInspection, asked: dict[str, Any]) -> Submission:
     """A key that comes again stands for what was said and sent, and not for what the catalog made of it."""
     refers = not {"name", "file_id"}.isdisjoint(asked.get("source", ()))  # and its file may be another one by now
-    same = b"" if refers else blob.sha256 + msgspec.json.encode(look.layout, order="deterministic")
+    same = b"" if refers else blob.sha256 + msgspec.json.encode(look.layout.to_json(), order="deterministic")
     return replace(spec, kind=IMPORT_KIND, fingerprint_params=asked, idem_print=same)
 
 
@@ -142,11 +144,27 @@ def _list_target_columns(plan: ImportPlan) -> list[str]:
     return [plan.resource.get_field(name).column for name in plan.mapped_fields]
 
 
-def _serialize_request(request: ImportRequest) -> dict[str, Any]:
-    return {"request": msgspec.to_builtins(request)}
-
-
 PREVIEW_ROWS_MAX = 1_000  # rows
+
+
+class PreviewField(TypedDict):
+    name: str
+    type: str
+    required: bool
+
+
+class ImportPreview(TypedDict):
+    """What an import of a file would do, without doing it."""
+
+    resource_type: str
+    layout: dict[str, str | int | bool]
+    columns: list[str]
+    mapping: dict[str, str]
+    unknown: list[str]
+    missing: list[str]
+    problems: list[str]
+    fields: list[PreviewField]
+    rows: list[RowWithErrors]
 
 
 async def preview_import(
@@ -155,8 +173,8 @@ async def preview_import(
     resource: Resource,
     request: ImportRequest,
     normalizers: Mapping[str, Normalizer] | None = None,
-) -> dict[str, Any]:
-    """Layout, columns, where they go, all that would be refused, and what is wrong with the rows themselves."""
+) -> ImportPreview:
+    """The layout, the columns and their fields, all problems of the request, and the errors of the first rows."""
     found = map_file_columns(request, resource, inspection.columns, named_by_rows=inspection.is_named_by_rows)
     problems = list(found.problems)
     if not problems:
@@ -177,7 +195,7 @@ async def preview_import(
     checker = RowChecker(plan, normalizers)
     return {
         "resource_type": resource.name,
-        "layout": inspection.layout,
+        "layout": inspection.layout.to_json(),
         "columns": list(inspection.columns),
         "mapping": {column: name for column, name in mapping.items() if column in inspection.columns},
         "unknown": found.unknown,
@@ -190,18 +208,18 @@ async def preview_import(
     }
 
 
-def _check_sample_rows(look: FileInspection, checker: RowChecker, unknown: list[str]) -> list[dict[str, Any]]:
+def _check_sample_rows(look: FileInspection, checker: RowChecker, unknown: list[str]) -> list[RowWithErrors]:
     """Columns that are no field were told once, and not again with every row."""
     known = [
         {k: v for k, v in row.items() if k not in unknown} if isinstance(row, dict) else row for row in look.records
     ]
     flaws = checker.check(known).errors.build_details()
-    rows = []
+    rows: list[RowWithErrors] = []
     for index, record in enumerate(look.records):
         row = index + 1
         line = resolve_line_number(row, None if look.lines is None else look.lines[index], look.first_line)
-        told = look.defects.get(index) or flaws.get(index)
-        errors = list_row_errors(told, row, line) if told else []
+        error = look.defects.get(index) or flaws.get(index)
+        errors = list_row_errors(error, row, line) if error else []
         rows.append({"row": row, "line": line, "errors": errors, "input": _to_displayed_input(record)})
     return rows
 

@@ -13,6 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from tidemill.core.errors import Conflict, InvalidInput
+from tidemill.core.file_layout import FileLayout
 from tidemill.core.job import Job
 from tidemill.core.principal import Role
 from tidemill.core.status import CLOSED_JOB_STATUSES, JobStatus, parse_item_status
@@ -228,7 +229,7 @@ async def submit_local_file(runtime: Runtime, request: Submission, file: Path, f
     return (await submission.submit_file(runtime, spec, blob, file.name, layout))[0]
 
 
-def _detect_local_layout(file: Path, format_name: str | None) -> dict[str, Any]:
+def _detect_local_layout(file: Path, format_name: str | None) -> FileLayout:
     """The layout of a file: its format by its suffix, the details of text files by their content."""
     suffix = file.suffix.lower()
     if format_name is None and (
@@ -239,7 +240,7 @@ def _detect_local_layout(file: Path, format_name: str | None) -> dict[str, Any]:
     if found not in KNOWN_FORMATS:
         what = f"unknown format {format_name!r}" if format_name else f"cannot tell the format of {file.name}"
         raise InvalidInput(f"{what}: say --format, one of {', '.join(KNOWN_FORMATS)}")
-    return {"format": found}
+    return FileLayout(format=found)
 
 
 def _parse_params_option(text: str) -> dict[str, Any]:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidemill.core.errors import InvalidInput
+from tidemill.core.file_layout import FileLayout
+from tidemill.core.input_source import InputDefect, SourceReference
 from tidemill.files.detect import detect_layout
 from tidemill.files.layout import RECORD_FORMATS
 from tidemill.runtime import Runtime
@@ -20,12 +22,12 @@ IMAGES_REFUSED_MESSAGE = "images cannot be imported into a table"
 class FileInspection:
     """What a file contains, as far as its first records show it."""
 
-    layout: dict[str, Any]
+    layout: FileLayout
     columns: tuple[str, ...]
     is_named_by_rows: bool
     first_line: int
     records: list[Any]
-    defects: dict[int, dict[str, Any]]
+    defects: dict[int, InputDefect]
     lines: list[int] | None
 
     @property
@@ -40,7 +42,7 @@ async def inspect_file(
     *,
     name: str = "",
     content_type: str = "",
-    layout_options: Mapping[str, Any],
+    layout_options: Mapping[str, object],
     rows: int = SAMPLE_ROWS,
 ) -> FileInspection:
     """Detect the layout that ``layout_options`` leave open, and read the first records.
@@ -48,18 +50,18 @@ async def inspect_file(
     Raises:
         InvalidInput: The file cannot be read as rows.
     """
-    return await asyncio.to_thread(_inspect_file, runtime, blob_id, name, content_type, dict(layout_options), rows)
+    return await asyncio.to_thread(_inspect_file, runtime, blob_id, name, content_type, layout_options, rows)
 
 
 def _inspect_file(
-    runtime: Runtime, blob_id: str, name: str, content_type: str, layout_options: dict[str, Any], rows: int
+    runtime: Runtime, blob_id: str, name: str, content_type: str, layout_options: Mapping[str, object], rows: int
 ) -> FileInspection:
     check_record_format(layout_options)
     with runtime.blobs.open(blob_id) as file:
         layout = detect_layout(file, name=name, content_type=content_type, options=layout_options)
-    if layout["format"] == "images":
+    if layout.format == "images":
         raise InvalidInput(IMAGES_REFUSED_MESSAGE)
-    reference = {"blob": blob_id, "format": layout["format"], "layout": layout}
+    reference = SourceReference(blob=blob_id, format=layout.format, layout=layout)
     with closing(runtime.source_opener(reference, {}, lambda: True)) as source:
         block = source.read(rows, SAMPLE_MAX_BYTES)
         records = [decode_input(text.decode(), exact=True) for text in block.inputs]
@@ -68,7 +70,7 @@ def _inspect_file(
         return FileInspection(layout, named, columns is None, source.first_line, records, block.defects, block.lines)
 
 
-def check_record_format(layout_options: Mapping[str, Any]) -> None:
+def check_record_format(layout_options: Mapping[str, object]) -> None:
     """InvalidInput if the options name a format whose files do not consist of rows."""
     format_ = layout_options.get("format")
     if format_ == "images":

@@ -7,6 +7,8 @@ from typing import Any
 from uuid import UUID
 
 from tidemill.core.errors import Conflict, IdempotencyKeyReused, InvalidInput, Unavailable, UnknownJob, UnknownKind
+from tidemill.core.file_layout import FileLayout
+from tidemill.core.input_source import SourceReference
 from tidemill.core.job import Job
 from tidemill.core.kinds import BUILTIN_KIND_PREFIX
 from tidemill.core.policies import FailurePolicy
@@ -112,9 +114,9 @@ def check_columns(runtime: Runtime, spec: Submission, columns: Sequence[str]) ->
 
 
 async def submit_file(
-    runtime: Runtime, spec: Submission, blob: Blob, name: str, layout: Mapping[str, Any]
+    runtime: Runtime, spec: Submission, blob: Blob, name: str, layout: FileLayout
 ) -> tuple[Job, bool]:
-    """The job of a stored file, and whether it is new. ``spec`` is prepared; a ``layout`` with a format is complete.
+    """The job of a stored file, and whether it is new. ``spec`` comes from ``prepare_submission``.
 
     The file belongs to the job then. If the job is refused or exists already, the file is removed. If the database
     cannot say whether the job exists, the file stays and is removed later if there is no job.
@@ -123,12 +125,11 @@ async def submit_file(
     try:
         hooks = runtime.kind_hooks.get(spec.kind)
         if hooks is not None and hooks.check_columns is not None:
-            inspection = await inspect_file(runtime, blob.id, name=name, layout_options=layout)
+            inspection = await inspect_file(runtime, blob.id, name=name, layout_options=layout.to_json())
             hooks.check_columns(spec, inspection.known_columns)
             layout = inspection.layout
-        source: dict[str, Any] = {"blob": blob.id, "format": layout["format"], "name": name}
-        if len(layout) > 1:
-            source["layout"] = dict(layout)
+        is_complete = layout != FileLayout(format=layout.format)
+        source = SourceReference(blob=blob.id, format=layout.format, layout=layout if is_complete else None, name=name)
         spec = replace(spec, source=source, file_id=blob.id)
         job, is_new = await submit_and_get_job(runtime.db, spec, built_in=True)
     except (InvalidInput, IdempotencyKeyReused):

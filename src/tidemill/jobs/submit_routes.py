@@ -17,6 +17,7 @@ import pydantic
 from fastapi import APIRouter, Header, Request, Response
 
 from tidemill.core.errors import IdempotencyKeyReused, InvalidInput, InvalidRequest, UnknownJob, UnknownKind
+from tidemill.core.file_layout import FileLayout
 from tidemill.core.job import Job
 from tidemill.core.principal import Role
 from tidemill.files import source_folders
@@ -188,7 +189,7 @@ async def _submit_source(runtime: Runtime, spec: Submission, source: JobSourceIn
             return await runtime.db.read(job_records.get_job, found), False
     path = source_folders.resolve_source_file(runtime.settings.sources, source.name, source.path)
     blob = await runtime.get(make_staged_files).stage_file(path, runtime.settings.max_file_size_mb << 20)
-    return await operation.submit_file(runtime, spec, blob, path.name, {"format": format_})
+    return await operation.submit_file(runtime, spec, blob, path.name, FileLayout(format=format_))
 
 
 async def _submit_upload(request: Request, runtime: Runtime, base: Submission, role: Role) -> tuple[Job, bool]:
@@ -208,7 +209,7 @@ async def _submit_upload(request: Request, runtime: Runtime, base: Submission, r
         raise
     same = uploaded.blob.sha256 + uploaded.format.encode()  # read in another way, a file is another submission
     return await operation.submit_file(
-        runtime, replace(spec, idem_print=same), uploaded.blob, uploaded.name, {"format": uploaded.format}
+        runtime, replace(spec, idem_print=same), uploaded.blob, uploaded.name, FileLayout(format=uploaded.format)
     )
 
 

@@ -1,15 +1,15 @@
 """Reading a source into items, chunk by chunk, behind a fence of its own."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from psycopg.rows import class_row
+from psycopg.rows import kwargs_row
 from psycopg.types.json import Jsonb
 
 from tidemill.core.batch import BatchCutter
-from tidemill.core.input_source import InputBlock
+from tidemill.core.input_source import Checkpoint, InputBlock, SourceReference
 from tidemill.store.copy_rows import encode_block_rows
 from tidemill.store.database import Connection
 from tidemill.store.outcome_flush import FlushResult
@@ -22,8 +22,8 @@ class IngestLease:
 
     job_id: UUID
     next_seq: int
-    checkpoint: dict[str, Any]
-    source: dict[str, Any]
+    checkpoint: Checkpoint
+    source: SourceReference
     losses: int
     kind: str
     request_id: str | None = None
@@ -56,12 +56,16 @@ class IngestChunk:
         return self.lo + len(self.block.inputs)
 
 
+def _make_ingest_lease(source: Mapping[str, Any], **columns: Any) -> IngestLease:
+    return IngestLease(source=SourceReference.from_json(source), **columns)
+
+
 async def take_ingest_lease(
     conn: Connection, kinds: Sequence[str], *, lease_id: UUID, lease: float, worker: str, job_id: UUID | None = None
 ) -> IngestLease | None:
     """The right to read the source of one job that waits for it, or of this very job."""
     params = {"kinds": list(kinds), "lease_id": lease_id, "lease": lease, "worker": worker, "job_id": job_id}
-    async with conn.cursor(row_factory=class_row(IngestLease)) as cursor:
+    async with conn.cursor(row_factory=kwargs_row(_make_ingest_lease)) as cursor:
         await cursor.execute(sql("ingest/lease" if job_id is None else "ingest/lease_of_job"), params)
         return await cursor.fetchone()
 

@@ -16,6 +16,7 @@ from psycopg.types.json import Jsonb
 
 from tidemill.core.batch import BatchCutter
 from tidemill.core.errors import Conflict, IdempotencyKeyReused
+from tidemill.core.input_source import SourceReference
 from tidemill.store.copy_rows import encode_item_row
 from tidemill.store.database import Connection
 from tidemill.store.jsonb import encode_json
@@ -40,7 +41,7 @@ class Submission:
     params: dict[str, Any] = field(default_factory=dict)
     fingerprint_params: dict[str, Any] | None = None
     policy: dict[str, Any] = field(default_factory=dict)
-    source: dict[str, Any] | None = None
+    source: SourceReference | None = None
     priority: int = 0
     limiter: str | None = None
     sparse: bool = False
@@ -194,7 +195,7 @@ def _make_key_reused_error(spec: Submission) -> IdempotencyKeyReused:
 def _build_job_columns(spec: Submission) -> dict[str, Any]:
     names = ("owner_id", "kind", "priority", "limiter", "sparse", "request_id", "traceparent", "ip_address")
     columns = {name: getattr(spec, name) for name in (*names, "file_id", "idem_key", "idem_print")}
-    source = None if spec.source is None else Jsonb(spec.source)
+    source = None if spec.source is None else Jsonb(spec.source.to_json())
     return columns | {
         "params": Jsonb(spec.params),
         "policy": Jsonb(spec.policy),

@@ -19,6 +19,7 @@ from tidemill.core.errors import (
     UnknownFile,
     UnknownResource,
 )
+from tidemill.core.file_layout import FileLayout
 from tidemill.core.kinds import IMPORT_KIND
 from tidemill.files.blobs.blob_store import Blob
 from tidemill.files.detect import detect_layout
@@ -189,9 +190,9 @@ class WatchFileSubmitter:
         words = _build_request_params(order.watch, task, file, layout)
         return (await self._imports.submit(spec, blob, look, plan, words, name))[0]
 
-    def _detect_layout(self, blob_id: str, name: str, layout: Mapping[str, Any]) -> dict[str, Any]:
+    def _detect_layout(self, blob_id: str, name: str, layout: Mapping[str, Any]) -> FileLayout:
         with self._blobs.open(blob_id) as file:
-            return detect_layout(file, name=name, options=dict(layout))
+            return detect_layout(file, name=name, options=layout)
 
     async def _get_writable_resource(self, owner: User, name: str) -> Resource:
         """As over HTTP: an admin may name any table, others what is declared and granted."""

@@ -9,6 +9,7 @@ from support import eventually, job_of
 from tidemill.app.worker import Worker
 from tidemill.config import Settings
 from tidemill.core.errors import Busy
+from tidemill.core.input_source import SourceReference
 from tidemill.core.job import TimeSliceResult
 from tidemill.files.blobs import open_blob_store
 from tidemill.store.database import Database
@@ -30,7 +31,7 @@ async def add_file(db: Database, settings: Settings, n: int, kind: str = "test")
     """A job whose items are the lines of a stored file."""
     blob = open_blob_store(settings.blobs).put(b'{"n": %d}\n' % i for i in range(n))
     async with db.transaction() as conn:
-        source = {"blob": blob.id, "format": "ndjson"}
+        source = SourceReference(blob=blob.id, format="ndjson")
         return (await run_steps_async(conn, build_submission_steps(Submission(kind, source=source), ())))[0]
 
 

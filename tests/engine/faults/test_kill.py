@@ -12,6 +12,7 @@ import pytest
 
 from support import Workers, add_job, assert_sound, closed, eventually, fates, job_of, rows
 from tidemill.config import Settings
+from tidemill.core.input_source import SourceReference
 from tidemill.files.blobs import open_blob_store
 from tidemill.store.database import Database
 from tidemill.store.job_submission import Submission, build_submission_steps, run_steps_async
@@ -147,7 +148,7 @@ async def test_ingest_resumes_after_kill_without_lost_or_duplicate_rows(
     """)
     process = workers.start(ingest_max_rows=500)
     async with db.transaction() as conn:
-        source = {"blob": blob.id, "format": "ndjson"}
+        source = SourceReference(blob=blob.id, format="ndjson")
         job_id = (await run_steps_async(conn, build_submission_steps(Submission("test", source=source), ())))[0]
     for kill_parent in (False, True, False):
         before = (await job_of(db, job_id)).counts.total

@@ -14,6 +14,7 @@ from support import Workers, add_job, add_rows, assert_sound, closed, fates, job
 from tidemill import Item, Mill
 from tidemill.config import Settings
 from tidemill.core.crash import ExitCause
+from tidemill.core.input_source import SourceReference
 from tidemill.core.job import Job
 from tidemill.core.status import JobStatus
 from tidemill.engine.children.salvage import CrashSalvage
@@ -36,10 +37,12 @@ ECHO = """
 async def submit_file(
     db: Database, settings: Settings, pieces: Iterable[bytes], form: str = "ndjson", kind: str = "test"
 ) -> UUID:
-    return await submit_source(db, {"blob": open_blob_store(settings.blobs).put(pieces).id, "format": form}, kind)
+    return await submit_source(
+        db, SourceReference(blob=open_blob_store(settings.blobs).put(pieces).id, format=form), kind
+    )
 
 
-async def submit_source(db: Database, source: dict[str, Any], kind: str = "test") -> UUID:
+async def submit_source(db: Database, source: SourceReference, kind: str = "test") -> UUID:
     async with db.transaction() as conn:
         return (await run_steps_async(conn, build_submission_steps(Submission(kind, source=source), ())))[0]
 
@@ -120,7 +123,7 @@ async def test_unexpected_reader_error_fails_job_and_next_source_is_read(
 
 @pytest.mark.parametrize("form", ["ndjson", "csv"])
 async def test_missing_source_file_fails_job_with_reason(form: str, workers: Workers, db: Database) -> None:
-    job = await read(workers, db, await submit_source(db, {"blob": uuid4().hex, "format": form}))
+    job = await read(workers, db, await submit_source(db, SourceReference(blob=uuid4().hex, format=form)))
     assert job.status is JobStatus.FAILED
     assert "cannot be read" in (job.failure_reason or "")
 
@@ -131,7 +134,7 @@ async def test_missing_source_file_fails_job_with_reason(form: str, workers: Wor
     ids=["nothing", "path", "null"],
 )
 async def test_invalid_source_reference_fails_job(source: dict[str, Any], workers: Workers, db: Database) -> None:
-    job = await read(workers, db, await submit_source(db, source))
+    job = await read(workers, db, await submit_source(db, SourceReference.from_json(source)))
     assert job.status is JobStatus.FAILED
     assert job.failure_reason
 

@@ -11,6 +11,7 @@ import pytest
 
 from support import Workers, add_job, assert_sound, closed, eventually, fates, job_of, rows
 from tidemill.config import Settings
+from tidemill.core.input_source import SourceReference
 from tidemill.files.blobs import open_blob_store
 from tidemill.store.database import Database
 from tidemill.store.job_submission import Submission, build_submission_steps, run_steps_async
@@ -124,7 +125,7 @@ async def test_reader_frozen_past_lease_adds_no_rows(workers: Workers, db: Datab
     """)
     first = workers.start(ingest_max_rows=500)
     async with db.transaction() as conn:
-        source = {"blob": blob.id, "format": "ndjson"}
+        source = SourceReference(blob=blob.id, format="ndjson")
         job_id = (await run_steps_async(conn, build_submission_steps(Submission("test", source=source), ())))[0]
 
     async def reading() -> int:

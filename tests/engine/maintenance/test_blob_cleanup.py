@@ -7,6 +7,7 @@ import pytest
 from support import add_rows
 from tidemill.config import Settings
 from tidemill.core.errors import UnknownFile
+from tidemill.core.input_source import SourceReference
 from tidemill.engine.maintenance.blob_cleanup import BlobCleanupLoop
 from tidemill.files.blobs import open_blob_store
 from tidemill.files.blobs.blob_store import BlobStore
@@ -16,7 +17,7 @@ from tidemill.store.database import Database
 
 async def add_file_job(db: Database, blobs: BlobStore) -> tuple[UUID, str]:
     blob = blobs.put([b"{}\n"])
-    source = {"blob": blob.id, "format": "ndjson"}
+    source = SourceReference(blob=blob.id, format="ndjson")
     return await add_rows(db, [], source=source, file_id=blob.id), blob.id
 
 

@@ -9,6 +9,7 @@ from engine.state_machine.model import HandModel, JobModel, Model
 from support import add_job, rows
 from tidemill.core.batch import BatchPart, Lease
 from tidemill.core.decide import Verdict
+from tidemill.core.input_source import SourceReference
 from tidemill.core.status import Intent
 from tidemill.store import batch_leases, item_records
 from tidemill.store import batch_leases as claims
@@ -27,7 +28,7 @@ class BatchVerbs:
 
     async def submit(self, n: int | None, *, sparse: bool, size: int, policy: dict[str, object], priority: int) -> UUID:
         """A job with n inputs, or with a source when n is None."""
-        source = {"some": "where"} if n is None else None
+        source = SourceReference(blob="somewhere") if n is None else None
         options = {"sparse": sparse, "batch_size": size, "policy": policy, "priority": priority, "source": source}
         job_id = await add_job(self.db, n or 0, KINDS[sparse], **options)
         self.model.jobs[job_id] = JobModel(job_id, sparse, policy, priority, ingest_done=n is not None)

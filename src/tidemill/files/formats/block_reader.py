@@ -1,15 +1,14 @@
 """Records on their way into a block, and what is wrong with those that are no inputs."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Any
 
 import msgspec
 
 from tidemill.core.errors import InvalidInput
-from tidemill.core.input_source import InputBlock
+from tidemill.core.file_layout import FileLayout
+from tidemill.core.input_source import Checkpoint, InputBlock, InputDefect
 
 DEFECT_VALUE_MAX_CHARS = 200  # characters of a bad value that an error shows
 UNREADABLE_RECORD_MAX_CHARS = 64 * 1024  # characters of an unreadable record that are kept
@@ -20,7 +19,7 @@ class BlockBuilder:
 
     def __init__(self, rows: int, size: int) -> None:
         self.inputs: list[bytes] = []
-        self.defects: dict[int, dict[str, Any]] = {}
+        self.defects: dict[int, InputDefect] = {}
         self.lines: list[int] = []
         self.left = size  # bytes
         self._rows = rows
@@ -35,7 +34,7 @@ class BlockBuilder:
         self.lines.append(line)
         self.left -= len(record)
 
-    def add_defective(self, raw: bytes | str, line: int, reason: str, **more: Any) -> None:
+    def add_defective(self, raw: bytes | str, line: int, reason: str, byte_offset: int | None = None) -> None:
         """A record that cannot be an input is kept as text, so that nothing goes missing."""
         text = (
             raw[: 4 * UNREADABLE_RECORD_MAX_CHARS].decode(errors="replace")
@@ -43,8 +42,10 @@ class BlockBuilder:
             else raw[:UNREADABLE_RECORD_MAX_CHARS]
         )
         text = text[:UNREADABLE_RECORD_MAX_CHARS].encode(errors="replace").decode().replace("\x00", "\ufffd")
-        defect = {"line": line, "code": "invalid", "reason": reason, "value": text[:DEFECT_VALUE_MAX_CHARS]}
-        self.defects[len(self.inputs)] = defect | more
+        defect = InputDefect(line=line, code="invalid", reason=reason, value=text[:DEFECT_VALUE_MAX_CHARS])
+        if byte_offset is not None:
+            defect["byte_offset"] = byte_offset
+        self.defects[len(self.inputs)] = defect
         self.add(msgspec.json.encode(text), line)
 
     def extend(self, records: list[bytes], line: int) -> None:
@@ -59,9 +60,9 @@ class BlockReader(ABC):
 
     columns: list[str] | None = None
     first_line = 1
-    layout: Mapping[str, Any] = MappingProxyType({})
+    layout = FileLayout()
 
-    def __init__(self, checkpoint: dict[str, Any]) -> None:
+    def __init__(self, checkpoint: Checkpoint) -> None:
         self._row = int(checkpoint.get("row", 0))
         self._error: InvalidInput | None = None
 
@@ -79,7 +80,7 @@ class BlockReader(ABC):
         line = self._row + self.first_line
         self._row += len(draft.inputs)
         is_plain = draft.lines == list(range(line, line + len(draft.inputs)))
-        checkpoint = self._checkpoint() | {"row": self._row}
+        checkpoint = {**self._checkpoint(), "row": self._row}
         return InputBlock(draft.inputs, checkpoint, draft.defects, None if is_plain else draft.lines)
 
     @abstractmethod
@@ -90,7 +91,7 @@ class BlockReader(ABC):
         """Add one record or as many as there is room for; False at the end."""
 
     @abstractmethod
-    def _checkpoint(self) -> dict[str, Any]:
+    def _checkpoint(self) -> Checkpoint:
         """Where the next record begins."""
 
 
@@ -100,20 +101,20 @@ class EncodedRecord:
 
     input: bytes
     line: int
-    next_checkpoint: dict[str, Any]
-    defect: dict[str, Any] | None = None
+    next_checkpoint: Checkpoint
+    defect: InputDefect | None = None
 
 
 class RecordReader(BlockReader):
     """For formats that give one record at a time."""
 
-    def __init__(self, checkpoint: dict[str, Any]) -> None:
+    def __init__(self, checkpoint: Checkpoint) -> None:
         super().__init__(checkpoint)
         self._now = checkpoint
         self._records = self._iter_records(checkpoint)
 
     @abstractmethod
-    def _iter_records(self, checkpoint: dict[str, Any]) -> Iterator[EncodedRecord]: ...
+    def _iter_records(self, checkpoint: Checkpoint) -> Iterator[EncodedRecord]: ...
 
     def _read_into(self, draft: BlockBuilder) -> bool:
         record = next(self._records, None)
@@ -125,5 +126,5 @@ class RecordReader(BlockReader):
         self._now = record.next_checkpoint
         return True
 
-    def _checkpoint(self) -> dict[str, Any]:
+    def _checkpoint(self) -> Checkpoint:
         return self._now

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from tidemill.core.errors import InvalidInput
+from tidemill.core.input_source import Checkpoint
 from tidemill.files.byte_streams import ByteStream, LineBuffer
 from tidemill.files.formats.block_reader import BlockBuilder, BlockReader
 from tidemill.files.text_encoding import has_control_bytes
@@ -187,7 +188,7 @@ class CsvReader(BlockReader):
     def __init__(
         self,
         stream: ByteStream,
-        checkpoint: dict[str, Any],
+        checkpoint: Checkpoint,
         *,
         max_row_bytes: int,
         dialect: CsvDialect | None = None,
@@ -209,7 +210,7 @@ class CsvReader(BlockReader):
     def close(self) -> None:
         self._stream.close()
 
-    def _checkpoint(self) -> dict[str, Any]:
+    def _checkpoint(self) -> Checkpoint:
         return {"offset": self._lines.offset, "line": self._lines.number}
 
     def _read_into(self, draft: BlockBuilder) -> bool:

@@ -3,14 +3,15 @@
 import struct
 import weakref
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import IO, Any, BinaryIO
+from typing import IO, Any, BinaryIO, TypedDict
 
 import msgspec
 
 from tidemill.core.decide import describe_exception
 from tidemill.core.errors import InvalidInput
+from tidemill.core.input_source import Checkpoint, InputDefect
 from tidemill.files.blobs.blob_store import Blob, BlobStore, BlobWriter
 from tidemill.files.compression import ZIP_ENTRIES_MAX, open_zip
 from tidemill.files.formats.block_reader import EncodedRecord, RecordReader
@@ -20,10 +21,18 @@ IMAGE_NAME_MAX_CHARS = 1_000
 _ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
+class ImageInfo(TypedDict):
+    """The content type of an image, and its size in pixels where its header says it."""
+
+    content_type: str
+    width: int | None
+    height: int | None
+
+
 class ImageZipReader(RecordReader):
     """A checkpoint is the number of the entry that comes next."""
 
-    def __init__(self, file: BinaryIO, blob: str, checkpoint: dict[str, Any]) -> None:
+    def __init__(self, file: BinaryIO, blob: str, checkpoint: Checkpoint) -> None:
         self._file = file
         self._blob = blob
         super().__init__(checkpoint)
@@ -31,7 +40,7 @@ class ImageZipReader(RecordReader):
     def close(self) -> None:
         self._file.close()
 
-    def _iter_records(self, checkpoint: dict[str, Any]) -> Iterator[EncodedRecord]:
+    def _iter_records(self, checkpoint: Checkpoint) -> Iterator[EncodedRecord]:
         archive = open_zip(self._file)
         entries = archive.infolist()
         for number in range(checkpoint.get("entry", 0), len(entries)):
@@ -40,17 +49,17 @@ class ImageZipReader(RecordReader):
 
     def _make_record(self, archive: zipfile.ZipFile, entry: zipfile.ZipInfo, number: int) -> EncodedRecord:
         name = clean_file_name(entry.filename)
-        shown: dict[str, Any] = {"name": name, "size": entry.file_size, "blob": self._blob, "entry": number}
-        defect = None
+        described: dict[str, object] = {"name": name, "size": entry.file_size, "blob": self._blob, "entry": number}
+        defect: InputDefect | None = None
         try:
             with archive.open(entry) as file:
-                shown |= read_image_info(file.read(IMAGE_HEADER_BYTES))
+                described |= read_image_info(file.read(IMAGE_HEADER_BYTES))
         except Exception as error:  # noqa: BLE001  unpackers raise what they like: it is this entry's defect
             reason = (
                 str(error) if isinstance(error, InvalidInput) else f"it cannot be unpacked: {describe_exception(error)}"
             )
             defect = {"line": number + 1, "code": "invalid", "reason": reason, "value": name[:200]}
-        return EncodedRecord(msgspec.json.encode(shown), number + 1, {"entry": number + 1}, defect)
+        return EncodedRecord(msgspec.json.encode(described), number + 1, {"entry": number + 1}, defect)
 
 
 class ImageZipWriter:
@@ -99,7 +108,7 @@ class _ForwardOnlyFile:
         """The file is closed by whoever opened it."""
 
 
-def open_image(blobs: BlobStore, reference: dict[str, Any]) -> IO[bytes]:
+def open_image(blobs: BlobStore, reference: Mapping[str, Any]) -> IO[bytes]:
     """The image that an item's input refers to."""
     archive = _open_archive(blobs, str(reference["blob"]))
     return archive.open(archive.infolist()[int(reference["entry"])])
@@ -120,7 +129,7 @@ def clean_file_name(name: str) -> str:
     return "".join(letter for letter in text if letter.isprintable())[:IMAGE_NAME_MAX_CHARS]
 
 
-def read_image_info(head: bytes) -> dict[str, Any]:
+def read_image_info(head: bytes) -> ImageInfo:
     """An image's type and size, from its first bytes; InvalidInput when it is none that we know."""
     if head.startswith(b"\x89PNG\r\n\x1a\n") and head[12:16] == b"IHDR" and len(head) >= 24:  # noqa: PLR2004
         return _make_image_info("image/png", *struct.unpack_from(">LL", head, 16))
@@ -138,11 +147,11 @@ def read_image_info(head: bytes) -> dict[str, Any]:
     raise InvalidInput("not an image: PNG, JPEG, GIF, WebP, BMP and TIFF are known")
 
 
-def _make_image_info(content_type: str, width: int | None, height: int | None) -> dict[str, Any]:
+def _make_image_info(content_type: str, width: int | None, height: int | None) -> ImageInfo:
     return {"content_type": content_type, "width": width, "height": height}
 
 
-def _read_webp_info(head: bytes) -> dict[str, Any]:
+def _read_webp_info(head: bytes) -> ImageInfo:
     if head[12:16] == b"VP8X" and len(head) >= 30:  # noqa: PLR2004
         sides = (1 + int.from_bytes(head[24:27], "little"), 1 + int.from_bytes(head[27:30], "little"))
         return _make_image_info("image/webp", *sides)
@@ -155,7 +164,7 @@ def _read_webp_info(head: bytes) -> dict[str, Any]:
     return _make_image_info("image/webp", None, None)
 
 
-def _read_jpeg_info(head: bytes) -> dict[str, Any]:
+def _read_jpeg_info(head: bytes) -> ImageInfo:
     """From segment to segment until one that says how large the picture is."""
     at = 2
     while at + 9 < len(head) and head[at] == 0xFF:  # noqa: PLR2004

@@ -5,11 +5,11 @@ A JSON file that is one array: its elements are records, kept as they stand.
 
 import json
 import re
-from typing import Any
 
 import msgspec
 
 from tidemill.core.errors import InvalidInput
+from tidemill.core.input_source import Checkpoint
 from tidemill.core.json_depth import MAX_JSON_DEPTH, is_json_too_deep
 from tidemill.files.byte_streams import BYTE_ORDER_MARK, STREAM_READ_BYTES, ByteStream, LineBuffer
 from tidemill.files.formats.block_reader import UNREADABLE_RECORD_MAX_CHARS, BlockBuilder, BlockReader
@@ -21,7 +21,7 @@ _JSON_ESCAPED_NUL = b"\\u0000"
 class NdjsonReader(BlockReader):
     """A checkpoint is the offset and number of the line that comes next."""
 
-    def __init__(self, stream: ByteStream, checkpoint: dict[str, Any], *, max_row_bytes: int) -> None:
+    def __init__(self, stream: ByteStream, checkpoint: Checkpoint, *, max_row_bytes: int) -> None:
         super().__init__(checkpoint)
         self._stream = stream
         self._lines = LineBuffer(stream, max_row_bytes, checkpoint.get("offset", 0), checkpoint.get("line", 0))
@@ -29,7 +29,7 @@ class NdjsonReader(BlockReader):
     def close(self) -> None:
         self._stream.close()
 
-    def _checkpoint(self) -> dict[str, Any]:
+    def _checkpoint(self) -> Checkpoint:
         return {"offset": self._lines.offset, "line": self._lines.number}
 
     def _read_into(self, draft: BlockBuilder) -> bool:
@@ -114,7 +114,7 @@ _OPENING_BRACKETS, _CLOSING_BRACKETS = b"[{", b"]}"
 class JsonArrayReader(BlockReader):
     """A checkpoint is the offset behind the last element, and the line that it is on."""
 
-    def __init__(self, stream: ByteStream, checkpoint: dict[str, Any], *, max_row_bytes: int) -> None:
+    def __init__(self, stream: ByteStream, checkpoint: Checkpoint, *, max_row_bytes: int) -> None:
         super().__init__(checkpoint)
         self._stream = stream
         self._limit = max_row_bytes
@@ -132,7 +132,7 @@ class JsonArrayReader(BlockReader):
     def close(self) -> None:
         self._stream.close()
 
-    def _checkpoint(self) -> dict[str, Any]:
+    def _checkpoint(self) -> Checkpoint:
         return {"offset": self._offset + self._at, "line": self._line}
 
     def _open_array(self) -> None:

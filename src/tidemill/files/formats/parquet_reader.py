@@ -14,6 +14,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from tidemill.core.errors import InvalidInput
+from tidemill.core.input_source import Checkpoint
 from tidemill.files.compression import DECOMPRESSION_RATIO_MAX, DECOMPRESSION_RATIO_MIN_BYTES
 from tidemill.files.formats.block_reader import BlockBuilder, BlockReader
 
@@ -153,7 +154,7 @@ class ParquetReader(BlockReader):
 
     columns: list[str]
 
-    def __init__(self, file: BinaryIO, checkpoint: dict[str, Any], *, max_row_bytes: int, max_bytes: int) -> None:
+    def __init__(self, file: BinaryIO, checkpoint: Checkpoint, *, max_row_bytes: int, max_bytes: int) -> None:
         super().__init__(checkpoint)
         self._file = file
         self._limit = max_row_bytes
@@ -180,7 +181,7 @@ class ParquetReader(BlockReader):
         self._parquet.close()
         self._file.close()
 
-    def _checkpoint(self) -> dict[str, Any]:
+    def _checkpoint(self) -> Checkpoint:
         return {"unpacked": self._unpacked}
 
     def _check_file(self) -> None:

@@ -8,11 +8,12 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import msgspec
 
 from tidemill.core.errors import InvalidInput
+from tidemill.core.input_source import Checkpoint, InputDefect
 from tidemill.files.formats.block_reader import EncodedRecord, RecordReader
 from tidemill.files.formats.csv_reader import clean_header
 from tidemill.files.formats.xlsx_workbook import (
@@ -192,7 +193,7 @@ class XlsxReader(RecordReader):
     def __init__(
         self,
         file: BinaryIO,
-        checkpoint: dict[str, Any],
+        checkpoint: Checkpoint,
         *,
         sheet: str | int | None,
         header: bool,
@@ -228,7 +229,7 @@ class XlsxReader(RecordReader):
             self.columns = [f"column_{n}" for n in range(1, width + 1)]
         return first
 
-    def _iter_records(self, checkpoint: dict[str, Any]) -> Iterator[EncodedRecord]:
+    def _iter_records(self, checkpoint: Checkpoint) -> Iterator[EncodedRecord]:
         before = checkpoint.get("sheet_row", 0)
         if not self._has_header and self._first.number > before:
             yield self._make_record(self._first)
@@ -274,5 +275,5 @@ class XlsxReader(RecordReader):
         if reason is None:
             return EncodedRecord(data, row.number, place)
         text = ", ".join(str(value) for _, value in sorted(row.cells.items())).replace("\x00", "\ufffd")
-        defect = {"line": row.number, "code": "invalid", "reason": reason, "value": text[:200]}
+        defect = InputDefect(line=row.number, code="invalid", reason=reason, value=text[:200])
         return EncodedRecord(_encode_json(text[: 64 * 1024]), row.number, place, defect)

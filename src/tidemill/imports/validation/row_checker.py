@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, TypeVar
 
+from tidemill.core.json_types import JsonObject
 from tidemill.imports.import_plan import ImportPlan
 from tidemill.imports.validation.field_reader import FieldReader, Normalizer
 from tidemill.imports.validation.row_errors import RowErrorDetail, RowErrors
@@ -94,7 +95,7 @@ class RowChecker:
             self._check_condition(checked, condition)
         return checked
 
-    def _require_objects(self, rows: Sequence[Any], checked: CheckedRows) -> list[dict[str, Any]]:
+    def _require_objects(self, rows: Sequence[Any], checked: CheckedRows) -> list[JsonObject]:
         if set(map(type, rows)) <= {dict} and self._recognized_columns.issuperset(set().union(*rows)):
             return list(rows)
         objects = []
@@ -135,12 +136,12 @@ class RowChecker:
                     checked.add_error(index, RowErrorDetail(name, "required", reason))
 
 
-def _get_column_values(rows: list[dict[str, Any]], column: str) -> list[Any]:
+def _get_column_values(rows: list[JsonObject], column: str) -> list[Any]:
     try:
         return [row[column] for row in rows]
     except KeyError:
         return [row.get(column) for row in rows]
 
 
-def _find_rows_without(rows: list[dict[str, Any]], column: str) -> set[int]:
+def _find_rows_without(rows: list[JsonObject], column: str) -> set[int]:
     return {index for index, row in enumerate(rows) if column not in row}

@@ -2,9 +2,9 @@
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from tidemill.core.decide import ERROR_CODE_MAX_CHARS, ERROR_REASON_MAX_CHARS, clean_text
+from tidemill.core.item_error import ItemError
 
 ROW_ERRORS_MAX = 50  # of one row, that are kept
 
@@ -33,9 +33,9 @@ class RowErrorGroup:
         """What failures are grouped by: the field and the rule it breaks."""
         return self.code if self.field is None else f"{self.field}.{self.code}"
 
-    def build_details(self) -> Iterable[tuple[int, dict[str, Any]]]:
+    def build_details(self) -> Iterable[tuple[int, ItemError]]:
         """Of each row."""
-        alike = {
+        alike: ItemError = {
             "code": clean_text(self.qualified_code, ERROR_CODE_MAX_CHARS),
             "reason": clean_text(self.reason, ERROR_REASON_MAX_CHARS),
         }
@@ -89,14 +89,14 @@ class RowErrors:
                 found[index].append(flaw)
         return found
 
-    def build_details(self) -> dict[int, dict[str, Any]]:
-        """What is kept of each row: its first flaw, and all of them if there are more."""
-        found: dict[int, dict[str, Any]] = {}
+    def build_details(self) -> dict[int, ItemError]:
+        """The error that is stored of each row: its first one, with a list of all if there are more."""
+        found: dict[int, ItemError] = {}
         for flaw in self.groups:
             for index, one in flaw.build_details():
                 first = found.setdefault(index, one)
                 if first is not one:
-                    errors = first.setdefault("errors", [dict(first)])
+                    errors = first.setdefault("errors", [first.copy()])
                     if len(errors) < ROW_ERRORS_MAX:
                         errors.append(one)
         return found
