@@ -14,7 +14,7 @@ from tidemill.core.job import Counts
 from tidemill.engine.maintenance.maintenance_loop import MaintenanceLoop
 from tidemill.store import batch_leases
 from tidemill.store import outcome_flush as store
-from tidemill.store.batch_leases import claim_batch
+from tidemill.store.batch_leases import BatchClaim, claim_batch
 from tidemill.store.database import Connection, Database
 from tidemill.store.outcome_flush import FlushResult
 from tidemill.store.statements import sql
@@ -87,7 +87,7 @@ async def test_heartbeat_and_carve_are_hot_updates(db: Database) -> None:
     async with db.transaction() as conn:
         before = await hot_updates(conn)
         assert await batch_leases.extend_leases(conn, "w1", [lease.lease_id for lease in carved], 60) == 10
-        assert await claim_batch(conn, job_id, item_count=10, lease_id=uuid4(), lease=30, worker="w1") is not None
+        assert await claim_batch(conn, BatchClaim(job_id, uuid4(), "w1", item_count=10, lease_seconds=30)) is not None
         assert await hot_updates(conn) - before == 11
     await assert_sound(db)
 

@@ -10,7 +10,7 @@ from store.scenes import at_once, batches, retry_some
 from support import add_job, assert_sound, job_of, rows, settle, take, try_take
 from tidemill.core.batch import Lease
 from tidemill.jobs import job_control
-from tidemill.store.batch_leases import claim_batch, list_claimable_jobs
+from tidemill.store.batch_leases import BatchClaim, claim_batch, list_claimable_jobs
 from tidemill.store.database import Database
 from tidemill.store.outcome_flush import FlushResult
 
@@ -55,7 +55,7 @@ async def test_concurrent_carving_claims_each_item_once(crowd: Database) -> None
 async def test_claim_waits_briefly_for_concurrent_carve(db: Database) -> None:
     job_id = await add_job(db, 100)
     async with db.transaction() as conn:
-        await claim_batch(conn, job_id, item_count=10, lease_id=uuid4(), lease=30, worker="w1")
+        await claim_batch(conn, BatchClaim(job_id, uuid4(), "w1", item_count=10, lease_seconds=30))
         second = asyncio.ensure_future(try_take(db, job_id, 10, "w2"))
         await asyncio.sleep(0)  # it is on its way, and finds the row locked
     got = await at_once(second)
@@ -67,7 +67,7 @@ async def test_claim_waits_briefly_for_concurrent_carve(db: Database) -> None:
 async def test_claim_returns_none_when_carve_lock_is_held_too_long(db: Database) -> None:
     job_id = await add_job(db, 100)
     async with db.transaction() as conn:
-        assert await claim_batch(conn, job_id, item_count=10, lease_id=uuid4(), lease=30, worker="w1") is not None
+        assert await claim_batch(conn, BatchClaim(job_id, uuid4(), "w1", item_count=10, lease_seconds=30)) is not None
         assert await at_once(try_take(db, job_id, 10, "w2")) is None
     assert await try_take(db, job_id, 10, "w2") is not None
     await assert_sound(db)
@@ -77,7 +77,7 @@ async def test_claim_skips_retry_list_locked_by_another_claim(db: Database) -> N
     job_id = await add_job(db, 40, batch_size=10)
     await retry_some(db, job_id, range(10))
     async with db.transaction() as conn:
-        await claim_batch(conn, job_id, item_count=10, lease_id=uuid4(), lease=30, worker="w1")
+        await claim_batch(conn, BatchClaim(job_id, uuid4(), "w1", item_count=10, lease_seconds=30))
         others = [await at_once(take(db, job_id, 10, "w2")) for _ in range(2)]
     assert len({lease.batch_id for lease in others}) == 2
     await assert_sound(db)
@@ -85,9 +85,9 @@ async def test_claim_skips_retry_list_locked_by_another_claim(db: Database) -> N
 
 async def test_claim_repeated_with_same_lease_id_returns_same_batch(db: Database) -> None:
     job_id, lease_id = await add_job(db, 100), uuid4()
-    asked = {"item_count": 10, "lease_id": lease_id, "lease": 30.0, "worker": "w1"}
-    first = await db.run_async_commit(claim_batch, job_id, **asked)  # type: ignore[arg-type]
-    again = await db.run_async_commit(claim_batch, job_id, **asked)  # type: ignore[arg-type]
+    asked = {"item_count": 10, "lease_id": lease_id, "lease_seconds": 30.0, "worker": "w1"}
+    first = await db.run_async_commit(claim_batch, BatchClaim(job_id, **asked))  # type: ignore[arg-type]
+    again = await db.run_async_commit(claim_batch, BatchClaim(job_id, **asked))  # type: ignore[arg-type]
     assert first == again
     assert await batches(db, job_id, "state, open") == [("ready", 90), ("leased", 10)]
     assert again is not None
@@ -99,9 +99,9 @@ async def test_list_merge_repeated_with_same_lease_id_returns_same_batch(db: Dat
     job_id, lease_id = await add_job(db, 20, batch_size=10), uuid4()
     await retry_some(db, job_id, [1])
     await retry_some(db, job_id, [1, 11])
-    asked = {"item_count": 10, "lease_id": lease_id, "lease": 30.0, "worker": "w1"}
-    first = await db.run_async_commit(claim_batch, job_id, **asked)  # type: ignore[arg-type]
-    assert await db.run_async_commit(claim_batch, job_id, **asked) == first  # type: ignore[arg-type]
+    asked = {"item_count": 10, "lease_id": lease_id, "lease_seconds": 30.0, "worker": "w1"}
+    first = await db.run_async_commit(claim_batch, BatchClaim(job_id, **asked))  # type: ignore[arg-type]
+    assert await db.run_async_commit(claim_batch, BatchClaim(job_id, **asked)) == first  # type: ignore[arg-type]
     await assert_sound(db)
 
 

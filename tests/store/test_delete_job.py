@@ -12,7 +12,7 @@ from tidemill.engine.maintenance.maintenance_loop import MaintenanceLoop
 from tidemill.jobs import job_control
 from tidemill.store import batch_leases, ingestion, job_lifecycle, retention
 from tidemill.store import outcome_flush as store
-from tidemill.store.batch_leases import claim_batch
+from tidemill.store.batch_leases import BatchClaim, claim_batch
 from tidemill.store.database import Database
 from tidemill.store.ingestion import IngestChunk
 from tidemill.store.outcome_flush import FlushResult
@@ -91,7 +91,7 @@ async def test_flush_blocked_by_delete_is_stale(db: Database) -> None:
 async def test_delete_during_claim_leaves_no_orphan_batch(db: Database) -> None:
     job_id = await add_job(db, 100)
     async with db.transaction() as conn:
-        await claim_batch(conn, job_id, item_count=10, lease_id=uuid4(), lease=30, worker="w1")
+        await claim_batch(conn, BatchClaim(job_id, uuid4(), "w1", item_count=10, lease_seconds=30))
         deleting = await held_up(db, job_control.delete_job(db, job_id))
     await at_once(deleting)
     assert await try_take(db, job_id) is None

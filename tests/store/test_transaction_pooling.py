@@ -9,7 +9,7 @@ import pytest
 from store.scenes import at_once, held_up
 from support import add_job, add_rows, assert_sound, rows, settle, take, try_take
 from tidemill.core.errors import IdempotencyKeyReused
-from tidemill.store.batch_leases import claim_batch
+from tidemill.store.batch_leases import BatchClaim, claim_batch
 from tidemill.store.database import Database, is_transient
 from tidemill.store.job_submission import Submission, build_submission_steps, run_steps_async
 
@@ -42,7 +42,7 @@ async def test_database_run_retries_after_connection_is_terminated(db: Database)
     async def ended_the_first_time(conn: psycopg.AsyncConnection[object]) -> object:
         nonlocal tries
         tries += 1
-        lease = await claim_batch(conn, job_id, item_count=10, lease_id=lease_id, lease=30, worker="w1")
+        lease = await claim_batch(conn, BatchClaim(job_id, lease_id, "w1", item_count=10, lease_seconds=30))
         if tries == 1:
             await rows(db, "SELECT pg_terminate_backend(%s)", conn.info.backend_pid)
         return lease

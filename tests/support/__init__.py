@@ -82,7 +82,8 @@ async def try_take(
     db: Database, job_id: UUID, wanted: int = 1_000, worker: str = "w1", lease: float = 30.0
 ) -> Lease | None:
     return await db.run_async_commit(
-        batch_leases.claim_batch, job_id, item_count=wanted, lease_id=uuid4(), lease=lease, worker=worker
+        batch_leases.claim_batch,
+        batch_leases.BatchClaim(job_id, uuid4(), worker, item_count=wanted, lease_seconds=lease),
     )
 
 

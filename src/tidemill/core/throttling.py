@@ -1,4 +1,4 @@
-"""Whether an exception says "you ask too much", and when to come back.
+"""Detects throttled answers (HTTP 429 and 503) in exceptions, and when to retry.
 
 The libraries people call services with put the status of an answer in one of a few places: httpx and requests in
 ``error.response.status_code``, aiohttp and urllib in ``error.status``, many clients of single services in
@@ -11,19 +11,18 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 HTTP_TOO_MANY_REQUESTS, HTTP_SERVICE_UNAVAILABLE = 429, 503
-EXCEPTION_CAUSES_MAX = 5  # causes that are looked at
+EXCEPTION_CAUSES_MAX = 5  # length of the chain of causes that is checked
 
 
 def is_throttling_error(error: BaseException) -> bool:
-    """Whether the other side refused for now: the same call may succeed later, and less often."""
+    """Whether the called service throttled the request."""
     return any(
-        read_http_status(cause) in (HTTP_TOO_MANY_REQUESTS, HTTP_SERVICE_UNAVAILABLE)
-        for cause in _iterate_causes(error)
+        read_http_status(cause) in (HTTP_TOO_MANY_REQUESTS, HTTP_SERVICE_UNAVAILABLE) for cause in iterate_causes(error)
     )
 
 
 def read_http_status(error: BaseException) -> int | None:
-    """The HTTP status that an exception carries, if it does."""
+    """The HTTP status of the response that an exception carries, if any."""
     for holder in (error, _read_attribute(error, "response")):
         for name in ("status_code", "status"):
             value = _read_attribute(holder, name)
@@ -33,8 +32,8 @@ def read_http_status(error: BaseException) -> int | None:
 
 
 def read_retry_after_s(error: BaseException) -> float | None:
-    """The seconds that the answer asks to wait; a date is compared with the answer's own, not with our clock."""
-    for cause in _iterate_causes(error):
+    """The seconds of the Retry-After header; a date is compared with the response's own Date, not with our clock."""
+    for cause in iterate_causes(error):
         for holder in (_read_attribute(cause, "response"), cause):
             wait = _parse_retry_after(_read_header(holder, "Retry-After"), _read_header(holder, "Date"))
             if wait is not None:
@@ -42,7 +41,8 @@ def read_retry_after_s(error: BaseException) -> float | None:
     return None
 
 
-def _iterate_causes(error: BaseException) -> Iterator[BaseException]:
+def iterate_causes(error: BaseException) -> Iterator[BaseException]:
+    """The exception, the one it was raised from, and so on."""
     cause: BaseException | None = error
     for _ in range(EXCEPTION_CAUSES_MAX):
         if cause is None:
@@ -51,13 +51,13 @@ def _iterate_causes(error: BaseException) -> Iterator[BaseException]:
         cause = cause.__cause__
 
 
-def _parse_retry_after(said: str | None, date: str | None) -> float | None:
-    if said is None:
+def _parse_retry_after(value: str | None, date: str | None) -> float | None:
+    if value is None:
         return None
     try:
-        seconds = float(said)
+        seconds = float(value)
     except ValueError:
-        seconds = _seconds_between(date, said)
+        seconds = _seconds_between(date, value)
     return max(0.0, seconds) if math.isfinite(seconds) else None
 
 

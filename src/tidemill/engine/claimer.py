@@ -1,6 +1,5 @@
 """Which job next, and how much of it."""
 
-import itertools
 import random
 import time
 from collections.abc import Iterable, Sequence
@@ -9,11 +8,9 @@ from typing import Protocol
 from uuid import UUID
 
 from tidemill.core.batch import Lease
-from tidemill.engine import batch_events
 from tidemill.engine.context import EngineContext
 from tidemill.store import batch_leases as store
 from tidemill.store.batch_leases import ClaimableJob
-from tidemill.store.database import Connection
 
 RUNNABLE_CACHE_S = 0.5
 OWNER_LIMIT_POLL_S = 0.1
@@ -145,27 +142,22 @@ class SingleJobClaimer:
 
 
 async def claim_from_job(context: EngineContext, job_id: UUID, kind: str, lease_id: UUID) -> Lease | None:
-    """A batch of this job, or None when nothing of it is due, or none of it may begin for a while."""
+    """A batch of this job, or None when nothing of it is due, or its limiter is blocked for a while."""
     handler = context.handlers.get(kind)
     if context.limiter_registry.is_handler_blocked(handler):
         return None
-    wanted = context.claim_size(handler)
-    seconds = context.lease_seconds(kind, wanted)
-    tries = itertools.count()
-
-    async def claim(conn: Connection) -> Lease | None:
-        return await store.claim_batch(
-            conn,
-            job_id,
-            item_count=wanted,
-            lease_id=lease_id,
-            lease=seconds,
-            worker=context.worker,
-            adopt=next(tries) > 0,
-            is_limiter_blocked=context.limiter_registry.is_limiter_blocked,
-        )
-
-    lease = await context.db.run_async_commit(claim)
-    if lease is not None:
-        batch_events.emit_batch_claimed(lease)
-    return lease
+    items = context.sizing.compute_claim_size(
+        handler,
+        slots=context.get_semaphore(handler).slots,
+        permits_per_s=context.limiter_registry.get_rate_per_s(handler),
+    )
+    claim = store.BatchClaim(
+        job_id,
+        lease_id,
+        context.worker,
+        items,
+        context.sizing.compute_lease_seconds(kind, items),
+        context.limiter_registry.is_limiter_blocked,
+        may_be_leased=False,
+    )
+    return await context.db.run_async_commit(store.claim_batch, claim)

@@ -1,17 +1,18 @@
-"""Collecting verdicts and writing them in parts: by size, by interval, at the end, and never unbounded."""
+"""Collects the verdicts on a batch and writes them: when there are enough, at intervals, and at the end."""
 
 import asyncio
 import contextlib
+import time
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tidemill.core.batch import Lease
-from tidemill.core.decide import Tally, Verdict
+from tidemill.core.decide import Tally, Verdict, count_retry_codes
 from tidemill.core.errors import StaleLease
 from tidemill.core.kinds import Handler
 from tidemill.core.status import ItemStatus
-from tidemill.engine import batch_events
-from tidemill.engine.children import shared_state as logbook
-from tidemill.engine.children.shared_state import LaneState, SharedState
+from tidemill.engine.children.shared_state import LaneState
 from tidemill.engine.context import EngineContext
 from tidemill.store.database import Database, is_unstorable_value
 from tidemill.store.jsonb import encode_json
@@ -19,55 +20,55 @@ from tidemill.store.outcome_flush import FlushResult, flush_outcomes
 from tidemill.telemetry.events import emit
 
 BUFFER_HIGH_WATER_SHARE = 0.8
+MAX_EVENT_CODES = 10  # per event: handlers define their own codes
+MAX_EVENT_DECISIONS = 5
 
 
 class Flusher:
-    """Buffers the verdicts of one leased batch. ``lease`` is what is still in hand."""
+    """The verdicts on one leased batch. ``lease`` is the part of the batch that is not written yet."""
 
-    def __init__(self, context: EngineContext, lease: Lease, handler: Handler, page: LaneState) -> None:
-        settings = context.settings
+    def __init__(self, context: EngineContext, lease: Lease, handler: Handler, lane_state: LaneState) -> None:
         self.lease = lease
-        self.failed_items = 0
-        self.is_lease_lost = False
-        self.learned_columns = context.learned_columns.get_for_lease(lease)
+        self.written = Tally()
+        self.columns = context.learned_columns.get_for_lease(lease)
+        self._batch_items = lease.open
+        self._started_at = time.monotonic()
         self._context = context
         self._handler = handler
-        self._lane_state = page
+        self._lane_state = lane_state
         if lease.isolated:
             self._flush_size = self._max_pending = 1
         elif handler.flush_size is not None:
             self._flush_size = self._max_pending = handler.flush_size
         else:
-            self._flush_size = context.get_pace(lease.kind).flush_size(low=settings.batch_size, high=settings.claim_max)
-            self._max_pending = max(settings.flush_buffer, 2 * self._flush_size)
+            self._flush_size = context.sizing.compute_flush_size(lease.kind)
+            self._max_pending = max(context.settings.flush_buffer, 2 * self._flush_size)
         self._pending: list[Verdict] = []
         self._flush_requested = asyncio.Event()
         self._flush_finished = asyncio.Event()
         self._is_closing = False
         self._is_high_water_reported = False
 
-    def add(self, verdict: Verdict) -> bool:
-        """Take a verdict, already recorded in the logbook; True when the giver should wait for room."""
+    async def add(self, verdict: Verdict, slot: int) -> None:
+        """Take the verdict on the item that ran in a slot; wait while the buffer is full.
+
+        The verdict is recorded in shared memory first, where it survives the death of this process.
+        """
+        while not self._lane_state.record_verdict(verdict):
+            self._lane_state.mark_item_answered(slot)
+            await self._wait_for_next_flush()
+        self._lane_state.free_slot(slot)
         self._pending.append(verdict)
         waiting = len(self._pending)
         if waiting >= self._flush_size:
             self._flush_requested.set()
-        if waiting >= BUFFER_HIGH_WATER_SHARE * self._max_pending > self._flush_size:
-            self._report_high_water(waiting)
-        return waiting >= self._max_pending
-
-    async def wait_for_room(self) -> None:
-        """Until there is room in the buffer again."""
-        while len(self._pending) >= self._max_pending:
-            await self._wait_for_next_flush()
-
-    async def wait_until_drained(self) -> None:
-        """Until what is in the logbook now was written."""
-        self._flush_requested.set()
-        await self._wait_for_next_flush()
+            if waiting >= BUFFER_HIGH_WATER_SHARE * self._max_pending > self._flush_size:
+                self._report_high_water(waiting)
+            while len(self._pending) >= self._max_pending:
+                await self._wait_for_next_flush()
 
     def close(self) -> None:
-        """No more will come: write what is left and end."""
+        """No more verdicts come: ``run`` writes the rest and returns."""
         self._is_closing = True
         self._flush_requested.set()
 
@@ -93,32 +94,52 @@ class Flusher:
     async def _flush_pending(self) -> None:
         verdicts, self._pending = self._pending, []
         area = self._lane_state.seal_area(self.lease.flush_no)
-        await self._write_pending(verdicts)
-        self._lane_state.renumber_area(self.lease.flush_no)
-        self._lane_state.discard_area(area)
-
-    async def _write_pending(self, verdicts: list[Verdict]) -> None:
-        started = asyncio.get_running_loop().time()
-        await self.learned_columns.store_new_columns(self._context.db)
+        started = time.monotonic()
+        await self.columns.store_new_columns(self._context.db)
+        lease_seconds = self._context.sizing.compute_lease_seconds(self.lease.kind, self.lease.open)
         written = await write_verdicts(
-            self._context.db, self.lease, verdicts, self._handler, lease_seconds=self._lease_seconds()
+            self._context.db, self.lease, verdicts, self._handler, lease_seconds=lease_seconds
         )
         if written.result is FlushResult.STALE:
-            self._context.shared_state.add_to_counter(logbook.STALE_COUNTER, len(verdicts))
-            emit("batch.stale", job=self.lease.job_id, batch=self.lease.batch_id, items=len(verdicts))
-            raise StaleLease(f"batch {self.lease.batch_id} belongs to somebody else now")
+            self.report_stale(len(verdicts))
+            raise StaleLease(f"lease lost on batch {self.lease.batch_id}: another worker reclaimed it")
         self.lease = written.lease
-        self._record_flush(written.verdicts, asyncio.get_running_loop().time() - started)
+        fill = len(verdicts) / self._max_pending
+        self.report_written(written.verdicts, seconds=time.monotonic() - started, fill=fill)
+        self._lane_state.discard_area(area, next_flush_no=self.lease.flush_no)
 
-    def _record_flush(self, verdicts: list[Verdict], seconds: float) -> None:
-        tally = batch_events.emit_batch_flushed(
-            self.lease, verdicts, seconds=seconds, fill=len(verdicts) / self._max_pending
-        )
-        count_flushed_items(self._context.shared_state, tally)
-        self.failed_items += tally.failed
+    def report_written(
+        self,
+        verdicts: Sequence[Verdict],
+        *,
+        sparse_done: int = 0,
+        seconds: float | None = None,
+        fill: float | None = None,
+    ) -> None:
+        """Count verdicts that are durable now, and emit the events about them and about the end of the batch."""
+        tally = emit_batch_flushed(self.lease, verdicts, sparse_done=sparse_done, seconds=seconds, fill=fill)
+        self._context.shared_state.count_flush(tally)
+        total = self.written
+        total.add(tally)
+        if total.items == self._batch_items:
+            elapsed = time.monotonic() - self._started_at
+            emit(
+                "batch.completed",
+                job=self.lease.job_id,
+                batch=self.lease.batch_id,
+                rows=total.items,
+                successes=total.done,
+                failures=total.failed,
+                not_found=total.not_found,
+                skipped=total.skipped,
+                retried=total.retried,
+                ms=round(elapsed * 1000),
+                rows_per_sec=round(total.items / max(elapsed, 1e-6), 1),
+            )
 
-    def _lease_seconds(self) -> float:
-        return self._context.lease_seconds(self.lease.kind, self.lease.open)
+    def report_stale(self, items: int) -> None:
+        self._context.shared_state.count_stale(items)
+        emit("batch.stale", job=self.lease.job_id, batch=self.lease.batch_id, items=items)
 
     def _report_high_water(self, waiting: int) -> None:
         if not self._is_high_water_reported:
@@ -127,20 +148,57 @@ class Flusher:
             emit("buffer.high", job=self.lease.job_id, batch=self.lease.batch_id, fill=fill)
 
 
-def count_flushed_items(shared_state: SharedState, tally: Tally) -> None:
-    """Add what a flush has written to the child's counters."""
-    for counter, n in (
-        (logbook.SETTLED_COUNTER, tally.items - tally.retried),
-        (logbook.FLUSHES_COUNTER, 1),
-        (logbook.RETRIED_COUNTER, tally.retried),
-        (logbook.FAILED_COUNTER, tally.failed),
-    ):
-        shared_state.add_to_counter(counter, n)
+def emit_batch_flushed(
+    lease: Lease,
+    verdicts: Sequence[Verdict],
+    *,
+    sparse_done: int = 0,
+    seconds: float | None = None,
+    fill: float | None = None,
+) -> Tally:
+    """Emit the event of a flush that is durable; ``fill`` is how full the buffer was. Never one event per item."""
+    tally = Tally.from_verdicts(verdicts)
+    tally.items += sparse_done
+    tally.done += sparse_done
+    emit(
+        "batch.flushed",
+        job=lease.job_id,
+        batch=lease.batch_id,
+        items=tally.items,
+        done=tally.done,
+        not_found=tally.not_found,
+        skipped=tally.skipped,
+        failed=tally.failed,
+        retried=tally.retried,
+        codes=dict(tally.codes.most_common(MAX_EVENT_CODES)),
+        fill=None if fill is None else round(fill, 2),
+        ms=None if seconds is None else round(seconds * 1000, 1),
+    )
+    if tally.retried:
+        retries = [verdict for verdict in verdicts if verdict.delay is not None]
+        codes: Counter[str] = count_retry_codes(retries)
+        emit(
+            "item.retry",
+            job=lease.job_id,
+            batch=lease.batch_id,
+            items=tally.retried,
+            codes=dict(codes.most_common(MAX_EVENT_CODES)),
+            decisions=[
+                {
+                    "seq": verdict.seq,
+                    "attempt": verdict.attempts,
+                    "delay_s": round(verdict.delay or 0, 2),
+                    "code": verdict.code,
+                }
+                for verdict in retries[:MAX_EVENT_DECISIONS]
+            ],
+        )
+    return tally
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenVerdicts:
-    """What became of a flush: the lease as it is now, and the verdicts as they were written."""
+    """The result of a flush: the lease after it, and the verdicts as they were written."""
 
     result: FlushResult
     lease: Lease
@@ -150,7 +208,10 @@ class WrittenVerdicts:
 async def write_verdicts(
     db: Database, lease: Lease, verdicts: list[Verdict], handler: Handler, *, lease_seconds: float
 ) -> WrittenVerdicts:
-    """Flush; if PostgreSQL refuses one of the results, find it by halves: it fails, the others are written."""
+    """Write verdicts in one transaction.
+
+    If PostgreSQL cannot store one of the results, bisection finds it: that item fails and the others are written.
+    """
     try:
         result = await db.run(flush_outcomes, lease, verdicts, lease_s=lease_seconds, after_flush=handler.after_flush)
     except Exception as error:

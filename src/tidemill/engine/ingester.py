@@ -241,14 +241,14 @@ class Ingester(Loop):
                     chunk = await ahead  # also after an error: the file must not be closed under it
             if not appended:
                 return False
-            await self._context.sleep_until_stop(self._context.chunk_size.backoff_s(_jitter()))
+            await self._context.sleep_until_stop(self._context.sizing.chunk.backoff_s(_jitter()))
         return not chunk.block.inputs
 
     def _read_chunk(self, lo: int, source: InputSource) -> IngestChunk:
         """The next records: so many rows and about so many bytes at most, but one at least."""
         most = self._context.settings.ingest_max_batch_bytes
         with translate_source_errors():
-            block = source.read(self._context.chunk_size.rows, most)
+            block = source.read(self._context.sizing.chunk.rows, most)
             bounded = sum(map(len, block.inputs)) >= most
             if self._intake is None:
                 return IngestChunk(lo, block, source.first_line, bounded=bounded)
@@ -256,7 +256,7 @@ class Ingester(Loop):
         return IngestChunk(lo, block, source.first_line, repeats, held=held, bounded=bounded)
 
     async def _append_chunk(self, job_id: UUID, kind: str, lease_id: UUID, chunk: IngestChunk) -> bool:
-        db, batch_size = self._context.db, self._context.max_batch_items(self._context.handlers.get(kind))
+        db, batch_size = self._context.db, self._context.sizing.get_max_batch_items(self._context.handlers.get(kind))
         rows = len(chunk.block.inputs)
         waited_ms = db.stats.pool_waited_ms
         try:
@@ -264,12 +264,12 @@ class Ingester(Loop):
                 store.append_chunk, job_id, lease_id, chunk, lease=self._lease_seconds, batch_size=batch_size
             )
         except Exception:
-            self._resize_chunk(job_id, self._context.chunk_size.record_failures(rows=rows))
+            self._resize_chunk(job_id, self._context.sizing.chunk.record_failures(rows=rows))
             raise
         waited_ms = db.stats.pool_waited_ms - waited_ms
         self._resize_chunk(
             job_id,
-            self._context.chunk_size.observe(
+            self._context.sizing.chunk.observe(
                 ran.ms, rows=rows, failed=ran.failed, waited_ms=waited_ms, full=not chunk.bounded
             ),
         )
@@ -282,7 +282,7 @@ class Ingester(Loop):
         return True
 
     def _resize_chunk(self, job_id: UUID, size: ChunkSize) -> None:
-        was, self._context.chunk_size = self._context.chunk_size, size
+        was, self._context.sizing.chunk = self._context.sizing.chunk, size
         if size.rows < was.rows:
             emit("ingest.shrunk", job=job_id, was=was.rows, now=size.rows, reason=size.reason)
 

@@ -1,118 +1,154 @@
-"""One lane of a worker: claim, process, decide, flush, again and again."""
+"""One lane of a worker process: claim a batch, run it, decide its outcomes, flush them, finalize its job."""
 
 import asyncio
 import time
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from tidemill.core.batch import Lease
 from tidemill.core.errors import StaleLease
 from tidemill.core.job import Item
 from tidemill.core.kinds import Handler
-from tidemill.engine import batch_events, finalize
-from tidemill.engine.children import shared_state
+from tidemill.core.outcome import BatchExceptions, Outcome
+from tidemill.engine.admission import Admission
 from tidemill.engine.children.shared_state import LaneState
 from tidemill.engine.claimer import BatchClaimer
 from tidemill.engine.context import EngineContext
-from tidemill.engine.flusher import Flusher, count_flushed_items
+from tidemill.engine.flusher import Flusher
 from tidemill.engine.loop import Loop
 from tidemill.engine.run_batch import BatchExecutor, BatchInterrupted
 from tidemill.engine.run_items import ItemExecutor
-from tidemill.store import batch_leases
-from tidemill.store import item_records as store
+from tidemill.engine.verdicts import BatchDecision, decide, decide_batch
+from tidemill.store import batch_leases, item_records, job_lifecycle
+from tidemill.store.database import Database
+from tidemill.store.job_events import bind_job_fields, report_job_closed
 from tidemill.store.outcome_flush import FlushResult
-from tidemill.telemetry.events import emit
+from tidemill.telemetry.events import bind_fields, emit
 
 
 class Lane(Loop):
-    """Turns one batch at a time."""
+    """Processes one batch at a time."""
 
     name = "lane"
 
-    def __init__(self, context: EngineContext, claimer: BatchClaimer, page: LaneState) -> None:
+    def __init__(self, context: EngineContext, claimer: BatchClaimer, lane_state: LaneState) -> None:
         super().__init__()
         self._context = context
         self._claimer = claimer
-        self._lane_state = page
+        self._lane_state = lane_state
 
     async def tick(self) -> float:
-        lease_id = uuid4()
+        """Claim → run → decide → flush → finalize, for one batch."""
+        context, lease_id = self._context, uuid4()
         self._lane_state.begin_lease(lease_id)
         lease = await self._claimer.claim(lease_id)
         if lease is None:
             self._lane_state.end_lease()
             return self._claimer.poll_interval_s
-        with batch_events.track_batch(lease):
+        handler = context.handlers.get(lease.kind)
+        with bind_fields(**lease.event_fields):
+            emit(
+                "batch.claimed",
+                job=lease.job_id,
+                kind=lease.kind,
+                batch=lease.batch_id,
+                size=lease.open,
+                isolated=lease.isolated,
+            )
             try:
-                await self._process_batch(lease)
+                async with context.isolation_lock.hold(exclusive=lease.isolated):
+                    run = self._run_batch_handler if handler.is_batch else self._run_item_handler
+                    flusher = await run(lease, handler)
+                await finalize_after_batch(context.db, lease.job_id, failed=flusher.written.failed)
             except Exception:
-                # A bug, or a schema that is not ours. Nobody works on the batch any more: it must not stay leased.
-                await self._context.db.run(batch_leases.release_batch, lease, after_crash=True, losses=1)
+                # A bug, or a schema of another version. The batch must not stay leased.
+                await context.db.run(batch_leases.release_batch, lease, after_crash=True, losses=1)
                 emit("batch.released", job=lease.job_id, batch=lease.batch_id, items=lease.open)
                 self._lane_state.end_lease()
                 raise
-        self._lane_state.end_lease()  # not for what ends the process: its parent reads the page then
+        self._lane_state.end_lease()  # not in a finally: if the process ends here, its parent needs the lease
         return 0
 
-    async def _process_batch(self, lease: Lease) -> None:
-        handler = self._context.handlers.get(lease.kind)
+    async def _run_item_handler(self, lease: Lease, handler: Handler) -> Flusher:
+        context = self._context
         self._lane_state.set_timeout(handler.timeout)
-        async with self._context.isolation_lock.hold(exclusive=lease.isolated):
-            read = store.read_batch_items_aggregated if handler.is_batch else store.read_batch_items
-            items = await self._context.db.run_async_commit(read, lease, exact=handler.exact)
-            turn = self._run_batch_handler if handler.is_batch else self._run_item_handler
-            failed = await turn(lease, handler, items)
-        await finalize.finalize_after_batch(self._context.db, lease.job_id, failed=failed)
+        items = await context.db.read(item_records.read_batch_items, lease, exact=handler.exact)
+        admission = Admission(context, handler, lease)
+        flusher = Flusher(context, lease, handler, self._lane_state)
+        columns, semaphore = flusher.columns, admission.semaphore
 
-    async def _run_item_handler(self, lease: Lease, handler: Handler, items: list[Item]) -> int:
-        """How many items failed."""
-        flusher = Flusher(self._context, lease, handler, self._lane_state)
+        async def settle(item: Item, outcome: Outcome, duration_ms: int, slot: int) -> None:
+            verdict = decide(item, outcome, handler, duration_ms, columns, semaphore.retry_spacing)
+            await flusher.add(verdict, slot)
+
         started = finished = time.monotonic()
+        is_lease_lost = False
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(flusher.run())
-                await ItemExecutor(self._context, handler, self._lane_state, flusher, isolated=lease.isolated).run(
-                    items
-                )
-                finished = time.monotonic()  # the last flush is not the items' time: of one alone it would be the most
+                await ItemExecutor(context, handler, self._lane_state, admission, settle).run(items)
+                finished = time.monotonic()  # the last flush is not part of the items' time
                 flusher.close()
         except* StaleLease:
-            flusher.is_lease_lost = True
-        if not flusher.is_lease_lost:
-            await self._release_unfinished(flusher.lease)
-            self._record_pace(lease, lease.open - flusher.lease.open, finished - started)
-        return flusher.failed_items
+            is_lease_lost = True
+        if not is_lease_lost:
+            await self._finish(flusher.lease, lease.open - flusher.lease.open, finished - started)
+        return flusher
 
-    async def _run_batch_handler(self, lease: Lease, handler: Handler, items: list[Item]) -> int:
-        """How many items failed."""
-        if self._context.is_stopping:
-            await self._release_unfinished(lease)
-            return 0
-        run = BatchExecutor(self._context, lease, handler, self._lane_state)
+    async def _run_batch_handler(self, lease: Lease, handler: Handler) -> Flusher:
+        """As one transaction: the executor decides and writes the batch together with the handler's effects."""
+        context = self._context
+        self._lane_state.set_timeout(handler.timeout)
+        items = await context.db.read(item_records.read_batch_items_aggregated, lease, exact=handler.exact)
+        admission = Admission(context, handler, lease)
+        flusher = Flusher(context, lease, handler, self._lane_state)
+        columns, semaphore = flusher.columns, admission.semaphore
+
+        def decide_items(outcomes: BatchExceptions, seconds: float) -> BatchDecision:
+            return decide_batch(items, outcomes, lease, handler, seconds, columns, semaphore.retry_spacing)
+
+        executor = BatchExecutor(context, lease, handler, self._lane_state, admission, columns, decide_items)
         try:
-            result = await run.run(items)
+            result = await executor.run(items)
         except BatchInterrupted:
-            await self._release_unfinished(lease)
-            return 0
-        finally:
-            self._record_pace(lease, len(items), run.handler_seconds)
-        if result is FlushResult.STALE:
-            self._context.shared_state.add_to_counter(shared_state.STALE_COUNTER, len(items))
-            emit("batch.stale", job=lease.job_id, batch=lease.batch_id, items=len(items))
-        if result is not FlushResult.APPLIED:
-            return 0
-        tally = batch_events.emit_batch_flushed(
-            lease, run.decision.verdicts, seconds=None, sparse_done=run.decision.sparse_done
-        )
-        count_flushed_items(self._context.shared_state, tally)
-        await self._release_unfinished(lease.after_flush(len(items)))
-        return tally.failed
+            await self._finish(lease, len(items), executor.handler_seconds)
+            return flusher
+        if result is FlushResult.APPLIED:
+            flusher.report_written(executor.decision.verdicts, sparse_done=executor.decision.sparse_done)
+            lease = lease.after_flush(len(items))
+        elif result is FlushResult.STALE:
+            flusher.report_stale(len(items))
+        is_over = result is not FlushResult.APPLIED  # stale, written before, or split: nothing of it is leased any more
+        await self._finish(lease, len(items), executor.handler_seconds, release=not is_over)
+        return flusher
 
-    def _record_pace(self, lease: Lease, items: int, seconds: float) -> None:
-        # One that must run alone says nothing of the others' pace, and neither does a batch that was never begun.
-        if seconds > 0 and not lease.isolated:
-            self._context.record_pace(lease.kind, items, seconds)
-
-    async def _release_unfinished(self, lease: Lease) -> None:
-        if lease.open:
+    async def _finish(self, lease: Lease, items: int, seconds: float, *, release: bool = True) -> None:
+        """Measure the pace of a batch, and release what is left of it."""
+        if seconds > 0 and not lease.isolated:  # an isolated item, or a batch that did not start, tells no pace
+            self._context.sizing.record_pace(lease.kind, items, seconds)
+        if release and lease.open:
             await self._context.db.run(batch_leases.release_batch, lease)
             emit("batch.released", job=lease.job_id, batch=lease.batch_id, items=lease.open)
+
+
+async def finalize_after_batch(db: Database, job_id: UUID, *, failed: int) -> None:
+    """Fail the job if its failure policy requires it, and close it if nothing of it is open.
+
+    The worker that finished a batch does it at once; maintenance does the same for all jobs, later.
+    """
+    if failed:
+        await enforce_failure_policy(db, job_id)
+    if await db.read(job_lifecycle.has_no_open_work, job_id):
+        await close_drained_job(db, job_id)
+
+
+async def close_drained_job(db: Database, job_id: UUID) -> None:
+    job = await db.run(job_lifecycle.close_job, job_id)
+    if job is not None:
+        report_job_closed(job)
+
+
+async def enforce_failure_policy(db: Database, job_id: UUID) -> None:
+    reason = await db.run(job_lifecycle.enforce_failure_policy, job_id)
+    if reason is not None:
+        async with bind_job_fields(db, job_id):
+            emit("job.failed", job=job_id, reason=reason)

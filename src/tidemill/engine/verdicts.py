@@ -1,53 +1,56 @@
-"""From what a handler said, or ran into, to a verdict."""
+"""Decides what becomes of items: handler results and exceptions → outcomes → verdicts that can be written."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from tidemill.core.batch import Lease
 from tidemill.core.decide import (
     Verdict,
     build_failure_error,
     decide_outcome,
     describe_exception,
+    outcome_from_defect,
     outcome_from_exception,
 )
 from tidemill.core.item_error import ItemError
 from tidemill.core.job import Item
 from tidemill.core.kinds import Handler
-from tidemill.core.outcome import Done, Fail, Outcome
+from tidemill.core.outcome import BatchExceptions, Done, Fail, Outcome, Retry, Wait
 from tidemill.core.status import ItemStatus
 from tidemill.core.throttling import is_throttling_error
 from tidemill.engine.learned_columns import LearnedColumns
-from tidemill.limits.admission import is_throttle_reported, mark_throttle_reported
+from tidemill.limits.limiter_permit import ThrottleReports
 from tidemill.store.jsonb import encode_json, encode_json_values
 
-MAX_RESULT_BYTES = 1024 * 1024  # a verdict must fit into an area of the logbook
-
+MAX_RESULT_BYTES = 1024 * 1024  # a verdict must fit into a verdict area of the shared memory
+_DONE = Done()
 _jitter = random.Random().random  # noqa: S311  spreads retries, guards no secret
 
 
-def make_verdict(
+def decide(
     item: Item,
     outcome: Outcome,
     handler: Handler,
     duration_ms: int,
     columns: LearnedColumns | None = None,
-    spacing: float = 1.0,
+    retry_spacing: float = 1.0,
 ) -> Verdict:
-    """Decide, and encode. What cannot be decided, encoded or stored is the handler's failure, not ours."""
+    """The verdict on one attempt, encoded. A result that cannot be encoded or stored is a failure of the handler."""
     if type(outcome) is Fail:
-        return _make_failed_verdict(item, outcome, duration_ms)
+        return _decide_failure(item, outcome, duration_ms)
     try:
-        decision = decide_outcome(item, outcome, handler.retry, _jitter(), spacing)
+        decision = decide_outcome(item, outcome, handler.retry, _jitter(), retry_spacing)
         result = None if decision.result is None else encode_json(decision.result)
         normalized = None if decision.normalized is None else encode_json(decision.normalized)
-        _check_result_size(result, normalized)
+        size = len(result or b"") + len(normalized or b"")
+        if size > MAX_RESULT_BYTES:
+            raise ValueError(f"{size} bytes are more than the {MAX_RESULT_BYTES} a result may have")  # noqa: TRY301
         if result is not None and columns is not None:
             columns.learn_from_result(decision.result, result)
-    except Exception as problem:  # noqa: BLE001  a user's object may raise anything while it is looked at
-        reason = f"the handler returned something that cannot be stored: {describe_exception(problem)}"
-        decision = decide_outcome(item, Fail(reason, code="invalid_result"), handler.retry, 0.0)
-        result = normalized = None
+    except Exception as problem:  # noqa: BLE001  encoding a user's object may raise anything
+        return _decide_failure(item, _make_invalid_result(problem), duration_ms)
     error = code = None
     if decision.error is not None:
         error, code = encode_json(decision.error), str(decision.error["code"])
@@ -55,31 +58,72 @@ def make_verdict(
     return Verdict(item.seq, decision.status, attempts, duration_ms, result, normalized, error, code, decision.delay)
 
 
-def _make_failed_verdict(item: Item, outcome: Fail, duration_ms: int) -> Verdict:
-    """The same for a failure, by the shortest way: of a file in which every row is bad this is most of the work."""
+def _decide_failure(item: Item, outcome: Fail, duration_ms: int) -> Verdict:
+    """The short path for failures: in a file of which every row is bad, this is most of the work."""
     try:
-        told = build_failure_error(outcome)
-        error = encode_json(told)
-    except Exception as problem:  # noqa: BLE001  as above
-        reason = f"the handler returned something that cannot be stored: {describe_exception(problem)}"
-        told = build_failure_error(Fail(reason, code="invalid_result"))
-        error = encode_json(told)
-    return Verdict(item.seq, ItemStatus.FAILED, item.attempt, duration_ms, error=error, code=told["code"])
+        details = build_failure_error(outcome)
+        error = encode_json(details)
+    except Exception as problem:  # noqa: BLE001  encoding a user's object may raise anything
+        details = build_failure_error(_make_invalid_result(problem))
+        error = encode_json(details)
+    return Verdict(item.seq, ItemStatus.FAILED, item.attempt, duration_ms, error=error, code=details["code"])
 
 
-def make_failed_verdicts(items: Sequence[Item], error_details: Sequence[ItemError], duration_ms: int) -> list[Verdict]:
-    """The same for many. ``said`` is of each its code, its reason and its details."""
+def _make_invalid_result(problem: Exception) -> Fail:
+    reason = f"the handler returned something that cannot be stored: {describe_exception(problem)}"
+    return Fail(reason, code="invalid_result")
+
+
+@dataclass(frozen=True, slots=True)
+class BatchDecision:
+    """The verdicts on a whole batch.
+
+    ``sparse_done`` more items are done and leave no outcome row. ``batch_outcome`` stands for the batch in the
+    concurrency controller: a throttled retry if there was one.
+    """
+
+    verdicts: Sequence[Verdict] = ()
+    sparse_done: int = 0
+    batch_outcome: Outcome = _DONE
+
+
+def decide_batch(
+    items: Sequence[Item],
+    outcomes: BatchExceptions,
+    lease: Lease,
+    handler: Handler,
+    seconds: float,
+    columns: LearnedColumns,
+    retry_spacing: float,
+) -> BatchDecision:
+    """The verdicts on the items of a batch; ``outcomes`` are those of the items without a defect, by their index."""
+    good = [item for item in items if item.defect is None]
+    item_ms = round(seconds * 1000 / max(len(items), 1))
+    leaves_no_row = lease.sparse and lease.seqs is None
+    failed = _decide_failures([good[index] for index in outcomes.failed], list(outcomes.failed.values()), item_ms)
+    others = [
+        decide(item, outcome, handler, item_ms, columns, retry_spacing)
+        for item, outcome in _iter_other_outcomes(items, good, outcomes, with_done=not leaves_no_row)
+    ]
+    sparse_done = len(good) - len(outcomes) - len(outcomes.failed) if leaves_no_row else 0
+    retries = [one for one in outcomes.values() if isinstance(one, Retry) and not isinstance(one, Wait)]
+    batch_outcome = max(retries, key=lambda retry: bool(retry.throttled), default=_DONE)
+    return BatchDecision(failed + others, sparse_done, batch_outcome)
+
+
+def _decide_failures(items: Sequence[Item], errors: Sequence[ItemError], duration_ms: int) -> list[Verdict]:
+    """The verdicts on many failures, encoded together; an error has a code, a reason and details."""
     try:
-        errors = encode_json_values(error_details)
-    except Exception:  # noqa: BLE001  one of them is to blame: each by itself
+        encoded = encode_json_values(errors)
+    except Exception:  # noqa: BLE001  one of them cannot be encoded: each on its own shows which
         return [
-            _make_failed_verdict(item, _fail_from_error(one), duration_ms)
-            for item, one in zip(items, error_details, strict=True)
+            _decide_failure(item, _fail_from_error(error), duration_ms)
+            for item, error in zip(items, errors, strict=True)
         ]
     status = ItemStatus.FAILED
     return [
-        Verdict(item.seq, status, item.attempt, duration_ms, None, None, error, one["code"])
-        for item, one, error in zip(items, error_details, errors, strict=True)
+        Verdict(item.seq, status, item.attempt, duration_ms, None, None, data, error["code"])
+        for item, error, data in zip(items, errors, encoded, strict=True)
     ]
 
 
@@ -88,21 +132,52 @@ def _fail_from_error(error: ItemError) -> Fail:
     return Fail(error["reason"], code=error["code"], details=details)
 
 
-def _check_result_size(result: bytes | None, normalized: bytes | None) -> None:
-    size = len(result or b"") + len(normalized or b"")
-    if size > MAX_RESULT_BYTES:
-        raise ValueError(f"{size} bytes are more than the {MAX_RESULT_BYTES} a result may have")
+def _iter_other_outcomes(
+    items: Sequence[Item], good: list[Item], outcomes: BatchExceptions, *, with_done: bool
+) -> Iterator[tuple[Item, Outcome]]:
+    for index, outcome in outcomes.items():
+        yield good[index], outcome
+    if with_done:
+        for index, item in enumerate(good):
+            if index not in outcomes and index not in outcomes.failed:
+                yield item, _DONE
+    if len(good) < len(items):
+        for item in items:
+            if item.defect is not None:
+                yield item, outcome_from_defect(item.defect)
 
 
-def to_outcome(value: Any) -> Outcome:
-    return value if isinstance(value, Outcome) else Done(value)
-
-
-def outcome_from_error(error: BaseException, handler: Handler) -> Outcome:
-    # A refusal is never permanent, though the class of exception that carries it may be, for its other statuses.
+def outcome_from_error(error: BaseException, handler: Handler, reports: ThrottleReports) -> Outcome:
+    """The outcome of a call that raised. It counts as reported if a permit reported the exception."""
+    # A throttled answer is never permanent, even if the class of the exception is declared as permanent.
     if handler.permanent and isinstance(error, handler.permanent) and not is_throttling_error(error):
         return Fail(describe_exception(error))
     outcome = outcome_from_exception(error)
-    if is_throttle_reported(error):
-        mark_throttle_reported(outcome)
+    if outcome is not error and reports.has_reported(error):
+        reports.add(outcome)
     return outcome
+
+
+def parse_batch_result(result: Any, count: int) -> BatchExceptions:
+    """The outcomes in what a batch handler returned for ``count`` items.
+
+    Raises:
+        Outcome: The handler returned one outcome for the whole batch, other than Done.
+    """
+    if result is None:
+        return BatchExceptions()
+    if isinstance(result, BatchExceptions):
+        return result
+    if isinstance(result, Done):
+        return repeat_outcome(result, count)
+    if isinstance(result, Outcome):
+        raise result
+    if isinstance(result, list | tuple) and len(result) == count:
+        return BatchExceptions({i: v if isinstance(v, Outcome) else Done(v) for i, v in enumerate(result)})
+    got = f"{len(result)} outcomes" if isinstance(result, list | tuple) else f"a {type(result).__name__}"
+    reason = f"the batch handler returned {got} for {count} items; it must return None or a list of as many"
+    return repeat_outcome(Fail(reason, code="invalid_result"), count)
+
+
+def repeat_outcome(outcome: Outcome, count: int) -> BatchExceptions:
+    return BatchExceptions(dict.fromkeys(range(count), outcome))

@@ -1,7 +1,4 @@
-"""Taking a batch: job first, then one due batch of it, whole or in part.
-
-Keeping leases, giving them back, and taking back the ones that ran out.
-"""
+"""Leases of batches: claiming, extending, releasing, splitting, and reclaiming expired ones."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
@@ -37,40 +34,46 @@ async def list_claimable_jobs(
         return await cursor.fetchall()
 
 
-async def claim_batch(
-    conn: Connection,
-    job_id: UUID,
-    *,
-    item_count: int,
-    lease_id: UUID,
-    lease: float,
-    worker: str,
-    adopt: bool = True,
-    is_limiter_blocked: Callable[[str], bool] | None = None,
-) -> Lease | None:
-    """Lease about ``wanted`` items of a job, or None when nothing is due. ``lease_id`` is the caller's own.
+@dataclass(slots=True)
+class BatchClaim:
+    """A request to lease about ``item_count`` items of a job, under a lease id that the caller has made.
 
-    With ``adopt``, look first whether an earlier try succeeded whose COMMIT answer was lost. ``is_shut`` says of the
-    job's limiter that it lets nobody begin.
+    ``may_be_leased`` says that an earlier attempt may have committed although its answer was lost. It is set after the
+    first attempt.
     """
-    adopted = await find_leased_batch(conn, worker, lease_id) if adopt else None
-    if adopted is not None:
-        return adopted
-    ready = await _lock_next_ready_batch(conn, job_id, lease_id)
-    if ready is None or (
-        is_limiter_blocked is not None and ready.limiter is not None and is_limiter_blocked(ready.limiter)
-    ):
+
+    job_id: UUID
+    lease_id: UUID
+    worker: str
+    item_count: int
+    lease_seconds: float
+    is_limiter_blocked: Callable[[str], bool] | None = None
+    may_be_leased: bool = True
+
+
+async def claim_batch(conn: Connection, claim: BatchClaim) -> Lease | None:
+    """Lease a due batch of a job, whole or in part. None when nothing is due, or the job's limiter is blocked."""
+    if claim.may_be_leased:
+        leased = await find_leased_batch(conn, claim.worker, claim.lease_id)
+        if leased is not None:
+            return leased
+    claim.may_be_leased = True
+    ready = await _lock_next_ready_batch(conn, claim.job_id, claim.lease_id)
+    if ready is None:
         return None
-    hold = {"lease_id": lease_id, "lease": lease, "worker": worker}
+    if claim.is_limiter_blocked is not None and ready.limiter is not None and claim.is_limiter_blocked(ready.limiter):
+        return None
+    holder = {"lease_id": claim.lease_id, "lease": claim.lease_seconds, "worker": claim.worker}
+    item_count = 1 if ready.isolated else claim.item_count
     match choose_cut_method(ready, item_count):
         case "carve":
-            return await _carve_range(conn, ready, 1 if ready.isolated else item_count, hold)
+            return await _carve_range(conn, ready, item_count, holder)
         case "slice":
-            return await _carve_list(conn, ready, 1 if ready.isolated else item_count, hold)
+            return await _carve_list(conn, ready, item_count, holder)
         case "merge":
-            return await _lease_merged_lists(conn, ready, min(item_count, SEQ_LIST_MAX), hold)
+            return await _lease_merged_lists(conn, ready, min(item_count, SEQ_LIST_MAX), holder)
         case "whole":
-            return await _lease_entire_batch(conn, ready, hold)
+            return await _lease_entire_batch(conn, ready, holder)
 
 
 async def find_leased_batch(conn: Connection, worker: str, lease_id: UUID) -> Lease | None:
@@ -102,24 +105,24 @@ def _parse_lease(row: dict[str, Any], lease_id: UUID) -> Lease:
     return Lease(seqs=None if seqs is None else tuple(seqs), lease_id=lease_id, **row)
 
 
-async def _lease_entire_batch(conn: Connection, ready: Lease, hold: dict[str, Any]) -> Lease:
-    place = {"batch_id": ready.batch_id, "lo": ready.lo, "hi": ready.hi, "open": ready.open}
-    await conn.execute(sql("batch/lease"), hold | place | {"seqs": _to_array(ready.seqs)})
+async def _lease_entire_batch(conn: Connection, ready: Lease, holder: dict[str, Any]) -> Lease:
+    range_ = {"batch_id": ready.batch_id, "lo": ready.lo, "hi": ready.hi, "open": ready.open}
+    await conn.execute(sql("batch/lease"), holder | range_ | {"seqs": _to_array(ready.seqs)})
     return replace(ready, flush_no=0)
 
 
-async def _carve_range(conn: Connection, ready: Lease, n: int, hold: dict[str, Any]) -> Lease:
+async def _carve_range(conn: Connection, ready: Lease, n: int, holder: dict[str, Any]) -> Lease:
     await conn.execute(sql("batch/carve_range"), {"n": n, "batch_id": ready.batch_id})
-    return await _add_leased_batch(conn, replace(ready, hi=ready.lo + n, open=n), hold)
+    return await _add_leased_batch(conn, replace(ready, hi=ready.lo + n, open=n), holder)
 
 
-async def _carve_list(conn: Connection, ready: Lease, n: int, hold: dict[str, Any]) -> Lease:
+async def _carve_list(conn: Connection, ready: Lease, n: int, holder: dict[str, Any]) -> Lease:
     taken = (ready.seqs or ())[:n]
     await conn.execute(sql("batch/carve_list"), {"n": n, "batch_id": ready.batch_id})
-    return await _add_leased_batch(conn, _with_seqs(ready, taken), hold)
+    return await _add_leased_batch(conn, _with_seqs(ready, taken), holder)
 
 
-async def _lease_merged_lists(conn: Connection, ready: Lease, most: int, hold: dict[str, Any]) -> Lease:
+async def _lease_merged_lists(conn: Connection, ready: Lease, most: int, holder: dict[str, Any]) -> Lease:
     seqs = list(ready.seqs or ())
     absorbed = []
     cursor = await conn.execute(
@@ -132,13 +135,13 @@ async def _lease_merged_lists(conn: Connection, ready: Lease, most: int, hold: d
             seqs += more
     if absorbed:
         await conn.execute(sql("batch/absorb"), {"ids": sorted(absorbed)})
-    return await _lease_entire_batch(conn, _with_seqs(ready, tuple(sorted(seqs))), hold)
+    return await _lease_entire_batch(conn, _with_seqs(ready, tuple(sorted(seqs))), holder)
 
 
-async def _add_leased_batch(conn: Connection, part: Lease, hold: dict[str, Any]) -> Lease:
+async def _add_leased_batch(conn: Connection, part: Lease, holder: dict[str, Any]) -> Lease:
     names = ("job_id", "owner_id", "kind", "lo", "hi", "open", "isolated", "crashes", "losses", "retrying", "half")
     columns = {name: getattr(part, name) for name in names}
-    cursor = await conn.execute(sql("batch/add_leased"), columns | hold | {"seqs": _to_array(part.seqs)})
+    cursor = await conn.execute(sql("batch/add_leased"), columns | holder | {"seqs": _to_array(part.seqs)})
     row = await cursor.fetchone()
     assert row is not None  # noqa: S101  INSERT … RETURNING
     return replace(part, batch_id=row[0], flush_no=0)

@@ -8,10 +8,9 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from tidemill.core.decide import Verdict
+from tidemill.core.decide import Tally, Verdict
 from tidemill.core.kinds import HANDLER_CONCURRENCY_MAX
 from tidemill.core.status import ItemStatus
-from tidemill.engine.children import shared_state
 from tidemill.engine.children.shared_state import VERDICT_AREA_BYTES, SharedState
 
 LEASE = UUID("ffffffff-ffff-7fff-bfff-fffffffffffe")  # both halves have their highest bit set
@@ -27,25 +26,25 @@ STEPS: list[tuple[str, list[int], dict[int, list[int]]]] = [
     ("page.record_verdict(verdict(11)); page.free_slot(1)", [12], {0: [10, 11]}),
     ("sealed = page.seal_area(0)", [12], {0: [10, 11]}),
     ("page.record_verdict(verdict(12)); page.free_slot(0)", [], {0: [10, 11], 1: [12]}),
-    ("page.discard_area(sealed)", [], {1: [12]}),
+    ("page.discard_area(sealed, next_flush_no=1)", [], {1: [12]}),
     ("sealed = page.seal_area(1)", [], {1: [12]}),
     ("page.start_item(0, 13, 1); page.record_verdict(verdict(13)); page.free_slot(0)", [], {1: [12], 2: [13]}),
-    ("page.discard_area(sealed)", [], {2: [13]}),
+    ("page.discard_area(sealed, next_flush_no=2)", [], {2: [13]}),
     ("sealed = page.seal_area(2)", [], {2: [13]}),
-    ("page.discard_area(sealed)", [], {}),
+    ("page.discard_area(sealed, next_flush_no=3)", [], {}),
     ("page.begin_lease(LEASE)", [], {}),
 ]
 CHILD = """
 import os, sys
 from uuid import UUID
-from tidemill.core.decide import Verdict
+from tidemill.core.decide import Tally, Verdict
 from tidemill.core.status import ItemStatus
 from tidemill.engine.children.shared_state import SharedState
 def verdict(seq): return Verdict(seq, ItemStatus.DONE, 1, 7, b'{"n": %d}' % seq)
 def live(fd, steps):
     book = SharedState(fd, 2)
     book.update_pulse()
-    book.add_to_counter(1, 5)
+    book.count_flush(Tally(items=5))
     exec("\\n".join(steps), {"page": book.lanes[1], "verdict": verdict, "LEASE": UUID(sys.argv[1])})
     os._exit(9)
 for n, fd in enumerate(map(int, sys.argv[2].split(",")), 1):
@@ -140,7 +139,7 @@ def test_lane_state_rejects_verdict_when_full_and_accepts_after_seal(book: Share
     sealed = page.seal_area(0)
     assert page.record_verdict(big[3])
     assert page.read_unflushed_verdicts() == [(0, big[:3]), (1, big[3:])]
-    page.discard_area(sealed)
+    page.discard_area(sealed, next_flush_no=1)
     assert page.read_unflushed_verdicts() == [(1, big[3:])]
 
 
@@ -162,16 +161,10 @@ def test_lane_state_keeps_every_field_of_verdict(book: SharedState) -> None:
 
 
 def test_shared_state_counters_add_up(book: SharedState) -> None:
-    for name in (
-        shared_state.SETTLED_COUNTER,
-        shared_state.FLUSHES_COUNTER,
-        shared_state.STALE_COUNTER,
-        shared_state.RETRIED_COUNTER,
-        shared_state.FAILED_COUNTER,
-    ):
-        book.add_to_counter(name, name)
-        book.add_to_counter(name, 10)
-    assert book.read_counters() == {"settled": 11, "flushes": 12, "stale": 13, "retried": 14, "failed": 15}
+    book.count_flush(Tally(items=10, done=5, failed=2, retried=3))
+    book.count_flush(Tally(items=4, done=4))
+    book.count_stale(6)
+    assert book.read_counters() == {"settled": 11, "flushes": 2, "stale": 6, "retried": 3, "failed": 2}
 
 
 def test_shared_state_leaves_no_file_behind() -> None:

@@ -67,7 +67,7 @@ class PageMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.flushing is not None)
     @rule()
     def flushed(self) -> None:
-        self.page.discard_area(self.sealed)
+        self.page.discard_area(self.sealed, next_flush_no=self.flush_no)
         self.flushing = None
 
     @precondition(lambda self: self.lease is not None)

@@ -36,8 +36,14 @@ async def taken(context: EngineContext, kind: str) -> int:
     return lease.open
 
 
+def claim_size(context: EngineContext) -> int:
+    handler = context.handlers.get("test")
+    slots = context.get_semaphore(handler).slots
+    return context.sizing.compute_claim_size(handler, slots=slots, permits_per_s=None)
+
+
 async def test_claim_size_is_limited_by_remaining_slice_time(context: EngineContext) -> None:
-    context.record_pace("test", items=100, seconds=1.0)
+    context.sizing.record_pace("test", items=100, seconds=1.0)
     assert 340 <= await taken(context, "test") <= 360, "of the usual 5 s, by the safety factor"
     context.start_slice(1.0)
     assert 10 <= await taken(context, "test") <= 70
@@ -57,8 +63,8 @@ async def test_first_claim_of_batch_handler_in_slice_is_one_item(context: Engine
 async def test_claim_size_for_slow_items_still_fills_concurrency(context: EngineContext) -> None:
     size = await taken(context, "test")
     for _ in range(30):  # 8 s each, however many of them at a time
-        context.record_pace("test", items=size, seconds=8.0)
-        size = context.claim_size(context.handlers.get("test"))
+        context.sizing.record_pace("test", items=size, seconds=8.0)
+        size = claim_size(context)
     assert size == 10
 
 
@@ -77,32 +83,29 @@ async def test_claim_size_in_slice_shorter_than_item_still_fills_concurrency(sta
 async def test_claim_size_shrinks_under_cpu_load_except_for_quick_items(
     context: EngineContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    handler = context.handlers.get("test")
-    context.record_pace("test", items=100, seconds=1.0)
-    usual = context.claim_size(handler)
-    monkeypatch.setattr(context.load_monitor, "read_load", lambda: SystemLoad(claim_time_factor=0.5))
-    assert context.claim_size(handler) == usual // 2
+    context.sizing.record_pace("test", items=100, seconds=1.0)
+    usual = claim_size(context)
+    monkeypatch.setattr(context.sizing.load_monitor, "read_load", lambda: SystemLoad(claim_time_factor=0.5))
+    assert claim_size(context) == usual // 2
     for _ in range(50):
-        context.record_pace("test", items=1_000, seconds=0.1)
-    assert context.claim_size(handler) == 1_000, "quick items hold up nobody"
+        context.sizing.record_pace("test", items=1_000, seconds=0.1)
+    assert claim_size(context) == 1_000, "quick items hold up nobody"
 
 
 async def test_claim_size_shrinks_under_memory_pressure_to_at_least_one(
     context: EngineContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    handler = context.handlers.get("test")
-    context.record_pace("test", items=1_000, seconds=0.1)
-    monkeypatch.setattr(context.load_monitor, "read_load", lambda: SystemLoad(claim_size_factor=0.5))
-    assert context.claim_size(handler) == 500
-    context.record_pace("test", items=1, seconds=1e6)
-    assert context.claim_size(handler) == 5, "half of what fills the concurrency"
-    monkeypatch.setattr(context.load_monitor, "read_load", lambda: SystemLoad(claim_size_factor=0.01))
-    assert context.claim_size(handler) == 1
+    context.sizing.record_pace("test", items=1_000, seconds=0.1)
+    monkeypatch.setattr(context.sizing.load_monitor, "read_load", lambda: SystemLoad(claim_size_factor=0.5))
+    assert claim_size(context) == 500
+    context.sizing.record_pace("test", items=1, seconds=1e6)
+    assert claim_size(context) == 5, "half of what fills the concurrency"
+    monkeypatch.setattr(context.sizing.load_monitor, "read_load", lambda: SystemLoad(claim_size_factor=0.01))
+    assert claim_size(context) == 1
 
 
 async def test_claim_size_shrinks_with_adaptive_concurrency_slots(context: EngineContext) -> None:
-    handler = context.handlers.get("test")
-    context.record_pace("test", items=1, seconds=1e6)
-    assert context.claim_size(handler) == 10
-    context.get_semaphore(handler).slots = 4
-    assert context.claim_size(handler) == 2
+    context.sizing.record_pace("test", items=1, seconds=1e6)
+    assert claim_size(context) == 10
+    context.get_semaphore(context.handlers.get("test")).slots = 4
+    assert claim_size(context) == 2

@@ -39,8 +39,8 @@ class BatchVerbs:
         job = self.model.jobs[job_id]
         claimable = job.is_claimable
         lease_id = uuid4()
-        ask = {"item_count": wanted, "lease_id": lease_id, "lease": LEASE_S, "worker": worker}
-        lease = await self.db.run_async_commit(claims.claim_batch, job_id, **ask)  # type: ignore[arg-type]
+        ask = {"item_count": wanted, "lease_id": lease_id, "lease_seconds": LEASE_S, "worker": worker}
+        lease = await self.db.run_async_commit(claims.claim_batch, claims.BatchClaim(job_id, **ask))  # type: ignore[arg-type]
         assert (lease is not None) == claimable, "a claim finds something exactly when something is due"
         if lease is None:
             return None
@@ -55,9 +55,9 @@ class BatchVerbs:
 
     async def claim_again(self, hand: HandModel) -> None:
         """The answer to a claim was lost: asking again with the same lease gives the same batch."""
-        ask = {"item_count": 1, "lease_id": hand.lease.lease_id, "lease": LEASE_S, "worker": hand.worker}
+        ask = {"item_count": 1, "lease_id": hand.lease.lease_id, "lease_seconds": LEASE_S, "worker": hand.worker}
         before = await self.world.dump()
-        lease = await self.db.run_async_commit(claims.claim_batch, hand.lease.job_id, **ask)  # type: ignore[arg-type]
+        lease = await self.db.run_async_commit(claims.claim_batch, claims.BatchClaim(hand.lease.job_id, **ask))  # type: ignore[arg-type]
         assert lease is not None
         assert await self._read(lease) == hand.holds
         assert await self.world.dump() == before

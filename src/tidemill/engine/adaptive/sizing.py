@@ -1,11 +1,13 @@
-"""How long items take, and the sizes that follow from it.
+"""The sizes of claims, leases, flushes and ingest chunks, computed from measurements of this process."""
 
-How many rows of a source are written at once.
-"""
-
+import math
+import time
 from dataclasses import dataclass, replace
 
+from tidemill.config import Settings
+from tidemill.core.kinds import Handler
 from tidemill.core.stats import clamp, update_moving_average
+from tidemill.engine.adaptive.system_load import SystemLoadMonitor
 
 FLUSH_SPACING_S = 0.5  # fast handlers flush about twice a second, not every hundred items
 MIN_ITEM_MS = 0.001
@@ -13,7 +15,7 @@ MIN_ITEM_MS = 0.001
 
 @dataclass(frozen=True, slots=True)
 class ItemPace:
-    """How long an item of a kind takes in one process, with all its concurrency: wall time per item."""
+    """The wall time per item of a kind in one process, with all its concurrency."""
 
     item_ms: float | None = None
 
@@ -21,24 +23,26 @@ class ItemPace:
         return ItemPace(update_moving_average(self.item_ms, seconds * 1000 / items)) if items else self
 
     def claim_size(self, *, slice_ms: float, safety: float, first: int, low: int, high: int) -> int:
-        """Items for about one slice of work; ``first`` while nothing is known."""
+        """The number of items for about one slice of work; ``first`` before the first measurement."""
         wanted = first if self.item_ms is None else slice_ms / max(self.item_ms, MIN_ITEM_MS) * safety
         return int(clamp(wanted, low, high))
 
     def lease_seconds(self, *, items: int, floor: float, cap: float) -> float:
-        """Twice the time the batch should take."""
+        """Twice the expected time of the batch, within bounds."""
         expected = 0.0 if self.item_ms is None else items * self.item_ms / 1000
         return clamp(2 * expected, floor, cap)
 
     def flush_size(self, *, low: int, high: int) -> int:
-        """Outcomes per flush: ``low``, or as many as come in half a second when they come faster."""
+        """Outcomes per flush: at least ``low``, or as many as half a second yields if that is more."""
         wanted = low if self.item_ms is None else FLUSH_SPACING_S * 1000 / max(self.item_ms, MIN_ITEM_MS)
         return int(clamp(wanted, low, high))
 
 
+UNKNOWN_PACE = ItemPace()
+
 CHUNK_GROWTH_FACTOR = 2
 FAILED_CHUNK_DIVISOR = 4  # a chunk that failed is followed by one of a quarter
-MAX_COUNTED_CHUNK_FAILURES = 8  # that count: a quarter of a quarter … is the smallest chunk long before
+MAX_COUNTED_CHUNK_FAILURES = 8  # more failures change nothing: the chunk is at its minimum
 CHUNK_BACKOFF_S = 0.1
 MAX_CHUNK_BACKOFF_S = 5.0
 
@@ -63,10 +67,10 @@ class ChunkSize:
     def observe(
         self, ms: float, *, rows: int | None = None, failed: int = 0, waited_ms: float = 0.0, full: bool = True
     ) -> "ChunkSize":
-        """A chunk of so many rows was written in ``ms``, after so many tries that failed.
+        """The size after a chunk of ``rows`` rows was written in ``ms``, after ``failed`` failed attempts.
 
-        ``waited_ms``: somebody had to wait for a connection meanwhile, and a smaller chunk gives it back sooner.
-        A chunk that is not ``full`` was bounded by its bytes: no reason to try more rows.
+        ``waited_ms`` is how long other transactions waited for a connection meanwhile: a smaller chunk releases its
+        connection sooner. A chunk that is not ``full`` was limited by its bytes, so its speed is no reason to grow.
         """
         average = update_moving_average(self.average_ms, ms)
         after = replace(self, average_ms=average, failures=0, reason="")
@@ -76,24 +80,92 @@ class ChunkSize:
             return after.shrink(rows, CHUNK_GROWTH_FACTOR, "pool")
         if ms > self.bad_ms:
             return after.shrink(rows, CHUNK_GROWTH_FACTOR, "slow")
-        # Twice the rows may take twice the time: where the two targets are close, that must not be too slow at once.
+        # Twice the rows may take twice the time. That must stay below the upper target.
         if full and average < self.good_ms and CHUNK_GROWTH_FACTOR * average <= self.bad_ms:
             return replace(after, rows=int(clamp(self.rows * CHUNK_GROWTH_FACTOR, self.min_rows, self.max_rows)))
         return after
 
     def record_failures(self, times: int = 1, *, rows: int | None = None) -> "ChunkSize":
-        """So many tries at writing a chunk failed."""
+        """The size after ``times`` failed attempts at writing a chunk."""
         times = min(times, MAX_COUNTED_CHUNK_FAILURES)
         failures = min(self.failures + times, MAX_COUNTED_CHUNK_FAILURES)
         return replace(self.shrink(rows, FAILED_CHUNK_DIVISOR**times, "errors"), failures=failures)
 
     def backoff_s(self, jitter: float) -> float:
-        """How long to leave the database in peace before the next chunk; ``jitter`` is a random number, 0 … 1."""
+        """The pause before the next chunk, after failures; ``jitter`` is a random number from 0 to 1."""
         if not self.failures:
             return 0.0
         return min(MAX_CHUNK_BACKOFF_S, CHUNK_BACKOFF_S * 2.0**self.failures) * (0.5 + 0.5 * jitter)
 
     def shrink(self, rows: int | None, divisor: int, reason: str) -> "ChunkSize":
-        """To a part of what was written, which may be less or more than is wanted now: it was read before."""
+        """A fraction of the rows that were written, or of the current size if that is smaller."""
         smaller = min(self.rows, (self.rows if rows is None else rows) // divisor)
         return replace(self, rows=int(clamp(smaller, self.min_rows, self.max_rows)), reason=reason)
+
+
+class Sizing:
+    """The sizes that one process chooses: items per claim, seconds per lease, outcomes per flush, rows per chunk."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.load_monitor = SystemLoadMonitor(settings)
+        self.chunk = ChunkSize.initial(
+            min_rows=settings.ingest_min_rows,
+            max_rows=settings.ingest_max_rows,
+            good_ms=settings.db_p50_ms,
+            bad_ms=settings.db_p95_ms,
+        )
+        self.slice_ends_at: float | None = None  # monotonic; set in a child that runs time slices on demand
+        self._settings = settings
+        self._pace_by_kind: dict[str, ItemPace] = {}
+
+    def get_pace(self, kind: str) -> ItemPace:
+        return self._pace_by_kind.get(kind, UNKNOWN_PACE)
+
+    def record_pace(self, kind: str, items: int, seconds: float) -> None:
+        self._pace_by_kind[kind] = self.get_pace(kind).observe(items=items, seconds=seconds)
+
+    def get_target_batch_s(self) -> float:
+        """How long a claimed batch should take; in a time slice, at most what is left of the slice."""
+        target = self._settings.worker_target_slice_ms / 1000
+        return target if self.slice_ends_at is None else min(target, max(0.0, self.slice_ends_at - time.monotonic()))
+
+    def compute_claim_size(self, handler: Handler, *, slots: int, permits_per_s: float | None) -> int:
+        """The number of items to claim at once.
+
+        Args:
+            handler: The handler of the kind.
+            slots: The number of items of the kind that this process runs at a time now.
+            permits_per_s: The number of calls per second that the handler's limiter allows, if it limits them.
+        """
+        settings, load = self._settings, self.load_monitor.read_load()
+        low, high = settings.claim_min, self.get_max_batch_items(handler)
+        if handler.is_batch:  # in a time slice, the first batch of a set-based kind may take longer than the slice
+            first = high if self.slice_ends_at is None else low
+        else:
+            first = max(low, handler.concurrency)
+            if permits_per_s is not None:  # items that the limiter holds back would be kept from other workers
+                startable = permits_per_s * settings.worker_target_slice_ms / 1000 * settings.safety_factor
+                high = max(low, min(high, int(startable)))
+            # All lanes together fill the concurrency. If a claim were smaller, each item would take a larger share of
+            # the batch's time, so the next claim would be smaller still and end at one item.
+            low = max(low, min(math.ceil(slots / settings.worker_lanes), high))
+        size = self.get_pace(handler.kind).claim_size(
+            slice_ms=self.get_target_batch_s() * 1000 * load.claim_time_factor,
+            safety=settings.safety_factor,
+            first=first,
+            low=min(low, high),
+            high=high,
+        )
+        return max(settings.claim_min, int(size * load.claim_size_factor))
+
+    def compute_lease_seconds(self, kind: str, items: int) -> float:
+        settings = self._settings
+        return self.get_pace(kind).lease_seconds(
+            items=items, floor=settings.lock_floor_ms / 1000, cap=settings.lock_cap_ms / 1000
+        )
+
+    def compute_flush_size(self, kind: str) -> int:
+        return self.get_pace(kind).flush_size(low=self._settings.batch_size, high=self._settings.claim_max)
+
+    def get_max_batch_items(self, handler: Handler) -> int:
+        return handler.batch_size or self._settings.claim_max

@@ -1,4 +1,4 @@
-"""What a child tells its parent of how it adapts; the parent shows it to whoever asks."""
+"""Reports the state of the adaptive controllers of a child process to its parent, which shows it to users."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ ADAPTIVE_STATE_INTERVAL_S = 1.0
 
 
 class AdaptiveStateLoop(Loop):
-    """Writes the state of every controller of this process into the logbook, about once a second."""
+    """Writes the state of every controller of this process into shared memory, about once a second."""
 
     name = "insight"
 
@@ -24,47 +24,51 @@ class AdaptiveStateLoop(Loop):
         state = collect_adaptive_state(self._context)
         while not self._context.shared_state.adaptive_text.write(
             encode_json(state)
-        ):  # too many kinds: those seen last are left out
+        ):  # too many kinds: the newest half is left out
             kinds = state["kinds"]
             state["kinds"] = dict(list(kinds.items())[: len(kinds) // 2])
         return ADAPTIVE_STATE_INTERVAL_S
 
 
 def collect_adaptive_state(context: EngineContext) -> dict[str, Any]:
-    """What the controllers of this process have come to, for people and metrics."""
-    signals, strain = context.db.stats, context.load_monitor.read_load()
+    """The state of the controllers of this process, for people and metrics."""
+    database, load, chunk = context.db.stats, context.sizing.load_monitor.read_load(), context.sizing.chunk
     return {
-        "kinds": {kind: _collect_kind_state(context, crew) for kind, crew in context.semaphore_by_kind.items()},
-        "ingest": {"chunk_rows": context.chunk_size.rows, "average_ms": _round_or_none(context.chunk_size.average_ms)},
+        "kinds": {
+            kind: _collect_kind_state(context, semaphore) for kind, semaphore in context.semaphore_by_kind.items()
+        },
+        "ingest": {"chunk_rows": chunk.rows, "average_ms": _round_or_none(chunk.average_ms)},
         "database": {
-            "latency_ms": _round_or_none(signals.latency_ms),
-            "pool_wait_ms": _round_or_none(signals.pool_wait_ms),
-            "failures": signals.failures,
+            "latency_ms": _round_or_none(database.latency_ms),
+            "pool_wait_ms": _round_or_none(database.pool_wait_ms),
+            "failures": database.failures,
         },
         "waiting": context.limiter_registry.count_waiters(),
         "pressure": {
-            "cpu": strain.cpu,
-            "memory": strain.memory,
-            "time": strain.claim_time_factor,
-            "room": strain.claim_size_factor,
+            "cpu": load.cpu,
+            "memory": load.memory,
+            "time": load.claim_time_factor,
+            "room": load.claim_size_factor,
         },
     }
 
 
-def _collect_kind_state(context: EngineContext, crew: AdaptiveSemaphore) -> dict[str, Any]:
-    handler = context.handlers.get(crew.kind)
-    claim_size = context.claim_size(handler)
+def _collect_kind_state(context: EngineContext, semaphore: AdaptiveSemaphore) -> dict[str, Any]:
+    handler = context.handlers.get(semaphore.kind)
+    claim_size = context.sizing.compute_claim_size(
+        handler, slots=semaphore.slots, permits_per_s=context.limiter_registry.get_rate_per_s(handler)
+    )
     return {
         "provider": handler.limiter or handler.kind,
-        "item_ms": _round_or_none(context.get_pace(crew.kind).item_ms),
+        "item_ms": _round_or_none(context.sizing.get_pace(semaphore.kind).item_ms),
         "claim_size": claim_size,
-        "lease_s": _round_or_none(context.lease_seconds(crew.kind, claim_size)),
-        "concurrency": crew.slots,
-        "max_concurrency": crew.max_slots,
-        "gap_ms": _round_or_none(crew.start_gap_s * 1000),
-        "throttled": crew.throttled_total,
-        "error_rate": round(crew.controller.error_rate.share, 3),
-        "retry_spacing": round(crew.retry_spacing, 2),
+        "lease_s": _round_or_none(context.sizing.compute_lease_seconds(semaphore.kind, claim_size)),
+        "concurrency": semaphore.slots,
+        "max_concurrency": semaphore.max_slots,
+        "gap_ms": _round_or_none(semaphore.start_gap_s * 1000),
+        "throttled": semaphore.throttled_total,
+        "error_rate": round(semaphore.controller.error_rate.share, 3),
+        "retry_spacing": round(semaphore.retry_spacing, 2),
     }
 
 

@@ -1,7 +1,4 @@
-"""How much a strained machine takes on.
-
-How strained this machine and this process are, looked at about once a second.
-"""
+"""The load of this machine and the memory of this process, and how much smaller claims must be because of them."""
 
 import sys
 import time
@@ -16,20 +13,19 @@ MIN_CLAIM_FACTOR = 0.1
 
 
 def compute_time_factor(load: float, high: float) -> float:
-    """The part of a slice that is still claimed, 0.1 … 1; ``load`` is per core.
+    """The share of a slice that is still claimed, from 0.1 to 1; ``load`` is per core.
 
-    1 is a machine that is busy, and no reason to do less. A worker that does the work it is there for, its database
-    beside it, makes a load of 2 per core by itself. Only well beyond that claims shrink, in proportion: at twice
-    ``high``, half. It is their time that shrinks, so that other machines get the work; a claim of a thousand quick
-    items holds up nobody, and in smaller ones they cost more: 40 % more at a third of the size.
+    A busy worker with its database beside it makes a load of 2 per core. Above ``high``, claims shrink in proportion:
+    at twice ``high``, to a half. The time of a claim shrinks and not its items, so that other machines get the slow
+    work; a thousand quick items delay no one, and cost 40 % more in claims of a third of the size.
     """
     return 1.0 if load <= high else clamp(high / load, MIN_CLAIM_FACTOR, 1.0)
 
 
 def compute_size_factor(memory: float, high: float) -> float:
-    """The part of a claim's items that is still taken, 0.1 … 1; ``memory`` is the used part of what there is.
+    """The share of a claim's items that is still claimed, from 0.1 to 1; ``memory`` is the used share of the memory.
 
-    From ``high`` on evenly down, to a tenth when nothing is left.
+    Above ``high`` it falls linearly, to a tenth when no memory is left.
     """
     if memory <= high:
         return 1.0
@@ -43,7 +39,7 @@ BYTES_PER_MB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class SystemLoad:
-    """The load per core, the used part of the memory that is nearest to its end, and what they make of a claim."""
+    """The load per core, the used share of the scarcest memory, and the factors that claims are multiplied by."""
 
     cpu: float = 0.0
     memory: float = 0.0
@@ -52,7 +48,7 @@ class SystemLoad:
 
 
 class SystemLoadMonitor:
-    """Looks again when the last look is old."""
+    """Measures the load about once a second, when it is read."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -74,7 +70,7 @@ class SystemLoadMonitor:
         return SystemLoad(round(cpu, 2), round(memory, 3), round(time_left, 2), round(room, 2))
 
     def _process_memory_share(self) -> float:
-        """Of what a child may have. On Linux that limit is on its data, most of which is resident, some is not."""
+        """The used share of the memory limit of a child. On Linux the limit counts data, also what is not resident."""
         info = self._process.memory_info()
         used = info.data if sys.platform == "linux" else info.rss
         return float(used) / (self._settings.child_memory_mb * BYTES_PER_MB)

@@ -15,9 +15,8 @@ from tidemill.engine.children.control_pipe import StartSliceMessage
 from tidemill.engine.children.supervisor import DRAIN_GIVE_UP_S, Supervisor
 from tidemill.engine.claimer import SingleJobClaimer
 from tidemill.engine.context import EngineContext
-from tidemill.engine.finalize import finalize_after_batch
 from tidemill.engine.ingester import Ingester
-from tidemill.engine.lane import Lane
+from tidemill.engine.lane import Lane, finalize_after_batch
 from tidemill.engine.loop import Loop
 from tidemill.store.database import Database
 from tidemill.store.job_events import bind_job_fields

@@ -9,12 +9,11 @@ from tidemill.core.decide import Tally, make_poison_failure, make_timeout_retry
 from tidemill.core.job import Item
 from tidemill.core.kinds import HandlerLookup
 from tidemill.core.outcome import Outcome
-from tidemill.engine import batch_events
 from tidemill.engine.children.shared_state import LaneState, SharedState
-from tidemill.engine.finalize import finalize_after_batch
-from tidemill.engine.flusher import count_flushed_items, write_verdicts
+from tidemill.engine.flusher import emit_batch_flushed, write_verdicts
+from tidemill.engine.lane import finalize_after_batch
 from tidemill.engine.learned_columns import LearnedColumnsCache
-from tidemill.engine.verdicts import make_verdict
+from tidemill.engine.verdicts import decide
 from tidemill.limits import limiter_records
 from tidemill.store import batch_leases, ingestion, job_lifecycle
 from tidemill.store.batch_leases import find_leased_batch
@@ -74,7 +73,7 @@ class CrashSalvage:
         held = await self._db.run(find_leased_batch, self._worker, lease_id)
         if held is None:  # the claim never arrived, or a last flush settled everything and nobody lived to count it
             for _, verdicts in page.read_unflushed_verdicts():
-                count_flushed_items(self._shared_state, Tally.from_verdicts(verdicts))
+                self._shared_state.count_flush(Tally.from_verdicts(verdicts))
             return
         with bind_fields(**held.event_fields):
             await self._flush_finished_items(page, held)
@@ -94,9 +93,7 @@ class CrashSalvage:
                 self._db, lease, verdicts, self._handlers.get(held.kind), lease_seconds=self._lease_seconds
             )
             if written.result is not FlushResult.STALE:  # one that had arrived, the child had no time to tell of
-                count_flushed_items(
-                    self._shared_state, batch_events.emit_batch_flushed(lease, written.verdicts, seconds=None)
-                )
+                self._shared_state.count_flush(emit_batch_flushed(lease, written.verdicts))
             if written.result is FlushResult.APPLIED:
                 ahead += written.lease.flush_no - lease.flush_no - 1  # written in parts
 
@@ -155,12 +152,10 @@ class CrashSalvage:
     async def _write_outcomes(self, held: Lease, said: list[tuple[Item, Outcome]], duration_ms: int) -> None:
         """Write these outcomes in the dead child's name, and give back what is left of the batch."""
         handler = self._handlers.get(held.kind)
-        verdicts = [make_verdict(item, outcome, handler, duration_ms) for item, outcome in said]
+        verdicts = [decide(item, outcome, handler, duration_ms) for item, outcome in said]
         written = await write_verdicts(self._db, held, verdicts, handler, lease_seconds=self._lease_seconds)
         if written.result is not FlushResult.STALE:
-            count_flushed_items(
-                self._shared_state, batch_events.emit_batch_flushed(held, written.verdicts, seconds=None)
-            )
+            self._shared_state.count_flush(emit_batch_flushed(held, written.verdicts))
         if held.open > len(verdicts):
             await self._release_batch(held, losses=0)
 

@@ -13,6 +13,7 @@ the fence tells whether that flush arrived.
 
 import mmap
 import os
+import struct
 import sys
 import tempfile
 import time
@@ -23,7 +24,7 @@ from uuid import UUID
 import msgspec
 
 from tidemill.core.crash import RunningItem
-from tidemill.core.decide import Verdict
+from tidemill.core.decide import Tally, Verdict
 from tidemill.core.kinds import HANDLER_CONCURRENCY_MAX
 
 WORD_BYTES = 8
@@ -95,7 +96,7 @@ SLOT_WORDS = 3  # seq + 1 (0: free), started, attempt
 VERDICT_AREA_BYTES = 2 * 1024 * 1024
 LANE_WORDS = FIRST_SLOT_WORD + HANDLER_CONCURRENCY_MAX * SLOT_WORDS
 LANE_BYTES = LANE_WORDS * WORD_BYTES + 2 * VERDICT_AREA_BYTES
-_MAX_SIGNED_WORD = (1 << 63) - 1
+_SIGNED_WORDS = struct.Struct(">qq")  # the two halves of a UUID
 
 _encode_verdict = msgspec.msgpack.Encoder().encode
 _decode_verdict = msgspec.msgpack.Decoder(Verdict).decode
@@ -123,7 +124,7 @@ class LaneState:
         words[FLUSH_A_WORD], words[FLUSH_B_WORD] = 0, 1
         self._filling_area = 0
         words[INGEST_WORD] = int(ingest)
-        words[LEASE_HI_WORD], words[LEASE_LO_WORD] = _split_uuid(lease_id)
+        words[LEASE_HI_WORD], words[LEASE_LO_WORD] = _SIGNED_WORDS.unpack(lease_id.bytes)
 
     def set_timeout(self, seconds: float | None) -> None:
         self._words[TIMEOUT_MS_WORD] = 0 if seconds is None else max(1, int(seconds * 1000))
@@ -184,12 +185,12 @@ class LaneState:
         self._filling_area = other
         return sealed
 
-    def renumber_area(self, flush_no: int) -> None:
-        """The area that fills belongs to this flush: the one before was written in parts."""
-        self._words[FLUSH_A_WORD + 2 * self._filling_area] = flush_no
+    def discard_area(self, area: int, next_flush_no: int) -> None:
+        """The flush of a sealed area is durable; the other area belongs to the next one.
 
-    def discard_area(self, area: int) -> None:
-        """Its flush is durable."""
+        The number of the next flush is known only now: a flush may have been written in parts.
+        """
+        self._words[FLUSH_A_WORD + 2 * self._filling_area] = next_flush_no
         self._words[USED_A_WORD + 2 * area] = 0
 
     # What the parent reads.
@@ -197,7 +198,7 @@ class LaneState:
     @property
     def lease_id(self) -> UUID | None:
         hi, lo = self._words[LEASE_HI_WORD], self._words[LEASE_LO_WORD]
-        return UUID(int=((hi & 0xFFFFFFFFFFFFFFFF) << 64) | (lo & 0xFFFFFFFFFFFFFFFF)) if hi or lo else None
+        return UUID(bytes=_SIGNED_WORDS.pack(hi, lo)) if hi or lo else None
 
     @property
     def is_ingest(self) -> bool:
@@ -264,8 +265,16 @@ class SharedState:
     def pulse_ns(self) -> int:
         return self._words[PULSE_WORD]
 
-    def add_to_counter(self, counter: int, n: int) -> None:
-        self._words[counter] += n
+    def count_flush(self, tally: Tally) -> None:
+        words = self._words
+        words[SETTLED_COUNTER] += tally.items - tally.retried
+        words[FLUSHES_COUNTER] += 1
+        words[RETRIED_COUNTER] += tally.retried
+        words[FAILED_COUNTER] += tally.failed
+
+    def count_stale(self, items: int) -> None:
+        """Items whose verdicts were not written, because the lease was lost."""
+        self._words[STALE_COUNTER] += items
 
     def read_counters(self) -> dict[str, int]:
         names = {
@@ -312,15 +321,6 @@ def _create_memory_file() -> int:
 
 def _total_bytes(pages: int) -> int:
     return STATE_HEADER_WORDS * WORD_BYTES + SHARED_TEXT_BYTES + pages * LANE_BYTES
-
-
-def _split_uuid(lease_id: UUID) -> tuple[int, int]:
-    hi, lo = lease_id.int >> 64, lease_id.int & 0xFFFFFFFFFFFFFFFF
-    return _to_signed_word(hi), _to_signed_word(lo)
-
-
-def _to_signed_word(word: int) -> int:
-    return word - (1 << 64) if word > _MAX_SIGNED_WORD else word
 
 
 def _read_verdicts(area: memoryview, used: int) -> Iterator[Verdict]:

@@ -15,7 +15,7 @@ from tidemill.core.errors import UnknownJob
 from tidemill.core.progress import PROGRESS_SAMPLE_INTERVAL
 from tidemill.dispatch import outbox
 from tidemill.dispatch import outbox as quarantine
-from tidemill.engine.finalize import close_drained_job, enforce_failure_policy
+from tidemill.engine.lane import close_drained_job, enforce_failure_policy
 from tidemill.engine.loop import Loop
 from tidemill.limits import limiter_records
 from tidemill.store import (

@@ -1,0 +1,171 @@
+"""Admission of calls: when a call of a handler may start, and what its answer means for the next calls."""
+
+import asyncio
+import contextlib
+import math
+import time
+from collections import defaultdict
+from collections.abc import AsyncIterator, Sequence
+from itertools import chain, zip_longest
+
+from tidemill.core.batch import Lease
+from tidemill.core.job import Item
+from tidemill.core.kinds import Handler
+from tidemill.core.outcome import Outcome, Retry, Wait
+from tidemill.engine.concurrency import AdaptiveSemaphore
+from tidemill.engine.context import EngineContext
+from tidemill.limits.limiter_permit import RateLimited, ThrottleReports, normalize_member_key
+from tidemill.limits.limiter_queue import LimiterQueue
+
+LIMIT_BY_KEY_ERROR = "limit_by must return a text: which member of the limiter an item counts against"
+
+
+class CallPermit:
+    """Permission for one call of a handler. ``report`` its answer, then ``release`` it."""
+
+    __slots__ = ("_queue", "_semaphore", "started_at")
+
+    def __init__(self, semaphore: AdaptiveSemaphore, queue: LimiterQueue | None) -> None:
+        self._semaphore = semaphore
+        self._queue = queue
+        self.started_at = time.monotonic()
+
+    def report(self, outcome: Outcome, now: float, reports: ThrottleReports) -> float:
+        """Account for an answer. Returns the seconds for which its slot must not start another call.
+
+        A throttled answer belongs to the limiter if the handler has one, else to the concurrency controller, unless a
+        permit inside the handler has reported it already.
+        """
+        try:
+            if not isinstance(outcome, Retry) or not outcome.throttled:
+                if not isinstance(outcome, Wait):
+                    self._semaphore.record_outcome(outcome, self.started_at, now)
+                return 0.0
+            if reports.has_reported(outcome):
+                return 0.0
+            if self._queue is not None:
+                self._queue.report_throttled(outcome.after, self.started_at)
+                return 0.0
+            self._semaphore.record_outcome(outcome, self.started_at, now)
+            after = outcome.after
+            is_number = isinstance(after, int | float) and math.isfinite(after)
+            return self._semaphore.slot_cooldown_s(after if is_number else None)
+        except Exception:  # noqa: BLE001  attributes of a user's outcome may raise anything; the decision reports it
+            return 0.0
+
+    def release(self) -> None:
+        if self._queue is not None:
+            self._queue.release(time.monotonic() - self.started_at)
+
+
+class Admission:
+    """Admits the calls for one leased batch, per item or for the whole batch.
+
+    A call needs a concurrency slot of its kind, a minimum distance from the start before it while the concurrency is
+    reduced, and a permit of the handler's limiter if it has one.
+    """
+
+    def __init__(self, context: EngineContext, handler: Handler, lease: Lease) -> None:
+        self.semaphore = context.get_semaphore(handler)
+        self.max_slots = 1 if lease.isolated else self.semaphore.max_slots
+        self.is_closed = context.is_stopping
+        self._closed = asyncio.Event()
+        self._context = context
+        self._limiters = context.limiter_registry
+        self._limiter_name, self._limit_by = handler.limiter, handler.limit_by
+        self._queue = None if handler.limiter is None else self._limiters.get_queue(handler.limiter)
+        self._prefetches_permits = self._queue is not None and self._limit_by is None and not handler.is_batch
+        self._job_limiter = lease.limiter
+
+    @contextlib.asynccontextmanager
+    async def open(self) -> AsyncIterator[None]:
+        """Admit calls inside. When the process is to stop, every call that still waits is cancelled."""
+        watcher = asyncio.create_task(self._cancel_on_stop())
+        if self._prefetches_permits and self._queue is not None:
+            self._queue.enter_run()
+        try:
+            yield
+        finally:
+            watcher.cancel()
+            if self._prefetches_permits and self._queue is not None:
+                self._queue.leave_run()
+
+    def order_items(self, items: Sequence[Item]) -> Sequence[Item]:
+        """With a limiter per member: the first item of each member, then the second, so that none delays the others."""
+        if self._limit_by is None:
+            return items
+        by_member: dict[str, list[Item]] = defaultdict(list)
+        for item in items:
+            try:
+                key = "" if item.defect is not None else self._get_member_key(item)
+            except Exception:  # noqa: BLE001  it becomes the item's error when the item is started
+                key = ""
+            by_member[key].append(item)
+        return [item for item in chain.from_iterable(zip_longest(*by_member.values())) if item is not None]
+
+    async def acquire_slot(self) -> bool:
+        """Take a concurrency slot, or wait for one; False when nothing may start any more."""
+        return not self.is_closed and await self.semaphore.acquire(self)
+
+    def release_slot(self) -> None:
+        self.semaphore.release()
+
+    async def wait_for_start(self) -> bool:
+        """Wait until the minimum distance between two starts is kept; False when nothing may start any more."""
+        await self.pause(self.semaphore.reserve_start(time.monotonic()))
+        return not self.is_closed
+
+    async def pause(self, seconds: float) -> None:
+        """Wait, but not longer than something may start."""
+        if seconds > 0:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._closed.wait()
+
+    async def enter(self, item: Item | None = None) -> CallPermit | RateLimited | None:
+        """Permission for the call for one item, or for a whole batch if ``item`` is None.
+
+        Returns:
+            RateLimited if the item's own member of the limiter admits it too late; other items may still start. None
+            if nothing may start for long: what is not started goes back to the queue.
+
+        Raises:
+            Exception: Whatever the user's ``limit_by`` function raises.
+        """
+        queue = self._queue
+        if queue is None:
+            return CallPermit(self.semaphore, None)
+        if item is None or self._limit_by is None:
+            wait = await queue.acquire(self)
+        else:
+            queue = self._limiters.get_queue(self._limiter_name or "", self._get_member_key(item))
+            wait = await queue.acquire(self, max_wait_s=self._context.sizing.get_target_batch_s(), counts_queue=True)
+            if wait and not self._context.is_stopping:
+                return RateLimited(queue, wait)
+        if wait is None:
+            return CallPermit(self.semaphore, queue)
+        self.cancel()
+        return None
+
+    def blocks_job(self, outcome: Outcome) -> bool:
+        """Whether a permit inside the handler found the limiter of the whole job blocked."""
+        return isinstance(outcome, RateLimited) and outcome.limiter is not None and outcome.limiter == self._job_limiter
+
+    def stop_starts(self) -> None:
+        """Nothing is left to start: waiting for a slot or for the next start ends."""
+        self.is_closed = True
+        self._closed.set()
+        self.semaphore.cancel_waiters(self)
+
+    def cancel(self) -> None:
+        """Start nothing more, not even calls that wait for a permit."""
+        self.stop_starts()
+        if self._queue is not None:
+            self._limiters.cancel_waiters(self)
+
+    async def _cancel_on_stop(self) -> None:
+        await self._context.stop_requested.wait()
+        self.cancel()
+
+    def _get_member_key(self, item: Item) -> str:
+        return normalize_member_key(None if self._limit_by is None else self._limit_by(item), LIMIT_BY_KEY_ERROR)
