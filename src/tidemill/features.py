@@ -35,6 +35,8 @@ class Feature:
     """Command -> its line in ``tidemill --help``."""
     commands_module: str | None = None
     """The module whose ``commands`` is a ``typer.Typer`` with these commands."""
+    declarations: Sequence[ObjectName] = ()
+    """Functions of a ``Runtime`` that load what is declared for the feature, or raise InvalidSettings."""
     worker_loops: ObjectName | None = None
     """Function of a ``Runtime`` and the worker's id that returns the loops that a worker runs beside its children."""
     housekeeping: Sequence[ObjectName] = ()

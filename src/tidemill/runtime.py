@@ -95,6 +95,12 @@ class Runtime:
     def kind_aliases(self) -> Mapping[str, str]:
         return {alias: kind for feature in self.features for alias, kind in feature.kind_aliases.items()}
 
+    def check_declarations(self) -> None:
+        """InvalidSettings if something that is declared for a feature is not valid."""
+        for feature in self.features:
+            for name in feature.declarations:
+                self.get(load_object(name))
+
     async def write_results(self, job: Job, path: Any) -> None:
         """Write a job's results to a file, with the feature that can do so."""
         writers = [feature.write_results for feature in self.features if feature.write_results is not None]

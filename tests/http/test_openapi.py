@@ -8,8 +8,11 @@ import schemathesis
 from pydantic import BaseModel
 
 from support.openapi_document import DOCUMENT
-from tidemill.http.openapi_examples import OPENAPI_EXAMPLES
+from tidemill.app.feature_list import load_features
+from tidemill.http.openapi import list_examples
 from tidemill.jobs.schemas import JobIn
+
+EXAMPLES = list_examples(load_features())
 
 SCHEMAS = DOCUMENT["components"]["schemas"]
 OPERATIONS = {one["operationId"]: one for methods in DOCUMENT["paths"].values() for one in methods.values()}
@@ -49,14 +52,14 @@ def test_openapi_operations_with_body_document_body_errors() -> None:
         assert {"400", "408", "413", "415"} <= operation["responses"].keys(), name
 
 
-@pytest.mark.parametrize("model", OPENAPI_EXAMPLES, ids=lambda model: model.__name__)
+@pytest.mark.parametrize("model", EXAMPLES, ids=lambda model: model.__name__)
 def test_openapi_example_validates_against_its_model(model: type[BaseModel]) -> None:
-    model.model_validate(OPENAPI_EXAMPLES[model])
-    assert SCHEMAS[model.__name__]["examples"] == [OPENAPI_EXAMPLES[model]]
+    model.model_validate(EXAMPLES[model])
+    assert SCHEMAS[model.__name__]["examples"] == [EXAMPLES[model]]
 
 
 def test_openapi_json_requests_and_responses_have_examples() -> None:
-    shown = {model.__name__ for model in OPENAPI_EXAMPLES}
+    shown = {model.__name__ for model in EXAMPLES}
     for name, operation in OPERATIONS.items():
         for body in json_bodies(operation):
             reference = body["schema"].get("$ref") or body["schema"]["items"]["$ref"]

@@ -11,7 +11,7 @@ from jobs.test_job_control_routes import submitted
 from support import rows
 from support.api import Api
 from tidemill.dispatch import outbox
-from tidemill.http import application
+from tidemill.rest import rate_limit
 from tidemill.rest.rate_limit import RequestRateLimiter
 from tidemill.store import progress_samples, workers
 from tidemill.testing.throwaway_postgres import ThrowawayServer
@@ -127,7 +127,7 @@ async def test_rate_limit_rejects_excess_with_retry_after_per_user(
     make_api: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        application, "RequestRateLimiter", partial(RequestRateLimiter, clock=lambda: 0.0)
+        rate_limit, "RequestRateLimiter", partial(RequestRateLimiter, clock=lambda: 0.0)
     )  # however long requests take
     api = await make_api(rate_limit_per_s=1, rate_limit_burst=3)
     ada, bob = await api.user("ada"), await api.user("bob")

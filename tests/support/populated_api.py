@@ -87,7 +87,7 @@ class Place:
         return str(self._run(users.add_user, f"carl {next(self._numbers)}", Role.USER).name)
 
     def prefix(self) -> str:
-        return str(self._run(users.add_key, self.api.ids["ada"])[1]["prefix"])
+        return str(self._run(users.add_key, self.api.ids["ada"])[1].prefix)
 
     def link(self) -> str:
         return str(self._run(sessions.create_sign_in_link, LOCAL_USER_ID, 60))

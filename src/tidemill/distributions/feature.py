@@ -7,6 +7,7 @@ FEATURE = Feature(
     name="distributions",
     handlers={DISTRIBUTION_KIND: "tidemill.distributions.handler:make_distribution_handler"},
     kinds={DISTRIBUTION_KIND: "tidemill.distributions.use_cases:DISTRIBUTION_HOOKS"},
+    declarations=["tidemill.distributions.use_cases:load_datasets"],
     routers=["tidemill.distributions.routes:router"],
     openapi_tag=("distributions", "A file for each of many inputs, made or used again"),
     openapi_examples="tidemill.distributions.openapi_examples:OPENAPI_EXAMPLES",

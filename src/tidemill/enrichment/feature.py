@@ -21,6 +21,7 @@ FEATURE = Feature(
         ENRICH_KIND: "tidemill.enrichment.use_cases:ENRICH_HOOKS",
     },
     kind_aliases=SERVICE_KIND_ALIASES,
+    declarations=["tidemill.enrichment.use_cases:load_services"],
     routers=["tidemill.enrichment.routes:router"],
     openapi_tag=("services", "Whom jobs may call that match rows or enrich them."),
     openapi_examples="tidemill.enrichment.openapi_examples:OPENAPI_EXAMPLES",

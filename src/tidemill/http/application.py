@@ -13,6 +13,7 @@ from tidemill.jobs import routes as job_routes
 from tidemill.limits import routes as limiter_routes
 from tidemill.rest import auth, problems
 from tidemill.runtime import Runtime
+from tidemill.tables.resource_registry import make_resource_registry
 from tidemill.telemetry.metrics import MetricsSubscriber
 
 API_PREFIX = "/v1"
@@ -26,8 +27,14 @@ ROOT_ROUTERS = (system_routes.root, identity_routes.root)  # outside of /v1
 
 
 def create_api(runtime: Runtime, *, meter: MetricsSubscriber | None = None) -> FastAPI:
-    """The HTTP API with the routes of every feature of the runtime; ``meter`` is what ``/metrics`` shows."""
+    """The HTTP API with the routes of every feature of the runtime; ``meter`` is what ``/metrics`` shows.
+
+    Raises:
+        InvalidSettings: Something in ``tidemill.toml`` or in the mill is not declared correctly.
+    """
     settings = runtime.settings
+    runtime.get(make_resource_registry)
+    runtime.check_declarations()
     app = FastAPI(
         title="Tidemill",
         version="1",

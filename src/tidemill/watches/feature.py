@@ -4,6 +4,7 @@ from tidemill.features import Feature
 
 FEATURE = Feature(
     name="watches",
+    declarations=["tidemill.watches.scanner:load_watches"],
     routers=["tidemill.watches.routes:router"],
     openapi_tag=("sources", "Files that come by themselves: watches, their files, and scans"),
     openapi_examples="tidemill.watches.openapi_examples:OPENAPI_EXAMPLES",
