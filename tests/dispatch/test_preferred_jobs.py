@@ -86,8 +86,8 @@ async def test_claimer_polls_sooner_when_owner_is_at_job_limit(
     db: Database, mill: Mill, settings: Settings, claimer: FairClaimer
 ) -> None:
     slow = settings.model_copy(update={"poll_ms": 60_000, "max_concurrent_jobs": 1})
-    claimer._context = make_engine_context(
-        db, slow, mill.registry, worker="w1", shared_state=claimer._context.shared_state
+    claimer = FairClaimer(
+        make_engine_context(db, slow, mill.registry, worker="w1", shared_state=claimer._context.shared_state)
     )
     await add_job(db, 1)
     assert await claimer.claim(uuid4()) is not None

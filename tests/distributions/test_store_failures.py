@@ -122,7 +122,7 @@ SLOW = QUERY.replace("FROM public.prices", "FROM (SELECT pg_sleep(0.05)) AS nap,
 
 def use(scene: Scene, place: str, **settings: object) -> None:
     scene.settings = scene.settings.model_copy(update={"blobs": place} | settings)
-    scene.mill._settings = scene.settings
+    scene.mill.settings = scene.settings
 
 
 async def settled(db: Database, job_id: object, least: int) -> bool:

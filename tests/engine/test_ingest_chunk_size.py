@@ -102,7 +102,7 @@ async def test_ingest_chunks_shrink_after_connection_pool_wait(
 
     async def waited_for(conn: Connection, *args: Any, **kwargs: Any) -> Any:
         if next(calls) == 4:
-            db.stats.record_pool_wait(5.0)  # somebody else in this process had to wait
+            db.stats.record_pool_wait(5.0, is_exhausted=True)  # another transaction of this process waited
         return await append(conn, *args, **kwargs)
 
     monkeypatch.setattr(ingestion, "append_chunk", waited_for)

@@ -216,7 +216,7 @@ async def test_resumed_ingest_detects_duplicates_of_rows_already_stored(
 
     monkeypatch.setattr(Ingester, "_append_chunk", stumbling)
     quick = scene.settings.model_copy(update={"ingest_max_rows": 50})
-    scene.mill._settings = quick
+    scene.mill.settings = quick
     with pytest.raises(RuntimeError):
         await drain(scene.mill, db=scene.db)
     stored = (await rows(scene.db, "SELECT count(*) FROM tidemill.item"))[0][0]

@@ -31,7 +31,7 @@ Act = Callable[[Scene, UUID], Awaitable[Any]]
 async def job_id(scene: Scene) -> UUID:
     """An import in chunks of some fifty rows: of each key, the last row is two hundred after the first."""
     await scene.table("CREATE TABLE t (k int PRIMARY KEY, row int)")
-    scene.mill._settings = scene.settings.model_copy(update={"ingest_max_rows": 50})
+    scene.mill.settings = scene.settings.model_copy(update={"ingest_max_rows": 50})
     return await scene.submit(TEXT, "t", duplicates="last")
 
 

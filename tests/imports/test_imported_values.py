@@ -78,7 +78,7 @@ async def test_two_megabyte_cell_is_imported(scene: Scene) -> None:
     await scene.table("CREATE TABLE t (id int PRIMARY KEY, note text)")
     big = 'ä\t"\\' * 400_000
     text = "id,note\n" + "".join(f'{n},"{big.replace(chr(34), chr(34) * 2)}"\n' for n in range(3)) + "x,small\n"
-    scene.mill._settings = scene.settings.model_copy(update={"max_row_bytes": 8 << 20})
+    scene.mill.settings = scene.settings.model_copy(update={"max_row_bytes": 8 << 20})
     job = await scene.run(text, "t")
     assert await scene.rows("SELECT count(*), max(length(note)) FROM t") == [(3, len(big))]
     assert await scene.errors(job) == [(4, "id.type")]

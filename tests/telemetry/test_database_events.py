@@ -5,9 +5,8 @@ import asyncio
 import pytest
 
 from telemetry.recorded_events import Told
-from tidemill.store import transaction_stats
-from tidemill.store.database import Connection, Database
-from tidemill.store.transaction_stats import QueryTimer
+from tidemill.store import database
+from tidemill.store.database import Connection, Database, TransactionStats
 from tidemill.telemetry.events import bind_fields
 
 
@@ -39,12 +38,12 @@ async def test_slow_transaction_emits_query_slow_event_with_job(tidemill_databas
 async def test_transaction_latency_is_reported_once_per_interval(
     tidemill_database: str, told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transaction_stats, "LATENCY_REPORT_INTERVAL_S", 3_600.0)
+    monkeypatch.setattr(database, "LATENCY_REPORT_INTERVAL_S", 3_600.0)
     async with Database(tidemill_database) as db:
         for _ in range(5):
             await db.run(glance)
         assert told.of("database.latency") == [], "not before its time is over"
-        monkeypatch.setattr(transaction_stats, "LATENCY_REPORT_INTERVAL_S", 0.0)
+        monkeypatch.setattr(database, "LATENCY_REPORT_INTERVAL_S", 0.0)
         await db.run(glance)
     (latency,) = told.of("database.latency")
     assert latency["transactions"] == 6
@@ -61,5 +60,5 @@ async def test_pool_wait_emits_pool_waited_event(tidemill_database: str, told: T
 
 
 def test_pool_wait_below_threshold_emits_no_event(told: Told) -> None:
-    QueryTimer(500).record_pool_wait(0.0005)
+    TransactionStats(500).record_pool_wait(0.5, is_exhausted=False)
     assert told == []

@@ -1,6 +1,7 @@
 """What a mill declares: handlers, limiters, resources, datasets, normalizers, and hooks."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import cached_property
 from typing import Any, TypeVar
 
 from tidemill.app.handler_registry import HandlerRegistry, make_batch_handler, make_item_handler, parse_columns
@@ -24,14 +25,13 @@ class MillDeclarations:
 
     def __init__(self, settings: Settings | None = None) -> None:
         self.registry = HandlerRegistry()
-        self._settings = settings
+        if settings is not None:
+            self.settings = settings
 
-    @property
+    @cached_property
     def settings(self) -> Settings:
-        """The settings it was given, or else those of the environment."""
-        if self._settings is None:
-            self._settings = load_settings()
-        return self._settings
+        """The settings of the constructor, or those of the environment, loaded at their first use."""
+        return load_settings()
 
     def handler(
         self,

@@ -64,7 +64,7 @@ CutMethod = Literal["whole", "carve", "slice", "merge"]
 def choose_cut_method(ready: Lease, target_items: int) -> CutMethod:
     """How to take about ``wanted`` items from a ready batch. Isolated items are taken one by one."""
     target_items = 1 if ready.isolated else target_items
-    if ready.is_list:
+    if ready.seqs is not None:
         if ready.open > target_items:
             return "slice"
         return "whole" if ready.isolated or ready.half else "merge"

@@ -211,7 +211,7 @@ class Tally:
             skipped=statuses.count(ItemStatus.SKIPPED),
             failed=failed,
             retried=statuses.count(ItemStatus.RETRY_WAIT),
-            codes=_count_codes(verdicts if failed == len(verdicts) else [v for v in verdicts if v.status is _FAILED]),
+            codes=_count_codes([v for v in verdicts if v.status is _FAILED]) if failed else Counter(),
         )
 
     def add(self, other: "Tally") -> None:

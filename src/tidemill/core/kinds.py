@@ -42,9 +42,10 @@ class Handler:
     after_flush: Callable[..., Awaitable[None]] | None = None  # (conn, lease, done verdicts), in the flush transaction
     close: Callable[[], Awaitable[None]] | None = None  # lets go of what the handler holds between items
 
-    @property
-    def is_batch(self) -> bool:
-        return self.mode == "batch"
+    is_batch: bool = field(init=False, repr=False, compare=False)  # mode == "batch"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "is_batch", self.mode == "batch")
 
 
 class HandlerLookup(Protocol):

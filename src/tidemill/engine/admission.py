@@ -107,9 +107,6 @@ class Admission:
         """Take a concurrency slot, or wait for one; False when nothing may start any more."""
         return not self.is_closed and await self.semaphore.acquire(self)
 
-    def release_slot(self) -> None:
-        self.semaphore.release()
-
     async def wait_for_start(self) -> bool:
         """Wait until the minimum distance between two starts is kept; False when nothing may start any more."""
         await self.pause(self.semaphore.reserve_start(time.monotonic()))
@@ -147,9 +144,9 @@ class Admission:
         self.cancel()
         return None
 
-    def blocks_job(self, outcome: Outcome) -> bool:
-        """Whether a permit inside the handler found the limiter of the whole job blocked."""
-        return isinstance(outcome, RateLimited) and outcome.limiter is not None and outcome.limiter == self._job_limiter
+    def blocks_job(self, outcome: RateLimited) -> bool:
+        """Whether the limiter that a permit inside the handler found blocked is that of the whole job."""
+        return outcome.limiter is not None and outcome.limiter == self._job_limiter
 
     def stop_starts(self) -> None:
         """Nothing is left to start: waiting for a slot or for the next start ends."""

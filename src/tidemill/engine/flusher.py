@@ -41,8 +41,10 @@ class Flusher:
         elif handler.flush_size is not None:
             self._flush_size = self._max_pending = handler.flush_size
         else:
-            self._flush_size = context.sizing.compute_flush_size(lease.kind)
-            self._max_pending = max(context.settings.flush_buffer, 2 * self._flush_size)
+            settings = context.settings
+            pace = context.sizing.get_pace(lease.kind)
+            self._flush_size = pace.flush_size(low=settings.batch_size, high=settings.claim_max)
+            self._max_pending = max(settings.flush_buffer, 2 * self._flush_size)
         self._pending: list[Verdict] = []
         self._flush_requested = asyncio.Event()
         self._flush_finished = asyncio.Event()

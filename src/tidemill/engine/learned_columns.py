@@ -1,6 +1,6 @@
-"""Learning which columns the results of a job have.
+"""Learns the column names of a job's results.
 
-They are stored before the results are, never with them: a flush does not touch the job's row.
+They are stored before the results and never in the same transaction: a flush does not change the job's row.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ _JSON_OBJECT_START = ord("{")
 
 
 class LearnedColumns:
-    """What this process knows of one job's columns. ``jsonb`` forgets the order of keys: only here it is known."""
+    """The columns of one job that this process knows, in the order of the results; ``jsonb`` does not keep it."""
 
     __slots__ = ("_fresh", "_full", "_job_id", "_known")
 
@@ -35,7 +35,7 @@ class LearnedColumns:
         self._full = full
 
     def learn_from_result(self, result: Any, encoded: bytes) -> None:
-        """Look at a result; called for every item, so that what is known must cost next to nothing."""
+        """Learn the columns of a result. It is called for every item, so known columns must cost almost nothing."""
         if type(result) is dict:
             if result.keys() <= self._known:
                 return
@@ -45,20 +45,20 @@ class LearnedColumns:
             self._learn_from_encoded(encoded)
 
     def learn_from_verdicts(self, verdicts: Iterable[Verdict]) -> None:
-        """The same for results of which only the encoded form is left."""
+        """Learn from results that exist only in encoded form."""
         for verdict in verdicts:
             if verdict.result is not None and not self._full:
-                with contextlib.suppress(DecodeError):  # whoever encoded it by himself: the flush will refuse it
+                with contextlib.suppress(DecodeError):  # the flush rejects it
                     self._learn_from_encoded(verdict.result)
 
     async def store_new_columns(self, db: Database) -> None:
-        """Store what is new. To be called before the results are written, in no transaction of the caller's."""
+        """Store new columns. Call it before the results are written, outside of their transaction."""
         if self._fresh:
             names = list(self._fresh)
             self._mark_stored(names, await db.run_async_commit(job_records.add_result_columns, self._job_id, names))
 
     async def try_store_new_columns(self, db: Database) -> None:
-        """The same while a batch is held. Whoever has the job's lock may wait for that batch: do not wait for long."""
+        """Store new columns while a batch is locked. Wait briefly: the holder of the job's lock may wait for it."""
         if self._fresh:
             names = list(self._fresh)
             try:
@@ -71,7 +71,8 @@ class LearnedColumns:
                 self._mark_stored(names, stored)
 
     def _learn_from_encoded(self, encoded: bytes) -> None:
-        for name in list_column_names(decode_json(encoded)):
+        value = decode_json(encoded)
+        for name in list_column_names(value) if isinstance(value, dict) else (RESULT_COLUMN,):
             if name not in self._known and len(self._fresh) < GRID_COLUMNS_MAX:
                 self._fresh[name] = None
 
@@ -83,13 +84,13 @@ class LearnedColumns:
 
 
 class LearnedColumnsCache:
-    """Of the jobs that were worked on last."""
+    """The columns of the jobs that this process ran most recently."""
 
     def __init__(self) -> None:
         self._columns_by_job: OrderedDict[UUID, LearnedColumns] = OrderedDict()
 
     def get_for_lease(self, lease: Lease) -> LearnedColumns:
-        if lease.sparse:  # what is done leaves no result
+        if lease.sparse:  # done items leave no result
             return LearnedColumns(lease.job_id, full=True)
         columns = self._columns_by_job.setdefault(lease.job_id, LearnedColumns(lease.job_id))
         self._columns_by_job.move_to_end(lease.job_id)

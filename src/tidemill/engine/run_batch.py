@@ -94,7 +94,7 @@ class BatchExecutor:
                 permit.report(self._batch_outcome, time.monotonic(), self._reports)
                 return result
             finally:
-                admission.release_slot()
+                admission.semaphore.release()
 
     async def _run_handler(self, items: Sequence[Item]) -> FlushResult | None:
         self._lane_state.start_batch(len(items))

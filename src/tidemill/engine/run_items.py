@@ -14,7 +14,7 @@ from tidemill.engine.admission import Admission, CallPermit
 from tidemill.engine.children.shared_state import LaneState
 from tidemill.engine.context import EngineContext
 from tidemill.engine.verdicts import outcome_from_error
-from tidemill.limits.limiter_permit import ThrottleReports
+from tidemill.limits.limiter_permit import RateLimited, ThrottleReports
 
 EVENT_LOOP_YIELD_S = 0.02  # heartbeats and flushes must run even if a handler never waits
 ITEM_TIMEOUT_POLL_S = 0.25
@@ -59,7 +59,7 @@ class ItemExecutor:
             try:
                 await self._run_items_in_slot(slot, reports)
             finally:
-                admission.release_slot()
+                admission.semaphore.release()
         admission.stop_starts()
 
     async def _run_items_in_slot(self, slot: int, reports: ThrottleReports) -> None:
@@ -106,7 +106,7 @@ class ItemExecutor:
             outcome = await self._call(item, slot, task, permit.started_at, reports)
             if outcome is None:
                 return None
-            if self._admission.blocks_job(outcome):
+            if isinstance(outcome, RateLimited) and self._admission.blocks_job(outcome):
                 self._admission.cancel()
                 return None
             now = time.monotonic()

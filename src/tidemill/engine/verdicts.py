@@ -154,7 +154,7 @@ def outcome_from_error(error: BaseException, handler: Handler, reports: Throttle
         return Fail(describe_exception(error))
     outcome = outcome_from_exception(error)
     if outcome is not error and reports.has_reported(error):
-        reports.add(outcome)
+        reports.append(outcome)
     return outcome
 
 

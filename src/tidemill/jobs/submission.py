@@ -51,7 +51,8 @@ def encode_inputs(inputs: Iterable[Any], max_row_bytes: int) -> Iterator[bytes]:
 def check_submission(spec: Submission, *, built_in: bool = False) -> None:
     if spec.kind.startswith(BUILTIN_KIND_PREFIX) and not built_in:
         raise InvalidInput(f"jobs of kind {spec.kind!r} are made by Tidemill itself and cannot be submitted")
-    FailurePolicy.parse(spec.policy)
+    if spec.policy:
+        FailurePolicy.parse(spec.policy)
     try:
         encode_json(spec.params)
     except (TypeError, ValueError, RecursionError) as error:

@@ -17,33 +17,21 @@ MAX_MEMBER_KEY_LENGTH = 255
 PERMIT_KEY_ERROR = "the member of a limiter is named by a text"
 
 
-class ThrottleReports:
+class ThrottleReports(list[BaseException]):
     """The throttled answers of one running call that a permit inside the handler has reported to its own limiter.
 
     The limiter of the handler and its concurrency must not count them a second time.
     """
 
-    __slots__ = ("_errors",)
-
-    def __init__(self) -> None:
-        self._errors: list[BaseException] = []
+    __slots__ = ()
 
     def activate(self) -> None:
         """Collect the reports of permits that are used in this task or thread, and in tasks that it starts."""
         _current_reports.set(self)
 
-    def add(self, error: BaseException) -> None:
-        self._errors.append(error)
-
     def has_reported(self, error: BaseException) -> bool:
         """Whether a permit reported this exception, or one that it was raised from."""
-        return bool(self._errors) and any(
-            cause is reported for cause in iterate_causes(error) for reported in self._errors
-        )
-
-    def clear(self) -> None:
-        if self._errors:
-            self._errors = []
+        return bool(self) and any(cause is reported for cause in iterate_causes(error) for reported in self)
 
 
 _current_reports: ContextVar[ThrottleReports | None] = ContextVar("tidemill_throttle_reports", default=None)
@@ -80,7 +68,7 @@ class LimiterPermit:
                 after = error.after if isinstance(error, Retry) else read_retry_after_s(error)
                 self._queue.report_throttled(after, self._started_at)
                 if self._reports is not None:
-                    self._reports.add(error)
+                    self._reports.append(error)
         finally:  # attributes of a user's exception may raise anything
             self._queue.release(time.monotonic() - self._started_at)
 

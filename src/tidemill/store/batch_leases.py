@@ -107,7 +107,7 @@ def _parse_lease(row: dict[str, Any], lease_id: UUID) -> Lease:
 
 async def _lease_entire_batch(conn: Connection, ready: Lease, holder: dict[str, Any]) -> Lease:
     range_ = {"batch_id": ready.batch_id, "lo": ready.lo, "hi": ready.hi, "open": ready.open}
-    await conn.execute(sql("batch/lease"), holder | range_ | {"seqs": _to_array(ready.seqs)})
+    await conn.execute(sql("batch/lease"), holder | range_ | {"seqs": ready.seqs and list(ready.seqs)})
     return replace(ready, flush_no=0)
 
 
@@ -141,7 +141,7 @@ async def _lease_merged_lists(conn: Connection, ready: Lease, most: int, holder:
 async def _add_leased_batch(conn: Connection, part: Lease, holder: dict[str, Any]) -> Lease:
     names = ("job_id", "owner_id", "kind", "lo", "hi", "open", "isolated", "crashes", "losses", "retrying", "half")
     columns = {name: getattr(part, name) for name in names}
-    cursor = await conn.execute(sql("batch/add_leased"), columns | holder | {"seqs": _to_array(part.seqs)})
+    cursor = await conn.execute(sql("batch/add_leased"), columns | holder | {"seqs": part.seqs and list(part.seqs)})
     row = await cursor.fetchone()
     assert row is not None  # noqa: S101  INSERT … RETURNING
     return replace(part, batch_id=row[0], flush_no=0)
@@ -149,10 +149,6 @@ async def _add_leased_batch(conn: Connection, part: Lease, holder: dict[str, Any
 
 def _with_seqs(lease: Lease, seqs: tuple[int, ...]) -> Lease:
     return replace(lease, seqs=seqs, lo=seqs[0], hi=seqs[-1] + 1, open=len(seqs))
-
-
-def _to_array(seqs: tuple[int, ...] | None) -> list[int] | None:
-    return None if seqs is None else list(seqs)
 
 
 async def extend_leases(conn: Connection, worker: str, lease_ids: Sequence[UUID], seconds: float) -> int:

@@ -1,4 +1,4 @@
-"""Connections and transactions: the only way to the server."""
+"""The connection pool, transactions and their retries."""
 
 import asyncio
 import logging
@@ -6,8 +6,9 @@ import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 import psycopg
 from psycopg import AsyncConnection
@@ -15,11 +16,11 @@ from psycopg.types.json import set_json_loads
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from tidemill.core.errors import Unavailable
+from tidemill.core.stats import MOVING_AVERAGE_ALPHA
 from tidemill.store.jsonb import decode_json
-from tidemill.store.transaction_stats import POOL_WAIT_MIN_MS, MeasuredResult, QueryTimer, TransactionStats
 from tidemill.telemetry.events import emit
 
-logging.getLogger("psycopg.pool").setLevel(logging.ERROR)  # what it warns of, our own events tell
+logging.getLogger("psycopg.pool").setLevel(logging.ERROR)  # Tidemill emits its own events instead
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -30,45 +31,98 @@ TRANSIENT_STATES = ("40001", "40P01", "55P03", *TIMEOUT_STATES)
 TRANSIENT_STATE_CLASSES = ("08", "53", "57P")
 TRANSACTION_TIMEOUT_MIN_VERSION = 170000
 MAX_TIMEOUT_ATTEMPTS = 5  # a statement that is too slow five times will be the sixth time too
-UNBOUNDED_SESSION_NAME = "tidemill, unbounded"  # a large submission: nobody may end it for being slow
+UNBOUNDED_SESSION_NAME = "tidemill, unbounded"  # a large submission: maintenance must not end it for being slow
+LATENCY_REPORT_INTERVAL_S = 1.0
+POOL_WAIT_MIN_MS = 1.0  # a free connection takes a tenth of that
+POOL_WAIT_NEGLIGIBLE_MS = 0.001
 
 
 def is_transient(error: Exception) -> bool:
-    """Whether the whole transaction may simply be run again."""
+    """Whether retrying the whole transaction may succeed."""
     if isinstance(error, PoolTimeout):
         return True
     if not isinstance(error, psycopg.Error):
         return False
     state = error.sqlstate
-    if state is None:  # the connection broke: no server said why
+    if state is None:  # the connection broke without an error of the server
         return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
     return state in TRANSIENT_STATES or state.startswith(TRANSIENT_STATE_CLASSES)
 
 
 def is_contention(error: Exception) -> bool:
-    """Whether others stood in the way: a deadlock, a serialization failure, a lock that could not be had."""
+    """Whether other transactions caused it: a deadlock, a serialization failure, a lock timeout."""
     return isinstance(error, psycopg.Error) and error.sqlstate in ("40001", "40P01", "55P03")
 
 
 def is_out_of_resources(error: Exception) -> bool:
-    """Whether the server has run out of something: of its disk, mostly."""
+    """Whether the server has run out of a resource, mostly of disk space."""
     return isinstance(error, psycopg.Error) and (error.sqlstate or "").startswith("53")
 
 
 def is_timeout(error: BaseException) -> bool:
-    """Whether a statement or a transaction took longer than it may."""
+    """Whether a statement or a transaction exceeded its timeout."""
     return isinstance(error, psycopg.Error) and error.sqlstate in TIMEOUT_STATES
 
 
 def is_unstorable_value(error: BaseException) -> bool:
-    """Whether PostgreSQL cannot store a value: not a bug of ours, and no retry will help."""
+    """Whether PostgreSQL cannot store a value, so that no retry helps."""
     return isinstance(
         error, psycopg.DataError | psycopg.errors.ProgramLimitExceeded | psycopg.errors.StatementTooComplex
     )
 
 
+@dataclass(frozen=True, slots=True)
+class MeasuredResult(Generic[T]):
+    """The result of a verb, the milliseconds of the attempt that succeeded, and the number of failed attempts."""
+
+    value: T
+    ms: float
+    failed: int
+
+
+class TransactionStats:
+    """The speed of the database as one process sees it.
+
+    Slow transactions are reported at once; all of them together about once a second, because an event for each would
+    cost too much.
+    """
+
+    def __init__(self, slow_ms: float) -> None:
+        self.latency_ms: float | None = None  # moving average of transactions
+        self.pool_wait_ms = 0.0  # moving average of waits for a connection, while the pool is exhausted
+        self.pool_waited_ms = 0.0  # sum of these waits
+        self.failures = 0  # transactions that failed, most of which are retried
+        self._slow_ms = slow_ms
+        self._sum_ms = 0.0
+        self._transactions = 0
+        self._reported_at = time.monotonic()
+
+    def record_transaction(self, verb: str, ms: float) -> None:
+        """Record the duration of a transaction, without the wait for its connection."""
+        average = self.latency_ms
+        self.latency_ms = ms if average is None else average + MOVING_AVERAGE_ALPHA * (ms - average)
+        if ms >= self._slow_ms:
+            emit("query.slow", verb=verb, ms=round(ms, 1), threshold_ms=self._slow_ms)
+        self._sum_ms += ms
+        self._transactions += 1
+        now = time.monotonic()
+        if now - self._reported_at >= LATENCY_REPORT_INTERVAL_S:
+            mean, transactions = self._sum_ms / self._transactions, self._transactions
+            self._sum_ms, self._transactions, self._reported_at = 0.0, 0, now
+            emit("database.latency", ms=round(mean, 3), transactions=transactions)
+
+    def record_pool_wait(self, ms: float, *, is_exhausted: bool) -> None:
+        """Record a wait for a connection. It is a shortage only if the pool could not open another connection."""
+        if ms >= POOL_WAIT_MIN_MS:
+            emit("pool.waited", ms=round(ms, 1))
+        shortage_ms = ms if is_exhausted else 0.0
+        average = self.pool_wait_ms + MOVING_AVERAGE_ALPHA * (shortage_ms - self.pool_wait_ms)
+        self.pool_wait_ms = average if average > POOL_WAIT_NEGLIGIBLE_MS else 0.0
+        self.pool_waited_ms += shortage_ms
+
+
 class Database:
-    """A pool of connections without session state, so that a transaction-pooling proxy may stand between."""
+    """A pool of connections without session state, so that a transaction-pooling proxy can be used."""
 
     def __init__(
         self,
@@ -83,16 +137,15 @@ class Database:
         retry_for_s: float | None = None,
         slow_ms: float = 500,
     ) -> None:
-        """``patience``: for how many seconds ``run`` tries. Workers try for ever; who waits for an answer does not."""
+        """``retry_for_s`` is for how long ``run`` retries. Workers retry for ever; a request that waits does not."""
         self.url = url
-        self._patience = retry_for_s
-        self._watch = QueryTimer(slow_ms)
-        self.stats = TransactionStats()
+        self._retry_for_s = retry_for_s
+        self.stats = TransactionStats(slow_ms)
         self._queued = 0
         self._before_close: list[Callable[[], Awaitable[None]]] = []
         self.timeout_ms = int(timeout * 1000)
         settings: dict[str, Any] = {"autocommit": True, "application_name": name, "connect_timeout": 10}
-        settings["client_encoding"] = "UTF8"  # as we write what we COPY, whatever the server or PGCLIENTENCODING says
+        settings["client_encoding"] = "UTF8"  # COPY writes bytes in this encoding, whatever PGCLIENTENCODING is
         settings |= {"keepalives_idle": 15, "keepalives_interval": 5, "keepalives_count": 3}
         if not prepare:
             settings["prepare_threshold"] = None
@@ -109,7 +162,7 @@ class Database:
 
     @property
     def display_url(self) -> str:
-        """Where it is, for people to read: without the password."""
+        """The URL without the password."""
         parts = psycopg.conninfo.conninfo_to_dict(self.url)
         password = parts.pop("password", None)
         return psycopg.conninfo.make_conninfo("", **parts) if password else self.url
@@ -124,17 +177,17 @@ class Database:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        for give_back in self._before_close:
-            await give_back()
+        for callback in self._before_close:
+            await callback()
         await self._pool.close()
 
-    def add_close_callback(self, give_back: Callable[[], Awaitable[None]]) -> None:
-        """For who keeps a connection longer than it is used."""
-        self._before_close.append(give_back)
+    def add_close_callback(self, callback: Callable[[], Awaitable[None]]) -> None:
+        """Call ``callback`` before the pool closes, to return a connection that is kept longer than it is used."""
+        self._before_close.append(callback)
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
-        """A connection in autocommit, for what cannot run in a transaction."""
+        """A connection in autocommit, for statements that cannot run in a transaction."""
         async with self._pool.connection() as conn:
             yield conn
 
@@ -149,10 +202,9 @@ class Database:
         statement_timeout_s: float | None = None,
         lock_timeout_s: float | None = None,
     ) -> AsyncIterator[Connection]:
-        """One transaction, bounded in time: a worker that is stopped in it must not hold its batch for ever.
+        """One transaction, limited in time: a worker that hangs in it must not hold its batch for ever.
 
-        ``seconds`` is what one statement may take, 0 for as long as it likes; ``lock_seconds``, what it may wait for
-        others.
+        ``statement_timeout_s`` limits one statement, 0 does not; ``lock_timeout_s`` limits a wait for a lock.
         """
         async with self._acquire_connection() as conn:
             begin = b"BEGIN ISOLATION LEVEL REPEATABLE READ" if snapshot else b"BEGIN"
@@ -171,19 +223,22 @@ class Database:
 
     @asynccontextmanager
     async def _open_autocommit(self) -> AsyncIterator[Connection]:
-        """For one statement: nothing is held open, so it is bounded from here."""
+        """A connection for one statement without a transaction; the timeout is on this side."""
         async with self._acquire_connection() as conn:
             try:
                 async with asyncio.timeout(self.timeout_ms / 1000):
                     yield conn
             except TimeoutError as error:
-                raise psycopg.errors.QueryCanceled("a look at the database took too long") from error
+                raise psycopg.errors.QueryCanceled("the query took too long") from error
 
     @asynccontextmanager
     async def _acquire_connection(self) -> AsyncIterator[Connection]:
-        asked = time.monotonic()
+        requested = time.monotonic()
         async with self._pool.connection() as conn:
-            self._record_pool_wait(time.monotonic() - asked)
+            waited_ms = (time.monotonic() - requested) * 1000
+            if waited_ms >= POOL_WAIT_MIN_MS or self.stats.pool_wait_ms:
+                is_exhausted = waited_ms >= POOL_WAIT_MIN_MS and self._is_pool_exhausted()
+                self.stats.record_pool_wait(waited_ms, is_exhausted=is_exhausted)
             yield conn
 
     async def run(
@@ -233,30 +288,23 @@ class Database:
                 async with connect() as conn:
                     began = time.monotonic()
                     value = await verb(conn, *args, **kwargs)
-                seconds = time.monotonic() - began
-                self._watch.record_transaction(verb.__name__, seconds)
-                self.stats.record_transaction(seconds * 1000)
-                return MeasuredResult(value, seconds * 1000, failed)
+                ms = (time.monotonic() - began) * 1000
+                self.stats.record_transaction(verb.__name__, ms)
+                return MeasuredResult(value, ms, failed)
             except (psycopg.Error, PoolTimeout) as error:
                 failed += 1
                 self.stats.failures += 1
                 if not is_transient(error) or (is_timeout(error) and failed >= MAX_TIMEOUT_ATTEMPTS):
                     raise
-                if self._patience is not None and time.monotonic() - started > self._patience:
+                if self._retry_for_s is not None and time.monotonic() - started > self._retry_for_s:
                     raise Unavailable("the database is not available now; try again later") from error
                 emit("database.retry", verb=verb.__name__, attempt=failed, error=str(error).strip())
                 await asyncio.sleep(min(5.0, 0.02 * 2 ** min(failed, 10)) * (0.5 + random.random()))  # noqa: S311
 
-    def _record_pool_wait(self, seconds: float) -> None:
-        """A wait is a shortage when there was no connection left to open: a pool that grows is not short of any."""
-        self._watch.record_pool_wait(seconds)
-        short = seconds * 1000 >= POOL_WAIT_MIN_MS and self._is_pool_exhausted()
-        self.stats.record_pool_wait(seconds * 1000 if short else 0.0)
-
     def _is_pool_exhausted(self) -> bool:
-        """Whether somebody stood in line since we last looked, with every connection open that may be.
+        """Whether a request was queued since the last check while the pool had its maximum of connections.
 
-        The clock alone does not tell: a process that was not let on for a while has waited for nobody.
+        The duration of a wait does not tell: the process itself may have been suspended.
         """
         stats = self._pool.get_stats()
         before, self._queued = self._queued, stats.get("requests_queued", 0)
@@ -282,7 +330,7 @@ class Database:
 
 
 def _format_limited_session_name(milliseconds: int) -> str:
-    """The name of a session whose transaction has a limit of its own, for whoever looks for stuck ones."""
+    """The name of a session whose transaction has its own time limit; maintenance ends stuck sessions by it."""
     return f"tidemill, limit {milliseconds // 1000 + 1} s"
 
 
@@ -291,7 +339,7 @@ async def _configure_connection(conn: Connection) -> None:
 
 
 async def _check_reachable(url: str) -> None:
-    """One plain connection first: it says why there is none, where a pool would only try for long."""
+    """Open one plain connection first: it fails with a reason, where a pool would only retry."""
     try:
         shown = psycopg.conninfo.conninfo_to_dict(url)
         conn = await AsyncConnection.connect(url, connect_timeout=10)

@@ -36,7 +36,7 @@ async def report_operation_step(db: Database, step: OperationStep) -> None:
 def report_job_closed(job: Job) -> None:
     """Nothing of a job is open any more. Its time is that since it was submitted, on the database's clock."""
     seconds = (job.closed_at - job.created_at).total_seconds() if job.closed_at and job.created_at else 0.0
-    counts = job.counts
+    counts, processed = job.counts, job.counts.total - job.counts.cancelled  # nothing is open
     with bind_fields(kind=job.kind, request_id=job.request_id, traceparent=job.traceparent):
         emit(
             "job.closed",
@@ -44,8 +44,8 @@ def report_job_closed(job: Job) -> None:
             kind=job.kind,
             closed_as=job.status,
             duration_ms=round(seconds * 1000),
-            rows_per_sec=_compute_rate(counts.processed, seconds),
-            error_rate=_compute_ratio(counts.failed, counts.processed),
+            rows_per_sec=_compute_rate(processed, seconds),
+            error_rate=_compute_ratio(counts.failed, processed),
             counts={name: n for name, n in asdict(counts).items() if n},
         )
         if job.kind == IMPORT and "plan" in job.params:

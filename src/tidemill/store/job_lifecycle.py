@@ -114,19 +114,17 @@ async def close_job(conn: Connection, job_id: UUID) -> Job | None:
     may_close = job.closed_as is None and (job.ingest_done or intent in (Intent.CANCEL, Intent.FAIL))
     if not may_close or not await has_no_open_work(conn, job_id):
         return None
-    await enforce_failure_policy(
-        conn, job_id
-    )  # whoever closes it: a policy that tripped with the last item must not be passed over
-    intent = Intent((await lock_job(conn, job_id)).intent)
     await conn.execute(sql("tally/fold"), {"job_id": job_id})
-    await conn.execute(sql("ingest/clear"), {"job_id": job_id})
     drained = await get_job(conn, job_id)
-    closed_as = derive_closing_status(intent=intent, failed=drained.counts.failed)
-    cursor = await conn.execute(sql("job/close"), {"job_id": job_id, "closed_as": closed_as})
-    row = await cursor.fetchone()
-    assert row is not None  # noqa: S101  we hold its lock
     counts = drained.counts
-    await conn.execute(sql("sample/add_last"), {"job_id": job_id, "settled": counts.processed, "failed": counts.failed})
+    if counts.failed and await enforce_failure_policy(conn, job_id):  # the last items may have exceeded the policy
+        intent, drained = Intent.FAIL, await get_job(conn, job_id)
+    closed_as = derive_closing_status(intent=intent, failed=counts.failed)
+    processed = counts.total - counts.cancelled  # nothing is open
+    params = {"job_id": job_id, "closed_as": closed_as, "settled": processed, "failed": counts.failed}
+    cursor = await conn.execute(sql("job/close"), params)
+    row = await cursor.fetchone()
+    assert row is not None  # noqa: S101  this transaction holds the lock of the job
     if closed_as is JobStatus.CANCELLED and drained.kind == EXPORT:  # its file may have been complete a moment before
         await conn.execute(sql("file/condemn_one"), {"job_id": job_id})
     return replace(drained, status=closed_as, closed_at=row[0])

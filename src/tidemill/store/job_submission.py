@@ -96,7 +96,6 @@ def build_submission_steps(spec: Submission, rows: Iterable[bytes]) -> Submissio
     if spec.source is None:
         yield CopyStep(sql("item/copy"), _encode_item_rows(job_id, at, rows, counter))
     yield ExecuteStep(sql("ingest/add"), {"job_id": job_id, "next_seq": counter.n})
-    yield ExecuteStep(sql("tally/add"), {"job_id": job_id})
     if counter.n:
         los, his = counter.cutter.finish_ranges()
         batches = {"job_id": job_id, "owner_id": spec.owner_id, "kind": spec.kind}
@@ -206,19 +205,22 @@ def _build_job_columns(spec: Submission) -> dict[str, Any]:
 
 
 class _RowCounter:
-    """Counts rows, cuts them into batches, and takes their fingerprint: a key that comes again can be compared."""
+    """Counts rows, cuts them into batches, and computes the fingerprint that an idempotency key is compared by."""
 
     def __init__(self, spec: Submission) -> None:
         self.n = 0
         self.cutter = BatchCutter(0, spec.batch_size)
-        self._takes_rows = spec.fingerprint_params is None
-        asked = spec.params if spec.fingerprint_params is None else spec.fingerprint_params
-        self._digest = hashlib.sha256(encode_json([spec.kind, asked, spec.policy, spec.priority, spec.idem_print]))
+        self._includes_rows = spec.idem_key is not None and spec.fingerprint_params is None
+        self._digest = hashlib.sha256()
+        if spec.idem_key is not None:
+            params = spec.params if spec.fingerprint_params is None else spec.fingerprint_params
+            parts = [spec.kind, params, spec.policy, spec.priority, spec.idem_print]
+            self._digest.update(encode_json(parts))
 
     def add(self, row: bytes) -> None:
         self.n += 1
         self.cutter.add(len(row))
-        if self._takes_rows:
+        if self._includes_rows:
             self._digest.update(len(row).to_bytes(8, "big") + row)
 
     @property

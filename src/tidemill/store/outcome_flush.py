@@ -1,4 +1,4 @@
-"""Writing what became of items, behind the fence."""
+"""Writes the outcomes of a leased batch, behind the fence that proves the lease."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from enum import StrEnum
@@ -18,7 +18,7 @@ AfterFlush = Callable[[Connection, Lease, Sequence[Verdict]], Awaitable[None]]
 
 class FlushResult(StrEnum):
     APPLIED = "applied"
-    ALREADY = "already"  # the COMMIT of this very flush had arrived
+    ALREADY = "already"  # the same flush was committed before
     STALE = "stale"  # the lease was lost: nothing was written
 
 
@@ -43,23 +43,24 @@ async def flush_outcomes(
     the kind: it writes in the same transaction, and gets the verdicts of the items that are done.
     """
     ordered = sorted(verdicts, key=lambda verdict: verdict.seq)
-    gone = [verdict.seq for verdict in ordered] if lease.is_list else None
-    fence = _build_fence_params(lease) | _count_tally_deltas(ordered, sparse_done) | {"lease": lease_s, "seqs": gone}
+    is_list = lease.seqs is not None
+    seqs = [verdict.seq for verdict in ordered] if is_list else None
+    fence = _build_fence_params(lease) | _count_tally_deltas(ordered, sparse_done) | {"lease": lease_s, "seqs": seqs}
     cursor = await conn.execute(sql("batch/fence"), fence)
     row = await cursor.fetchone()
     if row is None:
         return await explain_rejected_flush(conn, lease)
-    # Sparse: who is done leaves no row, unless there is one that says otherwise.
-    is_sparse = lease.sparse and not lease.is_list
+    # Done items of a sparse kind leave no row, except in a list: there a row says that they are to be retried.
+    is_sparse = lease.sparse and not is_list
     stored = [verdict for verdict in ordered if not _is_done(verdict)] if is_sparse else ordered
     if stored:
-        write = _upsert_outcomes if lease.is_list else _copy_outcomes
+        write = _upsert_outcomes if is_list else _copy_outcomes
         await write(conn, lease, row[0], stored)
     if after_flush is not None:
         await after_flush(conn, lease, [verdict for verdict in ordered if _is_done(verdict)])
     waits = [(verdict.seq, verdict.delay) for verdict in ordered if verdict.delay is not None]
-    for delay, seqs in group_retries_by_delay(waits):
-        await conn.execute(sql("batch/add_retry_list"), _build_retry_list_params(lease, seqs, delay))
+    for delay, retry_seqs in group_retries_by_delay(waits) if waits else ():
+        await conn.execute(sql("batch/add_retry_list"), _build_retry_list_params(lease, retry_seqs, delay))
     return FlushResult.APPLIED
 
 
@@ -71,33 +72,33 @@ def _build_fence_params(lease: Lease) -> dict[str, Any]:
     return {"batch_id": lease.batch_id, "lease_id": lease.lease_id, "flush_no": lease.flush_no}
 
 
-def _count_tally_deltas(verdicts: Sequence[Verdict], plain: int) -> dict[str, Any]:
+def _count_tally_deltas(verdicts: Sequence[Verdict], sparse_done: int) -> dict[str, Any]:
     tally = Tally.from_verdicts(verdicts)
     terminal = tally.done + tally.not_found + tally.skipped + tally.failed
     return {
-        "done": tally.done + plain,
+        "done": tally.done + sparse_done,
         "not_found": tally.not_found,
         "skipped": tally.skipped,
         "failed": tally.failed,
         "retried": len(verdicts) - terminal,
-        "settled": len(verdicts) + plain,
+        "settled": len(verdicts) + sparse_done,
         "codes": Jsonb(tally.codes) if tally.codes else None,
     }
 
 
 async def explain_rejected_flush(conn: Connection, lease: Lease) -> FlushResult:
-    """My own flush that had arrived after all, or a lost lease."""
+    """Whether the same flush was committed before, or the lease was lost."""
     cursor = await conn.execute(sql("batch/after_fence"), {"batch_id": lease.batch_id})
     row = await cursor.fetchone()
     if row is None:
         return FlushResult.STALE
     state, lease_id, flush_no = row
-    mine = lease_id == lease.lease_id and flush_no == lease.flush_no + 1 and state in ("leased", "done")
-    return FlushResult.ALREADY if mine else FlushResult.STALE
+    is_same_flush = lease_id == lease.lease_id and flush_no == lease.flush_no + 1 and state in ("leased", "done")
+    return FlushResult.ALREADY if is_same_flush else FlushResult.STALE
 
 
 async def _copy_outcomes(conn: Connection, lease: Lease, at: Any, verdicts: list[Verdict]) -> None:
-    # The rows are built before COPY begins: while it runs, only the server's timeouts watch us.
+    # The rows are built before COPY begins: during COPY, only the server's timeouts apply.
     rows = encode_outcome_rows(str(lease.job_id).encode(), lease.owner_id, at.isoformat().encode(), verdicts)
     async with conn.cursor() as cursor, cursor.copy(sql("outcome/copy")) as copy:
         await copy.write(rows)
@@ -121,6 +122,6 @@ def _decode_text(value: bytes | None) -> str | None:
 
 
 def _build_retry_list_params(lease: Lease, seqs: list[int], delay: float) -> dict[str, Any]:
-    place: dict[str, Any] = {"job_id": lease.job_id, "owner_id": lease.owner_id, "kind": lease.kind}
-    place |= {"lo": seqs[0], "hi": seqs[-1] + 1, "seqs": seqs, "open": len(seqs)}
-    return place | {"delay": delay, "retrying": True}
+    batch: dict[str, Any] = {"job_id": lease.job_id, "owner_id": lease.owner_id, "kind": lease.kind}
+    batch |= {"lo": seqs[0], "hi": seqs[-1] + 1, "seqs": seqs, "open": len(seqs)}
+    return batch | {"delay": delay, "retrying": True}

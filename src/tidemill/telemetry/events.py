@@ -116,7 +116,8 @@ def subscribe(subscriber: Subscriber, *, children: bool = False) -> Callable[[],
 
 def emit(name: str, /, **fields: Any) -> None:
     """Report an event to the subscribers. Call it after the change that it reports is durable."""
-    _notify_subscribers(_subscribers, Event(name, {**get_bound_fields(), **fields}))
+    if _subscribers:
+        _notify_subscribers(_subscribers, Event(name, {**(_bound_fields.get() or {}), **fields}))
 
 
 def relay_event(event: Event) -> None:
@@ -130,7 +131,7 @@ def bind_fields(**fields: Any) -> Iterator[None]:
 
     A job's own request_id goes before that of the request which is being answered; the latter is kept beside it.
     """
-    outer = get_bound_fields()
+    outer = _bound_fields.get() or {}
     inner = {**outer, **{name: value for name, value in fields.items() if value is not None}}
     if outer.get("request_id") not in (None, inner.get("request_id")):
         inner["by_request_id"] = outer["request_id"]

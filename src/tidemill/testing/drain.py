@@ -1,14 +1,17 @@
 """Running submitted work in the test's own process."""
 
+import asyncio
 from collections.abc import Sequence
 
 from tidemill.app.build import make_engine_context
 from tidemill.app.mill import Mill
+from tidemill.core.kinds import Handler
 from tidemill.engine.children.shared_state import SharedState
 from tidemill.engine.claimer import FairClaimer
 from tidemill.engine.context import EngineContext
 from tidemill.engine.ingester import Ingester
 from tidemill.engine.lane import Lane
+from tidemill.engine.loop import Loop
 from tidemill.engine.maintenance.maintenance_loop import MaintenanceLoop
 from tidemill.store.database import Connection, Database
 from tidemill.store.statements import load_sql
@@ -21,36 +24,78 @@ MAX_DRAIN_ROUNDS = 10_000
 async def drain(mill: Mill, *, retries: bool = True, db: Database | None = None) -> None:
     """Run everything that was submitted to ``mill``'s database, until nothing of it is due.
 
-    Retries are not waited for: what would be due later is due at once. With ``retries=False`` they stay waiting.
-    Start hooks run before and stop hooks after. A handler that ends its process ends the test: there is no child here.
+    Retries run at once, without their delay. With ``retries=False`` they stay waiting. Start hooks run before and stop
+    hooks after. A handler that ends its process ends the test: there is no child process here.
     """
     db = db or await mill.shared_database.get()
-    book = SharedState.create(2)
-    context = make_engine_context(db, mill.settings, mill.registry, worker="drain", shared_state=book)
+    engine = mill.drain_engine
+    if not isinstance(engine, DrainEngine) or not engine.is_reusable(mill, db):
+        engine = mill.drain_engine = DrainEngine(mill, db)
     try:
         async with mill.registry.run_hooks():
-            await _run_until_idle(context, retries)
+            await engine.run_until_idle(retries=retries)
     finally:
-        await context.close_handlers()
-        book.close()
+        await engine.context.close_handlers()
 
 
-async def _run_until_idle(context: EngineContext, retries: bool) -> None:
-    db, (lane_page, ingester_page) = context.db, context.shared_state.lanes
-    claimer = FairClaimer(context)
-    lane, ingester = Lane(context, claimer, lane_page), Ingester(context, ingester_page)
-    for _ in range(MAX_DRAIN_ROUNDS):
-        while not await ingester.tick():
-            claimer.invalidate_cache()
-        while not await lane.tick():
-            claimer.invalidate_cache()
-        claimer.invalidate_cache()
-        await MaintenanceLoop(db, "drain").close_finished_jobs()
-        if not retries or not await db.run(make_batches_due, context.handlers.kinds()):
-            return
+class DrainEngine:
+    """The loops of a worker process, in the event loop of a test. A mill keeps one between calls of ``drain``."""
+
+    def __init__(self, mill: Mill, db: Database) -> None:
+        shared_state = SharedState.create(2)
+        shared_state.close()  # no child process inherits its file; the memory stays
+        self.context: EngineContext = make_engine_context(
+            db, mill.settings, mill.registry, worker="drain", shared_state=shared_state
+        )
+        self._declared: list[Handler] = mill.registry.list_made()
+        self._event_loop = asyncio.get_running_loop()
+        lane_state, ingester_state = shared_state.lanes
+        self._claimer = FairClaimer(self.context)
+        self._lane = Lane(self.context, self._claimer, lane_state)
+        self._ingester = Ingester(self.context, ingester_state)
+
+    def is_reusable(self, mill: Mill, db: Database) -> bool:
+        """Whether it belongs to the same database and handlers, and the run before left nothing that was adapted."""
+        context = self.context
+        return (
+            context.db is db
+            and context.settings is mill.settings
+            and self._event_loop is asyncio.get_running_loop()
+            and context.handlers.list_made() == self._declared == mill.registry.list_made()
+            and not context.declared_limiters
+            and not mill.registry.limiters
+            and all(semaphore.slots == semaphore.max_slots for semaphore in context.semaphore_by_kind.values())
+        )
+
+    async def run_until_idle(self, *, retries: bool) -> None:
+        db = self.context.db
+        for _ in range(MAX_DRAIN_ROUNDS):
+            await self._tick_until_idle(self._lane)
+            if not await db.read(has_open_jobs):
+                return
+            has_new_items = await self._tick_until_idle(self._ingester)
+            await MaintenanceLoop(db, "drain").close_finished_jobs()
+            if has_new_items:
+                continue
+            if not retries or not await db.run(make_batches_due, self.context.handlers.kinds()):
+                return
+
+    async def _tick_until_idle(self, loop: Loop) -> bool:
+        """Each tick runs in a task, as in a worker: context variables that a handler sets do not reach the test."""
+        has_worked = False
+        self._claimer.invalidate_cache()
+        while not await asyncio.create_task(loop.tick()):
+            has_worked = True
+            self._claimer.invalidate_cache()
+        return has_worked
+
+
+async def has_open_jobs(conn: Connection) -> bool:
+    cursor = await conn.execute(sql("testing/has_open_jobs"))
+    return await cursor.fetchone() is not None
 
 
 async def make_batches_due(conn: Connection, kinds: Sequence[str] | None = None) -> int:
-    """Let every batch, of these kinds or of any, that is to be tried again be due now; how many there are."""
+    """Make every batch that waits for a retry due now, of these kinds or of any; the number of such batches."""
     cursor = await conn.execute(sql("testing/make_due"), {"kinds": None if kinds is None else list(kinds)})
     return cursor.rowcount

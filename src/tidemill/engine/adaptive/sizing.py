@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from tidemill.config import Settings
 from tidemill.core.kinds import Handler
-from tidemill.core.stats import clamp, update_moving_average
+from tidemill.core.stats import MOVING_AVERAGE_ALPHA, clamp, update_moving_average
 from tidemill.engine.adaptive.system_load import SystemLoadMonitor
 
 FLUSH_SPACING_S = 0.5  # fast handlers flush about twice a second, not every hundred items
@@ -20,22 +20,25 @@ class ItemPace:
     item_ms: float | None = None
 
     def observe(self, *, items: int, seconds: float) -> "ItemPace":
-        return ItemPace(update_moving_average(self.item_ms, seconds * 1000 / items)) if items else self
+        if not items:
+            return self
+        newest, average = seconds * 1000 / items, self.item_ms
+        return ItemPace(newest if average is None else average + MOVING_AVERAGE_ALPHA * (newest - average))
 
     def claim_size(self, *, slice_ms: float, safety: float, first: int, low: int, high: int) -> int:
         """The number of items for about one slice of work; ``first`` before the first measurement."""
         wanted = first if self.item_ms is None else slice_ms / max(self.item_ms, MIN_ITEM_MS) * safety
-        return int(clamp(wanted, low, high))
+        return int(max(low, min(wanted, high)))
 
     def lease_seconds(self, *, items: int, floor: float, cap: float) -> float:
         """Twice the expected time of the batch, within bounds."""
         expected = 0.0 if self.item_ms is None else items * self.item_ms / 1000
-        return clamp(2 * expected, floor, cap)
+        return max(floor, min(2 * expected, cap))
 
     def flush_size(self, *, low: int, high: int) -> int:
         """Outcomes per flush: at least ``low``, or as many as half a second yields if that is more."""
         wanted = low if self.item_ms is None else FLUSH_SPACING_S * 1000 / max(self.item_ms, MIN_ITEM_MS)
-        return int(clamp(wanted, low, high))
+        return int(max(low, min(wanted, high)))
 
 
 UNKNOWN_PACE = ItemPace()
@@ -138,7 +141,7 @@ class Sizing:
             permits_per_s: The number of calls per second that the handler's limiter allows, if it limits them.
         """
         settings, load = self._settings, self.load_monitor.read_load()
-        low, high = settings.claim_min, self.get_max_batch_items(handler)
+        low, high = settings.claim_min, handler.batch_size or settings.claim_max
         if handler.is_batch:  # in a time slice, the first batch of a set-based kind may take longer than the slice
             first = high if self.slice_ends_at is None else low
         else:
@@ -163,9 +166,6 @@ class Sizing:
         return self.get_pace(kind).lease_seconds(
             items=items, floor=settings.lock_floor_ms / 1000, cap=settings.lock_cap_ms / 1000
         )
-
-    def compute_flush_size(self, kind: str) -> int:
-        return self.get_pace(kind).flush_size(low=self._settings.batch_size, high=self._settings.claim_max)
 
     def get_max_batch_items(self, handler: Handler) -> int:
         return handler.batch_size or self._settings.claim_max

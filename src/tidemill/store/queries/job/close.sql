@@ -1,4 +1,12 @@
--- Closed: nothing is open and nothing will be, until a reprocess.
+-- Close a job of which nothing is open: nothing will be, until a reprocess. Its source has no reader any more, and its last
+-- progress sample is taken: a short job has only this one. Index: job_pkey, ingest_pkey, job_sample_pkey.
+WITH reader AS (
+    UPDATE tidemill.ingest SET lease_id = NULL, lease_until = NULL, worker = NULL WHERE job_id = %(job_id)s
+), sample AS (
+    INSERT INTO tidemill.job_sample (job_id, at, settled, failed)
+    VALUES (%(job_id)s, tidemill.now(), %(settled)s, %(failed)s)
+    ON CONFLICT (job_id, at) DO NOTHING
+)
 UPDATE tidemill.job SET closed_as = %(closed_as)s, closed_at = tidemill.now(), updated_at = tidemill.now()
 WHERE id = %(job_id)s
 RETURNING closed_at
