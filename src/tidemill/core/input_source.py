@@ -102,14 +102,14 @@ class InputSourceOpener(Protocol):
 
 
 class InputObserver(Protocol):
-    """Looks at the inputs of a job while they are read, in order and from the first one on.
+    """Sees the inputs of a job while they are read, in order and from the first one on.
 
-    ``params`` are the job's, with what is known now that its source is open; ``held`` says that nobody may begin
-    before the source is read to its end.
+    ``params`` are those of the job, completed with what the open source has shown. ``rows_wait_for_end`` says that no
+    row may start before the source is read to its end.
     """
 
     params: JsonObject
-    held: bool
+    rows_wait_for_end: bool
 
     def observe(self, lo: int, inputs: Sequence[bytes]) -> list[tuple[int, int, int]]:
         """The next inputs, the first of which has this seq: who loses to whom, and in which key (seq, other, place)."""

@@ -252,8 +252,8 @@ class Ingester(Loop):
             bounded = sum(map(len, block.inputs)) >= most
             if self._intake is None:
                 return IngestChunk(lo, block, source.first_line, bounded=bounded)
-            repeats, held = self._intake.observe(lo, block.inputs), self._intake.held
-        return IngestChunk(lo, block, source.first_line, repeats, held=held, bounded=bounded)
+            duplicates, waits = self._intake.observe(lo, block.inputs), self._intake.rows_wait_for_end
+        return IngestChunk(lo, block, source.first_line, duplicates, rows_wait_for_end=waits, bounded=bounded)
 
     async def _append_chunk(self, job_id: UUID, kind: str, lease_id: UUID, chunk: IngestChunk) -> bool:
         db, batch_size = self._context.db, self._context.sizing.get_max_batch_items(self._context.handlers.get(kind))

@@ -21,7 +21,7 @@ class DuplicateDetector:
 
     def __init__(self, params: JsonObject, plan: ImportPlan, normalizers: Mapping[str, Normalizer]) -> None:
         self.params = params
-        self.held = (
+        self.rows_wait_for_end = (
             plan.duplicates == "last"
             and bool(plan.unique_field_sets)
             and plan.unique_field_sets[0] == plan.resource.key

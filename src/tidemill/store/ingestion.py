@@ -48,7 +48,7 @@ class IngestChunk:
     block: InputBlock
     first_line: int = 1
     duplicate_rows: Sequence[tuple[int, int, int]] = ()  # who loses to whom, in which key
-    held: bool = False  # nobody may begin before the source is read to its end
+    rows_wait_for_end: bool = False  # no row may start before the source is read to its end
     bounded: bool = False  # by its bytes: there could have been more rows
 
     @property
@@ -79,7 +79,11 @@ async def append_chunk(
     if job is None:
         return FlushResult.STALE
     fence = {"job_id": job_id, "lease_id": lease_id, "lo": chunk.lo, "hi": chunk.hi, "lease": lease}
-    place = {"checkpoint": Jsonb(chunk.block.checkpoint), "first_line": chunk.first_line, "held": chunk.held}
+    place = {
+        "checkpoint": Jsonb(chunk.block.checkpoint),
+        "first_line": chunk.first_line,
+        "rows_wait_for_end": chunk.rows_wait_for_end,
+    }
     cursor = await conn.execute(sql("ingest/fence"), fence | place)
     row = await cursor.fetchone()
     if row is None:
@@ -94,7 +98,7 @@ async def append_chunk(
         cutter.add_all(list(map(len, chunk.block.inputs)))
         los, his = cutter.finish_ranges()
         batches = {"job_id": job_id, "owner_id": job[0], "kind": job[1]}
-        await conn.execute(sql("batch/add_ranges"), batches | {"los": los, "his": his, "held": chunk.held})
+        await conn.execute(sql("batch/add_ranges"), batches | {"los": los, "his": his})
         await conn.execute(sql("outbox/announce"), {"job_id": job_id})
     return FlushResult.APPLIED
 
@@ -114,7 +118,7 @@ async def finish_ingest(conn: Connection, job_id: UUID, lease_id: UUID) -> bool:
     cursor = await conn.execute(sql("ingest/release"), {"job_id": job_id, "lease_id": lease_id})
     if cursor.rowcount:
         await conn.execute(sql("job/finish_ingest"), {"job_id": job_id})
-        if (await conn.execute(sql("batch/wait_for_source"), {"job_id": job_id})).rowcount:
+        if (await conn.execute(sql("batch/end_wait_for_source"), {"job_id": job_id})).rowcount:
             await conn.execute(sql("outbox/announce"), {"job_id": job_id})
     return bool(cursor.rowcount)
 

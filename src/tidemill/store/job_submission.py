@@ -99,7 +99,7 @@ def build_submission_steps(spec: Submission, rows: Iterable[bytes]) -> Submissio
     if counter.n:
         los, his = counter.cutter.finish_ranges()
         batches = {"job_id": job_id, "owner_id": spec.owner_id, "kind": spec.kind}
-        yield ExecuteStep(sql("batch/add_ranges"), batches | {"los": los, "his": his, "held": False})
+        yield ExecuteStep(sql("batch/add_ranges"), batches | {"los": los, "his": his})
     if spec.idem_key is not None:
         yield ExecuteStep(sql("job/set_print"), {"job_id": job_id, "print": counter.fingerprint})
     yield ExecuteStep(sql("outbox/announce"), {"job_id": job_id})

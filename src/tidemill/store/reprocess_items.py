@@ -190,7 +190,6 @@ async def reopen_job(conn: Connection, job_id: UUID, *, resume_source: bool = Fa
     """Some of its items were taken back; with ``rest``, its source is read on where it was left."""
     forgiven = (await get_job(conn, job_id)).counts.failed
     await conn.execute(sql("job/reopen"), {"job_id": job_id, "forgiven": forgiven, "rest": resume_source})
-    await conn.execute(sql("batch/wait_for_source"), {"job_id": job_id})
     await conn.execute(sql("outbox/announce"), {"job_id": job_id})
 
 

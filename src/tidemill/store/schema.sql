@@ -203,7 +203,7 @@ CREATE TABLE tidemill.ingest (
     losses      smallint NOT NULL DEFAULT 0,
     first_line  integer NOT NULL DEFAULT 1,
     cut         boolean NOT NULL DEFAULT false,
-    held        boolean NOT NULL DEFAULT false
+    rows_wait_for_end boolean NOT NULL DEFAULT false
 ) WITH (fillfactor = 70);
 CREATE INDEX ingest_worker ON tidemill.ingest (worker) WHERE worker IS NOT NULL;
 
@@ -605,6 +605,12 @@ CREATE TABLE tidemill.quarantine (
     worker  text
 );
 
+-- Whether the batches of a job must wait until its source is read to the end.
+CREATE FUNCTION tidemill.waits_for_source(job uuid) RETURNS boolean LANGUAGE sql STABLE AS $$
+    SELECT EXISTS (SELECT FROM tidemill.ingest g JOIN tidemill.job j ON j.id = g.job_id
+                   WHERE g.job_id = job AND g.rows_wait_for_end AND NOT j.ingest_done)
+$$;
+
 -- There is work. Workers that listen are told when the transaction commits; if there is a broker, so will it be.
 CREATE FUNCTION tidemill.announce(job uuid) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
@@ -615,6 +621,7 @@ BEGIN
         SELECT job, least(greatest(count(*), ceil(sum(due.open) / 50.0), 1), 16), coalesce(array_agg(due.id), '{}') FROM (
             SELECT b.id, b.open FROM tidemill.batch b
             WHERE b.job_id = job AND b.state = 'ready' AND b.not_before <= tidemill.now()
+              AND NOT tidemill.waits_for_source(job)
             ORDER BY b.not_before, b.id LIMIT 16
         ) due
         ON CONFLICT (job_id) WHERE claimed_by IS NULL

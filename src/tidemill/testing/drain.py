@@ -63,7 +63,7 @@ class DrainEngine:
             and self._event_loop is asyncio.get_running_loop()
             and context.handlers.list_made() == self._declared == mill.registry.list_made()
             and not context.declared_limiters
-            and not mill.registry.limiters
+            and not mill.registry.declarations.limiters
             and all(semaphore.slots == semaphore.max_slots for semaphore in context.semaphore_by_kind.values())
         )
 

@@ -7,7 +7,8 @@ LEFT JOIN tidemill.limiter l ON l.name = coalesce(k.options->>'limiter', j.limit
 CROSS JOIN LATERAL (
     SELECT min(since) AS since FROM (
         (SELECT greatest(b.not_before, b.since) AS since FROM tidemill.batch b
-         WHERE b.job_id = j.id AND b.state = 'ready' ORDER BY b.not_before, b.id LIMIT 100)
+         WHERE b.job_id = j.id AND b.state = 'ready' AND (j.ingest_done OR NOT tidemill.waits_for_source(j.id))
+         ORDER BY b.not_before, b.id LIMIT 100)
         UNION ALL
         SELECT j.created_at FROM tidemill.ingest g WHERE g.job_id = j.id AND g.lease_id IS NULL AND NOT j.ingest_done) work
 ) due

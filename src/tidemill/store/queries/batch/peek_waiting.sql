@@ -6,6 +6,6 @@ FROM (
     FROM tidemill.batch
     WHERE job_id = %(job_id)s AND state = 'ready' AND not_before <= tidemill.now()
       AND EXISTS (SELECT 1 FROM tidemill.job WHERE id = %(job_id)s AND intent = 'run' AND closed_as IS NULL
-                  AND (ingest_done OR NOT EXISTS (SELECT 1 FROM tidemill.ingest WHERE job_id = %(job_id)s AND held)))
+                  AND (ingest_done OR NOT EXISTS (SELECT 1 FROM tidemill.ingest WHERE job_id = %(job_id)s AND rows_wait_for_end)))
     ORDER BY not_before, id LIMIT 1 FOR UPDATE
 ) ready JOIN tidemill.job j ON j.id = %(job_id)s

@@ -5,7 +5,8 @@
 SELECT p.job_id, p.seq, p.job_id || ':' || p.seq AS id, p.status, coalesce(o.attempts, 0) AS attempts,
     CASE p.status WHEN 'processing' THEN p.worker END AS locked_by,
     CASE p.status WHEN 'processing' THEN p.since END AS locked_at, p.since AS updated_at,
-    CASE p.status WHEN 'retry_wait' THEN p.not_before END AS due_at, p.not_before <= (SELECT tidemill.now()) AS is_due,
+    CASE p.status WHEN 'retry_wait' THEN p.not_before END AS due_at,
+    p.not_before <= (SELECT tidemill.now()) AND NOT tidemill.waits_for_source(p.job_id) AS is_due,
     tidemill.shown(o.result) AS result, o.result IS NOT NULL AND tidemill.shown(o.result) IS NULL AS result_cut,
     o.error, o.duration_ms, f.rev, s.summary AS input_summary, p.batch_id
 FROM (

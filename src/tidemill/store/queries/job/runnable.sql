@@ -15,6 +15,7 @@ SELECT id, owner_id, kind, priority, owner_turning, turning FROM (
       AND coalesce(k.options->>'limiter', j.limiter, '') <> ALL (ARRAY(
           SELECT l.name FROM tidemill.limiter l
           WHERE l.key = '' AND l.blocked_until > tidemill.now() + interval '2 seconds'))
+      AND (j.ingest_done OR NOT tidemill.waits_for_source(j.id))
       AND EXISTS (SELECT 1 FROM tidemill.batch b
                   WHERE b.job_id = j.id AND b.state = 'ready' AND b.not_before <= tidemill.now())
 ) runnable

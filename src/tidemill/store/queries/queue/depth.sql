@@ -5,7 +5,8 @@ SELECT coalesce(sum(b.open) FILTER (WHERE b.state = 'ready' AND NOT b.retrying),
     coalesce(sum(b.open) FILTER (WHERE b.state = 'leased'), 0)::bigint AS processing,
     coalesce(sum(b.open) FILTER (WHERE b.state = 'ready' AND b.retrying), 0)::bigint AS retry_wait,
     greatest(0, extract(epoch FROM tidemill.now() - least(min(greatest(b.since, b.not_before, l.blocked_until))
-        FILTER (WHERE b.state = 'ready' AND b.not_before <= tidemill.now() AND j.intent = 'run'),
+        FILTER (WHERE b.state = 'ready' AND b.not_before <= tidemill.now() AND j.intent = 'run'
+            AND (j.ingest_done OR NOT tidemill.waits_for_source(j.id))),
         (SELECT min(greatest(u.updated_at, g.lease_until)) FROM tidemill.job u JOIN tidemill.ingest g ON g.job_id = u.id
             WHERE u.closed_as IS NULL AND u.intent = 'run' AND NOT u.ingest_done
               AND (g.lease_id IS NULL OR g.lease_until < tidemill.now())))))::float8 AS oldest_s

@@ -9,7 +9,8 @@ SELECT (SELECT count(*) FROM tidemill.worker WHERE seen_at > tidemill.now() - %(
         FROM (SELECT * FROM tidemill.batch WHERE state IN ('ready', 'leased') ORDER BY since, id LIMIT 1000) b
         JOIN tidemill.job j ON j.id = b.job_id LEFT JOIN tidemill.kind k ON k.name = j.kind
         LEFT JOIN tidemill.limiter l ON l.name = coalesce(k.options->>'limiter', j.limiter) AND l.key = ''
-        WHERE b.state = 'ready' AND b.not_before <= tidemill.now() AND j.intent = 'run'),
+        WHERE b.state = 'ready' AND b.not_before <= tidemill.now() AND j.intent = 'run'
+          AND (j.ingest_done OR NOT tidemill.waits_for_source(j.id))),
         (SELECT extract(epoch FROM tidemill.now() - min(greatest(j.updated_at, g.lease_until)))::float8
         FROM (SELECT id, updated_at FROM tidemill.job WHERE closed_as IS NULL AND intent = 'run' AND NOT ingest_done
             ORDER BY priority DESC, id LIMIT 1000) j
