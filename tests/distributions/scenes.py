@@ -89,7 +89,8 @@ class Scene:
         return await self.content(job_id)
 
     async def content(self, job_id: UUID) -> list[dict[str, Any]]:
-        return (await list_distribution_inputs(self.db, job_id, limit=1000)).items
+        page = await list_distribution_inputs(self.db, job_id, limit=1000)
+        return [{**entry} for entry in page.items]
 
     async def job(self, job_id: UUID) -> Job:
         return await job_of(self.db, job_id)

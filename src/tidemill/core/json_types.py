@@ -3,5 +3,5 @@
 from typing import Any
 
 JsonObject = dict[str, Any]
-"""A JSON object that belongs to the caller: an item's input, a job's parameters. For fields that Tidemill itself
-defines, use a dataclass or a TypedDict."""
+"""A JSON object that comes from outside: an item's input, a job's parameters, an answer that is not validated yet.
+For fields that Tidemill itself defines, use a dataclass or a TypedDict."""

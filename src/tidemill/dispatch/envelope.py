@@ -9,10 +9,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Protocol
 from uuid import UUID
 
 from tidemill.core.errors import InvalidRequest
+from tidemill.core.json_types import JsonObject
 
 ENVELOPE_VERSION = "1.0"
 ENVELOPE_MAX_BYTES = 4_096
@@ -90,7 +91,7 @@ def decode_envelope(message: bytes) -> Envelope:
     )
 
 
-def _parse_document(message: bytes) -> dict[str, Any]:
+def _parse_document(message: bytes) -> JsonObject:
     if len(message) > ENVELOPE_MAX_BYTES:
         raise InvalidRequest([f"it has {len(message)} bytes, more than {ENVELOPE_MAX_BYTES}"])
     try:
@@ -102,7 +103,7 @@ def _parse_document(message: bytes) -> dict[str, Any]:
     return document
 
 
-def _check_structure(document: dict[str, Any]) -> list[str]:
+def _check_structure(document: JsonObject) -> list[str]:
     problems = [f"{_make_printable(part)} is not part of a message" for part in document if part not in ENVELOPE_PARTS]
     for part, names in ENVELOPE_PARTS.items():
         found = document.get(part)
@@ -114,7 +115,7 @@ def _check_structure(document: dict[str, Any]) -> list[str]:
     return problems
 
 
-def _check_header(header: dict[str, Any]) -> list[str]:
+def _check_header(header: JsonObject) -> list[str]:
     problems = []
     if header["version"] != ENVELOPE_VERSION:
         problems.append(f"header.version is {_make_printable(header['version'])}, not {ENVELOPE_VERSION}")
@@ -132,7 +133,7 @@ def _check_header(header: dict[str, Any]) -> list[str]:
     return problems
 
 
-def _check_body(header: dict[str, Any], body: dict[str, Any]) -> list[str]:
+def _check_body(header: JsonObject, body: JsonObject) -> list[str]:
     problems = []
     if body["job_id"] != header["job_id"]:
         problems.append("body.job_id is not that of the header")
@@ -144,7 +145,7 @@ def _check_body(header: dict[str, Any], body: dict[str, Any]) -> list[str]:
     return problems
 
 
-def _check_tracing(traced: dict[str, Any]) -> list[str]:
+def _check_tracing(traced: JsonObject) -> list[str]:
     wrong = [
         name
         for name, form in _TRACING_ID_PATTERNS.items()

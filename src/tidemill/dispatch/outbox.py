@@ -7,7 +7,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
 from psycopg.rows import class_row
@@ -130,10 +129,8 @@ async def postpone_hint(conn: Connection, worker: str, hint_id: int, error: str,
 
 async def quarantine_hint(conn: Connection, worker: str, hint_id: int, reason: str, message: bytes) -> None:
     """Into the quarantine: the broker would not take it again and again."""
-    words: dict[str, Any] = {"worker": worker, "id": hint_id, "reason": to_storable_text(reason)}
-    await conn.execute(
-        sql("outbox/park"), words | {"message": message.decode("utf-8", "replace"), "size": len(message)}
-    )
+    params = {"worker": worker, "id": hint_id, "reason": to_storable_text(reason), "size": len(message)}
+    await conn.execute(sql("outbox/park"), params | {"message": message.decode("utf-8", "replace")})
 
 
 async def resend_hints(conn: Connection, seconds: float, window: float = math.inf) -> list[UUID]:

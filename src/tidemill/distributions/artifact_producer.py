@@ -15,6 +15,7 @@ from tidemill.distributions.dataset import Dataset, DistributionInput
 from tidemill.distributions.dataset_queries import ReadTransactionPool
 from tidemill.distributions.row_encoder import ProducedRowEncoder
 from tidemill.store.database import Database
+from tidemill.store.statements import SqlParams
 
 ROW_CHUNK_BYTES = 128 << 10
 QUERY_COLUMNS_CACHE_S = 5.0
@@ -46,7 +47,7 @@ class ArtifactProducer:
             await out.run_in_thread(lambda: _write_rows(function(values), made, out))
         return made.count
 
-    async def _copy_query(self, query: str, values: dict[str, Any], out: ArtifactUpload) -> int:
+    async def _copy_query(self, query: str, values: SqlParams, out: ArtifactUpload) -> int:
         out.form = replace(out.form, columns=await self._describe_columns(query, values))
         try:
             return await dataset_queries.copy_query_rows(self._readers, query, values, out.form, out.write)
@@ -54,7 +55,7 @@ class ArtifactProducer:
             self._columns.pop(query, None)
             raise
 
-    async def _describe_columns(self, query: str, values: dict[str, Any]) -> tuple[OutputColumn, ...]:
+    async def _describe_columns(self, query: str, values: SqlParams) -> tuple[OutputColumn, ...]:
         """Once for all who begin together, and again after a while: tables are altered."""
         async with self._describing:
             columns, good_until = self._columns.get(query, ((), 0.0))

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
-from typing import Any
 from uuid import UUID
 
 import msgspec
 
 from tidemill.core.batch import Lease
 from tidemill.core.decide import Verdict
+from tidemill.core.json_types import JsonObject
 from tidemill.distributions.distribution_request import Artifact
 from tidemill.store.database import Connection
 from tidemill.store.statements import load_sql
@@ -44,8 +44,8 @@ async def record_artifacts(conn: Connection, lease: Lease, done: Sequence[Verdic
     if made:
         # As one text: an array would have every quotation mark of it escaped, which is most of the work.
         results = b"[" + b",".join(result for _, result in made) + b"]"
-        params: dict[str, Any] = {"seqs": [seq for seq, _ in made], "results": results.decode()}
-        await conn.execute(sql("artifact/note"), {"job_id": lease.job_id} | params)
+        params = {"job_id": lease.job_id, "seqs": [seq for seq, _ in made], "results": results.decode()}
+        await conn.execute(sql("artifact/note"), params)
     if told:
         counts = {"generated": len(made), "reused": len(told) - len(made)}
         await conn.execute(sql("delivery/add"), {"job_id": lease.job_id} | counts)
@@ -99,7 +99,7 @@ class DistributionJob:
 
     key: str
     created_at: datetime
-    params: dict[str, Any]
+    params: JsonObject
 
 
 async def find_distribution_job(conn: Connection, job_id: UUID) -> DistributionJob | None:

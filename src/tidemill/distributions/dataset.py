@@ -14,6 +14,7 @@ from typing import Any, Literal, get_args
 
 from tidemill.core.errors import InvalidInput
 from tidemill.core.file_format import Compression, FileFormat, OutputColumn, OutputFileSpec
+from tidemill.core.json_types import JsonObject
 from tidemill.core.principal import Role
 from tidemill.core.suggest import suggest_similar
 
@@ -92,7 +93,7 @@ class DistributionInput:
         if not isinstance(given, dict):
             raise InvalidDistributionInputs([((), "an object with the fields of the dataset is wanted")])
         spelled, faults = map_field_spellings(fields), InputFaults()
-        said: dict[str, Any] = {}
+        said: JsonObject = {}
         for name, value in given.items():
             field = spelled.get(name)
             if field is None:

@@ -6,9 +6,10 @@ What the file of an input is called: by its values, and never as that of another
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import date, datetime, timedelta
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 from tidemill.core.file_format import Compression, FileFormat
 from tidemill.distributions.dataset import DistributionInput, InputValue
@@ -50,6 +51,20 @@ DISTRIBUTION_INPUTS_MAX = 100_000
 DISTRIBUTION_COLUMNS = ("path", "name", "rows", "size", "sha256", "format", "reused", "dataset", "input_key")
 
 
+class DistributedFile(TypedDict):
+    """The result of an input: its file, and whether it was reused."""
+
+    path: str
+    name: str
+    rows: int
+    size: int
+    sha256: str
+    format: str
+    reused: bool
+    dataset: str
+    input_key: str
+
+
 @dataclass(frozen=True, slots=True)
 class DistributionRequest:
     """What somebody wants of a dataset."""
@@ -60,7 +75,7 @@ class DistributionRequest:
     compression: Compression = Compression.NONE
 
     @property
-    def params(self) -> dict[str, Any]:
+    def params(self) -> dict[str, object]:
         return {
             "dataset": self.dataset,
             "reuse": asdict(self.reuse),
@@ -69,7 +84,7 @@ class DistributionRequest:
         }
 
     @classmethod
-    def from_params(cls, params: dict[str, Any]) -> "DistributionRequest":
+    def from_params(cls, params: Mapping[str, Any]) -> "DistributionRequest":
         reuse, format_ = ReusePolicy(**params["reuse"]), FileFormat(params["format"])
         return cls(params["dataset"], reuse, format_, Compression(params["compression"]))
 

@@ -4,7 +4,6 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
 from uuid import UUID
 
 from tidemill.core.coalesce import Coalescer
@@ -22,6 +21,7 @@ from tidemill.distributions.dataset import Dataset, DistributionInput, InvalidDi
 from tidemill.distributions.distribution_request import (
     DISTRIBUTION_COLUMNS,
     Artifact,
+    DistributedFile,
     DistributionRequest,
     build_artifact_folder,
     build_artifact_name,
@@ -96,16 +96,17 @@ class DistributionRunner:
         self._existence = BlobExistenceCache(blobs, self._threads)
         self._producer = ArtifactProducer(db, max_queries=options.max_queries, timeout_s=options.timeout_s)
 
-    async def run(self, item: Item) -> dict[str, Any]:
+    async def run(self, item: Item) -> DistributedFile:
         order = self._jobs_by_id.get(item.job_id) or await self._get_job(item.job_id)
         try:
             given = DistributionInput.parse(order.dataset.fields, item.input)
         except InvalidDistributionInputs as error:
             raise _make_invalid_input_failure(error) from None
-        about = {"dataset": order.dataset.name, "input_key": given.key}
         try:
-            reused = await self._find_reusable(order, given, about["input_key"])
-            return (reused or await self._generate_artifact(order, given, item)) | about
+            artifact = await self._find_reusable(order, given)
+            if artifact is not None:
+                return _build_result(order, given, artifact, reused=True)
+            return _build_result(order, given, await self._generate_artifact(order, given, item), reused=False)
         except StorageUnavailable as error:
             raise Retry(str(error), code="store_unavailable") from error
         except StorageAccessDenied as error:
@@ -113,12 +114,12 @@ class DistributionRunner:
         except InvalidInput as error:  # a format that this worker cannot write
             raise Fail(str(error), code="invalid", retryable=True) from error
 
-    async def _find_reusable(self, order: _PreparedJob, given: DistributionInput, key: str) -> dict[str, Any] | None:
+    async def _find_reusable(self, order: _PreparedJob, given: DistributionInput) -> Artifact | None:
         """The file that was made before, if it will do."""
         reuse, dataset = order.request.reuse, order.dataset
         if not reuse.enabled or dataset.date_field is None:
             return None
-        found = await self._artifact_lookups.get((dataset.name, key))
+        found = await self._artifact_lookups.get((dataset.name, given.key))
         artifact = found.artifact
         if artifact is not None and artifact.format != order.form.suffix.lstrip("."):
             artifact = None
@@ -132,7 +133,7 @@ class DistributionRunner:
         )
         if decision == "generate" or artifact is None or not await self._artifact_exists(artifact, dataset):
             return None
-        return _build_result(artifact, reused=True)
+        return artifact
 
     async def _artifact_exists(self, artifact: Artifact, dataset: Dataset) -> bool:
         name = self._blobs.name_from_url(artifact.path)
@@ -141,7 +142,7 @@ class DistributionRunner:
             emit("artifact.gone", dataset=dataset.name, path=artifact.path)
         return is_there
 
-    async def _generate_artifact(self, order: _PreparedJob, given: DistributionInput, item: Item) -> dict[str, Any]:
+    async def _generate_artifact(self, order: _PreparedJob, given: DistributionInput, item: Item) -> Artifact:
         name, started = f"{order.folder}/{build_artifact_name(given, order.form.suffix)}", time.monotonic()
         out = ArtifactUpload(self._blobs, name, order.form, self._threads)
         try:
@@ -152,8 +153,7 @@ class DistributionRunner:
         except BaseException:
             await out.abandon()
             raise
-        made = Artifact(self._blobs.url(name), rows, blob.size, blob.sha256.hex(), order.form.suffix.lstrip("."))
-        return _build_result(made, reused=False)
+        return Artifact(self._blobs.url(name), rows, blob.size, blob.sha256.hex(), order.form.suffix.lstrip("."))
 
     async def _check_unsettled(self, item: Item) -> None:
         """Every attempt writes to the same place: one that was stopped for long must not replace its successor's."""
@@ -188,7 +188,9 @@ class DistributionRunner:
         return order
 
 
-def _build_result(artifact: Artifact, *, reused: bool) -> dict[str, Any]:
+def _build_result(
+    order: _PreparedJob, given: DistributionInput, artifact: Artifact, *, reused: bool
+) -> DistributedFile:
     return {
         "path": artifact.path,
         "name": artifact.path.rpartition("/")[2],
@@ -197,6 +199,8 @@ def _build_result(artifact: Artifact, *, reused: bool) -> dict[str, Any]:
         "sha256": artifact.sha256,
         "format": artifact.format,
         "reused": reused,
+        "dataset": order.dataset.name,
+        "input_key": given.key,
     }
 
 

@@ -29,6 +29,7 @@ from tidemill.distributions.schemas import (
 )
 from tidemill.distributions.use_cases import (
     DistributionSpec,
+    InputView,
     get_artifact_info,
     get_distribution_request,
     list_distribution_inputs,
@@ -61,17 +62,17 @@ from tidemill.store.database import Database
 DISTRIBUTION_LINKS = ("cancel", "redrive")
 
 
-async def load_distribution_views(db: Database, found: Sequence[Job]) -> list[dict[str, Any]]:
+async def load_distribution_views(db: Database, found: Sequence[Job]) -> list[dict[str, object]]:
     files = await db.read(artifact_records.count_distribution_files, [job.id for job in found]) if found else {}
     return [_build_distribution_view(job, files.get(job.id, DistributionFileCounts())) for job in found]
 
 
-async def load_distribution_view(db: Database, job: Job) -> dict[str, Any]:
+async def load_distribution_view(db: Database, job: Job) -> dict[str, object]:
     (found,) = await load_distribution_views(db, [job])
     return found
 
 
-def build_content_view(entry: dict[str, Any]) -> dict[str, Any]:
+def build_content_view(entry: InputView) -> dict[str, object]:
     """The input's own fields first: none of them has a name of ours."""
     return dict(entry["input"]) | {name: value for name, value in entry.items() if name != "input"}
 
@@ -86,7 +87,7 @@ def build_dataset_out(dataset: Dataset) -> DatasetOut:
     )
 
 
-def _build_distribution_view(job: Job, files: DistributionFileCounts) -> dict[str, Any]:
+def _build_distribution_view(job: Job, files: DistributionFileCounts) -> dict[str, object]:
     request, here = get_distribution_request(job), f"/v1/distributions/{job.id}"
     return {
         "job_id": job.id,

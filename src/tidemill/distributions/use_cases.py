@@ -5,13 +5,15 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypedDict
 from uuid import UUID
 
 from tidemill.config_file import load_section
 from tidemill.core.errors import Conflict, InvalidInput, UnknownResource
 from tidemill.core.file_format import Compression, FileFormat, OutputFileSpec
+from tidemill.core.item_error import ItemError
 from tidemill.core.job import Job
+from tidemill.core.json_types import JsonObject
 from tidemill.core.kinds import DISTRIBUTION_KIND
 from tidemill.core.list_pages import Page
 from tidemill.core.principal import Principal, Role
@@ -159,9 +161,22 @@ def get_distribution_request(job: Job) -> DistributionRequest:
     return DistributionRequest.from_params(job.params)
 
 
-async def list_distribution_inputs(
-    db: Database, job_id: UUID, *, limit: int, after: object = None
-) -> Page[dict[str, Any]]:
+class InputView(TypedDict):
+    """An input of a distribution, and what became of it."""
+
+    input: JsonObject
+    status: str
+    attempts: int
+    path: str | None
+    download_url: str | None
+    rows: int | None
+    size: int | None
+    sha256: str | None
+    reused: bool | None
+    error: ItemError | None
+
+
+async def list_distribution_inputs(db: Database, job_id: UUID, *, limit: int, after: object = None) -> Page[InputView]:
     """A page of a distribution's inputs, in their order: each with its fields and what has become of it."""
     page = await queries.list_items(db, job_id, limit=limit, after=after)
     inputs = await db.run(read_shown_inputs, job_id, [item["seq"] for item in page.items])
@@ -186,7 +201,7 @@ def make_artifact_gone_error(job: Job, seq: int) -> Conflict:
     return Conflict(f"the file of input {seq + 1} of {job.key} is gone; ask for it again")
 
 
-def _build_input_view(job_id: UUID, item: Mapping[str, Any], given: Any) -> dict[str, Any]:
+def _build_input_view(job_id: UUID, item: Mapping[str, Any], given: Any) -> InputView:
     result, error = item["result"] or {}, item["error"] or {}
     is_done = item["status"] == "done"
     return {
@@ -199,7 +214,7 @@ def _build_input_view(job_id: UUID, item: Mapping[str, Any], given: Any) -> dict
         "size": result.get("size") if is_done else None,
         "sha256": result.get("sha256") if is_done else None,
         "reused": result.get("reused") if is_done else None,
-        "error": None if is_done or not error else {"code": error.get("code"), "reason": error.get("reason")},
+        "error": None if is_done or not error else {"code": error["code"], "reason": error["reason"]},
     }
 
 

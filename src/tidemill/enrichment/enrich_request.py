@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, Final
 
+from tidemill.core.json_types import JsonObject
 from tidemill.enrichment import request_template
 
 JSON_PATH_MAX_CHARS, JSON_PATH_MAX_STEPS, JSON_PATH_MAX_MATCHES = 500, 32, 1_000
@@ -104,10 +105,12 @@ class EnrichRequest:
         # Only processes that call services need the pydantic models.
         from tidemill.enrichment.request_params import EnrichParams, validate_params  # noqa: PLC0415
 
-        return cls(**{"headers": {}} | validate_params(EnrichParams, params))
+        given = validate_params(EnrichParams, params)
+        given.setdefault("headers", {})
+        return cls(**given)
 
     @property
-    def params(self) -> dict[str, Any]:
+    def params(self) -> dict[str, object]:
         """As they are stored with the job, including the defaults."""
         return asdict(self) | {"required": list(self.required)}
 
@@ -124,7 +127,7 @@ class EnrichRequest:
     def _field_paths(self) -> dict[str, JsonPath]:
         return {name: JsonPath.parse(text) for name, text in self.fields.items()}
 
-    def extract_result(self, document: Any) -> dict[str, Any]:
+    def extract_result(self, document: Any) -> JsonObject:
         return {name: path.find(document) for name, path in self._field_paths.items()}
 
     def list_missing_fields(self, result: Mapping[str, Any]) -> list[str]:

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from tidemill.core.allowed_hosts import AllowedHost
 from tidemill.core.job import Item
+from tidemill.core.json_types import JsonObject
 from tidemill.core.kinds import ENRICH_KIND, MATCH_KIND, Handler
 from tidemill.core.outcome import Fail, NotFound, Skip
 from tidemill.core.policies import RetryPolicy
@@ -23,7 +24,7 @@ from tidemill.enrichment.external_service import (
 )
 from tidemill.enrichment.match_batcher import MatchQueryBatcher
 from tidemill.enrichment.match_request import MATCH_COLUMNS, MatchQuery, MatchRequest
-from tidemill.enrichment.reconciliation import MatchCandidate, build_match_result, choose_candidate
+from tidemill.enrichment.reconciliation import MatchCandidate, MatchResult, build_match_result, choose_candidate
 from tidemill.enrichment.request_template import EmptyTemplateValue, PathTraversal, fill_json, fill_path
 from tidemill.enrichment.service_client import JobRequestCache, ServiceClients, outcome_from_call_error
 from tidemill.enrichment.use_cases import load_services
@@ -46,9 +47,17 @@ def _make_retry_policy(runtime: Runtime) -> RetryPolicy:
 def make_match_handler(runtime: Runtime) -> Handler:
     retry = _make_retry_policy(runtime)
     matcher = RowMatcher(runtime.db, runtime.get(make_service_clients), retry)
-    options: dict[str, Any] = {"retry": retry, "columns": MATCH_COLUMNS, "close": matcher.close}
     # Each request has a time limit of its own, and rows may wait for their turn as long as a limiter wants.
-    return Handler(MATCH_KIND, matcher.run, "async", concurrency=MATCH_CONCURRENCY, timeout=None, **options)
+    return Handler(
+        MATCH_KIND,
+        matcher.run,
+        "async",
+        concurrency=MATCH_CONCURRENCY,
+        timeout=None,
+        retry=retry,
+        columns=MATCH_COLUMNS,
+        close=matcher.close,
+    )
 
 
 class RowMatcher:
@@ -58,7 +67,7 @@ class RowMatcher:
         self._requests: JobRequestCache[MatchRequest] = JobRequestCache(db, MatchRequest.from_params)
         self._batchers: dict[UUID, MatchQueryBatcher] = {}
 
-    async def run(self, item: Item) -> dict[str, Any]:
+    async def run(self, item: Item) -> MatchResult:
         request = await self._requests.get(item.job_id)
         queries = _build_row_queries(request, item)
         query = queries[min(item.misses, len(queries) - 1)]
@@ -139,7 +148,7 @@ class Enricher:
         self._retry = retry
         self._requests: JobRequestCache[EnrichRequest] = JobRequestCache(db, EnrichRequest.from_params)
 
-    async def run(self, item: Item) -> dict[str, Any]:
+    async def run(self, item: Item) -> JsonObject:
         request = await self._requests.get(item.job_id)
         path = _build_request_path(request, item)
         try:

@@ -150,7 +150,7 @@ class MatchRequest:
         return cls(**given)
 
     @property
-    def params(self) -> dict[str, Any]:
+    def params(self) -> dict[str, object]:
         """As they are stored with the job, including the defaults."""
         return asdict(self) | {"strategies": list(self.strategies)}
 

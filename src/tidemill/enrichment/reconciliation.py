@@ -8,9 +8,10 @@ import math
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 from urllib.parse import urlencode
 
+from tidemill.core.json_types import JsonObject
 from tidemill.enrichment.external_service import ReconciliationVersion, make_invalid_answer_error
 from tidemill.enrichment.match_request import MatchQuery, MatchRequest
 
@@ -25,9 +26,26 @@ class MatchCandidate:
     match: bool
     type: str | None
 
-    @property
-    def as_dict(self) -> dict[str, Any]:
+    def to_json(self) -> "CandidateJson":
         return {"id": self.id, "name": self.name, "score": self.score, "match": self.match, "type": self.type}
+
+
+class CandidateJson(TypedDict):
+    """A candidate in the result of a row; without an id where no candidate was chosen."""
+
+    id: str | None
+    name: str | None
+    score: float | None
+    match: bool
+    type: str | None
+
+
+class MatchResult(CandidateJson):
+    """The result of a row: the chosen candidate, how the service was asked, and all its candidates."""
+
+    query: str
+    strategy: str
+    candidates: list[CandidateJson]
 
 
 def parse_candidates(given: Any, limit: int) -> list[MatchCandidate]:
@@ -52,15 +70,15 @@ def choose_candidate(candidates: Sequence[MatchCandidate], request: MatchRequest
 
 def build_match_result(
     chosen: MatchCandidate | None, candidates: Sequence[MatchCandidate], query: MatchQuery
-) -> dict[str, Any]:
-    """In the grid's columns. Nobody's id stands in the row of a match that was not made."""
-    told: dict[str, Any] = {"id": None, "name": None, "score": None, "match": False, "type": None}
+) -> MatchResult:
+    """The result of a row. Without a match it has no id, and the score of the best candidate."""
+    best: CandidateJson = {"id": None, "name": None, "score": None, "match": False, "type": None}
     if chosen is not None:
-        told = chosen.as_dict
+        best = {**chosen.to_json(), "match": True}
     elif candidates:
-        told["score"] = candidates[0].score
-    listed = [one.as_dict for one in candidates]
-    return told | {"match": chosen is not None, "query": query.text, "strategy": query.strategy, "candidates": listed}
+        best["score"] = candidates[0].score
+    listed = [one.to_json() for one in candidates]
+    return {**best, "query": query.text, "strategy": query.strategy, "candidates": listed}
 
 
 def _parse_candidate(given: Any) -> MatchCandidate:
@@ -146,7 +164,7 @@ def decode_answers(
     return {id_: _parse_answer(document.get(id_), "result", query) for id_, query in queries.items()}
 
 
-def parse_json_object(body: bytes) -> dict[str, Any]:
+def parse_json_object(body: bytes) -> JsonObject:
     """A JSON object. What JSON cannot say, such as NaN, is found where it stands, not here."""
     try:
         document = json.loads(body, parse_constant=lambda _: math.nan)
@@ -192,8 +210,8 @@ def _describe_error_answer(document: Mapping[str, Any]) -> str | None:
     return 'it is an error: {"status": "error", …}' if document.get("status") == "error" else None
 
 
-def _encode_query(query: MatchQuery) -> dict[str, Any]:
-    asked: dict[str, Any] = {"query": query.text, "limit": query.limit}
+def _encode_query(query: MatchQuery) -> dict[str, object]:
+    asked: dict[str, object] = {"query": query.text, "limit": query.limit}
     if query.type is not None:
         asked["type"] = query.type
     if query.properties:
@@ -201,8 +219,8 @@ def _encode_query(query: MatchQuery) -> dict[str, Any]:
     return asked
 
 
-def _encode_draft_query(query: MatchQuery) -> dict[str, Any]:
-    conditions: list[dict[str, Any]] = [{"matchType": "name", "propertyValue": query.text}]
+def _encode_draft_query(query: MatchQuery) -> dict[str, object]:
+    conditions: list[dict[str, object]] = [{"matchType": "name", "propertyValue": query.text}]
     conditions += [
         {"matchType": "property", "propertyId": pid, "propertyValue": value, "required": False}
         for pid, value in query.properties

@@ -7,6 +7,7 @@ from pydantic import AfterValidator, Field, StrictBool, ValidationError, Validat
 
 from tidemill.config_sections import ConfigTable, Names, NonEmpty, Text, Unique, list_problems
 from tidemill.core.errors import InvalidRequest
+from tidemill.core.json_types import JsonObject
 from tidemill.core.result_grid import COLUMN_NAME_MAX_CHARS
 from tidemill.enrichment import request_template
 from tidemill.enrichment.config import HEADER_NAME_PATTERN, RESERVED_HEADERS
@@ -118,7 +119,7 @@ class EnrichParams(ConfigTable):
         return required
 
 
-def validate_params(model: type[ConfigTable], params: Mapping[str, Any]) -> dict[str, Any]:
+def validate_params(model: type[ConfigTable], params: Mapping[str, Any]) -> JsonObject:
     """The parameters that are set; InvalidRequest with every mistake."""
     try:
         return model.model_validate(params).get_given()

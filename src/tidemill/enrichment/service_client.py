@@ -19,6 +19,7 @@ from tidemill.core.allowed_hosts import AllowedHost
 from tidemill.core.coalesce import Coalescer
 from tidemill.core.errors import InvalidInput, InvalidRequest, UnknownJob
 from tidemill.core.job import Item
+from tidemill.core.json_types import JsonObject
 from tidemill.core.outcome import Fail, Outcome, Retry, Wait
 from tidemill.core.policies import RetryPolicy
 from tidemill.core.suggest import suggest_similar
@@ -217,7 +218,7 @@ class JobRequestCache(Generic[T]):
         self._db = db
         self._read = read
         self._requests: dict[UUID, T] = {}
-        self._params_lookups: Coalescer[UUID, dict[str, Any] | None] = Coalescer(self._find_params)
+        self._params_lookups: Coalescer[UUID, JsonObject | None] = Coalescer(self._find_params)
         self._active_lookups: Coalescer[UUID, bool] = Coalescer(self._check_active_jobs)
 
     async def get(self, job_id: UUID) -> T:
@@ -242,10 +243,10 @@ class JobRequestCache(Generic[T]):
         self._requests[job_id] = request
         return request
 
-    async def _find_params(self, job_ids: Sequence[UUID]) -> list[dict[str, Any] | None]:
+    async def _find_params(self, job_ids: Sequence[UUID]) -> list[JsonObject | None]:
         return [await self._read_params(job_id) for job_id in job_ids]
 
-    async def _read_params(self, job_id: UUID) -> dict[str, Any] | None:
+    async def _read_params(self, job_id: UUID) -> JsonObject | None:
         try:
             return await self._db.run(job_records.read_job_params, job_id)
         except UnknownJob:

@@ -10,7 +10,6 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from ipaddress import ip_address
-from typing import Any
 
 import httpcore2
 import httpx2
@@ -158,12 +157,10 @@ class ServiceHttpClient:
         given = {name.lower() for name, _ in headers}
         usual = [one for one in _DEFAULT_HEADERS if one[0].lower() not in given]
         sent = usual + headers + self._make_secret_headers(link, port)
-        options: dict[str, Any] = {
-            "headers": sent,
-            "content": content,
-            "extensions": _make_timeout_extensions(self._bounds.seconds),
-        }
-        async with self._connection_pool.stream(method, target, **options) as response:
+        extensions = {"timeout": _make_timeouts(self._bounds.seconds)}
+        async with self._connection_pool.stream(
+            method, target, headers=sent, content=content, extensions=extensions
+        ) as response:
             head = httpx2.Headers(response.headers)
             if head.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
                 raise make_invalid_answer_error("it is compressed, which it was not asked to be")
@@ -210,15 +207,8 @@ def _encode_host(host: str) -> str:
         return host
 
 
-def _make_timeout_extensions(seconds: float) -> dict[str, Any]:
-    return {
-        "timeout": {
-            "connect": min(SERVICE_CONNECT_TIMEOUT_S, seconds),
-            "read": seconds,
-            "write": seconds,
-            "pool": seconds,
-        }
-    }
+def _make_timeouts(seconds: float) -> dict[str, float]:
+    return {"connect": min(SERVICE_CONNECT_TIMEOUT_S, seconds), "read": seconds, "write": seconds, "pool": seconds}
 
 
 def _resolve_redirect(link: httpx2.URL, location: str | None) -> httpx2.URL:

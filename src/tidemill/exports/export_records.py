@@ -3,14 +3,16 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
-from psycopg.rows import class_row, dict_row
+from psycopg.rows import class_row
 
 from tidemill.core.errors import UnknownJob
+from tidemill.core.item_error import ItemError
+from tidemill.core.json_types import JsonObject
+from tidemill.exports.result_export import ExportedFile
 from tidemill.store.database import Connection
-from tidemill.store.statements import load_sql
+from tidemill.store.statements import RowDict, fetch_rows, load_sql
 
 sql = load_sql("tidemill.exports")
 
@@ -27,10 +29,10 @@ class ExportRecord:
 
     id: UUID
     idem_key: str | None
-    input: dict[str, Any] | None
+    input: JsonObject | None
     started_at: datetime | None
-    result: dict[str, Any] | None
-    error: dict[str, Any] | None
+    result: ExportedFile | None
+    error: ItemError | None
 
 
 async def find_export_records(conn: Connection, export_ids: Sequence[UUID]) -> dict[UUID, ExportRecord]:
@@ -39,14 +41,12 @@ async def find_export_records(conn: Connection, export_ids: Sequence[UUID]) -> d
         return {found.id: found for found in await cursor.fetchall()}
 
 
-async def read_results_state(conn: Connection, job_id: UUID) -> dict[str, Any]:
-    """What changes whenever the rows of a job do."""
-    async with conn.cursor(row_factory=dict_row) as cursor:
-        await cursor.execute(sql("job/results_state"), {"job_id": job_id})
-        row = await cursor.fetchone()
-    if row is None:
+async def read_results_state(conn: Connection, job_id: UUID) -> RowDict:
+    """Columns of a job that change whenever its results do."""
+    found = await fetch_rows(conn, sql("job/results_state"), {"job_id": job_id})
+    if not found:
         raise UnknownJob(f"there is no job {job_id}")
-    return row
+    return found[0]
 
 
 async def is_result_export_active(conn: Connection, job_id: UUID, export_id: UUID) -> bool:

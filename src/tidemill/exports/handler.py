@@ -5,7 +5,6 @@ Built-in: rows as a file, those of a job or of a table. One item is one export; 
 
 from collections.abc import Iterable, Iterator
 from contextlib import aclosing, suppress
-from typing import Any
 
 from tidemill.core.errors import StorageAccessDenied
 from tidemill.core.job import Item
@@ -16,7 +15,7 @@ from tidemill.core.result_grid import GridColumns, GridRow
 from tidemill.core.row_ranges import RowSelection
 from tidemill.core.status import ItemStatus, ItemStatusResolver
 from tidemill.exports import export_records, result_snapshot
-from tidemill.exports.result_export import RESULT_CONTENT_TYPES, ResultExportRequest, is_table_export
+from tidemill.exports.result_export import RESULT_CONTENT_TYPES, ExportedFile, ResultExportRequest, is_table_export
 from tidemill.exports.result_snapshot import ResultSnapshot, StoredResult
 from tidemill.exports.table_exporter import SerialThread, TableExporter
 from tidemill.files.blobs.blob_store import BlobStore, BlobWriter, DownloadLabel
@@ -86,7 +85,7 @@ def make_export_handler(runtime: Runtime) -> Handler:
     of_job = ResultExporter(db, blobs, ttl_hours=ttl_hours).run
     of_table = TableExporter(db, blobs, ttl_hours=ttl_hours).run
 
-    async def run(item: Item) -> dict[str, Any]:
+    async def run(item: Item) -> ExportedFile:
         try:
             return await (of_table if is_table_export(item.input) else of_job)(item)
         except StorageAccessDenied as error:  # another attempt would be denied as well
@@ -104,7 +103,7 @@ class ResultExporter:
         self._blobs = blobs
         self._ttl_hours = ttl_hours
 
-    async def run(self, item: Item) -> dict[str, Any]:
+    async def run(self, item: Item) -> ExportedFile:
         """The file is whole, or there is none."""
         request = ResultExportRequest.from_input(item.input)
         writing, desk = (
@@ -113,7 +112,7 @@ class ResultExporter:
         )  # each attempt has a file of its own: a late one harms nobody
         tables: list[ResultFileWriter] = []
         try:
-            made = await self._write_file(writing, desk, request, tables)
+            name = await self._write_file(writing, desk, request, tables)
             await self._check_exportable(request, item)
             expires_at = await self._db.run(retention.expire_file, writing.name, item.job_id, self._ttl_hours)
             blob = await desk.run(writing.finish)
@@ -121,12 +120,23 @@ class ResultExporter:
             await desk.run_last(lambda: _discard_result_file(writing, tables))
             raise
         desk.close()
-        made |= {"size": blob.size, "sha256": blob.sha256.hex(), "file_id": blob.id}
-        return made | {"spreadsheet_safe": request.spreadsheet_safe, "expires_at": expires_at.isoformat()}
+        (table,) = tables
+        return ExportedFile(
+            name=name,
+            format=request.format,
+            rows=table.rows,
+            cut_cells=table.cut_cells,
+            size=blob.size,
+            sha256=blob.sha256.hex(),
+            file_id=blob.id,
+            spreadsheet_safe=request.spreadsheet_safe,
+            expires_at=expires_at.isoformat(),
+        )
 
     async def _write_file(
         self, writing: BlobWriter, desk: SerialThread, request: ResultExportRequest, tables: list[ResultFileWriter]
-    ) -> dict[str, Any]:
+    ) -> str:
+        """Write the rows; returns the name of the file."""
         async with result_snapshot.open_snapshot(self._db) as conn:
             survey = await result_snapshot.read_result_snapshot(conn, request.job_id)
             if survey is None or survey.purged:
@@ -137,7 +147,7 @@ class ResultExporter:
             tables.append(table)
             await _copy_rows(conn, survey, request.rows, table, desk)
         await desk.run(table.close)
-        return {"name": name, "format": request.format, "rows": table.rows, "cut_cells": table.cut_cells}
+        return name
 
     async def _check_exportable(self, request: ResultExportRequest, item: Item) -> None:
         """A file that nobody wants any more is not kept; nor is one that somebody else has made meanwhile."""

@@ -1,8 +1,8 @@
 """What an export is asked for: a job's rows as a file. Of tables, see ``exporting``."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, NotRequired, Self, TypedDict
 from uuid import UUID
 
 from tidemill.core import file_format
@@ -46,14 +46,14 @@ class ResultExportRequest:
         return cls(job_id, ResultFileFormat(format_), tuple(sorted(wanted)), spreadsheet_safe, rows or RowSelection())
 
     @classmethod
-    def from_input(cls, value: dict[str, Any]) -> Self:
-        """From an item's input."""
+    def from_input(cls, value: Mapping[str, Any]) -> Self:
+        """From the input of an export's item."""
         safe, rows = value["spreadsheet_safe"], RowSelection.from_json(value.get("rows", {}))
         return cls.create(UUID(value["job_id"]), value["format"], value["statuses"], spreadsheet_safe=safe, rows=rows)
 
-    def to_input(self) -> dict[str, Any]:
-        """As an item's input."""
-        request: dict[str, Any] = {"job_id": str(self.job_id), "format": self.format}
+    def to_input(self) -> dict[str, object]:
+        """The input of an export's item."""
+        request: dict[str, object] = {"job_id": str(self.job_id), "format": self.format}
         request |= {"statuses": list(self.statuses), "spreadsheet_safe": self.spreadsheet_safe}
         return request | ({"rows": self.rows.to_json()} if self.rows.to_json() else {})
 
@@ -62,6 +62,21 @@ class ResultExportRequest:
         return "-".join((job_key, *self.statuses, *chosen)) + f".{self.format}"
 
 
-def is_table_export(value: dict[str, Any]) -> bool:
+class ExportedFile(TypedDict):
+    """The result of an export: its file."""
+
+    name: str
+    format: str
+    rows: int
+    cut_cells: int
+    size: int
+    sha256: str
+    file_id: str
+    spreadsheet_safe: bool
+    expires_at: str
+    compression: NotRequired[str]  # of a table
+
+
+def is_table_export(value: Mapping[str, Any]) -> bool:
     """Whether an export's item is about a table: what it asks for stands in its job's params."""
     return "resource" in value

@@ -7,7 +7,7 @@ Rows of tables: streamed at once, or as a file that a job makes.
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import asdict
 from datetime import datetime
@@ -82,11 +82,8 @@ async def load_export_view(runtime: Runtime, job_id: UUID) -> ExportOut:
 
 def _build_export_out(runtime: Runtime, job: Job, made: ExportRecord | None, now: datetime) -> ExportOut:
     link = f"/v1/exports/{job.id}"
-    asked, result, error = (
-        _read_export_request(job, made),
-        (made.result if made else None) or {},
-        made.error if made else None,
-    )
+    asked, error = _read_export_request(job, made), made.error if made else None
+    result: Mapping[str, Any] = (made.result if made else None) or {}
     is_expired = bool(result.get("expires_at")) and datetime.fromisoformat(result["expires_at"]) <= now
     is_there = bool(job.is_closed and result) and job.status is not JobStatus.CANCELLED and not is_expired
     download = {} if is_expired else {"download": f"{link}/download"}

@@ -8,7 +8,7 @@ memory grows. See docs/decisions/0015.
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import Any
+from typing import Any, TypedDict
 from urllib.parse import urlencode
 
 import asyncpg
@@ -101,8 +101,19 @@ _TLS_PARAMETERS = (
     "ssl_max_protocol_version",
 )
 _KEEPALIVE_OPTIONS = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
+
+
+class _CopyOptions(TypedDict, total=False):
+    """Options of COPY as asyncpg names them."""
+
+    format: str
+    header: bool
+    delimiter: str
+    quote: str
+
+
 # JSON text has no control characters: with these, nothing in it is ever quoted or escaped.
-_COPY_OPTIONS: dict[CopyFormat, dict[str, Any]] = {
+_COPY_OPTIONS: dict[CopyFormat, _CopyOptions] = {
     "csv": {"format": "csv", "header": True},
     "ndjson": {"format": "csv", "delimiter": "\x02", "quote": "\x01"},
 }
@@ -189,7 +200,7 @@ async def _open_copy_connection(db: Database) -> AsyncIterator[Any]:
         conn.terminate()
 
 
-def _read_connection_parameters(known: Connection) -> dict[str, Any]:
+def _read_connection_parameters(known: Connection) -> dict[str, object]:
     """Where psycopg got to, by whatever way: an address, a service file, the environment, a file of passwords."""
     info = known.info
     said = info.get_parameters()

@@ -28,7 +28,7 @@ class TableExportRequest:
     compression: str = Compression.NONE
     spreadsheet_safe: bool = False
 
-    def to_params(self) -> dict[str, Any]:
+    def to_params(self) -> dict[str, object]:
         """To be kept and shown, and to be compared when its key comes again."""
         return {
             "resource": self.resource,

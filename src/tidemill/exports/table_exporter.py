@@ -17,6 +17,7 @@ from tidemill.core.errors import Conflict, InvalidInput
 from tidemill.core.job import Item
 from tidemill.core.outcome import Fail, Wait
 from tidemill.exports import export_records
+from tidemill.exports.result_export import ExportedFile
 from tidemill.exports.table_copy import compile_export_query, copy_query_to_sink
 from tidemill.exports.table_export import TableExportPlan
 from tidemill.files.blobs.blob_store import Blob, BlobStore, BlobWriter, DownloadLabel
@@ -72,7 +73,7 @@ class TableExporter:
         self._blobs = blobs
         self._ttl_hours = ttl_hours
 
-    async def run(self, item: Item) -> dict[str, Any]:
+    async def run(self, item: Item) -> ExportedFile:
         """The file is whole, or there is none."""
         job = await self._db.read(job_records.get_job, item.job_id)
         plan = msgspec.convert(job.params["plan"], TableExportPlan)
@@ -91,11 +92,17 @@ class TableExporter:
             raise
         desk.close()
         report_export_completed(plan.resource, str(plan.format), rows, time.monotonic() - started, job=item.job_id)
-        return (
-            _describe_export(plan, name, rows)
-            | {"cut_cells": cut_cells}
-            | _describe_blob(blob)
-            | {"expires_at": expires_at}
+        return ExportedFile(
+            name=name,
+            format=str(plan.format),
+            compression=str(plan.compression),
+            rows=rows,
+            cut_cells=cut_cells,
+            size=blob.size,
+            sha256=blob.sha256.hex(),
+            file_id=blob.id,
+            spreadsheet_safe=plan.spreadsheet_safe,
+            expires_at=expires_at,
         )
 
     async def _write_file(
@@ -127,15 +134,6 @@ class TableExporter:
         """A file that nobody wants any more is not made; nor is one that somebody else has made meanwhile."""
         if not await self._db.read(export_records.is_export_active, job_id):
             raise Wait("nobody wants this file any more", after=1.0, code="unwanted")
-
-
-def _describe_export(plan: TableExportPlan, name: str, rows: int) -> dict[str, Any]:
-    said: dict[str, Any] = {"name": name, "format": str(plan.format), "compression": str(plan.compression)}
-    return said | {"rows": rows, "spreadsheet_safe": plan.spreadsheet_safe}
-
-
-def _describe_blob(blob: Blob) -> dict[str, Any]:
-    return {"size": blob.size, "sha256": blob.sha256.hex(), "file_id": blob.id}
 
 
 def _discard_table_file(writing: BlobWriter, encoders: list[CopyEncoder]) -> None:

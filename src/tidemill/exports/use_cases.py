@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 from uuid import UUID
 
 import msgspec
@@ -27,7 +27,7 @@ from tidemill.core.principal import Principal
 from tidemill.core.row_ranges import RowSelection
 from tidemill.core.status import ItemStatus, JobStatus
 from tidemill.exports import export_records
-from tidemill.exports.result_export import ResultExportRequest
+from tidemill.exports.result_export import ExportedFile, ResultExportRequest
 from tidemill.exports.table_copy import compile_export_query, copy_query_to_sink
 from tidemill.exports.table_export import TableExportPlan, TableExportRequest, build_table_export_plan
 from tidemill.files.blobs import open_blob_store
@@ -41,6 +41,7 @@ from tidemill.store.database import Database
 from tidemill.store.job_events import report_export_completed
 from tidemill.store.job_submission import Submission, find_repeated_submission
 from tidemill.store.jsonb import encode_json
+from tidemill.store.statements import RowDict
 from tidemill.tables.introspection.table_introspection import list_missing_privileges
 from tidemill.tables.resource import Resource
 from tidemill.tables.resource_registry import make_resource_registry
@@ -129,11 +130,11 @@ def make_export_gone_error(export: Job) -> Conflict:
     return Conflict(f"the file of export {export.key} is gone; ask for the export again")
 
 
-def _build_content_type(made: dict[str, Any]) -> str:
+def _build_content_type(made: ExportedFile) -> str:
     return OutputFileSpec(FileFormat(made["format"]), (), Compression(made.get("compression", "none"))).content_type
 
 
-def _build_export_key(request: ResultExportRequest, state: dict[str, Any]) -> str:
+def _build_export_key(request: ResultExportRequest, state: RowDict) -> str:
     return f"{EXPORT_KIND}:{hashlib.sha256(encode_json([request.to_input(), state])).hexdigest()}"
 
 
