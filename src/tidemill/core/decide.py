@@ -133,7 +133,7 @@ def describe_exception(error: BaseException) -> str:
     return f"{name}: {words}" if words else name
 
 
-def outcome_from_defect(defect: dict[str, Any]) -> Fail:
+def outcome_from_defect(defect: Mapping[str, object]) -> Fail:
     """A record that could not be parsed never reaches a handler."""
     where = {str(name): value for name, value in defect.items() if name in ("line", "value", "byte_offset")}
     return Fail(str(defect.get("reason", "the record could not be read")), code="invalid", details=where)

@@ -10,6 +10,9 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from tidemill.core.input_source import InputDefect
+from tidemill.core.item_error import ItemError
+from tidemill.core.json_types import JsonObject
 from tidemill.core.status import Intent, ItemStatus, JobStatus
 
 
@@ -63,8 +66,8 @@ class Job:
     closed_at: datetime | None = None
     purged_at: datetime | None = None
     intent: Intent = Intent.RUN
-    params: dict[str, Any] = field(default_factory=dict)
-    policy: dict[str, Any] = field(default_factory=dict)
+    params: JsonObject = field(default_factory=dict)
+    policy: JsonObject = field(default_factory=dict)
     codes: dict[str, int] = field(default_factory=dict)
     retried: int = 0  # attempts that ended in another one
     source: str | None = None  # the format of the file that it was made of
@@ -87,7 +90,7 @@ class Item:
     seq: int
     input: Any
     attempt: int = 1
-    defect: dict[str, Any] | None = None
+    defect: InputDefect | None = None
     throttles: int = 0  # refusals since the last attempt that counted
     misses: int = 0  # attempts that ended in NotFound(again=True)
 
@@ -111,7 +114,7 @@ class ItemRecord:
     attempts: int
     input: Any
     result: Any
-    error: dict[str, Any] | None  # code, reason, retryable
+    error: ItemError | None  # code, reason, retryable
     updated_at: datetime | None
 
     @property

@@ -1,7 +1,7 @@
 """Rows that are chosen by their numbers: single ones, and ranges of which both ends are part."""
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -46,7 +46,7 @@ class RowSelection:
     ranges: tuple[SeqRange, ...] = ()  # beside the seqs; in order, and apart from one another
 
     @classmethod
-    def from_json(cls, value: dict[str, Any]) -> Self:
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
         codes, seqs = value.get("codes"), value.get("seqs")
         return cls(
             None if codes is None else frozenset(codes),
@@ -56,7 +56,7 @@ class RowSelection:
             merge_ranges(value.get("ranges", ())),
         )
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Mapping[str, object]:
         """The same as JSON; empty when all rows are meant."""
         codes = {} if self.codes is None else {"codes": sorted(self.codes)}
         key = {} if self.key is None else {"key": self.key}

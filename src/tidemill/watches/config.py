@@ -8,6 +8,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, Str
 
 from tidemill.config_sections import ConfigTable, Names, Text, parse_section
 from tidemill.core.errors import InvalidInput
+from tidemill.core.json_types import JsonObject
 from tidemill.core.kinds import BUILTIN_KIND_PREFIX, SERVICE_KINDS
 from tidemill.core.policies import FailurePolicy
 from tidemill.imports.import_plan import DuplicateRule, ImportRequest, ImportWriteMode
@@ -89,7 +90,7 @@ def _check_folder_name(name: str) -> str:
     return name
 
 
-def _check_policy(policy: dict[str, Any]) -> dict[str, Any]:
+def _check_policy(policy: JsonObject) -> JsonObject:
     try:
         FailurePolicy.parse(policy)
     except InvalidInput as error:
@@ -109,7 +110,7 @@ FolderName = Annotated[Text, AfterValidator(_check_folder_name)]
 
 class JobTable(ConfigTable):
     kind: Annotated[Text, AfterValidator(_check_kind)]
-    params: dict[str, Any] = Field({})
+    params: JsonObject = Field({})
 
 
 class ImportTable(ConfigTable):
@@ -140,8 +141,8 @@ class WatchTable(ConfigTable):
     moves: StrictBool = True
     processed: FolderName = DEFAULT_PROCESSED_FOLDER
     failed: FolderName = DEFAULT_FAILED_FOLDER
-    layout: dict[str, Any] = Field({})
-    policy: Annotated[dict[str, Any], AfterValidator(_check_policy)] = Field({})
+    layout: JsonObject = Field({})
+    policy: Annotated[JsonObject, AfterValidator(_check_policy)] = Field({})
     priority: Annotated[int, Field(strict=True, ge=-100, le=100)] = 0
     password_env: VariableName | None = None
     key_env: VariableName | None = None

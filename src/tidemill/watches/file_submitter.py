@@ -20,6 +20,7 @@ from tidemill.core.errors import (
     UnknownResource,
 )
 from tidemill.core.file_layout import FileLayout
+from tidemill.core.json_types import JsonObject
 from tidemill.core.kinds import IMPORT_KIND
 from tidemill.files.blobs.blob_store import Blob
 from tidemill.files.detect import detect_layout
@@ -212,7 +213,7 @@ def get_file_name(watch: Watch, path: str) -> str:
     return path.rpartition("/")[2]
 
 
-def _build_request_params(watch: Watch, task: ImportTask, file: WatchFile, layout: Mapping[str, Any]) -> dict[str, Any]:
+def _build_request_params(watch: Watch, task: ImportTask, file: WatchFile, layout: Mapping[str, Any]) -> JsonObject:
     """What was asked for, in the shape that requests have, and where the file came from."""
     return {
         "resource": task.resource,

@@ -3,10 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 from uuid import UUID
-
-from psycopg.rows import class_row
 
 from tidemill.core.list_pages import (
     BIGINT_SAFE_MAX,
@@ -18,7 +15,7 @@ from tidemill.core.list_pages import (
 )
 from tidemill.store import retention
 from tidemill.store.database import Connection
-from tidemill.store.statements import RowDict, fetch_rows, load_sql
+from tidemill.store.statements import RowDict, SqlParams, fetch_records, fetch_rows, load_sql
 from tidemill.watches.file_state import (
     FileJobState,
     FileState,
@@ -166,21 +163,19 @@ async def list_watch_files(
     return Page(found[:limit], place)
 
 
-def _build_listing_params(whose: WatchScope, entries: Sequence[ListedFile]) -> dict[str, Any]:
+def _build_listing_params(whose: WatchScope, entries: Sequence[ListedFile]) -> dict[str, object]:
     columns = {"paths": "path", "sizes": "size", "versions": "version"}
     arrays = {name: [getattr(one, field) for one in entries] for name, field in columns.items()}
-    return {"watch": whose.watch, "source": whose.source} | arrays
+    return {"watch": whose.watch, "source": whose.source, **arrays}
 
 
 def _parse_job_facts(row: RowDict) -> FileJobState:
     return FileJobState(row["has_job"], row["ingest_done"], row["closed_as"], row["failure_reason"])
 
 
-async def _run_transition(conn: Connection, query: str, params: dict[str, Any]) -> bool:
+async def _run_transition(conn: Connection, query: str, params: SqlParams) -> bool:
     return await (await conn.execute(sql(query), params)).fetchone() is not None
 
 
-async def _fetch_watch_files(conn: Connection, query: str, params: dict[str, Any]) -> list[WatchFile]:
-    async with conn.cursor(row_factory=class_row(WatchFile)) as cursor:
-        await cursor.execute(sql(query), params)
-        return await cursor.fetchall()
+async def _fetch_watch_files(conn: Connection, query: str, params: SqlParams) -> list[WatchFile]:
+    return await fetch_records(conn, WatchFile, sql(query), params)

@@ -3,11 +3,10 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
 from tidemill.store.database import Connection
-from tidemill.store.statements import fetch_rows, load_sql
+from tidemill.store.statements import RowDict, SqlParams, fetch_rows, load_sql
 from tidemill.watches.watch import ARCHIVE_CHECK_MAX_S, ARCHIVE_CHECK_MIN_S
 
 sql = load_sql("tidemill.watches")
@@ -60,7 +59,7 @@ async def lease_watch(conn: Connection, name: str, *, lease_id: UUID, seconds: f
     return await _fetch_watch_lease(conn, "watch/lease_named", params, lease_id)
 
 
-async def _fetch_watch_lease(conn: Connection, query: str, params: dict[str, Any], lease_id: UUID) -> WatchLease | None:
+async def _fetch_watch_lease(conn: Connection, query: str, params: SqlParams, lease_id: UUID) -> WatchLease | None:
     cursor = await conn.execute(sql(query), params)
     row = await cursor.fetchone()
     return None if row is None else WatchLease(row[0], row[1], row[2], row[3], lease_id)
@@ -84,6 +83,6 @@ async def read_seconds_to_next_due(conn: Connection, names: Sequence[str], sched
     return None if row is None else row[0]
 
 
-async def read_watch_states(conn: Connection, names: Sequence[str]) -> dict[str, dict[str, Any]]:
+async def read_watch_states(conn: Connection, names: Sequence[str]) -> dict[str, RowDict]:
     """How each of these is, as far as anybody has looked."""
     return {row["name"]: row for row in await fetch_rows(conn, sql("watch/list"), {"names": list(names)})}

@@ -2,13 +2,11 @@
 
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from typing import Any, Literal
-
-from psycopg.rows import dict_row
+from typing import Literal
 
 from tidemill.core.errors import InvalidInput
 from tidemill.store.database import Connection
-from tidemill.store.statements import load_sql
+from tidemill.store.statements import RowDict, SqlParams, fetch_rows, load_sql
 from tidemill.tables.introspection.catalog_columns import CatalogColumn
 from tidemill.tables.introspection.catalog_resource import CatalogTable, CheckConstraint, UniqueIndex, build_resource
 from tidemill.tables.resource import PROTECTED_SCHEMAS, Reference, Resource, TableName
@@ -110,11 +108,9 @@ def _reject_forbidden_schema(table: TableName, *, reads: bool = False) -> None:
         raise InvalidInput(f"schema {table.schema} is not for {what}: its tables are Tidemill's own or the server's")
 
 
-def _parse_reference(row: dict[str, Any]) -> Reference:
+def _parse_reference(row: RowDict) -> Reference:
     return Reference(tuple(row["fields"]), TableName(row["schema"], row["name"]), tuple(row["columns"]))
 
 
-async def _fetch_catalog_rows(conn: Connection, query: str, params: dict[str, Any]) -> list[dict[str, Any]]:
-    async with conn.cursor(row_factory=dict_row) as cursor:
-        await cursor.execute(sql(f"catalog/{query}"), params)
-        return await cursor.fetchall()
+async def _fetch_catalog_rows(conn: Connection, query: str, params: SqlParams) -> list[RowDict]:
+    return await fetch_rows(conn, sql(f"catalog/{query}"), params)
