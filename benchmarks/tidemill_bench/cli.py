@@ -22,6 +22,7 @@ from tidemill_bench import plans as service_plan
 from tidemill_bench.items import describe_noise, run_benchmark
 from tidemill_bench.plans import MILLION, ItemsBenchPlan
 from tidemill_bench.results import print_result_table
+from tidemill_bench.walk import run_walk
 
 P = TypeVar("P")
 commands = typer.Typer(no_args_is_help=True)
@@ -47,6 +48,22 @@ def items(
     plan = ItemsBenchPlan(small, MILLION if full else 3 * small, rounds, starts, full=full)
     result = run_benchmark(plan)
     _print_result(result, describe_noise(result["figures"]), as_json=as_json)
+
+
+@commands.command()
+def walk(
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of a table")] = False,
+) -> None:
+    """Count the files, functions and calls between packages that one item passes through."""
+    report = run_walk()
+    if as_json:
+        typer.echo(json.dumps(report))
+        return
+    for path, names in report["functions_by_file"].items():
+        typer.echo(f"{path}: {', '.join(names)}")
+    for packages, count in report["crossings_by_packages"].items():
+        typer.echo(f"{count:5} {packages}")
+    typer.echo(f"files {report['files']} functions {report['functions']} crossings {report['crossings']}")
 
 
 @commands.command()
