@@ -50,7 +50,6 @@ async def _insert_big_job(conn: Connection, owner_id: int, kind: str, shape: Big
     assert row is not None
     job_id: UUID = row[0]
     await conn.execute(engine_sql("ingest/add"), {"job_id": job_id, "next_seq": shape.items})
-    await conn.execute(engine_sql("tally/add"), {"job_id": job_id})
     params: dict[str, Any] = {name: getattr(shape, name) for name in BigJobShape.__slots__} | {"job_id": job_id}
     for what in ("items", "outcomes", "ranges", "lists"):
         await conn.execute(sql(f"add_{what}"), params)

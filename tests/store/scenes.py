@@ -135,7 +135,7 @@ async def big_job(
     async with db.connection() as conn:
         los = list(range(settled, n, size))
         place = {"job_id": job_id, "owner_id": 0, "kind": kind, "los": los, "his": [min(lo + size, n) for lo in los]}
-        await conn.execute(engine_sql("batch/add_ranges"), place | {"held": False})
+        await conn.execute(engine_sql("batch/add_ranges"), place)
         if is_known:
             await conn.execute(b"ANALYZE tidemill.job, tidemill.batch, tidemill.item, tidemill.outcome")
     return job_id
