@@ -49,16 +49,18 @@ class DrainEngine:
         )
         self._declared: list[Handler] = mill.registry.list_made()
         self._event_loop = asyncio.get_running_loop()
+        self._is_running = False
         lane_state, ingester_state = shared_state.lanes
         self._claimer = FairClaimer(self.context)
         self._lane = Lane(self.context, self._claimer, lane_state)
         self._ingester = Ingester(self.context, ingester_state)
 
     def is_reusable(self, mill: Mill, db: Database) -> bool:
-        """Whether it belongs to the same database and handlers, and the run before left nothing that was adapted."""
+        """Whether it is idle, belongs to the same database and handlers, and has adapted nothing in the run before."""
         context = self.context
         return (
-            context.db is db
+            not self._is_running
+            and context.db is db
             and context.settings is mill.settings
             and self._event_loop is asyncio.get_running_loop()
             and context.handlers.list_made() == self._declared == mill.registry.list_made()
@@ -68,6 +70,13 @@ class DrainEngine:
         )
 
     async def run_until_idle(self, *, retries: bool) -> None:
+        self._is_running = True  # another call of drain at the same time gets an engine of its own
+        try:
+            await self._run_rounds(retries=retries)
+        finally:
+            self._is_running = False
+
+    async def _run_rounds(self, *, retries: bool) -> None:
         db = self.context.db
         for _ in range(MAX_DRAIN_ROUNDS):
             await self._tick_until_idle(self._lane)
