@@ -55,8 +55,6 @@ class FailurePolicyOptions(TypedDict, total=False):
 class MillSubmission(MillDeclarations):
     """The submitting half of a ``Mill``."""
 
-    drain_engine: object | None = None  # kept by tidemill.testing.drain between its calls
-
     @cached_property
     def shared_database(self) -> SharedDatabase:
         """The database of the settings, opened once per event loop."""

@@ -1,6 +1,7 @@
 """Running submitted work in the test's own process."""
 
 import asyncio
+import weakref
 from collections.abc import Sequence
 
 from tidemill.app.build import make_engine_context
@@ -28,9 +29,9 @@ async def drain(mill: Mill, *, retries: bool = True, db: Database | None = None)
     hooks after. A handler that ends its process ends the test: there is no child process here.
     """
     db = db or await mill.shared_database.get()
-    engine = mill.drain_engine
-    if not isinstance(engine, DrainEngine) or not engine.is_reusable(mill, db):
-        engine = mill.drain_engine = DrainEngine(mill, db)
+    engine = _engines.get(mill)
+    if engine is None or not engine.is_reusable(mill, db):
+        engine = _engines[mill] = DrainEngine(mill, db)
     try:
         async with mill.registry.run_hooks():
             await engine.run_until_idle(retries=retries)
@@ -39,7 +40,7 @@ async def drain(mill: Mill, *, retries: bool = True, db: Database | None = None)
 
 
 class DrainEngine:
-    """The loops of a worker process, in the event loop of a test. A mill keeps one between calls of ``drain``."""
+    """The loops of a worker process, in the event loop of a test. ``drain`` keeps one for each mill between calls."""
 
     def __init__(self, mill: Mill, db: Database) -> None:
         shared_state = SharedState.create(2)
@@ -97,6 +98,9 @@ class DrainEngine:
             has_worked = True
             self._claimer.invalidate_cache()
         return has_worked
+
+
+_engines: weakref.WeakKeyDictionary[Mill, DrainEngine] = weakref.WeakKeyDictionary()
 
 
 async def has_open_jobs(conn: Connection) -> bool:
