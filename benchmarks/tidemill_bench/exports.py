@@ -18,8 +18,7 @@ from tidemill.config import Settings
 from tidemill.core.errors import TidemillError
 from tidemill.core.principal import Role
 from tidemill.exports.table_copy import compile_export_query
-from tidemill.exports.table_export import TableExportPlan, TableExportRequest
-from tidemill.exports.use_cases import plan_table_export
+from tidemill.exports.table_export import TableExportPlan, TableExportRequest, build_table_export_plan
 from tidemill.store import users
 from tidemill.store.database import Database
 from tidemill.tables.resource_registry import ResourceRegistry
@@ -191,9 +190,7 @@ class ExportMeasurement:
 
     async def _plan_table_export(self, format_: str) -> TableExportPlan:
         resource = await ResourceRegistry({}).find(self._db, BENCH_USERS_TABLE, any_table=True, for_reading=True)
-        return await plan_table_export(
-            self._db, resource, TableExportRequest(resource=BENCH_USERS_TABLE, format=format_)
-        )
+        return build_table_export_plan(TableExportRequest(resource=BENCH_USERS_TABLE, format=format_), resource)
 
     def _record(self, name: str, value: float) -> None:
         self.samples[name].append(value)

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, BinaryIO, Protocol, TypeVar, cast
 from uuid import UUID
 
 from tidemill.config import Settings
@@ -95,15 +95,9 @@ class Runtime:
     def kind_aliases(self) -> Mapping[str, str]:
         return {alias: kind for feature in self.features for alias, kind in feature.kind_aliases.items()}
 
-    def check_declarations(self) -> None:
-        """InvalidSettings if something that is declared for a feature is not valid."""
-        for feature in self.features:
-            for name in feature.declarations:
-                self.get(load_object(name))
-
-    async def write_results(self, job: Job, path: Any) -> None:
-        """Write a job's results to a file, with the feature that can do so."""
-        writers = [feature.write_results for feature in self.features if feature.write_results is not None]
-        if not writers:
+    async def open_results(self, job: Job, format_: str) -> BinaryIO:
+        """A file with a job's results in this format, from the feature that can write it; the caller closes it."""
+        names = [feature.open_results for feature in self.features if feature.open_results is not None]
+        if not names:
             raise InvalidInput('Cannot write a result file: the feature "exports" is disabled.')
-        await load_object(writers[0])(self, job, path)
+        return cast("BinaryIO", await load_object(names[0])(self, job, format_))

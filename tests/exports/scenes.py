@@ -9,16 +9,19 @@ from uuid import UUID
 
 from support import job_of, rows
 from tidemill import Mill
+from tidemill.app.build import make_runtime
 from tidemill.config import Settings
 from tidemill.core.job import Job
+from tidemill.core.principal import Role
 from tidemill.exports.filters import parse_condition
 from tidemill.exports.table_export import TableExportPlan, TableExportRequest
-from tidemill.exports.use_cases import plan_table_export, stream_table_export, submit_table_export
+from tidemill.exports.table_stream import stream_table_export
+from tidemill.exports.use_cases import plan_table_export, submit_table_export
 from tidemill.files.blobs import open_blob_store
 from tidemill.files.blobs.blob_store import BlobStore
+from tidemill.runtime import Runtime
 from tidemill.store.database import Database
 from tidemill.store.job_submission import Submission
-from tidemill.tables.resource_registry import ResourceRegistry
 from tidemill.testing import drain
 
 COPYING = "FROM pg_stat_activity WHERE application_name = 'tidemill, export' AND datname = current_database()"
@@ -36,13 +39,16 @@ class Scene:
     def blobs(self) -> BlobStore:
         return open_blob_store(self.settings.blobs)
 
+    @property
+    def runtime(self) -> Runtime:
+        return make_runtime(self.db, self.settings, self.mill.registry)
+
     async def run(self, *statements: str) -> None:
         for statement in statements:
             await rows(self.db, statement)
 
     async def plan(self, table: str, *where: str, **asked: Any) -> TableExportPlan:
-        resource = await ResourceRegistry({}).find(self.db, table, any_table=True, for_reading=True)
-        return await plan_table_export(self.db, resource, self.request(table, *where, **asked))
+        return await plan_table_export(self.runtime, self.request(table, *where, **asked), Role.ADMIN)
 
     def request(self, table: str, *where: str, **asked: Any) -> TableExportRequest:
         return TableExportRequest(resource=table, filters=tuple(map(parse_condition, where)), **asked)
@@ -56,8 +62,8 @@ class Scene:
         return [json.loads(line) for line in (await self.stream(table, *where, format="ndjson", **asked)).splitlines()]
 
     async def submit(self, table: str, *where: str, **asked: Any) -> UUID:
-        plan = await self.plan(table, *where, **asked)
-        job_id, _ = await submit_table_export(self.db, Submission(""), plan, self.request(table, *where, **asked))
+        request = self.request(table, *where, **asked)
+        job_id, _ = await submit_table_export(self.runtime, Submission(""), request, Role.ADMIN)
         return job_id
 
     async def made(self, table: str, *where: str, **asked: Any) -> Job:

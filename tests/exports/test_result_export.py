@@ -12,11 +12,13 @@ from support import add_job, file_of, job_of, rows, settle, shift_clock, take, v
 from support.result_exports import ask, export, fetch, stored_files
 from support.result_values import read_csv, read_ndjson, read_xlsx
 from tidemill import Fail, Item, Mill
+from tidemill.app.build import make_runtime
 from tidemill.core.errors import Conflict, InvalidInput, UnknownKind
 from tidemill.core.file_format import ResultFileFormat
 from tidemill.core.kinds import EXPORT_KIND
 from tidemill.core.status import ItemStatus
 from tidemill.engine.maintenance.maintenance_loop import MaintenanceLoop
+from tidemill.exports import use_cases
 from tidemill.exports.result_export import ResultExportRequest
 from tidemill.exports.use_cases import open_export_file
 from tidemill.files.blobs import open_blob_store
@@ -69,6 +71,24 @@ async def test_result_export_matches_reported_name_type_size_hash_and_rows(
         assert (found.size, found.sha256) == (path.stat().st_size, hashlib.sha256(path.read_bytes()).hexdigest())
         [(rows_said,)] = await rows(db, "SELECT result->'rows' FROM tidemill.outcome WHERE job_id = %s", export_id)
         assert rows_said == 10
+
+
+async def test_waiting_for_results_ends_when_no_worker_runs_exports(
+    job_id: UUID, mill: Mill, db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(use_cases, "RESULT_EXPORT_STALL_S", 0.2)
+    runtime, job = make_runtime(db, mill.settings, mill.registry), await job_of(db, job_id)
+    with pytest.raises(Conflict, match="no worker runs exports"):
+        await runtime.open_results(job, "csv")
+    export_id, is_new = await ask(db, mill, job_id)
+    assert not is_new
+    await job_control.pause_job(db, export_id)
+    with pytest.raises(Conflict, match="it is paused"):
+        await runtime.open_results(job, "csv")
+    await job_control.resume_job(db, export_id)
+    await drain(mill, db=db)
+    with await runtime.open_results(job, "csv") as file:
+        assert len(file.readlines()) == 11
 
 
 async def test_result_export_filters_rows_by_status(job_id: UUID, mill: Mill, db: Database) -> None:

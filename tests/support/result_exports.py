@@ -11,18 +11,27 @@ import pytest
 
 from support import job_of, rows
 from tidemill import Mill
+from tidemill.app.build import make_runtime
+from tidemill.core.kinds import EXPORT_KIND
+from tidemill.exports.result_export import ResultExportRequest
 from tidemill.exports.use_cases import open_export_file, submit_result_export
 from tidemill.files.blobs import open_blob_store
 from tidemill.files.blobs.blob_store import BlobWriter
 from tidemill.store.database import Database
+from tidemill.store.job_submission import Submission
 from tidemill.testing import drain
 
 
-async def ask(db: Database, mill: Mill, job_id: UUID, format_: str = "csv", **options: Any) -> tuple[UUID, bool]:
-    """Ask for an export of a job, as its owner."""
+async def ask(
+    db: Database, mill: Mill, job_id: UUID, format_: str = "csv", owner_id: int | None = None, **options: Any
+) -> tuple[UUID, bool]:
+    """Submit an export of a job's results, as its owner by default."""
     job = await job_of(db, job_id)
-    options = {"owner_id": job.owner_id} | options
-    return await submit_result_export(db, mill.settings, job, format=format_, **options)
+    spec = Submission(EXPORT_KIND, owner_id=job.owner_id if owner_id is None else owner_id)
+    request = ResultExportRequest.create(job.id, format_, **options)
+    runtime = make_runtime(db, mill.settings, mill.registry)
+    export, is_new = await submit_result_export(runtime, spec, job, request)
+    return export.id, is_new
 
 
 async def export(db: Database, mill: Mill, job_id: UUID, format_: str = "csv", **options: Any) -> Path:

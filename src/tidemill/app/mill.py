@@ -171,8 +171,8 @@ class Mill(MillSubmission):
 
     async def open_export_async(self, job_id: UUID) -> BinaryIO:
         """The async twin of ``open_export``."""
-        db, blobs = await self.shared_database.get(), open_blob_store(self.settings.blobs)
-        return (await open_export_file(db, blobs, await self.job_async(job_id))).file
+        runtime = await self._get_runtime()
+        return (await open_export_file(runtime.db, runtime.blobs, await self.job_async(job_id))).file
 
     def open_image(self, input_: dict[str, Any]) -> IO[bytes]:
         """The image that an item of an image job refers to."""

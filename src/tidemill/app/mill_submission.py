@@ -18,7 +18,7 @@ from tidemill.core.principal import LOCAL_USER_ID, Role
 from tidemill.distributions.use_cases import DistributionSpec, make_distribution_use_cases
 from tidemill.exports.filters import parse_condition
 from tidemill.exports.table_export import TableExportRequest
-from tidemill.exports.use_cases import EXPORT_JOB_PRIORITY, plan_table_export, submit_table_export
+from tidemill.exports.use_cases import EXPORT_JOB_PRIORITY, submit_table_export
 from tidemill.files.blobs.blob_store import iter_chunks
 from tidemill.imports.import_plan import DuplicateRule, ImportRequest, ImportWriteMode
 from tidemill.imports.use_cases import make_import_use_cases
@@ -297,12 +297,8 @@ class MillSubmission(MillDeclarations):
             compression=compression,
             spreadsheet_safe=spreadsheet_safe,
         )
-        runtime = await self._get_runtime()
-        db, resources = runtime.db, runtime.get(make_resource_registry)
-        table = await resources.find(db, resource, any_table=True, for_reading=True)
-        plan = await plan_table_export(db, table, request)
         spec = Submission(EXPORT_KIND, owner_id=owner_id, priority=priority, idem_key=idempotency_key)
-        return (await submit_table_export(db, spec, plan, request))[0]
+        return (await submit_table_export(await self._get_runtime(), spec, request, role=None))[0]
 
     def submit_distribution(
         self,

@@ -4,6 +4,7 @@ Files whose rows go to services.
 """
 
 import asyncio
+import shutil
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,7 +22,7 @@ from tidemill.store.job_submission import Submission
 from tidemill.terminal.command_host import BUILTIN_MILL_REFERENCE, get_command_host, run_command, silence_logs
 from tidemill.terminal.console import console, print_job_summary
 from tidemill.terminal.options import parse_policy_option
-from tidemill.terminal.streams import check_output_path
+from tidemill.terminal.streams import check_output_path, open_atomic_output
 
 commands = typer.Typer()
 
@@ -89,7 +90,7 @@ def run_match(file: Path, submission: Submission, *, processes: int, output: Pat
             async with get_command_host().ensure_worker(runtime, MATCH_KIND, BUILTIN_MILL_REFERENCE, processes):
                 job = await show_progress_until_closed(runtime.db, job)
                 if output is not None:
-                    await runtime.write_results(job, output)
+                    await _write_results(runtime, job, output)
         except asyncio.CancelledError:
             console.print(f"{job.key} is kept and goes on with the next worker: tidemill worker", highlight=False)
             raise
@@ -99,6 +100,12 @@ def run_match(file: Path, submission: Submission, *, processes: int, output: Pat
         return job
 
     return run_command(action, migrate=True)
+
+
+async def _write_results(runtime: Runtime, job: Job, output: Path) -> None:
+    results = await runtime.open_results(job, parse_result_format(output))
+    with results, open_atomic_output(output) as file:
+        await asyncio.to_thread(shutil.copyfileobj, results, file)
 
 
 def _parse_property_option(text: str) -> tuple[str, str]:

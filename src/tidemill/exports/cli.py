@@ -1,4 +1,4 @@
-"""Exporting tables from a terminal."""
+"""The command `tidemill export`."""
 
 import asyncio
 import sys
@@ -16,9 +16,9 @@ from tidemill.core.file_format import FileFormat
 from tidemill.core.principal import Role
 from tidemill.exports.filters import parse_condition
 from tidemill.exports.table_export import TableExportRequest, parse_file_extension
-from tidemill.exports.use_cases import plan_table_export, stream_table_export
+from tidemill.exports.table_stream import stream_table_export
+from tidemill.exports.use_cases import plan_table_export
 from tidemill.runtime import Runtime
-from tidemill.tables.resource_registry import make_resource_registry
 from tidemill.terminal.command_host import BUILTIN_MILL_REFERENCE, run_command, silence_logs
 from tidemill.terminal.console import error_console
 from tidemill.terminal.streams import open_atomic_output, open_standard_output
@@ -47,16 +47,16 @@ def export_command(
     app: Annotated[str, typer.Option(help="MODULE:NAME of a mill that declares resources")] = BUILTIN_MILL_REFERENCE,
 ) -> None:
     """Write rows of a table of your database into a file, at the speed of COPY: all as they are at one moment."""
-    found, packed = parse_file_extension("" if output == STDOUT_PATH else output)
-    if format_ is None and found is None and output != STDOUT_PATH:
+    format_of_name, compression_of_name = parse_file_extension("" if output == STDOUT_PATH else output)
+    if format_ is None and format_of_name is None and output != STDOUT_PATH:
         raise InvalidInput(f"{output} does not say by its ending what it is: give a --format")
     request = TableExportRequest(
         resource=table,
         fields=_split_names(fields),
         filters=tuple(parse_condition(text) for text in where or []),
         order=_split_names(order),
-        format=format_ or found or FileFormat.CSV,
-        compression=compression or packed,
+        format=format_ or format_of_name or FileFormat.CSV,
+        compression=compression or compression_of_name,
         spreadsheet_safe=spreadsheet_safe,
     )
     silence_logs()
@@ -72,12 +72,10 @@ def run_export(request: TableExportRequest, output: str, *, app: str = BUILTIN_M
         rows = count
 
     async def action(runtime: Runtime) -> int:
-        db, resources = runtime.db, runtime.get(make_resource_registry)
-        resource = await resources.find_readable(db, Role.ADMIN, request.resource)
-        plan = await plan_table_export(db, resource, request)
+        plan = await plan_table_export(runtime, request, Role.ADMIN)
         with _open_output(output) as file:
-            async with aclosing(stream_table_export(db, plan, record_row_count)) as pieces:
-                return await _write_chunks(pieces, file, request.resource)
+            async with aclosing(stream_table_export(runtime.db, plan, record_row_count)) as chunks:
+                return await _write_chunks(chunks, file, request.resource)
 
     size = run_command(action, app=app, check=False)
     where = "standard output" if output == STDOUT_PATH else output
@@ -85,13 +83,14 @@ def run_export(request: TableExportRequest, output: str, *, app: str = BUILTIN_M
     return rows
 
 
-async def _write_chunks(pieces: AsyncIterator[bytes], file: BinaryIO, name: str) -> int:
+async def _write_chunks(chunks: AsyncIterator[bytes], file: BinaryIO, name: str) -> int:
+    """Write the chunks, show the progress and return the number of bytes."""
     size = 0
     with _create_byte_progress() as progress:
         task = progress.add_task("", name=name, total=None)
-        async for piece in pieces:
-            await asyncio.to_thread(file.write, piece)
-            size += len(piece)
+        async for chunk in chunks:
+            await asyncio.to_thread(file.write, chunk)
+            size += len(chunk)
             progress.update(task, completed=size)
         await asyncio.to_thread(file.flush)
         progress.update(task, total=size)

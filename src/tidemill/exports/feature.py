@@ -15,5 +15,5 @@ FEATURE = Feature(
         "export": "Write rows of a table of your database into a file, at the speed of COPY: all as they are at one "
         "moment.",
     },
-    write_results="tidemill.exports.use_cases:write_results_to_file",
+    open_results="tidemill.exports.use_cases:open_results",
 )

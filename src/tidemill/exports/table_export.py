@@ -63,6 +63,14 @@ class TableExportPlan:
         columns = tuple(OutputColumn(field.name, field.type, field.sql_type) for field in self.fields)
         return OutputFileSpec(self.format, columns, self.compression, self.spreadsheet_safe)
 
+    @property
+    def columns(self) -> list[str]:
+        """Every column of the table that the export reads, each once."""
+        columns = [field.column for field in self.fields]
+        columns += [condition.column for condition in self.filters]
+        columns += [sort.column for sort in self.order]
+        return list(dict.fromkeys(columns))
+
     def build_file_name(self, key: str = "") -> str:
         """Safe wherever it is saved: ``users-J20261115_000777.csv.gz``."""
         named = (
