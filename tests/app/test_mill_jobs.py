@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from support import rows
-from tidemill import Fail, InvalidInput, Item, JobStatus, Mill, Settings, UnknownJob, UnknownKind
+from tidemill import Fail, IdempotencyKeyReused, InvalidInput, Item, JobStatus, Mill, Settings, UnknownJob, UnknownKind
 from tidemill.store import workers
 from tidemill.store.database import Database
 from tidemill.testing import drain
@@ -154,7 +154,10 @@ async def test_a_distribution_makes_a_file_per_input(mill: Mill) -> None:
         return [{"sku": input_["sku"], "cents": "5"}]
 
     job_id = await mill.submit_distribution_async("prices", [{"sku": "A"}, {"sku": "B"}], format="ndjson")
-    again = mill.submit_distribution("prices", [{"sku": "A"}], reuse=False)
+    again = mill.submit_distribution("prices", [{"sku": "A"}], reuse=False, idempotency_key="today")
+    assert mill.submit_distribution("prices", [{"sku": "A"}], reuse=False, idempotency_key="today") == again
+    with pytest.raises(IdempotencyKeyReused):
+        mill.submit_distribution("prices", [{"sku": "B"}], reuse=False, idempotency_key="today")
     await drain(mill)
     assert [result["rows"] async for result in mill.iter_results_async(job_id)] == [1, 1]
     assert mill.wait(again, timeout=10).counts.done == 1

@@ -12,7 +12,6 @@ from tidemill import Mill
 from tidemill.app.build import make_runtime
 from tidemill.config import Settings
 from tidemill.core.job import Job
-from tidemill.core.kinds import DISTRIBUTION_KIND
 from tidemill.core.principal import Role
 from tidemill.distributions import artifact_records
 from tidemill.distributions.artifact_records import DistributionFileCounts
@@ -26,7 +25,6 @@ from tidemill.distributions.use_cases import (
 from tidemill.files.blobs import open_blob_store
 from tidemill.runtime import Runtime
 from tidemill.store.database import Database
-from tidemill.store.job_submission import Submission
 from tidemill.testing import drain
 
 TABLE = """
@@ -75,9 +73,8 @@ class Scene:
     async def submit_these(
         self, inputs: Sequence[Any], dataset: str = "prices", policy: Any = None, **wanted: Any
     ) -> UUID:
-        door = make_distribution_use_cases(self.runtime)
-        spec = Submission(DISTRIBUTION_KIND, policy=policy or {}, batch_size=self.settings.claim_max)
-        return (await door.submit(self.db, spec, DistributionSpec(dataset, inputs, **wanted), Role.USER))[0]
+        spec = DistributionSpec(dataset, inputs, policy=policy or {}, **wanted)
+        return (await make_distribution_use_cases(self.runtime).submit(self.db, spec, Role.USER))[0]
 
     async def run(self, *inputs: Any, **wanted: Any) -> list[dict[str, Any]]:
         """What became of the inputs of a distribution, from its submission to the end of its job."""

@@ -358,26 +358,19 @@ class MillSubmission(MillDeclarations):
         idempotency_key: str | None = None,
     ) -> UUID:
         """The async twin of ``submit_distribution``."""
-        settings = self.settings
-        distribution = DistributionSpec(
+        wanted = DistributionSpec(
             dataset,
-            [dict(one) for one in inputs],
-            reuse,
-            reuse_days,
-            None if format is None else FileFormat(format),
-            None if compression is None else Compression(compression),
-        )
-        spec = Submission(
-            DISTRIBUTION_KIND,
-            owner_id=owner_id,
+            [dict(fields) for fields in inputs],
+            reuse_enabled=reuse,
+            reuse_days=reuse_days,
+            format=None if format is None else FileFormat(format),
+            compression=None if compression is None else Compression(compression),
             policy={**(policy or {})},
             priority=priority,
-            idem_key=idempotency_key,
-            batch_size=settings.claim_max,
         )
+        spec = Submission(DISTRIBUTION_KIND, owner_id=owner_id, idem_key=idempotency_key)
         runtime = await self._get_runtime()
-        use_cases = runtime.get(make_distribution_use_cases)
-        return (await use_cases.submit(runtime.db, spec, distribution, Role.ADMIN))[0]
+        return (await runtime.get(make_distribution_use_cases).submit(runtime.db, wanted, Role.ADMIN, spec))[0]
 
     async def _get_runtime(self) -> Runtime:
         """The runtime of the running event loop."""

@@ -96,7 +96,7 @@ def _distribute_prices(folder: Path, processes: int) -> None:
     inputs.write_text(DEMO_DISTRIBUTION_CSV)
     console.print(f"\n[bold]$ tidemill distribute prices {inputs.name}[/]", highlight=False)
     wanted = DistributionSpec("prices", read_distribution_inputs(str(inputs)))
-    run_distribution(wanted, {}, processes=processes, app=BUILTIN_MILL_REFERENCE, paths_to=None)
+    run_distribution(wanted, processes=processes, app=BUILTIN_MILL_REFERENCE, paths_to=None)
 
 
 async def _prepare_demo_database(db: Database) -> None:

@@ -1,4 +1,4 @@
-"""Distributing files from a terminal."""
+"""The command `tidemill distribute`."""
 
 import csv
 import io
@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, BinaryIO
 from uuid import UUID
 
 import typer
@@ -18,14 +18,16 @@ from tidemill.core.job import Job
 from tidemill.core.kinds import DISTRIBUTION_KIND
 from tidemill.core.principal import Role
 from tidemill.core.status import JobStatus
-from tidemill.distributions import artifact_records
-from tidemill.distributions.artifact_records import DistributionFileCounts
-from tidemill.distributions.use_cases import DistributionSpec, list_distribution_inputs, make_distribution_use_cases
+from tidemill.distributions.use_cases import (
+    Distribution,
+    DistributionSpec,
+    iterate_distribution_inputs,
+    list_distribution_inputs,
+    load_distribution,
+    make_distribution_use_cases,
+)
 from tidemill.jobs.cli import show_progress_until_closed
 from tidemill.runtime import Runtime
-from tidemill.store import job_records
-from tidemill.store.database import Database
-from tidemill.store.job_submission import Submission
 from tidemill.terminal.command_host import BUILTIN_MILL_REFERENCE, get_command_host, run_command, silence_logs
 from tidemill.terminal.console import console, print_job_summary
 from tidemill.terminal.options import parse_policy_option
@@ -56,50 +58,52 @@ def distribute_command(
 ) -> None:
     """Make a file for each input, or use the one that was made before; the exit code is 0 only if all are there."""
     silence_logs()
-    wanted = DistributionSpec(dataset, read_distribution_inputs(inputs), reuse, reuse_days, format_, compression)
-    job = run_distribution(wanted, parse_policy_option(policy), processes=processes, app=app, paths_to=paths_to)
+    wanted = DistributionSpec(
+        dataset,
+        read_distribution_inputs(inputs),
+        reuse_enabled=reuse,
+        reuse_days=reuse_days,
+        format=format_,
+        compression=compression,
+        policy=parse_policy_option(policy),
+    )
+    job = run_distribution(wanted, processes=processes, app=app, paths_to=paths_to)
     if job.status is not JobStatus.COMPLETED:
         raise typer.Exit(1)
 
 
-def run_distribution(
-    request: DistributionSpec,
-    policy: dict[str, Any],
-    *,
-    processes: int,
-    app: str,
-    paths_to: Path | None,
-) -> Job:
-    """Distribute, show how far it is and where the files are."""
+def run_distribution(wanted: DistributionSpec, *, processes: int, app: str, paths_to: Path | None) -> Job:
+    """Submit a distribution, show its progress until it is closed, and print the paths of its files."""
     check_output_path(paths_to)
 
     async def action(runtime: Runtime) -> Job:
-        db = runtime.db
-        job_id = await _submit_distribution(runtime, request, policy)
+        job_id, _ = await runtime.get(make_distribution_use_cases).submit(runtime.db, wanted, Role.ADMIN)
+        distribution = await load_distribution(runtime.db, job_id)
         async with get_command_host().ensure_worker(runtime, DISTRIBUTION_KIND, app, processes):
-            job = await show_progress_until_closed(db, await db.read(job_records.get_job, job_id))
-        await _print_distribution_report(db, job)
+            await show_progress_until_closed(runtime.db, distribution.job)
+        distribution = await load_distribution(runtime.db, job_id)
+        await _print_distribution_report(runtime, distribution)
         if paths_to is not None:
             with open_atomic_output(paths_to) as file:
-                await _write_paths(db, job_id, file)
-        return job
+                await _write_paths(runtime, job_id, file)
+        return distribution.job
 
     return run_command(action, app=app, migrate=True)
 
 
 def read_distribution_inputs(path: str) -> list[Any]:
-    """All of them: they are checked together. A text that begins like JSON is JSON, anything else is CSV."""
+    """The inputs in a file. A text that begins with [ is a JSON array, with { it is NDJSON; any other is CSV."""
     try:
         text = sys.stdin.read() if path == "-" else Path(path).read_text("utf-8-sig")
     except OSError as error:
         raise InvalidInput(f"cannot read {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise InvalidInput(f"{path} is not UTF-8: {error}") from error
-    begins = text.lstrip()[:1]
+    first_char = text.lstrip()[:1]
     try:
-        if begins == "[":
+        if first_char == "[":
             return list(json.loads(text))
-        return list(_parse_ndjson(text) if begins == "{" else _parse_csv(text))
+        return list(_parse_ndjson(text) if first_char == "{" else _parse_csv(text))
     except (ValueError, RecursionError) as error:
         raise InvalidInput(f"{path} cannot be read: {error}") from error
 
@@ -124,21 +128,17 @@ def _parse_csv(text: str) -> Iterator[dict[str, Any]]:
         raise ValueError(f"line {reader.reader.line_num}: {error}") from error
 
 
-async def _submit_distribution(runtime: Runtime, request: DistributionSpec, policy: dict[str, Any]) -> UUID:
-    spec = Submission(DISTRIBUTION_KIND, policy=policy, batch_size=runtime.settings.claim_max)
-    return (await runtime.get(make_distribution_use_cases).submit(runtime.db, spec, request, Role.ADMIN))[0]
-
-
-async def _print_distribution_report(db: Database, job: Job) -> None:
+async def _print_distribution_report(runtime: Runtime, distribution: Distribution) -> None:
+    job, files = distribution.job, distribution.files
     print_job_summary(job)
-    files = (await db.read(artifact_records.count_distribution_files, [job.id])).get(job.id, DistributionFileCounts())
     console.print(f"  {files.generated:,} files generated · {files.reused:,} reused", highlight=False)
-    for number, one in enumerate((await list_distribution_inputs(db, job.id, limit=REPORTED_INPUTS_MAX)).items, 1):
-        if one["path"] is not None:
-            console.print(f"  {escape(one['path'])}", highlight=False, soft_wrap=True)
-        elif one["error"] is not None:
-            given = json.dumps(one["input"], ensure_ascii=False, default=str)
-            _print_failure(f"input {number}, {given}: {one['error']['reason']}")
+    page = await list_distribution_inputs(runtime.db, job.id, limit=REPORTED_INPUTS_MAX)
+    for number, entry in enumerate(page.items, 1):
+        if entry["path"] is not None:
+            console.print(f"  {escape(entry['path'])}", highlight=False, soft_wrap=True)
+        elif entry["error"] is not None:
+            input_text = json.dumps(entry["input"], ensure_ascii=False, default=str)
+            _print_failure(f"input {number}, {input_text}: {entry['error']['reason']}")
     if files.failure_message is not None and (files.failed_seq or 0) >= REPORTED_INPUTS_MAX:
         _print_failure(files.failure_message)
     if job.counts.total > REPORTED_INPUTS_MAX:
@@ -149,12 +149,6 @@ def _print_failure(text: str) -> None:
     console.print(f"  [red]{escape(text)}[/]", highlight=False, soft_wrap=True)
 
 
-async def _write_paths(db: Database, job_id: UUID, file: Any) -> None:
-    after: object = None
-    while True:
-        page = await list_distribution_inputs(db, job_id, limit=1_000, after=after)
-        for one in page.items:
-            file.write((json.dumps(one, ensure_ascii=False, default=str) + "\n").encode())
-        after = page.after
-        if after is None:
-            return
+async def _write_paths(runtime: Runtime, job_id: UUID, file: BinaryIO) -> None:
+    async for entry in iterate_distribution_inputs(runtime.db, job_id):
+        file.write((json.dumps(entry, ensure_ascii=False, default=str) + "\n").encode())

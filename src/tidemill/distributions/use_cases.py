@@ -1,11 +1,11 @@
-"""Distributions: a job of inputs that are known to fit their dataset, and what has become of them."""
+"""Submits distributions, and reads their progress, their inputs and their files."""
 
 import asyncio
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, TypedDict
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 from uuid import UUID
 
 from tidemill.config_file import load_section
@@ -15,11 +15,12 @@ from tidemill.core.item_error import ItemError
 from tidemill.core.job import Job
 from tidemill.core.json_types import JsonObject
 from tidemill.core.kinds import DISTRIBUTION_KIND
-from tidemill.core.list_pages import Page
+from tidemill.core.list_pages import PAGE_MAX_ROWS, Page
 from tidemill.core.principal import Principal, Role
 from tidemill.core.status import ItemStatus
 from tidemill.core.suggest import suggest_similar
 from tidemill.distributions import artifact_records
+from tidemill.distributions.artifact_records import DistributionFileCounts
 from tidemill.distributions.dataset import (
     FAULTS_REPORTED_MAX,
     Dataset,
@@ -38,16 +39,18 @@ from tidemill.jobs import queries
 from tidemill.jobs.staged_files import DownloadInfo
 from tidemill.jobs.submission import submit_job
 from tidemill.runtime import KindHooks, Runtime
+from tidemill.store import job_records
 from tidemill.store.database import Database
 from tidemill.store.item_records import read_shown_inputs
 from tidemill.store.job_submission import Submission, find_repeated_submission
 
-FAIL_FAST_POLICY = {"mode": "fail_fast"}
+DEFAULT_POLICY = {"mode": "fail_fast"}
+_LOCAL_SUBMISSION = Submission(DISTRIBUTION_KIND)
 
 
 @dataclass(frozen=True, slots=True)
 class DistributionSpec:
-    """What somebody asks for; what they do not say is the dataset's to say, or the settings'."""
+    """A request for one file per input. None stands for the value of the dataset, or of the settings."""
 
     dataset: str
     inputs: Sequence[Any]
@@ -55,26 +58,41 @@ class DistributionSpec:
     reuse_days: int | None = None
     format: FileFormat | None = None
     compression: Compression | None = None
+    policy: Mapping[str, Any] = field(default_factory=dict)
+    priority: int = 0
+
+    @property
+    def fingerprint_params(self) -> dict[str, Any]:
+        """What must be equal, beside inputs, policy and priority, when an idempotency key is repeated."""
+        return {
+            "dataset": self.dataset,
+            "reuse": {"enabled": self.reuse_enabled, "days": self.reuse_days},
+            "format": self.format,
+            "compression": self.compression,
+        }
 
 
 class DistributionUseCases:
-    """The datasets of a process, and the door to ask for files of them."""
+    """Submits distributions of the datasets that a process declares."""
 
-    def __init__(self, datasets: Mapping[str, Dataset], *, reuse: ReusePolicy, max_inputs: int) -> None:
+    def __init__(
+        self, datasets: Mapping[str, Dataset], *, reuse: ReusePolicy, max_inputs: int, batch_size: int
+    ) -> None:
         self._datasets = datasets
         self._reuse = reuse
         self._max_inputs = max_inputs
+        self._batch_size = batch_size
 
     def list_datasets(self, role: Role) -> list[Dataset]:
-        """Those that a role may ask for."""
-        return [one for one in self._datasets.values() if one.is_allowed_for(role)]
+        """The datasets that a role may use."""
+        return [dataset for dataset in self._datasets.values() if dataset.is_allowed_for(role)]
 
     def is_dataset_allowed(self, role: Role, name: str) -> bool:
         return name in self._datasets and self._datasets[name].is_allowed_for(role)
 
     def get_dataset(self, name: str, role: Role) -> Dataset:
-        """One that is not for this role is as unknown as one that is not there."""
-        known = {one.name: one for one in self.list_datasets(role)}
+        """A dataset that this role may use; InvalidDistributionInputs if there is none of this name."""
+        known = {dataset.name: dataset for dataset in self.list_datasets(role)}
         if name not in known:
             raise InvalidDistributionInputs(
                 [(("dataset",), f"there is no dataset {name!r}{suggest_similar(name, known)}")]
@@ -82,40 +100,54 @@ class DistributionUseCases:
         return known[name]
 
     async def submit(
-        self, db: Database, spec: Submission, distribution: DistributionSpec, role: Role
+        self, db: Database, wanted: DistributionSpec, role: Role, submission: Submission = _LOCAL_SUBMISSION
     ) -> tuple[UUID, bool]:
-        """The job, and whether it is new. InvalidInputs with what is wrong: then nothing was made."""
-        spec = replace(spec, kind=DISTRIBUTION_KIND, policy=spec.policy or FAIL_FAST_POLICY)
-        if spec.idem_key is not None:  # it stands for what was said, whatever has become of the dataset
-            spec = replace(spec, idem_print=await asyncio.to_thread(_fingerprint_inputs, distribution.inputs))
-            made = await db.run(find_repeated_submission, spec)
-            if made is not None:
-                return made, False
-        dataset = self.get_dataset(distribution.dataset, role)
-        form = _choose_form(dataset, distribution)
-        inputs = await asyncio.to_thread(
-            self._parse_inputs, dataset, distribution.inputs, form
-        )  # 100,000 take a second or two
+        """The job, and whether it is new. ``submission`` says who submits it and with which idempotency key.
+
+        A repeated key returns the job of the first request, even if the dataset has changed since.
+
+        Raises:
+            InvalidDistributionInputs: With every mistake in the request; nothing is stored.
+            IdempotencyKeyReused: The key belongs to another request.
+        """
+        submission = replace(
+            submission,
+            kind=DISTRIBUTION_KIND,
+            policy=dict(wanted.policy) or DEFAULT_POLICY,
+            priority=wanted.priority,
+            fingerprint_params=wanted.fingerprint_params,
+            batch_size=self._batch_size,
+        )
+        if submission.idem_key is not None:
+            fingerprint = await asyncio.to_thread(_fingerprint_inputs, wanted.inputs)
+            submission = replace(submission, idem_print=fingerprint)
+            existing = await db.run(find_repeated_submission, submission)
+            if existing is not None:
+                return existing, False
+        dataset = self.get_dataset(wanted.dataset, role)
+        form = _choose_form(dataset, wanted)
+        # In a thread: 100,000 inputs take a second or two.
+        inputs = await asyncio.to_thread(self._parse_inputs, dataset, wanted.inputs, form)
         reuse = ReusePolicy(
-            enabled=self._reuse.enabled if distribution.reuse_enabled is None else distribution.reuse_enabled,
-            days=self._reuse.days if distribution.reuse_days is None else distribution.reuse_days,
+            enabled=self._reuse.enabled if wanted.reuse_enabled is None else wanted.reuse_enabled,
+            days=self._reuse.days if wanted.reuse_days is None else wanted.reuse_days,
         )
         request = DistributionRequest(dataset.name, reuse, form.format, form.compression)
-        spec = replace(spec, params=request.params, columns=DISTRIBUTION_COLUMNS)
-        return await submit_job(db, spec, (one.text.encode() for one in inputs), built_in=True)
+        submission = replace(submission, params=request.params, columns=DISTRIBUTION_COLUMNS)
+        return await submit_job(db, submission, (parsed.text.encode() for parsed in inputs), built_in=True)
 
     async def parse_fixed_input(self, db: Database, job: Job, seq: int, input_: Any) -> Any:
-        """An input instead of one that failed, as it is kept. Two that are the same would share a file."""
+        """The fixed input of an item as it is stored; Conflict if another item has the same input."""
         dataset = self._datasets.get(DistributionRequest.from_params(job.params).dataset)
         if dataset is None:
             raise Conflict("its dataset is not declared any more")
         try:
-            read = DistributionInput.parse(dataset.fields, input_)
+            parsed = DistributionInput.parse(dataset.fields, input_)
         except InvalidDistributionInputs as error:
-            raise InvalidDistributionInputs([(("input", *where), reason) for where, reason in error.faults]) from None
-        if await db.read(artifact_records.has_other_item_with_input, job.id, seq, read.text):
+            raise InvalidDistributionInputs([(("input", *path), reason) for path, reason in error.faults]) from None
+        if await db.read(artifact_records.has_other_item_with_input, job.id, seq, parsed.text):
             raise Conflict("another input of the distribution is the same")
-        return read.values
+        return parsed.values
 
     def _parse_inputs(self, dataset: Dataset, given: Sequence[Any], form: OutputFileSpec) -> list[DistributionInput]:
         if not given:
@@ -124,77 +156,95 @@ class DistributionUseCases:
             raise InvalidDistributionInputs(
                 [(("inputs",), f"{len(given)} inputs are more than the {self._max_inputs} allowed")]
             )
-        found: list[DistributionInput] = []
+        inputs: list[DistributionInput] = []
         faults = InputFaults()
-        seen, called = dict[str, int](), dict[str, int]()
-        for place, one in enumerate(given):
+        index_by_text, index_by_file_name = dict[str, int](), dict[str, int]()
+        for index, value in enumerate(given):
             try:
-                read = DistributionInput.parse(dataset.fields, one)
+                parsed = DistributionInput.parse(dataset.fields, value)
             except InvalidDistributionInputs as error:
-                faults += [(("inputs", place, *where), reason) for where, reason in error.faults]
+                faults += [(("inputs", index, *path), reason) for path, reason in error.faults]
             else:
-                first = seen.setdefault(read.text, place)
-                # Names are unique but for an accident of a hash; that must not cost anybody a file.
-                namesake = called.setdefault(build_artifact_name(read, form.suffix).lower(), place)
-                if first != place:
-                    faults.append((("inputs", place), f"the same as input {first + 1}"))
-                elif namesake != place:
-                    faults.append((("inputs", place), f"its file would have the name of that of input {namesake + 1}"))
-                found.append(read)
+                same_text = index_by_text.setdefault(parsed.text, index)
+                # Two file names are equal only if their hashes collide; one file would then replace the other.
+                same_name = index_by_file_name.setdefault(build_artifact_name(parsed, form.suffix).lower(), index)
+                if same_text != index:
+                    faults.append((("inputs", index), f"the same as input {same_text + 1}"))
+                elif same_name != index:
+                    faults.append((("inputs", index), f"its file would have the name of that of input {same_name + 1}"))
+                inputs.append(parsed)
             if len(faults) >= FAULTS_REPORTED_MAX:
                 break
         if faults:
             raise InvalidDistributionInputs(faults[:FAULTS_REPORTED_MAX])
-        return found
+        return inputs
 
 
 def _fingerprint_inputs(inputs: Sequence[Any]) -> bytes:
-    """Of inputs as they were said; in which order an object has its fields says nothing."""
+    """The hash of the inputs as the client sent them, whatever the order of their fields."""
     digest = hashlib.sha256()
-    for one in inputs:
-        text = json.dumps(one, sort_keys=True).encode()
+    for value in inputs:
+        text = json.dumps(value, sort_keys=True).encode()
         digest.update(len(text).to_bytes(8, "big") + text)
     return digest.digest()
 
 
-def get_distribution_request(job: Job) -> DistributionRequest:
-    return DistributionRequest.from_params(job.params)
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """A distribution: its job, its request and the number of its files."""
+
+    job: Job
+    request: DistributionRequest
+    files: DistributionFileCounts
 
 
-class InputView(TypedDict):
-    """An input of a distribution, and what became of it."""
-
-    input: JsonObject
-    status: str
-    attempts: int
-    path: str | None
-    download_url: str | None
-    rows: int | None
-    size: int | None
-    sha256: str | None
-    reused: bool | None
-    error: ItemError | None
+async def load_distributions(db: Database, jobs: Sequence[Job]) -> list[Distribution]:
+    """The distributions of these jobs, in their order."""
+    files = await db.read(artifact_records.count_distribution_files, [job.id for job in jobs]) if jobs else {}
+    return [
+        Distribution(job, DistributionRequest.from_params(job.params), files.get(job.id, DistributionFileCounts()))
+        for job in jobs
+    ]
 
 
-async def list_distribution_inputs(db: Database, job_id: UUID, *, limit: int, after: object = None) -> Page[InputView]:
-    """A page of a distribution's inputs, in their order: each with its fields and what has become of it."""
+async def load_distribution(db: Database, job_id: UUID) -> Distribution:
+    """One distribution as it is now."""
+    return (await load_distributions(db, [await db.read(job_records.get_job, job_id)]))[0]
+
+
+async def list_distribution_inputs(
+    db: Database, job_id: UUID, *, limit: int, after: object = None
+) -> Page[dict[str, Any]]:
+    """A page of a distribution's inputs, in their order: each with its fields, its status and its file or error."""
     page = await queries.list_items(db, job_id, limit=limit, after=after)
     inputs = await db.run(read_shown_inputs, job_id, [item["seq"] for item in page.items])
     return Page([_build_input_view(job_id, item, inputs.get(item["seq"])) for item in page.items], page.after)
 
 
+async def iterate_distribution_inputs(db: Database, job_id: UUID) -> AsyncGenerator[dict[str, Any]]:
+    """Every input of a distribution, as ``list_distribution_inputs`` has them, read page by page."""
+    after: object = None
+    has_more = True
+    while has_more:
+        page = await list_distribution_inputs(db, job_id, limit=PAGE_MAX_ROWS, after=after)
+        for view in page.items:
+            yield view
+        after = page.after
+        has_more = after is not None
+
+
 async def get_artifact_info(db: Database, blobs: BlobStore, job: Job, seq: int) -> DownloadInfo:
-    """Of the file of one input; Conflict says why there is none."""
+    """The name, size and content type of the file of one input; Conflict says why there is none."""
     item = await queries.get_item(db, job.id, seq)
-    made = item["result"]
+    result = item["result"]
     if item["status"] != ItemStatus.DONE:
         raise Conflict(f"input {seq + 1} of {job.key} is {item['status']}: it has no file")
-    name = await asyncio.to_thread(blobs.name_from_url, made["path"])
+    name = await asyncio.to_thread(blobs.name_from_url, result["path"])
     if name is None:
-        raise Conflict(f"the file of input {seq + 1} of {job.key} is in another store: {made['path']}")
-    request = get_distribution_request(job)
+        raise Conflict(f"the file of input {seq + 1} of {job.key} is in another store: {result['path']}")
+    request = DistributionRequest.from_params(job.params)
     form = OutputFileSpec(request.format, (), request.compression)
-    return DownloadInfo(name, made["name"], made["size"], made["sha256"], form.content_type)
+    return DownloadInfo(name, result["name"], result["size"], result["sha256"], form.content_type)
 
 
 def make_artifact_gone_error(job: Job, seq: int) -> Conflict:
@@ -218,9 +268,9 @@ def _build_input_view(job_id: UUID, item: Mapping[str, Any], given: Any) -> Inpu
     }
 
 
-def _choose_form(dataset: Dataset, distribution: DistributionSpec) -> OutputFileSpec:
+def _choose_form(dataset: Dataset, wanted: DistributionSpec) -> OutputFileSpec:
     try:
-        return dataset.choose_form(distribution.format, distribution.compression)
+        return dataset.choose_form(wanted.format, wanted.compression)
     except InvalidInput as error:
         raise InvalidDistributionInputs([(("compression",), str(error))]) from None
 
@@ -230,14 +280,19 @@ def load_datasets(runtime: Runtime) -> Mapping[str, Dataset]:
     from tidemill.distributions.config import parse_datasets  # noqa: PLC0415  most processes declare none
 
     declared = runtime.declarations
-    found = parse_datasets({"datasets": declared.datasets}, declared.dataset_functions)
-    return load_section(runtime.settings.config, parse_datasets) | found
+    datasets_of_mill = parse_datasets({"datasets": declared.datasets}, declared.dataset_functions)
+    return load_section(runtime.settings.config, parse_datasets) | datasets_of_mill
 
 
 def make_distribution_use_cases(runtime: Runtime) -> DistributionUseCases:
     settings = runtime.settings
     reuse = ReusePolicy(settings.reuse_enabled, settings.reuse_days)
-    return DistributionUseCases(runtime.get(load_datasets), reuse=reuse, max_inputs=settings.max_distribution_inputs)
+    return DistributionUseCases(
+        runtime.get(load_datasets),
+        reuse=reuse,
+        max_inputs=settings.max_distribution_inputs,
+        batch_size=settings.claim_max,
+    )
 
 
 def _get_target(job: Job) -> str | None:
