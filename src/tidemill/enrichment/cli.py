@@ -1,7 +1,4 @@
-"""Matching the rows of a file from a terminal.
-
-Files whose rows go to services.
-"""
+"""The command `tidemill match`."""
 
 import asyncio
 import shutil
@@ -16,9 +13,9 @@ from tidemill.core.file_format import parse_result_format
 from tidemill.core.job import Job
 from tidemill.core.kinds import MATCH_KIND
 from tidemill.core.status import JobStatus
+from tidemill.enrichment.use_cases import make_match_submission
 from tidemill.jobs.cli import show_progress_until_closed, submit_local_file
 from tidemill.runtime import Runtime
-from tidemill.store.job_submission import Submission
 from tidemill.terminal.command_host import BUILTIN_MILL_REFERENCE, get_command_host, run_command, silence_logs
 from tidemill.terminal.console import console, print_job_summary
 from tidemill.terminal.options import parse_policy_option
@@ -60,7 +57,7 @@ def match_command(
 ) -> None:
     """Match the rows of a file against a reconciliation service; the exit code is 0 only if nothing failed."""
     silence_logs()
-    said: dict[str, Any] = {
+    options: dict[str, Any] = {
         "service": service,
         "query": query,
         "type": type_,
@@ -73,19 +70,20 @@ def match_command(
     }
     if output is not None:
         parse_result_format(output)
-    params = {name: value for name, value in said.items() if value is not None}
-    asked = Submission(MATCH_KIND, params=params, policy=parse_policy_option(policy))
-    job = run_match(file, asked, processes=processes, output=output)
+    params = {name: value for name, value in options.items() if value is not None}
+    job = run_match(file, params, parse_policy_option(policy), processes=processes, output=output)
     if job.status is not JobStatus.COMPLETED:
         raise typer.Exit(1)
 
 
-def run_match(file: Path, submission: Submission, *, processes: int, output: Path | None = None) -> Job:
-    """Match the rows of a file, show the progress and report the result."""
+def run_match(
+    file: Path, params: dict[str, Any], policy: dict[str, Any], *, processes: int, output: Path | None = None
+) -> Job:
+    """Match the rows of a file, show the progress, print the counts, and write the results to ``output``."""
     check_output_path(output)
 
     async def action(runtime: Runtime) -> Job:
-        job = await submit_local_file(runtime, submission, file)
+        job = await submit_local_file(runtime, make_match_submission(params, policy), file)
         try:
             async with get_command_host().ensure_worker(runtime, MATCH_KIND, BUILTIN_MILL_REFERENCE, processes):
                 job = await show_progress_until_closed(runtime.db, job)
@@ -109,7 +107,7 @@ async def _write_results(runtime: Runtime, job: Job, output: Path) -> None:
 
 
 def _parse_property_option(text: str) -> tuple[str, str]:
-    name, found, column = text.partition("=")
-    if not found or not name or not column:
+    name, separator, column = text.partition("=")
+    if not separator or not name or not column:
         raise InvalidInput(f"--property {text!r}: it is PROPERTY=COLUMN")
     return name, column

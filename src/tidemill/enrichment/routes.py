@@ -1,7 +1,4 @@
-"""Services that rows can be sent to.
-
-Services: what the kinds match and http.enrich may call.
-"""
+"""HTTP routes of the services that jobs may call."""
 
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
@@ -31,5 +28,7 @@ router = APIRouter(tags=["services"], route_class=AuthenticatedRoute)
 @router.get("/services", **declare_route(Permission.USER))
 async def list_services(me: CurrentUser, runtime: RuntimeDep) -> ServiceList:
     """Whom your jobs of the kinds `match` and `http.enrich` may call."""
-    found = runtime.get(make_service_use_cases).list_services(me.role)
-    return ServiceList(services=[ServiceOut(name=one.name, url=one.url, limit=one.limit) for one in found])
+    services = runtime.get(make_service_use_cases).list_services(me.role)
+    return ServiceList(
+        services=[ServiceOut(name=service.name, url=service.url, limit=service.limit) for service in services]
+    )

@@ -1,7 +1,8 @@
-"""Jobs that call services: what is asked for is checked before a row of it is stored."""
+"""Checks jobs that call services before their rows are stored, and lists the services that a user may use."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from typing import Any
 
 from tidemill.config_file import load_section
 from tidemill.core.errors import InvalidRequest
@@ -17,29 +18,29 @@ from tidemill.store.job_submission import Submission
 
 
 class ServiceJobUseCases:
-    """The services of a process, and the door to ask for work that calls them."""
+    """Finds the services that a process declares, and checks submissions that call them."""
 
     def __init__(self, declared: Mapping[str, ExternalService]) -> None:
         self._declared = declared
 
     def list_services(self, role: Role) -> list[ExternalService]:
-        """Those that a role may use."""
-        return [one for one in self._declared.values() if one.is_allowed_for(role)]
+        """The services that a role may use."""
+        return [service for service in self._declared.values() if service.is_allowed_for(role)]
 
     def get_service(self, name: str, role: Role) -> ExternalService:
-        """A declared one; for administrators, any public one by its address."""
+        """A declared service by its name; for administrators, also any public service by its URL."""
         if "://" in name and role is Role.ADMIN:
             try:
                 return make_undeclared_service(parse_service_url(name))
             except ValueError as error:
                 raise InvalidRequest([f"params.service: {error}"]) from None
-        known = {one.name: one for one in self.list_services(role)}
+        known = {service.name: service for service in self.list_services(role)}
         if name not in known:
             raise InvalidRequest([f"params.service: there is no service {name[:100]!r}{suggest_similar(name, known)}"])
         return known[name]
 
     def prepare_submission(self, spec: Submission, role: Role) -> Submission:
-        """The submission as it is stored, of a kind that calls services; InvalidRequest with every mistake."""
+        """The submission as it is stored, with its defaults and its limiter; InvalidRequest with every mistake."""
         kind = SERVICE_KIND_ALIASES.get(spec.kind, spec.kind)
         if kind == MATCH_KIND:
             match = MatchRequest.from_params(spec.params)
@@ -53,13 +54,18 @@ class ServiceJobUseCases:
         return replace(spec, kind=ENRICH_KIND, params=enrich.params, columns=columns, limiter=service.limit)
 
 
+def make_match_submission(params: dict[str, Any], policy: dict[str, Any]) -> Submission:
+    """A match job of the local user, not checked yet."""
+    return Submission(MATCH_KIND, params=params, policy=policy)
+
+
 def check_required_columns(spec: Submission, columns: Collection[str]) -> None:
-    """InvalidRequest for every column that is asked for and that no row has."""
+    """InvalidRequest with every column that the parameters refer to and the rows lack."""
     if not columns:
         return
     problems = [
-        f"params.{where}: the rows have no column {name!r}{suggest_similar(name, columns)}"
-        for where, name in _list_required_columns(spec)
+        f"params.{param}: the rows have no column {name!r}{suggest_similar(name, columns)}"
+        for param, name in _list_required_columns(spec)
         if name not in columns
     ]
     if problems:
@@ -67,24 +73,21 @@ def check_required_columns(spec: Submission, columns: Collection[str]) -> None:
 
 
 def _list_required_columns(spec: Submission) -> list[tuple[str, str]]:
+    """Pairs of a parameter and a column that it refers to."""
     if spec.kind == ENRICH_KIND:
         return [
             ("path" if f"{{{name}}}" in spec.params["path"] else "body", name)
-            for name in _parse_enrich_request(spec).referenced_columns
+            for name in EnrichRequest.from_params(spec.params).referenced_columns
         ]
     match = MatchRequest.from_params(spec.params)
-    others = [
+    strategy_columns = [
         part.removeprefix(STRATEGY_COLUMN_PREFIX)
-        for one in match.strategies
-        for part in one.split("+")
+        for strategy in match.strategies
+        for part in strategy.split("+")
         if part.startswith(STRATEGY_COLUMN_PREFIX)
     ]
-    found = [("query", match.query), *(("properties", name) for name in match.properties.values())]
-    return found + [("strategies", name) for name in others]
-
-
-def _parse_enrich_request(spec: Submission) -> EnrichRequest:
-    return EnrichRequest.from_params(spec.params)
+    columns = [("query", match.query), *(("properties", name) for name in match.properties.values())]
+    return columns + [("strategies", name) for name in strategy_columns]
 
 
 def load_services(runtime: Runtime) -> Mapping[str, ExternalService]:
