@@ -1,4 +1,4 @@
-"""Who makes the rows of a file: a query, or a function of the mill."""
+"""Produces the rows of a file, with the dataset's query or its function."""
 
 import asyncio
 import inspect
@@ -22,17 +22,16 @@ QUERY_COLUMNS_CACHE_S = 5.0
 
 
 class ArtifactProducer:
-    """No more queries at a time than there are connections to spare: outcomes have to be written beside them."""
+    """Runs at most ``max_queries`` queries at once, so that connections are left to write outcomes."""
 
     def __init__(self, db: Database, *, max_queries: int, timeout_s: float) -> None:
         self._readers = ReadTransactionPool(db, max_open=max_queries, statement_timeout_s=timeout_s)
-        self._columns: dict[
-            str, tuple[tuple[OutputColumn, ...], float]
-        ] = {}  # by query, and until when they are believed
+        # Query -> its columns, and until when they are cached.
+        self._columns: dict[str, tuple[tuple[OutputColumn, ...], float]] = {}
         self._describing = asyncio.Lock()
 
     async def produce_rows(self, dataset: Dataset, given: DistributionInput, out: ArtifactUpload) -> int:
-        """All rows of the file, which is still to be finished; how many they are."""
+        """Write all rows to the upload, which is not finished yet, and return their number."""
         values = {field.name: field.to_query_value(given.values[field.name]) for field in dataset.fields}
         if dataset.query is not None:
             return await self._copy_query(dataset.query, values, out)
@@ -43,7 +42,7 @@ class ArtifactProducer:
         if inspect.isasyncgenfunction(function) or inspect.iscoroutinefunction(function):
             found = function(values)
             await _write_async_rows(found if hasattr(found, "__aiter__") else await found, made, out)
-        else:  # all of it in one thread: a generator that blocks must not block its neighbours
+        else:  # in a thread, because a blocking generator would stop the event loop
             await out.run_in_thread(lambda: _write_rows(function(values), made, out))
         return made.count
 
@@ -55,8 +54,8 @@ class ArtifactProducer:
             self._columns.pop(query, None)
             raise
 
-    async def _describe_columns(self, query: str, values: SqlParams) -> tuple[OutputColumn, ...]:
-        """Once for all who begin together, and again after a while: tables are altered."""
+    async def _describe_columns(self, query: str, values: dict[str, Any]) -> tuple[OutputColumn, ...]:
+        """The columns of a query. They are cached for seconds only, because tables are altered."""
         async with self._describing:
             columns, good_until = self._columns.get(query, ((), 0.0))
             if time.monotonic() >= good_until:

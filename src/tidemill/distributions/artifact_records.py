@@ -1,4 +1,4 @@
-"""Files of distributions: the newest of each input, and how many a job has made or used again."""
+"""Queries of the distributions: the newest file of each input, and how many files a job has generated or reused."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ ArtifactKey = tuple[str, str]
 
 
 class _ArtifactResult(msgspec.Struct):
-    """As much of an item's result as is looked at here."""
+    """The part of an item's result that is read here."""
 
     reused: bool = True
 
@@ -31,18 +31,18 @@ _decode_artifact_result = msgspec.json.Decoder(_ArtifactResult).decode
 
 @dataclass(frozen=True, slots=True)
 class ArtifactLookup:
-    """What the registry has of an input, and what day it is by the database's clock, in UTC."""
+    """The newest file of an input, and the current date of the database in UTC."""
 
     artifact: Artifact | None
     today: date
 
 
 async def record_artifacts(conn: Connection, lease: Lease, done: Sequence[Verdict]) -> None:
-    """In the transaction of the flush that settles them. What was used again stays as it is."""
+    """Record generated files and count reused ones, in the transaction of the flush that settles their items."""
     told = [(verdict.seq, verdict.result) for verdict in done if verdict.result is not None]
     made = [(seq, result) for seq, result in told if not _decode_artifact_result(result).reused]
     if made:
-        # As one text: an array would have every quotation mark of it escaped, which is most of the work.
+        # One JSON text: in an array every quotation mark would be escaped, which is most of the cost.
         results = b"[" + b",".join(result for _, result in made) + b"]"
         params = {"job_id": lease.job_id, "seqs": [seq for seq, _ in made], "results": results.decode()}
         await conn.execute(sql("artifact/note"), params)
@@ -52,7 +52,7 @@ async def record_artifacts(conn: Connection, lease: Lease, done: Sequence[Verdic
 
 
 async def find_artifacts(conn: Connection, artifact_keys: Sequence[ArtifactKey]) -> list[ArtifactLookup]:
-    """In the order in which they are asked for."""
+    """The newest file of each key, in the order of the keys."""
     datasets, keys = [list(column) for column in zip(*artifact_keys, strict=True)]
     cursor = await conn.execute(sql("artifact/find"), {"datasets": datasets, "keys": keys})
     found = sorted(await cursor.fetchall())
@@ -60,7 +60,7 @@ async def find_artifacts(conn: Connection, artifact_keys: Sequence[ArtifactKey])
 
 
 async def is_item_settled(conn: Connection, job_id: UUID, seq: int) -> bool:
-    """Whether an item is settled already, or gone with its job."""
+    """Whether an item is settled, or was deleted with its job."""
     cursor = await conn.execute(sql("outcome/is_settled"), {"job_id": job_id, "seq": seq})
     row = await cursor.fetchone()
     return row is not None and bool(row[0])
@@ -75,7 +75,7 @@ async def has_other_item_with_input(conn: Connection, job_id: UUID, seq: int, in
 
 @dataclass(frozen=True, slots=True)
 class DistributionFileCounts:
-    """Of a distribution: how many are new, and how many were there before; when it began, and who failed first."""
+    """How many files a distribution has generated and reused, when it started, and its first failed input."""
 
     generated: int = 0
     reused: int = 0
@@ -95,7 +95,7 @@ async def count_distribution_files(conn: Connection, job_ids: Sequence[UUID]) ->
 
 @dataclass(frozen=True, slots=True)
 class DistributionJob:
-    """What the files of a job need to know of it; ``created_at`` is in UTC."""
+    """The job of a distribution, as its files need it; ``created_at`` is in UTC."""
 
     key: str
     created_at: datetime

@@ -1,7 +1,4 @@
-"""A file on its way to the store, for an async caller that may be cancelled.
-
-Whether files are still there. Many of one folder are looked for at once, and the look is good for a moment.
-"""
+"""Uploads the files of distributions, and checks whether earlier files still exist in the blob store."""
 
 import asyncio
 from collections import defaultdict
@@ -22,9 +19,9 @@ T = TypeVar("T")
 
 
 class ArtifactUpload:
-    """Written in threads, one piece after another. A piece is held back: most files are one, and need one request.
+    """Writes one file in threads, chunk by chunk. The last chunk is held back, so that a small file is one request.
 
-    A whole file stays, whatever becomes of who made it: at its place there is never another one.
+    A finished file stays even if its caller is cancelled: every attempt of an input writes the same file.
     """
 
     def __init__(self, blobs: BlobStore, name: str, form: OutputFileSpec, threads: ThreadPoolExecutor) -> None:
@@ -38,8 +35,8 @@ class ArtifactUpload:
         self._running: Future[Any] | None = None
         self._is_complete = False
 
-    async def write(self, piece: bytes) -> None:
-        held, self._buffer = self._buffer, piece
+    async def write(self, chunk: bytes) -> None:
+        held, self._buffer = self._buffer, chunk
         if held:
             await self.run_in_thread(lambda: self._encode_chunk(held))
 
@@ -51,12 +48,12 @@ class ArtifactUpload:
         return await self.run_in_thread(self._finish_sync)
 
     async def abandon(self) -> None:
-        """Nothing half of it stays."""
+        """Remove an unfinished file."""
         await asyncio.shield(asyncio.wrap_future(self._threads.submit(self._discard_sync)))
 
-    def write_sync(self, piece: bytes) -> None:
-        """As ``take``, for who is in a thread already."""
-        held, self._buffer = self._buffer, piece
+    def write_sync(self, chunk: bytes) -> None:
+        """As ``write``, for a caller that runs in a thread."""
+        held, self._buffer = self._buffer, chunk
         if held:
             self._encode_chunk(held)
 
@@ -67,13 +64,13 @@ class ArtifactUpload:
         self._is_complete = True
         return blob
 
-    def _encode_chunk(self, piece: bytes) -> tuple[BlobWriter, CopyEncoder]:
+    def _encode_chunk(self, chunk: bytes) -> tuple[BlobWriter, CopyEncoder]:
         if self._writing is None or self._encoder is None:
             self._writing = self._blobs.write(self._name)
             self._writing.label = self._build_label()
             self._encoder = open_copy_encoder(self.form, self._writing)
-        if piece:
-            self._encoder.write(piece)
+        if chunk:
+            self._encoder.write(chunk)
         return self._writing, self._encoder
 
     def _build_label(self) -> DownloadLabel:
@@ -85,21 +82,21 @@ class ArtifactUpload:
         if self._writing is not None and not self._is_complete:
             self._writing.discard()
             if self._encoder is not None:
-                with suppress(Exception):  # it would write its end whenever the garbage collector finds it
+                with suppress(Exception):  # otherwise the garbage collector would make it write its end
                     self._encoder.close()
 
     async def run_in_thread(self, work: Callable[[], T]) -> T:
-        """In a thread; it is waited for before anything is abandoned."""
+        """Run a function in a thread. ``abandon`` waits for it."""
         future = self._running = self._threads.submit(work)
         return await asyncio.wrap_future(future)
 
 
-LISTING_MIN_NAMES = 8  # files of one folder that are asked for together
-FOLDER_LISTINGS_CACHED_MAX = 16  # listings
+LISTING_MIN_NAMES = 8  # files of one folder in one lookup; with fewer, each is checked separately
+FOLDER_LISTINGS_CACHED_MAX = 16
 
 
 class BlobExistenceCache:
-    """A file that is gone since the last look may be said to be there, for seconds; never the reverse."""
+    """Whether files exist. Listings are cached for seconds, so a removed file may still be reported as existing."""
 
     def __init__(self, blobs: BlobStore, threads: Executor) -> None:
         self._blobs = blobs
@@ -115,9 +112,9 @@ class BlobExistenceCache:
         by_folder: dict[str, list[str]] = defaultdict(list)
         for name in names:
             by_folder[_parent_folder(name)].append(name)
-        found = await asyncio.gather(*(self._check_folder(folder, asked) for folder, asked in by_folder.items()))
-        here = set[str]().union(*found)
-        return [name in here for name in names]
+        checks = (self._check_folder(folder, folder_names) for folder, folder_names in by_folder.items())
+        existing = set[str]().union(*await asyncio.gather(*checks))
+        return [name in existing for name in names]
 
     async def _check_folder(self, folder: str, names: list[str]) -> set[str]:
         if len(names) >= LISTING_MIN_NAMES and self._get_fresh_listing(folder) is None:
@@ -126,7 +123,7 @@ class BlobExistenceCache:
             )
         listing = self._get_fresh_listing(folder)
         known = listing.names if listing is not None else frozenset()
-        # What a listing does not have may be younger than it.
+        # A file that is not in the listing may be newer than the listing.
         others = [name for name in names if name not in known]
         answers = await asyncio.gather(*(self._run_in_thread(partial(self._blobs.has, name)) for name in others))
         return {*known.intersection(names)} | {name for name, is_here in zip(others, answers, strict=True) if is_here}

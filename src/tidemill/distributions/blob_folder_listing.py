@@ -1,4 +1,4 @@
-"""What is in a folder of a store: listed once for all processes of this machine, and in parts at the same time."""
+"""Lists a folder of the blob store once for all processes of a machine; large folders in several parts at once."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -16,13 +16,13 @@ from tidemill.files.blobs.blob_store import BlobStore, try_lock_file
 
 LISTING_FRESH_S = 5.0
 LISTING_PARTS = 4
-LISTING_SPLIT_MIN_NAMES = 64  # names that are looked for: who asks for so many has a large folder
-LISTING_LOCK_TIMEOUT_S = 10.0  # with another process that lists it now
+LISTING_SPLIT_MIN_NAMES = 64  # requested names; a folder with this many is probably large
+LISTING_LOCK_TIMEOUT_S = 10.0  # while another process lists the folder
 LISTING_LOCK_POLL_S = 0.02
 
 
 class BlobFolderListing(msgspec.Struct, frozen=True):
-    """Believed between two moments of this machine, which counts anew when it is restarted."""
+    """The names in a folder. Times are those of the machine's monotonic clock, which a restart resets."""
 
     names: frozenset[str]
     made_at: float
@@ -34,13 +34,13 @@ class BlobFolderListing(msgspec.Struct, frozen=True):
 
 
 def list_blob_folder(blobs: BlobStore, folder: str, requested_names: Sequence[str]) -> BlobFolderListing:
-    """As another process has found it a moment ago, or as it is now. ``asked`` are some of the names, anyhow."""
-    place = sha256(f"{blobs.url('x')}\n{folder}".encode()).hexdigest()[:32]
-    with _lock_listing_file(blobs.scratch_folder / f"{place}.listing.tmp") as file:
+    """The names in a folder, at most a few seconds old. ``requested_names`` are used to split a large folder."""
+    digest = sha256(f"{blobs.url('x')}\n{folder}".encode()).hexdigest()[:32]
+    with _lock_listing_file(blobs.scratch_folder / f"{digest}.listing.tmp") as file:
         listing = _load_listing(file)
         if listing is None:
             listing = _list_in_parts(blobs, folder, requested_names)
-            with suppress(OSError):  # a full disk: others list it, too
+            with suppress(OSError):  # such as a full disk: then other processes list the folder, too
                 _save_listing(file, listing)
     return listing
 
@@ -56,7 +56,7 @@ def _list_in_parts(blobs: BlobStore, folder: str, requested_names: Sequence[str]
 
 
 def _choose_split_names(requested_names: Sequence[str]) -> list[str]:
-    """Where a large folder is cut: what is looked for is about as spread as what is there."""
+    """Names that split a large folder into parts of about the same size, as the requested names are distributed."""
     if len(requested_names) < LISTING_SPLIT_MIN_NAMES:
         return []
     ordered = sorted(requested_names)
@@ -79,14 +79,14 @@ def _load_listing(file: BinaryIO) -> BlobFolderListing | None:
     file.seek(0)
     try:
         listing = msgspec.msgpack.decode(file.read(), type=BlobFolderListing)
-    except msgspec.DecodeError:  # nothing yet, or half of it: whoever wrote it was killed
+    except msgspec.DecodeError:  # empty, or incomplete because its writer was killed
         return None
     return listing if listing.is_fresh else None
 
 
 @contextmanager
 def _lock_listing_file(path: Path) -> Iterator[BinaryIO]:
-    """The file, for us alone; if somebody has it for too long, one that nobody else sees."""
+    """The file, locked; after the timeout, a buffer in memory instead."""
     deadline = time.monotonic() + LISTING_LOCK_TIMEOUT_S
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+b") as file:

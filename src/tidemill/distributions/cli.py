@@ -42,21 +42,25 @@ def distribute_command(
     dataset: Annotated[str, typer.Argument(help="A dataset of tidemill.toml, or of the mill")],
     inputs: Annotated[str, typer.Argument(help="A .csv with a header, .ndjson or a JSON array; - for stdin")],
     reuse: Annotated[
-        bool | None, typer.Option("--reuse/--no-reuse", help="Use files again that were made; TIDEMILL_REUSE_ENABLED")
+        bool | None, typer.Option("--reuse/--no-reuse", help="Reuse existing files; TIDEMILL_REUSE_ENABLED")
     ] = None,
     reuse_days: Annotated[
-        int | None, typer.Option(min=0, max=36_500, help="Inputs younger than that are made anew; TIDEMILL_REUSE_DAYS")
+        int | None,
+        typer.Option(min=0, max=36_500, help="Generate files of inputs younger than this again; TIDEMILL_REUSE_DAYS"),
     ] = None,
-    format_: Annotated[FileFormat | None, typer.Option("--format", help="Instead of the dataset's")] = None,
-    compression: Annotated[Compression | None, typer.Option(help="Instead of the dataset's")] = None,
+    format_: Annotated[FileFormat | None, typer.Option("--format", help="Replaces that of the dataset")] = None,
+    compression: Annotated[Compression | None, typer.Option(help="Replaces that of the dataset")] = None,
     policy: Annotated[str, typer.Option(help="fail_fast, continue, or tolerate:10 or tolerate:5%")] = "fail_fast",
     paths_to: Annotated[
-        Path | None, typer.Option("--paths", help="Write each input and where its file is to this file, as NDJSON")
+        Path | None, typer.Option("--paths", help="Write each input and the path of its file to this file, as NDJSON")
     ] = None,
-    processes: Annotated[int, typer.Option("--processes", "-p", min=1, max=64, help="If no worker runs")] = 2,
+    processes: Annotated[
+        int,
+        typer.Option("--processes", "-p", min=1, max=64, help="Number of worker processes to start if none is running"),
+    ] = 2,
     app: Annotated[str, typer.Option(help="MODULE:NAME of a mill that declares datasets")] = BUILTIN_MILL_REFERENCE,
 ) -> None:
-    """Make a file for each input, or use the one that was made before; the exit code is 0 only if all are there."""
+    """Generate or reuse one file per input; the exit code is 0 only if all files exist."""
     silence_logs()
     wanted = DistributionSpec(
         dataset,

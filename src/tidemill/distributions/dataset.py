@@ -1,7 +1,4 @@
-"""Inputs: from what somebody sent to what is kept, the same text whenever the same is meant.
-
-A dataset: what an input of it is made of, and who produces the rows of its file.
-"""
+"""Datasets and their inputs, which are normalized: equal inputs have the same text and the same file."""
 
 import hashlib
 import json
@@ -21,9 +18,9 @@ from tidemill.core.suggest import suggest_similar
 FieldType = Literal["text", "integer", "boolean", "date", "yyyymmdd"]
 FIELD_TYPES: tuple[str, ...] = get_args(FieldType)
 INPUT_TEXT_MAX_CHARS = 1_000
-FAULTS_IN_MESSAGE_MAX = 3  # faults in a sentence
-FAULTS_REPORTED_MAX = 100  # in an answer
-FIELD_NAME_SHOWN_MAX_CHARS = 200  # characters of a name that nobody knows
+FAULTS_IN_MESSAGE_MAX = 3
+FAULTS_REPORTED_MAX = 100
+FIELD_NAME_SHOWN_MAX_CHARS = 200
 _INPUT_INTEGER_PATTERN = re.compile(r"-?(0|[1-9][0-9]{0,18})")
 _YYYYMMDD_PATTERN = re.compile(r"[0-9]{8}")
 _ISO_DATE_PATTERN = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
@@ -33,11 +30,11 @@ _encode_canonical_json = json.JSONEncoder(ensure_ascii=False, separators=(",", "
 
 InputValue = str | int | bool | None
 InputFaults = list[tuple[tuple[int | str, ...], str]]
-"""Where in a request, and what is wrong there."""
+"""The path of a mistake in a request, and the reason."""
 
 
 class InvalidDistributionInputs(InvalidInput):
-    """Inputs that cannot be taken; ``faults`` says where and why, of the first hundred or so."""
+    """Inputs that are not valid; ``faults`` has the first hundred mistakes."""
 
     def __init__(self, faults: InputFaults) -> None:
         told = [
@@ -50,7 +47,7 @@ class InvalidDistributionInputs(InvalidInput):
 
 @dataclass(frozen=True, slots=True)
 class InputField:
-    """A ``date`` and a ``yyyymmdd`` are both kept as 20240202; a query is given the one as a date, the other so."""
+    """A field of an input. ``date`` and ``yyyymmdd`` are stored as 20240202; a query gets the former as a date."""
 
     name: str
     type: FieldType = "text"
@@ -61,7 +58,7 @@ class InputField:
         return self.type in ("date", "yyyymmdd")
 
     def parse_value(self, value: Any) -> InputValue:
-        """The value as it is kept; ValueError says what was wanted."""
+        """The value as it is stored; ValueError says which type is expected."""
         if value is None or (value == "" and not self.required):
             if self.required:
                 raise ValueError("it is missing")
@@ -69,12 +66,12 @@ class InputField:
         return _VALUE_PARSERS[self.type](value)
 
     def to_query_value(self, value: InputValue) -> Any:
-        """What a query is given."""
+        """The value as a parameter of a query."""
         return parse_yyyymmdd(value) if self.type == "date" and isinstance(value, int) else value
 
 
 class DistributionInput:
-    """One input of a dataset: the declared fields, all of them, in their order."""
+    """One input of a dataset, with all declared fields in their order."""
 
     __slots__ = ("text", "values")
 
@@ -84,12 +81,12 @@ class DistributionInput:
 
     @property
     def key(self) -> str:
-        """What files are found again by."""
+        """The hash that identifies the input's file."""
         return hashlib.sha256(self.text.encode()).hexdigest()
 
     @classmethod
     def parse(cls, fields: tuple[InputField, ...], given: Any) -> "DistributionInput":
-        """InvalidInputs with everything that is wrong with it."""
+        """The input; InvalidDistributionInputs with every mistake."""
         if not isinstance(given, dict):
             raise InvalidDistributionInputs([((), "an object with the fields of the dataset is wanted")])
         spelled, faults = map_field_spellings(fields), InputFaults()
@@ -118,7 +115,7 @@ class DistributionInput:
 
 @lru_cache(256)
 def map_field_spellings(fields: tuple[InputField, ...]) -> dict[str, str]:
-    """index_key, and indexKey too."""
+    """Accepted spelling -> field: ``index_key`` and ``indexKey``."""
     return {to_camel_case(field.name): field.name for field in fields} | {field.name: field.name for field in fields}
 
 
@@ -128,12 +125,12 @@ def to_camel_case(name: str) -> str:
 
 
 def _shorten_name(name: str) -> str:
-    """A name as somebody sent it, cut, and without halves of characters."""
+    """A name for an error message, truncated and without lone surrogates."""
     return name[:FIELD_NAME_SHOWN_MAX_CHARS].encode(errors="replace").decode()
 
 
 def parse_yyyymmdd(number: int) -> date:
-    """ValueError if there is no such day."""
+    """The date; ValueError if there is no such day."""
     return date(number // 10_000, number // 100 % 100, number % 100)
 
 
@@ -196,18 +193,18 @@ _VALUE_PARSERS: dict[FieldType, Callable[[Any], InputValue]] = {
 __all__ = ["Dataset", "InputField"]
 
 RowProducer = Callable[..., Any]
-"""A function of an input, as a dict: it returns rows, or yields them, as dicts or tuples."""
+"""A function of an input's fields that returns or yields rows, as dicts or tuples."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dataset:
-    """``query`` or ``producer``: one of them makes the rows. ``date_field`` is the one that reuse looks at."""
+    """Declares files. ``query`` or ``producer`` makes the rows; ``date_field`` decides whether a file is reused."""
 
     name: str
     fields: tuple[InputField, ...]
     query: str | None = None
     producer: RowProducer | None = None
-    columns: tuple[str, ...] = ()  # of what a function yields, where its rows do not say so
+    columns: tuple[str, ...] = ()  # of rows that are tuples
     date_field: str | None = None
     format: FileFormat = FileFormat.CSV
     compression: Compression = Compression.NONE
@@ -223,7 +220,7 @@ class Dataset:
         compression: Compression | None = None,
         columns: tuple[OutputColumn, ...] = (),
     ) -> OutputFileSpec:
-        """As it is declared, or as somebody wants it; InvalidInput if the two do not go together."""
+        """The declared or the requested form of the file; InvalidInput if format and compression cannot be combined."""
         if compression is None:
             compression = self.compression if format_ in (None, self.format) else Compression.NONE
         return OutputFileSpec(format_ or self.format, columns, compression)

@@ -1,6 +1,6 @@
-"""Transactions that only read, each for many short queries: to begin and end one are three trips more.
+"""Runs the queries of datasets, in read-only transactions that several short queries share to save round trips.
 
-Rows of declared queries, as COPY delivers them. Values are bound; the query is what somebody declared.
+Values are bound by the driver; the text of a query comes from its declaration.
 """
 
 import asyncio
@@ -23,8 +23,8 @@ from tidemill.tables.introspection.catalog_columns import get_type_by_pg_name
 
 sql = load_sql("tidemill.distributions")
 
-READ_TRANSACTION_MAX_S = 2.0  # that a transaction is handed on; a query in it may take longer
-READ_TRANSACTION_IDLE_S = 0.05  # that it is kept for the next one
+READ_TRANSACTION_MAX_S = 2.0  # until a transaction is not reused any more; a query in it may take longer
+READ_TRANSACTION_IDLE_S = 0.05  # until an idle transaction ends
 
 
 @dataclass(eq=False)
@@ -36,7 +36,7 @@ class _ReadTransaction:
 
 
 class ReadTransactionPool:
-    """No more at a time than ``at_once``. A transaction that nobody takes up soon is ended."""
+    """At most ``max_open`` read-only transactions. An idle one ends soon."""
 
     def __init__(self, db: Database, *, max_open: int, statement_timeout_s: float) -> None:
         self.statement_timeout_s = statement_timeout_s
@@ -48,7 +48,7 @@ class ReadTransactionPool:
 
     @asynccontextmanager
     async def acquire(self) -> AsyncIterator[Connection]:
-        """A connection in such a transaction; each statement sees what is committed when it begins."""
+        """A connection in a read-only transaction; each statement sees what is committed when it starts."""
         async with self._turn:
             reader = self._pop_idle() or await self._begin_transaction()
             try:
@@ -104,10 +104,10 @@ ChunkConsumer = Callable[[bytes], Awaitable[None]]
 async def copy_query_rows(
     readers: ReadTransactionPool, query: str, values: Mapping[str, Any], form: OutputFileSpec, consume: ChunkConsumer
 ) -> int:
-    """Give what the query finds to ``take``, piece by piece; how many rows it was. The form has its columns.
+    """Pass the rows of the query to ``consume``, chunk by chunk, and return their number.
 
     Raises:
-        Fail: The query cannot be run, and no retry will mend it.
+        Fail: The query cannot be run, and no retry will help.
         Retry: The database has trouble, or the query takes too long.
     """
     async with _open_read_transaction(readers) as conn, conn.cursor() as cursor:
@@ -118,13 +118,13 @@ async def copy_query_rows(
                     await consume(last)
                 last = piece
         count = cursor.rowcount
-    if last:  # with the connection given back: most files are one piece, and the store may be slow
+    if last:  # after the connection is released: most files are one chunk, and the store may be slow
         await consume(last)
     return count
 
 
 def _read_chunk(copy: psycopg.AsyncCopy) -> Generator[Any, Any, bytes]:
-    """Rows, until they are enough. ``copy.read`` would wait for each by itself."""
+    """Rows until the chunk is full, in one wait instead of one per row as with ``copy.read``."""
     rows: list[bytes] = []
     size = 0
     while size < DATASET_CHUNK_BYTES:
@@ -139,7 +139,7 @@ def _read_chunk(copy: psycopg.AsyncCopy) -> Generator[Any, Any, bytes]:
 async def describe_query_columns(
     readers: ReadTransactionPool, query: str, values: Mapping[str, Any]
 ) -> tuple[OutputColumn, ...]:
-    """What the query's columns are, for files that say it too."""
+    """The columns of the query with their types."""
     async with _open_read_transaction(readers) as conn:
         cursor = await conn.execute(_bind_statement(conn, "dataset/describe", query, values), prepare=False)
         found = cursor.description or []
@@ -150,7 +150,7 @@ async def describe_query_columns(
 
 @asynccontextmanager
 async def _open_read_transaction(readers: ReadTransactionPool) -> AsyncIterator[Connection]:
-    """A transaction that writes nothing; the errors of the query become what they mean for the item."""
+    """A read-only transaction. Errors of the query are raised as outcomes of the item."""
     try:
         async with readers.acquire() as conn:
             yield conn
@@ -168,7 +168,7 @@ async def _open_read_transaction(readers: ReadTransactionPool) -> AsyncIterator[
 def _bind_statement(
     conn: Connection, name: str, query: str, values: Mapping[str, Any], form: OutputFileSpec | None = None
 ) -> bytes:
-    """COPY takes no parameters, so the client writes the values, each quoted by the driver."""
+    """The query with its values, each quoted by the driver, because COPY takes no parameters."""
     bound = psycopg.AsyncClientCursor(conn).mogrify(query, values)
     if form is not None:
         bound = _wrap_query(bound, form)
@@ -182,7 +182,7 @@ def _wrap_query(bound: str, form: OutputFileSpec) -> str:
 
 @lru_cache
 def _build_query_wrapper(columns: tuple[OutputColumn, ...], feed: CopyFormat) -> tuple[str, str]:
-    """What a query needs around it for its columns to be written as those of a table. Two may have the same name."""
+    """The query, wrapped so that its columns are written as those of a table. Two may have the same name."""
     numbered = [Identifier(f"c{number}") for number in range(len(columns))]
     expression = build_csv_expression if feed == "csv" else build_json_expression
     written = [expression(c, one.type, one.sql_type) for c, one in zip(numbered, columns, strict=True)]

@@ -1,9 +1,4 @@
-"""Whether a file that was made before is used again.
-
-A distribution, as its job keeps it.
-
-What the file of an input is called: by its values, and never as that of another input, wherever files lie.
-"""
+"""The parameters of a distribution's job, the names of its files, and the rule that decides whether one is reused."""
 
 import re
 from collections.abc import Mapping
@@ -17,7 +12,7 @@ from tidemill.distributions.dataset import DistributionInput, InputValue
 
 @dataclass(frozen=True, slots=True)
 class ReusePolicy:
-    """``days``: what is younger than that may still change, so its file is made anew."""
+    """``days``: inputs younger than this may still change, so their files are generated again."""
 
     enabled: bool = True
     days: int = 7
@@ -25,7 +20,7 @@ class ReusePolicy:
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """The newest file of an input, as the registry knows it; ``format`` is its ending, such as ``csv.gz``."""
+    """The newest file of an input; ``format`` is its extension, such as ``csv.gz``."""
 
     path: str
     rows: int
@@ -37,7 +32,7 @@ class Artifact:
 def decide_reuse(
     *, enabled: bool, artifact: Artifact | None, effective_date: date | None, today: date, days: int
 ) -> Literal["generate", "reuse"]:
-    """Of an input without a date nobody can say that it will not change any more: it is generated."""
+    """Whether to generate or reuse a file. Without a date an input may still change, so its file is generated."""
     if not enabled:
         return "generate"
     if artifact is None:
@@ -67,7 +62,7 @@ class DistributedFile(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class DistributionRequest:
-    """What somebody wants of a dataset."""
+    """A distribution as its job stores it."""
 
     dataset: str
     reuse: ReusePolicy
@@ -90,8 +85,8 @@ class DistributionRequest:
 
 
 ARTIFACT_STEM_MAX_CHARS = 120
-ARTIFACT_DIGEST_HEX_DIGITS = 10  # hex digits
-# Small letters are not among them: ABC and abc are one file on some disks.
+ARTIFACT_DIGEST_HEX_DIGITS = 10
+# No lower case: ABC and abc are the same file on some file systems.
 _UNAMBIGUOUS_STEM_PATTERN = re.compile(r"[A-Z0-9-][A-Z0-9.-]*(_[A-Z0-9.-]+)*")
 _DIGEST_SUFFIX_PATTERN = re.compile(rf"-[0-9A-F]{{{ARTIFACT_DIGEST_HEX_DIGITS}}}$")
 _UNSAFE_STEM_CHARS_PATTERN = re.compile(r"[^A-Za-z0-9.-]")
@@ -99,7 +94,7 @@ ARTIFACT_ROOT_FOLDER = "exports"
 
 
 def build_artifact_name(given: DistributionInput, ending: str) -> str:
-    """``ABC_20240202_CLS.csv``. Where that does not say it all, a part of the input's hash does."""
+    """The name of an input's file: ``ABC_20240202_CLS.csv``, with a part of the input's hash if that is ambiguous."""
     parts = [_format_name_part(value) for value in given.values.values()]
     stem = "_".join(parts)
     is_plain = (
@@ -114,7 +109,7 @@ def build_artifact_name(given: DistributionInput, ending: str) -> str:
 
 
 def build_artifact_folder(job_key: str, created_at: datetime) -> str:
-    """By the day on which the job was made; ``created_at`` is in UTC."""
+    """The folder of a job's files, by the day on which it was created; ``created_at`` is in UTC."""
     return f"{ARTIFACT_ROOT_FOLDER}/{created_at:%Y/%m/%d}/{job_key}"
 
 

@@ -9,11 +9,10 @@ FEATURE = Feature(
     kinds={DISTRIBUTION_KIND: "tidemill.distributions.use_cases:DISTRIBUTION_HOOKS"},
     declarations=["tidemill.distributions.use_cases:load_datasets"],
     routers=["tidemill.distributions.routes:router"],
-    openapi_tag=("distributions", "A file for each of many inputs, made or used again"),
+    openapi_tag=("distributions", "One file per input, generated or reused"),
     openapi_examples="tidemill.distributions.openapi_examples:OPENAPI_EXAMPLES",
     commands_module="tidemill.distributions.cli",
     commands={
-        "distribute": "Make a file for each input, or use the one that was made before; the exit code is 0 only if all "
-        "are there.",
+        "distribute": "Generate or reuse one file per input; the exit code is 0 only if all files exist.",
     },
 )

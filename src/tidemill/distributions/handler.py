@@ -1,4 +1,4 @@
-"""One input, one file: looked for first, if that is wanted, and made if it is not there."""
+"""Runs distributions: reuses the file of an input, or generates it."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -34,9 +34,9 @@ from tidemill.store.database import Database
 from tidemill.telemetry.events import emit
 
 DISTRIBUTION_CONCURRENCY = 100
-ARTIFACT_STORE_THREADS = 32  # that wait for the store
+ARTIFACT_STORE_THREADS = 32
 DISTRIBUTION_JOBS_CACHED_MAX = 64
-SETTLED_CHECK_AFTER_S = 1.0  # no lease is shorter: whoever was quicker has not lost his
+SETTLED_CHECK_AFTER_S = 1.0  # no lease is shorter, so an attempt faster than this still has its lease
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ def make_distribution_handler(runtime: Runtime) -> Handler:
 
 @dataclass(frozen=True, slots=True)
 class _PreparedJob:
-    """What one job wants of its dataset, and where its files go."""
+    """The request, the dataset and the folder of one job."""
 
     request: DistributionRequest
     dataset: Dataset
@@ -114,8 +114,8 @@ class DistributionRunner:
         except InvalidInput as error:  # a format that this worker cannot write
             raise Fail(str(error), code="invalid", retryable=True) from error
 
-    async def _find_reusable(self, order: _PreparedJob, given: DistributionInput) -> Artifact | None:
-        """The file that was made before, if it will do."""
+    async def _find_reusable(self, order: _PreparedJob, given: DistributionInput, key: str) -> dict[str, Any] | None:
+        """The existing file of an input, if it can be reused."""
         reuse, dataset = order.request.reuse, order.dataset
         if not reuse.enabled or dataset.date_field is None:
             return None
@@ -156,12 +156,12 @@ class DistributionRunner:
         return Artifact(self._blobs.url(name), rows, blob.size, blob.sha256.hex(), order.form.suffix.lstrip("."))
 
     async def _check_unsettled(self, item: Item) -> None:
-        """Every attempt writes to the same place: one that was stopped for long must not replace its successor's."""
+        """Wait if another attempt has settled the item: all attempts write the same file, and a late one must not."""
         if await self._db.read(artifact_records.is_item_settled, item.job_id, item.seq):
             raise Wait("somebody else has settled this input", after=1.0, code="unwanted")
 
     async def _find_jobs(self, job_ids: Sequence[UUID]) -> list[DistributionJob | None]:
-        """Once for all items of a job, which begin together."""
+        """The jobs with these ids, read once for all items of a job that start together."""
         return [await self._db.read(artifact_records.find_distribution_job, job_id) for job_id in job_ids]
 
     async def _get_job(self, job_id: UUID) -> _PreparedJob:
@@ -205,7 +205,7 @@ def _build_result(
 
 
 def _make_invalid_input_failure(error: InvalidDistributionInputs) -> Fail:
-    """An input that does not fit the dataset as this worker knows it: it was corrected by hand, or declared anew."""
-    place, reason = error.faults[0]
-    details = {"field": str(place[0])} if place else {}
-    return Fail(f"{place[0]}: {reason}" if place else reason, code="invalid", details=details)
+    """The failure of an input that does not fit the worker's declaration of the dataset."""
+    path, reason = error.faults[0]
+    details = {"field": str(path[0])} if path else {}
+    return Fail(f"{path[0]}: {reason}" if path else reason, code="invalid", details=details)

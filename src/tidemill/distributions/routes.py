@@ -117,7 +117,7 @@ RunnableDistribution = Annotated[Job, Depends(load_runnable_distribution)]
 router = APIRouter(tags=["distributions"], route_class=AuthenticatedRoute)
 DISTRIBUTION_KEY_PREFIX = "distributions"
 _REPEATED_DISTRIBUTION_RESPONSE: dict[int | str, dict[str, Any]] = {
-    200: {"description": "What this key made before", "model": DistributionOut}
+    200: {"description": "The distribution that this Idempotency-Key created before", "model": DistributionOut}
 }
 _SUBMIT_DISTRIBUTION_OPTIONS = declare_route(
     Permission.USER, 400, 413, 415, extra_responses=_REPEATED_DISTRIBUTION_RESPONSE
@@ -129,13 +129,13 @@ _SUBMIT_DISTRIBUTION_OPTIONS["openapi_extra"] |= {
     }
 }
 _RUNNING_OPERATION_RESPONSE: dict[int | str, dict[str, Any]] = {
-    202: {"description": "It goes on without you", "model": OperationOut}
+    202: {"description": "The operation continues in the background", "model": OperationOut}
 }
 
 
 @router.get("/datasets", **declare_route(Permission.USER))
 async def list_datasets(me: CurrentUser, runtime: RuntimeDep) -> DatasetList:
-    """What files you may ask for, and with which inputs."""
+    """List the datasets that you may distribute, with the fields of their inputs."""
     datasets = runtime.get(make_distribution_use_cases).list_datasets(me.role)
     return DatasetList(datasets=[build_dataset_out(dataset) for dataset in datasets])
 
@@ -144,7 +144,7 @@ async def list_datasets(me: CurrentUser, runtime: RuntimeDep) -> DatasetList:
 async def submit_distribution(
     request: Request, response: Response, me: CurrentUser, runtime: RuntimeDep, idempotency_key: IdempotencyKey = None
 ) -> DistributionOut:
-    """Ask for a file for each input. Inputs that do not fit are refused, all of them, and nothing is made."""
+    """Submit a distribution: one file per input. If any input is invalid, the request is rejected as a whole."""
     body = await json_body.read_json_body(request, DistributionIn, max_inputs=runtime.settings.max_distribution_inputs)
     key = parse_idempotency_key(idempotency_key)
     submission = make_submission(request, me, idem_key=None if key is None else f"{DISTRIBUTION_KEY_PREFIX} {key}")
@@ -177,7 +177,7 @@ def _build_distribution_spec(body: DistributionIn) -> DistributionSpec:
 async def list_distributions(
     query: Annotated[JobFilterQuery, Query()], me: CurrentUser, db: DatabaseDep
 ) -> JsonBytesResponse:
-    """Your distributions, the newest first."""
+    """List your distributions, newest first."""
     owner_id = await resolve_owner_filter(db, me, query.user_id)
     page = await list_visible_jobs(db, owner_id, query, DISTRIBUTION_KIND)
     views = [build_distribution_view(distribution) for distribution in await load_distributions(db, page.items)]
@@ -190,7 +190,7 @@ async def list_distributions(
 async def get_distribution(
     distribution_id: VisibleDistribution, query: Annotated[ContentQuery, Query()], db: DatabaseDep
 ) -> JsonBytesResponse:
-    """How far it is, and where the files of its inputs are: a page of them, in the order they came in."""
+    """The progress of a distribution, and a page of its inputs in their order, with the paths of their files."""
     page = await list_distribution_inputs(
         db, distribution_id.id, limit=query.page_size, after=pagination.decode_cursor(query.after)
     )
@@ -207,7 +207,7 @@ async def get_distribution(
 async def download_file(
     distribution_id: VisibleDistribution, seq: ItemSeq, request: Request, runtime: RuntimeDep
 ) -> Response:
-    """The file of one input, made or used again: all of it, or a range. `seq` is its place among the inputs, from 0."""
+    """Download the file of one input, or a range of it. `seq` is the index of the input, from 0."""
     info = await get_artifact_info(runtime.db, runtime.blobs, distribution_id, seq)
     try:
         return await send_stored_file(request, runtime, info)
@@ -219,7 +219,7 @@ async def download_file(
 async def cancel_distribution(
     distribution_id: VisibleDistribution, me: CurrentUser, db: DatabaseDep
 ) -> DistributionOut:
-    """What is in hand finishes, and files that are made stay; the rest is cancelled."""
+    """Cancel a distribution. Inputs that are being processed finish, and files that exist stay."""
     await job_control.cancel_job(db, distribution_id.id, by=me.user_id)
     return _build_distribution_out(await load_distribution(db, distribution_id.id))
 
@@ -231,7 +231,7 @@ async def cancel_distribution(
 async def redrive_distribution(
     distribution_id: RunnableDistribution, me: CurrentUser, request: Request, response: Response, db: DatabaseDep
 ) -> OperationOut:
-    """Send inputs that failed round again, and those that were cancelled because of them; it is open again then."""
+    """Retry the inputs that failed, and those that were cancelled because of them. The distribution opens again."""
     operation = await redrive_dead_letters(
         db,
         owner_id=None,

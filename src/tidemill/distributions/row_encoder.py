@@ -1,4 +1,4 @@
-"""Rows of a Python function, as COPY would deliver them."""
+"""Encodes the rows of a dataset's function in the format of COPY."""
 
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime, time
@@ -12,7 +12,7 @@ _CSV_SPECIAL_CHARS = frozenset(',"\r\n')
 
 
 class ProducedRowEncoder:
-    """What the first row has, or what is declared, is what all have: dicts by name, tuples by place."""
+    """Encodes dicts and tuples. All rows have the columns that the dataset declares, or those of the first row."""
 
     def __init__(self, feed: CopyFormat, columns: Sequence[str]) -> None:
         self.count = 0
@@ -38,7 +38,7 @@ class ProducedRowEncoder:
         return head + _encode_csv_line(cells)
 
     def encode_header(self) -> bytes:
-        """The header, unless it was there; of no rows at all, it is the whole file."""
+        """The header, unless it was written; without any rows it is the whole file."""
         if self._has_begun or self._feed == "ndjson" or not self._columns:
             return b""
         self._has_begun = True
@@ -59,8 +59,8 @@ class ProducedRowEncoder:
             raise self._make_failure(f"has {len(row)} values; there are {len(names)} columns")
         return row
 
-    def _make_failure(self, said: str) -> Fail:
-        return Fail(f"row {self.count + 1} of the dataset's function {said}", code="invalid_rows")
+    def _make_failure(self, problem: str) -> Fail:
+        return Fail(f"row {self.count + 1} of the dataset's function {problem}", code="invalid_rows")
 
 
 def _encode_csv_line(cells: Sequence[Any]) -> bytes:
@@ -68,7 +68,7 @@ def _encode_csv_line(cells: Sequence[Any]) -> bytes:
 
 
 def _format_csv_cell(value: Any) -> str:
-    """As the server writes it: nothing for NULL, and quotes around an empty text."""
+    """A value as PostgreSQL writes it in CSV: nothing for NULL, and quotes around an empty text."""
     if value is None:
         return ""
     text = _format_value(value)

@@ -1,4 +1,4 @@
-"""Distributions: what is asked for, and what became of it."""
+"""Bodies, queries and responses of the routes of datasets and distributions."""
 
 from datetime import datetime
 from typing import Annotated, Any, Literal
@@ -19,40 +19,42 @@ CONTENT_PAGE_SIZE_MAX = 1_000
 
 
 class ReuseIn(RequestModel):
-    """Whether files that were made before do; what is not said is as the settings have it."""
+    """Whether existing files are reused; the settings hold the defaults."""
 
     enabled: StrictBool | None = None
     days: Annotated[StrictInt, Field(ge=0, le=36_500)] | None = Field(
-        None, description="Of inputs whose date is younger than so many days, files are made anew"
+        None, description="Files of inputs whose date is less than this number of days ago are generated again"
     )
 
 
 class DistributionIn(RequestModel):
-    """A file for each input."""
+    """A request for one file per input."""
 
     dataset: str = Field(min_length=1, max_length=63)
     inputs: list[dict[str, Any]] = Field(
-        min_length=1, description="Each with the fields of the dataset, no two of them the same"
+        min_length=1, description="Objects with the fields of the dataset; no two may be equal"
     )
     reuse: ReuseIn | None = None
-    policy: PolicyIn | None = Field(None, description="Without it, the first input that fails fails all: `fail_fast`")
-    format: DistributionFormat | None = Field(None, description="Instead of the dataset's")
-    compression: DistributionCompression | None = Field(None, description="Instead of the dataset's")
+    policy: PolicyIn | None = Field(
+        None, description="`fail_fast` by default: the first failed input fails the distribution"
+    )
+    format: DistributionFormat | None = Field(None, description="Replaces that of the dataset")
+    compression: DistributionCompression | None = Field(None, description="Replaces that of the dataset")
     priority: int = Field(0, ge=-100, le=100, description="Each step doubles its share among its owner's jobs")
 
 
 class ReuseOut(BaseModel):
-    """As it was decided by when this was submitted."""
+    """The reuse policy at the time of submission."""
 
     enabled: bool
     days: int
 
 
 class DistributionOut(BaseModel):
-    """A distribution and how far it is. total is the sum of the counts from pending to cancelled."""
+    """A distribution and its progress. total is the sum of the counts from pending to cancelled."""
 
     job_id: UUID
-    key: str = Field(description="Its short name; wherever an id is asked for, it does as well")
+    key: str = Field(description="Short name, accepted wherever an id is")
     dataset: str
     status: JobStatus
     total: NonNegativeInt
@@ -67,7 +69,7 @@ class DistributionOut(BaseModel):
     files_generated: int
     files_reused: int
     error_message: str | None = Field(
-        None, description="Why it failed as a whole, and the first input that failed with its reason"
+        None, description="Why the distribution failed, and the first failed input with its reason"
     )
     reuse: ReuseOut
     format: str
@@ -75,27 +77,29 @@ class DistributionOut(BaseModel):
     policy: dict[str, Any]
     user_id: int
     created_at: datetime | None = None
-    started_at: datetime | None = Field(None, description="When its first input was taken in hand")
+    started_at: datetime | None = Field(None, description="When a worker started its first input")
     completed_at: datetime | None = None
-    links: dict[str, str] = Field(description="What can be asked about it, or done to it")
+    links: dict[str, str] = Field(description="Related resources and actions")
 
 
 class InputError(BaseModel):
-    """Why there is no file, or not yet."""
+    """Why an input has no file."""
 
     code: str | None = None
     reason: str | None = None
 
 
 class ContentOut(BaseModel):
-    """An input, by its own fields, and its file."""
+    """The fields of an input, and its file."""
 
     model_config = ConfigDict(extra="allow")
 
     status: ItemStatus
     attempts: int
-    path: str | None = Field(None, description="Where the file is; one that is used again lies in an earlier folder")
-    download_url: str | None = Field(None, description="Where this service has it for you")
+    path: str | None = Field(
+        None, description="URL of the file in the blob store; a reused file is in the folder of an earlier distribution"
+    )
+    download_url: str | None = Field(None, description="Path to download the file from this API")
     rows: int | None = None
     size: int | None = Field(None, description="Bytes")
     sha256: str | None = None
@@ -104,28 +108,28 @@ class ContentOut(BaseModel):
 
 
 class DistributionDetail(DistributionOut):
-    """A distribution, and a page of its inputs in the order they came in."""
+    """A distribution, and a page of its inputs in the order of the request."""
 
     data_content: list[ContentOut]
     next_page: NextPageToken = None
 
 
 class DistributionPage(BaseModel):
-    """The newest first."""
+    """A page of distributions, newest first."""
 
     distributions: list[DistributionOut]
     next_page: NextPageToken = None
 
 
 class ContentQuery(QueryModel):
-    page_size: Annotated[int, Field(ge=1, le=CONTENT_PAGE_SIZE_MAX, description="Inputs of a page")] = (
+    page_size: Annotated[int, Field(ge=1, le=CONTENT_PAGE_SIZE_MAX, description="Inputs per page")] = (
         CONTENT_PAGE_SIZE_MAX
     )
     after: AfterCursor = None
 
 
 class InputFieldOut(BaseModel):
-    """A `date` and a `yyyymmdd` are given as 20240202 or as 2024-02-02."""
+    """A field of an input. Values of `date` and `yyyymmdd` are written 20240202 or 2024-02-02."""
 
     name: str
     type: InputType
@@ -133,16 +137,18 @@ class InputFieldOut(BaseModel):
 
 
 class DatasetOut(BaseModel):
-    """What files can be asked for, and with which inputs."""
+    """A dataset: the fields of its inputs, and the format of its files."""
 
     name: str
     fields: list[InputFieldOut]
-    date_field: str | None = Field(None, description="What decides whether a file is used again; without it, none is")
+    date_field: str | None = Field(
+        None, description="The date that decides whether a file is reused; without it, none is"
+    )
     format: str
     compression: str
 
 
 class DatasetList(BaseModel):
-    """Those that you may ask for."""
+    """The datasets that you may distribute."""
 
     datasets: list[DatasetOut]

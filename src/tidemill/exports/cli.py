@@ -35,14 +35,16 @@ def export_command(
         list[str] | None,
         typer.Option(help="FIELD=VALUE or FIELD[OPERATOR]=VALUE, as in 'role\\[in]=admin,editor'; all must hold"),
     ] = None,
-    fields: Annotated[str, typer.Option(help="Between commas, in the order of the file; all if not said")] = "",
-    order: Annotated[str, typer.Option(help="Fields between commas; -FIELD is the other way round")] = "",
+    fields: Annotated[
+        str, typer.Option(help="Fields of the file, in this order, separated by commas; all by default")
+    ] = "",
+    order: Annotated[str, typer.Option(help="Fields to sort by, separated by commas; -FIELD is descending")] = "",
     format_: Annotated[
-        str | None, typer.Option("--format", help="csv, ndjson, json, xlsx, parquet; by the name's ending if not said")
+        str | None, typer.Option("--format", help="csv, ndjson, json, xlsx, parquet; by the file extension by default")
     ] = None,
-    compression: Annotated[str | None, typer.Option(help="none, gzip, zstd; by the name's ending if not said")] = None,
+    compression: Annotated[str | None, typer.Option(help="none, gzip, zstd; by the file extension by default")] = None,
     spreadsheet_safe: Annotated[
-        bool, typer.Option("--spreadsheet-safe", help="Text that a spreadsheet might run gets an apostrophe in front")
+        bool, typer.Option("--spreadsheet-safe", help="Put an apostrophe before text that a spreadsheet could execute")
     ] = False,
     app: Annotated[str, typer.Option(help="MODULE:NAME of a mill that declares resources")] = BUILTIN_MILL_REFERENCE,
 ) -> None:

@@ -1,4 +1,4 @@
-"""What exports ask the database: whether their file is still wanted, and what became of them."""
+"""Queries of the exports: their requests and results, and whether their files are still needed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,6 +18,7 @@ sql = load_sql("tidemill.exports")
 
 
 async def is_export_active(conn: Connection, export_id: UUID) -> bool:
+    """Whether an export still needs its file: it is not deleted, not cancelled and not finished."""
     cursor = await conn.execute(sql("job/is_wanted"), {"export_id": export_id})
     row = await cursor.fetchone()
     return row is not None and bool(row[0])
@@ -25,7 +26,7 @@ async def is_export_active(conn: Connection, export_id: UUID) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ExportRecord:
-    """What an export was asked for, and what became of it as far as that is known."""
+    """The request of an export, and its result or error."""
 
     id: UUID
     idem_key: str | None
@@ -38,7 +39,7 @@ class ExportRecord:
 async def find_export_records(conn: Connection, export_ids: Sequence[UUID]) -> dict[UUID, ExportRecord]:
     async with conn.cursor(row_factory=class_row(ExportRecord)) as cursor:
         await cursor.execute(sql("job/exports"), {"ids": list(export_ids)})
-        return {found.id: found for found in await cursor.fetchall()}
+        return {record.id: record for record in await cursor.fetchall()}
 
 
 async def read_results_state(conn: Connection, job_id: UUID) -> RowDict:
@@ -50,7 +51,7 @@ async def read_results_state(conn: Connection, job_id: UUID) -> RowDict:
 
 
 async def is_result_export_active(conn: Connection, job_id: UUID, export_id: UUID) -> bool:
-    """Whether the file of an export is still wanted."""
+    """Whether an export still needs its file, and the job with the results still exists."""
     cursor = await conn.execute(sql("job/is_exportable"), {"job_id": job_id, "export_id": export_id})
     row = await cursor.fetchone()
     return row is not None and bool(row[0])

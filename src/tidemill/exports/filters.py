@@ -1,4 +1,4 @@
-"""Which rows are meant: conditions on fields, as people write them, and typed as the fields are."""
+"""Conditions on the rows of an export: parsed from requests, then checked against the types of the fields."""
 
 import csv
 import re
@@ -23,13 +23,13 @@ _CONDITION_PATTERN = re.compile(r"([^\[\]=]+)(?:\[([^\[\]=]*)\])?=(.*)", re.DOTA
 _TRAILING_ESCAPE_PATTERN = re.compile(r"(?<!\\)(?:\\\\)*\\$")
 _TEXT_SQL_TYPES = ("text", "character varying", "character", "bpchar", "citext", "name")
 RequestProblem = tuple[tuple[str, ...], str]
-"""Where something is wrong in a request, and what."""
+"""The path of a mistake in a request, and the reason."""
 _TRUE_VALUES, _FALSE_VALUES = ("", "true", "t", "yes", "1"), ("false", "f", "no", "0")
 
 
 @dataclass(frozen=True, slots=True)
 class FilterCondition:
-    """As it was said: nobody has looked yet whether there is such a field."""
+    """A condition as requested; its field may not exist."""
 
     field: str
     op: str
@@ -38,7 +38,7 @@ class FilterCondition:
 
 @dataclass(frozen=True, slots=True)
 class TypedFilter:
-    """A condition that fits its field: values are in the text form that PostgreSQL reads."""
+    """A condition that was checked against its field; values are texts that PostgreSQL can read."""
 
     field: str
     column: str
@@ -49,8 +49,8 @@ class TypedFilter:
 
 
 def parse_query_filters(pairs: Iterable[tuple[str, str]]) -> list[FilterCondition]:
-    """From ``filter[role][in]=admin,editor``; ``filter[role]=admin`` is ``eq``. Other names are not looked at."""
-    found = []
+    """Conditions such as ``filter[role][in]=admin,editor``; without an operator it is ``eq``. Others are ignored."""
+    conditions = []
     for name, text in pairs:
         if name.startswith("filter"):
             match = _FILTER_PARAMETER_PATTERN.fullmatch(name)
@@ -58,14 +58,14 @@ def parse_query_filters(pairs: Iterable[tuple[str, str]]) -> list[FilterConditio
                 raise InvalidInput(
                     f"{truncate_for_error(name)!r}: a filter is written filter[FIELD]=… or filter[FIELD][OPERATOR]=…"
                 )
-            found.append(_make_condition(match[1], match[2], text))
-    return found
+            conditions.append(_make_condition(match[1], match[2], text))
+    return conditions
 
 
 def parse_condition(text: str) -> FilterCondition:
-    """From ``role[in]=admin,editor`` or ``role=admin``; also as a query says it, ``filter[role][in]=admin,editor``."""
-    name, is_said, value = text.partition("=")
-    as_query = _FILTER_PARAMETER_PATTERN.fullmatch(name) if is_said else None
+    """A condition such as ``role[in]=admin,editor`` or ``role=admin``, also with the ``filter[…]`` of a query."""
+    name, separator, value = text.partition("=")
+    as_query = _FILTER_PARAMETER_PATTERN.fullmatch(name) if separator else None
     if as_query is not None and (
         as_query[2] is not None or as_query[1] not in FILTER_OPERATORS
     ):  # or a field of that name
@@ -77,35 +77,36 @@ def parse_condition(text: str) -> FilterCondition:
 
 
 def parse_filter_object(filters: Mapping[str, Any]) -> list[FilterCondition]:
-    """From ``{"role": {"in": ["admin", "editor"]}, "age": {"gte": 18}}``; ``{"role": "admin"}`` is ``eq``."""
-    found = []
-    for field, said in filters.items():
-        if said == {}:
+    """Conditions such as ``{"role": {"in": ["admin", "editor"]}}``; ``{"role": "admin"}`` is ``eq``."""
+    conditions = []
+    for field, operators in filters.items():
+        if operators == {}:
             raise InvalidInput(
                 f"filter {truncate_for_error(field)!r}: it says nothing; write {{operator: value}}, or a value"
             )
-        for op, value in (said if isinstance(said, Mapping) else {"eq": said}).items():
-            values = value if isinstance(value, Sequence) and not isinstance(value, str) else [value]
-            if any(isinstance(one, Mapping | list) for one in values):
+        for op, operand in (operators if isinstance(operators, Mapping) else {"eq": operators}).items():
+            values = operand if isinstance(operand, Sequence) and not isinstance(operand, str) else [operand]
+            if any(isinstance(value, Mapping | list) for value in values):
                 raise InvalidInput(
                     f"filter {truncate_for_error(field)!r}: a value is a text, a number or true or false"
                 )
-            found.append(FilterCondition(field, str(op), tuple(_format_value(one, field, op) for one in values)))
-    return found
+            texts = tuple(_format_value(value, field, op) for value in values)
+            conditions.append(FilterCondition(field, str(op), texts))
+    return conditions
 
 
 def build_filter_object(conditions: Iterable[FilterCondition]) -> dict[str, dict[str, list[str]]]:
-    """To be kept, and to be shown."""
-    found: dict[str, dict[str, list[str]]] = {}
-    for one in conditions:
-        found.setdefault(one.field, {}).setdefault(one.op, []).extend(one.values)
-    return found
+    """The conditions as they are stored and shown."""
+    filters: dict[str, dict[str, list[str]]] = {}
+    for condition in conditions:
+        filters.setdefault(condition.field, {}).setdefault(condition.op, []).extend(condition.values)
+    return filters
 
 
 def resolve_filters(
     conditions: Sequence[FilterCondition], resource: Resource
 ) -> tuple[list[TypedFilter], list[RequestProblem]]:
-    """The conditions, each as its field wants it; and a sentence for each that cannot be."""
+    """The conditions that fit their fields, and a problem for each that does not."""
     if len(conditions) > FILTERS_MAX:
         return [], [(("filters",), f"{len(conditions)} filters are too many: there may be {FILTERS_MAX}")]
     filters: list[TypedFilter] = []
@@ -124,7 +125,7 @@ def _make_condition(field: str, op: str | None, text: str) -> FilterCondition:
 
 
 def _split_values(text: str) -> tuple[str, ...]:
-    """Values between commas; one that has a comma itself stands in quotes."""
+    """Values separated by commas; a value that contains a comma is in quotes."""
     if not text:
         return ()
     try:
@@ -173,7 +174,7 @@ def list_operators(field: Field) -> tuple[str, ...]:
 
 
 def _is_text_column(field: Field) -> bool:
-    """Not an enum of the server's, whatever a declaration allows: the table may have other values."""
+    """Whether the column is text, not an enum of the database."""
     return field.sql_type.partition("(")[0].rpartition(".")[2] in _TEXT_SQL_TYPES
 
 
@@ -204,13 +205,13 @@ def _parse_operand(field: Field, op: str, text: str) -> str:
 
 
 def _parse_field_value(field: Field, text: str) -> str:
-    """As the field's own values are read; its rules are not asked: nobody is about to store it."""
+    """The value in the text form of the field's type. The field's rules do not apply: the value is not stored."""
     if field.type not in ("text", "other"):
         text = text.strip()
-    (found,), wrong = (read_array if field.type == "array" else TYPE_READERS[field.type])(field, [text])
-    told = "…" if field.sensitive else repr(truncate_for_error(text))
-    if wrong:
-        raise InvalidInput(f"filter {field.name!r}: {told} is {wrong[0]}")
-    if field.enum and not _is_text_column(field) and found not in field.enum:  # or the server would not understand it
-        raise InvalidInput(f"filter {field.name!r}: {told} is not one of {', '.join(field.enum)}")
-    return found or ""
+    (value,), problems = (read_array if field.type == "array" else TYPE_READERS[field.type])(field, [text])
+    shown = "…" if field.sensitive else repr(truncate_for_error(text))
+    if problems:
+        raise InvalidInput(f"filter {field.name!r}: {shown} is {problems[0]}")
+    if field.enum and not _is_text_column(field) and value not in field.enum:  # PostgreSQL would raise an error
+        raise InvalidInput(f"filter {field.name!r}: {shown} is not one of {', '.join(field.enum)}")
+    return value or ""

@@ -1,7 +1,4 @@
-"""Stored rows on their way into a file: decoded, with their status, in the order they come.
-
-Built-in: rows as a file, those of a job or of a table. One item is one export; its input tells which.
-"""
+"""Runs exports: each has one item, whose input says whether a table or the results of a job are written to a file."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import aclosing, suppress
@@ -28,7 +25,7 @@ from tidemill.store.jsonb import decode_input, decode_json
 
 
 class ResultFileWriter:
-    """One export's file while it grows. Blocking: lives in a thread."""
+    """Writes stored results to a file. Its methods block, so they run in a thread."""
 
     def __init__(
         self,
@@ -55,23 +52,23 @@ class ResultFileWriter:
         self._writer.close()
 
     def _select_rows(self, stored: Iterable[StoredResult]) -> Iterator[GridRow]:
-        wanted, chosen = self._request.statuses, self._request.rows
-        of_input = self._columns.value_key == "input"
-        for seq, said, result, error, value in stored:
-            status = self._status_resolver.resolve(seq, said)
-            if (wanted and status not in wanted) or not chosen.includes(seq):
+        statuses, selection = self._request.statuses, self._request.rows
+        shows_input = self._columns.value_key == "input"
+        for seq, stored_status, result, stored_error, value in stored:
+            status = self._status_resolver.resolve(seq, stored_status)
+            if (statuses and status not in statuses) or not selection.includes(seq):
                 continue
-            told = decode_json(error) if error else None
-            if chosen.codes is not None and (
-                status != ItemStatus.FAILED or (told or {}).get("code") not in chosen.codes
+            error = decode_json(stored_error) if stored_error else None
+            if selection.codes is not None and (
+                status != ItemStatus.FAILED or (error or {}).get("code") not in selection.codes
             ):
                 continue
             self.rows += 1
             yield {
                 "seq": seq,
                 "status": status,
-                "result": decode_json(result) if result and not of_input else None,
-                "error": told,
+                "result": decode_json(result) if result and not shows_input else None,
+                "error": error,
                 "input": decode_input(value) if value else None,
             }
 
@@ -82,12 +79,12 @@ EXPORT_COLUMNS = ("name", "format", "rows", "cut_cells", "size", "sha256", "file
 
 def make_export_handler(runtime: Runtime) -> Handler:
     db, blobs, ttl_hours = runtime.db, runtime.blobs, runtime.settings.export_ttl_hours
-    of_job = ResultExporter(db, blobs, ttl_hours=ttl_hours).run
-    of_table = TableExporter(db, blobs, ttl_hours=ttl_hours).run
+    export_results = ResultExporter(db, blobs, ttl_hours=ttl_hours).run
+    export_table = TableExporter(db, blobs, ttl_hours=ttl_hours).run
 
     async def run(item: Item) -> ExportedFile:
         try:
-            return await (of_table if is_table_export(item.input) else of_job)(item)
+            return await (export_table if is_table_export(item.input) else export_results)(item)
         except StorageAccessDenied as error:  # another attempt would be denied as well
             raise Fail(str(error), code="store_denied", retryable=True) from error
 
@@ -96,47 +93,34 @@ def make_export_handler(runtime: Runtime) -> Handler:
 
 
 class ResultExporter:
-    """Reads in the event loop and writes in a thread, a packet apart: neither gets far ahead of the other."""
+    """Reads in the event loop and writes in a thread, which is at most one packet behind."""
 
     def __init__(self, db: Database, blobs: BlobStore, *, ttl_hours: int = EXPORT_TTL_HOURS) -> None:
         self._db = db
         self._blobs = blobs
         self._ttl_hours = ttl_hours
 
-    async def run(self, item: Item) -> ExportedFile:
-        """The file is whole, or there is none."""
+    async def run(self, item: Item) -> dict[str, Any]:
+        """Write the file and return its description. After an error no part of the file is left."""
         request = ResultExportRequest.from_input(item.input)
-        writing, desk = (
-            self._blobs.write(),
-            SerialThread(),
-        )  # each attempt has a file of its own: a late one harms nobody
+        # Each attempt writes a file of its own: one that was reclaimed cannot damage that of the next.
+        writing, thread = self._blobs.write(), SerialThread()
         tables: list[ResultFileWriter] = []
         try:
-            name = await self._write_file(writing, desk, request, tables)
+            made = await self._write_file(writing, thread, request, tables)
             await self._check_exportable(request, item)
             expires_at = await self._db.run(retention.expire_file, writing.name, item.job_id, self._ttl_hours)
-            blob = await desk.run(writing.finish)
+            blob = await thread.run(writing.finish)
         except BaseException:
-            await desk.run_last(lambda: _discard_result_file(writing, tables))
+            await thread.run_last(lambda: _discard_result_file(writing, tables))
             raise
-        desk.close()
-        (table,) = tables
-        return ExportedFile(
-            name=name,
-            format=request.format,
-            rows=table.rows,
-            cut_cells=table.cut_cells,
-            size=blob.size,
-            sha256=blob.sha256.hex(),
-            file_id=blob.id,
-            spreadsheet_safe=request.spreadsheet_safe,
-            expires_at=expires_at.isoformat(),
-        )
+        thread.close()
+        made |= {"size": blob.size, "sha256": blob.sha256.hex(), "file_id": blob.id}
+        return made | {"spreadsheet_safe": request.spreadsheet_safe, "expires_at": expires_at.isoformat()}
 
     async def _write_file(
-        self, writing: BlobWriter, desk: SerialThread, request: ResultExportRequest, tables: list[ResultFileWriter]
-    ) -> str:
-        """Write the rows; returns the name of the file."""
+        self, writing: BlobWriter, thread: SerialThread, request: ResultExportRequest, tables: list[ResultFileWriter]
+    ) -> dict[str, Any]:
         async with result_snapshot.open_snapshot(self._db) as conn:
             survey = await result_snapshot.read_result_snapshot(conn, request.job_id)
             if survey is None or survey.purged:
@@ -145,12 +129,12 @@ class ResultExporter:
             writing.label = DownloadLabel(name, RESULT_CONTENT_TYPES[request.format])
             table = ResultFileWriter(writing, request, survey.columns, survey.item_statuses)
             tables.append(table)
-            await _copy_rows(conn, survey, request.rows, table, desk)
-        await desk.run(table.close)
-        return name
+            await _copy_rows(conn, survey, request.rows, table, thread)
+        await thread.run(table.close)
+        return {"name": name, "format": request.format, "rows": table.rows, "cut_cells": table.cut_cells}
 
     async def _check_exportable(self, request: ResultExportRequest, item: Item) -> None:
-        """A file that nobody wants any more is not kept; nor is one that somebody else has made meanwhile."""
+        """Raises, which removes the file, if the export was cancelled or finished elsewhere, or the job is gone."""
         if not await self._db.run(export_records.is_result_export_active, request.job_id, item.job_id):
             if not await self._db.read(export_records.is_export_active, item.job_id):
                 raise Wait("nobody wants this file any more", after=1.0, code="unwanted")
@@ -158,15 +142,15 @@ class ResultExporter:
 
 
 async def _copy_rows(
-    conn: Connection, survey: ResultSnapshot, rows: RowSelection, table: ResultFileWriter, desk: SerialThread
+    conn: Connection, survey: ResultSnapshot, rows: RowSelection, table: ResultFileWriter, thread: SerialThread
 ) -> None:
     async with aclosing(result_snapshot.stream_results(conn, survey, rows)) as packets:
         async for packet in packets:
-            await desk.submit(table.add, packet)
+            await thread.submit(table.add, packet)
 
 
 def _discard_result_file(writing: BlobWriter, tables: list[ResultFileWriter]) -> None:
-    """Nothing stays. A table that is not closed would write its end whenever the garbage collector finds it."""
+    """Remove the file. Writers are closed here, because the garbage collector would make them write their end."""
     writing.discard()
     for table in tables:
         with suppress(Exception):

@@ -1,4 +1,4 @@
-"""What an export is asked for: a job's rows as a file. Of tables, see ``exporting``."""
+"""The request for a file with the results of a job. For tables, see ``table_export``."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ RESULT_CONTENT_TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class ResultExportRequest:
-    """Which rows of which job, as what. ``spreadsheet_safe`` keeps text from being read as a formula."""
+    """The rows of a job to export, and the format. ``spreadsheet_safe`` keeps text from being read as a formula."""
 
     job_id: UUID
     format: ResultFileFormat
@@ -36,14 +36,16 @@ class ResultExportRequest:
         spreadsheet_safe: bool = False,
         rows: RowSelection | None = None,
     ) -> Self:
-        """Statuses in any order and case; none of them means all."""
+        """A checked request. Statuses may have any order and case; none means all."""
         if format_ not in ResultFileFormat.__members__.values():
             raise InvalidInput(f"there is no format {format_!r}; known are {', '.join(ResultFileFormat)}")
         try:
-            wanted = {parse_item_status(word) for word in statuses}
+            parsed_statuses = {parse_item_status(name) for name in statuses}
         except ValueError as error:
             raise InvalidInput(str(error)) from error
-        return cls(job_id, ResultFileFormat(format_), tuple(sorted(wanted)), spreadsheet_safe, rows or RowSelection())
+        return cls(
+            job_id, ResultFileFormat(format_), tuple(sorted(parsed_statuses)), spreadsheet_safe, rows or RowSelection()
+        )
 
     @classmethod
     def from_input(cls, value: Mapping[str, Any]) -> Self:
@@ -62,21 +64,6 @@ class ResultExportRequest:
         return "-".join((job_key, *self.statuses, *chosen)) + f".{self.format}"
 
 
-class ExportedFile(TypedDict):
-    """The result of an export: its file."""
-
-    name: str
-    format: str
-    rows: int
-    cut_cells: int
-    size: int
-    sha256: str
-    file_id: str
-    spreadsheet_safe: bool
-    expires_at: str
-    compression: NotRequired[str]  # of a table
-
-
-def is_table_export(value: Mapping[str, Any]) -> bool:
-    """Whether an export's item is about a table: what it asks for stands in its job's params."""
+def is_table_export(value: dict[str, Any]) -> bool:
+    """Whether the input of an export's item is that of a table export; its request is in the job's params."""
     return "resource" in value

@@ -1,4 +1,4 @@
-"""A job's results: their columns, and all of them in order from one snapshot."""
+"""Reads the results of a job, in order and from one snapshot."""
 
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
@@ -19,11 +19,10 @@ from tidemill.store.statements import SqlParams, load_sql
 
 sql = load_sql("tidemill.exports")
 
-RESULT_WINDOW_ITEMS = 5_000  # items one statement walks over
+RESULT_WINDOW_ITEMS = 5_000  # items that one statement reads
 RESULT_PACKET_ROWS, RESULT_PACKET_BYTES = 1_000, 1 << 20
-RESULT_STREAM_ROWS = (
-    16 if psycopg.capabilities.has_stream_chunked() else 1
-)  # rows that libpq hands over: 4.4 or 2.2 µs each
+# Rows that libpq returns at once.
+RESULT_STREAM_ROWS = 16 if psycopg.capabilities.has_stream_chunked() else 1
 ALL_ROWS = RowSelection()
 
 StoredResult = tuple[int, str | None, str | None, str | None, str | None]  # seq, status, result, error, input
@@ -31,7 +30,7 @@ StoredResult = tuple[int, str | None, str | None, str | None, str | None]  # seq
 
 @dataclass(frozen=True, slots=True)
 class ResultSnapshot:
-    """A job as an export finds it, before its rows are read."""
+    """A job in the snapshot of an export: its size, its columns and the statuses of its open items."""
 
     job_id: UUID
     key: str
@@ -43,36 +42,35 @@ class ResultSnapshot:
 
 @asynccontextmanager
 async def open_snapshot(db: Database) -> AsyncIterator[Connection]:
-    """Everything as it is at one moment, for as long as it takes; locks nobody out."""
+    """A read-only transaction that sees the state of one moment, has no time limit and blocks no writer."""
     async with db.transaction(statement_timeout_s=0) as conn:
         await conn.execute(b"SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY", prepare=False)
         yield conn
 
 
 async def read_result_snapshot(conn: Connection, job_id: UUID) -> ResultSnapshot | None:
-    """None when the job is gone."""
+    """The job; None if it was deleted."""
     job = {"job_id": job_id}
     async with conn.cursor(row_factory=dict_row) as cursor:
         await cursor.execute(sql("job/survey"), job)
-        found = await cursor.fetchone()
-    if found is None:
+        row = await cursor.fetchone()
+    if row is None:
         return None
     ranges = await (await conn.execute(sql("batch/live_ranges"), job)).fetchall()
     lists = await (await conn.execute(sql("batch/leased_lists"), job)).fetchall()
-    turning = frozenset(seq for (seqs,) in lists for seq in seqs)
-    standing = ItemStatusResolver(ranges, turning, found["sparse"])
-    return ResultSnapshot(
-        job_id, found["key"], found["purged"], found["total"], (await find_job_grid(conn, job_id)).columns, standing
-    )
+    leased_seqs = frozenset(seq for (seqs,) in lists for seq in seqs)
+    statuses = ItemStatusResolver(ranges, leased_seqs, row["sparse"])
+    columns = (await find_job_grid(conn, job_id)).columns
+    return ResultSnapshot(job_id, row["key"], row["purged"], row["total"], columns, statuses)
 
 
 async def stream_results(
     conn: Connection, survey: ResultSnapshot, only: RowSelection = ALL_ROWS
 ) -> AsyncGenerator[list[StoredResult]]:
-    """Every item in order of seq, in packets of bounded size: rows come a few at a time, a packet is all there is.
+    """The items in order of seq, in packets of bounded size; only one packet is in memory.
 
-    Of ``only`` some, windows without any of them are not read, and items without the key are left out.
-    Without an outcome, an item of a job with result columns is not read at all: its row has only its number.
+    With ``only``, windows without a selected item are not read, and items with another key are left out. In a job with
+    result columns, an item without an outcome has an empty row.
     """
     statement = sql("item/walk" if survey.columns.value_key == "input" else "outcome/walk")
     packet: list[StoredResult] = []
@@ -100,7 +98,7 @@ async def stream_results(
 
 
 async def _select_window_seqs(conn: Connection, job_id: UUID, only: RowSelection, lo: int, hi: int) -> set[int] | None:
-    """Those of a window that are named and have the key; None: all of them."""
+    """The selected items of a window; None means all."""
     if only.seqs is None and only.key is None:
         return None
     selection = ItemSelection(seqs=only.seqs, key=only.key, ranges=only.ranges)

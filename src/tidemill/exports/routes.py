@@ -106,7 +106,7 @@ VisibleExport = Annotated[Job, Depends(load_visible_export)]
 
 router = APIRouter(tags=["exports"], route_class=AuthenticatedRoute)
 _REPEATED_JOB_EXPORT_RESPONSE: dict[int | str, dict[str, Any]] = {
-    200: {"description": "The same file was asked for before", "model": JobOut}
+    200: {"description": "The export that the same request created before", "model": JobOut}
 }
 ALL_ITEMS = SelectionIn()
 
@@ -125,9 +125,9 @@ async def export_job(
     runtime: RuntimeDep,
     body: Annotated[SelectionIn, Body()] = ALL_ITEMS,
 ) -> JobOut:
-    """Make a file of the results as they are now, of all rows or of those that a body chooses: a job of its own.
+    """Export a job's results as they are now: all rows, or those that the body selects.
 
-    The same request gets the same file.
+    A job writes the file. The same request for unchanged results returns the same export.
     """
     if body.statuses and query.statuses:
         raise InvalidInput("say statuses once: in the address or in the body")
@@ -158,14 +158,14 @@ def _build_row_selection(body: SelectionIn, job_id: UUID) -> RowSelection:
 
 @router.get("/exports/{export}", **declare_route(Permission.USER, 404))
 async def get_export(export: VisibleExport, runtime: RuntimeDep) -> ExportOut:
-    """How far an export is, and what it made."""
+    """The status of an export, and its file."""
     (details,) = await load_exports(runtime, [export])
     return build_export_out(details)
 
 
 @router.post("/exports/{export}/cancel", **declare_route(Permission.USER, 404, 409))
 async def cancel_export(export: VisibleExport, me: CurrentUser, runtime: RuntimeDep) -> ExportOut:
-    """Nothing of the file is kept; what is being written stops within a second or so."""
+    """Cancel an export. Its file is removed; a worker that is writing it stops within about a second."""
     await job_control.cancel_job(runtime.db, export.id, by=me.user_id)
     return build_export_out(await load_export(runtime, export.id))
 
@@ -176,7 +176,7 @@ async def cancel_export(export: VisibleExport, me: CurrentUser, runtime: Runtime
     **declare_route(Permission.USER, 404, 409, 416, extra_responses=FILE_RESPONSES),
 )
 async def download_export(export: VisibleExport, request: Request, runtime: RuntimeDep) -> Response:
-    """The file of a finished export: all of it, or a range."""
+    """Download the file of a completed export, or a range of it."""
     info = await get_export_download(runtime.db, export)
     try:
         return await send_stored_file(request, runtime, info)
@@ -197,7 +197,7 @@ _FILTER_PARAMETER: dict[str, Any] = {
     "example": {"role": "admin"},
 }
 _LIST_EXPORTS_DESCRIPTION = (
-    "With a resource, its rows, as they come (of format json, a list of objects); without, a page of exports"
+    "With `resource`, its rows as a stream (in the format json, a list of objects); without, a page of exports"
 )
 _ROW_STREAM_RESPONSE: dict[int | str, dict[str, Any]] = {
     200: {"description": _LIST_EXPORTS_DESCRIPTION, "content": dict(FILE_RESPONSE_CONTENT)}
@@ -205,7 +205,7 @@ _ROW_STREAM_RESPONSE: dict[int | str, dict[str, Any]] = {
 _LIST_EXPORTS_OPTIONS = declare_route(Permission.USER, 404, 409, extra_responses=_ROW_STREAM_RESPONSE)
 _LIST_EXPORTS_OPTIONS["openapi_extra"] |= {"parameters": [_FILTER_PARAMETER]}
 _REPEATED_EXPORT_RESPONSE: dict[int | str, dict[str, Any]] = {
-    200: {"description": "What this key made before", "model": ExportOut}
+    200: {"description": "The export that this Idempotency-Key created before", "model": ExportOut}
 }
 
 
@@ -213,9 +213,9 @@ _REPEATED_EXPORT_RESPONSE: dict[int | str, dict[str, Any]] = {
 async def list_exports(
     query: Annotated[ExportListQuery, Query()], me: CurrentUser, request: Request, runtime: RuntimeDep
 ) -> ExportPage | Response:
-    """Stream the rows of a resource; without `resource`, your exports, the newest first.
+    """Stream the rows of a resource; without `resource`, list your exports, newest first.
 
-    A stream that ends without its end is not whole: the connection breaks when the source does.
+    If reading fails in the middle of a stream, the connection is closed before the end of the body.
     """
     if query.resource is not None:
         return await _stream_rows(query, me, request, runtime)
@@ -237,7 +237,7 @@ async def submit_export_job(
     runtime: RuntimeDep,
     idempotency_key: IdempotencyKey = None,
 ) -> ExportOut:
-    """Have a file made of the rows of a resource. It is kept for a while, to be downloaded or imported again."""
+    """Submit an export of the rows of a resource to a file. The file can be downloaded or imported until it expires."""
     key = parse_idempotency_key(idempotency_key)
     wanted = _build_table_export(body, json.loads(await request.body(), parse_float=Decimal).get("filters", {}))
     spec = make_submission(

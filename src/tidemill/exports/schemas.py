@@ -1,4 +1,4 @@
-"""Exports: what is asked for, and what became of it."""
+"""Bodies, queries and responses of the export routes."""
 
 from datetime import datetime
 from typing import Annotated, Any, Literal
@@ -14,25 +14,23 @@ from tidemill.rest.schema_types import STATUSES_ALIASES, ItemStatusFilter, NextP
 TableFormat = TypeAliasType("TableFormat", Literal["csv", "ndjson", "json", "xlsx", "parquet"])
 ExportCompression = TypeAliasType("ExportCompression", Literal["none", "gzip", "zstd"])
 ShortName = Annotated[str, Field(min_length=1, max_length=200)]
-_FIELDS_DESCRIPTION = "Of the file, in this order; all of them, if none is named"
-_ORDER_DESCRIPTION = (
-    "Fields, the first one first; one with a minus before it is the other way round. By the natural key, if absent"
-)
-_SPREADSHEET_SAFE_DESCRIPTION = "Text that a spreadsheet might run gets an apostrophe in front; csv and xlsx only"
+_FIELDS_DESCRIPTION = "Fields of the file, in this order; all by default"
+_ORDER_DESCRIPTION = "Fields to sort by; `-field` is descending. The key of the resource by default"
+_SPREADSHEET_SAFE_DESCRIPTION = "Put an apostrophe before text that a spreadsheet could execute; csv and xlsx only"
 
 
 def _split_names(value: object) -> object:
-    words = value if isinstance(value, list) else [value]
-    return [part for word in words for part in (word.split(",") if isinstance(word, str) else [word]) if part != ""]
+    values = value if isinstance(value, list) else [value]
+    return [name for item in values for name in (item.split(",") if isinstance(item, str) else [item]) if name != ""]
 
 
 ShortNameList = Annotated[list[ShortName], BeforeValidator(_split_names)]
 
 
 class ExportIn(RequestModel):
-    """Which rows of what, as which file."""
+    """The rows to export, and the format of the file."""
 
-    resource: ShortName = Field(description="A declared one; for admins also a table")
+    resource: ShortName = Field(description="A declared resource; for administrators, also a table")
     format: TableFormat = "csv"
     compression: ExportCompression = "none"
     fields: list[ShortName] = Field([], max_length=2_000, description=_FIELDS_DESCRIPTION)
@@ -46,37 +44,39 @@ class ExportIn(RequestModel):
 
 
 class ExportListQuery(JobFilterQuery):
-    """With a resource, what is streamed; without, which exports are listed. Filters are read by themselves."""
+    """With `resource`, the rows to stream; without, the exports to list. The route parses `filter[…]` itself."""
 
     model_config = ConfigDict(extra="allow")
 
-    resource: ShortName | None = Field(None, description="Stream the rows of this one; without it, list your exports")
-    format: TableFormat = Field("csv", description="Of a stream")
-    compression: ExportCompression = Field("none", description="Of a stream")
-    fields: ShortNameList = Field([], description=f"{_FIELDS_DESCRIPTION}; between commas")
-    order: ShortNameList = Field([], description=f"{_ORDER_DESCRIPTION}; between commas")
+    resource: ShortName | None = Field(
+        None, description="Stream the rows of this resource; without it, list your exports"
+    )
+    format: TableFormat = Field("csv", description="Format of a stream")
+    compression: ExportCompression = Field("none", description="Compression of a stream")
+    fields: ShortNameList = Field([], description=f"{_FIELDS_DESCRIPTION}; separated by commas")
+    order: ShortNameList = Field([], description=f"{_ORDER_DESCRIPTION}; separated by commas")
     spreadsheet_safe: bool = Field(False, description=_SPREADSHEET_SAFE_DESCRIPTION)
 
 
 class ExportOut(BaseModel):
-    """An export and how far it is."""
+    """An export and its progress."""
 
     job_id: UUID
-    key: str = Field(description="Its short name; wherever an id is asked for, it does as well")
+    key: str = Field(description="Short name, accepted wherever an id is")
     idempotency_key: str | None = None
-    resource_type: str = Field(description="What it is of: a resource, or `job` for the results of one")
+    resource_type: str = Field(description="The exported resource, or `job` for the results of a job")
     format: str
     compression: str = "none"
     spreadsheet_safe: bool = False
     status: JobStatus
     filters: dict[str, Any] = {}
-    fields: list[str] = Field([], description="As they were asked for; none of them is all")
+    fields: list[str] = Field([], description="Requested fields; empty means all")
     order: list[str] = []
-    record_count: int | None = Field(None, description="Rows of the file")
-    size: int | None = Field(None, description="Bytes of the file")
+    record_count: int | None = Field(None, description="Rows in the file")
+    size: int | None = Field(None, description="Size of the file in bytes")
     sha256: str | None = None
-    file_id: str | None = Field(None, description="An import may refer to it")
-    file_path: str | None = Field(None, description="Where the store has it")
+    file_id: str | None = Field(None, description="Imports accept it as their file")
+    file_path: str | None = Field(None, description="URL of the file in the blob store")
     download_url: str | None = None
     failure_reason: str | None = None
     counts: ItemCountsOut = Field(description="One item: the file")
@@ -84,12 +84,12 @@ class ExportOut(BaseModel):
     started_at: datetime | None = None
     completed_at: datetime | None = None
     created_at: datetime | None = None
-    expires_at: datetime | None = Field(None, description="From then on there is no file any more")
-    links: dict[str, str] = Field(description="What can be asked about it, or done to it")
+    expires_at: datetime | None = Field(None, description="When the file is removed")
+    links: dict[str, str] = Field(description="Related resources and actions")
 
 
 class ExportPage(BaseModel):
-    """The newest first."""
+    """A page of exports, newest first."""
 
     exports: list[ExportOut]
     next_page: NextPageToken = None
@@ -101,4 +101,4 @@ ExportFormat = TypeAliasType("ExportFormat", Literal["csv", "xlsx", "ndjson"])
 class JobExportQuery(QueryModel):
     format: ExportFormat = "csv"
     statuses: ItemStatusFilter = Field([], validation_alias=STATUSES_ALIASES)
-    spreadsheet_safe: bool = Field(False, description="Text that a spreadsheet might run is made harmless")
+    spreadsheet_safe: bool = Field(False, description="Put an apostrophe before text that a spreadsheet could execute")

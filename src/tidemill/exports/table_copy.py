@@ -1,8 +1,8 @@
-"""From a plan to the query that COPY runs. COPY takes no parameters: values are literals, made by the driver alone.
+"""Compiles the plan of an export into a query, and runs COPY … TO STDOUT with it on a connection of its own.
 
-COPY … TO STDOUT in chunks, on a connection of its own. psycopg hands COPY out row by row; asyncpg in chunks as they
-come from the socket, and reads on only when the sink has taken one: a slow reader slows the server down, and no
-memory grows. See docs/decisions/0015.
+COPY takes no parameters: values are literals, which the driver quotes. asyncpg returns chunks as they come from the
+socket, psycopg single rows. asyncpg reads on only after the sink has accepted a chunk: a slow reader slows the server
+down, and memory stays bounded.
 """
 
 import socket
@@ -30,7 +30,7 @@ _COMPARISON_OPERATORS = {"eq": "=", "lt": "<", "lte": "<=", "gt": ">", "gte": ">
 
 
 def compile_export_query(plan: TableExportPlan) -> str:
-    """The query whose rows are the file's. Of NDJSON, a row is one column: its object; ``t`` alone may be a column."""
+    """The query whose rows are those of the file. For NDJSON it has one column: the row as a JSON object."""
     named = [
         SQL("{} AS {}").format(_build_column_expression(field, plan), Identifier(field.name)) for field in plan.fields
     ]
@@ -73,9 +73,9 @@ def _compile_filter(one: TypedFilter) -> Composable:
 
 
 def _compile_filter_value(one: TypedFilter, text: str) -> Composable:
-    """A literal without a type is of the column's, and is not cut to its length as a cast would.
+    """A literal without a type takes that of the column, and is not truncated as by a cast.
 
-    Composite types alone do not look around: theirs is said, in the catalog's own spelling.
+    Only composite types need a cast, with the type's name as the catalog spells it.
     """
     if one.type == "other":
         return SQL("{}::{}").format(Literal(text), SQL(one.sql_type))
@@ -90,7 +90,7 @@ ChunkSink = Callable[[bytes], Awaitable[None]]
 EXPORT_SESSION_NAME = "tidemill, export"
 EXPORT_CONNECT_TIMEOUT_S = 15.0
 EXPORT_CHUNK_BYTES = 256 << 10
-EXPORT_LOCK_TIMEOUT_MS = 10_000  # that a table may be locked by somebody who alters it
+EXPORT_LOCK_TIMEOUT_MS = 10_000  # for a table that another session alters
 _TLS_PARAMETERS = (
     "sslmode",
     "sslcert",
@@ -123,14 +123,14 @@ _CONNECTION_LOST_CLASSES = ("08", "53", "57", "25", "40", "58", "XX")
 
 
 async def copy_query_to_sink(db: Database, query: str, feed: CopyFormat, sink: ChunkSink) -> int:
-    """All rows of the query, as they are at one moment, into the sink; how many.
+    """Pass all rows of the query, from one snapshot, to the sink, and return their number.
 
-    Who is cancelled closes the connection at once, and the server ends the query.
+    Cancelling closes the connection at once, and the server ends the query.
 
     Raises:
-        Conflict: The table, or a column of it, is gone or is another one than it was.
-        InvalidInput: The role may not read it, or a value of a filter is none of its type.
-        Unavailable: The connection was lost, or the server cannot serve us now.
+        Conflict: The table or one of its columns was removed or altered.
+        InvalidInput: The database user may not read it, or a filter's value does not fit its type.
+        Unavailable: The connection was lost, or the server is not available.
     """
     try:
         async with _open_copy_connection(db) as conn:
@@ -144,9 +144,9 @@ async def copy_query_to_sink(db: Database, query: str, feed: CopyFormat, sink: C
 
 
 class _ChunkBuffer:
-    """Chunks of some size: a socket gives 20 kB at a time, and what is done with each costs as much as for 200.
+    """Joins the 20 kB that a socket returns into larger chunks, because each call of the sink has a fixed cost.
 
-    The first one goes on at once: somebody may wait for it.
+    The first chunk is passed on at once, so that a client does not wait for it.
     """
 
     def __init__(self, sink: ChunkSink) -> None:
@@ -168,25 +168,25 @@ class _ChunkBuffer:
 
 def translate_copy_error(error: Exception) -> TidemillError:
     state = str(getattr(error, "sqlstate", None) or "")
-    said = str(getattr(error, "message", None) or error).strip() or type(error).__name__
+    message = str(getattr(error, "message", None) or error).strip() or type(error).__name__
     if state in _MISSING_TABLE_STATES:
-        return Conflict(f"the table is not what it was: {said}")
+        return Conflict(f"the table is not what it was: {message}")
     if state in _ALTERED_TABLE_STATES:
-        return Conflict(f"the table cannot be read as it was asked for: {said}")
+        return Conflict(f"the table cannot be read as it was asked for: {message}")
     if state == "42501":
-        return InvalidInput(f"it may not be read: {said}")
+        return InvalidInput(f"it may not be read: {message}")
     if state.startswith("22"):
-        return InvalidInput(f"a value cannot be read: {said}")
+        return InvalidInput(f"a value cannot be read: {message}")
     if state == "55P03":
-        return Unavailable(f"somebody else has the table: {said}")
+        return Unavailable(f"somebody else has the table: {message}")
     if not state or state.startswith(_CONNECTION_LOST_CLASSES):
-        return Unavailable(f"the connection to the database was lost: {said}")
-    return Conflict(f"the table cannot be read: {said}")
+        return Unavailable(f"the connection to the database was lost: {message}")
+    return Conflict(f"the table cannot be read: {message}")
 
 
 @asynccontextmanager
 async def _open_copy_connection(db: Database) -> AsyncIterator[Any]:
-    """In a transaction that sees one moment. Left with an error, it is cut off: nobody waits for the rest."""
+    """A connection in a transaction with one snapshot. After an error it is closed without waiting for the rest."""
     async with db.connection() as known:
         parameters = _read_connection_parameters(known)
     conn = await asyncpg.connect(**parameters, timeout=EXPORT_CONNECT_TIMEOUT_S, statement_cache_size=0)
@@ -200,11 +200,11 @@ async def _open_copy_connection(db: Database) -> AsyncIterator[Any]:
         conn.terminate()
 
 
-def _read_connection_parameters(known: Connection) -> dict[str, object]:
-    """Where psycopg got to, by whatever way: an address, a service file, the environment, a file of passwords."""
+def _read_connection_parameters(known: Connection) -> dict[str, Any]:
+    """The parameters of an open psycopg connection, wherever psycopg got them from."""
     info = known.info
-    said = info.get_parameters()
-    tls = {name: said[name] for name in _TLS_PARAMETERS if said.get(name)}
+    given = info.get_parameters()
+    tls = {name: given[name] for name in _TLS_PARAMETERS if given.get(name)}
     settings = {"application_name": EXPORT_SESSION_NAME} | ({"options": info.options} if info.options else {})
     host = info.host or info.hostaddr
     return {
@@ -219,7 +219,7 @@ def _read_connection_parameters(known: Connection) -> dict[str, object]:
 
 
 def _enable_keepalive(conn: Any) -> None:
-    """A server that is gone without a word is noticed within half a minute."""
+    """Detect within half a minute that the server is gone."""
     found = conn._transport.get_extra_info("socket")  # noqa: SLF001  there is no other way to it
     if found is None or found.family not in (socket.AF_INET, socket.AF_INET6):
         return

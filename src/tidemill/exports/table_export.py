@@ -1,4 +1,4 @@
-"""What an export of a table does, decided once, when it is asked for."""
+"""The request for an export of a table, and the plan that it becomes when it is submitted."""
 
 import re
 from collections.abc import Sequence
@@ -18,18 +18,18 @@ EXPORT_FILE_RESOURCE_MAX_CHARS = 80  # characters of a resource's name in the na
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableExportRequest:
-    """What is asked of an export, in the words of a request. Without ``fields`` it is all of them."""
+    """An export as requested, not checked yet. No ``fields`` means all."""
 
     resource: str
     fields: tuple[str, ...] = ()
     filters: tuple[FilterCondition, ...] = ()
-    order: tuple[str, ...] = ()  # names of fields; one that begins with a minus is the other way round
+    order: tuple[str, ...] = ()  # names of fields; with a minus before it, descending
     format: str = FileFormat.CSV
     compression: str = Compression.NONE
     spreadsheet_safe: bool = False
 
-    def to_params(self) -> dict[str, object]:
-        """To be kept and shown, and to be compared when its key comes again."""
+    def to_params(self) -> dict[str, Any]:
+        """The request as it is stored, shown, and compared when an idempotency key is repeated."""
         return {
             "resource": self.resource,
             "fields": list(self.fields),
@@ -49,6 +49,8 @@ class SortColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableExportPlan:
+    """An export whose fields, filters and order are checked against the table."""
+
     resource: str
     table: TableName
     fields: tuple[Field, ...]
@@ -72,26 +74,26 @@ class TableExportPlan:
         return list(dict.fromkeys(columns))
 
     def build_file_name(self, key: str = "") -> str:
-        """Safe wherever it is saved: ``users-J20261115_000777.csv.gz``."""
-        named = (
+        """A name that every file system accepts: ``users-J20261115_000777.csv.gz``."""
+        stem = (
             _UNSAFE_NAME_CHARS_PATTERN.sub("_", self.resource).strip("_")[:EXPORT_FILE_RESOURCE_MAX_CHARS] or "export"
         )
-        return "-".join(filter(None, (named, key))) + self.form.suffix
+        return "-".join(filter(None, (stem, key))) + self.form.suffix
 
 
 def build_table_export_plan(request: TableExportRequest, resource: Resource) -> TableExportPlan:
-    """The plan of an export of this resource; InvalidRequest says all that is wrong with the request at once."""
+    """The plan of an export of this resource; InvalidRequest with every mistake in the request."""
     problems: list[RequestProblem] = []
     fields = _choose_fields(request.fields, resource, problems)
-    filters, wrong = resolve_filters(request.filters, resource)
-    problems += wrong
+    filters, filter_problems = resolve_filters(request.filters, resource)
+    problems += filter_problems
     order = _parse_order(request.order, resource, problems)
     format_ = _parse_choice(FileFormat, "format", request.format, problems)
     compression = _parse_choice(Compression, "compression", request.compression, problems)
     if format_ and compression:
         problems += _check_format_combination(format_, compression, spreadsheet_safe=request.spreadsheet_safe)
     if problems or format_ is None or compression is None:
-        raise InvalidRequest([reason for _, reason in problems], [place for place, _ in problems])
+        raise InvalidRequest([reason for _, reason in problems], [path for path, _ in problems])
     return TableExportPlan(
         resource=resource.name,
         table=resource.table,
@@ -107,7 +109,7 @@ def build_table_export_plan(request: TableExportRequest, resource: Resource) -> 
 def _check_format_combination(
     format_: FileFormat, compression: Compression, *, spreadsheet_safe: bool
 ) -> list[RequestProblem]:
-    """What does not go together."""
+    """Why these options cannot be combined."""
     try:
         OutputFileSpec(format_, (), compression, spreadsheet_safe)
     except InvalidInput as error:
@@ -119,8 +121,8 @@ def _choose_fields(names: Sequence[str], resource: Resource, problems: list[Requ
     problems += [
         (("fields",), _describe_unknown_field(name, resource)) for name in names if name not in resource.field_names
     ]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    problems += [(("fields",), f"field {truncate_for_error(name)!r} is there twice") for name in twice]
+    duplicates = sorted({name for name in names if names.count(name) > 1})
+    problems += [(("fields",), f"field {truncate_for_error(name)!r} is there twice") for name in duplicates]
     known = {field.name: field for field in resource.fields}
     return tuple(known[name] for name in names if name in known) if names else resource.fields
 
@@ -131,33 +133,34 @@ def _describe_unknown_field(name: str, resource: Resource) -> str:
 
 
 def _parse_order(names: Sequence[str], resource: Resource, problems: list[RequestProblem]) -> tuple[SortColumn, ...]:
-    """By the natural key, unless it is said."""
-    found = []
-    for said in names or resource.key:
-        name = said if said in resource.field_names else said.removeprefix("-")
+    """The columns to sort by; those of the resource's key by default."""
+    columns = []
+    for text in names or resource.key:
+        name = text if text in resource.field_names else text.removeprefix("-")
         if name not in resource.field_names:
             problems.append((("order",), f"order: {_describe_unknown_field(name, resource)}"))
         elif resource.get_field(name).type == "json":
             reason = f"order: {truncate_for_error(name)!r} is {resource.get_field(name).sql_type}, which has no order"
             problems.append((("order",), reason))
         else:
-            found.append(SortColumn(resource.get_field(name).column, is_descending=name != said))
-    return tuple(found)
+            columns.append(SortColumn(resource.get_field(name).column, is_descending=name != text))
+    return tuple(columns)
 
 
-def _parse_choice(words: Any, name: str, said: str, problems: list[RequestProblem]) -> Any:
-    if said in words.__members__.values():
-        return words(said)
-    problems.append(((name,), f"there is no {name} {truncate_for_error(said)!r}; known are {', '.join(words)}"))
+def _parse_choice(choices: Any, name: str, value: str, problems: list[RequestProblem]) -> Any:
+    """The member of an enum; None, and a problem, if the value is not one of them."""
+    if value in choices.__members__.values():
+        return choices(value)
+    problems.append(((name,), f"there is no {name} {truncate_for_error(value)!r}; known are {', '.join(choices)}"))
     return None
 
 
 def parse_file_extension(name: str) -> tuple[FileFormat | None, Compression]:
-    """What the name of a file says of its form: ``users.csv.gz`` is CSV in gzip."""
+    """The format and the compression that a file name implies: ``users.csv.gz`` is CSV compressed with gzip."""
     stem, compression = name.lower(), Compression.NONE
-    for ending, packed in ((".gz", Compression.GZIP), (".zst", Compression.ZSTD)):
-        if stem.endswith(ending):
-            stem, compression = stem.removesuffix(ending), packed
-    ending = stem.rpartition(".")[2] if "." in stem else ""
-    named = {"jsonl": FileFormat.NDJSON} | {str(one): one for one in FileFormat}
-    return named.get(ending), compression
+    for suffix, compression_of_suffix in ((".gz", Compression.GZIP), (".zst", Compression.ZSTD)):
+        if stem.endswith(suffix):
+            stem, compression = stem.removesuffix(suffix), compression_of_suffix
+    extension = stem.rpartition(".")[2] if "." in stem else ""
+    formats = {"jsonl": FileFormat.NDJSON} | {str(format_): format_ for format_ in FileFormat}
+    return formats.get(extension), compression

@@ -1,7 +1,4 @@
-"""A thread that does one thing after another, for an async caller that may be cancelled.
-
-Built-in: rows of a table as a file, straight from COPY through an encoder into the store.
-"""
+"""Writes the rows of a table to a stored file: from COPY through an encoder, which runs in a thread of its own."""
 
 import asyncio
 import time
@@ -31,23 +28,24 @@ T = TypeVar("T")
 
 
 class SerialThread:
-    """What was given is done in order, even if nobody waits for it any more."""
+    """A thread that runs functions one after another, also after the task that submitted them was cancelled."""
 
     def __init__(self) -> None:
-        self._thread = ThreadPoolExecutor(1, "desk")
+        self._thread = ThreadPoolExecutor(1, "export-writer")
         self._begun: asyncio.Future[Any] | None = None
 
     async def submit(self, work: Callable[..., Any], *args: Any) -> None:
-        """Start, as soon as what was given before is done, and do not wait for the end."""
+        """Wait for the function submitted before, start this one, and do not wait for its end."""
         await self._wait_for_submitted()
         self._begun = asyncio.get_running_loop().run_in_executor(self._thread, work, *args)
 
     async def run(self, work: Callable[..., T], *args: Any) -> T:
+        """Wait for the function submitted before, and return the result of this one."""
         await self._wait_for_submitted()
         return await asyncio.get_running_loop().run_in_executor(self._thread, work, *args)
 
     async def run_last(self, work: Callable[[], None]) -> None:
-        """Do this last, whatever became of the rest; a caller that is cancelled once more need not wait for it."""
+        """Run this after everything else, even if that failed. Cancelling the caller does not stop it."""
         last = asyncio.get_running_loop().run_in_executor(self._thread, work)
         self.close()
         unfinished = [last] if self._begun is None else [self._begun, last]
@@ -62,35 +60,35 @@ class SerialThread:
             await begun
 
 
-EXPORT_CANCEL_CHECK_S = 1.0  # whether somebody still wants the file
+EXPORT_CANCEL_CHECK_S = 1.0  # between checks whether the export was cancelled
 
 
 class TableExporter:
-    """Reads in the event loop and writes in a thread, a chunk apart: neither gets far ahead of the other."""
+    """Reads in the event loop and writes in a thread, which is at most one chunk behind."""
 
     def __init__(self, db: Database, blobs: BlobStore, *, ttl_hours: int) -> None:
         self._db = db
         self._blobs = blobs
         self._ttl_hours = ttl_hours
 
-    async def run(self, item: Item) -> ExportedFile:
-        """The file is whole, or there is none."""
+    async def run(self, item: Item) -> dict[str, Any]:
+        """Write the file and return its description. After an error no part of the file is left."""
         job = await self._db.read(job_records.get_job, item.job_id)
         plan = msgspec.convert(job.params["plan"], TableExportPlan)
         name, started = plan.build_file_name(job.key), time.monotonic()
-        writing, desk = self._blobs.write(), SerialThread()  # as of jobs: each attempt has its own
+        writing, thread = self._blobs.write(), SerialThread()  # each attempt writes a file of its own
         writing.label = DownloadLabel(name, plan.form.content_type)
         encoders: list[CopyEncoder] = []
         try:
-            rows, cut_cells = await self._write_file(plan, item.job_id, writing, desk, encoders)
-            blob, expires_at = await self._finish_file(item.job_id, writing, desk)
+            rows, cut_cells = await self._write_file(plan, item.job_id, writing, thread, encoders)
+            blob, expires_at = await self._finish_file(item.job_id, writing, thread)
         except (Conflict, InvalidInput) as error:
-            await desk.run_last(lambda: _discard_table_file(writing, encoders))
+            await thread.run_last(lambda: _discard_table_file(writing, encoders))
             raise Fail(str(error), code="unreadable", retryable=True) from error
         except BaseException:
-            await desk.run_last(lambda: _discard_table_file(writing, encoders))
+            await thread.run_last(lambda: _discard_table_file(writing, encoders))
             raise
-        desk.close()
+        thread.close()
         report_export_completed(plan.resource, str(plan.format), rows, time.monotonic() - started, job=item.job_id)
         return ExportedFile(
             name=name,
@@ -106,38 +104,52 @@ class TableExporter:
         )
 
     async def _write_file(
-        self, plan: TableExportPlan, job_id: UUID, writing: BlobWriter, desk: SerialThread, encoders: list[CopyEncoder]
+        self,
+        plan: TableExportPlan,
+        job_id: UUID,
+        writing: BlobWriter,
+        thread: SerialThread,
+        encoders: list[CopyEncoder],
     ) -> tuple[int, int]:
-        encoder = await desk.run(open_copy_encoder, plan.form, writing)
+        encoder = await thread.run(open_copy_encoder, plan.form, writing)
         encoders.append(encoder)
-        looked = time.monotonic()
+        last_check = time.monotonic()
 
         async def write_chunk(chunk: bytes) -> None:
-            nonlocal looked
-            await desk.submit(encoder.write, chunk)
-            if time.monotonic() - looked > EXPORT_CANCEL_CHECK_S:
+            nonlocal last_check
+            await thread.submit(encoder.write, chunk)
+            if time.monotonic() - last_check > EXPORT_CANCEL_CHECK_S:
                 await self._check_still_requested(job_id)
-                looked = time.monotonic()
+                last_check = time.monotonic()
 
         rows = await copy_query_to_sink(self._db, compile_export_query(plan), plan.form.copy_format, write_chunk)
-        await desk.run(encoder.close)
+        await thread.run(encoder.close)
         encoders.clear()
         return rows, encoder.cut_cells
 
-    async def _finish_file(self, job_id: UUID, writing: BlobWriter, desk: SerialThread) -> tuple[Blob, str]:
-        """When it expires is written first: should nobody live to tell of the file, it goes all the same."""
+    async def _finish_file(self, job_id: UUID, writing: BlobWriter, thread: SerialThread) -> tuple[Blob, str]:
+        """Record when the file expires, then finish it: if the worker dies in between, the file is still removed."""
         await self._check_still_requested(job_id)
         expires_at = await self._db.run(retention.expire_file, writing.name, job_id, self._ttl_hours)
-        return await desk.run(writing.finish), expires_at.isoformat()
+        return await thread.run(writing.finish), expires_at.isoformat()
 
     async def _check_still_requested(self, job_id: UUID) -> None:
-        """A file that nobody wants any more is not made; nor is one that somebody else has made meanwhile."""
+        """Wait, which ends the attempt, if the export was cancelled or another worker has written its file."""
         if not await self._db.read(export_records.is_export_active, job_id):
             raise Wait("nobody wants this file any more", after=1.0, code="unwanted")
 
 
+def _describe_export(plan: TableExportPlan, name: str, rows: int) -> dict[str, Any]:
+    file: dict[str, Any] = {"name": name, "format": str(plan.format), "compression": str(plan.compression)}
+    return file | {"rows": rows, "spreadsheet_safe": plan.spreadsheet_safe}
+
+
+def _describe_blob(blob: Blob) -> dict[str, Any]:
+    return {"size": blob.size, "sha256": blob.sha256.hex(), "file_id": blob.id}
+
+
 def _discard_table_file(writing: BlobWriter, encoders: list[CopyEncoder]) -> None:
-    """Nothing stays. An encoder that is not closed would write its end whenever the garbage collector finds it."""
+    """Remove the file. Encoders are closed here, because the garbage collector would make them write their end."""
     writing.discard()
     for encoder in encoders:
         with suppress(Exception):
