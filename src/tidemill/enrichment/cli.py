@@ -30,8 +30,8 @@ def match_command(
         Path, typer.Argument(exists=True, dir_okay=False, help="CSV, TSV, NDJSON, JSON, XLSX or Parquet, packed or not")
     ],
     service: Annotated[str, typer.Option(help="A service of tidemill.toml, or the address of a public one")],
-    query: Annotated[str, typer.Option(help="The column with the names to look for")],
-    type_: Annotated[str | None, typer.Option("--type", help="The type of what is looked for, as in Q5")] = None,
+    query: Annotated[str, typer.Option(help="The column with the names to search for")],
+    type_: Annotated[str | None, typer.Option("--type", help="The type of the entities, as in Q5")] = None,
     property_: Annotated[
         list[str] | None, typer.Option("--property", help="PROPERTY=COLUMN, as in P569=born; may be repeated")
     ] = None,
@@ -44,16 +44,19 @@ def match_command(
     ] = None,
     strategy: Annotated[
         list[str] | None,
-        typer.Option(help="How to ask, in order: exact, normalized, without_type, column:NAME, a+b; may be repeated"),
+        typer.Option(help="Strategies, in order: exact, normalized, without_type, column:NAME, a+b; may be repeated"),
     ] = None,
     not_found_delay: Annotated[
-        float | None, typer.Option(min=0, help="Seconds before a row is asked for in the next way")
+        float | None, typer.Option(min=0, help="Seconds before a row is sent with the next strategy")
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write what was found to this .csv, .xlsx or .ndjson")
+        Path | None, typer.Option("--output", "-o", help="Write the results to this .csv, .xlsx or .ndjson file")
     ] = None,
     policy: Annotated[str, typer.Option(help="continue, fail_fast, or tolerate:10 or tolerate:5%")] = "continue",
-    processes: Annotated[int, typer.Option("--processes", "-p", min=1, max=64, help="If no worker runs")] = 1,
+    processes: Annotated[
+        int,
+        typer.Option("--processes", "-p", min=1, max=64, help="Number of worker processes to start if none is running"),
+    ] = 1,
 ) -> None:
     """Match the rows of a file against a reconciliation service; the exit code is 0 only if nothing failed."""
     silence_logs()

@@ -1,9 +1,7 @@
-"""A small, exact part of JSONPath (RFC 9535): names, places in a list, and all of a list or of an object.
+"""The request of an enriching job, and the JSON paths that extract its fields from an answer.
 
-``$.offers[0].price``, ``$['odd name'][-1]``, ``$.offers[*].price``. There are no filters and no ``..``: whoever needs
-them writes a handler.
-
-What an enriching job is asked to do, read from its params; every mistake is told.
+JSON paths are a part of JSONPath (RFC 9535): names, indexes and wildcards, as in ``$.offers[0].price``,
+``$['odd name'][-1]`` and ``$.offers[*].price``. There are no filters and no ``..``.
 """
 
 import re
@@ -16,7 +14,7 @@ from tidemill.core.json_types import JsonObject
 from tidemill.enrichment import request_template
 
 JSON_PATH_MAX_CHARS, JSON_PATH_MAX_STEPS, JSON_PATH_MAX_MATCHES = 500, 32, 1_000
-WILDCARD_STEP: Final[None] = None  # the step that means every one
+WILDCARD_STEP: Final[None] = None
 _STEP_PATTERN = re.compile(
     r"""\.(?P<name>[A-Za-z_\u0080-\U0010ffff][\w\u0080-\U0010ffff-]*)
     |\[(?P<place>-?(?:0|[1-9][0-9]{0,8}))\]
@@ -31,13 +29,13 @@ _MISSING: Final = object()
 
 @dataclass(frozen=True, slots=True)
 class JsonPath:
-    """``steps`` are names, places, or ALL."""
+    """A parsed path; ``steps`` are names, indexes or ``WILDCARD_STEP``."""
 
     steps: tuple[str | int | None, ...]
 
     @classmethod
     def parse(cls, text: str) -> "JsonPath":
-        """ValueError says what cannot be read."""
+        """The path; ValueError says which part is not supported."""
         if not text.startswith("$"):
             raise ValueError(f"{text[:50]!r}: a path begins with $, as in $.offers[0].price")
         if len(text) > JSON_PATH_MAX_CHARS:
@@ -57,7 +55,7 @@ class JsonPath:
         return cls(tuple(steps))
 
     def find(self, document: Any) -> Any:
-        """What is there, or None; with ALL in the path, a list of what is there."""
+        """The value at the path, or None; with a wildcard, the list of all values."""
         found = [document]
         for step in self.steps:
             found = [inner for value in found for inner in _apply_step(value, step)][:JSON_PATH_MAX_MATCHES]
@@ -89,7 +87,7 @@ def _apply_step(value: Any, step: str | int | None) -> list[Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class EnrichRequest:
-    """``path`` is asked for below the service's address; ``fields`` are taken from the answer, by their JSON path."""
+    """``path`` is relative to the service's URL; ``fields`` are extracted from the answer by their JSON paths."""
 
     service: str
     path: str
@@ -101,7 +99,7 @@ class EnrichRequest:
 
     @classmethod
     def from_params(cls, params: Mapping[str, Any]) -> "EnrichRequest":
-        """InvalidRequest with every mistake."""
+        """The request; InvalidRequest with every mistake."""
         # Only processes that call services need the pydantic models.
         from tidemill.enrichment.request_params import EnrichParams, validate_params  # noqa: PLC0415
 
@@ -110,13 +108,13 @@ class EnrichRequest:
         return cls(**given)
 
     @property
-    def params(self) -> dict[str, object]:
-        """As they are stored with the job, including the defaults."""
+    def params(self) -> dict[str, Any]:
+        """The parameters as the job stores them, with the defaults."""
         return asdict(self) | {"required": list(self.required)}
 
     @property
     def referenced_columns(self) -> list[str]:
-        """Those of the rows that it asks for."""
+        """The columns of the rows that path and body refer to."""
         return list(
             dict.fromkeys(
                 [*request_template.list_template_columns(self.path), *request_template.list_template_columns(self.body)]

@@ -1,9 +1,4 @@
-"""What can become of a call to a service, in words that an item can keep.
-
-How a request asks whether it may be made now: the seam to whoever limits requests.
-
-A service: where it is, who may use it, and how it wants to be asked.
-"""
+"""The declaration of a service that jobs call, the errors of its calls, and the permits of its limiter."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
@@ -23,7 +18,7 @@ from tidemill.core.allowed_hosts import (
 )
 from tidemill.core.principal import Role
 
-RETRY_AFTER_MAX_S = 7 * 86_400.0  # a service that asks for more is asked again after that
+RETRY_AFTER_MAX_S = 7 * 86_400.0  # upper bound of what a service may request
 NOT_FOUND_STATUSES = frozenset({204, 404, 410})
 _THROTTLE_STATUSES = frozenset({429, 503})
 _TRANSIENT_STATUSES = frozenset({408, 425})
@@ -38,17 +33,17 @@ HttpHeaders = list[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class ServiceResponse:
-    """What came back, whatever it says."""
+    """The answer to a request, with any status."""
 
     status: int
     body: bytes
-    retry_after_s: float | None  # in how many seconds to come back, if that is said
+    retry_after_s: float | None  # from the header Retry-After
 
 
 class ServiceCallError(Exception):
-    """No answer that can be used. ``passing`` says that another try may bring one.
+    """A call without a usable answer. ``is_transient``: another attempt may succeed.
 
-    ``splits`` says that a part of what was asked may be to blame: the rest is then asked by itself.
+    ``is_splittable``: one row of the request may be the cause, so the others are sent without it.
     """
 
     def __init__(self, code: str, reason: str, *, is_transient: bool = False, is_splittable: bool = False) -> None:
@@ -60,7 +55,7 @@ class ServiceCallError(Exception):
 
 
 class ServiceThrottled(ServiceCallError):
-    """Not now: too much is asked. ``after`` is in how many seconds to come back, if the service says so."""
+    """The service throttles requests. ``after`` is the number of seconds to wait, if the service says so."""
 
     def __init__(self, reason: str, after: float | None = None, status: int = 429) -> None:
         super().__init__("throttled", reason, is_transient=True)
@@ -70,7 +65,7 @@ class ServiceThrottled(ServiceCallError):
 
 
 def error_from_status(status: int, retry_after_s: float | None = None) -> ServiceCallError | None:
-    """What a status means, if it is not a success."""
+    """The error that a status stands for; None for a success."""
     words = f"the service answered {describe_status(status)}"
     if status in _SUCCESS_STATUSES:
         return None
@@ -86,7 +81,7 @@ def error_from_status(status: int, retry_after_s: float | None = None) -> Servic
 
 
 def make_invalid_answer_error(reason: str) -> ServiceCallError:
-    """An answer that came whole and says nothing that can be understood."""
+    """The error of a complete answer that cannot be parsed."""
     return ServiceCallError(
         "invalid_answer", f"the service's answer cannot be used: {reason}", is_transient=True, is_splittable=True
     )
@@ -99,7 +94,7 @@ def make_answer_too_large_error(megabytes: int) -> ServiceCallError:
 
 
 def describe_status(status: int) -> str:
-    """In our own words: a server's could be anything."""
+    """The status with its standard phrase; the phrase of the server is not trusted."""
     try:
         return f"{status} {HTTPStatus(status).phrase}"
     except ValueError:
@@ -107,9 +102,9 @@ def describe_status(status: int) -> str:
 
 
 class ServiceCallPermit(Protocol):
-    """Waited for on the way in, given back on the way out.
+    """A permit for one request: entering waits for it, leaving releases it.
 
-    A ``Refused`` that passes through tells the limiter that nobody should ask before then.
+    An error of a throttled request that leaves the block pauses the limiter until its time to retry.
     """
 
     async def __aenter__(self) -> Any: ...
@@ -125,7 +120,7 @@ class ServicePermits(Protocol):
 
 
 class UnlimitedPermits:
-    """Every request may be made at once; the controller of the kind sees refusals by itself, from the outcomes."""
+    """Permits every request at once. The engine still reacts to throttled outcomes of the kind."""
 
     def permit(self, _name: str, _key: str, /) -> ServiceCallPermit:
         return nullcontext()
@@ -139,10 +134,10 @@ DEFAULT_WEB_PORT_BY_SCHEME = {"http": 80, "https": 443}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExternalService:
-    """``url`` is where it answers; what is asked of it lies there or below.
+    """A declared service. Requests go to ``url`` or to paths below it.
 
-    ``header`` carries the secret, as ``value`` says; the secret itself is in the environment of workers, and nowhere
-    else. ``limit`` names the limiter that requests count against, each by itself: not its rows.
+    ``header`` carries the secret in the form of ``value``; the secret itself is only in the environment of workers.
+    ``limit`` names the limiter that counts requests, not rows.
     """
 
     name: str
@@ -176,7 +171,7 @@ class ExternalService:
         return role in self.use or (role is Role.ADMIN and bool(self.use))
 
     def read_secret(self, environment: Mapping[str, str]) -> str | None:
-        """What its header is made of; None if it needs none, ``""`` if it is missing."""
+        """The secret; None if the service needs none, ``""`` if it is missing."""
         return None if self.header is None else environment.get(self.secret_env, "").strip()
 
     def build_address_policy(self, extra_allowed: Sequence[AllowedHost] = ()) -> "ServiceAddressPolicy":
@@ -188,7 +183,7 @@ class ExternalService:
 
 @dataclass(frozen=True, slots=True)
 class ServiceAddressPolicy:
-    """Which machines a call may end at: the service's own, whatever redirects say, and what is public on the web."""
+    """The addresses that calls may connect to, also after redirects: those of the service, and public ones."""
 
     host: str
     port: int
@@ -197,7 +192,7 @@ class ServiceAddressPolicy:
     tls: bool = False
 
     def explain_refusal(self, host: str, addresses: Sequence[IPAddress], port: int) -> str | None:
-        """Why nothing is sent there, or None. One bad address is enough: any of them could be the one."""
+        """Why calls may not connect there, or None. One refused address is enough: any of them could be used."""
         is_own = (host.lower(), port) == (self.host, self.port)
         if is_own and self.allow_private:
             return None
@@ -224,5 +219,5 @@ def parse_service_url(url: str) -> str:
 
 
 def make_undeclared_service(url: str) -> ExternalService:
-    """One that an administrator names by its address: on the public web only, and without a secret."""
+    """A service that an administrator names by its URL: on the public web only, and without a secret."""
     return ExternalService(name=(urlsplit(url).hostname or "").lower(), url=url)

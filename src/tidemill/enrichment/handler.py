@@ -1,7 +1,4 @@
-"""One row, matched: the next way to ask for it, what the service proposes, and whether that will do.
-
-One row, one request, and what is taken from its answer.
-"""
+"""Runs matching and enriching jobs: each item is one row, sent to a service."""
 
 import json
 from typing import Any
@@ -31,7 +28,7 @@ from tidemill.enrichment.use_cases import load_services
 from tidemill.runtime import Runtime
 from tidemill.store.database import Database
 
-MATCH_CONCURRENCY = 200  # rows in hand; requests are bounded by the service
+MATCH_CONCURRENCY = 200  # rows at once; the service bounds the requests
 QUERY_BATCHERS_CACHED_MAX = 64
 
 
@@ -47,17 +44,9 @@ def _make_retry_policy(runtime: Runtime) -> RetryPolicy:
 def make_match_handler(runtime: Runtime) -> Handler:
     retry = _make_retry_policy(runtime)
     matcher = RowMatcher(runtime.db, runtime.get(make_service_clients), retry)
-    # Each request has a time limit of its own, and rows may wait for their turn as long as a limiter wants.
-    return Handler(
-        MATCH_KIND,
-        matcher.run,
-        "async",
-        concurrency=MATCH_CONCURRENCY,
-        timeout=None,
-        retry=retry,
-        columns=MATCH_COLUMNS,
-        close=matcher.close,
-    )
+    options: dict[str, Any] = {"retry": retry, "columns": MATCH_COLUMNS, "close": matcher.close}
+    # No timeout: each request has its own, and rows wait for permits as long as the limiter requires.
+    return Handler(MATCH_KIND, matcher.run, "async", concurrency=MATCH_CONCURRENCY, timeout=None, **options)
 
 
 class RowMatcher:
@@ -88,7 +77,8 @@ class RowMatcher:
 
     async def _fetch_candidates(self, item: Item, service: str, query: MatchQuery) -> list[MatchCandidate]:
         tries = item.attempt - item.misses
-        alone = tries > 1 and tries >= self._retry.max_attempts  # its last: it fails by its own fault or not at all
+        # The last attempt is sent alone, so that no other row can make it fail.
+        alone = tries > 1 and tries >= self._retry.max_attempts
         try:
             return await self._get_batcher(item.job_id, service).fetch_candidates(f"q{item.seq}", query, alone=alone)
         except ServiceThrottled:
@@ -136,7 +126,7 @@ ENRICH_CONCURRENCY = 50
 def make_enrich_handler(runtime: Runtime) -> Handler:
     retry, clients = _make_retry_policy(runtime), runtime.get(make_service_clients)
     call = Enricher(runtime.db, clients, retry).run
-    # Each request has a time limit of its own, and rows may wait for their turn as long as a limiter wants.
+    # No timeout: each request has its own, and rows wait for permits as long as the limiter requires.
     return Handler(
         ENRICH_KIND, call, "async", concurrency=ENRICH_CONCURRENCY, timeout=None, retry=retry, close=clients.close
     )

@@ -1,4 +1,4 @@
-"""Rows that are asked for at about the same time become one request; each gets its own answer."""
+"""Joins the queries of rows that arrive at about the same time into one request."""
 
 import asyncio
 import time
@@ -26,8 +26,8 @@ from tidemill.enrichment.service_client import ActiveCheck, ServiceClient
 
 QUERY_BATCH_WAIT_S = 0.005  # how long a request that is not full waits for others to join it
 DEFAULT_QUERY_BATCH_SIZE = 10  # rows in a request, of a service that does not say how many it takes
-QUERY_BATCH_SIZE_MAX = 200  # whatever it says
-MANIFEST_RETRY_S = 300.0  # for the manifest, if it could not be had
+QUERY_BATCH_SIZE_MAX = 200  # also if the service accepts more
+MANIFEST_RETRY_S = 300.0  # until the manifest is requested again after an error
 
 
 @dataclass(eq=False, slots=True)
@@ -40,7 +40,7 @@ class QueuedMatchQuery:
 
 
 class MatchQueryBatcher:
-    """The rows of one job at the desk of one service."""
+    """Sends the rows of one job to one service."""
 
     def __init__(self, client: ServiceClient, check_active: ActiveCheck) -> None:
         self._client = client
@@ -74,7 +74,7 @@ class MatchQueryBatcher:
         task.add_done_callback(self._tasks.discard)
 
     async def _dispatch_batches(self) -> None:
-        """A request whenever there is a place at the desk: rows that come meanwhile fill it."""
+        """Send a request whenever a slot is free; rows that arrive meanwhile join it."""
         try:
             while self._waiting or self._alone:
                 await self._client.acquire_slot()
@@ -84,10 +84,10 @@ class MatchQueryBatcher:
             self._is_dispatching = False
 
     async def _start_next_batch(self) -> bool:
-        """Whether the place at the desk is used; whatever goes wrong before is for those who wait."""
+        """Whether the slot is used. An error before that fails the waiting rows."""
         try:
             batch = await self._collect_batch()
-        except Exception as error:  # noqa: BLE001  as above: nobody waits for ever
+        except Exception as error:  # noqa: BLE001  rows must not wait for ever
             _fail_queries([*self._alone, *self._waiting], error)
             self._alone.clear()
             self._waiting.clear()
@@ -97,7 +97,7 @@ class MatchQueryBatcher:
         return bool(batch)
 
     async def _collect_batch(self) -> list[QueuedMatchQuery]:
-        """Rows whose askers still wait; one by itself that is to be alone."""
+        """The next rows that still wait for an answer; a row with ``alone`` by itself."""
         size = await resolve_batch_size(self._client, self._check_active)
         if len(self._waiting) < size and not self._alone:
             await asyncio.sleep(QUERY_BATCH_WAIT_S)
@@ -114,20 +114,20 @@ class MatchQueryBatcher:
             error = await self._send_batch(batch)
             if error is not None:
                 await self._bisect_batch(batch, error)
-        except Exception as error:  # noqa: BLE001  whatever it is, it is for those who wait
+        except Exception as error:  # noqa: BLE001  every error fails the waiting rows
             _fail_queries(batch, error)
         finally:
             for asked in batch:
-                asked.answer.cancel()  # at the end of the process: nobody waits for ever
+                asked.answer.cancel()  # when the process ends, rows must not wait for ever
             self._client.release_slot()
 
     async def _send_batch(self, batch: Sequence[QueuedMatchQuery]) -> ServiceCallError | None:
-        """Ask; whoever is answered has an answer. Otherwise, why nobody is."""
+        """Send the rows and set their answers. Returns the error if no row has one."""
         try:
             answers = await self._send_queries({asked.id: asked.query for asked in batch})
         except ServiceCallError as error:
             return error
-        except Outcome as outcome:  # nobody wants it any more
+        except Outcome as outcome:  # the job was cancelled or deleted
             _fail_queries(batch, outcome)
             return None
         for asked in batch:
@@ -139,7 +139,7 @@ class MatchQueryBatcher:
         return None
 
     async def _bisect_batch(self, batch: Sequence[QueuedMatchQuery], error: ServiceCallError) -> None:
-        """Find the row that is to blame by halves. If both fail and it may pass, the service is: nobody is blamed."""
+        """Bisect the batch to find the row that causes the error. If both halves fail transiently, none does."""
         if len(batch) == 1 or not error.is_splittable:
             _fail_queries(batch, error)
             return
@@ -176,7 +176,7 @@ def _fail_queries(batch: Sequence[QueuedMatchQuery], error: BaseException) -> No
 
 
 async def resolve_batch_size(client: ServiceClient, check_active: ActiveCheck) -> int:
-    """As it is declared, or as the service's manifest says; asked for until it is known, and not too often."""
+    """The declared batch size, or that of the service's manifest, which is requested until it is known."""
     if client.service.batch is not None:
         return client.service.batch
     if client.batch_size is None and time.monotonic() >= client.manifest_retry_at:
@@ -186,6 +186,6 @@ async def resolve_batch_size(client: ServiceClient, check_active: ActiveCheck) -
             client.batch_size = min(
                 read_batch_size(parse_json_object(answered.body)) or DEFAULT_QUERY_BATCH_SIZE, QUERY_BATCH_SIZE_MAX
             )
-        except Exception:  # noqa: BLE001, S110  the queries that follow will tell
+        except Exception:  # noqa: BLE001, S110  the following queries report the error
             pass
     return client.batch_size or DEFAULT_QUERY_BATCH_SIZE

@@ -12,7 +12,7 @@ STRATEGY_COLUMN_PREFIX = "column:"
 STRATEGY_NAMES = (STRATEGY_EXACT, STRATEGY_NORMALIZED, STRATEGY_WITHOUT_TYPE, STRATEGY_WITHOUT_PROPERTIES)
 DEFAULT_STRATEGIES = (STRATEGY_EXACT, STRATEGY_NORMALIZED, f"{STRATEGY_NORMALIZED}+{STRATEGY_WITHOUT_TYPE}")
 STRATEGIES_MAX = 8
-QUERY_TEXT_MAX_CHARS = 1_000  # characters of a query; services look for names
+QUERY_TEXT_MAX_CHARS = 1_000  # services search for names
 
 _LEGAL_FORMS = {
     *("ab", "ag", "aps", "as", "asa", "bv", "co", "company", "corp", "corporation", "cv", "doo", "eg", "ev", "gbr"),
@@ -41,7 +41,7 @@ _LEGAL_FORMS = {
 _DOTTED_ABBREVIATION_PATTERN = re.compile(r"\b(?:\w\.){1,}\w?\b\.?(?!\w)")  # S.A., G.m.b.H
 _APOSTROPHE_PATTERN = re.compile(r"(?<=\w)['\u2019\u02bc](?=\w)")
 _NON_WORD_PATTERN = re.compile(r"[\W_]+")
-# What does not fall apart into a letter and its accent.
+# Letters that do not decompose into a letter and an accent.
 _LETTER_REPLACEMENTS = str.maketrans(
     {"ß": "ss", "ø": "o", "đ": "d", "ł": "l", "æ": "ae", "œ": "oe", "ð": "d", "þ": "th"}
 )
@@ -49,7 +49,7 @@ _LETTER_REPLACEMENTS = str.maketrans(
 
 @dataclass(frozen=True, slots=True)
 class MatchQuery:
-    """One question about one row, and the strategy that made it."""
+    """One query for one row, and the strategy that made it."""
 
     text: str
     type: str | None = None
@@ -59,7 +59,7 @@ class MatchQuery:
 
 
 def find_strategy_problem(strategy: str) -> str | None:
-    """What is wrong with the name of a strategy, such as ``normalized+without_type`` or ``column:alias``."""
+    """Why a strategy such as ``normalized+without_type`` or ``column:alias`` is not valid, or None."""
     for part in strategy.split("+"):
         if part not in STRATEGY_NAMES and not (
             part.startswith(STRATEGY_COLUMN_PREFIX) and len(part) > len(STRATEGY_COLUMN_PREFIX)
@@ -77,7 +77,7 @@ def build_match_queries(
     limit: int,
     strategies: Sequence[str],
 ) -> list[MatchQuery]:
-    """One query for each strategy that has something new to ask; none for a row that has nothing to ask with."""
+    """One query per strategy, without repeated ones; none for a row without a text to search for."""
     found: list[MatchQuery] = []
     asked: set[tuple[object, ...]] = set()
     values = tuple((pid, format_query_text(row.get(name))) for pid, name in properties.items())
@@ -100,7 +100,7 @@ def build_match_queries(
 
 
 def format_query_text(value: Any) -> str:
-    """A cell as a text to look for; what is nested is nothing to look for."""
+    """A cell as a text to search for; empty for nested values."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return ""
     return " ".join(str(value).replace("\x00", " ").split())[:QUERY_TEXT_MAX_CHARS]

@@ -1,6 +1,6 @@
-"""What a service proposes for a row, and whether one of its candidates will do.
+"""Requests and answers of the W3C Reconciliation API, and the choice of a candidate.
 
-The W3C Reconciliation API: 0.2, which OpenRefine and most services speak, and the draft of 1.0.
+Version 0.2, which OpenRefine and most services use, and the draft of 1.0 are supported.
 """
 
 import json
@@ -49,7 +49,7 @@ class MatchResult(CandidateJson):
 
 
 def parse_candidates(given: Any, limit: int) -> list[MatchCandidate]:
-    """The best first, and not more than were asked for; ValueError says what is wrong with them."""
+    """At most ``limit`` candidates, best first; ValueError if they cannot be parsed."""
     if not isinstance(given, list):
         raise ValueError("its candidates are no list")  # noqa: TRY004  as for every other mistake
     found = [_parse_candidate(one) for one in given[: 10 * limit]]
@@ -57,7 +57,7 @@ def parse_candidates(given: Any, limit: int) -> list[MatchCandidate]:
 
 
 def choose_candidate(candidates: Sequence[MatchCandidate], request: MatchRequest) -> MatchCandidate | None:
-    """The one that will do: what the service is sure of, if that counts, else the best at or above the threshold."""
+    """The candidate that the service calls a match, if that is accepted; else the best that reaches the threshold."""
     if request.accept_match:
         sure = [one for one in candidates if one.match]
         if len(sure) == 1:
@@ -70,9 +70,9 @@ def choose_candidate(candidates: Sequence[MatchCandidate], request: MatchRequest
 
 def build_match_result(
     chosen: MatchCandidate | None, candidates: Sequence[MatchCandidate], query: MatchQuery
-) -> MatchResult:
-    """The result of a row. Without a match it has no id, and the score of the best candidate."""
-    best: CandidateJson = {"id": None, "name": None, "score": None, "match": False, "type": None}
+) -> dict[str, Any]:
+    """The result of a row. Without a match it has no id."""
+    told: dict[str, Any] = {"id": None, "name": None, "score": None, "match": False, "type": None}
     if chosen is not None:
         best = {**chosen.to_json(), "match": True}
     elif candidates:
@@ -106,7 +106,7 @@ def _parse_score(given: Mapping[str, Any]) -> float | None:
 
 
 def _parse_name(given: Any) -> str:
-    """A text; in the newer protocol, a list of texts in several languages."""
+    """The name: a text, or in version 1.0 a list of texts in several languages."""
     if isinstance(given, list) and given:
         given = given[0]
     if isinstance(given, Mapping):
@@ -115,7 +115,7 @@ def _parse_name(given: Any) -> str:
 
 
 def _parse_type(given: Mapping[str, Any]) -> str | None:
-    """Names, or ids where types have no names."""
+    """The names of the types, or their ids if they have no names."""
     types = given.get("type")
     several = types if isinstance(types, list) else [types]
     named = [
@@ -130,7 +130,7 @@ FORM_CONTENT_TYPE, JSON_CONTENT_TYPE = "application/x-www-form-urlencoded", "app
 
 @dataclass(frozen=True, slots=True)
 class ReconciliationRequest:
-    """What is sent, behind the address of the service."""
+    """A request; its path is appended to the URL of the service."""
 
     path: str
     content_type: str
@@ -138,11 +138,11 @@ class ReconciliationRequest:
 
 
 ReconciliationAnswer = list[MatchCandidate] | str
-"""The candidates of a row, or why they cannot be read."""
+"""The candidates of a row, or why they cannot be parsed."""
 
 
 def encode_queries(queries: Mapping[str, MatchQuery], protocol: ReconciliationVersion) -> ReconciliationRequest:
-    """One request for several rows; ids are of the rows, so that an answer to another request does not fit."""
+    """One request for several rows, with the ids of the rows, so that an answer to another request is detected."""
     if protocol == "1.0":
         body = {"queries": [_encode_draft_query(query) for query in queries.values()]}
         return ReconciliationRequest("/match", JSON_CONTENT_TYPE, _encode_json(body))
@@ -153,7 +153,7 @@ def encode_queries(queries: Mapping[str, MatchQuery], protocol: ReconciliationVe
 def decode_answers(
     body: bytes, queries: Mapping[str, MatchQuery], protocol: ReconciliationVersion
 ) -> dict[str, ReconciliationAnswer]:
-    """What is said of each row; CallFailed where nothing is said of any."""
+    """The answer for each row; ServiceCallError if there is none for any."""
     document = parse_json_object(body)
     if protocol == "1.0":
         return _decode_draft_answers(document, queries)
@@ -164,8 +164,8 @@ def decode_answers(
     return {id_: _parse_answer(document.get(id_), "result", query) for id_, query in queries.items()}
 
 
-def parse_json_object(body: bytes) -> JsonObject:
-    """A JSON object. What JSON cannot say, such as NaN, is found where it stands, not here."""
+def parse_json_object(body: bytes) -> dict[str, Any]:
+    """The JSON object of an answer. Values such as NaN are rejected later, where they are used."""
     try:
         document = json.loads(body, parse_constant=lambda _: math.nan)
     except (ValueError, RecursionError):
@@ -178,7 +178,7 @@ def parse_json_object(body: bytes) -> JsonObject:
 
 
 def read_batch_size(manifest: Mapping[str, Any]) -> int | None:
-    """How many queries at once the service says it takes."""
+    """The number of queries per request that the manifest allows."""
     said = manifest.get("batchSize")
     return said if isinstance(said, int) and not isinstance(said, bool) and said > 0 else None
 
@@ -186,7 +186,7 @@ def read_batch_size(manifest: Mapping[str, Any]) -> int | None:
 def _decode_draft_answers(
     document: Mapping[str, Any], queries: Mapping[str, MatchQuery]
 ) -> dict[str, ReconciliationAnswer]:
-    """By their order: nothing else tells them apart, so there must be as many as were asked for."""
+    """The answers in the order of the queries; their number must be equal, because they have no ids."""
     results = document.get("results")
     if not isinstance(results, list) or len(results) != len(queries):
         raise make_invalid_answer_error(
@@ -206,7 +206,7 @@ def _parse_answer(said: Any, name: str, query: MatchQuery) -> ReconciliationAnsw
 
 
 def _describe_error_answer(document: Mapping[str, Any]) -> str | None:
-    """Some services answer 200 and mean no."""
+    """Why an answer with the status 200 is an error, if it is one."""
     return 'it is an error: {"status": "error", …}' if document.get("status") == "error" else None
 
 

@@ -1,4 +1,4 @@
-"""Texts and JSON with ``{column}`` in them: every value is escaped for where it stands."""
+"""Texts and JSON with ``{column}`` placeholders. Values are escaped for their position in a URL or in JSON."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -11,7 +11,7 @@ _PLACEHOLDER_PATTERN = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 
 
 class EmptyTemplateValue(Exception):
-    """A row has nothing where the template wants something; ``column`` is where."""
+    """A row has no value in a ``column`` that the template needs."""
 
     def __init__(self, column: str) -> None:
         super().__init__(column)
@@ -19,18 +19,18 @@ class EmptyTemplateValue(Exception):
 
 
 class PathTraversal(Exception):
-    """A row has something in a path that a server may read as the way to the folder above."""
+    """A value adds a ``.`` or ``..`` segment to a path."""
 
 
 def has_path_traversal(path: str) -> bool:
-    """Whether some server may find . or .. in it, however often it was escaped, and however it splits paths."""
+    """Whether a server may read ``.`` or ``..`` in the path, after decoding it any number of times."""
     while (plain := unquote(path)) != path:
         path = plain
     return any(part.partition(";")[0] in (".", "..") for part in re.split(r"[/\\?]", path))
 
 
 def find_template_problem(template: str) -> str | None:
-    """What is wrong with a template, if anything; ``{{`` and ``}}`` stand for the marks themselves."""
+    """Why a template is not valid, or None; ``{{`` and ``}}`` are literal braces."""
     for found in _PLACEHOLDER_PATTERN.finditer(template):
         if found.group() in ("{", "}"):
             return f"a {found.group()} without its other half; {{{{ and }}}} are the marks themselves"
@@ -40,7 +40,7 @@ def find_template_problem(template: str) -> str | None:
 
 
 def list_template_columns(template: Any) -> Iterator[str]:
-    """The columns that a text, or JSON with texts in it, asks for."""
+    """The columns that a text, or the texts in JSON, refer to."""
     if isinstance(template, str):
         yield from (found[1] for found in _PLACEHOLDER_PATTERN.finditer(template) if found[1] is not None)
     elif isinstance(template, Mapping):
@@ -52,7 +52,7 @@ def list_template_columns(template: Any) -> Iterator[str]:
 
 
 def list_template_problems(template: Any, depth: int = 0) -> Iterator[str]:
-    """The same as ``problem_of``, of every text in a piece of JSON."""
+    """As ``find_template_problem``, for every text in a JSON value."""
     if depth > TEMPLATE_MAX_DEPTH:
         yield f"it is nested more than {TEMPLATE_MAX_DEPTH} deep"
     elif isinstance(template, str):
@@ -68,7 +68,7 @@ def list_template_problems(template: Any, depth: int = 0) -> Iterator[str]:
 
 
 def fill_path(template: str, row: Mapping[str, Any]) -> str:
-    """A URL's path and query: a value can end neither its segment nor the path, nor be empty."""
+    """A path and query with the values of a row, escaped so that none ends its segment; an empty value raises."""
 
     def replace_placeholder(found: "re.Match[str]") -> str:
         if found[1] is None:
@@ -85,7 +85,7 @@ def fill_path(template: str, row: Mapping[str, Any]) -> str:
 
 
 def fill_json(template: Any, row: Mapping[str, Any]) -> Any:
-    """A text that is one place and nothing else becomes the value itself, number or not."""
+    """JSON with the values of a row. A text that is only a placeholder becomes the value with its type."""
     if isinstance(template, str):
         whole = _PLACEHOLDER_PATTERN.fullmatch(template)
         if whole is not None and whole[1] is not None:

@@ -9,15 +9,15 @@ from tidemill.rest.runtime import RuntimeDep
 
 
 class ServiceOut(BaseModel):
-    """A service of the declarations; never its secret."""
+    """A declared service, without its secret."""
 
     name: str
-    url: str = Field(description="Where it answers")
+    url: str = Field(description="URL of the service")
     limit: str | None = Field(None, description="The limiter that its requests count against")
 
 
 class ServiceList(BaseModel):
-    """Those that your jobs may call."""
+    """The services that your jobs may call."""
 
     services: list[ServiceOut]
 
@@ -27,7 +27,7 @@ router = APIRouter(tags=["services"], route_class=AuthenticatedRoute)
 
 @router.get("/services", **declare_route(Permission.USER))
 async def list_services(me: CurrentUser, runtime: RuntimeDep) -> ServiceList:
-    """Whom your jobs of the kinds `match` and `http.enrich` may call."""
+    """List the services that your jobs of the kinds `match` and `http.enrich` may call."""
     services = runtime.get(make_service_use_cases).list_services(me.role)
     return ServiceList(
         services=[ServiceOut(name=service.name, url=service.url, limit=service.limit) for service in services]

@@ -1,11 +1,4 @@
-"""From a call that failed to what becomes of its item. A refusal is understood by the engine itself.
-
-One service as a process speaks to it: so many requests at a time, each with a permit, none for work nobody wants.
-
-The services that a worker knows, each with its desk, opened when it is first needed.
-
-What jobs were asked to do, read once for all their items; and whether anybody still wants it.
-"""
+"""Calls services for items: with bounded concurrency and permits, and not for jobs that were cancelled or deleted."""
 
 import asyncio
 import os
@@ -43,7 +36,7 @@ from tidemill.store import job_records
 from tidemill.store.database import Database
 from tidemill.telemetry.events import emit
 
-# What somebody can put right, so that sending the item round again makes sense.
+# Errors that a change of settings or of the service can fix, so that a retry makes sense.
 FIXABLE_ERROR_CODES = (
     *("service_denied", "service_secret", "service_certificate", "service_redirect", "address_refused"),
     "unknown_limiter",
@@ -51,7 +44,7 @@ FIXABLE_ERROR_CODES = (
 
 
 def outcome_from_call_error(error: ServiceCallError, item: Item, retry: RetryPolicy) -> Outcome:
-    """The last attempt fails under the name of what was wrong, which says more than that it was the last."""
+    """The outcome of a failed call. The last attempt fails with the code of the call's error."""
     if not error.is_transient:
         return Fail(error.reason, code=error.code, retryable=error.code in FIXABLE_ERROR_CODES)
     if item.attempt - item.misses >= retry.max_attempts:
@@ -60,11 +53,11 @@ def outcome_from_call_error(error: ServiceCallError, item: Item, retry: RetryPol
 
 
 ActiveCheck = Callable[[], Awaitable[None]]
-"""Raises when nobody wants the work any more."""
+"""Raises if the job was cancelled or deleted."""
 
 
 class ServiceClient:
-    """Waits for a place and a permit, asks, and tells of it."""
+    """Calls one service: waits for a slot and a permit, sends the request and reports it."""
 
     def __init__(
         self,
@@ -73,12 +66,12 @@ class ServiceClient:
         environment: Mapping[str, str],
         permits: ServicePermits,
     ) -> None:
-        # Few processes ever call anybody: the others are spared an HTTP client, 4 MB and 0.04 s of every start.
+        # Imported here, because few processes call services: it costs 4 MB and 0.04 s.
         from tidemill.enrichment.service_http_client import ServiceCallLimits, ServiceHttpClient  # noqa: PLC0415
 
         self.service = service
-        self.batch_size: int | None = None  # rows in a request, once the service has said so
-        self.manifest_retry_at = 0.0  # when to ask for it, by our own clock
+        self.batch_size: int | None = None  # rows per request, once the manifest was read
+        self.manifest_retry_at = 0.0  # by the monotonic clock
         self._slots = asyncio.Semaphore(service.concurrency)
         self._permits = permits
         self._secret = service.read_secret(environment)
@@ -86,7 +79,7 @@ class ServiceClient:
         self._caller = ServiceHttpClient(reach, bounds, secret=self._build_secret_header())
 
     async def acquire_slot(self) -> None:
-        """Take a place; whoever has one asks soon, and leaves."""
+        """Wait for a slot, which the caller releases after its request."""
         await self._slots.acquire()
 
     def release_slot(self) -> None:
@@ -102,16 +95,16 @@ class ServiceClient:
         content: bytes = b"",
         rows: int = 1,
     ) -> ServiceResponse:
-        """An answer with a good status, or one that says that nothing is there; CallFailed for any other.
+        """The answer, if its status is a success or "not found"; ServiceCallError for any other.
 
-        The caller has a place. The permit is of this one request, however many rows it is about.
+        The caller has a slot. One request takes one permit, for any number of rows.
         """
         if self._secret is not None and not _is_valid_header_value(self._secret):
             reason = f"{self.service.secret_env} is not set where this worker runs, or cannot be sent in a header"
             raise ServiceCallError("service_secret", reason)
         service = self.service
         if service.limit is not None:
-            await check_active()  # before too: a permit for nothing is one that others wait for
+            await check_active()  # before waiting, too: a permit must not be spent on a cancelled job
         async with self._get_permit():
             await check_active()
             started = time.monotonic()
@@ -183,7 +176,7 @@ class ServiceClients:
         self._clients: dict[str, ServiceClient] = {}
 
     def get_client(self, name: str) -> ServiceClient:
-        """Fail if there is no such service here."""
+        """The client of a service; Fail if the worker does not declare it."""
         if name not in self._clients:
             service = self._find_service(name)
             reach = service.build_address_policy(self._allowed)
@@ -212,7 +205,7 @@ T = TypeVar("T")
 
 
 class JobRequestCache(Generic[T]):
-    """``read`` makes a request of a job's params."""
+    """The requests of jobs, which ``read`` parses from their params once for all items."""
 
     def __init__(self, db: Database, read: Callable[[Mapping[str, Any]], T]) -> None:
         self._db = db
@@ -226,7 +219,7 @@ class JobRequestCache(Generic[T]):
         return found if found is not None else await self._load_request(job_id)
 
     async def check_active(self, job_id: UUID) -> None:
-        """Nobody is asked for a job that is deleted or is to be cancelled; its items go back as they are."""
+        """Raises Wait, which requeues the item unchanged, if the job was cancelled or deleted."""
         if not await self._active_lookups.get(job_id):
             raise Wait("nobody wants this any more", after=1.0, code="unwanted")
 

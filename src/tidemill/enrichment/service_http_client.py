@@ -1,7 +1,4 @@
-"""Async connections that lead only to addresses that were checked.
-
-Calls to one service: bounded in time and size, to checked addresses only, over connections that are used again.
-"""
+"""HTTP calls to one service: bounded in time and size, and only to addresses that were checked."""
 
 import asyncio
 import socket
@@ -31,13 +28,13 @@ SERVICE_CONNECT_TIMEOUT_S = 10.0
 
 
 async def resolve_host_async(host: str, port: int) -> list[str]:
-    """The addresses of a host, by the system's own resolver."""
+    """The addresses of a host, from the system's resolver."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return [str(one[4][0]) for one in found]
 
 
 class AsyncCheckedBackend(httpcore2.AsyncNetworkBackend):
-    """Resolves, checks and connects in one step: whatever the resolver says later cannot matter."""
+    """Resolves, checks and connects in one step, so that a later answer of the resolver has no effect."""
 
     def __init__(self, reach: ServiceAddressPolicy, resolver: AsyncResolver = resolve_host_async) -> None:
         self._reach = reach
@@ -83,7 +80,7 @@ class AsyncCheckedBackend(httpcore2.AsyncNetworkBackend):
 
 SERVICE_REDIRECTS_MAX = 3
 HTTP_SEE_OTHER = 303
-SERVICE_CONNECTION_IDLE_S = 15.0  # a connection that is not used for so long is closed
+SERVICE_CONNECTION_IDLE_S = 15.0  # until an idle connection is closed
 _DEFAULT_HEADERS = [("Accept", "application/json"), ("Accept-Encoding", "identity"), ("User-Agent", "tidemill")]
 
 
@@ -95,7 +92,7 @@ class ServiceCallLimits:
 
 
 class ServiceHttpClient:
-    """Speaks to a service. ``secret`` is a header that only the service's own machine is told."""
+    """An HTTP client for one service. ``secret`` is a header that is sent only to the service's own host."""
 
     def __init__(
         self,
@@ -115,7 +112,7 @@ class ServiceHttpClient:
     async def call(
         self, method: str, url: str, headers: HttpHeaders | None = None, content: bytes = b""
     ) -> ServiceResponse:
-        """One request, and those that its redirects lead to. CallFailed when there is no answer."""
+        """Send a request and follow its redirects; ServiceCallError if there is no answer."""
         try:
             async with asyncio.timeout(self._bounds.seconds):
                 return await self._follow_redirects(method, httpx2.URL(url), headers or [], content)
@@ -172,12 +169,12 @@ class ServiceHttpClient:
         return response.status, head, self._redact_secret(bytes(body))
 
     def _make_secret_headers(self, link: httpx2.URL, port: int) -> HttpHeaders:
-        """Nobody else hears it, wherever a redirect leads."""
+        """The secret header, unless a redirect leads to another host."""
         is_own = (link.raw_host.decode("ascii").lower(), port) == (self._reach.host, self._reach.port)
         return [self._secret] if self._secret is not None and is_own else []
 
     def _redact_secret(self, body: bytes) -> bytes:
-        """A service may tell what it was told."""
+        """The body with the secret replaced, because a service may repeat it."""
         if self._secret is None:
             return body
         for word in self._secret[1].split():
@@ -186,7 +183,7 @@ class ServiceHttpClient:
         return body
 
     def _make_ssl_context(self) -> ssl.SSLContext | None:
-        """Certificates take a while to read: a service without TLS is spared them, unless it redirects to some."""
+        """None for a service without TLS: loading certificates is slow, and only a redirect to https needs them."""
         return httpx2.create_ssl_context(trust_env=False) if self._reach.tls else None
 
     @cached_property
@@ -200,10 +197,10 @@ class ServiceHttpClient:
 
 
 def _encode_host(host: str) -> str:
-    """As links have it, and certificates: a name with letters beyond ASCII is another word there."""
+    """The host as URLs and certificates have it: names with letters beyond ASCII are encoded."""
     try:
         return httpx2.URL(f"http://[{host}]" if ":" in host else f"http://{host}").raw_host.decode("ascii").lower()
-    except httpx2.InvalidURL:  # which every call will say
+    except httpx2.InvalidURL:  # every call reports it
         return host
 
 
@@ -212,7 +209,7 @@ def _make_timeouts(seconds: float) -> dict[str, float]:
 
 
 def _resolve_redirect(link: httpx2.URL, location: str | None) -> httpx2.URL:
-    """Where a redirect leads. Whether that is an address to speak to is seen when it is connected to."""
+    """The target of a redirect. Its address is checked when it is connected to."""
     try:
         target = link.join(location or "")
         scheme, host, user = target.scheme, target.host, target.userinfo
