@@ -95,6 +95,12 @@ class Runtime:
     def kind_aliases(self) -> Mapping[str, str]:
         return {alias: kind for feature in self.features for alias, kind in feature.kind_aliases.items()}
 
+    def check_declarations(self) -> None:
+        """InvalidSettings if something that is declared for a feature is not valid."""
+        for feature in self.features:
+            for name in feature.declarations:
+                self.get(load_object(name))
+
     async def open_results(self, job: Job, format_: str) -> BinaryIO:
         """A file with a job's results in this format, from the feature that can write it; the caller closes it."""
         names = [feature.open_results for feature in self.features if feature.open_results is not None]

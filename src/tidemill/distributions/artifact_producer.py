@@ -54,7 +54,7 @@ class ArtifactProducer:
             self._columns.pop(query, None)
             raise
 
-    async def _describe_columns(self, query: str, values: dict[str, Any]) -> tuple[OutputColumn, ...]:
+    async def _describe_columns(self, query: str, values: SqlParams) -> tuple[OutputColumn, ...]:
         """The columns of a query. They are cached for seconds only, because tables are altered."""
         async with self._describing:
             columns, good_until = self._columns.get(query, ((), 0.0))

@@ -114,7 +114,7 @@ class DistributionRunner:
         except InvalidInput as error:  # a format that this worker cannot write
             raise Fail(str(error), code="invalid", retryable=True) from error
 
-    async def _find_reusable(self, order: _PreparedJob, given: DistributionInput, key: str) -> dict[str, Any] | None:
+    async def _find_reusable(self, order: _PreparedJob, given: DistributionInput) -> Artifact | None:
         """The existing file of an input, if it can be reused."""
         reuse, dataset = order.request.reuse, order.dataset
         if not reuse.enabled or dataset.date_field is None:

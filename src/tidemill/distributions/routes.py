@@ -23,7 +23,6 @@ from tidemill.distributions.schemas import (
 from tidemill.distributions.use_cases import (
     Distribution,
     DistributionSpec,
-    InputView,
     get_artifact_info,
     list_distribution_inputs,
     load_distribution,

@@ -5,7 +5,7 @@ import hashlib
 import json
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypedDict
 from uuid import UUID
 
 from tidemill.config_file import load_section
@@ -212,16 +212,29 @@ async def load_distribution(db: Database, job_id: UUID) -> Distribution:
     return (await load_distributions(db, [await db.read(job_records.get_job, job_id)]))[0]
 
 
-async def list_distribution_inputs(
-    db: Database, job_id: UUID, *, limit: int, after: object = None
-) -> Page[dict[str, Any]]:
+class InputView(TypedDict):
+    """An input of a distribution, and what became of it."""
+
+    input: JsonObject
+    status: str
+    attempts: int
+    path: str | None
+    download_url: str | None
+    rows: int | None
+    size: int | None
+    sha256: str | None
+    reused: bool | None
+    error: ItemError | None
+
+
+async def list_distribution_inputs(db: Database, job_id: UUID, *, limit: int, after: object = None) -> Page[InputView]:
     """A page of a distribution's inputs, in their order: each with its fields, its status and its file or error."""
     page = await queries.list_items(db, job_id, limit=limit, after=after)
     inputs = await db.run(read_shown_inputs, job_id, [item["seq"] for item in page.items])
     return Page([_build_input_view(job_id, item, inputs.get(item["seq"])) for item in page.items], page.after)
 
 
-async def iterate_distribution_inputs(db: Database, job_id: UUID) -> AsyncGenerator[dict[str, Any]]:
+async def iterate_distribution_inputs(db: Database, job_id: UUID) -> AsyncGenerator[InputView]:
     """Every input of a distribution, as ``list_distribution_inputs`` has them, read page by page."""
     after: object = None
     has_more = True

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any, TypedDict
 from urllib.parse import urlencode
 
-from tidemill.core.json_types import JsonObject
 from tidemill.enrichment.external_service import ReconciliationVersion, make_invalid_answer_error
 from tidemill.enrichment.match_request import MatchQuery, MatchRequest
 
@@ -70,9 +69,9 @@ def choose_candidate(candidates: Sequence[MatchCandidate], request: MatchRequest
 
 def build_match_result(
     chosen: MatchCandidate | None, candidates: Sequence[MatchCandidate], query: MatchQuery
-) -> dict[str, Any]:
-    """The result of a row. Without a match it has no id."""
-    told: dict[str, Any] = {"id": None, "name": None, "score": None, "match": False, "type": None}
+) -> MatchResult:
+    """The result of a row. Without a match it has no id, and the score of the best candidate."""
+    best: CandidateJson = {"id": None, "name": None, "score": None, "match": False, "type": None}
     if chosen is not None:
         best = {**chosen.to_json(), "match": True}
     elif candidates:

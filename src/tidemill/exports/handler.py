@@ -100,14 +100,14 @@ class ResultExporter:
         self._blobs = blobs
         self._ttl_hours = ttl_hours
 
-    async def run(self, item: Item) -> dict[str, Any]:
+    async def run(self, item: Item) -> ExportedFile:
         """Write the file and return its description. After an error no part of the file is left."""
         request = ResultExportRequest.from_input(item.input)
         # Each attempt writes a file of its own: one that was reclaimed cannot damage that of the next.
         writing, thread = self._blobs.write(), SerialThread()
         tables: list[ResultFileWriter] = []
         try:
-            made = await self._write_file(writing, thread, request, tables)
+            name = await self._write_file(writing, thread, request, tables)
             await self._check_exportable(request, item)
             expires_at = await self._db.run(retention.expire_file, writing.name, item.job_id, self._ttl_hours)
             blob = await thread.run(writing.finish)
@@ -115,12 +115,23 @@ class ResultExporter:
             await thread.run_last(lambda: _discard_result_file(writing, tables))
             raise
         thread.close()
-        made |= {"size": blob.size, "sha256": blob.sha256.hex(), "file_id": blob.id}
-        return made | {"spreadsheet_safe": request.spreadsheet_safe, "expires_at": expires_at.isoformat()}
+        (table,) = tables
+        return ExportedFile(
+            name=name,
+            format=request.format,
+            rows=table.rows,
+            cut_cells=table.cut_cells,
+            size=blob.size,
+            sha256=blob.sha256.hex(),
+            file_id=blob.id,
+            spreadsheet_safe=request.spreadsheet_safe,
+            expires_at=expires_at.isoformat(),
+        )
 
     async def _write_file(
         self, writing: BlobWriter, thread: SerialThread, request: ResultExportRequest, tables: list[ResultFileWriter]
-    ) -> dict[str, Any]:
+    ) -> str:
+        """Write the rows and return the name of the file."""
         async with result_snapshot.open_snapshot(self._db) as conn:
             survey = await result_snapshot.read_result_snapshot(conn, request.job_id)
             if survey is None or survey.purged:
@@ -131,7 +142,7 @@ class ResultExporter:
             tables.append(table)
             await _copy_rows(conn, survey, request.rows, table, thread)
         await thread.run(table.close)
-        return {"name": name, "format": request.format, "rows": table.rows, "cut_cells": table.cut_cells}
+        return name
 
     async def _check_exportable(self, request: ResultExportRequest, item: Item) -> None:
         """Raises, which removes the file, if the export was cancelled or finished elsewhere, or the job is gone."""

@@ -64,6 +64,21 @@ class ResultExportRequest:
         return "-".join((job_key, *self.statuses, *chosen)) + f".{self.format}"
 
 
-def is_table_export(value: dict[str, Any]) -> bool:
+class ExportedFile(TypedDict):
+    """The result of an export: its file."""
+
+    name: str
+    format: str
+    rows: int
+    cut_cells: int
+    size: int
+    sha256: str
+    file_id: str
+    spreadsheet_safe: bool
+    expires_at: str
+    compression: NotRequired[str]  # of a table
+
+
+def is_table_export(value: Mapping[str, Any]) -> bool:
     """Whether the input of an export's item is that of a table export; its request is in the job's params."""
     return "resource" in value

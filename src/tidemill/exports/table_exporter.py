@@ -71,7 +71,7 @@ class TableExporter:
         self._blobs = blobs
         self._ttl_hours = ttl_hours
 
-    async def run(self, item: Item) -> dict[str, Any]:
+    async def run(self, item: Item) -> ExportedFile:
         """Write the file and return its description. After an error no part of the file is left."""
         job = await self._db.read(job_records.get_job, item.job_id)
         plan = msgspec.convert(job.params["plan"], TableExportPlan)

@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any, BinaryIO
@@ -30,7 +30,6 @@ from tidemill.store import item_records, job_records, job_submission, workers
 from tidemill.store.database import Database
 from tidemill.store.job_submission import Submission, find_repeated_submission
 from tidemill.store.jsonb import encode_json
-from tidemill.store.statements import RowDict
 from tidemill.tables.introspection.table_introspection import list_missing_privileges
 from tidemill.tables.resource_registry import make_resource_registry
 
@@ -129,7 +128,7 @@ class ExportDetails:
     request: dict[str, Any]
     idempotency_key: str | None
     started_at: datetime | None
-    result: dict[str, Any]  # empty without a file
+    result: Mapping[str, Any]  # empty without a file
     failure_reason: str | None
     is_expired: bool
     file_url: str | None  # in the blob store, as long as the file can be downloaded
@@ -150,7 +149,7 @@ async def load_export(runtime: Runtime, job_id: UUID) -> ExportDetails:
 
 
 def _build_export_details(runtime: Runtime, job: Job, record: ExportRecord | None, now: datetime) -> ExportDetails:
-    result = (record.result if record else None) or {}
+    result: Mapping[str, Any] = (record.result if record else None) or {}
     error = (record.error if record else None) or {}
     # A table's request is a parameter of the job; that of a job's results is the input of its item.
     request: dict[str, Any] = job.params.get("asked") or (record.input if record else None) or {}
