@@ -20,9 +20,8 @@ from tidemill.config import Settings
 from tidemill.core.errors import TidemillError
 from tidemill.core.kinds import IMPORT_KIND
 from tidemill.files.blobs import open_blob_store
-from tidemill.imports.import_plan import ImportRequest
+from tidemill.imports.import_submission import ImportFile, ImportSubmission
 from tidemill.imports.use_cases import make_import_use_cases
-from tidemill.jobs.file_inspection import inspect_file
 from tidemill.store import job_records
 from tidemill.store.database import Database
 from tidemill.store.job_submission import Submission
@@ -138,9 +137,8 @@ class ImportMeasurement:
         blob = await asyncio.to_thread(self._blobs.put_file, sample.file)
         async with self._engine.start_warm_worker(self._plan.processes) as worker:
             wal, cpu, started = await self._db.run(database.read_wal_bytes), worker.cpu_seconds(), time.monotonic()
-            look = await inspect_file(self._runtime, blob.id, name=sample.file.name, layout_options={})
-            plan = await self._importing.plan_import(look, resource, ImportRequest())
-            job_id, _ = await self._importing.submit(Submission(IMPORT_KIND), blob, look, plan, {}, sample.file.name)
+            submission = ImportSubmission(spec=Submission(IMPORT_KIND), resource=resource)
+            job_id, *_ = await self._importing.submit_file(submission, ImportFile(blob, sample.file.name))
             self._engine.jobs.append(job_id)
             await self._wait_until_closed(job_id, worker, name, started)
             self._record(f"{name}import_s", time.monotonic() - started)

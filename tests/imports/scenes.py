@@ -14,13 +14,15 @@ from tidemill import Mill
 from tidemill.app.build import make_runtime
 from tidemill.config import Settings
 from tidemill.core.decide import complete_stored_error
+from tidemill.core.file_layout import FileLayout
 from tidemill.core.job import Job
+from tidemill.core.kinds import IMPORT_KIND
 from tidemill.files.blobs import open_blob_store
 from tidemill.imports import handler, import_records
 from tidemill.imports import write_rows as landing
 from tidemill.imports.import_plan import ImportRequest
+from tidemill.imports.import_submission import ImportFile, ImportSubmission
 from tidemill.imports.use_cases import ImportUseCases
-from tidemill.jobs.file_inspection import inspect_file
 from tidemill.store.database import Connection, Database
 from tidemill.store.job_submission import Submission
 from tidemill.tables.resource import Resource
@@ -40,19 +42,19 @@ class Scene:
     mill: Mill
 
     async def submit(
-        self, data: str | bytes, table: str, *, name: str = "rows.csv", resource: Resource | None = None, **asked: Any
+        self, data: str | bytes, table: str, *, name: str = "rows.csv", resource: Resource | None = None, **options: Any
     ) -> UUID:
         """An import of these bytes that nobody has begun."""
         runtime = make_runtime(self.db, self.settings)
         importing = ImportUseCases(runtime)
-        policy = asked.pop("policy", {})
-        found = resource or await ResourceRegistry({}).find(self.db, table, any_table=True)
+        submission = ImportSubmission(
+            spec=Submission(IMPORT_KIND, policy=options.pop("policy", {})),
+            resource=resource or await ResourceRegistry({}).find(self.db, table, any_table=True),
+            request=ImportRequest(**options),
+            layout=FileLayout(keep_empty=options.get("keep_empty") or None),
+        )
         blob = open_blob_store(self.settings.blobs).put([data if isinstance(data, bytes) else data.encode()])
-        given = {"keep_empty": True} if asked.get("keep_empty") else {}
-        look = await inspect_file(runtime, blob.id, name=name, layout_options=given)
-        plan = await importing.plan_import(look, found, ImportRequest(**asked))
-        job_id, _ = await importing.submit(Submission("", policy=policy), blob, look, plan, {}, name)
-        return job_id
+        return (await importing.submit_file(submission, ImportFile(blob, name))).job_id
 
     async def run(self, data: str | bytes, table: str, **asked: Any) -> Job:
         """An import, from the file to the end of its job."""

@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal, TypedDict, TypeVar
 from uuid import UUID
 
-import msgspec
-
 from tidemill.app.build import make_runtime
 from tidemill.app.mill_declarations import MillDeclarations
 from tidemill.app.shared_database import SharedDatabase
@@ -21,8 +19,8 @@ from tidemill.exports.table_export import TableExportRequest
 from tidemill.exports.use_cases import EXPORT_JOB_PRIORITY, submit_table_export
 from tidemill.files.blobs.blob_store import iter_chunks
 from tidemill.imports.import_plan import DuplicateRule, ImportRequest, ImportWriteMode
+from tidemill.imports.import_submission import FileReference, ImportFile, ImportOptions, ImportSource, is_remote_url
 from tidemill.imports.use_cases import make_import_use_cases
-from tidemill.jobs.file_inspection import inspect_file
 from tidemill.jobs.staged_files import make_staged_files
 from tidemill.jobs.submission import (
     apply_kind_options,
@@ -41,7 +39,6 @@ from tidemill.tables.resource_registry import make_resource_registry
 T = TypeVar("T")
 OutputFormat = Literal["csv", "ndjson", "json", "xlsx", "parquet"]
 OutputCompression = Literal["none", "gzip", "zstd"]
-REMOTE_URL_PREFIXES = ("http://", "https://")
 
 
 class FailurePolicyOptions(TypedDict, total=False):
@@ -204,31 +201,14 @@ class MillSubmission(MillDeclarations):
             spreadsheet_safe=spreadsheet_safe,
             keep_empty=keep_empty,
         )
-        spec = Submission(
-            IMPORT_KIND,
-            owner_id=owner_id,
-            policy={**(policy or {})},
-            priority=priority,
-            idem_key=idempotency_key,
+        options = ImportOptions(
+            resource=resource, request=request, layout=layout or {}, policy={**(policy or {})}, priority=priority
         )
-        options = dict(layout or {}) | ({"keep_empty": True} if keep_empty else {})
-        asked = {"resource": resource, "layout": options} | msgspec.to_builtins(request)
+        spec = Submission(IMPORT_KIND, owner_id=owner_id, idem_key=idempotency_key)
         runtime = await self._get_runtime()
-        imports, staged = runtime.get(make_import_use_cases), runtime.get(make_staged_files)
-        table = await runtime.get(make_resource_registry).find(runtime.db, resource, any_table=True)
-        if isinstance(file, str) and file.startswith(REMOTE_URL_PREFIXES):
-            return (await imports.submit_remote(spec, file, table, request, asked))[0]
-        if isinstance(file, str | PathLike):
-            blob, name = await staged.stage_file(Path(file)), Path(file).name
-        else:
-            blob, name = await staged.stage_chunks(iter_chunks(file)), Path(str(getattr(file, "name", ""))).name
-        try:
-            inspection = await inspect_file(runtime, blob.id, name=name, layout_options=options)
-            plan = await imports.plan_import(inspection, table, request)
-        except BaseException:
-            await staged.discard(blob.id)
-            raise
-        return (await imports.submit(spec, blob, inspection, plan, asked, name))[0]
+        imports = runtime.get(make_import_use_cases)
+        submission = await imports.prepare(options, role=None, spec=spec)
+        return (await imports.submit(submission, await _open_import_source(runtime, file))).job_id
 
     def submit_export(
         self,
@@ -408,3 +388,14 @@ class MillSubmission(MillDeclarations):
             if hooks is not None and hooks.prepare_submission is not None:
                 return hooks.prepare_submission(runtime, spec, Role.ADMIN), True
         return spec, handler is not None
+
+
+async def _open_import_source(runtime: Runtime, file: str | PathLike[str] | BinaryIO) -> ImportSource:
+    """The URL, or a staged copy of the file."""
+    if isinstance(file, str) and is_remote_url(file):
+        return FileReference(url=file)
+    staged = runtime.get(make_staged_files)
+    if isinstance(file, str | PathLike):
+        return ImportFile(await staged.stage_file(Path(file)), Path(file).name)
+    name = Path(str(getattr(file, "name", ""))).name
+    return ImportFile(await staged.stage_chunks(iter_chunks(file)), name)

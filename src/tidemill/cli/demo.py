@@ -29,6 +29,7 @@ from tidemill.exports.filters import parse_condition
 from tidemill.exports.table_export import TableExportRequest
 from tidemill.imports.cli import ImportArguments, run_import
 from tidemill.imports.import_plan import ImportRequest
+from tidemill.imports.import_submission import ImportOptions
 from tidemill.store.database import Database
 from tidemill.store.migrate import migrate_schema
 from tidemill.store.open_database import run_with_database
@@ -73,8 +74,10 @@ def demo_command(
         for made in write_demo_files(folder, rows):
             command = f"tidemill import {made.name} --into {made.stem} --mode upsert"
             console.print(f"\n[bold]$ {command}[/]", highlight=False)
-            asked = ImportArguments(str(made), made.stem, ImportRequest(mode="upsert"), {}, {})
-            run_import(asked, errors_to=folder / f"{made.stem}-errors.csv", processes=processes)
+            options = ImportOptions(resource=made.stem, request=ImportRequest(mode="upsert"))
+            run_import(
+                ImportArguments(str(made), options), errors_to=folder / f"{made.stem}-errors.csv", processes=processes
+            )
         _export_editors(folder)
         _distribute_prices(folder, processes)
     console.print("\nOnce more, nothing changes: run it again and see. `tidemill jobs` lists what was done.")

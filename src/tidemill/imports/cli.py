@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Annotated, Any, cast
 from uuid import UUID
 
-import msgspec
 import typer
 from rich.markup import escape
 
@@ -20,24 +19,21 @@ from tidemill.core.job import Job
 from tidemill.core.kinds import IMPORT_KIND
 from tidemill.core.principal import LOCAL_USER_ID
 from tidemill.core.status import ItemStatus, JobStatus
-from tidemill.files.blobs.blob_store import Blob
 from tidemill.imports import failed_rows
 from tidemill.imports import import_records as store
 from tidemill.imports.cli_views import show_effects, show_error_samples, show_layout, show_preview
 from tidemill.imports.fixed_rows import FixedRowsFile, fix_rows_from_file
 from tidemill.imports.import_plan import DuplicateRule, ImportRequest, ImportWriteMode
+from tidemill.imports.import_submission import FileReference, ImportFile, ImportOptions, ImportSource, is_remote_url
 from tidemill.imports.promotion import promote_dry_run
-from tidemill.imports.use_cases import PREVIEW_ROWS_MAX, make_import_use_cases, preview_import
+from tidemill.imports.use_cases import PREVIEW_ROWS_MAX, make_import_use_cases
 from tidemill.jobs import queries
 from tidemill.jobs.cli import JobArgument, show_progress_until_closed
-from tidemill.jobs.file_inspection import inspect_file
-from tidemill.jobs.staged_files import StagedFiles, make_staged_files
+from tidemill.jobs.staged_files import make_staged_files
 from tidemill.runtime import Runtime
 from tidemill.store import job_records
 from tidemill.store.database import Database
 from tidemill.store.job_submission import Submission
-from tidemill.tables.resource import Resource
-from tidemill.tables.resource_registry import make_resource_registry
 from tidemill.terminal import streams
 from tidemill.terminal.command_host import BUILTIN_MILL_REFERENCE, get_command_host, run_command, silence_logs
 from tidemill.terminal.console import console, format_job_counts, format_job_status
@@ -45,31 +41,17 @@ from tidemill.terminal.options import parse_policy_option
 from tidemill.terminal.streams import check_output_path, open_atomic_output
 
 commands = typer.Typer()
-REMOTE_URL_PREFIXES = ("http://", "https://")
 PREVIEW_ROWS_DEFAULT = 10
 REPORTED_ERROR_CODES_MAX = 20
 
 
 @dataclass(frozen=True, slots=True)
 class ImportArguments:
-    """A command line, read."""
+    """The parsed command line."""
 
     file: str
-    into: str
-    request: ImportRequest
-    layout: dict[str, Any]
-    policy: dict[str, Any]
+    options: ImportOptions
     app: str = BUILTIN_MILL_REFERENCE
-
-    @property
-    def is_remote(self) -> bool:
-        return self.file.startswith(REMOTE_URL_PREFIXES)
-
-    @property
-    def job_params(self) -> dict[str, Any]:
-        """As they are kept with the job."""
-        request: dict[str, Any] = msgspec.to_builtins(self.request)
-        return {"resource": self.into, "layout": self.layout} | request
 
 
 @commands.command("import")
@@ -127,7 +109,7 @@ def import_command(
         "line_end": line_end,
         "sheet": sheet,
     }
-    layout |= {"compression": compression, "header": False if no_header else None, "keep_empty": keep_empty or None}
+    layout |= {"compression": compression, "header": False if no_header else None}
     request = ImportRequest(
         mode=cast("ImportWriteMode", _check_choice("--mode", mode, ("insert", "upsert"))),
         validate_only=validate_only,
@@ -137,14 +119,19 @@ def import_command(
         spreadsheet_safe=spreadsheet_safe,
         keep_empty=keep_empty,
     )
-    given = {name: value for name, value in layout.items() if value is not None}
-    asked = ImportArguments(file, into, request, given, parse_policy_option(policy), app)
+    options = ImportOptions(
+        resource=into,
+        request=request,
+        layout={name: value for name, value in layout.items() if value is not None},
+        policy=parse_policy_option(policy),
+    )
+    arguments = ImportArguments(file, options, app)
     silence_logs()
     if preview or preview_rows is not None:
         rows = preview_rows or PREVIEW_ROWS_DEFAULT
-        run_command(lambda runtime: _preview_import(runtime, asked, rows), app=app, migrate=True)
+        run_command(lambda runtime: _preview_import(runtime, arguments, rows), app=app, migrate=True)
         return
-    job = run_import(asked, errors_to=errors_to, processes=processes)
+    job = run_import(arguments, errors_to=errors_to, processes=processes)
     _exit_with_job_status(job, allow_errors=allow_errors)
 
 
@@ -194,37 +181,20 @@ async def _follow_import(runtime: Runtime, job_id: UUID, errors_to: Path | None,
 
 
 async def _submit_import(runtime: Runtime, arguments: ImportArguments) -> UUID:
-    imports, staged = runtime.get(make_import_use_cases), runtime.get(make_staged_files)
-    resource = await _find_resource(runtime, arguments)
-    spec, params = Submission(IMPORT_KIND, policy=arguments.policy), arguments.job_params
-    if arguments.is_remote:
-        return (await imports.submit_remote(spec, arguments.file, resource, arguments.request, params))[0]
-    blob, name = await _store_input_file(staged, arguments.file)
-    try:
-        inspection = await inspect_file(runtime, blob.id, name=name, layout_options=arguments.layout)
-        plan = await imports.plan_import(inspection, resource, arguments.request)
-    except BaseException:
-        await staged.discard(blob.id)
-        raise
-    show_layout(inspection.layout.to_json())
-    return (await imports.submit(spec, blob, inspection, plan, params, name))[0]
-
-
-async def _find_resource(runtime: Runtime, arguments: ImportArguments) -> Resource:
-    return await runtime.get(make_resource_registry).find(runtime.db, arguments.into, any_table=True)
+    imports = runtime.get(make_import_use_cases)
+    submission = await imports.prepare(arguments.options, role=None)
+    submitted = await imports.submit(submission, await _open_source(runtime, arguments.file))
+    if submitted.layout is not None:
+        show_layout(submitted.layout.to_json())
+    return submitted.job_id
 
 
 async def _preview_import(runtime: Runtime, arguments: ImportArguments, rows: int) -> None:
-    if arguments.is_remote:
+    if is_remote_url(arguments.file):
         raise InvalidInput("a preview is of a file that is here")
-    staged, resource = runtime.get(make_staged_files), await _find_resource(runtime, arguments)
-    blob, name = await _store_input_file(staged, arguments.file)
-    try:
-        inspection = await inspect_file(runtime, blob.id, name=name, layout_options=arguments.layout, rows=rows)
-    finally:
-        await staged.discard(blob.id)
-    imports, normalizers = runtime.get(make_import_use_cases), runtime.declarations.normalizers
-    show_preview(await preview_import(imports, inspection, resource, arguments.request, normalizers))
+    imports = runtime.get(make_import_use_cases)
+    submission = await imports.prepare(arguments.options, role=None)
+    show_preview(await imports.preview(submission, await _open_source(runtime, arguments.file), rows=rows))
 
 
 async def _print_import_report(db: Database, job: Job, errors_to: Path | None) -> None:
@@ -262,13 +232,16 @@ async def _fetch_sample_error(db: Database, job: Job, code: str) -> dict[str, An
     return cast("dict[str, Any]", page.items[0]["error"]) if page.items else {"code": code}
 
 
-async def _store_input_file(incoming: StagedFiles, text: str) -> tuple[Blob, str]:
-    """A copy of a file, and what that is called."""
+async def _open_source(runtime: Runtime, text: str) -> ImportSource:
+    """The URL, or a staged copy of the file or of standard input."""
+    if is_remote_url(text):
+        return FileReference(url=text)
+    staged = runtime.get(make_staged_files)
     if text in streams.STDIN_PATHS:
-        with streams.open_standard_input() as pieces:
-            return await incoming.stage_chunks(pieces), "stdin"
+        with streams.open_standard_input() as chunks:
+            return ImportFile(await staged.stage_chunks(chunks), "stdin")
     path = _resolve_input_path(text)
-    return await incoming.stage_file(path), path.name
+    return ImportFile(await staged.stage_file(path), path.name)
 
 
 def _resolve_input_path(text: str) -> Path:

@@ -1,9 +1,4 @@
-"""POST /imports: a file, or where it is; and a look at what would become of it.
-
-Imports as a whole: looking at them, and what is wanted of them.
-
-Rows of an import that failed: in pages, as files, and back again when they are mended.
-"""
+"""HTTP routes of imports: submit, preview, list and control them, and download and fix their failed rows."""
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -16,8 +11,7 @@ from fastapi.responses import StreamingResponse
 from tidemill.core.errors import IdempotencyKeyReused, InvalidInput
 from tidemill.core.job import Job
 from tidemill.core.kinds import IMPORT_KIND
-from tidemill.core.principal import Principal
-from tidemill.imports import failed_rows, use_cases
+from tidemill.imports import failed_rows
 from tidemill.imports.fixed_rows import FixedRowsFile, fix_rows_from_file
 from tidemill.imports.import_views import (
     IMPORT_KEY_PREFIX,
@@ -28,17 +22,7 @@ from tidemill.imports.import_views import (
     load_import_views,
 )
 from tidemill.imports.promotion import get_promotable_plan, promote_dry_run
-from tidemill.imports.request_parsing import (
-    StagedImportFile,
-    build_import_request,
-    build_layout,
-    build_policy,
-    build_stored_request,
-    download_preview_file,
-    drop_file_on_error,
-    parse_form_fields,
-    read_import_request,
-)
+from tidemill.imports.request_parsing import build_layout, get_parameter_location, parse_form_fields, receive_import
 from tidemill.imports.schemas import (
     FIXES_BODY,
     FIXES_QUERY_PARAMETERS,
@@ -61,17 +45,14 @@ from tidemill.imports.use_cases import make_import_use_cases
 from tidemill.jobs import bulk_operation_routes, job_control, upload
 from tidemill.jobs.bulk_operation_schemas import OperationOut, ReprocessIn
 from tidemill.jobs.dependencies import list_visible_jobs, make_submission, resolve_owner_filter
-from tidemill.jobs.file_inspection import FileInspection, inspect_file
 from tidemill.jobs.job_views import build_operation_out
 from tidemill.jobs.schemas import JobFilterQuery
 from tidemill.jobs.staged_files import make_staged_files
-from tidemill.jobs.submission import check_submission
 from tidemill.rest import pagination
 from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, declare_route
 from tidemill.rest.idempotency import IdempotencyKey, parse_idempotency_key
 from tidemill.rest.runtime import DatabaseDep, RuntimeDep
 from tidemill.runtime import Runtime
-from tidemill.store.job_submission import Submission
 from tidemill.tables.resource_registry import make_resource_registry
 
 router = APIRouter(tags=["imports"], route_class=AuthenticatedRoute)
@@ -93,40 +74,23 @@ async def submit_import(
 
     Columns that do not fit are refused at once, before a row is read; rows that do not fit become errors of the job.
     """
-    base = make_submission(request, me)
-    base = replace(base, kind=IMPORT_KIND, idem_key=_build_import_key(idempotency_key))
+    spec = replace(make_submission(request, me), idem_key=_build_import_key(idempotency_key))
     try:
-        job_id, is_new = await _receive_and_submit(request, runtime, me, base)
+        received = await receive_import(request, runtime, me, ImportIn, spec)
+        submitted = await runtime.get(make_import_use_cases).submit(received.submission, received.source)
     except IdempotencyKeyReused:
         raise IdempotencyKeyReused("this Idempotency-Key was used for another request") from None
-    return await build_accepted_response(response, runtime, job_id, is_new=is_new)
+    return await build_accepted_response(response, runtime, submitted.job_id, is_new=submitted.is_new)
 
 
 @router.post("/imports/preview", **_PREVIEW_IMPORT_OPTIONS)
 async def preview_import(request: Request, me: CurrentUser, runtime: RuntimeDep) -> PreviewOut:
     """What a file is, where its columns would go, and what is wrong with its first rows. Nothing is kept."""
-
-    async def check_preview(asked: PreviewIn) -> bool:
-        build_layout(asked)
-        await runtime.get(make_resource_registry).find_writable(runtime.db, me.role, asked.resource)
-        return True
-
-    asked, file = await read_import_request(request, runtime, me, PreviewIn, check_preview)
-    if file is None:
-        file = await download_preview_file(runtime, asked.source.url if asked.source and asked.source.url else "")
-    try:
-        look = await _inspect_file(runtime, asked, file, asked.rows)
-        resource = await runtime.get(make_resource_registry).find_writable(runtime.db, me.role, asked.resource)
-        found = await use_cases.preview_import(
-            runtime.get(make_import_use_cases),
-            look,
-            resource,
-            build_import_request(asked),
-            runtime.declarations.normalizers,
-        )
-        return PreviewOut.model_validate(found)
-    finally:
-        await runtime.get(make_staged_files).discard(file.blob.id)
+    received = await receive_import(request, runtime, me, PreviewIn, make_submission(request, me))
+    preview = await runtime.get(make_import_use_cases).preview(
+        received.submission, received.source, rows=received.body.rows
+    )
+    return PreviewOut.model_validate(preview)
 
 
 async def build_accepted_response(response: Response, runtime: Runtime, job_id: UUID, *, is_new: bool) -> ImportOut:
@@ -134,58 +98,6 @@ async def build_accepted_response(response: Response, runtime: Runtime, job_id: 
     response.headers["Location"] = f"/v1/imports/{job_id}"
     response.headers["Retry-After"] = "1"
     return await load_import_view(runtime.db, job_id)
-
-
-async def _receive_and_submit(request: Request, runtime: Runtime, me: Principal, base: Submission) -> tuple[UUID, bool]:
-    made: UUID | None = None
-
-    async def check_import(asked: ImportIn) -> bool:
-        nonlocal made
-        words = build_stored_request(asked)
-        check_submission(replace(base, policy=build_policy(asked), priority=asked.priority), built_in=True)
-        await runtime.get(make_resource_registry).find_writable(runtime.db, me.role, asked.resource)
-        made = await runtime.get(make_import_use_cases).find_existing(base, words)
-        return made is None
-
-    asked, file = await read_import_request(request, runtime, me, ImportIn, check_import)
-    async with drop_file_on_error(runtime, file):
-        resource = await runtime.get(make_resource_registry).find_writable(runtime.db, me.role, asked.resource)
-        spec = replace(base, policy=build_policy(asked), priority=asked.priority)
-        url = asked.source.url if asked.source and asked.source.url else ""
-        if file is None and not url and made is not None:
-            return made, False
-        if file is None:
-            return await runtime.get(make_import_use_cases).submit_remote(
-                spec, url, resource, build_import_request(asked), build_stored_request(asked)
-            )
-        look = await _inspect_file(runtime, asked, file)
-        found = await runtime.get(make_import_use_cases).find_repeated(
-            spec, file.blob, look, build_stored_request(asked)
-        )
-        if found is not None:
-            await runtime.get(make_staged_files).discard(file.blob.id)
-            return found, False
-        plan = await runtime.get(make_import_use_cases).plan_import(look, resource, build_import_request(asked))
-    # From here on the file is the job's, or removed with the refusal.
-    return await runtime.get(make_import_use_cases).submit(
-        spec, file.blob, look, plan, build_stored_request(asked), file.name
-    )
-
-
-async def _inspect_file(
-    runtime: Runtime, body: ImportIn, file: StagedImportFile, rows: int | None = None
-) -> FileInspection:
-    if not file.blob.size:
-        raise InvalidInput("the file is empty")
-    more = {} if rows is None else {"rows": rows}
-    return await inspect_file(
-        runtime,
-        file.blob.id,
-        name=file.name,
-        content_type=file.content_type,
-        layout_options=build_layout(body).to_json(),
-        **more,
-    )
 
 
 def _build_import_key(header: str | None) -> str | None:
@@ -325,10 +237,10 @@ async def fix_import(import_id: RunnableImport, me: CurrentUser, request: Reques
 
     Columns that the file does not have stay as they are; `_errors` and others that begin with `_` are not looked at.
     """
-    place = "body" if request.headers.get("content-type", "").lower().startswith("multipart/") else "query"
+    location = get_parameter_location(request)
 
     async def check_layout(fields: dict[str, str]) -> None:
-        build_layout(parse_form_fields(LayoutIn, fields, place))
+        build_layout(parse_form_fields(LayoutIn, fields, location))
 
     found = await upload.receive_upload(request, runtime, check=check_layout, accept_any_type=True)
     try:
@@ -338,7 +250,7 @@ async def fix_import(import_id: RunnableImport, me: CurrentUser, request: Reques
             blob_id=found.blob.id,
             name=found.name,
             content_type=found.content_type,
-            layout=build_layout(parse_form_fields(LayoutIn, found.fields, place)),
+            layout=build_layout(parse_form_fields(LayoutIn, found.fields, location)),
             by=me.user_id,
             request_id=request.state.request_id,
             max_row_bytes=runtime.settings.max_row_bytes,

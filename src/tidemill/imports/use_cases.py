@@ -1,10 +1,8 @@
-"""Importing a file into a table: looking at it, planning, submitting.
-
-A look at a file before it is imported: its first rows, checked by themselves.
-"""
+"""Submitting an import, and previewing what it would do."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any, TypedDict
 from uuid import UUID, uuid4
@@ -15,18 +13,24 @@ from tidemill.core.errors import IdempotencyKeyReused, InvalidInput
 from tidemill.core.file_layout import FileLayout
 from tidemill.core.input_source import InputSource, SourceReference, resolve_line_number
 from tidemill.core.job import Job
-from tidemill.core.json_types import JsonObject
 from tidemill.core.kinds import IMPORT_KIND
-from tidemill.core.principal import Principal
-from tidemill.files.blobs.blob_store import Blob
+from tidemill.core.principal import Principal, Role
 from tidemill.files.layout import validate_layout
 from tidemill.imports.failed_rows import RowWithErrors, list_row_errors
+from tidemill.imports.import_files import download_preview_file, stage_referenced_file
 from tidemill.imports.import_plan import ImportPlan, ImportRequest, make_import_plan, map_file_columns
-from tidemill.imports.validation.field_reader import Normalizer
+from tidemill.imports.import_submission import (
+    FileReference,
+    ImportFile,
+    ImportOptions,
+    ImportSource,
+    ImportSubmission,
+    SubmittedImport,
+)
 from tidemill.imports.validation.row_checker import RowChecker
-from tidemill.jobs.file_inspection import FileInspection, check_record_format
+from tidemill.jobs.file_inspection import SAMPLE_ROWS, FileInspection, check_record_format, inspect_file
 from tidemill.jobs.staged_files import make_staged_files
-from tidemill.jobs.submission import submit_job
+from tidemill.jobs.submission import check_submission, submit_job
 from tidemill.runtime import KindHooks, Runtime
 from tidemill.store.database import Database
 from tidemill.store.job_submission import Submission, find_by_idempotency_key, find_repeated_submission
@@ -35,86 +39,205 @@ from tidemill.tables.introspection.table_introspection import list_missing_privi
 from tidemill.tables.resource import Resource
 from tidemill.tables.resource_registry import make_resource_registry
 
+LOCAL_SUBMISSION = Submission(IMPORT_KIND)  # by the local user, without an idempotency key
+
 
 class ImportUseCases:
-    """Imports from files in the blob store."""
+    """Submits and previews imports. Callers ``prepare`` an import before they read its file."""
 
     def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
         self._db = runtime.db
         self._staged_files = runtime.get(make_staged_files)
-        self._open_source = runtime.source_opener
 
-    async def plan_import(self, inspection: FileInspection, resource: Resource, request: ImportRequest) -> ImportPlan:
-        plan = make_import_plan(request, resource, inspection.columns, named_by_rows=inspection.is_named_by_rows)
-        await check_table_privileges(self._db, plan)
-        return plan
+    async def prepare(
+        self, options: ImportOptions, *, role: Role | None, spec: Submission = LOCAL_SUBMISSION
+    ) -> ImportSubmission:
+        """Check the options and the permission, and look up the idempotency key.
+
+        Args:
+            options: What the caller specifies.
+            role: The caller's role. None is a local caller, who may import into every table.
+            spec: The owner, the idempotency key and the origin of the request.
+
+        Raises:
+            InvalidInput: An option is not valid.
+            Forbidden, UnknownResource: The role may not write the resource.
+            IdempotencyKeyReused: The key belongs to a submission with other options.
+        """
+        check_record_format(options.layout)
+        layout = validate_layout(options.layout_options)
+        stored = options.to_stored_request(layout)
+        spec = replace(
+            spec,
+            kind=IMPORT_KIND,
+            policy=dict(options.policy),
+            priority=options.priority,
+            fingerprint_params=stored,
+        )
+        check_submission(spec, built_in=True)
+        resources = self._runtime.get(make_resource_registry)
+        if role is None:
+            resource = await resources.find(self._db, options.resource, any_table=True)
+        else:
+            resource = await resources.find_writable(self._db, role, options.resource)
+        return ImportSubmission(
+            spec=spec,
+            resource=resource,
+            request=options.request,
+            layout=layout,
+            stored_request=stored,
+            existing_job_id=await self._find_existing(spec),
+        )
+
+    async def submit(self, submission: ImportSubmission, source: ImportSource) -> SubmittedImport:
+        """Create the job of an import, or return the job that the same submission created before."""
+        if isinstance(source, ImportFile):
+            return await self.submit_file(submission, source)
+        if source.url is not None:
+            return await self.submit_url(submission, source.url)
+        if submission.existing_job_id is not None:  # the options contain the reference: the file is not needed
+            return SubmittedImport(submission.existing_job_id, is_new=False)
+        return await self.submit_file(submission, await stage_referenced_file(self._runtime, source))
+
+    async def submit_file(self, submission: ImportSubmission, file: ImportFile) -> SubmittedImport:
+        """The job owns the file then. If no job is created, the file is removed.
+
+        Raises:
+            InvalidInput, InvalidColumns: The file cannot be read, or its columns do not fit the resource.
+            IdempotencyKeyReused: The key belongs to a submission with another file.
+            Unavailable: The database cannot confirm the job. An unowned file is removed later.
+        """
+        blob_id = file.blob.id
+        async with self._discard_on_error(blob_id):
+            inspection = await self._inspect(submission, file)
+            spec = _add_file_fingerprint(submission, file, inspection)
+            # The repeated submission returns the first job even if the table has changed and the plan would fail.
+            if submission.existing_job_id is not None:
+                repeated = await self._db.run(find_repeated_submission, spec)
+                if repeated is not None:
+                    await self._staged_files.discard(blob_id)
+                    return SubmittedImport(repeated, is_new=False, layout=inspection.layout)
+            plan = await self._plan(inspection, submission.resource, submission.request)
+        layout = inspection.layout
+        source = SourceReference(blob=blob_id, format=layout.format, layout=layout, name=file.name)
+        params = {"asked": submission.stored_request, "plan": msgspec.to_builtins(plan)}
+        spec = replace(spec, params=params, source=source, sparse=True, file_id=blob_id)
+        try:
+            job_id, is_new = await submit_job(self._db, spec, built_in=True)
+        except (InvalidInput, IdempotencyKeyReused):  # after other errors, the job may exist and own the file
+            await self._staged_files.discard(blob_id)
+            raise
+        if not is_new:
+            await self._staged_files.discard(blob_id)
+        return SubmittedImport(job_id, is_new, layout)
+
+    async def submit_url(self, submission: ImportSubmission, url: str) -> SubmittedImport:
+        """A worker downloads the file, and plans the import when it knows the columns."""
+        from tidemill.files.remote.remote_urls import get_url_file_name  # noqa: PLC0415  it imports an HTTP client
+
+        blob_id = uuid4().hex
+        source = SourceReference(blob=blob_id, url=url, layout=submission.layout, name=get_url_file_name(url))
+        params = {
+            "asked": submission.stored_request,
+            "resource": msgspec.to_builtins(submission.resource),
+            "request": msgspec.to_builtins(submission.request),
+        }
+        spec = replace(
+            submission.spec, params=params, source=source, sparse=True, file_id=blob_id, idem_print=url.encode()
+        )
+        return SubmittedImport(*await submit_job(self._db, spec, built_in=True))
+
+    async def preview(self, submission: ImportSubmission, source: ImportSource, *, rows: int) -> "ImportPreview":
+        """Check the first rows of a file, and remove the file."""
+        file = await self._stage_for_preview(source) if isinstance(source, FileReference) else source
+        try:
+            inspection = await self._inspect(submission, file, rows)
+            return await self._build_preview(inspection, submission.resource, submission.request)
+        finally:
+            await self._staged_files.discard(file.blob.id)
 
     async def open_source(self, blob_id: str, layout: FileLayout) -> InputSource:
         """The records of a stored file, from the first one on; the caller closes the source."""
         reference = SourceReference(blob=blob_id, format=layout.format, layout=layout)
-        return await asyncio.to_thread(self._open_source, reference, {}, lambda: True)
+        return await asyncio.to_thread(self._runtime.source_opener, reference, {}, lambda: True)
 
-    async def find_repeated(
-        self, spec: Submission, blob: Blob, inspection: FileInspection, request_params: JsonObject
-    ) -> UUID | None:
-        """The job that the same words and the same file have made before, whatever the table looks like by now."""
-        return await self._db.run(find_repeated_submission, _with_fingerprint(spec, blob, inspection, request_params))
-
-    async def submit(
-        self,
-        spec: Submission,
-        blob: Blob,
-        inspection: FileInspection,
-        plan: ImportPlan,
-        request_params: JsonObject,
-        name: str,
-    ) -> tuple[UUID, bool]:
-        """The job, and whether it is new. The file is the job's own from here on, or removed."""
-        params = {"asked": request_params, "plan": msgspec.to_builtins(plan)}
-        layout = inspection.layout
-        source = SourceReference(blob=blob.id, format=layout.format, layout=layout, name=name)
-        spec = replace(_with_fingerprint(spec, blob, inspection, request_params), params=params, source=source)
-        spec = replace(spec, sparse=True, file_id=blob.id)
-        try:
-            job_id, is_new = await submit_job(self._db, spec, built_in=True)
-        except (InvalidInput, IdempotencyKeyReused):
-            await self._staged_files.discard(blob.id)
-            raise
-        if not is_new:
-            await self._staged_files.discard(blob.id)
-        return job_id, is_new
-
-    async def submit_remote(
-        self, spec: Submission, url: str, resource: Resource, request: ImportRequest, request_params: JsonObject
-    ) -> tuple[UUID, bool]:
-        """A job whose file is fetched by a worker; what it is planned to do is known when its columns are."""
-        options = request_params.get("layout") or {}
-        check_record_format(options)
-        stored = {"resource": msgspec.to_builtins(resource), "request": msgspec.to_builtins(request)}
-        params = {"asked": request_params, **stored}
-        blob_id = uuid4().hex
-        from tidemill.files.remote.remote_urls import get_url_file_name  # noqa: PLC0415  an HTTP client comes with it
-
-        layout, name = validate_layout(options), get_url_file_name(url)
-        source = SourceReference(blob=blob_id, url=url, layout=layout, name=name)
-        spec = replace(spec, kind=IMPORT_KIND, params=params, source=source, sparse=True, file_id=blob_id)
-        return await submit_job(
-            self._db, replace(spec, fingerprint_params=request_params, idem_print=url.encode()), built_in=True
-        )
-
-    async def find_existing(self, spec: Submission, request_params: JsonObject) -> UUID | None:
-        """The job this owner's key made already, of the same words; KeyReused if it stands for others.
-
-        Before a byte of the file is read: only where the words say where it is are they all that there is to compare.
-        """
-        found = (
-            None if spec.idem_key is None else await self._db.run(find_by_idempotency_key, spec.owner_id, spec.idem_key)
-        )
+    async def _find_existing(self, spec: Submission) -> UUID | None:
+        """The job that the idempotency key created with the same options. The file is not compared."""
+        if spec.idem_key is None:
+            return None
+        found = await self._db.run(find_by_idempotency_key, spec.owner_id, spec.idem_key)
         if found is None:
             return None
-        if found["params"].get("asked") != request_params:
+        if found["params"].get("asked") != spec.fingerprint_params:
             raise IdempotencyKeyReused(f"idempotency key {spec.idem_key!r} was used for another submission")
         return UUID(str(found["id"]))
+
+    async def _inspect(self, submission: ImportSubmission, file: ImportFile, rows: int = SAMPLE_ROWS) -> FileInspection:
+        if not file.blob.size:
+            raise InvalidInput("the file is empty")
+        return await inspect_file(
+            self._runtime,
+            file.blob.id,
+            name=file.name,
+            content_type=file.content_type,
+            layout_options=submission.layout.to_json(),
+            rows=rows,
+        )
+
+    async def _plan(self, inspection: FileInspection, resource: Resource, request: ImportRequest) -> ImportPlan:
+        plan = make_import_plan(request, resource, inspection.columns, named_by_rows=inspection.is_named_by_rows)
+        await check_table_privileges(self._db, plan)
+        return plan
+
+    async def _stage_for_preview(self, reference: FileReference) -> ImportFile:
+        if reference.url is not None:
+            return await download_preview_file(self._runtime, reference.url)
+        return await stage_referenced_file(self._runtime, reference)
+
+    async def _build_preview(
+        self, inspection: FileInspection, resource: Resource, request: ImportRequest
+    ) -> "ImportPreview":
+        """The layout, the columns and their fields, all problems of the request, and the errors of the first rows."""
+        found = map_file_columns(request, resource, inspection.columns, named_by_rows=inspection.is_named_by_rows)
+        problems = list(found.problems)
+        if not problems:
+            try:
+                await self._plan(inspection, resource, request)
+            except InvalidInput as error:
+                problems.append(str(error))
+        mapping = {column: name for column, name in found.mapping.items() if name in resource.field_names}
+        plan = ImportPlan(
+            resource=resource,
+            mode=request.mode,
+            mapping=mapping,
+            columns=inspection.columns,
+            spreadsheet_safe=request.spreadsheet_safe,
+            keep_empty=request.keep_empty,
+            documents=request.keep_empty and inspection.is_named_by_rows,
+        )
+        checker = RowChecker(plan, self._runtime.declarations.normalizers)
+        return {
+            "resource_type": resource.name,
+            "layout": inspection.layout.to_json(),
+            "columns": list(inspection.columns),
+            "mapping": {column: name for column, name in mapping.items() if column in inspection.columns},
+            "unknown": found.unknown,
+            "missing": found.missing,
+            "problems": problems,
+            "fields": [
+                {"name": one.name, "type": one.type, "required": one.is_required_for_insert} for one in resource.fields
+            ],
+            "rows": _check_sample_rows(inspection, checker, found.unknown),
+        }
+
+    @asynccontextmanager
+    async def _discard_on_error(self, blob_id: str) -> AsyncIterator[None]:
+        try:
+            yield
+        except BaseException:
+            await self._staged_files.discard(blob_id)
+            raise
 
 
 async def check_table_privileges(db: Database, plan: ImportPlan) -> None:
@@ -133,18 +256,19 @@ async def check_table_privileges(db: Database, plan: ImportPlan) -> None:
         raise InvalidInput(f"{resource.table} cannot be {what}: {'; '.join(dict.fromkeys(lacking))}")
 
 
-def _with_fingerprint(spec: Submission, blob: Blob, look: FileInspection, asked: dict[str, Any]) -> Submission:
-    """A key that comes again stands for what was said and sent, and not for what the catalog made of it."""
-    refers = not {"name", "file_id"}.isdisjoint(asked.get("source", ()))  # and its file may be another one by now
-    same = b"" if refers else blob.sha256 + msgspec.json.encode(look.layout.to_json(), order="deterministic")
-    return replace(spec, kind=IMPORT_KIND, fingerprint_params=asked, idem_print=same)
+def _add_file_fingerprint(submission: ImportSubmission, file: ImportFile, inspection: FileInspection) -> Submission:
+    """An idempotency key stands for the options and the file, but not for what the database catalog contains."""
+    source = submission.stored_request.get("source", {})
+    is_reference = not {"name", "file_id"}.isdisjoint(source)  # the file at this reference may have changed since
+    layout = msgspec.json.encode(inspection.layout.to_json(), order="deterministic")
+    return replace(submission.spec, idem_print=b"" if is_reference else file.blob.sha256 + layout)
 
 
 def _list_target_columns(plan: ImportPlan) -> list[str]:
     return [plan.resource.get_field(name).column for name in plan.mapped_fields]
 
 
-PREVIEW_ROWS_MAX = 1_000  # rows
+PREVIEW_ROWS_MAX = 1_000
 
 
 class PreviewField(TypedDict):
@@ -167,65 +291,28 @@ class ImportPreview(TypedDict):
     rows: list[RowWithErrors]
 
 
-async def preview_import(
-    imports: ImportUseCases,
-    inspection: FileInspection,
-    resource: Resource,
-    request: ImportRequest,
-    normalizers: Mapping[str, Normalizer] | None = None,
-) -> ImportPreview:
-    """The layout, the columns and their fields, all problems of the request, and the errors of the first rows."""
-    found = map_file_columns(request, resource, inspection.columns, named_by_rows=inspection.is_named_by_rows)
-    problems = list(found.problems)
-    if not problems:
-        try:
-            await imports.plan_import(inspection, resource, request)
-        except InvalidInput as error:
-            problems.append(str(error))
-    mapping = {column: name for column, name in found.mapping.items() if name in resource.field_names}
-    plan = ImportPlan(
-        resource=resource,
-        mode=request.mode,
-        mapping=mapping,
-        columns=inspection.columns,
-        spreadsheet_safe=request.spreadsheet_safe,
-        keep_empty=request.keep_empty,
-        documents=request.keep_empty and inspection.is_named_by_rows,
-    )
-    checker = RowChecker(plan, normalizers)
-    return {
-        "resource_type": resource.name,
-        "layout": inspection.layout.to_json(),
-        "columns": list(inspection.columns),
-        "mapping": {column: name for column, name in mapping.items() if column in inspection.columns},
-        "unknown": found.unknown,
-        "missing": found.missing,
-        "problems": problems,
-        "fields": [
-            {"name": one.name, "type": one.type, "required": one.is_required_for_insert} for one in resource.fields
-        ],
-        "rows": _check_sample_rows(inspection, checker, found.unknown),
-    }
-
-
-def _check_sample_rows(look: FileInspection, checker: RowChecker, unknown: list[str]) -> list[RowWithErrors]:
-    """Columns that are no field were told once, and not again with every row."""
+def _check_sample_rows(inspection: FileInspection, checker: RowChecker, unknown: list[str]) -> list[RowWithErrors]:
+    """The preview reports unknown columns once, not for every row."""
     known = [
-        {k: v for k, v in row.items() if k not in unknown} if isinstance(row, dict) else row for row in look.records
+        {column: value for column, value in record.items() if column not in unknown}
+        if isinstance(record, dict)
+        else record
+        for record in inspection.records
     ]
-    flaws = checker.check(known).errors.build_details()
+    invalid_rows = checker.check(known).errors.build_details()
     rows: list[RowWithErrors] = []
-    for index, record in enumerate(look.records):
+    for index, record in enumerate(inspection.records):
         row = index + 1
-        line = resolve_line_number(row, None if look.lines is None else look.lines[index], look.first_line)
-        error = look.defects.get(index) or flaws.get(index)
+        file_line = None if inspection.lines is None else inspection.lines[index]
+        line = resolve_line_number(row, file_line, inspection.first_line)
+        error = inspection.defects.get(index) or invalid_rows.get(index)
         errors = list_row_errors(error, row, line) if error else []
         rows.append({"row": row, "line": line, "errors": errors, "input": _to_displayed_input(record)})
     return rows
 
 
 def _to_displayed_input(record: Any) -> Any:
-    """As inputs are shown everywhere: the check has needed all digits of a fraction."""
+    """The record as inputs are shown everywhere. The check needed every digit of a fraction."""
     return decode_input(encode_json(record, exact=True).decode())
 
 

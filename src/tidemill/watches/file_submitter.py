@@ -6,8 +6,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID, uuid4
 
-import msgspec
-
 from tidemill.core.errors import (
     IdempotencyKeyReused,
     Interrupted,
@@ -24,8 +22,8 @@ from tidemill.core.json_types import JsonObject
 from tidemill.core.kinds import IMPORT_KIND
 from tidemill.files.blobs.blob_store import Blob
 from tidemill.files.detect import detect_layout
+from tidemill.imports.import_submission import ImportFile, ImportOptions
 from tidemill.imports.use_cases import make_import_use_cases
-from tidemill.jobs.file_inspection import inspect_file
 from tidemill.jobs.staged_files import make_staged_files
 from tidemill.jobs.submission import prepare_submission, submit_file
 from tidemill.runtime import Runtime
@@ -183,13 +181,9 @@ class WatchFileSubmitter:
             detected = await asyncio.to_thread(self._detect_layout, blob.id, name, layout)
             spec = replace(spec, idem_print=blob.sha256)
             return (await submit_file(self._runtime, spec, blob, name, detected))[0].id
-        if task.request.keep_empty:
-            layout |= {"keep_empty": True}
-        look = await inspect_file(self._runtime, blob.id, name=name, layout_options=layout)
-        assert order.resource is not None  # noqa: S101  of every import
-        plan = await self._imports.plan_import(look, order.resource, task.request)
-        words = _build_request_params(order.watch, task, file, layout)
-        return (await self._imports.submit(spec, blob, look, plan, words, name))[0]
+        options = _build_import_options(order.watch, task, {"watch": file.watch, "path": file.path})
+        prepared = await self._imports.prepare(options, role=order.owner.role, spec=spec)
+        return (await self._imports.submit_file(prepared, ImportFile(blob, name))).job_id
 
     def _detect_layout(self, blob_id: str, name: str, layout: Mapping[str, Any]) -> FileLayout:
         with self._blobs.open(blob_id) as file:
@@ -213,14 +207,12 @@ def get_file_name(watch: Watch, path: str) -> str:
     return path.rpartition("/")[2]
 
 
-def _build_request_params(watch: Watch, task: ImportTask, file: WatchFile, layout: Mapping[str, Any]) -> JsonObject:
-    """What was asked for, in the shape that requests have, and where the file came from."""
-    return {
-        "resource": task.resource,
-        "layout": dict(layout),
-        "policy": dict(watch.policy),
-        "priority": watch.priority,
-        **msgspec.to_builtins(task.request),
-        "key": list(task.request.key),
-        "source": {"watch": watch.name, "path": file.path},
-    }
+def _build_import_options(watch: Watch, task: ImportTask, source: Mapping[str, str]) -> ImportOptions:
+    return ImportOptions(
+        resource=task.resource,
+        request=task.request,
+        layout=watch.layout,
+        policy=watch.policy,
+        priority=watch.priority,
+        source=source,
+    )

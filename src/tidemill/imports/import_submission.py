@@ -1,0 +1,95 @@
+"""What an import is submitted with: by HTTP, by a command, by Python code or by a watch."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+from uuid import UUID
+
+import msgspec
+
+from tidemill.core.file_layout import FileLayout
+from tidemill.core.json_types import JsonObject
+from tidemill.files.blobs.blob_store import Blob
+from tidemill.imports.import_plan import ImportRequest
+from tidemill.store.job_submission import Submission
+from tidemill.tables.resource import Resource
+
+REMOTE_URL_PREFIXES = ("http://", "https://")
+
+
+def is_remote_url(text: str) -> bool:
+    """Whether a worker downloads this file, instead of the submitting process reading it."""
+    return text.startswith(REMOTE_URL_PREFIXES)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportOptions:
+    """What a caller specifies for an import, except the file itself."""
+
+    resource: str
+    request: ImportRequest = field(default_factory=ImportRequest)
+    layout: Mapping[str, object] = field(default_factory=dict)  # what detection must not decide
+    policy: Mapping[str, object] = field(default_factory=dict)
+    priority: int = 0
+    source: Mapping[str, object] = field(default_factory=dict)  # where the file comes from, without secrets
+
+    @property
+    def layout_options(self) -> Mapping[str, object]:
+        return {**self.layout, "keep_empty": True} if self.request.keep_empty else self.layout
+
+    def to_stored_request(self, layout: FileLayout) -> JsonObject:
+        """The options as the job stores them. A repeated idempotency key is compared with them."""
+        source = {"source": dict(self.source)} if self.source else {}
+        return {
+            "resource": self.resource,
+            "layout": layout.to_json(),
+            "policy": dict(self.policy),
+            "priority": self.priority,
+            **msgspec.to_builtins(self.request),
+            "key": list(self.request.key),  # as JSON returns it
+            **source,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportSubmission:
+    """An import whose options are checked. It lacks only the file."""
+
+    spec: Submission
+    resource: Resource
+    request: ImportRequest = field(default_factory=ImportRequest)
+    layout: FileLayout = field(default_factory=FileLayout)
+    stored_request: JsonObject = field(default_factory=dict)
+    existing_job_id: UUID | None = None
+    """The job that an earlier request with the same idempotency key and the same options created."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImportFile:
+    """A staged file: it is stored, and no job owns it yet."""
+
+    blob: Blob
+    name: str
+    content_type: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileReference:
+    """A file that is not part of the request: a URL, a stored file, or a file in a configured folder."""
+
+    url: str | None = None
+    file_id: str | None = None
+    name: str | None = None  # of a folder in TIDEMILL_SOURCES
+    path: str | None = None  # in that folder
+    owner_id: int | None = None  # whose stored files may be named; None: those of all users
+
+
+ImportSource = ImportFile | FileReference
+
+
+class SubmittedImport(NamedTuple):
+    """The job of an import, and whether this submission created it."""
+
+    job_id: UUID
+    is_new: bool
+    layout: FileLayout | None = None  # of a file that was inspected
