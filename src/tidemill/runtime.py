@@ -13,10 +13,11 @@ from tidemill.core.job import Job, TimeSliceResult
 from tidemill.core.principal import Principal, Role
 from tidemill.features import Feature, load_object
 from tidemill.files.blobs import open_blob_store
-from tidemill.files.blobs.blob_store import BlobStore
+from tidemill.files.blobs.blob_store import Blob, BlobStore
 from tidemill.files.source_opener import SourceOpener, make_source_opener
 from tidemill.store.database import Database
 from tidemill.store.job_submission import Submission
+from tidemill.store.users import User
 
 T = TypeVar("T")
 
@@ -37,6 +38,54 @@ class KindHooks:
     """The input that a fix replaces an item's input with; raises if it is not valid."""
     get_links: Callable[[Job], Mapping[str, str]] | None = None
     """More links in the HTTP view of a job."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileTaskView:
+    """How the HTTP API shows a file task."""
+
+    kind: str
+    resource_type: str | None = None
+    mode: str | None = None
+
+
+class PreparedFileTask(Protocol):
+    """A file task whose options, owner and permissions are checked."""
+
+    async def submit(self, blob: Blob, name: str, idempotency_key: str, source: Mapping[str, str]) -> UUID:
+        """Create the job of a stored file and return its id; a repeated key returns the first job.
+
+        Args:
+            blob: The file. The job owns it; if there is no new job, the task may remove it.
+            name: The name of the file.
+            idempotency_key: Identifies the version of the file.
+            source: The watch and the path that the file comes from.
+
+        Raises:
+            InvalidInput, TooLarge: The file cannot be accepted.
+            IdempotencyKeyReused: The key belongs to a submission with other options.
+        """
+
+
+class FileTask(Protocol):
+    """What a watch does with each file. An implementation is a ``ConfigTable`` with the options as its fields."""
+
+    def describe(self) -> str:
+        """The task in a few words, for people."""
+
+    def get_view(self) -> FileTaskView: ...
+
+    async def prepare(
+        self, runtime: "Runtime", owner: User, spec: Submission, layout: Mapping[str, object]
+    ) -> PreparedFileTask:
+        """Check everything that does not depend on a file; raises if a file could not be submitted now.
+
+        Args:
+            runtime: The runtime of this process.
+            owner: The user who owns the watch. Jobs are submitted with this user's permissions.
+            spec: The owner, policy and priority of the jobs.
+            layout: Layout options of the files.
+        """
 
 
 class OnDemandPool(Protocol):
@@ -95,15 +144,14 @@ class Runtime:
     def kind_aliases(self) -> Mapping[str, str]:
         return {alias: kind for feature in self.features for alias, kind in feature.kind_aliases.items()}
 
-    def check_declarations(self) -> None:
-        """InvalidSettings if something that is declared for a feature is not valid."""
-        for feature in self.features:
-            for name in feature.declarations:
-                self.get(load_object(name))
+    @cached_property
+    def file_tasks(self) -> Mapping[str, type[FileTask]]:
+        """The key in the table of a watch -> the task that it configures, of all features."""
+        return {key: load_object(name) for feature in self.features for key, name in feature.file_tasks.items()}
 
-    async def open_results(self, job: Job, format_: str) -> BinaryIO:
-        """A file with a job's results in this format, from the feature that can write it; the caller closes it."""
-        names = [feature.open_results for feature in self.features if feature.open_results is not None]
-        if not names:
+    async def write_results(self, job: Job, path: Any) -> None:
+        """Write a job's results to a file, with the feature that can do so."""
+        writers = [feature.write_results for feature in self.features if feature.write_results is not None]
+        if not writers:
             raise InvalidInput('Cannot write a result file: the feature "exports" is disabled.')
         return cast("BinaryIO", await load_object(names[0])(self, job, format_))

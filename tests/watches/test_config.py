@@ -6,12 +6,14 @@ import pytest
 
 from tidemill.core.blob_location import BucketLocation
 from tidemill.core.errors import InvalidSettings
+from tidemill.imports.file_task import ImportFileTask
 from tidemill.watches.config import parse_watches
 from tidemill.watches.file_names import FilePattern, add_name_suffix, find_name_problem, make_printable_path
 from tidemill.watches.file_state import FileJobState, ListedFile, RecordedFile, compare_listing, decide_file_state
 from tidemill.watches.source_address import FolderAddress, HostAddress, WebAddress
-from tidemill.watches.watch import ImportTask, compute_scan_delay, parse_duration_s
+from tidemill.watches.watch import compute_scan_delay, parse_duration_s
 
+FILE_TASKS = {"import": ImportFileTask}
 SAID = """
 [watches.nightly]
 source = "sftp://ada@files.example.com:2222//srv/out"
@@ -27,16 +29,16 @@ priority = 5
 
 def declared(text: str) -> str:
     with pytest.raises(InvalidSettings) as told:
-        parse_watches(tomllib.loads(text))
+        parse_watches(tomllib.loads(text), FILE_TASKS)
     return str(told.value)
 
 
 def test_watch_config_reads_all_options() -> None:
-    (watch,) = parse_watches(tomllib.loads(SAID)).values()
+    (watch,) = parse_watches(tomllib.loads(SAID), FILE_TASKS).values()
     assert watch.source == HostAddress("sftp", "files.example.com", 2222, "ada", "/srv/out")
     assert str(watch.source) == "sftp://ada@files.example.com:2222//srv/out"
-    assert isinstance(watch.task, ImportTask)
-    assert (watch.task.request.mode, watch.task.request.mapping) == ("upsert", {"E-Mail": "email"})
+    assert isinstance(watch.task, ImportFileTask)
+    assert (watch.task.mode, watch.task.mapping) == ("upsert", {"E-Mail": "email"})
     assert (watch.every, watch.marker, watch.owner, watch.priority) == (300, ".done", "ada", 5)
 
 
@@ -52,7 +54,8 @@ def test_watch_config_reads_all_options() -> None:
     ],
 )
 def test_watch_source_is_parsed(said: str, meant: object) -> None:
-    (watch,) = parse_watches(tomllib.loads(f'[watches.a]\nsource = {said}\njob = {{ kind = "x" }}')).values()
+    text = f'[watches.a]\nsource = {said}\njob = {{ kind = "x" }}'
+    (watch,) = parse_watches(tomllib.loads(text), FILE_TASKS).values()
     assert watch.source == meant
 
 
@@ -168,3 +171,16 @@ def test_scan_delay_backs_off_for_unreachable_source() -> None:
     assert [compute_scan_delay(60, failures) for failures in (0, 1, 2, 10)] == [60, 120, 240, 900]
     assert compute_scan_delay(86_400, 50) == 86_400
     assert (parse_duration_s("1.5h"), parse_duration_s("30s")) == (5_400, 30)
+
+
+def test_import_key_is_unknown_when_imports_feature_is_disabled() -> None:
+    text = '[watches.a]\nsource = "inbox"\nimport = { resource = "users" }'
+    with pytest.raises(InvalidSettings) as raised:
+        parse_watches(tomllib.loads(text), {})
+    assert "watches.a.import: Unknown key" in str(raised.value)
+    assert 'watches.a: Set "job"' in str(raised.value)
+
+
+def test_watch_with_both_tasks_is_rejected() -> None:
+    text = '[watches.a]\nsource = "inbox"\njob = { kind = "x" }\nimport = { resource = "users" }'
+    assert 'watches.a: Set either "job" or "import"' in declared(text)

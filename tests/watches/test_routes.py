@@ -15,7 +15,7 @@ from tidemill import Mill
 from tidemill.core.principal import Role
 from tidemill.telemetry.events import subscribe
 from tidemill.testing import drain
-from tidemill.watches import routes
+from tidemill.watches import use_cases
 from tidemill.watches.scanner import load_watches
 
 DECLARED = """
@@ -78,7 +78,7 @@ async def test_watch_scan_reports_problem_when_time_runs_out(
 ) -> None:
     (inbox / "a.csv").write_text("n\n1\n2\n")
     with monkeypatch.context() as hurried:
-        hurried.setattr(routes, "SCAN_REQUEST_TIMEOUT_S", 0.0)
+        hurried.setattr(use_cases, "SCAN_REQUEST_TIMEOUT_S", 0.0)
         (cut,) = await scan(ada)
     assert (cut["found"], cut["problem"]) == (0, "there was no time to look at all of it: the next scan does")
     (whole,) = await scan(ada)

@@ -1,7 +1,7 @@
 """What an import is submitted with: by HTTP, by a command, by Python code or by a watch."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 from uuid import UUID
 
@@ -62,6 +62,12 @@ class ImportSubmission:
     stored_request: JsonObject = field(default_factory=dict)
     existing_job_id: UUID | None = None
     """The job that an earlier request with the same idempotency key and the same options created."""
+
+    def add_source(self, source: Mapping[str, object], idempotency_key: str) -> "ImportSubmission":
+        """The submission of one file, when many files share the options. The key is looked up by ``submit``."""
+        stored = {**self.stored_request, "source": dict(source)}
+        spec = replace(self.spec, idem_key=idempotency_key, fingerprint_params=stored)
+        return replace(self, spec=spec, stored_request=stored)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,8 @@
-"""Watches from a terminal: what they are, and scanning them now."""
+"""Commands of watches: list them, and scan them now."""
 
 import os
 import socket
-from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.markup import escape
@@ -13,10 +12,9 @@ from tidemill.core.errors import Busy, InvalidInput
 from tidemill.runtime import Runtime
 from tidemill.terminal.command_host import BUILTIN_MILL_REFERENCE, run_command
 from tidemill.terminal.console import console
-from tidemill.watches import watch_leases
 from tidemill.watches.file_state import FileState, WatchFile
-from tidemill.watches.scanner import WatchScanner, WatchScanReport, load_watches, make_watch_scanner
-from tidemill.watches.watch import Watch
+from tidemill.watches.scanner import WatchScanner, WatchScanReport, make_watch_scanner
+from tidemill.watches.use_cases import WatchStatus, list_watch_statuses
 
 commands = typer.Typer()
 WatchMillOption = Annotated[str, typer.Option(help="MODULE:NAME of a mill that declares resources")]
@@ -31,16 +29,11 @@ _FILE_STATE_COLOURS = {
 @commands.command("sources")
 def sources_command(app: WatchMillOption = BUILTIN_MILL_REFERENCE) -> None:
     """The watches that are declared: what they watch, their last scans, their files, and what is wrong."""
-
-    async def action(runtime: Runtime) -> tuple[list[Watch], dict[str, dict[str, Any]]]:
-        own = list(runtime.get(load_watches).values())
-        return own, await runtime.db.read(watch_leases.read_watch_states, [one.name for one in own])
-
-    own, known = run_command(action, app=app)
-    if not own:
+    statuses = run_command(lambda runtime: list_watch_statuses(runtime, None), app=app)
+    if not statuses:
         console.print("no watches are declared: see [watches.NAME] in tidemill.toml", markup=False)
-    for one in own:
-        _print_watch_status(one, known.get(one.name, {}))
+    for status in statuses:
+        _print_watch_status(status)
 
 
 @commands.command("scan")
@@ -62,24 +55,23 @@ def scan_command(
 
 
 async def _scan_watch(scanner: WatchScanner, name: str, *, again: bool) -> str:
-    """What is wrong, or nothing."""
+    """The problem of the scan; empty if there is none."""
     try:
-        scanned = await scanner.scan_watch(name, retry_failed=again)
+        report = await scanner.scan_watch(name, retry_failed=again)
     except Busy as error:
         console.print(f"[yellow]{escape(str(error))}[/]", highlight=False)
         return str(error)
-    _print_scan_result(scanned)
-    return scanned.problem or ""
+    _print_scan_report(report)
+    return report.problem or ""
 
 
-def _print_scan_result(scanned: WatchScanReport) -> None:
-    came = scanned.result
-    said = f"[bold]{scanned.watch.name}[/]  {came.found:,} found · {came.submitted:,} submitted"
-    console.print(said, highlight=False)
-    if scanned.problem:
-        console.print(f"  [red]{escape(scanned.problem)}[/]", highlight=False, soft_wrap=True)
+def _print_scan_report(report: WatchScanReport) -> None:
+    found, submitted = report.result.found, report.result.submitted
+    console.print(f"[bold]{report.watch.name}[/]  {found:,} found · {submitted:,} submitted", highlight=False)
+    if report.problem:
+        console.print(f"  [red]{escape(report.problem)}[/]", highlight=False, soft_wrap=True)
     table = Table(box=None, pad_edge=False, show_header=False)
-    for file in scanned.files:
+    for file in report.files:
         table.add_row(*_format_file_row(file))
     console.print(table)
 
@@ -89,13 +81,15 @@ def _format_file_row(file: WatchFile) -> tuple[str, str, str]:
     return f"  [{colour}]{file.state}[/]", escape(file.path), escape(file.note or "")
 
 
-def _print_watch_status(watch: Watch, status: Mapping[str, Any]) -> None:
+def _print_watch_status(status: WatchStatus) -> None:
+    watch, state = status.watch, status.state
     every = "manual" if watch.every is None else f"every {watch.every:g} s"
-    console.print(f"[bold]{watch.name}[/]  {escape(str(watch.source))}  {watch.task}  {every}", highlight=False)
-    counts = status.get("counts") or {}
-    files = " · ".join(f"{counts[state]:,} {state}" for state in FileState if state in counts)
-    when = status.get("scanned_at")
-    said = "never scanned" if when is None else f"scanned {when:%Y-%m-%d %H:%M:%S %Z}"
-    console.print(f"  {said}{'  ' + files if files else ''}", highlight=False)
-    if status.get("problem"):
-        console.print(f"  [red]{escape(status['problem'])}[/]", highlight=False, soft_wrap=True)
+    source, task = escape(str(watch.source)), escape(watch.task.describe())
+    console.print(f"[bold]{watch.name}[/]  {source}  {task}  {every}", highlight=False)
+    counts = state.get("counts") or {}
+    files = " · ".join(f"{counts[name]:,} {name}" for name in FileState if name in counts)
+    scanned_at = state.get("scanned_at")
+    last_scan = "never scanned" if scanned_at is None else f"scanned {scanned_at:%Y-%m-%d %H:%M:%S %Z}"
+    console.print(f"  {last_scan}{'  ' + files if files else ''}", highlight=False)
+    if state.get("problem"):
+        console.print(f"  [red]{escape(state['problem'])}[/]", highlight=False, soft_wrap=True)

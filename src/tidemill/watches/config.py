@@ -1,29 +1,36 @@
 """The section ``[watches]`` of ``tidemill.toml``: sources whose new files become jobs."""
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Annotated, Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, ClassVar
 
-from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, StrictBool, ValidationInfo, field_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    PlainValidator,
+    StrictBool,
+    ValidationInfo,
+    create_model,
+    field_validator,
+)
 
 from tidemill.config_sections import ConfigTable, Names, Text, parse_section
 from tidemill.core.errors import InvalidInput
-from tidemill.core.json_types import JsonObject
-from tidemill.core.kinds import BUILTIN_KIND_PREFIX, SERVICE_KINDS
 from tidemill.core.policies import FailurePolicy
-from tidemill.imports.import_plan import DuplicateRule, ImportRequest, ImportWriteMode
+from tidemill.runtime import FileTask
 from tidemill.watches.file_names import FilePattern
+from tidemill.watches.job_task import JobFileTask
 from tidemill.watches.source_address import SourceAddress, get_source_kind, parse_source_address
 from tidemill.watches.watch import (
     DEFAULT_FAILED_FOLDER,
     DEFAULT_PROCESSED_FOLDER,
-    ImportTask,
-    JobTask,
     SourceAccess,
     Watch,
     parse_duration_s,
 )
 
+JOB_TASK_KEY = "job"
 SCAN_INTERVAL_MIN_S = 1.0
 RESERVED_ENV_PREFIX = "TIDEMILL_"
 _VARIABLE_NAME_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -98,37 +105,27 @@ def _check_policy(policy: JsonObject) -> JsonObject:
     return policy
 
 
-def _check_kind(kind: str) -> str:
-    if kind.startswith(BUILTIN_KIND_PREFIX) and kind not in SERVICE_KINDS:
-        raise ValueError('Only Tidemill itself submits jobs of this kind; use "import" for imports')
-    return kind
-
-
 VariableName = Annotated[Text, AfterValidator(_check_variable_name)]
 FolderName = Annotated[Text, AfterValidator(_check_folder_name)]
 
 
-class JobTable(ConfigTable):
-    kind: Annotated[Text, AfterValidator(_check_kind)]
-    params: JsonObject = Field({})
-
-
-class ImportTable(ConfigTable):
-    resource: Text
-    mode: ImportWriteMode = "insert"
-    duplicates: DuplicateRule = "error"
-    mapping: dict[str, str] = Field({})
-    key: Names = ()
-    validate_only: StrictBool = False
-    spreadsheet_safe: StrictBool = False
-    keep_empty: StrictBool = False
+def _format_task_choice(keys: Sequence[str]) -> str:
+    match [f'"{key}"' for key in keys]:
+        case [key]:
+            return f"Set {key}"
+        case [first, second]:
+            return f"Set either {first} or {second}"
+        case quoted:
+            return f"Set exactly one of {', '.join(quoted)}"
 
 
 class WatchTable(ConfigTable):
+    """One table of the section, without the keys of the file tasks: ``make_watch_table`` adds these."""
+
+    task_keys: ClassVar[tuple[str, ...]] = ()
+
     index: StrictBool = False
     source: Annotated[SourceAddress, PlainValidator(_parse_source)]
-    job: JobTable | None = None
-    import_: ImportTable | None = Field(None, alias="import")
     pattern: Annotated[
         Names,
         BeforeValidator(lambda value: [value] if isinstance(value, str) else value),
@@ -158,8 +155,8 @@ class WatchTable(ConfigTable):
 
     @classmethod
     def find_conflicts(cls, given: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-        if ("job" in given) == ("import" in given):
-            yield "", 'Set either "job" or "import"'
+        if sum(key in given for key in cls.task_keys) != 1:
+            yield "", _format_task_choice(cls.task_keys)
         if _SFTP_WITHOUT_USER_PATTERN.match(str(given.get("source"))):
             yield "source", "The user is missing: sftp://user@host/folder"
         if "marker" in given and "stable_for" in given:
@@ -179,21 +176,34 @@ class WatchTable(ConfigTable):
         return value
 
     def build(self, name: str) -> Watch:
-        given = self.get_given(exclude=("index", "job", "import_"))
+        task_fields = {_get_task_field(key): key for key in self.task_keys}
+        given = self.get_given(exclude=("index", *task_fields))
         access = SourceAccess(**{key: given.pop(key) for key in _ACCESS_KEYS if key in given})
         if self.pattern:
             given["pattern"] = FilePattern(self.pattern)
-        return Watch(name=name, task=self._build_task(), access=access, **given)
-
-    def _build_task(self) -> JobTask | ImportTask:
-        if self.job is not None:
-            return JobTask(**self.job.get_given())
-        assert self.import_ is not None  # noqa: S101  find_conflicts has checked it
-        return ImportTask(
-            resource=self.import_.resource, request=ImportRequest(**self.import_.get_given(exclude=("resource",)))
-        )
+        (task,) = [value for field, value in self if field in task_fields and value is not None]
+        return Watch(name=name, task=task, access=access, **given)
 
 
-def parse_watches(document: Mapping[str, Any]) -> dict[str, Watch]:
-    """The watches in a document, by name; InvalidSettings with every mistake."""
-    return parse_section(document, "watches", WatchTable, lambda name, table: table.build(name))
+def _get_task_field(key: str) -> str:
+    """The field for a task. Keys such as ``import`` cannot be names of fields."""
+    return f"{key}_task"
+
+
+def make_watch_table(file_tasks: Mapping[str, type[FileTask]]) -> type[WatchTable]:
+    """The model of a watch with one key for each task."""
+    fields: dict[str, Any] = {
+        _get_task_field(key): (task | None, Field(None, alias=key)) for key, task in file_tasks.items()
+    }
+    table = create_model("WatchTable", __base__=WatchTable, **fields)
+    table.task_keys = tuple(file_tasks)
+    return table
+
+
+def parse_watches(document: Mapping[str, Any], file_tasks: Mapping[str, type[FileTask]]) -> dict[str, Watch]:
+    """The watches in a document, by name; InvalidSettings with every mistake.
+
+    ``file_tasks`` are those of the enabled features; the task ``job`` always exists.
+    """
+    table = make_watch_table({JOB_TASK_KEY: JobFileTask, **file_tasks})
+    return parse_section(document, "watches", table, lambda name, table: table.build(name))

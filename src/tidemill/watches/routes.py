@@ -1,19 +1,13 @@
-"""Watches, their files, and scans of them.
+"""HTTP routes of watches: list them and their files, and scan them now."""
 
-Watches: where files come from by themselves, and looking there now.
-"""
-
-import time
-from collections.abc import Mapping
+from dataclasses import asdict
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated
 from uuid import UUID
 
 from fastapi import APIRouter, Path, Query
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StrictBool
 
-from tidemill.core.errors import Busy
-from tidemill.core.kinds import IMPORT_KIND
 from tidemill.rest import pagination
 from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, declare_route
 from tidemill.rest.runtime import RuntimeDep
@@ -26,11 +20,9 @@ from tidemill.rest.schema_types import (
     RequestModel,
     allow_empty_choice,
 )
-from tidemill.runtime import Runtime
-from tidemill.watches import watch_files, watch_leases
+from tidemill.watches import use_cases
 from tidemill.watches.file_state import FileState
-from tidemill.watches.scanner import make_watch_scanner
-from tidemill.watches.watch import ImportTask, JobTask, Watch
+from tidemill.watches.use_cases import WatchStatus
 
 WatchName = Annotated[str, Field(max_length=63, pattern=r"^[a-z][a-z0-9_-]*$", examples=["nightly"])]
 
@@ -115,6 +107,8 @@ class ScanIn(RequestModel):
 class ScanOut(BaseModel):
     """What a scan of a watch came to."""
 
+    model_config = ConfigDict(from_attributes=True)
+
     name: str
     found: int
     submitted: int
@@ -127,16 +121,13 @@ class ScanList(BaseModel):
 
 
 router = APIRouter(tags=["sources"], route_class=AuthenticatedRoute)
-SCAN_REQUEST_TIMEOUT_S = 20.0  # what a scan has not got to by then, the next one does
 WatchPathName = Annotated[str, Path(max_length=63, description="A watch's name", examples=["nightly"])]
 
 
 @router.get("/sources", **declare_route(Permission.USER))
 async def list_sources(me: CurrentUser, runtime: RuntimeDep) -> WatchList:
     """Your watches: what they watch, what the last scan found, and what is wrong, if anything is."""
-    own = runtime.get(make_watch_scanner).list_watches(me)
-    known = await runtime.db.read(watch_leases.read_watch_states, [one.name for one in own])
-    return WatchList(sources=[_build_watch_out(one, known.get(one.name, {})) for one in own])
+    return WatchList(sources=[_build_watch_out(status) for status in await use_cases.list_watch_statuses(runtime, me)])
 
 
 @router.get("/sources/{source_name}/files", **declare_route(Permission.USER, 404))
@@ -144,47 +135,34 @@ async def list_source_files(
     source_name: WatchPathName, query: Annotated[WatchFileQuery, Query()], me: CurrentUser, runtime: RuntimeDep
 ) -> WatchFilePage:
     """The files of a watch, the newest change first, each with what has become of it."""
-    watch = runtime.get(make_watch_scanner).get_watch(source_name, me)
-    after = pagination.decode_cursor(query.after)
-    page = await runtime.db.read(
-        watch_files.list_watch_files, watch.name, state=query.state, limit=query.page_size, after=after
+    page = await use_cases.list_watch_files(
+        runtime,
+        me,
+        source_name,
+        state=query.state,
+        limit=query.page_size,
+        after=pagination.decode_cursor(query.after),
     )
-    found = [WatchFileOut.model_validate(row) for row in page.items]
-    return WatchFilePage(files=found, **pagination.build_next_page(page.after))
+    files = [WatchFileOut.model_validate(row) for row in page.items]
+    return WatchFilePage(files=files, **pagination.build_next_page(page.after))
 
 
 @router.post("/ingestion/scan", **declare_route(Permission.USER, 404))
 async def scan_sources(body: ScanIn, me: CurrentUser, runtime: RuntimeDep) -> ScanList:
     """Look now at what a watch watches, or all of yours do; what is whole is taken, what is stored is put away."""
-    own = (
-        runtime.get(make_watch_scanner).list_watches(me)
-        if body.name is None
-        else [runtime.get(make_watch_scanner).get_watch(body.name, me)]
-    )
-    ends_at = time.monotonic() + SCAN_REQUEST_TIMEOUT_S
-    return ScanList(scans=[await _scan_watch(runtime, watch, body, ends_at) for watch in own])
+    scans = await use_cases.scan_watches(runtime, me, body.name, retry_failed=body.again)
+    return ScanList(scans=[ScanOut.model_validate(scan) for scan in scans])
 
 
-async def _scan_watch(runtime: Runtime, watch: Watch, body: ScanIn, ends_at: float) -> ScanOut:
-    try:
-        done = await runtime.get(make_watch_scanner).scan_watch(
-            watch.name, retry_failed=body.again, should_continue=lambda: time.monotonic() < ends_at
-        )
-    except Busy as error:
-        return ScanOut(name=watch.name, found=0, submitted=0, problem=str(error), files=[])
-    files = [WatchFileOut.model_validate(file) for file in done.files]
-    came = done.result
-    return ScanOut(name=watch.name, found=came.found, submitted=came.submitted, problem=done.problem, files=files)
-
-
-def _build_watch_out(watch: Watch, state: Mapping[str, Any]) -> WatchOut:
+def _build_watch_out(status: WatchStatus) -> WatchOut:
+    watch, state = status.watch, status.state
     links = {"files": f"/v1/sources/{watch.name}/files", "scan": "/v1/ingestion/scan"}
     return WatchOut(
         name=watch.name,
         source=str(watch.source),
         scheme=watch.source_kind,
         pattern=list(watch.pattern.globs),
-        task=_build_task_out(watch.task),
+        task=WatchTaskOut(**asdict(watch.task.get_view())),
         owner=watch.owner,
         every_s=watch.every,
         marker=watch.marker,
@@ -198,9 +176,3 @@ def _build_watch_out(watch: Watch, state: Mapping[str, Any]) -> WatchOut:
         files=state.get("counts", {}),
         links=links,
     )
-
-
-def _build_task_out(task: JobTask | ImportTask) -> WatchTaskOut:
-    if isinstance(task, JobTask):
-        return WatchTaskOut(kind=task.kind)
-    return WatchTaskOut(kind=IMPORT_KIND, resource_type=task.resource, mode=task.request.mode)

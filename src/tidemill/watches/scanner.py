@@ -14,8 +14,7 @@ from uuid import uuid4
 
 from tidemill.config import Settings
 from tidemill.config_file import load_section
-from tidemill.core.errors import Busy, Interrupted, InvalidInput, TidemillError, UnknownEntity
-from tidemill.core.principal import Principal
+from tidemill.core.errors import Busy, Interrupted, InvalidInput, TidemillError
 from tidemill.engine.loop import Loop
 from tidemill.files.layout import validate_layout
 from tidemill.runtime import Runtime
@@ -139,17 +138,6 @@ class WatchScanner:
     @property
     def watches(self) -> Mapping[str, Watch]:
         return self._watches
-
-    def list_watches(self, who: Principal) -> list[Watch]:
-        """Those that somebody may scan and see: their own, or everybody's."""
-        return [one for one in self._watches.values() if who.is_admin or one.owner in (who.name, str(who.user_id))]
-
-    def get_watch(self, name: str, who: Principal) -> Watch:
-        """Somebody else's is not there."""
-        for one in self.list_watches(who):
-            if one.name == name:
-                return one
-        raise UnknownEntity(f"there is no watch {name!r}")
 
     async def scan_next(self, should_continue: ShouldContinue = lambda: True) -> float:
         """Scan one watch whose turn it is; the seconds until somebody has to look again, 0 if at once."""
@@ -314,7 +302,7 @@ def load_watches(runtime: Runtime) -> Mapping[str, Watch]:
     from tidemill.watches.config import parse_watches  # noqa: PLC0415
 
     settings = runtime.settings
-    watches = load_section(settings.config, parse_watches)
+    watches = load_section(settings.config, lambda document: parse_watches(document, runtime.file_tasks))
     problems, folders = [], {}
     for watch in watches.values():
         if isinstance(watch.source, FolderAddress):

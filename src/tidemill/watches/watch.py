@@ -1,9 +1,4 @@
-"""When a watch has its turn.
-
-A watch: files that come by themselves become jobs.
-
-Watches that would take the same file twice: under two names of its folder, or of one that lies in another.
-"""
+"""A watch: where its files come from, what becomes of them, and which watches overlap."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,7 +8,7 @@ from pathlib import PurePath
 from typing import Any
 
 from tidemill.core.blob_location import BucketLocation
-from tidemill.imports.import_plan import ImportRequest
+from tidemill.runtime import FileTask
 from tidemill.watches.file_names import FilePattern
 from tidemill.watches.source_address import (
     FolderAddress,
@@ -67,32 +62,10 @@ class SourceAccess:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobTask:
-    """Each file becomes a job of this kind."""
-
-    kind: str
-    params: Mapping[str, Any] = field(default_factory=dict)
-
-    def __str__(self) -> str:
-        return f"job {self.kind}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImportTask:
-    """Each file is imported into this resource."""
-
-    resource: str
-    request: ImportRequest = field(default_factory=ImportRequest)
-
-    def __str__(self) -> str:
-        return f"import into {self.resource}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Watch:
     name: str
     source: SourceAddress
-    task: JobTask | ImportTask
+    task: FileTask
     pattern: FilePattern = field(default_factory=FilePattern)
     owner: str = "local"
     every: float | None = 60.0  # seconds; None: only when somebody asks

@@ -1,0 +1,66 @@
+"""The task ``import`` of a watch: each file is imported into a resource."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from uuid import UUID
+
+from pydantic import Field, StrictBool
+
+from tidemill.config_sections import ConfigTable, Names, Text
+from tidemill.core.errors import Forbidden, UnknownResource
+from tidemill.core.kinds import IMPORT_KIND
+from tidemill.files.blobs.blob_store import Blob
+from tidemill.imports.import_plan import DuplicateRule, ImportRequest, ImportWriteMode
+from tidemill.imports.import_submission import ImportFile, ImportOptions, ImportSubmission
+from tidemill.imports.use_cases import ImportUseCases, make_import_use_cases
+from tidemill.runtime import FileTaskView, Runtime
+from tidemill.store.job_submission import Submission
+from tidemill.store.users import User
+
+
+class ImportFileTask(ConfigTable):
+    """The table ``import`` of a watch in ``tidemill.toml``."""
+
+    resource: Text
+    mode: ImportWriteMode = "insert"
+    duplicates: DuplicateRule = "error"
+    mapping: dict[str, str] = Field({})
+    key: Names = ()
+    validate_only: StrictBool = False
+    spreadsheet_safe: StrictBool = False
+    keep_empty: StrictBool = False
+
+    def describe(self) -> str:
+        return f"import into {self.resource}"
+
+    def get_view(self) -> FileTaskView:
+        return FileTaskView(kind=IMPORT_KIND, resource_type=self.resource, mode=self.mode)
+
+    async def prepare(
+        self, runtime: Runtime, owner: User, spec: Submission, layout: Mapping[str, object]
+    ) -> "PreparedFileImport":
+        imports = runtime.get(make_import_use_cases)
+        options = ImportOptions(
+            resource=self.resource,
+            request=ImportRequest(**self.get_given(exclude=("resource",))),
+            layout=layout,
+            policy=spec.policy,
+            priority=spec.priority,
+        )
+        try:
+            submission = await imports.prepare(options, role=owner.role, spec=spec)
+        except (Forbidden, UnknownResource):
+            raise UnknownResource(
+                f'User "{owner.name}" may not write the resource "{self.resource}", or it does not exist'
+            ) from None
+        return PreparedFileImport(imports, submission)
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedFileImport:
+    imports: ImportUseCases
+    submission: ImportSubmission
+
+    async def submit(self, blob: Blob, name: str, idempotency_key: str, source: Mapping[str, str]) -> UUID:
+        submission = self.submission.add_source(source, idempotency_key)
+        return (await self.imports.submit_file(submission, ImportFile(blob, name))).job_id

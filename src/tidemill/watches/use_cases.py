@@ -1,0 +1,85 @@
+"""What users do with watches: list them and their files, and scan them now."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tidemill.core.errors import Busy, UnknownEntity
+from tidemill.core.list_pages import Page
+from tidemill.core.principal import Principal
+from tidemill.runtime import Runtime
+from tidemill.watches import watch_files, watch_leases
+from tidemill.watches.file_state import FileState, WatchFile
+from tidemill.watches.scanner import load_watches, make_watch_scanner
+from tidemill.watches.watch import Watch
+
+SCAN_REQUEST_TIMEOUT_S = 20.0  # the next scan continues with the remaining files
+
+
+@dataclass(frozen=True, slots=True)
+class WatchStatus:
+    """A watch, and what the database knows about its scans and files."""
+
+    watch: Watch
+    state: Mapping[str, Any]  # empty if no worker has registered the watch yet
+
+
+@dataclass(frozen=True, slots=True)
+class ScanSummary:
+    """The result of one scan. ``files`` were changed by it, or still wait."""
+
+    name: str
+    found: int = 0
+    submitted: int = 0
+    problem: str | None = None
+    files: Sequence[WatchFile] = ()
+
+
+def list_visible_watches(runtime: Runtime, user: Principal | None) -> list[Watch]:
+    """The watches of a user. Administrators, and the local caller (None), see all."""
+    watches = runtime.get(load_watches).values()
+    if user is None or user.is_admin:
+        return list(watches)
+    return [watch for watch in watches if watch.owner in (user.name, str(user.user_id))]
+
+
+def get_visible_watch(runtime: Runtime, user: Principal | None, name: str) -> Watch:
+    """UnknownEntity if there is no such watch, or if it belongs to another user."""
+    for watch in list_visible_watches(runtime, user):
+        if watch.name == name:
+            return watch
+    raise UnknownEntity(f"there is no watch {name!r}")
+
+
+async def list_watch_statuses(runtime: Runtime, user: Principal | None) -> list[WatchStatus]:
+    watches = list_visible_watches(runtime, user)
+    states = await runtime.db.read(watch_leases.read_watch_states, [watch.name for watch in watches])
+    return [WatchStatus(watch, states.get(watch.name, {})) for watch in watches]
+
+
+async def list_watch_files(
+    runtime: Runtime, user: Principal, name: str, *, state: FileState | None, limit: int, after: object
+) -> Page[dict[str, Any]]:
+    """The files of a watch, the last changed first."""
+    watch = get_visible_watch(runtime, user, name)
+    return await runtime.db.read(watch_files.list_watch_files, watch.name, state=state, limit=limit, after=after)
+
+
+async def scan_watches(runtime: Runtime, user: Principal, name: str | None, *, retry_failed: bool) -> list[ScanSummary]:
+    """Scan one watch, or all watches of the user, within the time of a request."""
+    watches = list_visible_watches(runtime, user) if name is None else [get_visible_watch(runtime, user, name)]
+    deadline = time.monotonic() + SCAN_REQUEST_TIMEOUT_S
+    return [await _scan_watch(runtime, watch, deadline, retry_failed=retry_failed) for watch in watches]
+
+
+async def _scan_watch(runtime: Runtime, watch: Watch, deadline: float, *, retry_failed: bool) -> ScanSummary:
+    scanner = runtime.get(make_watch_scanner)
+    try:
+        report = await scanner.scan_watch(
+            watch.name, retry_failed=retry_failed, should_continue=lambda: time.monotonic() < deadline
+        )
+    except Busy as error:
+        return ScanSummary(watch.name, problem=str(error))
+    result = report.result
+    return ScanSummary(watch.name, result.found, result.submitted, report.problem, report.files)
