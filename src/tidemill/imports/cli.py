@@ -1,7 +1,4 @@
-"""Importing files from a terminal.
-
-Commands about an import that was made before: sending mended rows, and doing what was only tried.
-"""
+"""Commands of imports: import a file, fix failed rows, and promote a dry run."""
 
 import asyncio
 import shlex
@@ -14,13 +11,11 @@ import typer
 from rich.markup import escape
 
 from tidemill.core.errors import InvalidInput
-from tidemill.core.file_layout import FileLayout
 from tidemill.core.job import Job
 from tidemill.core.kinds import IMPORT_KIND
 from tidemill.core.principal import LOCAL_USER_ID
-from tidemill.core.status import ItemStatus, JobStatus
+from tidemill.core.status import JobStatus
 from tidemill.imports import failed_rows
-from tidemill.imports import import_records as store
 from tidemill.imports.cli_views import show_effects, show_error_samples, show_layout, show_preview
 from tidemill.imports.fixed_rows import FixedRowsFile, fix_rows_from_file
 from tidemill.imports.import_plan import DuplicateRule, ImportRequest, ImportWriteMode
@@ -31,9 +26,6 @@ from tidemill.jobs import queries
 from tidemill.jobs.cli import JobArgument, show_progress_until_closed
 from tidemill.jobs.staged_files import make_staged_files
 from tidemill.runtime import Runtime
-from tidemill.store import job_records
-from tidemill.store.database import Database
-from tidemill.store.job_submission import Submission
 from tidemill.terminal import streams
 from tidemill.terminal.command_host import BUILTIN_MILL_REFERENCE, get_command_host, run_command, silence_logs
 from tidemill.terminal.console import console, format_job_counts, format_job_status
@@ -42,7 +34,6 @@ from tidemill.terminal.streams import check_output_path, open_atomic_output
 
 commands = typer.Typer()
 PREVIEW_ROWS_DEFAULT = 10
-REPORTED_ERROR_CODES_MAX = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +138,7 @@ def run_import(arguments: ImportArguments, *, errors_to: Path | None, processes:
 
 
 def finish_import(job: Job, *, errors_to: Path | None, processes: int, app: str) -> None:
-    """Follow a job that was made before to its end."""
+    """Follow an existing job until it is closed, and exit with its status."""
     check_output_path(errors_to)
     silence_logs()
     _exit_with_job_status(
@@ -157,7 +148,7 @@ def finish_import(job: Job, *, errors_to: Path | None, processes: int, app: str)
 
 
 def _exit_with_job_status(job: Job, *, allow_errors: bool) -> None:
-    """The exit code is 0 only if every row got in, or if that was not asked for."""
+    """The exit code is 0 only if every row succeeded, or if errors are allowed."""
     if job.status is not JobStatus.COMPLETED:
         is_fine = allow_errors and job.status is JobStatus.COMPLETED_WITH_ERRORS
         raise typer.Exit(0 if is_fine else 1)
@@ -165,18 +156,17 @@ def _exit_with_job_status(job: Job, *, allow_errors: bool) -> None:
 
 async def _follow_import(runtime: Runtime, job_id: UUID, errors_to: Path | None, processes: int, app: str) -> Job:
     """Wait until the job is closed; start a worker if none is running."""
-    db = runtime.db
-    job = await db.read(job_records.get_job, job_id)
+    job = await queries.find_job(runtime.db, str(job_id))
     try:
         async with get_command_host().ensure_worker(runtime, IMPORT_KIND, app, processes):
-            job = await show_progress_until_closed(db, job)
+            job = await show_progress_until_closed(runtime.db, job)
     except asyncio.CancelledError:
         reference = "" if app == BUILTIN_MILL_REFERENCE else f" {app}"
         console.print(
             f"{job.key} is kept and goes on with the next worker: tidemill worker{reference}", highlight=False
         )
         raise
-    await _print_import_report(db, job, errors_to)
+    await _print_import_report(runtime, job, errors_to)
     return job
 
 
@@ -197,23 +187,22 @@ async def _preview_import(runtime: Runtime, arguments: ImportArguments, rows: in
     show_preview(await imports.preview(submission, await _open_source(runtime, arguments.file), rows=rows))
 
 
-async def _print_import_report(db: Database, job: Job, errors_to: Path | None) -> None:
-    if "layout" in job.params:  # of a file that nobody had seen before
+async def _print_import_report(runtime: Runtime, job: Job, errors_to: Path | None) -> None:
+    if "layout" in job.params:  # a worker downloaded and inspected the file
         show_layout(job.params["layout"])
     console.print(
         f"{job.key}  {format_job_status(job.status)}  {format_job_counts(job.counts)} of {job.counts.total:,}"
     )
     if job.failure_reason:
         console.print(f"  [red]{escape(job.failure_reason)}[/]", highlight=False, soft_wrap=True)
-    show_effects(job, await db.read(store.sum_import_effects, job.id))
-    if job.counts.failed:
-        show_error_samples(
-            [(count, await _fetch_sample_error(db, job, code)) for code, count in _list_most_frequent_codes(job)]
-        )
-    if errors_to is not None:  # also without one: what was there is of another import
+    report = await runtime.get(make_import_use_cases).load_report(job)
+    show_effects(job, report.effects)
+    if report.error_samples:
+        show_error_samples(report.error_samples)
+    if errors_to is not None:  # also without failed rows: the file may contain those of another import
         with open_atomic_output(errors_to) as file:
-            async for piece in failed_rows.stream_failed_rows_csv(db, job):
-                file.write(piece)
+            async for chunk in failed_rows.stream_failed_rows_csv(runtime.db, job):
+                file.write(chunk)
     if errors_to is not None and job.counts.failed:
         console.print(
             f"  mend these rows in [bold]{escape(str(errors_to))}[/] and send them: "
@@ -221,15 +210,6 @@ async def _print_import_report(db: Database, job: Job, errors_to: Path | None) -
             highlight=False,
             soft_wrap=True,
         )
-
-
-def _list_most_frequent_codes(job: Job) -> list[tuple[str, int]]:
-    return sorted(job.codes.items(), key=lambda pair: -pair[1])[:REPORTED_ERROR_CODES_MAX]
-
-
-async def _fetch_sample_error(db: Database, job: Job, code: str) -> dict[str, Any]:
-    page = await queries.list_items(db, job.id, [ItemStatus.FAILED], limit=1, codes=[code])
-    return cast("dict[str, Any]", page.items[0]["error"]) if page.items else {"code": code}
 
 
 async def _open_source(runtime: Runtime, text: str) -> ImportSource:
@@ -245,7 +225,7 @@ async def _open_source(runtime: Runtime, text: str) -> ImportSource:
 
 
 def _resolve_input_path(text: str) -> Path:
-    """Whatever can be read: a pipe is no file, and has rows all the same."""
+    """Every path that can be read, also a pipe."""
     path = Path(text)
     try:
         if path.is_dir():
@@ -288,21 +268,9 @@ def fix_command(
     """Send mended rows of an import back: they are stored as corrections, and only they run again."""
 
     async def action(runtime: Runtime) -> Job:
-        found, staged = await queries.find_job(runtime.db, job), runtime.get(make_staged_files)
-        blob = await staged.stage_file(file)
-        sent = FixedRowsFile(
-            blob.id,
-            file.name,
-            content_type="",
-            layout=FileLayout(),
-            by=LOCAL_USER_ID,
-            request_id=None,
-            max_row_bytes=runtime.settings.max_row_bytes,
-        )
-        try:
-            operation = await fix_rows_from_file(runtime, found, sent)
-        finally:
-            await staged.discard(blob.id)
+        found = await queries.find_job(runtime.db, job)
+        staged = ImportFile(await runtime.get(make_staged_files).stage_file(file), file.name)
+        operation = await fix_rows_from_file(runtime, found, FixedRowsFile(staged, by=LOCAL_USER_ID))
         console.print(f"{operation.items:,} rows run again", highlight=False)
         return found
 
@@ -319,10 +287,8 @@ def promote_command(
     """Do what an import with --validate-only has only tried: the same file, with the corrections made since."""
 
     async def action(runtime: Runtime) -> Job:
-        db = runtime.db
-        dry_run = await queries.find_job(db, job)
-        submission = Submission(IMPORT_KIND)
-        job_id, _ = await promote_dry_run(db, runtime.get(make_staged_files), dry_run, submission, by=LOCAL_USER_ID)
-        return await db.read(job_records.get_job, job_id)
+        dry_run = await queries.find_job(runtime.db, job)
+        promoted = await promote_dry_run(runtime, dry_run, by=LOCAL_USER_ID, role=None)
+        return await queries.find_job(runtime.db, str(promoted.job_id))
 
     finish_import(run_command(action, app=app), errors_to=errors_to, processes=processes, app=app)

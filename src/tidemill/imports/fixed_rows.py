@@ -7,7 +7,7 @@ import asyncio
 import json
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
@@ -20,8 +20,10 @@ from tidemill.core.json_types import JsonObject
 from tidemill.imports.column_mapping import ERRORS_COLUMN, ROW_NUMBER_COLUMN, fold_name
 from tidemill.imports.failed_rows import get_file_columns
 from tidemill.imports.import_plan import ImportParams, ImportPlan
+from tidemill.imports.import_submission import ImportFile
 from tidemill.imports.use_cases import make_import_use_cases
 from tidemill.jobs.file_inspection import FileInspection, inspect_file
+from tidemill.jobs.staged_files import make_staged_files
 from tidemill.runtime import Runtime
 from tidemill.store import item_fixes, job_records, operation_records, reprocess_items
 from tidemill.store.database import Connection, Database, is_transient
@@ -187,33 +189,46 @@ MergeRow = Callable[[Any, JsonObject], JsonObject]
 
 @dataclass(frozen=True, slots=True)
 class FixedRowsFile:
-    """A stored file of mended rows; who sent it."""
+    """A staged file of fixed rows, and the user who sent it."""
 
-    blob_id: str
-    name: str
-    content_type: str
-    layout: FileLayout  # the options that the caller gave
+    file: ImportFile
     by: int
-    request_id: str | None
-    max_row_bytes: int
+    layout: FileLayout = field(default_factory=FileLayout)  # the options that the caller gave
+    request_id: str | None = None
 
 
-async def fix_rows_from_file(runtime: Runtime, job: Job, file: FixedRowsFile) -> BulkOperation:
-    """All of them in one transaction, or none: InvalidRows tells every row that cannot be taken."""
+async def fix_rows_from_file(runtime: Runtime, job: Job, fixes: FixedRowsFile) -> BulkOperation:
+    """Store the fixes of a file in one transaction, requeue these rows, and remove the file.
+
+    Raises:
+        InvalidRows: Rows cannot be fixed. It lists all of them, and no row is changed.
+    """
+    try:
+        if not fixes.file.blob.size:
+            raise InvalidInput("the file is empty")
+        return await _fix_rows(runtime, job, fixes)
+    finally:
+        await runtime.get(make_staged_files).discard(fixes.file.blob.id)
+
+
+async def _fix_rows(runtime: Runtime, job: Job, fixes: FixedRowsFile) -> BulkOperation:
+    file = fixes.file
     plan = ImportParams.from_json(job.params).plan
-    given = file.layout.to_json() | ({"keep_empty": True} if plan is not None and plan.keep_empty else {})
+    given = fixes.layout.to_json() | ({"keep_empty": True} if plan is not None and plan.keep_empty else {})
     db, imports = runtime.db, runtime.get(make_import_use_cases)
-    look = await inspect_file(
-        runtime, file.blob_id, name=file.name, content_type=file.content_type, layout_options=given, rows=SEQ_LIST_MAX
+    inspection = await inspect_file(
+        runtime, file.blob.id, name=file.name, content_type=file.content_type, layout_options=given, rows=SEQ_LIST_MAX
     )
     mapping = plan.mapping if plan is not None else {}
-    names = await _match_columns(db, job, mapping, look)
-    merge = _merge_fields if look.is_named_by_rows else FixedCellMerger(plan).merge_row
-    source = await imports.open_source(file.blob_id, look.layout)
+    names = await _match_columns(db, job, mapping, inspection)
+    merge = _merge_fields if inspection.is_named_by_rows else FixedCellMerger(plan).merge_row
+    source = await imports.open_source(file.blob.id, inspection.layout)
     try:
         with closing(source):
             async with db.transaction(bounded=False) as conn:
-                step = await _RowFixer(conn, job, mapping, file, names, merge).run(source)
+                step = await _RowFixer(conn, job, mapping, fixes, names, merge, runtime.settings.max_row_bytes).run(
+                    source
+                )
     except Exception as error:
         if not is_transient(error):
             raise
@@ -222,9 +237,11 @@ async def fix_rows_from_file(runtime: Runtime, job: Job, file: FixedRowsFile) ->
     return await db.run(operation_records.get_operation, step.operation_id)
 
 
-async def _match_columns(db: Database, job: Job, mapping: Mapping[str, str], look: FileInspection) -> FixFileColumns:
+async def _match_columns(
+    db: Database, job: Job, mapping: Mapping[str, str], inspection: FileInspection
+) -> FixFileColumns:
     names = FixFileColumns(await get_file_columns(db, job), mapping)
-    problems = [] if look.is_named_by_rows else names.find_header_problems(look.columns)
+    problems = [] if inspection.is_named_by_rows else names.find_header_problems(inspection.columns)
     if problems:
         raise InvalidColumns(problems)
     return names
@@ -238,13 +255,15 @@ class _RowFixer:
         conn: Connection,
         job: Job,
         import_columns: Container[str],
-        file: FixedRowsFile,
+        fixes: FixedRowsFile,
         names: FixFileColumns,
         merge: MergeRow,
+        max_row_bytes: int,
     ) -> None:
         self._conn = conn
         self._job = job
-        self._file = file
+        self._fixes = fixes
+        self._max_row_bytes = max_row_bytes
         self._names = names
         self._merge = merge
         self._problems = FixProblems()
@@ -252,7 +271,7 @@ class _RowFixer:
         self._row = 0
 
     async def run(self, source: InputSource) -> OperationStep:
-        conn, job_id, file = self._conn, self._job.id, self._file
+        conn, job_id, fixes = self._conn, self._job.id, self._fixes
         locked = await reprocess_items.lock_job_for_reprocess(conn, job_id)
         items = 0
         while (block := await asyncio.to_thread(source.read, SEQ_LIST_MAX, FIX_FILE_CHUNK_BYTES)).inputs:
@@ -263,12 +282,12 @@ class _RowFixer:
             raise InvalidInput("there is no row in the file")
         await reprocess_items.reopen_job(conn, job_id)
         predicate = {"statuses": ["failed"], "reset_attempts": True, "fixed_rows": items}
-        who = {"user_id": file.by, "job_id": job_id, "request_id": file.request_id}
+        who = {"user_id": fixes.by, "job_id": job_id, "request_id": fixes.request_id}
         operation_id = await operation_records.add_finished_operation(conn, "reprocess", predicate, items=items, **who)
         await job_records.add_activity(
-            conn, job_id, file.by, "fix", rows=items, operation=str(operation_id), file=file.name
+            conn, job_id, fixes.by, "fix", rows=items, operation=str(operation_id), file=fixes.file.name
         )
-        return OperationStep(operation_id, items, job_id, file.request_id)
+        return OperationStep(operation_id, items, job_id, fixes.request_id)
 
     def _match_rows(self, block: InputBlock, first_line: int) -> Iterator[tuple[int, JsonObject]]:
         for index, text in enumerate(block.inputs):
@@ -287,7 +306,7 @@ class _RowFixer:
         current = await item_fixes.read_current_inputs(self._conn, self._job.id, list(fixes))
         fixed = {seq: self._merge(current.get(seq), fields) for seq, fields in fixes.items()}
         inputs = {seq: data for seq, fields in fixed.items() if (data := self._encode_row(seq, fields)) is not None}
-        taken = await item_fixes.fix_failed_items(self._conn, locked, inputs, by=self._file.by)
+        taken = await item_fixes.fix_failed_items(self._conn, locked, inputs, by=self._fixes.by)
         for seq in sorted(inputs.keys() - set(taken)):
             await self._report_rejected_row(seq)
         return len(taken)
@@ -298,8 +317,8 @@ class _RowFixer:
         except (TypeError, ValueError, RecursionError) as error:
             self._problems.add(f"row {seq + 1} cannot be stored: {error}")
             return None
-        if len(data) > self._file.max_row_bytes:
-            self._problems.add(f"row {seq + 1} has more than {self._file.max_row_bytes} bytes")
+        if len(data) > self._max_row_bytes:
+            self._problems.add(f"row {seq + 1} has more than {self._max_row_bytes} bytes")
             return None
         return data
 

@@ -1,4 +1,4 @@
-"""From a trial to the real thing: the same file, the same plan, with every correction made since; and it writes."""
+"""Promotes a dry run: an import of the same file with the same plan and the fixes made since."""
 
 from dataclasses import replace
 from uuid import UUID
@@ -10,21 +10,25 @@ from tidemill.core.input_source import SourceReference
 from tidemill.core.job import Job
 from tidemill.core.json_types import JsonObject
 from tidemill.core.kinds import IMPORT_KIND
+from tidemill.core.principal import Role
 from tidemill.files.blobs.blob_store import Blob
 from tidemill.imports import import_records
 from tidemill.imports.import_plan import ImportPlan
-from tidemill.imports.use_cases import check_table_privileges
-from tidemill.jobs.staged_files import StagedFiles
+from tidemill.imports.import_submission import SubmittedImport
+from tidemill.imports.use_cases import LOCAL_SUBMISSION, check_table_privileges
+from tidemill.jobs.staged_files import make_staged_files
 from tidemill.jobs.submission import report_submitted
+from tidemill.runtime import Runtime
 from tidemill.store import item_fixes, job_records
 from tidemill.store.database import Database, is_transient
 from tidemill.store.job_submission import Submission, build_submission_steps, find_by_idempotency_key, run_steps_async
+from tidemill.tables.resource_registry import make_resource_registry
 
 PROMOTE_ACTION = "promote"
 
 
-def get_promotable_plan(job: Job) -> ImportPlan:
-    """What a closed trial has planned; Conflict if it is no such thing."""
+def _get_promotable_plan(job: Job) -> ImportPlan:
+    """The plan of a closed dry run; Conflict if the job is none."""
     if "plan" not in job.params:
         raise Conflict(f"import {job.key} is {job.status}: its file was never read")
     plan = msgspec.convert(job.params["plan"], ImportPlan)
@@ -36,14 +40,24 @@ def get_promotable_plan(job: Job) -> ImportPlan:
 
 
 async def promote_dry_run(
-    db: Database, staged_files: StagedFiles, job: Job, submission: Submission, *, by: int
-) -> tuple[UUID, bool]:
-    """The live job of a trial, and whether it is new: there is one, however often it is asked for."""
-    plan = replace(get_promotable_plan(job), validate_only=False)
+    runtime: Runtime, job: Job, *, by: int, role: Role | None, submission: Submission = LOCAL_SUBMISSION
+) -> SubmittedImport:
+    """Create the import that a dry run has tested, or return the one that an earlier promotion created.
+
+    ``role`` is the caller's; None is a local caller, who may import into every table.
+
+    Raises:
+        Conflict: The job is no closed dry run, or its file is gone.
+        Forbidden, UnknownResource: The role may not write the resource.
+    """
+    plan = replace(_get_promotable_plan(job), validate_only=False)
+    db, staged_files = runtime.db, runtime.get(make_staged_files)
+    if role is not None:
+        await runtime.get(make_resource_registry).find_writable(db, role, plan.resource.name)
     key = f"{PROMOTE_ACTION} {job.id}"
     found = await db.run(find_by_idempotency_key, job.owner_id, key)
     if found is not None:
-        return UUID(str(found["id"])), False
+        return SubmittedImport(UUID(str(found["id"])), is_new=False)
     if job.purged_at is not None:
         raise Conflict(f"import {job.key} was purged: its file is gone")
     await check_table_privileges(db, plan)
@@ -74,17 +88,17 @@ async def promote_dry_run(
         raise
     if not is_new:
         await staged_files.discard(blob.id)
-    return job_id, is_new
+    return SubmittedImport(job_id, is_new)
 
 
-async def _submit_promoted(db: Database, spec: Submission, trial: Job, by: int) -> tuple[UUID, bool]:
-    """The corrections are there with the job, before anybody can begin to read its file."""
+async def _submit_promoted(db: Database, spec: Submission, dry_run: Job, by: int) -> tuple[UUID, bool]:
+    """One transaction creates the job and copies the fixes, so that no worker reads the file without them."""
     try:
         async with db.transaction(bounded=False) as conn:
             job_id, is_new = await run_steps_async(conn, build_submission_steps(spec, ()))
             if is_new:
-                fixes = await item_fixes.copy_item_fixes(conn, trial.id, job_id)
-                await job_records.add_activity(conn, trial.id, by, PROMOTE_ACTION, job=str(job_id), fixes=fixes)
+                fixes = await item_fixes.copy_item_fixes(conn, dry_run.id, job_id)
+                await job_records.add_activity(conn, dry_run.id, by, PROMOTE_ACTION, job=str(job_id), fixes=fixes)
     except Exception as error:
         if not is_transient(error):
             raise

@@ -17,6 +17,7 @@ from tidemill.files.remote import remote_urls
 from tidemill.files.remote.checked_connection import DownloadLimits
 from tidemill.files.remote.remote_urls import redact_url
 from tidemill.imports import import_records
+from tidemill.imports.fixed_rows import FixedRowsFile
 from tidemill.imports.import_plan import ImportRequest
 from tidemill.imports.import_submission import FileReference, ImportFile, ImportOptions, ImportSource, ImportSubmission
 from tidemill.imports.schemas import ImportIn, ImportSourceIn, LayoutIn
@@ -169,6 +170,23 @@ class _UploadFields(Generic[ImportModel]):
             self._prepared = body, await self._imports.prepare(options, role=self._role, spec=self._spec)
             self._fields = dict(fields)
         return self._prepared
+
+
+async def receive_fixes(request: Request, runtime: Runtime, me: Principal) -> FixedRowsFile:
+    """Read a request with fixed rows. Its layout options are checked before the file is read."""
+    location = get_parameter_location(request)
+
+    async def check_layout(fields: dict[str, str]) -> None:
+        build_layout(parse_form_fields(LayoutIn, fields, location))
+
+    uploaded = await upload.receive_upload(request, runtime, check=check_layout, accept_any_type=True)
+    try:
+        layout = build_layout(parse_form_fields(LayoutIn, uploaded.fields, location))
+    except BaseException:
+        await runtime.get(make_staged_files).discard(uploaded.blob.id)
+        raise
+    file = ImportFile(uploaded.blob, uploaded.name, uploaded.content_type)
+    return FixedRowsFile(file, by=me.user_id, layout=layout, request_id=request.state.request_id)
 
 
 def get_parameter_location(request: Request) -> str:

@@ -3,16 +3,16 @@
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Annotated, Any
-from uuid import UUID
 
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
-from tidemill.core.errors import IdempotencyKeyReused, InvalidInput
+from tidemill.core.errors import IdempotencyKeyReused
 from tidemill.core.job import Job
 from tidemill.core.kinds import IMPORT_KIND
 from tidemill.imports import failed_rows
-from tidemill.imports.fixed_rows import FixedRowsFile, fix_rows_from_file
+from tidemill.imports.fixed_rows import fix_rows_from_file
+from tidemill.imports.import_submission import SubmittedImport
 from tidemill.imports.import_views import (
     IMPORT_KEY_PREFIX,
     RunnableImport,
@@ -21,8 +21,8 @@ from tidemill.imports.import_views import (
     load_import_view,
     load_import_views,
 )
-from tidemill.imports.promotion import get_promotable_plan, promote_dry_run
-from tidemill.imports.request_parsing import build_layout, get_parameter_location, parse_form_fields, receive_import
+from tidemill.imports.promotion import promote_dry_run
+from tidemill.imports.request_parsing import receive_fixes, receive_import
 from tidemill.imports.schemas import (
     FIXES_BODY,
     FIXES_QUERY_PARAMETERS,
@@ -34,7 +34,6 @@ from tidemill.imports.schemas import (
     ImportIn,
     ImportOut,
     ImportPage,
-    LayoutIn,
     PreviewIn,
     PreviewOut,
     RowErrorQuery,
@@ -42,18 +41,16 @@ from tidemill.imports.schemas import (
     RowPage,
 )
 from tidemill.imports.use_cases import make_import_use_cases
-from tidemill.jobs import bulk_operation_routes, job_control, upload
+from tidemill.jobs import bulk_operation_routes, job_control
 from tidemill.jobs.bulk_operation_schemas import OperationOut, ReprocessIn
 from tidemill.jobs.dependencies import list_visible_jobs, make_submission, resolve_owner_filter
 from tidemill.jobs.job_views import build_operation_out
 from tidemill.jobs.schemas import JobFilterQuery
-from tidemill.jobs.staged_files import make_staged_files
 from tidemill.rest import pagination
 from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, declare_route
 from tidemill.rest.idempotency import IdempotencyKey, parse_idempotency_key
 from tidemill.rest.runtime import DatabaseDep, RuntimeDep
 from tidemill.runtime import Runtime
-from tidemill.tables.resource_registry import make_resource_registry
 
 router = APIRouter(tags=["imports"], route_class=AuthenticatedRoute)
 
@@ -80,7 +77,7 @@ async def submit_import(
         submitted = await runtime.get(make_import_use_cases).submit(received.submission, received.source)
     except IdempotencyKeyReused:
         raise IdempotencyKeyReused("this Idempotency-Key was used for another request") from None
-    return await build_accepted_response(response, runtime, submitted.job_id, is_new=submitted.is_new)
+    return await build_accepted_response(response, runtime, submitted)
 
 
 @router.post("/imports/preview", **_PREVIEW_IMPORT_OPTIONS)
@@ -93,11 +90,11 @@ async def preview_import(request: Request, me: CurrentUser, runtime: RuntimeDep)
     return PreviewOut.model_validate(preview)
 
 
-async def build_accepted_response(response: Response, runtime: Runtime, job_id: UUID, *, is_new: bool) -> ImportOut:
-    response.status_code = 202 if is_new else 200
-    response.headers["Location"] = f"/v1/imports/{job_id}"
+async def build_accepted_response(response: Response, runtime: Runtime, submitted: SubmittedImport) -> ImportOut:
+    response.status_code = 202 if submitted.is_new else 200
+    response.headers["Location"] = f"/v1/imports/{submitted.job_id}"
     response.headers["Retry-After"] = "1"
-    return await load_import_view(runtime.db, job_id)
+    return await load_import_view(runtime.db, submitted.job_id)
 
 
 def _build_import_key(header: str | None) -> str | None:
@@ -135,12 +132,9 @@ async def promote_import(
     import_id: VisibleImport, me: CurrentUser, request: Request, response: Response, runtime: RuntimeDep
 ) -> ImportOut:
     """Make a closed trial real: the same file and plan, with the corrections made to it. Asked again, the same job."""
-    resource = get_promotable_plan(import_id).resource.name
-    await runtime.get(make_resource_registry).find_writable(runtime.db, me.role, resource)
-    job_id, is_new = await promote_dry_run(
-        runtime.db, runtime.get(make_staged_files), import_id, make_submission(request, me), by=me.user_id
-    )
-    return await build_accepted_response(response, runtime, job_id, is_new=is_new)
+    submission = make_submission(request, me)
+    promoted = await promote_dry_run(runtime, import_id, by=me.user_id, role=me.role, submission=submission)
+    return await build_accepted_response(response, runtime, promoted)
 
 
 @router.post("/imports/{import_id}/pause", **declare_route(Permission.USER, 404, 409))
@@ -237,27 +231,8 @@ async def fix_import(import_id: RunnableImport, me: CurrentUser, request: Reques
 
     Columns that the file does not have stay as they are; `_errors` and others that begin with `_` are not looked at.
     """
-    location = get_parameter_location(request)
-
-    async def check_layout(fields: dict[str, str]) -> None:
-        build_layout(parse_form_fields(LayoutIn, fields, location))
-
-    found = await upload.receive_upload(request, runtime, check=check_layout, accept_any_type=True)
-    try:
-        if not found.blob.size:
-            raise InvalidInput("the file is empty")
-        mended = FixedRowsFile(
-            blob_id=found.blob.id,
-            name=found.name,
-            content_type=found.content_type,
-            layout=build_layout(parse_form_fields(LayoutIn, found.fields, location)),
-            by=me.user_id,
-            request_id=request.state.request_id,
-            max_row_bytes=runtime.settings.max_row_bytes,
-        )
-        return build_operation_out(await fix_rows_from_file(runtime, import_id, mended))
-    finally:
-        await runtime.get(make_staged_files).discard(found.blob.id)
+    fixes = await receive_fixes(request, runtime, me)
+    return build_operation_out(await fix_rows_from_file(runtime, import_id, fixes))
 
 
 async def _stream_failed_rows(

@@ -1,9 +1,9 @@
 """Submitting an import, and previewing what it would do."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, TypedDict
 from uuid import UUID, uuid4
 
@@ -13,9 +13,12 @@ from tidemill.core.errors import IdempotencyKeyReused, InvalidInput
 from tidemill.core.file_layout import FileLayout
 from tidemill.core.input_source import InputSource, SourceReference, resolve_line_number
 from tidemill.core.job import Job
+from tidemill.core.json_types import JsonObject
 from tidemill.core.kinds import IMPORT_KIND
 from tidemill.core.principal import Principal, Role
+from tidemill.core.status import ItemStatus
 from tidemill.files.layout import validate_layout
+from tidemill.imports import import_records
 from tidemill.imports.failed_rows import RowWithErrors, list_row_errors
 from tidemill.imports.import_files import download_preview_file, stage_referenced_file
 from tidemill.imports.import_plan import ImportPlan, ImportRequest, make_import_plan, map_file_columns
@@ -28,6 +31,7 @@ from tidemill.imports.import_submission import (
     SubmittedImport,
 )
 from tidemill.imports.validation.row_checker import RowChecker
+from tidemill.jobs import queries
 from tidemill.jobs.file_inspection import SAMPLE_ROWS, FileInspection, check_record_format, inspect_file
 from tidemill.jobs.staged_files import make_staged_files
 from tidemill.jobs.submission import check_submission, submit_job
@@ -162,6 +166,17 @@ class ImportUseCases:
         reference = SourceReference(blob=blob_id, format=layout.format, layout=layout)
         return await asyncio.to_thread(self._runtime.source_opener, reference, {}, lambda: True)
 
+    async def load_report(self, job: Job) -> "ImportReport":
+        """What an import did to the table, and one example for each of its most frequent errors."""
+        effects = await self._db.read(import_records.sum_import_effects, job.id)
+        most_frequent = sorted(job.codes.items(), key=lambda pair: -pair[1])[:REPORTED_ERROR_CODES_MAX]
+        codes = most_frequent if job.counts.failed else []
+        return ImportReport(effects, [(count, await self._load_sample_error(job, code)) for code, count in codes])
+
+    async def _load_sample_error(self, job: Job, code: str) -> JsonObject:
+        page = await queries.list_items(self._db, job.id, [ItemStatus.FAILED], limit=1, codes=[code])
+        return page.items[0]["error"] if page.items else {"code": code}
+
     async def _find_existing(self, spec: Submission) -> UUID | None:
         """The job that the idempotency key created with the same options. The file is not compared."""
         if spec.idem_key is None:
@@ -269,6 +284,16 @@ def _list_target_columns(plan: ImportPlan) -> list[str]:
 
 
 PREVIEW_ROWS_MAX = 1_000
+REPORTED_ERROR_CODES_MAX = 20
+
+
+@dataclass(frozen=True, slots=True)
+class ImportReport:
+    """The result of an import, for its report on a terminal."""
+
+    effects: Mapping[str, int]
+    error_samples: Sequence[tuple[int, JsonObject]]
+    """The number of rows with an error code, and one of these errors."""
 
 
 class PreviewField(TypedDict):
