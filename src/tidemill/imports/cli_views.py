@@ -1,4 +1,4 @@
-"""How an import looks on a terminal."""
+"""Prints imports, their errors and previews on a terminal."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,13 +17,13 @@ PREVIEW_CELL_CHARS_MAX = 30
 
 def show_effects(job: Job, effects: Mapping[str, int]) -> None:
     would = "would be " if ImportParams.from_json(job.params).options.validate_only else ""
-    said = [f"{n:,} {would}{name}" for name, n in effects.items() if n]
-    if said:
-        console.print("  " + " · ".join(said), highlight=False)
+    counts = [f"{count:,} {would}{effect}" for effect, count in effects.items() if count]
+    if counts:
+        console.print("  " + " · ".join(counts), highlight=False)
 
 
 def show_error_samples(samples: Sequence[tuple[int, Mapping[str, Any]]]) -> None:
-    """A line for each error code: how many rows, and one of them."""
+    """Print one line for each error code: the number of rows, and one of the errors."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("error", no_wrap=True)
     table.add_column("rows", justify="right")
@@ -37,7 +37,7 @@ def show_error_samples(samples: Sequence[tuple[int, Mapping[str, Any]]]) -> None
 
 
 def show_layout(layout: Mapping[str, Any]) -> None:
-    """What a file was found to be: who sees that it is not may say otherwise. Beside what programs read."""
+    """Print the detected layout to standard error, so that a user can correct it with options."""
     error_console.print(f"[dim]{escape(_format_layout(layout))}[/]", highlight=False, soft_wrap=True)
 
 
@@ -46,7 +46,6 @@ def _format_layout(layout: Mapping[str, Any]) -> str:
 
 
 def show_preview(preview: ImportPreview) -> None:
-    """``seen``: what the preview of a file has told."""
     console.print(f"[bold]{escape(_format_layout(preview['layout']))}[/]", highlight=False, soft_wrap=True)
     for column in preview["columns"]:
         target = preview["mapping"].get(column)

@@ -1,7 +1,4 @@
-"""Failed rows as people see them: every error in the one shape, and the row in the columns of its file.
-
-The failed rows of an import: in pages, and as files that can be mended and sent back.
-"""
+"""The failed rows of an import: in pages, and as files that a user can fix and send back."""
 
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any, NotRequired, TypedDict, cast
@@ -119,7 +116,7 @@ async def stream_failed_rows_ndjson(db: Database, job: Job) -> AsyncIterator[byt
 
 
 def get_planned_columns(job: Job) -> list[str]:
-    """The columns of a job's file, as far as its beginning told; none of ours."""
+    """The columns of a job's file, as its first records show them, without Tidemill's own columns."""
     plan = ImportParams.from_json(job.params).plan
     return [name for name in (plan.columns if plan else ()) if name not in (ROW_NUMBER_COLUMN, ERRORS_COLUMN)]
 
@@ -137,7 +134,7 @@ async def get_file_columns(db: Database, job: Job) -> list[str]:
 
 
 async def _iterate_failure_pages(db: Database, job: Job) -> AsyncIterator[Sequence[FailedRow]]:
-    """No connection is held between two pages: whoever reads slowly keeps nobody waiting."""
+    """Holds no connection between two pages, so that a slow reader does not block others."""
     _check_not_purged(job)
     after: object = None
     while True:

@@ -33,12 +33,12 @@ from tidemill.store.job_records import LockedJob
 from tidemill.store.jsonb import decode_input, encode_json
 from tidemill.store.operation_records import BulkOperation, OperationStep
 
-FIX_PROBLEMS_MAX = 100  # that are told; others are counted
+FIX_PROBLEMS_MAX = 100  # messages; further problems are only counted
 LISTED_COLUMNS_MAX = 20  # columns that a refusal names
 
 
 class FixProblems:
-    """What is wrong with a file of mended rows: the first of it in sentences."""
+    """The problems of a file of fixed rows: the first ones as messages, and their number."""
 
     def __init__(self) -> None:
         self.messages: list[str] = []
@@ -61,14 +61,14 @@ class FixedRowMatcher:
         self._problems = problems
 
     def match(self, record: Any, line: int) -> tuple[int, JsonObject] | None:
-        """The row's seq and its mended fields, without ours; None when it is none, which is told."""
-        said = record.get(ROW_NUMBER_COLUMN) if isinstance(record, dict) else None
-        if said in (None, ""):
+        """The row's seq and its fixed fields, without Tidemill's own columns; None after a problem was added."""
+        row_number = record.get(ROW_NUMBER_COLUMN) if isinstance(record, dict) else None
+        if row_number in (None, ""):
             self._problems.add(f"line {line}: there is no {ROW_NUMBER_COLUMN}, so nobody knows which row it is")
             return None
-        row = parse_row_number(said)
+        row = parse_row_number(row_number)
         if row is None or not 0 < row <= self._total:
-            self._problems.add(f"line {line}: the import has no row {str(said)[:40]!r}")
+            self._problems.add(f"line {line}: the import has no row {str(row_number)[:40]!r}")
             return None
         seq = row - 1
         if self._seen[seq >> 3] >> (seq & 7) & 1:
@@ -85,7 +85,7 @@ class FixedRowMatcher:
 
 
 class FixFileColumns:
-    """Columns of a mended file as the import calls them: by the column's name or its field's, as imports are read."""
+    """Maps the columns of a file of fixed rows to those of the import: by column name or by field name."""
 
     def __init__(self, columns: Iterable[str], mapping: Mapping[str, str]) -> None:
         """``mapping``: column of the import -> field."""
@@ -111,7 +111,7 @@ class FixFileColumns:
         return {name if called[name] in record else called[name]: value for name, value in record.items()}
 
     def find_header_problems(self, columns: Sequence[str]) -> list[str]:
-        """What is wrong with the header of a mended file."""
+        """The problems of the header of a file of fixed rows."""
         problems = (
             []
             if ROW_NUMBER_COLUMN in columns
@@ -248,7 +248,7 @@ async def _match_columns(
 
 
 class _RowFixer:
-    """One file, in one transaction. ``merge``: what a row held, and what the file has of it; the rest stays."""
+    """Stores the fixes of one file in one transaction. ``merge`` combines the stored row with the fixed fields."""
 
     def __init__(
         self,
@@ -323,8 +323,8 @@ class _RowFixer:
         return data
 
     async def _report_rejected_row(self, seq: int) -> None:
-        is_told = len(self._problems.messages) < FIX_PROBLEMS_MAX
-        status = (await fetch_item(self._conn, self._job.id, seq))["status"] if is_told else "in another state"
+        is_reported = len(self._problems.messages) < FIX_PROBLEMS_MAX
+        status = (await fetch_item(self._conn, self._job.id, seq))["status"] if is_reported else "in another state"
         self._problems.add(f"row {seq + 1} is {status}: only failed rows can be mended")
 
 

@@ -1,4 +1,4 @@
-"""What an import does, decided once, when it is submitted, and kept with its job."""
+"""The plan of an import: made once, when the file is submitted, and stored with the job."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,7 +18,7 @@ DuplicateRule = Literal["first", "last", "error"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportRequest:
-    """What is asked of an import, in the words of a request. ``key`` overrides the resource's."""
+    """The options of an import as a request has them. ``key`` overrides the key of the resource."""
 
     mode: ImportWriteMode = "insert"
     validate_only: bool = False
@@ -43,7 +43,7 @@ class ImportPlan:
 
     @property
     def ordered_mapping(self) -> dict[str, str]:
-        """The mapping in the order of the file, which a stored one does not keep: problems of a row are told so."""
+        """The mapping in the order of the file, in which errors of a row are reported. JSONB does not keep it."""
         return {column: self.mapping[column] for column in self.columns if column in self.mapping} | self.mapping
 
     @property
@@ -73,7 +73,7 @@ class ImportPlan:
 
     @property
     def may_wait_for_rows(self) -> bool:
-        """Whether a row may have to wait for another of the file. In a trial it would wait for ever."""
+        """Whether a row may have to wait for another of the file. In a dry run it would wait forever."""
         return not self.validate_only and any(map(self.is_self_reference, self.resource.references))
 
 

@@ -23,7 +23,7 @@ sql = load_sql("tidemill.imports")
 
 @dataclass(frozen=True, slots=True)
 class DuplicateRow:
-    """Row ``seq`` loses to row ``other``, if their keys are really equal: ``place`` is which of the keys."""
+    """Row ``seq`` is a duplicate of row ``other`` if their keys are equal. ``key_index`` is the key that they share."""
 
     seq: int
     other: int
@@ -39,7 +39,7 @@ async def find_duplicate_rows(conn: Connection, job_id: UUID, seqs: Sequence[int
     cursor = await conn.execute(sql("repeat/list"), params, prepare=False)
     wanted = set(seqs)
     found = [row for row in await cursor.fetchall() if row[0] in wanted]
-    return [DuplicateRow(seq, other, place, decode_input(text, exact=True)) for seq, other, place, text in found]
+    return [DuplicateRow(seq, other, key, decode_input(text, exact=True)) for seq, other, key, text in found]
 
 
 async def check_remaining_batches(conn: Connection, job_id: UUID) -> tuple[bool, bool]:
@@ -62,7 +62,7 @@ async def sum_import_effects(conn: Connection, job_id: UUID) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class ImportOrigin:
-    """Where a job comes from: the file and its layout, the key it was asked for with; when its first row was read."""
+    """The file of a job and its layout, its idempotency key, and the time when its first row was read."""
 
     id: UUID
     source: SourceReference | None
@@ -88,7 +88,7 @@ async def is_spreadsheet_safe_file(conn: Connection, file_id: str) -> bool:
 
 
 async def is_file_of_owner(conn: Connection, file_id: str, owner_id: int | None) -> bool:
-    """Whether a stored file is one of somebody's jobs', or anybody's."""
+    """Whether a stored file belongs to a job of this owner; None: to any job."""
     cursor = await conn.execute(sql("job/has_file"), {"file_id": file_id, "owner_id": owner_id})
     row = await cursor.fetchone()
     return row is not None and bool(row[0])

@@ -1,4 +1,4 @@
-"""Files whose rows are stored, or never will be, are put away: after that is known, and never before."""
+"""Archives files: into one folder when all their rows are stored, into another when they were rejected."""
 
 import asyncio
 from collections.abc import Callable
@@ -26,32 +26,32 @@ class FileArchiver:
         self._db = db
 
     async def list_files_to_archive(self, watch: Watch) -> list[WatchFile]:
-        """Ask the jobs of all files that wait for theirs; which files are to be put away."""
+        """Update files whose jobs have finished reading, and return the files to archive."""
         to_move: list[WatchFile] = []
         after = 0
         while found := await self._db.run(
             watch_files.list_unsettled_files, watch.name, after=after, limit=UNSETTLED_FILES_PAGE_SIZE
         ):
-            for file, facts in found:
+            for file, job_state in found:
                 if file.state is not SUBMITTED:
                     to_move.append(file)
-                elif (end := decide_file_state(facts)) is not None:
-                    state, why = end
+                elif (decision := decide_file_state(job_state)) is not None:
+                    state, why = decision
                     if await self._db.run(watch_files.set_file_state, file, state, why, before=(SUBMITTED,)):
                         to_move.append(replace(file, state=state, note=why))
             after = found[-1][0].id
         return to_move
 
     async def archive_files(
-        self, watch: Watch, inlet: WatchSource | None, files: list[WatchFile], should_continue: Callable[[], bool]
+        self, watch: Watch, source: WatchSource | None, files: list[WatchFile], should_continue: Callable[[], bool]
     ) -> str | None:
-        """Move each; what is wrong with the first that cannot be moved. The others go on."""
+        """Move the files, and return the problem of the first that cannot be moved."""
         problem = None
         for file in files:
             if not should_continue():
                 return problem
             try:
-                note = await self._move_file(watch, inlet, file)
+                note = await self._move_file(watch, source, file)
             except (StorageAccessDenied, StorageUnavailable, InvalidInput, UnknownFile, OSError) as error:
                 await self._db.run(watch_files.set_file_message, file, f"it cannot be put away: {error}")
                 problem = problem or f"{file.path} cannot be put away: {error}"
@@ -61,58 +61,60 @@ class FileArchiver:
 
     async def _finish_file(self, file: WatchFile, note: str | None) -> None:
         state = FINAL_STATE_AFTER[file.state]
-        why = "; ".join(word for word in (file.note if file.state is REJECTED else None, note) if word) or None
+        why = "; ".join(text for text in (file.note if file.state is REJECTED else None, note) if text) or None
         if await self._db.run(watch_files.set_file_state, file, state, why, before=(file.state,)):
             emit("watch.settled", watch=file.watch, path=file.path, state=state, job=file.job_id, reason=why)
 
-    async def _move_file(self, watch: Watch, inlet: WatchSource | None, file: WatchFile) -> str | None:
-        """A word on what was not as it usually is."""
-        if inlet is None or file.source != watch.source_key:
-            return None  # only remembered; or the watch looks elsewhere by now
-        marker = await self._find_marker(watch, inlet, file)  # looked at first: it is of what is found afterwards
-        now = await asyncio.to_thread(inlet.find_entry, file.path)
+    async def _move_file(self, watch: Watch, source: WatchSource | None, file: WatchFile) -> str | None:
+        """A message if the file could not be moved because it is gone or replaced."""
+        if source is None or file.source != watch.source_key:
+            return None  # the watch does not move files, or its source has changed
+        marker = await self._find_marker(watch, source, file)  # before the file: it cannot be newer
+        now = await asyncio.to_thread(source.find_entry, file.path)
         note = None
-        if now is None and not await self._is_moved(inlet, file):
+        if now is None and not await self._is_moved(source, file):
             note = VANISHED_MESSAGE
         elif (now is not None and not now.is_same_version(file.entry)) or not await self._move_to_archive(
-            watch, inlet, file
+            watch, source, file
         ):
             return REPLACED_MESSAGE
         if marker is not None:
-            await self._move_marker(watch, inlet, file, marker)
+            await self._move_marker(watch, source, file, marker)
         return note
 
-    async def _is_moved(self, inlet: WatchSource, file: WatchFile) -> bool:
-        return file.moved_to is not None and await asyncio.to_thread(inlet.find_entry, file.moved_to) is not None
+    async def _is_moved(self, source: WatchSource, file: WatchFile) -> bool:
+        return file.moved_to is not None and await asyncio.to_thread(source.find_entry, file.moved_to) is not None
 
-    async def _move_to_archive(self, watch: Watch, inlet: WatchSource, file: WatchFile) -> bool:
-        """False if another version has its name by now, and keeps it."""
+    async def _move_to_archive(self, watch: Watch, source: WatchSource, file: WatchFile) -> bool:
+        """False if another version has replaced the file; that version stays."""
         wanted = build_archive_path(_choose_archive_folder(watch, file), file.path)
-        target = file.moved_to or await self._choose_free_path(inlet, wanted, file.id)
+        target = file.moved_to or await self._choose_free_path(source, wanted, file.id)
         target = await self._db.run(watch_files.reserve_archive_path, file, target)
         try:
-            is_put = await asyncio.to_thread(inlet.move, file.entry, target)
-        except FileExistsError:  # somebody put another one there after we had looked
+            is_moved = await asyncio.to_thread(source.move, file.entry, target)
+        except FileExistsError:  # it was created after the check for a free path
             target = add_name_suffix(wanted, file.id)
             await self._db.run(watch_files.replace_archive_path, file, target)
-            is_put = await asyncio.to_thread(inlet.move, file.entry, target)
-        if not is_put:
+            is_moved = await asyncio.to_thread(source.move, file.entry, target)
+        if not is_moved:
             await self._db.run(watch_files.replace_archive_path, file, None)
-        return is_put
+        return is_moved
 
-    async def _choose_free_path(self, inlet: WatchSource, target: str, mark: int) -> str:
-        taken = await asyncio.to_thread(inlet.find_entry, target) is not None
+    async def _choose_free_path(self, source: WatchSource, target: str, mark: int) -> str:
+        taken = await asyncio.to_thread(source.find_entry, target) is not None
         return add_name_suffix(target, mark) if taken else target
 
-    async def _find_marker(self, watch: Watch, inlet: WatchSource, file: WatchFile) -> ListedFile | None:
-        return None if watch.marker is None else await asyncio.to_thread(inlet.find_entry, f"{file.path}{watch.marker}")
-
-    async def _move_marker(self, watch: Watch, inlet: WatchSource, file: WatchFile, marker: ListedFile) -> None:
-        """One that is another's by now stays."""
-        target = await self._choose_free_path(
-            inlet, build_archive_path(_choose_archive_folder(watch, file), marker.path), file.id
+    async def _find_marker(self, watch: Watch, source: WatchSource, file: WatchFile) -> ListedFile | None:
+        return (
+            None if watch.marker is None else await asyncio.to_thread(source.find_entry, f"{file.path}{watch.marker}")
         )
-        await asyncio.to_thread(inlet.move, marker, target)
+
+    async def _move_marker(self, watch: Watch, source: WatchSource, file: WatchFile, marker: ListedFile) -> None:
+        """A marker that has changed belongs to another version, and stays."""
+        target = await self._choose_free_path(
+            source, build_archive_path(_choose_archive_folder(watch, file), marker.path), file.id
+        )
+        await asyncio.to_thread(source.move, marker, target)
 
 
 def _choose_archive_folder(watch: Watch, file: WatchFile) -> str:

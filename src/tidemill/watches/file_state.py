@@ -52,7 +52,7 @@ class ListedFile:
         return (self.size, self.version) == (other.size, other.version)
 
     def is_older_than(self, other: "ListedFile") -> bool:
-        """Surely older: of what nobody knows the time, nothing is sure."""
+        """Whether both times are known and this file is older."""
         return self.changed_at is not None and other.changed_at is not None and self.changed_at < other.changed_at
 
 
@@ -127,7 +127,7 @@ def compare_listing(entries: Sequence[ListedFile], known: Iterable[RecordedFile]
 
 
 def find_orphaned_files(known: Iterable[RecordedFile], declared: Collection[str]) -> list[int]:
-    """Those that are not at their end, and whose watch nobody declares any more: it is called otherwise, or is gone."""
+    """Unfinished files whose watch is not declared any more, because it was renamed or removed."""
     return [one.id for one in known if one.watch not in declared and one.state in UNFINISHED_FILE_STATES]
 
 
@@ -154,6 +154,6 @@ def decide_file_state(facts: FileJobState) -> tuple[FileState, str | None] | Non
 
 
 def build_idempotency_key(file: WatchFile) -> str:
-    """The key of its job: the same whoever submits it, and however often."""
-    said = "\0".join((file.source, file.path, str(file.size), file.version, str(file.tries)))
-    return f"watch {hashlib.sha256(said.encode()).hexdigest()}"
+    """The idempotency key of the file's job: every process and every attempt builds the same."""
+    version = "\0".join((file.source, file.path, str(file.size), file.version, str(file.tries)))
+    return f"watch {hashlib.sha256(version.encode()).hexdigest()}"

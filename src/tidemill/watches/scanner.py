@@ -1,6 +1,6 @@
-"""What is at a source, as far as its watch wants it.
+"""Scans watches: lists their sources, submits complete files and archives stored ones.
 
-A scan: look at what a watch watches, take what is whole, put away what is stored. One scans a watch at a time.
+A lease ensures that one process at a time scans a watch.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ LISTED_FILES_MAX = 100_000
 
 @dataclass(frozen=True, slots=True)
 class SourceListing:
-    """Files that are wanted, and those that cannot be taken; with a marker, the paths that have theirs."""
+    """Files that match the watch, also those that cannot be accepted; with markers, the paths whose marker exists."""
 
     entries: list[ListedFile]
     marked_paths: list[str] | None
@@ -46,7 +46,7 @@ class SourceListing:
 
     @property
     def accepted_count(self) -> int:
-        return sum(one.refusal_reason is None for one in self.entries)
+        return sum(file.refusal_reason is None for file in self.entries)
 
     @property
     def problem(self) -> str | None:
@@ -55,11 +55,11 @@ class SourceListing:
         return f"there are more than {LISTED_FILES_MAX:,} files: only so many are looked at"
 
 
-def list_source_files(watch: Watch, inlet: WatchSource) -> SourceListing:
-    """Blocking: for threads."""
+def list_source_files(watch: Watch, source: WatchSource) -> SourceListing:
+    """The current files of a source. It blocks: call it in a thread."""
     entries: list[ListedFile] = []
     markers: dict[str, ListedFile] = {}
-    for entry in inlet.list_files(
+    for entry in source.list_files(
         recursive=watch.pattern.is_recursive, skip_folders=frozenset({watch.processed, watch.failed})
     ):
         if watch.marker is not None and entry.path.endswith(watch.marker):
@@ -68,14 +68,14 @@ def list_source_files(watch: Watch, inlet: WatchSource) -> SourceListing:
             entries.append(_make_storable(entry))
         if len(entries) >= LISTED_FILES_MAX:
             return SourceListing(entries, _find_marked_paths(watch, entries, markers), is_complete=False)
-    trouble = inlet.listing_errors[0] if inlet.listing_errors else None
+    problem = source.listing_errors[0] if source.listing_errors else None
     return SourceListing(
-        entries, _find_marked_paths(watch, entries, markers), is_complete=trouble is None, source_problem=trouble
+        entries, _find_marked_paths(watch, entries, markers), is_complete=problem is None, source_problem=problem
     )
 
 
 def _accepts_path(watch: Watch, path: str) -> bool:
-    if isinstance(watch.source, WebAddress):  # the last part of a URL is its name; a list has no folders
+    if isinstance(watch.source, WebAddress):  # the name is the last part of the URL; there are no folders
         return watch.pattern.matches_name(path.partition("#")[0]) or not watch.source.is_index
     return watch.accepts_path(path)
 
@@ -86,10 +86,10 @@ def _make_storable(entry: ListedFile) -> ListedFile:
 
 
 def _find_marked_paths(watch: Watch, entries: list[ListedFile], markers: dict[str, ListedFile]) -> list[str] | None:
-    """A marker that is older than its file was another's: of the version before, which was put away without it."""
+    """Files with a marker. A marker that is older than its file belongs to an earlier version of the file."""
     if watch.marker is None:
         return None
-    return [one.path for one in entries if one.path in markers and not markers[one.path].is_older_than(one)]
+    return [file.path for file in entries if file.path in markers and not markers[file.path].is_older_than(file)]
 
 
 FILES_RECORDED_AT_ONCE = 1_000
@@ -106,7 +106,7 @@ ShouldContinue = Callable[[], bool]
 
 @dataclass(frozen=True, slots=True)
 class WatchScanReport:
-    """What a scan came to."""
+    """The result of a scan, and the files that it changed or that still wait."""
 
     watch: Watch
     result: WatchScanResult
@@ -114,22 +114,28 @@ class WatchScanReport:
 
     @property
     def problem(self) -> str | None:
-        """For whoever asked for it: what is wrong with the watch, or that it did not come to an end."""
+        """What is wrong with the watch, or that the scan was interrupted."""
         if self.result.problem is not None or not self.result.is_cut:
             return self.result.problem
         return FILES_REMAIN_MESSAGE if self.result.looked else LISTING_UNFINISHED_MESSAGE
 
 
 class WatchScanner:
-    """The watches of a process, and the way to scan them."""
+    """Scans the watches that a process declares."""
 
     def __init__(
-        self, db: Database, settings: Settings, declared: Mapping[str, Watch], taker: WatchFileSubmitter, *, worker: str
+        self,
+        db: Database,
+        settings: Settings,
+        declared: Mapping[str, Watch],
+        submitter: WatchFileSubmitter,
+        *,
+        worker: str,
     ) -> None:
         self._db = db
         self._settings = settings
         self._watches = dict(declared)
-        self._submitter = taker
+        self._submitter = submitter
         self._archiver = FileArchiver(db)
         self._worker = worker
         self._lease_s = settings.lock_floor_ms / 1000
@@ -140,164 +146,175 @@ class WatchScanner:
         return self._watches
 
     async def scan_next(self, should_continue: ShouldContinue = lambda: True) -> float:
-        """Scan one watch whose turn it is; the seconds until somebody has to look again, 0 if at once."""
+        """Scan one watch that is due, and return the seconds until the next call; 0 if another watch may be due."""
         if not self._watches:
             return SCAN_IDLE_S * 12
         await self._register_watches()
         names = list(self._watches)
-        scheduled = [one.name for one in self._watches.values() if one.every is not None]
-        turn = await self._db.run(
+        scheduled = [watch.name for watch in self._watches.values() if watch.every is not None]
+        lease = await self._db.run(
             watch_leases.lease_due_watch, names, scheduled, lease_id=uuid4(), seconds=self._lease_s, worker=self._worker
         )
-        if turn is not None:
-            await self._run_scan(turn, should_continue)
+        if lease is not None:
+            await self._run_scan(lease, should_continue)
             return 0
-        due = await self._db.read(watch_leases.read_seconds_to_next_due, names, scheduled)
-        return SCAN_IDLE_S if due is None else min(max(due, 0.05), SCAN_IDLE_S)
+        seconds = await self._db.read(watch_leases.read_seconds_to_next_due, names, scheduled)
+        return SCAN_IDLE_S if seconds is None else min(max(seconds, 0.05), SCAN_IDLE_S)
 
     async def scan_watch(
         self, name: str, *, retry_failed: bool = False, should_continue: ShouldContinue = lambda: True
     ) -> WatchScanReport:
-        """This watch, now, whatever its schedule.
+        """Scan a watch now, independently of its schedule.
 
         Raises:
-            Busy: Somebody scans it.
+            Busy: Another process is scanning it.
         """
         await self._register_watches()
-        turn = await self._db.run(
+        lease = await self._db.run(
             watch_leases.lease_watch, name, lease_id=uuid4(), seconds=self._lease_s, worker=self._worker
         )
-        if turn is None:
+        if lease is None:
             raise Busy(f"{name} is being scanned already")
-        came = await self._run_scan(turn, should_continue, again=retry_failed)
-        files = await self._db.read(watch_files.list_files_of_scan, name, turn.began, SCAN_FILES_REPORTED_MAX)
-        return WatchScanReport(self._watches[name], came, files)
+        result = await self._run_scan(lease, should_continue, retry_failed=retry_failed)
+        files = await self._db.read(watch_files.list_files_of_scan, name, lease.began, SCAN_FILES_REPORTED_MAX)
+        return WatchScanReport(self._watches[name], result, files)
 
     async def _register_watches(self) -> None:
         if not self._is_registered:
             await self._db.run(watch_leases.ensure_watches, self._watches)
             self._is_registered = True
 
-    async def _run_scan(self, turn: WatchLease, going_on: ShouldContinue, *, again: bool = False) -> WatchScanResult:
-        watch, started = self._watches[turn.name], time.monotonic()
+    async def _run_scan(
+        self, lease: WatchLease, should_continue: ShouldContinue, *, retry_failed: bool = False
+    ) -> WatchScanResult:
+        watch, started = self._watches[lease.name], time.monotonic()
         with bind_fields(watch=watch.name):
-            async with self._hold_lease(turn, going_on) as still:
-                came = await self._scan_safely(watch, turn, still, again=again)
-            came = replace(came, problem=came.problem and make_storable_problem(came.problem))
-            await self._db.run(watch_leases.finish_watch_scan, turn, came)
-            if came.problem is not None:
-                emit("watch.failed", watch=watch.name, error=came.problem)
-            if came.looked:
+            async with self._hold_lease(lease, should_continue) as may_continue:
+                result = await self._scan_safely(watch, lease, may_continue, retry_failed=retry_failed)
+            result = replace(result, problem=result.problem and make_storable_problem(result.problem))
+            await self._db.run(watch_leases.finish_watch_scan, lease, result)
+            if result.problem is not None:
+                emit("watch.failed", watch=watch.name, error=result.problem)
+            if result.looked:
                 ms = round((time.monotonic() - started) * 1000, 1)
-                emit("watch.scanned", watch=watch.name, found=came.found, submitted=came.submitted, ms=ms)
-        return came
+                emit("watch.scanned", watch=watch.name, found=result.found, submitted=result.submitted, ms=ms)
+        return result
 
     async def _scan_safely(
-        self, watch: Watch, turn: WatchLease, still: ShouldContinue, *, again: bool
+        self, watch: Watch, lease: WatchLease, should_continue: ShouldContinue, *, retry_failed: bool
     ) -> WatchScanResult:
-        """Whatever is wrong is said of the watch; its files stay as they are."""
+        """Scan, and return every error as a problem of the watch. Its files keep their states."""
         every = watch.every or SCAN_IDLE_S
         try:
-            return await self._scan_source(watch, turn, still, again=again)
+            return await self._scan_source(watch, lease, should_continue, retry_failed=retry_failed)
         except Interrupted:
-            return WatchScanResult(looked=False, delay=0.0 if turn.is_due else None, is_cut=True)
-        except Exception as error:  # noqa: BLE001  what nobody has thought of is no reason to keep the watch, nor silent
+            return WatchScanResult(looked=False, delay=0.0 if lease.is_due else None, is_cut=True)
+        except Exception as error:  # noqa: BLE001  an unexpected error must be visible and must release the lease
             is_known = isinstance(error, TidemillError | OSError)
             problem = str(error) if is_known else f"the scan broke off: {type(error).__name__}: {error}"
-            delay = compute_scan_delay(every, turn.failures) if turn.is_due else None
-            return WatchScanResult(looked=turn.is_due, problem=problem, delay=delay)
+            delay = compute_scan_delay(every, lease.failures) if lease.is_due else None
+            return WatchScanResult(looked=lease.is_due, problem=problem, delay=delay)
 
     async def _scan_source(
-        self, watch: Watch, turn: WatchLease, still: ShouldContinue, *, again: bool
+        self, watch: Watch, lease: WatchLease, should_continue: ShouldContinue, *, retry_failed: bool
     ) -> WatchScanResult:
-        if not still():
+        if not should_continue():
             raise Interrupted("nobody waits for it any more")
-        to_move = await self._archiver.list_files_to_archive(watch)
-        if not turn.is_due and (not to_move or not watch.can_move):
-            problem = await self._archiver.archive_files(watch, None, to_move, still)
+        to_archive = await self._archiver.list_files_to_archive(watch)
+        if not lease.is_due and (not to_archive or not watch.can_move):
+            problem = await self._archiver.archive_files(watch, None, to_archive, should_continue)
             return WatchScanResult(looked=False, problem=problem)
-        async with self._open_source(watch) as inlet:
-            inlet.should_continue = still
-            moving = inlet if watch.can_move else None
-            problem = await self._archiver.archive_files(watch, moving, to_move, still)
-            if not turn.is_due:
+        async with self._open_source(watch) as source:
+            source.should_continue = should_continue
+            target = source if watch.can_move else None
+            problem = await self._archiver.archive_files(watch, target, to_archive, should_continue)
+            if not lease.is_due:
                 return WatchScanResult(looked=False, problem=problem)
-            listing = await self._record_listing(watch, inlet, again=again)
-            took = await self._submit_ready_files(watch, turn, inlet, listing, still)
-        delay = 0.0 if took.has_more and took.problem is None else watch.every
-        problem = problem or listing.problem or took.problem
-        is_cut = took.has_more and not still()
-        return WatchScanResult(True, problem, listing.accepted_count, took.submitted, delay, is_cut)
+            listing = await self._record_listing(watch, source, retry_failed=retry_failed)
+            files = await self._submit_ready_files(watch, lease, source, listing, should_continue)
+        delay = 0.0 if files.has_more and files.problem is None else watch.every
+        problem = problem or listing.problem or files.problem
+        is_cut = files.has_more and not should_continue()
+        return WatchScanResult(True, problem, listing.accepted_count, files.submitted, delay, is_cut)
 
-    async def _record_listing(self, watch: Watch, inlet: WatchSource, *, again: bool) -> SourceListing:
-        """What is there, in the database: what is new, what has changed, what has vanished."""
-        listing = await asyncio.to_thread(list_source_files, watch, inlet)
-        whose = WatchScope(watch.name, watch.source_key, frozenset(self._watches))
-        for at in range(0, len(listing.entries), FILES_RECORDED_AT_ONCE):
+    async def _record_listing(self, watch: Watch, source: WatchSource, *, retry_failed: bool) -> SourceListing:
+        """List the source and store which files are new, changed or missing."""
+        listing = await asyncio.to_thread(list_source_files, watch, source)
+        scope = WatchScope(watch.name, watch.source_key, frozenset(self._watches))
+        for start in range(0, len(listing.entries), FILES_RECORDED_AT_ONCE):
             await self._db.run(
                 watch_files.record_listing,
-                whose,
-                listing.entries[at : at + FILES_RECORDED_AT_ONCE],
+                scope,
+                listing.entries[start : start + FILES_RECORDED_AT_ONCE],
                 partial(_explain_waiting, watch),
             )
         if listing.is_complete:
-            await self._db.run(watch_files.mark_missing_files, whose, listing.entries)
-        if again:
-            await self._db.run(watch_files.retry_failed_files, whose, listing.entries, RETRIED_AFTER_FAILURE_MESSAGE)
+            await self._db.run(watch_files.mark_missing_files, scope, listing.entries)
+        if retry_failed:
+            await self._db.run(watch_files.retry_failed_files, scope, listing.entries, RETRIED_AFTER_FAILURE_MESSAGE)
         return listing
 
     async def _submit_ready_files(
-        self, watch: Watch, turn: WatchLease, inlet: WatchSource, listing: SourceListing, still: ShouldContinue
+        self,
+        watch: Watch,
+        lease: WatchLease,
+        source: WatchSource,
+        listing: SourceListing,
+        should_continue: ShouldContinue,
     ) -> SubmittedFiles:
-        most = self._settings.scan_max_files
-        whose, wait_s = WatchScope(watch.name, watch.source_key), watch.stable_for
+        settings = self._settings
         files = await self._db.run(
-            watch_files.list_ready_files, whose, turn.began, stable_for=wait_s, marked=listing.marked_paths, limit=most
+            watch_files.list_ready_files,
+            WatchScope(watch.name, watch.source_key),
+            lease.began,
+            stable_for=watch.stable_for,
+            marked=listing.marked_paths,
+            limit=settings.scan_max_files,
         )
         if not files:
             return SubmittedFiles()
-        order = await self._submitter.prepare_watch(watch)
-        bounds = FetchLimits(self._settings.max_file_size_mb << 20, still, self._settings.remote_url_timeout)
-        took = await self._submitter.submit_files(order, inlet, files, bounds)
-        return replace(took, has_more=took.has_more or len(files) == most)
+        prepared = await self._submitter.prepare_watch(watch)
+        limits = FetchLimits(settings.max_file_size_mb << 20, should_continue, settings.remote_url_timeout)
+        submitted = await self._submitter.submit_files(prepared, source, files, limits)
+        return replace(submitted, has_more=submitted.has_more or len(files) == settings.scan_max_files)
 
     @contextlib.asynccontextmanager
     async def _open_source(self, watch: Watch) -> AsyncIterator[WatchSource]:
-        inlet = await asyncio.to_thread(open_watch_source, watch, self._settings)
+        source = await asyncio.to_thread(open_watch_source, watch, self._settings)
         try:
-            yield inlet
+            yield source
         finally:
-            await asyncio.to_thread(inlet.close)
+            await asyncio.to_thread(source.close)
 
     @contextlib.asynccontextmanager
-    async def _hold_lease(self, turn: WatchLease, going_on: ShouldContinue) -> AsyncIterator[ShouldContinue]:
-        """The right to the watch is kept while the scan goes on; without it, nothing further is begun."""
-        is_ours = True
+    async def _hold_lease(self, lease: WatchLease, should_continue: ShouldContinue) -> AsyncIterator[ShouldContinue]:
+        """Extend the lease while the scan runs. The scan must stop when the returned function is false."""
+        is_held = True
 
         async def extend_lease() -> None:
-            nonlocal is_ours
-            while is_ours:
+            nonlocal is_held
+            while is_held:
                 await asyncio.sleep(self._lease_s / 3)
-                is_ours = await self._db.run(watch_leases.extend_watch_lease, turn, self._lease_s)
+                is_held = await self._db.run(watch_leases.extend_watch_lease, lease, self._lease_s)
 
-        keeper = asyncio.create_task(extend_lease())
+        heartbeat = asyncio.create_task(extend_lease())
         try:
-            yield lambda: is_ours and going_on()
+            yield lambda: is_held and should_continue()
         finally:
-            keeper.cancel()
+            heartbeat.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await keeper
+                await heartbeat
 
 
 def _explain_waiting(watch: Watch, entry: ListedFile) -> str:
-    """What a file waits for."""
+    """Why a file is not submitted yet."""
     if watch.marker is not None:
         return WAITS_FOR_MARKER_MESSAGE
     return WAITS_FOR_CONTENT_MESSAGE if entry.size == 0 else WAITS_UNTIL_STABLE_MESSAGE
 
 
 def load_watches(runtime: Runtime) -> Mapping[str, Watch]:
-    """The watches of ``tidemill.toml``; InvalidSettings with every mistake, also where they contradict the settings."""
+    """The watches of ``tidemill.toml``; InvalidSettings with every mistake, also conflicts with the settings."""
     from tidemill.config_sections import raise_if_invalid  # noqa: PLC0415  most processes declare no watches
     from tidemill.watches.config import parse_watches  # noqa: PLC0415
 

@@ -24,7 +24,7 @@ SCAN_BACKOFF_MAX_S = 900.0
 ARCHIVE_CHECK_MIN_S, ARCHIVE_CHECK_MAX_S = (
     1.0,
     60.0,
-)  # between looks at jobs: one that has taken long takes longer still
+)  # between checks of the jobs of files; the interval grows with the age of a job
 _DURATION_PATTERN = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
 
 
@@ -37,7 +37,7 @@ def parse_duration_s(text: str) -> float:
 
 
 def compute_scan_delay(every: float, failures: int) -> float:
-    """Seconds to the next look at a source; longer and longer while it cannot be had, a quarter of an hour at most."""
+    """Seconds until the next listing of a source: they double with each failure, up to ``SCAN_BACKOFF_MAX_S``."""
     return max(every, min(every * 2.0 ** min(failures, 20), SCAN_BACKOFF_MAX_S))
 
 
@@ -46,7 +46,7 @@ DEFAULT_PROCESSED_FOLDER, DEFAULT_FAILED_FOLDER = "processed", "failed"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceAccess:
-    """How to be let in: names of environment variables, and of files; never a secret itself."""
+    """Credentials of a source: names of environment variables and of files, never a secret itself."""
 
     password_env: str | None = None
     key_env: str | None = None
@@ -68,7 +68,7 @@ class Watch:
     task: FileTask
     pattern: FilePattern = field(default_factory=FilePattern)
     owner: str = "local"
-    every: float | None = 60.0  # seconds; None: only when somebody asks
+    every: float | None = 60.0  # seconds; None: only on request
     marker: str | None = None
     stable_for: float = 5.0
     moves: bool = True
@@ -81,7 +81,7 @@ class Watch:
 
     @property
     def source_key(self) -> str:
-        """Which source it is: a file of one is taken once, whatever its watch is called."""
+        """Identifies the source: its files are submitted once, even if the watch is renamed."""
         return get_source_key(self.source)
 
     @property
@@ -93,34 +93,38 @@ class Watch:
         return get_source_kind(self.source)
 
     def is_archived_path(self, path: str) -> bool:
-        """Whether it lies where we put files ourselves, or where a watch of a folder below puts them, or once did."""
+        """Whether the path is in an archive folder, of this watch or of a watch on a folder below."""
         return any(folder in (self.processed, self.failed) for folder in path.split("/")[:-1])
 
     def accepts_path(self, path: str) -> bool:
-        """Whether a file of that name is to be taken, once it is whole."""
+        """Whether a file with this path is submitted when it is complete."""
         is_marker = self.marker is not None and path.endswith(self.marker)
         return not is_marker and not self.is_archived_path(path) and self.pattern.matches(path)
 
 
 @dataclass(frozen=True, slots=True)
 class SourceLocation:
-    """Where files really are, whatever that is called: a machine or a store, and the folders down to them."""
+    """The resolved location of a source: its host or store, and the folders below."""
 
     store: tuple[object, ...]
     parts: tuple[str, ...]
 
     def relative_to(self, outer: "SourceLocation") -> tuple[str, ...] | None:
-        """The folders that lead here from another place; None if it is elsewhere."""
+        """The folders from an outer location to this one; None if this one is not below it."""
         if self.store != outer.store or self.parts[: len(outer.parts)] != outer.parts:
             return None
         return self.parts[len(outer.parts) :]
 
 
 def find_overlaps(watches: Iterable[Watch], folders: Mapping[str, PurePath]) -> Iterator[str]:
-    """What is wrong with them, pair by pair. ``folders`` are those of this machine, by watch, without links."""
-    placed = [(one, place) for one in watches if (place := _locate_source(one, folders.get(one.name))) is not None]
-    for (outer, around), (inner, place) in permutations(placed, 2):
-        below = place.relative_to(around)
+    """A message for each pair of watches that would submit one file twice. ``folders``: watch -> its local folder."""
+    located = [
+        (watch, location)
+        for watch in watches
+        if (location := _locate_source(watch, folders.get(watch.name))) is not None
+    ]
+    for (outer, outer_location), (inner, inner_location) in permutations(located, 2):
+        below = inner_location.relative_to(outer_location)
         if below is not None and (below or outer.name < inner.name or outer.source_key == inner.source_key):
             problem = _explain_overlap(outer, inner, below)
             if problem is not None:
@@ -128,7 +132,7 @@ def find_overlaps(watches: Iterable[Watch], folders: Mapping[str, PurePath]) -> 
 
 
 def _locate_source(watch: Watch, folder: PurePath | None) -> SourceLocation | None:
-    """None of the web: there a file is known by its whole URL."""
+    """None for HTTP sources: their files are identified by the complete URL."""
     match watch.source:
         case FolderAddress():
             return None if folder is None else SourceLocation(("folder",), folder.parts)
@@ -153,8 +157,8 @@ def _explain_overlap(outer: Watch, inner: Watch, below: tuple[str, ...]) -> str 
         and outer.pattern.can_overlap(inner.pattern)
     ):
         return f"{outer.name} puts files there that it has taken: they would be taken twice"
-    put_away = [(*below, name) for name in (inner.processed, inner.failed) if inner.can_move]
-    for folder in [below, *put_away] if below else put_away:
+    archive_folders = [(*below, name) for name in (inner.processed, inner.failed) if inner.can_move]
+    for folder in [below, *archive_folders] if below else archive_folders:
         if not outer.is_archived_path("/".join((*folder, ""))) and outer.pattern.can_overlap(
             inner.pattern, "/".join(folder)
         ):

@@ -1,4 +1,4 @@
-"""Files that watches have found. Every step from one state to the next is one statement, and made by one of many."""
+"""The stored files of watches. Each state change is one statement, so that only one of several processes makes it."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -35,19 +35,17 @@ _WATCH_FILE_COLUMNS = tuple(WatchFile.__slots__)
 
 @dataclass(frozen=True, slots=True)
 class WatchScope:
-    """Which files: those of a watch, at its source."""
+    """The files of a watch at its source."""
 
     watch: str
     source: str
-    declared: frozenset[str] = (
-        frozenset()
-    )  # the watches that there are: what is another's, and not of these, is nobody's
+    declared: frozenset[str] = frozenset()  # all declared watches; files of other watches are orphans
 
 
 async def record_listing(
     conn: Connection, scope: WatchScope, entries: Sequence[ListedFile], explain_wait: Callable[[ListedFile], str]
 ) -> None:
-    """A part of a listing: what is new waits, what has changed waits anew. Of what is known, nothing is written."""
+    """Store the new and the changed files of a part of a listing. Known files are not written."""
     columns = _build_listing_params(scope, entries)
     known = [RecordedFile(**row) for row in await fetch_rows(conn, sql("watch_file/known"), columns)]
     orphans = find_orphaned_files(known, {scope.watch} | scope.declared)
@@ -69,12 +67,12 @@ async def record_listing(
 
 
 async def mark_missing_files(conn: Connection, scope: WatchScope, listed: Sequence[ListedFile]) -> int:
-    """Those that wait and are in no listing any more."""
+    """Mark waiting files that the listing does not contain."""
     return (await conn.execute(sql("watch_file/lose"), _build_listing_params(scope, listed))).rowcount
 
 
 async def retry_failed_files(conn: Connection, scope: WatchScope, listed: Sequence[ListedFile], reason: str) -> int:
-    """Those that failed, and are there: once more."""
+    """Let failed files that still exist wait for another attempt."""
     return (
         await conn.execute(sql("watch_file/again"), _build_listing_params(scope, listed) | {"note": reason})
     ).rowcount
@@ -88,15 +86,15 @@ async def list_ready_files(
 
 
 async def claim_file(conn: Connection, file: WatchFile, owner_id: int, file_id: str) -> bool:
-    """It is being fetched, into this stored file, which goes by itself if nothing comes of it."""
-    taken = await _run_transition(conn, "watch_file/take", {"id": file.id, "owner_id": owner_id, "file_id": file_id})
-    if taken:
+    """Claim a file before it is fetched. The stored file is removed automatically if no job owns it."""
+    claim = {"id": file.id, "owner_id": owner_id, "file_id": file_id}
+    is_claimed = await _run_transition(conn, "watch_file/take", claim)
+    if is_claimed:
         await retention.reserve_file(conn, file_id)
-    return taken
+    return is_claimed
 
 
 async def mark_file_submitted(conn: Connection, file: WatchFile, job_id: UUID) -> bool:
-    """It has a job."""
     return await _run_transition(conn, "watch_file/submit", {"id": file.id, "job_id": job_id})
 
 
@@ -112,7 +110,7 @@ async def set_file_message(conn: Connection, file: WatchFile, note: str) -> None
 
 
 async def requeue_changed_file(conn: Connection, file: WatchFile, entry: ListedFile, note: str) -> None:
-    """In the version it has now; one that is known already has a row of its own, and this one is gone."""
+    """Let a file wait in its current version. If that version is known already, this one is gone."""
     params = {"id": file.id, "size": entry.size, "version": entry.version, "note": note}
     if not await _run_transition(conn, "watch_file/wait_again", params):
         await set_file_state(conn, file, FileState.GONE, note, before=(FileState.SEEN, FileState.TAKEN))
@@ -132,11 +130,11 @@ async def list_unsettled_files(
     conn: Connection, watch: str, *, after: int, limit: int
 ) -> list[tuple[WatchFile, FileJobState]]:
     found = await fetch_rows(conn, sql("watch_file/unsettled"), {"watch": watch, "after": after, "limit": limit})
-    return [(WatchFile(**{name: row[name] for name in _WATCH_FILE_COLUMNS}), _parse_job_facts(row)) for row in found]
+    return [(WatchFile(**{name: row[name] for name in _WATCH_FILE_COLUMNS}), _parse_job_state(row)) for row in found]
 
 
 async def forget_old_watch_files(conn: Connection) -> int:
-    """Files that are over, for so long that nobody asks any more."""
+    """Delete files that were finished more than ``WATCH_FILE_KEPT_DAYS`` ago."""
     return (
         await conn.execute(sql("watch_file/forget"), {"days": WATCH_FILE_KEPT_DAYS, "limit": FORGET_MAX_WATCH_FILES})
     ).rowcount
@@ -149,27 +147,28 @@ async def list_files_of_scan(conn: Connection, watch: str, began: datetime, limi
 async def list_watch_files(
     conn: Connection, watch: str, *, state: FileState | None = None, limit: int, after: object = None
 ) -> Page[RowDict]:
-    """The newest change first."""
-    mark = fingerprint_filters(watch, state)
+    """The last changed files first."""
+    filters = fingerprint_filters(watch, state)
     at, last = (
         (datetime.max.replace(tzinfo=UTC), BIGINT_SAFE_MAX)
         if after is None
-        else WATCH_FILES_ORDER.parse_cursor(after, mark)
+        else WATCH_FILES_ORDER.parse_cursor(after, filters)
     )
     params = {"watch": watch, "state": state, "at": at, "id": last, "limit": limit + 1}
     found = await fetch_rows(conn, sql("watch_file/list" if state is None else "watch_file/list_state"), params)
-    more = len(found) > limit
-    place = WATCH_FILES_ORDER.build_cursor(mark, found[limit - 1]["at"], found[limit - 1]["id"]) if more else None
-    return Page(found[:limit], place)
+    if len(found) <= limit:
+        return Page(found, None)
+    last_shown = found[limit - 1]
+    return Page(found[:limit], WATCH_FILES_ORDER.build_cursor(filters, last_shown["at"], last_shown["id"]))
 
 
-def _build_listing_params(whose: WatchScope, entries: Sequence[ListedFile]) -> dict[str, object]:
+def _build_listing_params(scope: WatchScope, entries: Sequence[ListedFile]) -> dict[str, Any]:
     columns = {"paths": "path", "sizes": "size", "versions": "version"}
     arrays = {name: [getattr(one, field) for one in entries] for name, field in columns.items()}
-    return {"watch": whose.watch, "source": whose.source, **arrays}
+    return {"watch": scope.watch, "source": scope.source} | arrays
 
 
-def _parse_job_facts(row: RowDict) -> FileJobState:
+def _parse_job_state(row: RowDict) -> FileJobState:
     return FileJobState(row["has_job"], row["ingest_done"], row["closed_as"], row["failure_reason"])
 
 

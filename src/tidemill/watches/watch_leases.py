@@ -1,4 +1,4 @@
-"""Turns of watches: one worker has one at a time."""
+"""Leases of watches: one process at a time scans a watch."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ sql = load_sql("tidemill.watches")
 
 @dataclass(frozen=True, slots=True)
 class WatchLease:
-    """The right to a watch. ``is_due``: its source is to be looked at, and not only the jobs of its files."""
+    """The right to scan a watch. ``is_due``: the source is listed too, and not only finished files archived."""
 
     name: str
     is_due: bool
@@ -25,14 +25,14 @@ class WatchLease:
 
 @dataclass(frozen=True, slots=True)
 class WatchScanResult:
-    """What a turn came to."""
+    """The result of one scan."""
 
     looked: bool
     problem: str | None = None
     found: int = 0
     submitted: int = 0
-    delay: float | None = None  # seconds to the next look at the source; None: as it was
-    is_cut: bool = False  # nobody waited until all of it was done
+    delay: float | None = None  # seconds until the source is listed again; None: unchanged
+    is_cut: bool = False  # the scan was interrupted
 
 
 async def ensure_watches(conn: Connection, names: Collection[str]) -> None:
@@ -48,13 +48,13 @@ async def lease_due_watch(
     seconds: float,
     worker: str,
 ) -> WatchLease | None:
-    """A turn that is due, of any of these; the same one again if its COMMIT was not heard of."""
+    """Lease one watch that is due; a retry after a lost COMMIT returns the same lease."""
     params = {"names": names, "scheduled": scheduled, "lease_id": lease_id, "seconds": seconds, "worker": worker}
     return await _fetch_watch_lease(conn, "watch/lease_due", params, lease_id)
 
 
 async def lease_watch(conn: Connection, name: str, *, lease_id: UUID, seconds: float, worker: str) -> WatchLease | None:
-    """A turn out of turn; None if somebody has it."""
+    """Lease a watch independently of its schedule; None if another process holds the lease."""
     params = {"name": name, "lease_id": lease_id, "seconds": seconds, "worker": worker}
     return await _fetch_watch_lease(conn, "watch/lease_named", params, lease_id)
 
@@ -71,7 +71,7 @@ async def extend_watch_lease(conn: Connection, lease: WatchLease, seconds: float
 
 
 async def finish_watch_scan(conn: Connection, lease: WatchLease, result: WatchScanResult) -> None:
-    """Nothing happens if somebody else has it by now."""
+    """Store the result and release the lease. Nothing happens if the lease was lost."""
     params = {name: getattr(result, name) for name in WatchScanResult.__slots__}
     bounds = {"least": ARCHIVE_CHECK_MIN_S, "most": ARCHIVE_CHECK_MAX_S}
     await conn.execute(sql("watch/finish"), params | bounds | {"name": lease.name, "lease_id": lease.lease_id})
@@ -83,6 +83,6 @@ async def read_seconds_to_next_due(conn: Connection, names: Sequence[str], sched
     return None if row is None else row[0]
 
 
-async def read_watch_states(conn: Connection, names: Sequence[str]) -> dict[str, RowDict]:
-    """How each of these is, as far as anybody has looked."""
+async def read_watch_states(conn: Connection, names: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Name -> schedule, last scan and file counts, for watches that a worker has registered."""
     return {row["name"]: row for row in await fetch_rows(conn, sql("watch/list"), {"names": list(names)})}
