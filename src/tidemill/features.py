@@ -45,8 +45,8 @@ class Feature:
     """Function of a ``Runtime`` that returns (who, limiter) pairs: these limiters must be declared."""
     file_tasks: Mapping[str, ObjectName] = field(default_factory=dict)
     """What a watch can do with a file: the key in its table in ``tidemill.toml`` -> class of the ``FileTask``."""
-    write_results: ObjectName | None = None
-    """Function of a ``Runtime``, a ``Job`` and a path that writes the job's results to a file."""
+    open_results: ObjectName | None = None
+    """Function of a ``Runtime``, a ``Job`` and a format that returns an open file with the job's results."""
 
 
 def load_object(name: ObjectName) -> Any:

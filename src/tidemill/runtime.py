@@ -149,9 +149,15 @@ class Runtime:
         """The key in the table of a watch -> the task that it configures, of all features."""
         return {key: load_object(name) for feature in self.features for key, name in feature.file_tasks.items()}
 
-    async def write_results(self, job: Job, path: Any) -> None:
-        """Write a job's results to a file, with the feature that can do so."""
-        writers = [feature.write_results for feature in self.features if feature.write_results is not None]
-        if not writers:
+    def check_declarations(self) -> None:
+        """InvalidSettings if something that is declared for a feature is not valid."""
+        for feature in self.features:
+            for name in feature.declarations:
+                self.get(load_object(name))
+
+    async def open_results(self, job: Job, format_: str) -> BinaryIO:
+        """A file with a job's results in this format, from the feature that can write it; the caller closes it."""
+        names = [feature.open_results for feature in self.features if feature.open_results is not None]
+        if not names:
             raise InvalidInput('Cannot write a result file: the feature "exports" is disabled.')
         return cast("BinaryIO", await load_object(names[0])(self, job, format_))

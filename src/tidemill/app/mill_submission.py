@@ -34,7 +34,6 @@ from tidemill.runtime import Runtime
 from tidemill.store.database import Connection
 from tidemill.store.job_submission import Submission, SyncConnection
 from tidemill.store.open_database import make_database
-from tidemill.tables.resource_registry import make_resource_registry
 
 T = TypeVar("T")
 OutputFormat = Literal["csv", "ndjson", "json", "xlsx", "parquet"]

@@ -23,6 +23,7 @@ from tidemill.distributions.schemas import (
 from tidemill.distributions.use_cases import (
     Distribution,
     DistributionSpec,
+    InputView,
     get_artifact_info,
     list_distribution_inputs,
     load_distribution,
@@ -54,7 +55,7 @@ from tidemill.rest.runtime import DatabaseDep, RuntimeDep
 DISTRIBUTION_LINKS = ("cancel", "redrive")
 
 
-def build_content_view(entry: dict[str, Any]) -> dict[str, Any]:
+def build_content_view(entry: InputView) -> dict[str, Any]:
     """The fields of the input, then those of its file. A dataset cannot declare a field with the name of the latter."""
     return dict(entry["input"]) | {name: value for name, value in entry.items() if name != "input"}
 

@@ -162,10 +162,10 @@ async def list_watch_files(
     return Page(found[:limit], WATCH_FILES_ORDER.build_cursor(filters, last_shown["at"], last_shown["id"]))
 
 
-def _build_listing_params(scope: WatchScope, entries: Sequence[ListedFile]) -> dict[str, Any]:
+def _build_listing_params(scope: WatchScope, entries: Sequence[ListedFile]) -> dict[str, object]:
     columns = {"paths": "path", "sizes": "size", "versions": "version"}
     arrays = {name: [getattr(one, field) for one in entries] for name, field in columns.items()}
-    return {"watch": scope.watch, "source": scope.source} | arrays
+    return {"watch": scope.watch, "source": scope.source, **arrays}
 
 
 def _parse_job_state(row: RowDict) -> FileJobState:

@@ -83,6 +83,6 @@ async def read_seconds_to_next_due(conn: Connection, names: Sequence[str], sched
     return None if row is None else row[0]
 
 
-async def read_watch_states(conn: Connection, names: Sequence[str]) -> dict[str, dict[str, Any]]:
+async def read_watch_states(conn: Connection, names: Sequence[str]) -> dict[str, RowDict]:
     """Name -> schedule, last scan and file counts, for watches that a worker has registered."""
     return {row["name"]: row for row in await fetch_rows(conn, sql("watch/list"), {"names": list(names)})}
