@@ -126,9 +126,8 @@ async def test_limits_route_returns_configured_limits(ada: httpx2.AsyncClient, a
 async def test_rate_limit_rejects_excess_with_retry_after_per_user(
     make_api: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        rate_limit, "RequestRateLimiter", partial(RequestRateLimiter, clock=lambda: 0.0)
-    )  # however long requests take
+    frozen = partial(RequestRateLimiter, clock=lambda: 0.0)  # the duration of requests must not matter
+    monkeypatch.setattr(rate_limit, "RequestRateLimiter", frozen)
     api = await make_api(rate_limit_per_s=1, rate_limit_burst=3)
     ada, bob = await api.user("ada"), await api.user("bob")
     answers = [await ada.get("/v1/me") for _ in range(4)]

@@ -13,7 +13,7 @@ from support.api import Api
 from support.import_requests import CSV_TYPE, GOOD, MIXED, Shop, open_shop
 from support.loopback_server import Server, ranged
 from tidemill import Mill
-from tidemill.cli.serve import check_declared_resources
+from tidemill.app.processes import check_declared_resources
 from tidemill.config import Settings
 from tidemill.core.errors import InvalidSettings
 from tidemill.core.principal import Role

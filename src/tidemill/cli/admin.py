@@ -1,7 +1,4 @@
-"""Commands about the installation.
-
-The command about messages that are no hints.
-"""
+"""Commands about the installation: its schema, old rows, invariants, and messages of the broker in quarantine."""
 
 import json
 from dataclasses import asdict
@@ -10,18 +7,15 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from tidemill.config import load_settings
 from tidemill.dispatch.outbox import (
     QUARANTINE_MAX_MESSAGES,
     QuarantinedMessage,
     clear_quarantine,
     list_quarantined_messages,
 )
-from tidemill.store import retention
-from tidemill.store.database import Database
-from tidemill.store.doctor import Finding, check_database
-from tidemill.store.migrate import migrate_schema
-from tidemill.store.open_database import run_with_database
+from tidemill.jobs import administration
+from tidemill.runtime import Runtime
+from tidemill.terminal.command_host import run_command
 from tidemill.terminal.console import console
 from tidemill.terminal.options import parse_age_seconds
 
@@ -31,8 +25,11 @@ commands = typer.Typer()
 @commands.command()
 def migrate() -> None:
     """Bring the database's schema up to date. Safe to run from many processes at once."""
-    ran = run_with_database(load_settings(), migrate_schema, check=False)
-    for name in ran:
+
+    async def action(runtime: Runtime) -> list[str]:
+        return await administration.migrate_schema(runtime.db)
+
+    for name in run_command(action, check=False):
         console.print(f"ran {name}")
     console.print("the schema is up to date")
 
@@ -44,17 +41,17 @@ def purge(
     """Drop the rows of jobs that were closed longer ago than that, whole weeks at a time; their counts stay."""
     seconds = parse_age_seconds(older_than)
 
-    async def action(db: Database) -> list[str]:
-        return await retention.purge_old_weeks(db, seconds)
+    async def action(runtime: Runtime) -> list[str]:
+        return await administration.purge_jobs(runtime.db, seconds)
 
-    weeks = run_with_database(load_settings(), action)
+    weeks = run_command(action)
     console.print(f"dropped {', '.join(weeks)}" if weeks else "nothing is that old: no whole week of closed jobs")
 
 
 @commands.command()
 def doctor() -> None:
     """Check the settings, the server and every invariant of the engine; exit code 1 if something is wrong."""
-    findings: list[Finding] = run_with_database(load_settings(), check_database)
+    findings = run_command(lambda runtime: administration.check_installation(runtime.db))
     for finding in findings:
         mark = "[green]ok[/]  " if finding.ok else ("[yellow]warn[/]" if finding.is_warning else "[red]BAD[/] ")
         console.print(f"{mark} {finding.name}", highlight=False)
@@ -72,13 +69,13 @@ def quarantine(
 ) -> None:
     """Show messages of the broker that are no hints, and hints that it would not take."""
 
-    async def action(db: Database) -> list[QuarantinedMessage]:
-        found = await db.read(list_quarantined_messages, limit)
+    async def action(runtime: Runtime) -> list[QuarantinedMessage]:
+        found = await runtime.db.read(list_quarantined_messages, limit)
         if clear and found:
-            await db.run(clear_quarantine, found[0].id)
+            await runtime.db.run(clear_quarantine, found[0].id)
         return found
 
-    found = run_with_database(load_settings(), action)
+    found = run_command(action)
     for one in found:
         if as_json:
             typer.echo(json.dumps(asdict(one), default=str))

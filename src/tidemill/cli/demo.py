@@ -30,10 +30,8 @@ from tidemill.exports.table_export import TableExportRequest
 from tidemill.imports.cli import ImportArguments, run_import
 from tidemill.imports.import_plan import ImportRequest
 from tidemill.imports.import_submission import ImportOptions
-from tidemill.store.database import Database
-from tidemill.store.migrate import migrate_schema
-from tidemill.store.open_database import run_with_database
-from tidemill.terminal.command_host import BUILTIN_MILL_REFERENCE
+from tidemill.runtime import Runtime
+from tidemill.terminal.command_host import BUILTIN_MILL_REFERENCE, run_command
 from tidemill.terminal.console import console
 
 commands = typer.Typer()
@@ -69,7 +67,7 @@ def demo_command(
         settings = load_settings()
         folder = settings.home / "demo"
         folder.mkdir(parents=True, exist_ok=True)
-        run_with_database(settings, _prepare_demo_database, check=False)
+        run_command(_create_tables, migrate=True)
         console.print(f"PostgreSQL runs. Three files of {rows:,} rows each, one in a hundred bad, are in {folder}")
         for made in write_demo_files(folder, rows):
             command = f"tidemill import {made.name} --into {made.stem} --mode upsert"
@@ -102,9 +100,8 @@ def _distribute_prices(folder: Path, processes: int) -> None:
     run_distribution(wanted, processes=processes, app=BUILTIN_MILL_REFERENCE, paths_to=None)
 
 
-async def _prepare_demo_database(db: Database) -> None:
-    await migrate_schema(db)
-    await create_demo_tables(db)
+async def _create_tables(runtime: Runtime) -> None:
+    await create_demo_tables(runtime.db)
 
 
 DEMO_BAD_ROW_EVERY = 100

@@ -1,4 +1,4 @@
-"""Commands about users and their keys, for whoever has the database's credentials."""
+"""Commands about users and their keys. They need the credentials of the database."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -10,10 +10,9 @@ from rich.table import Table
 
 from tidemill.config import load_settings
 from tidemill.core.principal import Role
-from tidemill.store import sessions
-from tidemill.store import users as store
-from tidemill.store.database import Database
-from tidemill.store.open_database import run_with_database
+from tidemill.jobs import identity
+from tidemill.runtime import Runtime
+from tidemill.terminal.command_host import run_command
 from tidemill.terminal.console import console, error_console
 from tidemill.terminal.options import parse_age_seconds
 
@@ -22,15 +21,17 @@ users_commands = typer.Typer(no_args_is_help=True)
 keys_commands = typer.Typer(no_args_is_help=True)
 commands.add_typer(users_commands, name="users", help="Who may use the service.")
 commands.add_typer(keys_commands, name="keys", help="The API keys they use it with.")
-SIGN_IN_LINK_TTL_S = 900.0
 UserArgument = Annotated[str, typer.Argument(metavar="USER", help="A user's name or id")]
 
 
 @users_commands.command("list")
 def list_users() -> None:
     """List the users and how many good keys they have."""
-    found = run_with_database(load_settings(), lambda db: db.run(store.list_users))
-    _print_table(("id", "name", "role", "keys", "created_at"), found)
+
+    async def action(runtime: Runtime) -> Sequence[object]:
+        return await identity.list_users(runtime.db)
+
+    _print_table(("id", "name", "role", "keys", "created_at"), run_command(action))
 
 
 @users_commands.command("add")
@@ -40,21 +41,21 @@ def add_user(
 ) -> None:
     """Add a user, and make a first key, which is shown this once."""
 
-    async def action(db: Database) -> str:
-        user = await db.run(store.add_user, name, Role.ADMIN if admin else Role.USER)
-        return (await db.run(store.add_key, user.id))[0]
+    async def action(runtime: Runtime) -> str:
+        user = await identity.add_user(runtime.db, name, Role.ADMIN if admin else Role.USER)
+        return (await identity.add_key(runtime.db, user.name))[0]
 
-    _print_new_key(run_with_database(load_settings(), action))
+    _print_new_key(run_command(action))
 
 
 @users_commands.command("role")
 def change_role(user: UserArgument, role: Annotated[Role, typer.Argument(help="The new one")]) -> None:
     """Make a user an admin, or a plain user again. Signed-in browsers have to sign in anew."""
 
-    async def action(db: Database) -> None:
-        await db.run(store.set_user_role, await db.run(store.get_user, user), role)
+    async def action(runtime: Runtime) -> None:
+        await identity.change_role(runtime.db, user, role)
 
-    run_with_database(load_settings(), action)
+    run_command(action)
     console.print(f"{escape(user)} is {role.value} now", highlight=False)
 
 
@@ -62,10 +63,10 @@ def change_role(user: UserArgument, role: Annotated[Role, typer.Argument(help="T
 def remove_user(user: UserArgument) -> None:
     """Remove a user with keys and sessions; their jobs stay, for admins."""
 
-    async def action(db: Database) -> None:
-        await db.run(store.remove_user, await db.run(store.get_user, user))
+    async def action(runtime: Runtime) -> None:
+        await identity.remove_user(runtime.db, user)
 
-    run_with_database(load_settings(), action)
+    run_command(action)
     console.print(f"{escape(user)} removed", highlight=False)
 
 
@@ -80,10 +81,10 @@ def create_link_command(
     settings = load_settings()
     base = (address or f"http://{settings.http_host}:{settings.http_port}").rstrip("/")
 
-    async def action(db: Database) -> str:
-        return await create_sign_in_link(db, user, base)
+    async def action(runtime: Runtime) -> str:
+        return base + await identity.create_sign_in_link(runtime.db, user)
 
-    console.print(run_with_database(settings, action), highlight=False, soft_wrap=True)
+    console.print(run_command(action), highlight=False, soft_wrap=True)
 
 
 @keys_commands.command("list")
@@ -94,12 +95,11 @@ def list_keys(
 ) -> None:
     """List keys by their prefixes; the keys themselves are not kept."""
 
-    async def action(db: Database) -> list[store.ListedKey]:
-        user_id = None if user is None else (await db.run(store.get_user, user)).id
-        return await db.run(store.list_keys, user_id)
+    async def action(runtime: Runtime) -> Sequence[object]:
+        return await identity.list_keys(runtime.db, user)
 
     columns = ("prefix", "user_name", "name", "created_at", "expires_at", "last_used_at", "revoked_at")
-    _print_table(columns, run_with_database(load_settings(), action))
+    _print_table(columns, run_command(action))
 
 
 @keys_commands.command("add")
@@ -111,23 +111,21 @@ def add_key(
     """Make a key; it is shown this once."""
     seconds = None if expires is None else parse_age_seconds(expires)
 
-    async def action(db: Database) -> str:
-        found = await db.run(store.get_user, user)
-        return (await db.run(store.add_key, found.id, name=name, seconds=seconds))[0]
+    async def action(runtime: Runtime) -> str:
+        return (await identity.add_key(runtime.db, user, name=name, expires_in_s=seconds))[0]
 
-    _print_new_key(run_with_database(load_settings(), action))
+    _print_new_key(run_command(action))
 
 
 @keys_commands.command("revoke")
 def revoke_key(prefix: Annotated[str, typer.Argument(help="As in tm_1a2b3c4d")]) -> None:
     """Make a key useless, at once and for ever."""
-    run_with_database(load_settings(), lambda db: db.run(store.revoke_key, prefix, None))
+
+    async def action(runtime: Runtime) -> None:
+        await identity.revoke_key(runtime.db, prefix)
+
+    run_command(action)
     console.print(f"{escape(prefix)} revoked", highlight=False)
-
-
-async def create_sign_in_link(db: Database, user: str, address: str) -> str:
-    found = await db.run(store.get_user, user)
-    return f"{address}/sign-in/{await db.run(sessions.create_sign_in_link, found.id, SIGN_IN_LINK_TTL_S)}"
 
 
 def _print_new_key(key: str) -> None:

@@ -1,4 +1,4 @@
-"""Commands that run things until they are stopped."""
+"""Commands that run until they are stopped: a worker, the HTTP API, or both."""
 
 import asyncio
 import signal
@@ -8,12 +8,15 @@ from typing import Annotated
 import typer
 
 from tidemill.app.bootstrap import load_mill
+from tidemill.app.processes import (
+    open_migrated_database,
+    run_on_demand_worker,
+    run_worker,
+    start_on_demand_worker,
+)
 from tidemill.app.worker import make_worker
-from tidemill.cli.identity import create_sign_in_link
 from tidemill.config import Settings, load_settings
-from tidemill.store.database import Database
-from tidemill.store.migrate import migrate_schema
-from tidemill.store.open_database import open_database
+from tidemill.jobs import identity
 from tidemill.telemetry.logs import log_events
 from tidemill.terminal.command_host import BUILTIN_MILL_REFERENCE
 from tidemill.terminal.console import error_console
@@ -34,9 +37,7 @@ def worker(app: MillArgument = BUILTIN_MILL_REFERENCE, processes: WorkerProcesse
     mill = load_mill(app)
 
     async def run() -> None:
-        stop = _install_stop_signals(mill.settings)
-        async with open_database(mill.settings, size=4) as db:
-            await make_worker(db, mill, app, processes or mill.settings.worker_pool_size).run(stop)
+        await run_worker(mill, app, processes, _install_stop_signals(mill.settings))
 
     asyncio.run(run())
 
@@ -59,10 +60,7 @@ def serve_command(
         async with AsyncExitStack() as stack:
             pool = None
             if mill is not None and app is not None:
-                db = await stack.enter_async_context(open_database(settings, size=4))
-                pool = make_worker(db, mill, app, settings.worker_pool_size, on_demand=True)
-                await pool.start()
-                stack.push_async_callback(pool.stop)
+                pool = await stack.enter_async_context(run_on_demand_worker(settings, mill, app))
             await stack.enter_async_context(serve.run_http_service(settings, listening, pool, mill))
             error_console.print(f"listening at [bold]{serve.format_browser_url(listening)}[/]", highlight=False)
             await stop.wait()
@@ -86,22 +84,22 @@ def up(
 
     async def run() -> None:
         stop = _install_stop_signals(settings)
-        async with open_database(settings, size=8, check=False) as db, AsyncExitStack() as stack:
-            await migrate_schema(db)
-            pool = make_worker(db, mill, app, 1, on_demand=True)
-            await pool.start()
-            stack.push_async_callback(pool.stop)
-            await stack.enter_async_context(serve.run_http_service(settings, listening, pool, mill))
-            await _print_sign_in_details(db, serve.format_browser_url(listening))
+        async with (
+            open_migrated_database(settings) as db,
+            start_on_demand_worker(db, mill, app, 1) as pool,
+            serve.run_http_service(settings, listening, pool, mill),
+        ):
+            address = serve.format_browser_url(listening)
+            link = address + await identity.create_sign_in_link(db, "local")
+            _print_sign_in_details(db.display_url, address, link)
             await make_worker(db, mill, app, processes or settings.worker_pool_size).run(stop)
 
     serve.run_with_uvloop(run())
 
 
-async def _print_sign_in_details(db: Database, address: str) -> None:
-    link = await create_sign_in_link(db, "local", address)
+def _print_sign_in_details(database: str, address: str, link: str) -> None:
     lines = {
-        "database": db.display_url,
+        "database": database,
         "address": address,
         "sign in": f"{link}  (good once, for a quarter of an hour)",
     }
@@ -111,12 +109,12 @@ async def _print_sign_in_details(db: Database, address: str) -> None:
 
 
 def _override_listen_address(settings: Settings, host: str | None, port: int | None) -> Settings:
-    said = {"http_host": host, "http_port": port}
-    return settings.model_copy(update={name: value for name, value in said.items() if value is not None})
+    options = {"http_host": host, "http_port": port}
+    return settings.model_copy(update={name: value for name, value in options.items() if value is not None})
 
 
 def _install_stop_signals(settings: Settings) -> asyncio.Event:
-    """Set when somebody wants us to stop."""
+    """An event that SIGINT and SIGTERM set."""
     log_events(settings.log_level)
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -1,7 +1,4 @@
-"""Users, keys and sessions.
-
-Signing in and out, users and keys.
-"""
+"""Users, API keys and browser sessions."""
 
 from dataclasses import asdict
 from datetime import datetime
@@ -10,16 +7,15 @@ from fastapi import APIRouter, Request
 from fastapi.responses import RedirectResponse
 from pydantic import BaseModel, Field
 
-from tidemill.core.credentials import parse_key_prefix
 from tidemill.core.errors import InvalidInput
 from tidemill.core.principal import Role
+from tidemill.jobs import identity
+from tidemill.jobs.identity import SIGN_IN_LINK_TTL_S, StartedSession
 from tidemill.rest import auth
-from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, declare_route, make_session_limits
+from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, declare_route
 from tidemill.rest.problems import HttpError
 from tidemill.rest.runtime import DatabaseDep, RuntimeDep
 from tidemill.rest.schema_types import RequestModel
-from tidemill.runtime import Runtime
-from tidemill.store import sessions, users
 
 
 class MeOut(BaseModel):
@@ -106,7 +102,7 @@ class NewKeyOut(KeyOut):
 
 root = APIRouter(tags=["identity"], route_class=AuthenticatedRoute)
 router = APIRouter(tags=["identity"], route_class=AuthenticatedRoute)
-SIGN_IN_LINK_TTL_S = 900
+INVALID_LINK = "this link was used, or is too old: ask for another"
 
 
 @router.post("/session", status_code=201, **declare_route(Permission.PUBLIC, 401))
@@ -114,141 +110,109 @@ async def sign_in(body: SignIn, request: Request, runtime: RuntimeDep) -> MeOut:
     """Sign a browser in, with an API key or a one-time link: it gets a cookie, and a token for its writes."""
     if (body.key is None) == (body.link is None):
         raise InvalidInput("say either a key or a link")
+    replaced_token = _get_session_token(request)
     if body.link is not None:
-        return await _start_session(request, runtime, await _redeem_sign_in_link(runtime, body.link))
-    return await _start_session(
-        request, runtime, await _find_user_by_key(runtime, body.key or ""), key=parse_key_prefix(body.key or "")
-    )
+        return _set_session(request, await identity.sign_in_with_link(runtime, body.link, replaced_token), INVALID_LINK)
+    started = await identity.sign_in_with_key(runtime, body.key or "", replaced_token)
+    return _set_session(request, started, "this key is not good")
 
 
 @root.get("/sign-in/{link}", status_code=303, response_class=RedirectResponse, **declare_route(Permission.PUBLIC, 401))
 async def follow_link(link: str, request: Request, runtime: RuntimeDep) -> RedirectResponse:
     """Where a one-time link leads: signed in, and on to the first page."""
     auth.enforce_rate_limit(request, auth.identify_anonymous_caller(request))
-    try:
-        await _start_session(request, runtime, await _redeem_sign_in_link(runtime, link[:200]))
-    except HttpError:
-        if "text/html" not in request.headers.get("accept", ""):
-            raise
-        return RedirectResponse("../sign-in?problem=link", 303)  # somebody looks at it: the page says what to do
-    return RedirectResponse("../", 303)  # from where we are: a proxy may show us under a prefix
+    started = await identity.sign_in_with_link(runtime, link[:200], _get_session_token(request))
+    if started is None and "text/html" in request.headers.get("accept", ""):
+        return RedirectResponse("../sign-in?problem=link", 303)  # a browser: the page explains what to do
+    _set_session(request, started, INVALID_LINK)
+    return RedirectResponse("../", 303)  # relative, because a proxy may serve the API under a prefix
 
 
 @router.delete("/session", status_code=204, **declare_route(Permission.USER))
 async def sign_out(request: Request, db: DatabaseDep) -> None:
     """End this browser's session."""
-    token = request.cookies.get(auth.SESSION_COOKIE)
+    token = _get_session_token(request)
     if token:
-        await db.run(sessions.end_session, token)
+        await identity.sign_out(db, token)
     auth.set_session_cookie(request, None)
 
 
 @router.get("/sessions", **declare_route(Permission.USER))
 async def list_sessions(me: CurrentUser, request: Request, runtime: RuntimeDep) -> list[SessionOut]:
     """Browsers that you are signed in with, the newest first."""
-    token = request.cookies.get(auth.SESSION_COOKIE)
-    found = await runtime.db.run(sessions.list_sessions, me.user_id, token, runtime.get(make_session_limits))
-    return [SessionOut.model_validate(row, from_attributes=True) for row in found]
+    found = await identity.list_sessions(runtime, me.user_id, _get_session_token(request))
+    return [SessionOut.model_validate(session, from_attributes=True) for session in found]
 
 
 @router.delete("/sessions", status_code=204, **declare_route(Permission.USER))
 async def end_other_sessions(me: CurrentUser, request: Request, db: DatabaseDep) -> None:
     """Sign out everywhere else: in every browser but the one that asks."""
-    await db.run(sessions.end_other_sessions, me.user_id, request.cookies.get(auth.SESSION_COOKIE))
+    await identity.end_other_sessions(db, me.user_id, _get_session_token(request))
 
 
 @router.get("/users", **declare_route(Permission.ADMIN))
 async def list_users(db: DatabaseDep) -> list[UserOut]:
     """Everybody who may use the service."""
-    return [UserOut.model_validate(user, from_attributes=True) for user in await db.run(users.list_users)]
+    return [UserOut.model_validate(user, from_attributes=True) for user in await identity.list_users(db)]
 
 
 @router.post("/users", status_code=201, **declare_route(Permission.ADMIN, 409))
 async def add_user(body: UserIn, db: DatabaseDep) -> UserOut:
     """Somebody new, still without a key."""
-    return _build_user_out(await db.run(users.add_user, body.name, body.role))
+    return UserOut.model_validate(await identity.add_user(db, body.name, body.role), from_attributes=True)
 
 
 @router.get("/users/{name}", **declare_route(Permission.ADMIN, 404))
 async def get_user(name: str, db: DatabaseDep) -> UserOut:
     """A user, by name or id."""
-    return _build_user_out(await db.run(users.get_user, name))
+    return UserOut.model_validate(await identity.get_user(db, name), from_attributes=True)
 
 
 @router.patch("/users/{name}", **declare_route(Permission.ADMIN, 404, 409))
 async def change_role(name: str, body: RoleIn, db: DatabaseDep) -> UserOut:
     """Another role. Whoever is signed in as this user signs in again."""
-    await db.run(users.set_user_role, await db.run(users.get_user, name), body.role)
-    return _build_user_out(await db.run(users.get_user, name))
+    return UserOut.model_validate(await identity.change_role(db, name, body.role), from_attributes=True)
 
 
 @router.delete("/users/{name}", status_code=204, **declare_route(Permission.ADMIN, 404, 409))
 async def remove_user(name: str, db: DatabaseDep) -> None:
     """Remove a user with keys and sessions; their jobs stay, for admins."""
-    await db.run(users.remove_user, await db.run(users.get_user, name))
+    await identity.remove_user(db, name)
 
 
 @router.post("/users/{name}/link", status_code=201, **declare_route(Permission.ADMIN, 404))
 async def make_link(name: str, db: DatabaseDep) -> LinkOut:
     """A link that signs this user in, once, within a quarter of an hour."""
-    user = await db.run(users.get_user, name)
-    return LinkOut(
-        path=f"/sign-in/{await db.run(sessions.create_sign_in_link, user.id, SIGN_IN_LINK_TTL_S)}",
-        expires_in_s=SIGN_IN_LINK_TTL_S,
-    )
+    return LinkOut(path=await identity.create_sign_in_link(db, name), expires_in_s=SIGN_IN_LINK_TTL_S)
 
 
 @router.get("/keys", **declare_route(Permission.USER))
 async def list_keys(me: CurrentUser, db: DatabaseDep) -> list[KeyOut]:
     """Your keys; an admin sees everybody's. Secrets are never shown again."""
-    found = await db.run(users.list_keys, None if me.is_admin else me.user_id)
-    return [KeyOut.model_validate(key, from_attributes=True) for key in found]
+    return [KeyOut.model_validate(key, from_attributes=True) for key in await identity.list_visible_keys(db, me)]
 
 
 @router.post("/keys", status_code=201, **declare_route(Permission.USER, 404, 409))
 async def add_key(body: KeyIn, me: CurrentUser, db: DatabaseDep) -> NewKeyOut:
     """A new key, shown this once. Only admins make keys for others. A user has a hundred at most."""
-    user_id = me.user_id
-    if body.user is not None and body.user != me.name:
-        if not me.is_admin:
-            raise HttpError(403, "only an admin makes keys for others")
-        user_id = (await db.run(users.get_user, body.user)).id
-    text, known = await db.run(users.add_key, user_id, name=body.name, seconds=body.expires_in_s)
-    return NewKeyOut.model_validate(asdict(known) | {"key": text, "user_id": user_id})
+    text, key, user_id = await identity.add_key_as(db, me, body.user, name=body.name, expires_in_s=body.expires_in_s)
+    return NewKeyOut.model_validate(asdict(key) | {"key": text, "user_id": user_id})
 
 
 @router.delete("/keys/{prefix}", status_code=204, **declare_route(Permission.USER, 404))
 async def revoke_key(prefix: str, me: CurrentUser, db: DatabaseDep) -> None:
     """Make a key useless, at once and for ever."""
-    await db.run(users.revoke_key, prefix, None if me.is_admin else me.user_id)
+    await identity.revoke_key(db, prefix, me)
 
 
-def _build_user_out(user: users.User) -> UserOut:
-    return UserOut(id=user.id, name=user.name, role=Role(user.role), created_at=user.created_at)
+def _get_session_token(request: Request) -> str | None:
+    return request.cookies.get(auth.SESSION_COOKIE)
 
 
-async def _find_user_by_key(runtime: Runtime, key: str) -> int:
-    found = await users.authenticate_key(runtime.db, key)
-    if found is None:
-        raise HttpError(401, "this key is not good", {"WWW-Authenticate": "Bearer"})
-    return found.user_id
-
-
-async def _redeem_sign_in_link(runtime: Runtime, link: str) -> int:
-    user_id = await runtime.db.run(sessions.redeem_sign_in_link, link)
-    if user_id is None:
-        raise HttpError(401, "this link was used, or is too old: ask for another", {"WWW-Authenticate": "Bearer"})
-    return user_id
-
-
-async def _start_session(request: Request, runtime: Runtime, user_id: int, *, key: str | None = None) -> MeOut:
-    """The session a browser had before ends: nobody can prepare one for another."""
-    token = await runtime.db.run(
-        sessions.begin_session, user_id, key=key, replaced_token=request.cookies.get(auth.SESSION_COOKIE)
-    )
-    opened = await runtime.db.run(sessions.use_session, token, runtime.get(make_session_limits))
-    if opened is None:
-        raise HttpError(401, "this user is no more", {"WWW-Authenticate": "Bearer"})
-    auth.set_session_cookie(request, token)
-    me = opened.principal
+def _set_session(request: Request, started: StartedSession | None, message: str) -> MeOut:
+    """Set the cookie of a new session; 401 with ``message`` if there is none."""
+    if started is None:
+        raise HttpError(401, message, {"WWW-Authenticate": "Bearer"})
+    auth.set_session_cookie(request, started.token)
+    me = started.principal
     return MeOut(user_id=me.user_id, name=me.name, role=me.role, by=me.by, csrf_token=me.csrf)

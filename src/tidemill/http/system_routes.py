@@ -1,9 +1,4 @@
-"""The service itself.
-
-Is it well, who am I, what may I do.
-
-What Prometheus asks for.
-"""
+"""The service itself: its health, the current user, limits of requests, workers and metrics."""
 
 from dataclasses import asdict
 from datetime import datetime
@@ -15,10 +10,9 @@ from pydantic import BaseModel, Field
 from typing_extensions import TypeAliasType
 
 from tidemill.http.identity_routes import MeOut
-from tidemill.jobs import health
+from tidemill.jobs import administration, health
 from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, declare_route
 from tidemill.rest.runtime import DatabaseDep, RuntimeDep
-from tidemill.store import workers
 from tidemill.telemetry.metrics import MetricsSubscriber
 
 HealthStatus = TypeAliasType("HealthStatus", Literal["ok", "degraded", "unfit"])
@@ -127,7 +121,7 @@ async def get_limits(runtime: RuntimeDep) -> RequestLimitsOut:
 @router.get("/workers", **declare_route(Permission.ADMIN))
 async def list_workers(db: DatabaseDep) -> list[WorkerOut]:
     """Who is at work, and what they have settled on."""
-    return [WorkerOut.model_validate(worker, from_attributes=True) for worker in await db.read(workers.list_workers)]
+    return [WorkerOut.model_validate(worker, from_attributes=True) for worker in await administration.list_workers(db)]
 
 
 _TEXT_CONTENT = {"schema": {"type": "string"}}

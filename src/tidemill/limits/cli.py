@@ -1,4 +1,4 @@
-"""Limiters on a terminal."""
+"""The command about limiters."""
 
 from typing import Annotated, Any
 
@@ -6,10 +6,9 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from tidemill.config import load_settings
-from tidemill.limits import use_cases as operation
-from tidemill.store.database import Database
-from tidemill.store.open_database import run_with_database
+from tidemill.limits import use_cases
+from tidemill.runtime import Runtime
+from tidemill.terminal.command_host import run_command
 from tidemill.terminal.console import console
 
 commands = typer.Typer()
@@ -29,16 +28,16 @@ def limiters(
     if name is None and (changed or unblock):
         raise typer.BadParameter("say which limiter")
 
-    async def action(db: Database) -> list[dict[str, Any]]:
+    async def action(runtime: Runtime) -> list[dict[str, Any]]:
         if name is None:
-            return await operation.list_limiters(db)
+            return await use_cases.list_limiters(runtime.db)
         if changed:
-            await operation.change_limiter(db, name, by="command line", **changes)  # type: ignore[arg-type]
+            await use_cases.change_limiter(runtime.db, name, by="command line", **changes)  # type: ignore[arg-type]
         if unblock:
-            await operation.unblock_limiter(db, name, by="command line")
-        return [await operation.get_limiter(db, name)]
+            await use_cases.unblock_limiter(runtime.db, name, by="command line")
+        return [await use_cases.get_limiter(runtime.db, name)]
 
-    found = run_with_database(load_settings(), action)
+    found = run_command(action)
     console.print(_build_limiters_table(found) if found else "no limiter was ever declared to a worker")
 
 

@@ -1,16 +1,13 @@
 """Opens the configured database, or the embedded server."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
 
 from tidemill.config import Settings
 from tidemill.store import embedded_postgres
 from tidemill.store.database import Database
 from tidemill.store.migrate import check_schema
-
-T = TypeVar("T")
 
 
 def resolve_database_url(settings: Settings) -> str:
@@ -41,13 +38,3 @@ async def open_database(
         if check:
             await check_schema(db)
         yield db
-
-
-def run_with_database(settings: Settings, action: Callable[[Database], Awaitable[T]], **options: Any) -> T:
-    """Run one action with a database, for entrances that are not async."""
-
-    async def main() -> T:
-        async with open_database(settings, **options) as db:
-            return await action(db)
-
-    return asyncio.run(main())

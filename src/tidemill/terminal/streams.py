@@ -1,7 +1,4 @@
-"""Files that a command writes.
-
-Standard input, as pieces of a file.
-"""
+"""Files that a command writes, and standard input as a stream of chunks."""
 
 import os
 import select
@@ -14,7 +11,6 @@ from typing import BinaryIO
 from uuid import uuid4
 
 from tidemill.core.errors import Interrupted, InvalidInput
-from tidemill.files.blobs.blob_store import BLOB_CHUNK_BYTES
 
 
 @contextmanager
@@ -71,6 +67,7 @@ def _translate_write_errors(where: object) -> Iterator[None]:
 
 
 STDIN_PATHS = ("-", "/dev/stdin")  # the latter cannot be opened when it came over ssh: then it is a socket
+STDIN_CHUNK_BYTES = 1 << 20
 STDIN_POLL_S = 0.2
 
 
@@ -89,7 +86,7 @@ def open_standard_input() -> Iterator[Iterator[bytes]]:
 def _read_stdin_chunks(file: int, gone: threading.Event) -> Iterator[bytes]:
     while not gone.is_set():
         if select.select([file], [], [], STDIN_POLL_S)[0]:
-            piece = os.read(file, BLOB_CHUNK_BYTES)
+            piece = os.read(file, STDIN_CHUNK_BYTES)
             if not piece:
                 return
             yield piece

@@ -1,0 +1,81 @@
+"""What the long-running commands start: databases, workers, and what an API process runs beside its HTTP server."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from tidemill.app.build import make_runtime
+from tidemill.app.mill import Mill
+from tidemill.app.worker import Worker, make_worker
+from tidemill.config import Settings
+from tidemill.core.errors import InvalidSettings
+from tidemill.engine.maintenance.maintenance_loop import BulkOperationLoop, QueueDepthLoop
+from tidemill.runtime import Runtime
+from tidemill.store.database import Database
+from tidemill.store.migrate import migrate_schema
+from tidemill.store.open_database import open_database
+from tidemill.tables.resource_registry import make_resource_registry
+
+HTTP_DB_RETRY_BUDGET_S = 5.0
+WORKER_DB_CONNECTIONS = 4
+LOCAL_DB_CONNECTIONS = 8  # of a process with an API and two workers
+
+
+async def run_worker(mill: Mill, reference: str, processes: int | None, stop: asyncio.Event) -> None:
+    """Run a worker for the mill until ``stop`` is set."""
+    async with open_database(mill.settings, size=WORKER_DB_CONNECTIONS) as db:
+        await make_worker(db, mill, reference, processes or mill.settings.worker_pool_size).run(stop)
+
+
+@asynccontextmanager
+async def run_on_demand_worker(settings: Settings, mill: Mill, reference: str) -> AsyncIterator[Worker]:
+    """A worker, with a database of its own, whose children run only the time slices of requests."""
+    async with (
+        open_database(settings, size=WORKER_DB_CONNECTIONS) as db,
+        start_on_demand_worker(db, mill, reference, settings.worker_pool_size) as worker,
+    ):
+        yield worker
+
+
+@asynccontextmanager
+async def start_on_demand_worker(db: Database, mill: Mill, reference: str, processes: int) -> AsyncIterator[Worker]:
+    worker = make_worker(db, mill, reference, processes, on_demand=True)
+    await worker.start()
+    try:
+        yield worker
+    finally:
+        await worker.stop()
+
+
+@asynccontextmanager
+async def open_migrated_database(settings: Settings) -> AsyncIterator[Database]:
+    """The database of `tidemill up`, with a current schema."""
+    async with open_database(settings, size=LOCAL_DB_CONNECTIONS, check=False) as db:
+        await migrate_schema(db)
+        yield db
+
+
+@asynccontextmanager
+async def open_http_runtime(settings: Settings, pool: Worker | None, mill: Mill | None) -> AsyncIterator[Runtime]:
+    """The runtime of an API process; ``pool`` runs kickoffs, ``mill`` may declare resources.
+
+    While the block runs, the process also finishes bulk operations and measures the queue.
+    """
+    async with open_database(settings, patience=HTTP_DB_RETRY_BUDGET_S) as db:
+        loops = [BulkOperationLoop(db), QueueDepthLoop(db)]
+        runtime = make_runtime(db, settings, None if mill is None else mill.registry, pool)
+        await check_declared_resources(runtime)
+        tasks = [asyncio.create_task(loop.run()) for loop in loops]
+        try:
+            yield runtime
+        finally:
+            for loop in loops:
+                loop.stop()
+            await asyncio.gather(*tasks)
+
+
+async def check_declared_resources(runtime: Runtime) -> None:
+    """InvalidSettings with every declared resource that does not match its table."""
+    problems = await runtime.get(make_resource_registry).list_problems(runtime.db)
+    if problems:
+        raise InvalidSettings("\n".join(problems))

@@ -1,0 +1,126 @@
+"""Users, API keys, browser sessions and sign-in links."""
+
+from dataclasses import dataclass
+
+from tidemill.core.credentials import parse_key_prefix
+from tidemill.core.errors import Forbidden
+from tidemill.core.principal import Principal, Role
+from tidemill.rest.auth import make_session_limits
+from tidemill.runtime import Runtime
+from tidemill.store import sessions, users
+from tidemill.store.database import Database
+from tidemill.store.sessions import ListedSession
+from tidemill.store.users import ListedKey, ListedUser, NewKey, User
+
+SIGN_IN_LINK_TTL_S = 900
+
+
+@dataclass(frozen=True, slots=True)
+class StartedSession:
+    """A new browser session: the secret for its cookie, and its user."""
+
+    token: str
+    principal: Principal
+
+
+async def sign_in_with_key(runtime: Runtime, key: str, replaced_token: str | None) -> StartedSession | None:
+    """A session for the user of an API key, which ends when the key does; None if the key is not valid.
+
+    The session of ``replaced_token`` ends, so that no one can prepare a session for another user's browser.
+    """
+    principal = await users.authenticate_key(runtime.db, key)
+    if principal is None:
+        return None
+    return await _start_session(runtime, principal.user_id, parse_key_prefix(key), replaced_token)
+
+
+async def sign_in_with_link(runtime: Runtime, link: str, replaced_token: str | None) -> StartedSession | None:
+    """A session for the user of a sign-in link, which is used up; None if it is used or expired."""
+    user_id = await runtime.db.run(sessions.redeem_sign_in_link, link)
+    return None if user_id is None else await _start_session(runtime, user_id, None, replaced_token)
+
+
+async def _start_session(
+    runtime: Runtime, user_id: int, key_prefix: str | None, replaced_token: str | None
+) -> StartedSession | None:
+    token = await runtime.db.run(sessions.begin_session, user_id, key=key_prefix, replaced_token=replaced_token)
+    opened = await runtime.db.run(sessions.use_session, token, runtime.get(make_session_limits))
+    return None if opened is None else StartedSession(token, opened.principal)
+
+
+async def sign_out(db: Database, token: str) -> None:
+    await db.run(sessions.end_session, token)
+
+
+async def list_sessions(runtime: Runtime, user_id: int, token: str | None) -> list[ListedSession]:
+    """The browsers that a user is signed in with; ``token`` is the secret of the current one."""
+    return await runtime.db.run(sessions.list_sessions, user_id, token, runtime.get(make_session_limits))
+
+
+async def end_other_sessions(db: Database, user_id: int, token: str | None) -> None:
+    """Sign a user out in every browser except the one with this secret."""
+    await db.run(sessions.end_other_sessions, user_id, token)
+
+
+async def list_users(db: Database) -> list[ListedUser]:
+    return await db.run(users.list_users)
+
+
+async def get_user(db: Database, name_or_id: str) -> User:
+    """A user; UnknownUser if there is none."""
+    return await db.run(users.get_user, name_or_id)
+
+
+async def add_user(db: Database, name: str, role: Role) -> User:
+    """A new user without a key; Conflict if the name is taken."""
+    return await db.run(users.add_user, name, role)
+
+
+async def change_role(db: Database, name_or_id: str, role: Role) -> User:
+    """The user with the new role. Their browsers are signed out."""
+    await db.run(users.set_user_role, await get_user(db, name_or_id), role)
+    return await get_user(db, name_or_id)
+
+
+async def remove_user(db: Database, name_or_id: str) -> None:
+    """Remove a user with keys and sessions. Their jobs stay, and only administrators see them."""
+    await db.run(users.remove_user, await get_user(db, name_or_id))
+
+
+async def create_sign_in_link(db: Database, name_or_id: str) -> str:
+    """The path of a link that signs a user in once, within ``SIGN_IN_LINK_TTL_S`` seconds."""
+    user = await get_user(db, name_or_id)
+    return f"/sign-in/{await db.run(sessions.create_sign_in_link, user.id, SIGN_IN_LINK_TTL_S)}"
+
+
+async def list_keys(db: Database, user: str | None) -> list[ListedKey]:
+    """The keys of a user, by name or id, or of all users."""
+    return await db.run(users.list_keys, None if user is None else (await get_user(db, user)).id)
+
+
+async def list_visible_keys(db: Database, me: Principal) -> list[ListedKey]:
+    """The caller's own keys; an administrator sees all keys."""
+    return await db.run(users.list_keys, None if me.is_admin else me.user_id)
+
+
+async def add_key(
+    db: Database, user: str, *, name: str = "", expires_in_s: float | None = None
+) -> tuple[str, NewKey, int]:
+    """The text of a new key, what is stored of it, and its user's id. The text is not stored."""
+    user_id = (await get_user(db, user)).id
+    return *await db.run(users.add_key, user_id, name=name, seconds=expires_in_s), user_id
+
+
+async def add_key_as(
+    db: Database, me: Principal, user: str | None, *, name: str, expires_in_s: float | None
+) -> tuple[str, NewKey, int]:
+    """A new key, of the caller or, for administrators, of another user; see ``add_key``."""
+    is_own = user is None or user == me.name
+    if not is_own and not me.is_admin:
+        raise Forbidden("only an admin makes keys for others")
+    return await add_key(db, str(me.user_id) if user is None or is_own else user, name=name, expires_in_s=expires_in_s)
+
+
+async def revoke_key(db: Database, prefix: str, me: Principal | None = None) -> None:
+    """Revoke a key; UnknownUser if it does not exist, or is another user's and ``me`` is no administrator."""
+    await db.run(users.revoke_key, prefix, None if me is None or me.is_admin else me.user_id)
