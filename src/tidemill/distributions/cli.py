@@ -84,7 +84,7 @@ def run_distribution(wanted: DistributionSpec, *, processes: int, app: str, path
         job_id, _ = await runtime.get(make_distribution_use_cases).submit(runtime.db, wanted, Role.ADMIN)
         distribution = await load_distribution(runtime.db, job_id)
         async with get_command_host().ensure_worker(runtime, DISTRIBUTION_KIND, app, processes):
-            await show_progress_until_closed(runtime.db, distribution.job)
+            await show_progress_until_closed(runtime, distribution.job)
         distribution = await load_distribution(runtime.db, job_id)
         await _print_distribution_report(runtime, distribution)
         if paths_to is not None:

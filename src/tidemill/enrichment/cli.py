@@ -14,7 +14,8 @@ from tidemill.core.job import Job
 from tidemill.core.kinds import MATCH_KIND
 from tidemill.core.status import JobStatus
 from tidemill.enrichment.use_cases import make_match_submission
-from tidemill.jobs.cli import show_progress_until_closed, submit_local_file
+from tidemill.jobs.cli import show_progress_until_closed
+from tidemill.jobs.submission import submit_local_file
 from tidemill.runtime import Runtime
 from tidemill.terminal.command_host import BUILTIN_MILL_REFERENCE, get_command_host, run_command, silence_logs
 from tidemill.terminal.console import console, print_job_summary
@@ -89,7 +90,7 @@ def run_match(
         job = await submit_local_file(runtime, make_match_submission(params, policy), file)
         try:
             async with get_command_host().ensure_worker(runtime, MATCH_KIND, BUILTIN_MILL_REFERENCE, processes):
-                job = await show_progress_until_closed(runtime.db, job)
+                job = await show_progress_until_closed(runtime, job)
                 if output is not None:
                     await _write_results(runtime, job, output)
         except asyncio.CancelledError:

@@ -159,7 +159,7 @@ async def _follow_import(runtime: Runtime, job_id: UUID, errors_to: Path | None,
     job = await queries.find_job(runtime.db, str(job_id))
     try:
         async with get_command_host().ensure_worker(runtime, IMPORT_KIND, app, processes):
-            job = await show_progress_until_closed(runtime.db, job)
+            job = await show_progress_until_closed(runtime, job)
     except asyncio.CancelledError:
         reference = "" if app == BUILTIN_MILL_REFERENCE else f" {app}"
         console.print(

@@ -1,7 +1,4 @@
-"""Commands about jobs.
-
-The results of a job as a file here.
-"""
+"""Commands about jobs."""
 
 import asyncio
 import json
@@ -13,20 +10,12 @@ from rich.markup import escape
 from rich.table import Table
 
 from tidemill.core.errors import Conflict, InvalidInput
-from tidemill.core.file_layout import FileLayout
 from tidemill.core.job import Job
-from tidemill.core.principal import Role
 from tidemill.core.status import CLOSED_JOB_STATUSES, JobStatus, parse_item_status
-from tidemill.files.detect import COMPRESSED_SUFFIXES, detect_layout
-from tidemill.files.layout import FORMATS_BY_SUFFIX, KNOWN_FORMATS
-from tidemill.jobs import job_control, queries, reprocessing, submission
-from tidemill.jobs.staged_files import make_staged_files
+from tidemill.jobs import job_control, queries, reprocessing
+from tidemill.jobs.reprocessing import BulkOperation, ReprocessSelection
+from tidemill.jobs.submission import Submission, submit_local_file
 from tidemill.runtime import Runtime
-from tidemill.store import job_records as store
-from tidemill.store.database import Database
-from tidemill.store.job_submission import Submission
-from tidemill.store.operation_records import BulkOperation
-from tidemill.store.reprocess_items import ReprocessSelection
 from tidemill.terminal.command_host import get_command_host, run_command
 from tidemill.terminal.console import (
     console,
@@ -102,7 +91,7 @@ def follow_job(job_reference: str) -> None:
     """Show a progress bar until the job is closed, then what became of it."""
 
     async def action(runtime: Runtime) -> Job:
-        return await show_progress_until_closed(runtime.db, await queries.find_job(runtime.db, job_reference))
+        return await show_progress_until_closed(runtime, await queries.find_job(runtime.db, job_reference))
 
     job = run_command(action)
     print_job_summary(job)
@@ -110,7 +99,8 @@ def follow_job(job_reference: str) -> None:
         raise typer.Exit(1)
 
 
-async def show_progress_until_closed(db: Database, job: Job) -> Job:
+async def show_progress_until_closed(runtime: Runtime, job: Job) -> Job:
+    """The closed job. Until then a progress bar follows it."""
     with create_job_progress_bar() as progress:
         task = progress.add_task("", key=job.key, detail="", total=None)
         while not job.is_closed:
@@ -119,7 +109,7 @@ async def show_progress_until_closed(db: Database, job: Job) -> Job:
             shown += " · paused" if job.status is JobStatus.PAUSED else ""
             progress.update(task, total=total, completed=job.counts.settled, detail=shown)
             await asyncio.sleep(PROGRESS_REFRESH_S)
-            job = await db.read(store.get_job, job.id)
+            job = await queries.get_job(runtime.db, job.id)
         progress.update(
             task, total=job.counts.total, completed=job.counts.settled, detail=format_job_counts(job.counts)
         )
@@ -219,28 +209,6 @@ def _control_job(text: str, control: Any, result_text: str) -> None:
         return job.key
 
     console.print(f"{run_command(action)} {result_text}")
-
-
-async def submit_local_file(runtime: Runtime, request: Submission, file: Path, format_: str | None = None) -> Job:
-    """The job of a file on this machine; everything that can be wrong with the request is checked first."""
-    layout = _detect_local_layout(file, format_)
-    spec = await submission.prepare_submission(runtime, request, Role.ADMIN)
-    blob = await runtime.get(make_staged_files).stage_file(file)
-    return (await submission.submit_file(runtime, spec, blob, file.name, layout))[0]
-
-
-def _detect_local_layout(file: Path, format_name: str | None) -> FileLayout:
-    """The layout of a file: its format by its suffix, the details of text files by their content."""
-    suffix = file.suffix.lower()
-    if format_name is None and (
-        suffix in COMPRESSED_SUFFIXES or FORMATS_BY_SUFFIX.get(suffix) in ("csv", "tsv", "json")
-    ):
-        return detect_layout(file)
-    found = format_name or FORMATS_BY_SUFFIX.get(suffix, "")
-    if found not in KNOWN_FORMATS:
-        what = f"unknown format {format_name!r}" if format_name else f"cannot tell the format of {file.name}"
-        raise InvalidInput(f"{what}: say --format, one of {', '.join(KNOWN_FORMATS)}")
-    return FileLayout(format=found)
 
 
 def _parse_params_option(text: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Across jobs: what waits, and what failed."""
+"""Pending items, dead letters and throughput, across all jobs."""
 
 from datetime import datetime
 from typing import Annotated
@@ -34,7 +34,6 @@ from tidemill.rest.schema_types import (
     UserFilter,
 )
 from tidemill.runtime import Runtime
-from tidemill.store import progress_samples
 
 USER_ID_ALIASES = AliasChoices("owner_id", "user_id")
 
@@ -242,6 +241,5 @@ async def run_items_now(body: RunNowIn, me: CurrentUser, db: DatabaseDep) -> Run
 @router.get("/flow", **declare_route(Permission.USER, 404))
 async def get_flow(query: Annotated[FlowQuery, Query()], me: CurrentUser, db: DatabaseDep) -> FlowOut:
     """How many items are open, and how many were settled and failed lately, over all your jobs."""
-    return FlowOut.model_validate(
-        await db.read_snapshot(progress_samples.read_throughput, await resolve_owner_filter(db, me, query.user_id))
-    )
+    owner_id = await resolve_owner_filter(db, me, query.user_id)
+    return FlowOut.model_validate(await queries.get_throughput(db, owner_id))

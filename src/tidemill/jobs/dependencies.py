@@ -1,4 +1,4 @@
-"""From what a request names to what it may see. What belongs to somebody else is not there."""
+"""FastAPI dependencies of job routes: the jobs, items and users that a request names, if the caller may see them."""
 
 import re
 from collections.abc import Sequence
@@ -7,21 +7,20 @@ from uuid import UUID
 
 from fastapi import Depends, Path, Request
 
-from tidemill.core.errors import Forbidden, InvalidInput, UnknownJob, UnknownResource
+from tidemill.core.errors import Forbidden, UnknownJob
 from tidemill.core.job import Job
 from tidemill.core.list_pages import Page
 from tidemill.core.principal import Principal
 from tidemill.core.row_ranges import SeqRange, merge_ranges
 from tidemill.jobs import queries
 from tidemill.jobs.bulk_operation_schemas import ItemChoiceIn
+from tidemill.jobs.reprocessing import authorize_rerun
 from tidemill.jobs.schemas import JobFilterQuery
 from tidemill.rest import pagination
 from tidemill.rest.auth import CurrentUser, get_client_ip
 from tidemill.rest.json_body import make_validation_error
-from tidemill.rest.problems import HttpError
 from tidemill.rest.runtime import DatabaseDep, RuntimeDep
 from tidemill.rest.schema_types import JOB_NAME_PATTERN
-from tidemill.runtime import Runtime
 from tidemill.store import job_records, users
 from tidemill.store.database import Database
 from tidemill.store.job_submission import Submission
@@ -31,7 +30,7 @@ JobName = Annotated[str, Path(max_length=64, description="A job's id or key", ex
 
 
 async def load_visible_job_id(job: JobName, me: CurrentUser, db: DatabaseDep) -> UUID:
-    """Without a look at how far it is."""
+    """The id of a job, without reading its counts."""
     return await db.read(job_records.find_job_id, validate_job_name(job), get_owner_scope(me))
 
 
@@ -54,7 +53,7 @@ def validate_job_name(name: str) -> str:
 
 
 def get_owner_scope(me: Principal) -> int | None:
-    """Whose jobs somebody may see: their own, or everybody's (None)."""
+    """The owner whose jobs the caller may see; None for all owners."""
     return None if me.is_admin else me.user_id
 
 
@@ -66,27 +65,6 @@ def check_job_kind(job: Job, kind: str, label: str, name: str) -> Job:
     if job.kind != kind:
         raise UnknownJob(f"there is no {label} {name!r}")
     return job
-
-
-async def authorize_rerun(runtime: Runtime, me: Principal, job: Job) -> None:
-    """Raises if the user may no longer use what the job reads or writes: retrying its items would use it."""
-    hooks = runtime.kind_hooks.get(job.kind)
-    if hooks is not None and hooks.get_target is not None and hooks.authorize is not None:
-        target = hooks.get_target(job)
-        if target is not None:
-            await hooks.authorize(runtime, me, target)
-
-
-async def list_revoked_targets(runtime: Runtime, me: Principal) -> list[str]:
-    """What the jobs of a user read or write, as ``kind:name``, that the user may not use any more."""
-    authorize_by_kind = {kind: hooks.authorize for kind, hooks in runtime.kind_hooks.items() if hooks.authorize}
-    revoked = []
-    for kind, name in await runtime.db.run(job_records.list_job_targets, me.user_id, list(authorize_by_kind)):
-        try:
-            await authorize_by_kind[kind](runtime, me, name)
-        except (Forbidden, UnknownResource, InvalidInput):
-            revoked.append(f"{kind}:{name}")
-    return revoked
 
 
 async def load_runnable_job(job: VisibleJob, me: CurrentUser, runtime: RuntimeDep) -> Job:
@@ -153,7 +131,7 @@ async def resolve_owner_filter(db: Database, me: Principal, user_id: str) -> int
     if user_id in ("me", me.name, str(me.user_id)):
         return me.user_id
     if not me.is_admin:
-        raise HttpError(403, "only an admin sees the work of others")
+        raise Forbidden("only an admin sees the work of others")
     return None if user_id == "all" else (await db.run(users.get_user, user_id)).id
 
 

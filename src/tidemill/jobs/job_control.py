@@ -1,9 +1,4 @@
-"""Pause, resume, cancel, delete.
-
-Cancelling items that wait: a tracked operation, done at once when it is small.
-
-Making items that wait for a retry due at once, in whatever jobs they are.
-"""
+"""Pauses, resumes, cancels and deletes jobs; cancels waiting items; makes items that wait for a retry due now."""
 
 import time
 from collections import defaultdict
@@ -23,6 +18,7 @@ from tidemill.store.operation_records import BulkOperation
 from tidemill.store.waiting_items import CANCELLABLE_STATUSES, CancelSelection, RunNowCounts, lock_job_for_cancel
 from tidemill.telemetry.events import emit
 
+__all__ = ["CANCELLABLE_STATUSES", "CancelSelection"]  # of this module's functions
 CANCEL_TIMEOUT_S = 2.0
 
 

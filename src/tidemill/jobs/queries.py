@@ -1,8 +1,6 @@
-"""Looking at jobs, items and batches, at what waits and what failed.
+"""Reads jobs, items and batches, pending items and dead letters.
 
-``owner_id`` None is everybody: the caller says who may ask so.
-
-How much is open, asked often and summed seldom.
+``owner_id`` None selects the jobs of all users: the caller checks that it may.
 """
 
 import asyncio
@@ -10,16 +8,26 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 from uuid import UUID
 
 from tidemill.core.errors import InvalidInput
 from tidemill.core.job import Job
 from tidemill.core.list_pages import PAGE_MAX_ROWS, Page, check_page_limit, check_text, check_timestamps
 from tidemill.core.result_grid import GridCell, GridColumns, GridRow, build_row_cells
-from tidemill.core.status import ItemStatus, JobStatus
+from tidemill.core.row_ranges import SeqRange
+from tidemill.core.status import TERMINAL_ITEM_STATUSES, ItemStatus, JobStatus
 from tidemill.runtime import Runtime
-from tidemill.store import dead_letter_lists, item_lists, item_records, job_lists, job_records, pending_items
+from tidemill.store import (
+    dead_letter_lists,
+    item_lists,
+    item_records,
+    item_selection,
+    job_lists,
+    job_records,
+    pending_items,
+    progress_samples,
+)
 from tidemill.store import item_records as store
 from tidemill.store import job_lists as batches
 from tidemill.store import job_lists as job_counts
@@ -27,6 +35,7 @@ from tidemill.store import job_records as jobs
 from tidemill.store import pending_items as pending
 from tidemill.store.database import Database
 from tidemill.store.job_lists import JobGrid, JobStatusCounts, OpenItemSums, find_job_grid
+from tidemill.store.waiting_items import CANCELLABLE_STATUSES
 from tidemill.telemetry.events import emit
 
 T = TypeVar("T")
@@ -36,6 +45,16 @@ ViewRow = dict[str, Any]
 async def find_job(db: Database, text: str, owner_id: int | None = None) -> Job:
     """A job by id, key, or a beginning of its id. One of another owner is as unknown as one that never was."""
     return await db.read(jobs.get_job, await db.read(jobs.find_job_id, text, owner_id))
+
+
+async def get_job(db: Database, job_id: UUID) -> Job:
+    """A job as it is now; UnknownJob if it was deleted."""
+    return await db.read(jobs.get_job, job_id)
+
+
+async def get_job_by_name(db: Database, name: str, owner_id: int | None) -> Job:
+    """A job by its whole id or key."""
+    return await db.read(jobs.get_job_by_name, name, owner_id)
 
 
 async def list_jobs(
@@ -132,6 +151,46 @@ async def iterate_items(
 async def get_item(db: Database, job_id: UUID, seq: int) -> ViewRow:
     """One item, whole; UnknownItem if there is none."""
     return await db.read_snapshot(store.get_item, job_id, seq)
+
+
+async def count_items(
+    db: Database,
+    job_id: UUID,
+    purpose: Literal["reprocess", "cancel", "export"],
+    statuses: Sequence[ItemStatus] = (),
+    *,
+    seqs: Collection[int] | None = None,
+    codes: Sequence[str] | None = None,
+    excluded_seqs: Collection[int] = (),
+    key: str | None = None,
+    ranges: Sequence[SeqRange] = (),
+) -> tuple[int, bool]:
+    """The number of selected items that an operation would take, and whether all of them were counted."""
+    check_text("a filter", key, *(codes or ()))
+    eligible = {"reprocess": TERMINAL_ITEM_STATUSES, "cancel": CANCELLABLE_STATUSES, "export": ()}[purpose]
+    counted = [status for status in statuses if not eligible or status in eligible]
+    if statuses and not counted:
+        return 0, True
+    selection = item_selection.CountSelection(
+        counted or sorted(eligible),
+        seqs,
+        codes,
+        excluded_seqs=excluded_seqs,
+        key=key,
+        reprocessable_only=purpose == "reprocess",
+        ranges=ranges,
+    )
+    return await db.run(item_selection.count_items, job_id, selection)
+
+
+async def get_progress_chart(db: Database, job_id: UUID) -> list[progress_samples.ProgressPoint]:
+    """The number of settled items over time, in about a hundred points."""
+    return await db.read(progress_samples.read_progress_chart, job_id)
+
+
+async def get_throughput(db: Database, owner_id: int | None) -> ViewRow:
+    """Open items by status, and the items settled in each half minute of the last quarter of an hour."""
+    return await db.read_snapshot(progress_samples.read_throughput, owner_id)
 
 
 async def list_batches(db: Database, job_id: UUID, *, limit: int, after: object = None) -> Page[ViewRow]:

@@ -1,21 +1,28 @@
-"""Sending items round again: a tracked operation each time, done at once when it is small.
-
-Correcting the inputs of items that failed, or that were not found.
-"""
+"""Runs settled items again, as tracked bulk operations, and replaces the inputs of failed items."""
 
 import asyncio
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
 from tidemill.config import Settings
-from tidemill.core.errors import Conflict, InvalidInput
+from tidemill.core.errors import (
+    Conflict,
+    Forbidden,
+    InvalidInput,
+    UnknownEntity,
+    UnknownJob,
+    UnknownResource,
+)
+from tidemill.core.job import Job
 from tidemill.core.list_pages import check_text
-from tidemill.core.principal import LOCAL_USER_ID
+from tidemill.core.principal import LOCAL_USER_ID, Principal
 from tidemill.core.status import TERMINAL_ITEM_STATUSES, ItemStatus
 from tidemill.jobs.submission import encode_inputs
+from tidemill.runtime import Runtime
 from tidemill.store import item_fixes as store
 from tidemill.store import job_records, operation_records
 from tidemill.store.database import Database
@@ -23,6 +30,7 @@ from tidemill.store.job_events import report_operation_step
 from tidemill.store.operation_records import BulkOperation
 from tidemill.store.reprocess_items import ReprocessSelection
 
+__all__ = ["BulkOperation", "ReprocessSelection"]  # types of this module's functions
 ItemId = tuple[UUID, int]
 OPERATION_POLL_S = 0.05
 
@@ -36,7 +44,10 @@ async def reprocess_items(
     request_id: str | None = None,
     timeout_s: float | None = None,
 ) -> BulkOperation:
-    """Open a job again for chosen items. What takes longer than ``within`` seconds goes on without us."""
+    """Requeue the selected items of a job and reopen it.
+
+    After ``timeout_s`` seconds the operation is returned as it is then, and a maintenance loop continues it.
+    """
     check_settled_statuses(choice.statuses)
     check_text("an error code", *(choice.codes or ()))
     check_text("a key", choice.key)
@@ -64,33 +75,113 @@ async def redrive_dead_letters(
     request_id: str | None = None,
     timeout_s: float | None = None,
 ) -> BulkOperation:
-    """Dead letters across jobs, and what a fail_fast job had cancelled, go round again."""
-    asked = dict(filters or {})
-    check_text("a filter", asked.get("kind"), *(asked.get("codes") or ()))
-    predicate = asked | {"owner_id": owner_id, "except": _group_by_job(excluded_items)}
+    """Requeue dead letters across jobs, and the items that a failed ``fail_fast`` job had cancelled."""
+    given = dict(filters or {})
+    check_text("a filter", given.get("kind"), *(given.get("codes") or ()))
+    predicate = given | {"owner_id": owner_id, "except": _group_by_job(excluded_items)}
     if items is not None:
         predicate["items"] = _group_by_job(items)
     added = await db.run(operation_records.add_operation, "redrive", predicate, user_id=user_id, request_id=request_id)
     return await run_operation(db, added, timeout_s)
 
 
-async def run_operation(db: Database, operation_id: UUID, timeout_s: float | None = None) -> BulkOperation:
-    """Step by step to its end, or until the time is up: whoever does bulk work next goes on from there.
+async def redrive_for_user(
+    runtime: Runtime,
+    me: Principal,
+    *,
+    owner_id: int | None,
+    items: Sequence[ItemId] | None,
+    excluded_items: Sequence[ItemId],
+    job_id: UUID | None,
+    filters: Mapping[str, Any],
+    request_id: str,
+    timeout_s: float,
+) -> BulkOperation:
+    """Redrive dead letters, except those of jobs that read or write what the user may no longer use.
 
-    What refuses it before an item is touched is raised; what stops it later, the operation says.
+    Raises:
+        Forbidden: A job that the request names uses such a target.
+    """
+    jobs = None if job_id is None else [str(job_id)]
+    selected = dict(filters) | {"jobs": jobs}
+    if not me.is_admin:
+        named = {job for job, _ in items or ()} | (set() if job_id is None else {job_id})
+        await _authorize_named_jobs(runtime, me, named, owner_id)
+        denied = await _list_revoked_targets(runtime, me)
+        selected |= {"denied": denied} if denied else {}
+    return await redrive_dead_letters(
+        runtime.db,
+        owner_id=owner_id,
+        items=items,
+        excluded_items=excluded_items,
+        filters=selected,
+        user_id=me.user_id,
+        request_id=request_id,
+        timeout_s=timeout_s,
+    )
+
+
+async def authorize_rerun(runtime: Runtime, me: Principal, job: Job) -> None:
+    """Raises if the user may no longer use what the job reads or writes: retrying its items would use it."""
+    hooks = runtime.kind_hooks.get(job.kind)
+    if hooks is not None and hooks.get_target is not None and hooks.authorize is not None:
+        target = hooks.get_target(job)
+        if target is not None:
+            await hooks.authorize(runtime, me, target)
+
+
+async def _authorize_named_jobs(runtime: Runtime, me: Principal, job_ids: set[UUID], owner_id: int | None) -> None:
+    """Jobs that do not exist, or belong to another user, are left out: the redrive does not select them."""
+    for job_id in job_ids:
+        with suppress(UnknownJob):
+            job = await runtime.db.read(job_records.get_job_by_name, str(job_id), owner_id)
+            await authorize_rerun(runtime, me, job)
+
+
+async def _list_revoked_targets(runtime: Runtime, me: Principal) -> list[str]:
+    """What the jobs of a user read or write, as ``kind:name``, that the user may not use any more."""
+    authorize_by_kind = {kind: hooks.authorize for kind, hooks in runtime.kind_hooks.items() if hooks.authorize}
+    revoked = []
+    for kind, name in await runtime.db.run(job_records.list_job_targets, me.user_id, list(authorize_by_kind)):
+        try:
+            await authorize_by_kind[kind](runtime, me, name)
+        except (Forbidden, UnknownResource, InvalidInput):
+            revoked.append(f"{kind}:{name}")
+    return revoked
+
+
+async def list_operations(
+    db: Database, owner_id: int | None, *, before: UUID | None, limit: int
+) -> list[BulkOperation]:
+    """Bulk operations that a user started, or all; the newest first, and only those older than ``before``."""
+    return await db.run(operation_records.list_operations, user_id=owner_id, before=before, limit=limit)
+
+
+async def get_operation(db: Database, me: Principal, operation_id: UUID) -> BulkOperation:
+    """A bulk operation; UnknownEntity if there is none that the user may see."""
+    operation = await db.run(operation_records.get_operation, operation_id)
+    if not me.may_see(operation.user_id):
+        raise UnknownEntity(f"there is no operation {operation_id}")
+    return operation
+
+
+async def run_operation(db: Database, operation_id: UUID, timeout_s: float | None = None) -> BulkOperation:
+    """Run an operation to its end, or until the timeout; then a maintenance loop continues it.
+
+    An error before the first item was changed is raised. A later one is recorded in the operation.
     """
     started = time.monotonic()
     operation = await db.run(operation_records.get_operation, operation_id)
     while operation.state == "running" and (timeout_s is None or time.monotonic() - started < timeout_s):
         step = await db.run(operation_records.run_operation_step, operation_id)
         if step is None:
-            await asyncio.sleep(OPERATION_POLL_S)  # somebody else is at it
+            await asyncio.sleep(OPERATION_POLL_S)  # another process runs a step
         elif step.error is not None and not operation.items:
             raise step.error
         else:
             await report_operation_step(db, step)
         operation = await db.run(operation_records.get_operation, operation_id)
-    if operation.state == "failed" and not operation.items:  # as somebody else found
+    if operation.state == "failed" and not operation.items:  # in another process
         raise Conflict(str(operation.error))
     return operation
 
@@ -120,6 +211,6 @@ async def fix_item(
     by: int,
     max_row_bytes: int = DEFAULT_MAX_ROW_BYTES,
 ) -> int:
-    """The revision. The item stays what it is until somebody reprocesses it; then it runs with this input."""
+    """Replace the input of an item; the number of the revision. The item runs with it once it is reprocessed."""
     (value,) = encode_inputs([input], max_row_bytes)
     return await db.run(store.add_item_fix, job_id, seq, value, by=by)

@@ -1,9 +1,4 @@
-"""Jobs as a whole: looking at them, and what is wanted of them.
-
-Items: in pages, and one by one.
-
-Processing for the length of a request.
-"""
+"""Jobs and their items: lists, details, control, fixes and kickoffs."""
 
 from dataclasses import asdict
 from typing import Annotated
@@ -53,8 +48,6 @@ from tidemill.rest.responses import JsonBytesResponse, encode_json, run_until_di
 from tidemill.rest.runtime import DatabaseDep, RuntimeDep, make_coalescer
 from tidemill.rest.schema_types import QueryModel as Parameters
 from tidemill.runtime import Runtime
-from tidemill.store import job_records, progress_samples
-from tidemill.store.database import Database
 
 router = APIRouter(tags=["jobs"], route_class=AuthenticatedRoute)
 
@@ -93,8 +86,7 @@ async def _render_job_page(runtime: Runtime, owner_id: int | None, query: JobLis
 
 
 async def _render_job_detail(runtime: Runtime, name: str, owner_id: int | None) -> bytes:
-    job = await runtime.db.read(job_records.get_job_by_name, name, owner_id)
-    return encode_json(await load_job_detail(runtime, job))
+    return encode_json(await load_job_detail(runtime, await queries.get_job_by_name(runtime.db, name, owner_id)))
 
 
 @router.get("/jobs/{job}/batches", response_model_exclude_unset=True, **declare_route(Permission.USER, 404))
@@ -117,7 +109,7 @@ async def list_activity(job: VisibleJobId, query: Annotated[PageQuery, Query()],
 @router.get("/jobs/{job}/chart", **declare_route(Permission.USER, 404))
 async def get_chart(job: VisibleJobId, db: DatabaseDep) -> list[ProgressPointOut]:
     """How many items were settled at which time, in a hundred points or so."""
-    return [ProgressPointOut(**asdict(point)) for point in await db.read(progress_samples.read_progress_chart, job)]
+    return [ProgressPointOut(**asdict(point)) for point in await queries.get_progress_chart(db, job)]
 
 
 @router.post("/jobs/{job}/pause", **declare_route(Permission.USER, 404, 409))
@@ -148,7 +140,7 @@ async def delete_job(job: VisibleJob, me: CurrentUser, db: DatabaseDep) -> None:
 
 
 async def _load_job_out(runtime: Runtime, job: Job) -> JobOut:
-    return build_job_out(runtime, await runtime.db.read(job_records.get_job, job.id))
+    return build_job_out(runtime, await queries.get_job(runtime.db, job.id))
 
 
 item_router = APIRouter(tags=["items"], route_class=AuthenticatedRoute)
@@ -165,11 +157,12 @@ async def list_items(
     name, owner = validate_job_name(job), get_owner_scope(me)
     key = ("items", name, owner, query.model_dump_json())
     return JsonBytesResponse(
-        await runtime.get(make_coalescer).get(key, lambda: _render_item_page(runtime.db, name, owner, query))
+        await runtime.get(make_coalescer).get(key, lambda: _render_item_page(runtime, name, owner, query))
     )
 
 
-async def _render_item_page(db: Database, name: str, owner_id: int | None, query: ItemQuery) -> bytes:
+async def _render_item_page(runtime: Runtime, name: str, owner_id: int | None, query: ItemQuery) -> bytes:
+    db = runtime.db
     grid = await queries.get_grid(db, name, owner_id)
     page = await queries.list_items(
         db,

@@ -1,8 +1,12 @@
-"""Making a job out of inputs, or of a stored file."""
+"""Submits jobs: from inputs, from a stored file, or from a file in a configured folder."""
 
+import asyncio
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
+from pathlib import Path, PurePath
 from typing import Any
 from uuid import UUID
 
@@ -13,7 +17,10 @@ from tidemill.core.job import Job
 from tidemill.core.kinds import BUILTIN_KIND_PREFIX
 from tidemill.core.policies import FailurePolicy
 from tidemill.core.principal import Role
+from tidemill.files import source_folders
 from tidemill.files.blobs.blob_store import Blob
+from tidemill.files.detect import COMPRESSED_SUFFIXES, detect_layout
+from tidemill.files.layout import FORMATS_BY_SUFFIX, KNOWN_FORMATS
 from tidemill.jobs.file_inspection import inspect_file
 from tidemill.jobs.staged_files import make_staged_files
 from tidemill.runtime import KindHooks, Runtime
@@ -25,6 +32,7 @@ from tidemill.store.job_submission import (
     SyncConnection,
     build_submission_steps,
     find_by_idempotency_key,
+    find_repeated_submission,
     run_steps_async,
     run_steps_from_thread,
     run_steps_sync,
@@ -32,6 +40,7 @@ from tidemill.store.job_submission import (
 from tidemill.store.jsonb import encode_json
 from tidemill.telemetry.events import bind_fields, emit
 
+__all__ = ["Submission"]  # of this module's functions
 PRIORITY_RANGE = (-100, 100)
 RESUBMIT_ATTEMPTS_MAX = 3
 
@@ -112,6 +121,66 @@ def check_columns(runtime: Runtime, spec: Submission, columns: Sequence[str]) ->
     hooks = runtime.kind_hooks.get(spec.kind)
     if hooks is not None and hooks.check_columns is not None:
         hooks.check_columns(spec, columns)
+
+
+async def submit_inputs(runtime: Runtime, spec: Submission, inputs: Sequence[Any]) -> tuple[Job, bool]:
+    """The job of these inputs, and whether it is new. ``spec`` comes from ``prepare_submission``."""
+    check_columns(runtime, spec, await asyncio.to_thread(_list_input_columns, inputs))
+    rows = partial(encode_inputs, inputs, runtime.settings.max_row_bytes)
+    return await submit_and_get_job(runtime.db, spec, rows, built_in=True)
+
+
+def _list_input_columns(inputs: Iterable[Any]) -> list[str]:
+    """Every column that some input has."""
+    return list({str(name) for row in inputs if isinstance(row, dict) for name in row})
+
+
+async def submit_source(
+    runtime: Runtime, spec: Submission, folder: str, path: str, format_: str | None
+) -> tuple[Job, bool]:
+    """The job of a file in a configured folder, and whether it is new.
+
+    A repeated idempotency key stands for the path of the file, not for its current content.
+    """
+    format_ = format_ or FORMATS_BY_SUFFIX.get(PurePath(path).suffix.lower())
+    if format_ is None:
+        raise InvalidInput(f"the format of {path!r} is not known: say one of {', '.join(KNOWN_FORMATS)}")
+    spec = replace(spec, idem_print=json.dumps([folder, path, format_]).encode())
+    existing = await runtime.db.run(find_repeated_submission, spec)
+    if existing is not None:
+        with suppress(UnknownJob):  # deleted since: submit it anew
+            return await runtime.db.read(job_records.get_job, existing), False
+    file = source_folders.resolve_source_file(runtime.settings.sources, folder, path)
+    blob = await runtime.get(make_staged_files).stage_file(file, runtime.settings.max_file_size_mb << 20)
+    return await submit_file(runtime, spec, blob, file.name, FileLayout(format=format_))
+
+
+async def submit_upload(runtime: Runtime, spec: Submission, blob: Blob, name: str, format_: str) -> tuple[Job, bool]:
+    """The job of an uploaded file, and whether it is new. ``spec`` comes from ``prepare_submission``."""
+    fingerprint = blob.sha256 + format_.encode()  # the same file in another format is another submission
+    return await submit_file(runtime, replace(spec, idem_print=fingerprint), blob, name, FileLayout(format=format_))
+
+
+async def submit_local_file(runtime: Runtime, request: Submission, file: Path, format_: str | None = None) -> Job:
+    """The job of a file on this machine. The request is checked before the file is stored."""
+    layout = _detect_local_layout(file, format_)
+    spec = await prepare_submission(runtime, request, Role.ADMIN)
+    blob = await runtime.get(make_staged_files).stage_file(file)
+    return (await submit_file(runtime, spec, blob, file.name, layout))[0]
+
+
+def _detect_local_layout(file: Path, format_name: str | None) -> FileLayout:
+    """The layout of a file: its format by its suffix, the details of text files by their content."""
+    suffix = file.suffix.lower()
+    if format_name is None and (
+        suffix in COMPRESSED_SUFFIXES or FORMATS_BY_SUFFIX.get(suffix) in ("csv", "tsv", "json")
+    ):
+        return detect_layout(file)
+    known_format = format_name or FORMATS_BY_SUFFIX.get(suffix, "")
+    if known_format not in KNOWN_FORMATS:
+        what = f"unknown format {format_name!r}" if format_name else f"cannot tell the format of {file.name}"
+        raise InvalidInput(f"{what}: say --format, one of {', '.join(KNOWN_FORMATS)}")
+    return FileLayout(format=known_format)
 
 
 async def submit_file(

@@ -1,41 +1,30 @@
-"""What POST /jobs takes, for the OpenAPI document: its body is read as a stream, so no model says it.
+"""POST /jobs: inputs as JSON, a file, images, or a file in a configured folder.
 
-POST /jobs: inputs, a file, images, or a reference to a source.
+The body is read as a stream, so no model describes it: the OpenAPI document gets its description from here.
 """
 
-import asyncio
-import json
 import re
-from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import replace
-from functools import partial
-from pathlib import PurePath
-from typing import Annotated, Any
+from typing import Any
 
 import pydantic
-from fastapi import APIRouter, Header, Request, Response
+from fastapi import APIRouter, Request, Response
 
-from tidemill.core.errors import IdempotencyKeyReused, InvalidInput, InvalidRequest, UnknownJob, UnknownKind
-from tidemill.core.file_layout import FileLayout
+from tidemill.core.errors import IdempotencyKeyReused, InvalidInput, InvalidRequest, UnknownKind
 from tidemill.core.job import Job
 from tidemill.core.principal import Role
-from tidemill.files import source_folders
-from tidemill.files.layout import FORMATS_BY_SUFFIX, KNOWN_FORMATS
-from tidemill.jobs import submission as operation
-from tidemill.jobs import upload
+from tidemill.jobs import submission, upload
+from tidemill.jobs.dependencies import make_submission
 from tidemill.jobs.job_views import build_job_out
-from tidemill.jobs.schemas import JobIn, JobOut, JobSourceIn
-from tidemill.jobs.staged_files import make_staged_files
+from tidemill.jobs.schemas import JobIn, JobOut
+from tidemill.jobs.submission import Submission
 from tidemill.rest import json_body
-from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, declare_route, get_client_ip
-from tidemill.rest.idempotency import IDEMPOTENCY_KEY_PATTERN, parse_idempotency_key
+from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, declare_route
+from tidemill.rest.idempotency import IdempotencyKey, parse_idempotency_key
 from tidemill.rest.problems import PROBLEM_ERRORS_MAX, HttpError, build_field_problem
 from tidemill.rest.request_body import has_json_content_type
 from tidemill.rest.runtime import RuntimeDep
 from tidemill.runtime import Runtime
-from tidemill.store import job_records
-from tidemill.store.job_submission import Submission, find_repeated_submission
 
 _BINARY_SCHEMA = {"type": "string", "format": "binary"}
 _JOB_PROPERTIES: dict[str, dict[str, Any]] = {
@@ -78,7 +67,7 @@ JOB_BODY = {
     },
 }
 
-# With JSON, and with a form, these words are in the body.
+# A JSON body and a form have these parameters in the body.
 JOB_QUERY_PARAMETERS = [
     {"name": name, "in": "query", "required": False, "schema": schema, "description": "Of a body that is a file"}
     for name, schema in _JOB_PROPERTIES.items()
@@ -87,8 +76,6 @@ JOB_QUERY_PARAMETERS = [
 
 router = APIRouter(tags=["jobs"], route_class=AuthenticatedRoute)
 JOB_KEY_PREFIX = "jobs"
-IDEMPOTENCY_KEY_DESCRIPTION = "Makes a repeated request harmless: 1 to 200 printable characters, in quotes or without"
-IDEMPOTENCY_KEY_SCHEMA: dict[str, Any] = {"pattern": IDEMPOTENCY_KEY_PATTERN}
 UPLOAD_JOB_FIELDS = {"kind", "params", "policy", "priority"}
 UPLOAD_FILE_FIELDS = {"format", "filename"}
 _PARAM_PROBLEM_REGEX = re.compile(r"(?P<path>params(?:\.\w+|\[\d+\])*): (?P<reason>.*)", re.DOTALL)
@@ -106,26 +93,13 @@ async def submit_job(
     response: Response,
     me: CurrentUser,
     runtime: RuntimeDep,
-    idempotency_key: Annotated[
-        str | None,
-        Header(
-            alias="Idempotency-Key", description=IDEMPOTENCY_KEY_DESCRIPTION, json_schema_extra=IDEMPOTENCY_KEY_SCHEMA
-        ),
-    ] = None,
+    idempotency_key: IdempotencyKey = None,
 ) -> JobOut:
     """Make a job. Inputs come as JSON; a file as the body itself, with `kind` in the query, or as multipart.
 
     Images come as several parts, or as one zip: an item for each. The answer comes when everything is durable.
     """
-    base = Submission(
-        kind="",
-        owner_id=me.user_id,
-        request_id=request.state.request_id,
-        traceparent=request.state.traceparent,
-        ip_address=get_client_ip(request),
-        idem_key=_build_job_key(idempotency_key),
-        batch_size=runtime.settings.claim_max,
-    )
+    base = make_submission(request, me, idem_key=_build_job_key(idempotency_key), batch_size=runtime.settings.claim_max)
     try:
         job, is_new = await _submit_with_pointers(request, runtime, base, me.role)
     except IdempotencyKeyReused:
@@ -137,27 +111,27 @@ async def submit_job(
 
 
 async def _submit_with_pointers(request: Request, runtime: Runtime, base: Submission, role: Role) -> tuple[Job, bool]:
-    """With pointers to what is wrong with the words, wherever they stand."""
+    """The job; a rejected parameter is reported with a pointer to its place in the request."""
     make = _submit_json if has_json_content_type(request.headers) else _submit_upload
     try:
         return await make(request, runtime, base, role)
     except UnknownKind as error:
         raise json_body.make_validation_error([((*_locate_parameters(request), "kind"), str(error))]) from None
     except InvalidRequest as error:
-        told = [_PARAM_PROBLEM_REGEX.fullmatch(problem) for problem in error.problems]
-        if not all(told):
+        matches = [_PARAM_PROBLEM_REGEX.fullmatch(problem) for problem in error.problems]
+        if not all(matches):
             raise
-        found = [
-            ((*_locate_parameters(request), *re.findall(r"\w+", one["path"])), one["reason"]) for one in told if one
+        problems = [
+            ((*_locate_parameters(request), *re.findall(r"\w+", match["path"])), match["reason"])
+            for match in matches
+            if match
         ]
-        pointed = [
-            build_field_problem(fault) for fault in json_body.make_validation_error(found).errors()[:PROBLEM_ERRORS_MAX]
-        ]
-        raise HttpError(422, str(error), field_problems=pointed) from None
+        details = json_body.make_validation_error(problems).errors()[:PROBLEM_ERRORS_MAX]
+        raise HttpError(422, str(error), field_problems=[build_field_problem(detail) for detail in details]) from None
 
 
 def _locate_parameters(request: Request) -> tuple[str]:
-    """Where the words of a request are."""
+    """Where the parameters of a request are: in its body or in its query."""
     media_type = request.headers.get("content-type", "").lower()
     return ("body",) if has_json_content_type(request.headers) or media_type.startswith("multipart/") else ("query",)
 
@@ -165,61 +139,33 @@ def _locate_parameters(request: Request) -> tuple[str]:
 async def _submit_json(request: Request, runtime: Runtime, base: Submission, role: Role) -> tuple[Job, bool]:
     if request.query_params:
         raise InvalidInput("with a JSON body, all words are in it: there are no parameters beside it")
-    asked = await json_body.read_json_body(request, JobIn, max_inputs=runtime.settings.max_inline_inputs)
-    if (asked.inputs is None) == (asked.source is None):
+    body = await json_body.read_json_body(request, JobIn, max_inputs=runtime.settings.max_inline_inputs)
+    if (body.inputs is None) == (body.source is None):
         raise InvalidInput("say either inputs or a source")
-    spec = await operation.prepare_submission(runtime, replace(base, **_build_submission_fields(asked)), role)
-    if asked.source is not None:
-        return await _submit_source(runtime, spec, asked.source)
-    inputs = asked.inputs or []
-    operation.check_columns(runtime, spec, await asyncio.to_thread(_list_input_columns, inputs))
-    rows = partial(operation.encode_inputs, inputs, runtime.settings.max_row_bytes)
-    return await operation.submit_and_get_job(runtime.db, spec, rows, built_in=True)
-
-
-async def _submit_source(runtime: Runtime, spec: Submission, source: JobSourceIn) -> tuple[Job, bool]:
-    """A key that comes again stands for where the file was, and not for what is there now."""
-    format_ = source.format or FORMATS_BY_SUFFIX.get(PurePath(source.path).suffix.lower())
-    if format_ is None:
-        raise InvalidInput(f"the format of {source.path!r} is not known: say one of {', '.join(KNOWN_FORMATS)}")
-    spec = replace(spec, idem_print=json.dumps([source.name, source.path, format_]).encode())
-    found = await runtime.db.run(find_repeated_submission, spec)
-    if found is not None:
-        with suppress(UnknownJob):  # deleted meanwhile: then it is made anew
-            return await runtime.db.read(job_records.get_job, found), False
-    path = source_folders.resolve_source_file(runtime.settings.sources, source.name, source.path)
-    blob = await runtime.get(make_staged_files).stage_file(path, runtime.settings.max_file_size_mb << 20)
-    return await operation.submit_file(runtime, spec, blob, path.name, FileLayout(format=format_))
+    spec = await submission.prepare_submission(runtime, replace(base, **_build_submission_fields(body)), role)
+    if body.source is not None:
+        source = body.source
+        return await submission.submit_source(runtime, spec, source.name, source.path, source.format)
+    return await submission.submit_inputs(runtime, spec, body.inputs or [])
 
 
 async def _submit_upload(request: Request, runtime: Runtime, base: Submission, role: Role) -> tuple[Job, bool]:
-    (place,) = _locate_parameters(request)
+    (location,) = _locate_parameters(request)
+
+    def build_submission(fields: dict[str, str]) -> Submission:
+        return replace(base, **_build_submission_fields(_parse_upload_fields(fields, location)))
 
     async def check_fields(fields: dict[str, str]) -> None:
-        await operation.prepare_submission(
-            runtime, replace(base, **_build_submission_fields(_parse_upload_fields(fields, place))), role
-        )
+        await submission.prepare_submission(runtime, build_submission(fields), role)
 
-    uploaded = await upload.receive_upload(request, runtime, check=check_fields)
-    try:
-        asked = _parse_upload_fields(uploaded.fields, place)
-        spec = await operation.prepare_submission(runtime, replace(base, **_build_submission_fields(asked)), role)
-    except BaseException:
-        await runtime.get(make_staged_files).discard(uploaded.blob.id)
-        raise
-    same = uploaded.blob.sha256 + uploaded.format.encode()  # read in another way, a file is another submission
-    return await operation.submit_file(
-        runtime, replace(spec, idem_print=same), uploaded.blob, uploaded.name, FileLayout(format=uploaded.format)
-    )
-
-
-def _list_input_columns(inputs: Iterable[Any]) -> list[str]:
-    """Every column that some row has."""
-    return list({str(name) for row in inputs if isinstance(row, dict) for name in row})
+    file = await upload.receive_upload(request, runtime, check=check_fields)
+    async with upload.discard_on_error(runtime, file):
+        spec = await submission.prepare_submission(runtime, build_submission(file.fields), role)
+    return await submission.submit_upload(runtime, spec, file.blob, file.name, file.format)
 
 
 def _parse_upload_fields(fields: dict[str, str], location: str) -> JobIn:
-    """The words beside a file, in a form or in the query: params and policy are JSON there."""
+    """The parameters beside a file, in a form or in the query: params and policy are JSON there."""
     unknown = sorted(set(fields) - UPLOAD_JOB_FIELDS - UPLOAD_FILE_FIELDS)
     if unknown:
         raise json_body.make_validation_error(

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, asynccontextmanager, closing
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Self
@@ -135,6 +135,16 @@ async def receive_upload(
                 await receiver.write(piece)
         blob = await receiver.finish()
     return UploadedFile(blob, receiver.format or "", receiver.name, fields, receiver.media_type)
+
+
+@asynccontextmanager
+async def discard_on_error(runtime: Runtime, file: UploadedFile) -> AsyncIterator[None]:
+    """Remove the stored file if the block fails."""
+    try:
+        yield
+    except BaseException:
+        await runtime.get(make_staged_files).discard(file.blob.id)
+        raise
 
 
 def _reject_declared_length(request: Request, max_bytes: int) -> None:
