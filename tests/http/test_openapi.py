@@ -1,4 +1,4 @@
-"""The OpenAPI document, as somebody sees it who makes a client of it."""
+"""The OpenAPI document, as the author of a client reads it."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx2
 import pytest
+from starlette.exceptions import HTTPException
 
 from jobs.test_submit_routes import files, inputs
 from support import rows
@@ -15,12 +16,14 @@ from support.api import Api
 from support.import_requests import stocked
 from support.openapi_document import DOCUMENT
 from support.raw_http import exchanged, is_problem
+from tidemill.config import Settings
 from tidemill.core.errors import InvalidInput
 from tidemill.jobs import upload
 from tidemill.limits import limiter_records
 from tidemill.limits.limiter import Limiter
 from tidemill.rest import json_body
 from tidemill.rest.json_body import LazyJsonArray, slice_json_array
+from tidemill.rest.request_body import BodyLimit, RequestBody, carries_json_parameters
 from tidemill.store import job_records
 from tidemill.store.job_submission import ExecuteStep, Submission, build_submission_steps
 from tidemill.store.statements import sql
@@ -33,6 +36,34 @@ TAKES_A_BODY = [
     if "requestBody" in operation
 ]
 LONG = [{"n": n, "of": {"text": "},{" * (n % 7), "list": [[], {}, "]"]}} for n in range(3_000)]
+
+
+@pytest.mark.parametrize(
+    ("content_type", "query", "json_body", "max_bytes"),
+    [
+        ("application/json", b"", BodyLimit.SMALL, 1 << 20),
+        ("application/json; charset=utf-8", b"", BodyLimit.INLINE_INPUTS, 5 << 20),
+        ("application/json", b"resource=users", BodyLimit.SMALL, None),  # the JSON is the file
+        ("application/json", b"", None, None),
+        ("text/csv", b"", BodyLimit.SMALL, None),
+    ],
+)
+async def test_json_body_of_upload_route_has_limit_of_parameters_when_query_is_empty(
+    content_type: str, query: bytes, json_body: BodyLimit | None, max_bytes: int | None
+) -> None:
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": b"x" * ((5 << 20) + 1), "more_body": False}
+
+    headers = [(b"content-type", content_type.encode()), (b"transfer-encoding", b"chunked")]
+    scope: dict[str, Any] = {"type": "http", "headers": headers, "query_string": query, "state": {}}
+    body = scope["state"]["body"] = RequestBody(scope, receive)
+    body.set_limit(Settings(max_json_bytes=5 << 20), BodyLimit.UPLOAD, json_body)
+    assert carries_json_parameters(scope) == (max_bytes is not None)
+    if max_bytes is None:
+        assert (await body.receive())["body"]
+    else:
+        with pytest.raises(HTTPException, match=f"more than {max_bytes} bytes"):
+            await body.receive()
 
 
 async def test_unauthenticated_request_is_rejected_before_its_body_is_parsed(api: Api, ada: httpx2.AsyncClient) -> None:

@@ -49,6 +49,7 @@ from tidemill.rest import json_body, pagination
 from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, declare_route
 from tidemill.rest.file_download import FILE_RESPONSES, send_stored_file
 from tidemill.rest.idempotency import IdempotencyKey, parse_idempotency_key
+from tidemill.rest.request_body import BodyLimit
 from tidemill.rest.responses import JsonBytesResponse, encode_json
 from tidemill.rest.runtime import DatabaseDep, RuntimeDep
 
@@ -120,7 +121,10 @@ _REPEATED_DISTRIBUTION_RESPONSE: dict[int | str, dict[str, Any]] = {
     200: {"description": "The distribution that this Idempotency-Key created before", "model": DistributionOut}
 }
 _SUBMIT_DISTRIBUTION_OPTIONS = declare_route(
-    Permission.USER, 400, 413, 415, extra_responses=_REPEATED_DISTRIBUTION_RESPONSE
+    Permission.USER,
+    *(400, 413, 415),
+    extra_responses=_REPEATED_DISTRIBUTION_RESPONSE,
+    body=BodyLimit.INLINE_INPUTS,
 )
 _SUBMIT_DISTRIBUTION_OPTIONS["openapi_extra"] |= {
     "requestBody": {

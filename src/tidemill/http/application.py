@@ -66,7 +66,7 @@ def create_api(runtime: Runtime, *, meter: MetricsSubscriber | None = None) -> F
             allow_headers=["*"],
             expose_headers=list(openapi.RESPONSE_HEADERS),
         )
-    app.add_middleware(RequestMiddleware, max_json_bytes=settings.max_json_bytes, max_row_bytes=settings.max_row_bytes)
+    app.add_middleware(RequestMiddleware)
     if settings.trusted_proxies:
         app.add_middleware(ProxyHeadersMiddleware, trusted_hosts=[str(proxy) for proxy in settings.trusted_proxies])
     return app

@@ -14,6 +14,7 @@ from tidemill.jobs.identity import SIGN_IN_LINK_TTL_S, StartedSession
 from tidemill.rest import auth
 from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, declare_route
 from tidemill.rest.problems import HttpError
+from tidemill.rest.request_body import BodyLimit
 from tidemill.rest.runtime import DatabaseDep, RuntimeDep
 from tidemill.rest.schema_types import RequestModel
 
@@ -105,7 +106,7 @@ router = APIRouter(tags=["identity"], route_class=AuthenticatedRoute)
 INVALID_LINK = "this link was used, or is too old: ask for another"
 
 
-@router.post("/session", status_code=201, **declare_route(Permission.PUBLIC, 401))
+@router.post("/session", status_code=201, **declare_route(Permission.PUBLIC, 401, body=BodyLimit.SIGN_IN))
 async def sign_in(body: SignIn, request: Request, runtime: RuntimeDep) -> MeOut:
     """Sign a browser in, with an API key or a one-time link: it gets a cookie, and a token for its writes."""
     if (body.key is None) == (body.link is None):
@@ -128,7 +129,7 @@ async def follow_link(link: str, request: Request, runtime: RuntimeDep) -> Redir
     return RedirectResponse("../", 303)  # relative, because a proxy may serve the API under a prefix
 
 
-@router.delete("/session", status_code=204, **declare_route(Permission.USER))
+@router.delete("/session", status_code=204, **declare_route(Permission.USER, body=BodyLimit.SIGN_IN))
 async def sign_out(request: Request, db: DatabaseDep) -> None:
     """End this browser's session."""
     token = _get_session_token(request)

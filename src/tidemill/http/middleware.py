@@ -1,6 +1,6 @@
-"""What every request goes through: its id, its trace, the limits of its body, and the headers of its answer.
+"""The outermost layer of every request: its id, its trace, its body, and the headers of its response.
 
-HTTP itself: what cannot be understood never becomes a request, and is answered here.
+Requests that are not valid HTTP get their response here, too.
 """
 
 import re
@@ -38,23 +38,22 @@ SECURITY_HEADERS = {
 
 
 class RequestMiddleware:
-    """The outermost layer. Nothing that happens inside leaves without an id, and no error without a document."""
+    """Gives every response a request id and the common headers, and every error a problem document."""
 
-    def __init__(self, app: ASGIApp, *, max_json_bytes: int, max_row_bytes: int) -> None:
+    def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        self._limits = {"max_json_bytes": max_json_bytes, "max_row_bytes": max_row_bytes}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        visit = _TrackedRequest(scope, RequestBody(scope, receive, **self._limits), send)
+        visit = _TrackedRequest(scope, RequestBody(scope, receive), send)
         scope["query_string"] = convert_query_to_snake_case(scope["query_string"])
         with bind_fields(request_id=visit.request_id, traceparent=visit.traceparent):
             try:
                 await self._handle_request(scope, visit)
             except ClientDisconnect:
-                pass  # nobody is there to answer to
+                pass  # the client has gone
             finally:
                 visit.report_done()
 
@@ -75,10 +74,10 @@ class RequestMiddleware:
             await self._app(scope, visit.body.receive, visit.send)
         except ClientDisconnect:
             raise
-        except Exception as error:  # the last net: told in the log, with no detail for strangers
+        except Exception as error:  # logged in full; the client gets no details
             emit("request.failed", request_id=visit.request_id, route=visit.route, error=repr(error))
             if visit.status:
-                raise  # it never ends as if complete: the connection breaks
+                raise  # the response must not look complete: break the connection
             detail = "something went wrong here; the log has more, under the id of this request"
             await visit.send_problem(HTTPStatus.INTERNAL_SERVER_ERROR, detail)
 
@@ -96,6 +95,7 @@ class _TrackedRequest:
         self.traceparent = keep_if_matching(headers.get("traceparent"), _TRACEPARENT_REGEX)
         state["request_id"] = self.request_id
         state["traceparent"] = self.traceparent
+        state["body"] = body
         state["headers"] = {}
         state["cookie"] = None
 
@@ -117,11 +117,11 @@ class _TrackedRequest:
         self._ended = time.monotonic()
 
     def _add_response_headers(self, headers: MutableHeaders) -> None:
-        if self.body.is_unread:  # the rest of a body that was refused is not worth reading
+        if self.body.is_unread:  # a refused body: the rest of it is not read
             headers["connection"] = "close"
         for name, value in (SECURITY_HEADERS | self._scope["state"]["headers"]).items():
             headers.setdefault(name, value)
-        if self._scope["state"]["cookie"]:  # here, because an error and a stream must carry it as well
+        if self._scope["state"]["cookie"]:  # set here, so that errors and streams carry it as well
             headers.append("set-cookie", self._scope["state"]["cookie"])
         headers["x-request-id"] = self.request_id
         if self.traceparent:
@@ -129,7 +129,7 @@ class _TrackedRequest:
 
     @property
     def route(self) -> str:
-        """As it was declared: what stands in a path may be a secret."""
+        """The declared path: a path itself may contain a secret."""
         route = getattr(self._scope.get("route"), "path_format", "unknown")
         if self._scope["path"].startswith("/v1/") and route.startswith("/"):
             route = "/v1" + route.removeprefix("/v1")
@@ -148,12 +148,12 @@ class _TrackedRequest:
 
 
 def keep_if_matching(value: str | None, pattern: re.Pattern[str]) -> str | None:
-    """What a client sent, if it is well formed: it goes into logs and rows."""
+    """The value of a client, if it is well formed: it is logged and stored."""
     return value if value is not None and pattern.fullmatch(value) else None
 
 
 def convert_query_to_snake_case(query: bytes) -> bytes:
-    """The documents' camelCase names as ours: pageSize is page_size. A filter names a field, which is what it is."""
+    """Accept camelCase parameters: pageSize becomes page_size. Names of filtered fields stay as they are."""
     if not _CAMEL_CASE_BOUNDARY.search(query.decode("latin-1")):
         return query
     pairs = parse_qsl(query.decode("latin-1"), keep_blank_values=True)
@@ -165,10 +165,10 @@ def _convert_name_to_snake_case(name: str) -> str:
 
 
 class ProblemH11Protocol(H11Protocol):
-    """uvicorn's own, but that its refusals are documents like all others."""
+    """The protocol of uvicorn, with problem documents for invalid requests."""
 
     def send_400_response(self, msg: str) -> None:
-        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):  # else an answer is on its way: it breaks
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):  # else a response has begun, and breaks off
             for event in _build_bad_request(msg):
                 self.transport.write(self.conn.send(event))
         self.transport.close()

@@ -1,4 +1,4 @@
-"""The OpenAPI document: what the routes do not say themselves."""
+"""The OpenAPI document: tags, examples, errors and headers, which the routes do not declare."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -102,6 +102,7 @@ def iter_operations(document: OpenApiNode) -> Iterator[OpenApiNode]:
 
 
 def _complete_operation(operation: OpenApiNode) -> None:
+    del operation[auth.BODY_LIMITS_KEY]
     operation["summary"] = operation["operationId"].replace("_", " ").capitalize()
     for parameter in operation.get("parameters", ()):
         _remove_null_option(parameter["schema"])

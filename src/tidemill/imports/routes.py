@@ -49,6 +49,7 @@ from tidemill.jobs.schemas import JobFilterQuery
 from tidemill.rest import pagination
 from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, declare_route
 from tidemill.rest.idempotency import IdempotencyKey, parse_idempotency_key
+from tidemill.rest.request_body import BodyLimit
 from tidemill.rest.runtime import DatabaseDep, RuntimeDep
 from tidemill.runtime import Runtime
 
@@ -57,9 +58,17 @@ router = APIRouter(tags=["imports"], route_class=AuthenticatedRoute)
 _REPEATED_IMPORT_RESPONSE: dict[int | str, dict[str, Any]] = {
     200: {"description": "What this key made before", "model": ImportOut}
 }
-_SUBMIT_IMPORT_OPTIONS = declare_route(Permission.USER, 400, 404, 413, 415, extra_responses=_REPEATED_IMPORT_RESPONSE)
+_SUBMIT_IMPORT_OPTIONS = declare_route(
+    Permission.USER,
+    *(400, 404, 413, 415),
+    extra_responses=_REPEATED_IMPORT_RESPONSE,
+    body=BodyLimit.UPLOAD,
+    json_body=BodyLimit.SMALL,
+)
 _SUBMIT_IMPORT_OPTIONS["openapi_extra"] |= {"requestBody": IMPORT_BODY, "parameters": IMPORT_QUERY_PARAMETERS}
-_PREVIEW_IMPORT_OPTIONS = declare_route(Permission.USER, 400, 404, 413, 415, 502)
+_PREVIEW_IMPORT_OPTIONS = declare_route(
+    Permission.USER, 400, 404, 413, 415, 502, body=BodyLimit.UPLOAD, json_body=BodyLimit.SMALL
+)
 _PREVIEW_IMPORT_OPTIONS["openapi_extra"] |= {"requestBody": PREVIEW_BODY, "parameters": PREVIEW_QUERY_PARAMETERS}
 
 
@@ -178,7 +187,7 @@ def _document_file_response(media_type: str, example: str) -> dict[int | str, di
     return {200: {"description": "The failed rows, in order", "content": content}}
 
 
-_FIX_IMPORT_OPTIONS = declare_route(Permission.USER, 400, 404, 409, 413, 415)
+_FIX_IMPORT_OPTIONS = declare_route(Permission.USER, 400, 404, 409, 413, 415, body=BodyLimit.UPLOAD)
 _FIX_IMPORT_OPTIONS["openapi_extra"] |= {"requestBody": FIXES_BODY, "parameters": FIXES_QUERY_PARAMETERS}
 
 

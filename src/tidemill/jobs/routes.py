@@ -44,6 +44,7 @@ from tidemill.jobs.schemas import (
 )
 from tidemill.rest import pagination
 from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, declare_route
+from tidemill.rest.request_body import BodyLimit
 from tidemill.rest.responses import JsonBytesResponse, encode_json, run_until_disconnect
 from tidemill.rest.runtime import DatabaseDep, RuntimeDep, make_coalescer
 from tidemill.rest.schema_types import QueryModel as Parameters
@@ -192,7 +193,7 @@ async def get_item(job: VisibleJobId, seq: ItemSeq, db: DatabaseDep) -> ItemDeta
     return ItemDetail.model_validate(await queries.get_item(db, job, seq))
 
 
-@item_router.patch("/jobs/{job}/items/{seq}", **declare_route(Permission.USER, 404, 409, 413))
+@item_router.patch("/jobs/{job}/items/{seq}", **declare_route(Permission.USER, 404, 409, 413, body=BodyLimit.ITEM))
 async def fix_item(job: RunnableJob, seq: ItemSeq, body: FixIn, me: CurrentUser, runtime: RuntimeDep) -> FixCreatedOut:
     """Correct the input of an item that failed or was not found. It runs with it when it is reprocessed."""
     most, given = runtime.settings.max_row_bytes, body.input

@@ -22,7 +22,7 @@ from tidemill.rest import json_body
 from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, declare_route
 from tidemill.rest.idempotency import IdempotencyKey, parse_idempotency_key
 from tidemill.rest.problems import PROBLEM_ERRORS_MAX, HttpError, build_field_problem
-from tidemill.rest.request_body import has_json_content_type
+from tidemill.rest.request_body import BodyLimit, has_json_content_type
 from tidemill.rest.runtime import RuntimeDep
 from tidemill.runtime import Runtime
 
@@ -83,7 +83,13 @@ _PARAM_PROBLEM_REGEX = re.compile(r"(?P<path>params(?:\.\w+|\[\d+\])*): (?P<reas
 _REPEATED_JOB_RESPONSE: dict[int | str, dict[str, Any]] = {
     200: {"description": "What this key made before", "model": JobOut}
 }
-_SUBMIT_JOB_OPTIONS = declare_route(Permission.USER, 400, 409, 413, 415, extra_responses=_REPEATED_JOB_RESPONSE)
+_SUBMIT_JOB_OPTIONS = declare_route(
+    Permission.USER,
+    *(400, 409, 413, 415),
+    extra_responses=_REPEATED_JOB_RESPONSE,
+    body=BodyLimit.UPLOAD,
+    json_body=BodyLimit.INLINE_INPUTS,
+)
 _SUBMIT_JOB_OPTIONS["openapi_extra"] |= {"requestBody": JOB_BODY, "parameters": JOB_QUERY_PARAMETERS}
 
 

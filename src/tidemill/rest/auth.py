@@ -1,4 +1,4 @@
-"""Who may come in. Every route says so once, with ``allow``; one that does not stops the start."""
+"""Authentication, permissions and limits of requests. Every route declares them once, with ``declare_route``."""
 
 import hmac
 import ipaddress
@@ -13,6 +13,7 @@ from tidemill.core.principal import Principal
 from tidemill.rest import problems
 from tidemill.rest.problems import HttpError
 from tidemill.rest.rate_limit import make_rate_limiter, normalize_caller_address
+from tidemill.rest.request_body import BodyLimit
 from tidemill.rest.runtime import get_runtime
 from tidemill.runtime import Runtime
 from tidemill.store import sessions, users
@@ -21,22 +22,26 @@ from tidemill.store.sessions import SessionLimits
 SESSION_COOKIE = "tidemill_session"
 CSRF_HEADER = "X-CSRF-Token"
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
+BODY_LIMITS_KEY = "x-body-limits"  # in a route's openapi_extra; the OpenAPI document leaves it out
 
 
 class Permission(StrEnum):
-    PUBLIC = "public"  # anybody
-    USER = "user"  # whoever is signed in; sees what is theirs
+    PUBLIC = "public"  # without authentication
+    USER = "user"  # every user, for their own jobs
     ADMIN = "admin"
 
 
 class AuthenticatedRoute(APIRoute):
-    """A route that knows who asks, and how often, before a byte of a body is read: strangers cost nothing."""
+    """Checks authentication, permission and rate limit, and sets the body's limit, before it reads the body."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
-        permission = (self.openapi_extra or {}).get("x-permission")
+        declared = self.openapi_extra or {}
+        permission = declared.get("x-permission")
+        body, json_body = declared.get(BODY_LIMITS_KEY, (BodyLimit.SMALL, None))
 
         async def handle_authenticated(request: Request) -> Response:
+            request.state.body.set_limit(get_runtime(request).settings, body, json_body)
             if permission != Permission.PUBLIC:
                 request.state.principal = await _authenticate_request(request, permission)
             elif request.method not in SAFE_METHODS:
@@ -47,10 +52,10 @@ class AuthenticatedRoute(APIRoute):
 
 
 async def _authenticate_request(request: Request, permission: str | None) -> Principal:
-    """Who asks, by key or by session. A browser's write must carry the token of its session."""
-    here = get_runtime(request)
+    """The user, by API key or by session. A browser's write must carry the token of its session."""
+    runtime = get_runtime(request)
     keys = request.headers.getlist("authorization")
-    found = await _authenticate_api_key(here, keys) if keys else await _authenticate_session(here, request)
+    found = await _authenticate_api_key(runtime, keys) if keys else await _authenticate_session(runtime, request)
     enforce_rate_limit(request, identify_anonymous_caller(request) if found is None else f"{found.by} {found.user_id}")
     if found is None:
         raise HttpError(401, "say who you are: an API key, or sign in", {"WWW-Authenticate": "Bearer"})
@@ -64,7 +69,7 @@ async def _authenticate_request(request: Request, permission: str | None) -> Pri
 
 
 def enforce_rate_limit(request: Request, caller: str) -> None:
-    """Count a request of somebody; too many are refused."""
+    """Count a request of this caller; 429 if there are too many."""
     may, headers = get_runtime(request).get(make_rate_limiter).count_request(caller)
     request.state.headers |= headers
     if not may:
@@ -80,24 +85,31 @@ CurrentUser = Annotated[Principal, Depends(get_principal)]
 
 
 async def is_still_authorized(request: Request, me: Principal) -> bool:
-    """Whether who opened a stream would still be let in: keys are revoked, sessions end."""
-    here = get_runtime(request)
+    """Whether the key or session that opened a stream is still valid, with the same role."""
+    runtime = get_runtime(request)
     keys = request.headers.getlist("authorization")
     if keys:
-        found = await _authenticate_api_key(here, keys)
-    else:  # only a look: an open stream keeps no session alive, and no new cookie could be sent
-        found = await here.db.run(
-            sessions.peek_session, request.cookies.get(SESSION_COOKIE, ""), here.get(make_session_limits)
+        found = await _authenticate_api_key(runtime, keys)
+    else:  # peek: an open stream keeps no session alive, and cannot send a new cookie
+        found = await runtime.db.run(
+            sessions.peek_session, request.cookies.get(SESSION_COOKIE, ""), runtime.get(make_session_limits)
         )
     return found is not None and found.user_id == me.user_id and found.role is me.role
 
 
 def declare_route(
-    permission: Permission, *statuses: int, extra_responses: dict[int | str, dict[str, Any]] | None = None
+    permission: Permission,
+    *statuses: int,
+    extra_responses: dict[int | str, dict[str, Any]] | None = None,
+    body: BodyLimit = BodyLimit.SMALL,
+    json_body: BodyLimit | None = None,
 ) -> dict[str, Any]:
-    """A route's options: who may call it, and which errors, and which answers besides, it may give."""
+    """The options of a route: who may call it, its error statuses and other responses, and the limit of its body.
+
+    ``json_body`` is for routes whose body is a file or JSON parameters: the limit of the latter.
+    """
     always = (422, 429, 500, 503) if permission is Permission.PUBLIC else (401, 403, 422, 429, 500, 503)
-    extra: dict[str, Any] = {"x-permission": permission.value}
+    extra: dict[str, Any] = {"x-permission": permission.value, BODY_LIMITS_KEY: (body, json_body)}
     if permission is Permission.PUBLIC:
         extra["security"] = []
     return {
@@ -107,16 +119,16 @@ def declare_route(
 
 
 def include_declared_router(app: FastAPI, router: APIRouter, prefix: str = "") -> None:
-    """Add routes to the service: none without a declared permission."""
+    """Add routes to the service; RuntimeError if one declares no permission."""
     for route in router.routes:
-        declared = isinstance(route, AuthenticatedRoute) and "x-permission" in (route.openapi_extra or {})
-        if not declared:
+        has_permission = isinstance(route, AuthenticatedRoute) and "x-permission" in (route.openapi_extra or {})
+        if not has_permission:
             raise RuntimeError(f"a route without a permission: {prefix}{getattr(route, 'path', route)}")
     app.include_router(router, prefix=prefix)
 
 
 def set_session_cookie(request: Request, token: str | None) -> None:
-    """What the browser has from now on, None for nothing. It leaves with the answer, whatever that will be."""
+    """Set the session cookie of the response, even of an error; None removes it."""
     carrier = Response()
     if token is None:
         carrier.delete_cookie(SESSION_COOKIE, path="/", httponly=True, samesite="strict")
@@ -127,7 +139,7 @@ def set_session_cookie(request: Request, token: str | None) -> None:
 
 
 def identify_anonymous_caller(request: Request) -> str:
-    """Whom the tries of nobody in particular are counted for."""
+    """The name under which requests without authentication are counted."""
     return f"address {normalize_caller_address(get_client_host(request))}"
 
 
@@ -136,7 +148,7 @@ def get_client_host(request: Request) -> str | None:
 
 
 def get_client_ip(request: Request) -> str | None:
-    """The caller's address, if it is one: a socket of another kind has none."""
+    """The caller's IP address; None for a socket of another kind."""
     try:
         return str(ipaddress.ip_address(get_client_host(request) or ""))
     except ValueError:
@@ -144,7 +156,7 @@ def get_client_ip(request: Request) -> str | None:
 
 
 async def _authenticate_api_key(runtime: Runtime, headers: list[str]) -> Principal | None:
-    """Of two headers somebody before us may have looked at the other one: neither counts."""
+    """Two headers count as none, because a proxy may have checked the other one."""
     scheme, _, text = headers[0].partition(" ")
     is_key = len(headers) == 1 and scheme.lower() == "bearer"
     return await users.authenticate_key(runtime.db, text.strip(" ")) if is_key else None

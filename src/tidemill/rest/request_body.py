@@ -1,39 +1,70 @@
-"""Bodies as they come in: counted, timed, and heard out when they are refused."""
+"""Request bodies: their size and time limits, and draining of refused ones."""
 
 import asyncio
 import contextlib
-import re
 import time
+from enum import StrEnum
 from http import HTTPStatus
 
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import Message, Receive, Scope
 
-BODY_IDLE_TIMEOUT_S = 30.0  # between two pieces of a body
-MIN_BODY_BYTES_PER_S = 1_000  # bytes a second, on average, once IDLE_S are over
+from tidemill.config import Settings
+
+BODY_IDLE_TIMEOUT_S = 30.0  # between two chunks of a body
+MIN_BODY_BYTES_PER_S = 1_000  # on average, after BODY_IDLE_TIMEOUT_S
 BODY_DRAIN_TIMEOUT_S = 2.0
 BODY_DRAIN_MAX_BYTES = 16 << 20
-SMALL_BODY_MAX_BYTES = 1 << 20  # of requests that carry no rows
-SIGN_IN_BODY_MAX_BYTES = 8 << 10  # of requests of strangers
-_INLINE_INPUT_PATHS = re.compile(r"/v1/jobs|/v1/distributions")
-_ITEM_PATH = re.compile(r"/v1/jobs/[^/]+/items/[^/]+")
-_UPLOAD_PATHS = re.compile(r"/v1/(jobs|imports|imports/preview|imports/[^/]+/fixes)")
+SMALL_BODY_MAX_BYTES = 1 << 20
+SIGN_IN_BODY_MAX_BYTES = 8 << 10
+
+
+class BodyLimit(StrEnum):
+    """What the body of a request holds, and so how large it may be. Every route declares it."""
+
+    SMALL = "small"  # parameters only
+    SIGN_IN = "sign_in"  # credentials, sent by a caller who is not authenticated yet
+    ITEM = "item"  # one input
+    INLINE_INPUTS = "inline_inputs"  # many inputs
+    UPLOAD = "upload"  # a file, whose bytes `tidemill.jobs.upload` counts
+
+    def compute_max_bytes(self, settings: Settings) -> int | None:
+        """None for a file."""
+        limits = {
+            BodyLimit.SMALL: SMALL_BODY_MAX_BYTES,
+            BodyLimit.SIGN_IN: SIGN_IN_BODY_MAX_BYTES,
+            BodyLimit.ITEM: settings.max_row_bytes + SMALL_BODY_MAX_BYTES,
+            BodyLimit.INLINE_INPUTS: settings.max_json_bytes,
+        }
+        return None if self is BodyLimit.UPLOAD else min(limits[self], settings.max_json_bytes)
 
 
 class RequestBody:
-    """One request's body. Uploads count their bytes themselves, against a limit of their own."""
+    """The body of one request. Its route sets the limit before the first byte is read."""
 
-    def __init__(self, scope: Scope, receive: Receive, *, max_json_bytes: int, max_row_bytes: int) -> None:
+    def __init__(self, scope: Scope, receive: Receive) -> None:
         headers = Headers(scope=scope)
         self._receive = receive
-        self._max_bytes = _find_body_limit(scope, max_json_bytes, max_row_bytes)
+        self._max_bytes: int | None = SMALL_BODY_MAX_BYTES
+        self._has_query = bool(scope["query_string"])
+        self._is_json = has_json_content_type(headers)
+        self.has_json_parameters = False
         self._content_length = headers.get("content-length", "0")
         self._started = time.monotonic()
         self._received_bytes = 0
         self.is_unread = "transfer-encoding" in headers or self._content_length != "0"
         self.is_encoded = self.is_unread and not _has_identity_encoding(headers)
         self.is_ambiguous = "transfer-encoding" in headers and "content-length" in headers
+
+    def set_limit(self, settings: Settings, body: BodyLimit, json_body: BodyLimit | None) -> None:
+        """``json_body``: the limit of JSON parameters, on routes where a body may be a file or JSON parameters.
+
+        A JSON body is a file if the parameters of the request are in its query.
+        """
+        self.has_json_parameters = json_body is not None and self._is_json and not self._has_query
+        limit = json_body if self.has_json_parameters and json_body is not None else body
+        self._max_bytes = limit.compute_max_bytes(settings)
 
     async def receive(self) -> Message:
         if not self.is_unread:
@@ -46,17 +77,19 @@ class RequestBody:
         return message
 
     async def drain(self) -> None:
-        """Hear a refused body out for a moment: who is cut off while sending may never see the answer."""
-        enough = self._received_bytes + BODY_DRAIN_MAX_BYTES
+        """Read the rest of a refused body for a moment: a client that is still sending may not read the response."""
+        drained_bytes = self._received_bytes + BODY_DRAIN_MAX_BYTES
         with contextlib.suppress(TimeoutError, HTTPException):
             async with asyncio.timeout(BODY_DRAIN_TIMEOUT_S):
-                while self.is_unread and self._received_bytes < enough:
+                while self.is_unread and self._received_bytes < drained_bytes:
                     await self._receive_chunk()
 
     async def _receive_chunk(self) -> Message:
-        late = self._started + BODY_IDLE_TIMEOUT_S + self._received_bytes / MIN_BODY_BYTES_PER_S - time.monotonic()
+        remaining_s = (
+            self._started + BODY_IDLE_TIMEOUT_S + self._received_bytes / MIN_BODY_BYTES_PER_S - time.monotonic()
+        )
         try:
-            async with asyncio.timeout(max(0.0, min(BODY_IDLE_TIMEOUT_S, late))):
+            async with asyncio.timeout(max(0.0, min(BODY_IDLE_TIMEOUT_S, remaining_s))):
                 message = await self._receive()
         except TimeoutError:
             raise HTTPException(HTTPStatus.REQUEST_TIMEOUT, "the rest of the body did not come in time") from None
@@ -69,14 +102,14 @@ class RequestBody:
 
 
 def content_length_exceeds(content_length: str, max_bytes: int) -> bool:
-    """Whether a body says itself that it is too long. Numbers are compared that no int should be made of, too."""
+    """Whether the declared length is too large. A number with very many digits is compared without parsing it."""
     digits = content_length.lstrip("0")
     return digits.isdigit() and (len(digits) > len(str(max_bytes)) or int(digits) > max_bytes)
 
 
 def _has_identity_encoding(headers: Headers) -> bool:
-    said = ",".join(headers.getlist("content-encoding")).split(",")
-    return all(word.strip().lower() in ("", "identity") for word in said)
+    encodings = ",".join(headers.getlist("content-encoding")).split(",")
+    return all(encoding.strip().lower() in ("", "identity") for encoding in encodings)
 
 
 def has_json_content_type(headers: Headers) -> bool:
@@ -84,18 +117,6 @@ def has_json_content_type(headers: Headers) -> bool:
 
 
 def carries_json_parameters(scope: Scope) -> bool:
-    """Whether a body of JSON is what is asked for. Where that stands in the query, or in no body, it is a file."""
-    if not has_json_content_type(Headers(scope=scope)) or scope["path"].endswith("/fixes"):
-        return False
-    return scope["path"] == "/v1/jobs" or not scope["query_string"]
-
-
-def _find_body_limit(scope: Scope, max_json_bytes: int, max_row_bytes: int) -> int | None:
-    path = scope["path"]
-    if scope["method"] == "POST" and _UPLOAD_PATHS.fullmatch(path) and not carries_json_parameters(scope):
-        return None
-    if _INLINE_INPUT_PATHS.fullmatch(path):
-        return max_json_bytes
-    if _ITEM_PATH.fullmatch(path):
-        return min(max_row_bytes + SMALL_BODY_MAX_BYTES, max_json_bytes)
-    return min(SIGN_IN_BODY_MAX_BYTES if path == "/v1/session" else SMALL_BODY_MAX_BYTES, max_json_bytes)
+    """Whether the body is JSON with the parameters of the request. Otherwise it is a file."""
+    body: RequestBody = scope["state"]["body"]
+    return body.has_json_parameters
