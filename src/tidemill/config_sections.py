@@ -24,7 +24,6 @@ from tidemill.core.errors import InvalidSettings
 from tidemill.core.principal import Role
 from tidemill.core.suggest import suggest_similar
 
-CONFIG_SECTIONS = ("resources", "datasets", "limiters", "services", "watches")
 _CONFIG_NAME_PATTERN = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 _QUOTED_CHOICE_PATTERN = re.compile(r"'([^']*)'")
 _PLAIN_MESSAGES = {
@@ -124,9 +123,7 @@ def parse_section(
     context: Mapping[str, Any] | None = None,
 ) -> dict[str, T]:
     """What ``build`` makes of each table in a section, by name; InvalidSettings with every mistake in the section."""
-    problems = [
-        f"{key}: Unknown key{suggest_similar(key, CONFIG_SECTIONS)}" for key in document if key not in CONFIG_SECTIONS
-    ]
+    problems: list[str] = []
     tables, found = document.get(section, {}), {}
     if not isinstance(tables, Mapping):
         problems.append(f"{section}: Input should be a table of tables")

@@ -37,6 +37,8 @@ class Feature:
     """The module whose ``commands`` is a ``typer.Typer`` with these commands."""
     declarations: Sequence[ObjectName] = ()
     """Functions of a ``Runtime`` that load what is declared for the feature, or raise InvalidSettings."""
+    config_sections: Sequence[str] = ()
+    """Its sections in ``tidemill.toml``; ``Runtime.load_section`` reads them."""
     worker_loops: ObjectName | None = None
     """Function of a ``Runtime`` and the worker's id that returns the loops that a worker runs beside its children."""
     housekeeping: Sequence[ObjectName] = ()

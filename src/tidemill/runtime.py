@@ -1,4 +1,4 @@
-"""What one process has once, and shares between the core and all features."""
+"""What each process has exactly one of, shared by the core and all features."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,6 +7,7 @@ from typing import Any, BinaryIO, Protocol, TypeVar, cast
 from uuid import UUID
 
 from tidemill.config import Settings
+from tidemill.config_file import check_section_names, load_section
 from tidemill.core.declarations import Declarations
 from tidemill.core.errors import InvalidInput
 from tidemill.core.job import Job, TimeSliceResult
@@ -105,10 +106,12 @@ class Runtime:
         declarations: Declarations | None = None,
         on_demand_pool: OnDemandPool | None = None,
         permits: Any = None,
+        disabled_features: Sequence[Feature] = (),
     ) -> None:
         self._db = db
         self.settings = settings
         self.features = features
+        self.disabled_features = disabled_features
         self.declarations = declarations or Declarations()
         self.on_demand_pool = on_demand_pool
         self.permits = permits  # of the limiters, for handlers that ask for them per request
@@ -125,6 +128,15 @@ class Runtime:
         if make not in self._made:
             self._made[make] = make(self)
         return cast("T", self._made[make])
+
+    def load_section(self, parse: Callable[[dict[str, Any]], dict[str, T]]) -> dict[str, T]:
+        """What ``parse`` makes of ``tidemill.toml``; InvalidSettings with its mistakes, also unknown sections."""
+
+        def parse_known_sections(document: dict[str, Any]) -> dict[str, T]:
+            check_section_names(document, self.features, self.disabled_features)
+            return parse(document)
+
+        return load_section(self.settings.config, parse_known_sections)
 
     @cached_property
     def blobs(self) -> BlobStore:

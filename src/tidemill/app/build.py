@@ -3,10 +3,9 @@
 from collections.abc import Mapping
 from functools import partial
 
-from tidemill.app.feature_list import load_features
+from tidemill.app.feature_list import list_disabled_features, load_features
 from tidemill.app.handler_registry import HandlerFactory, HandlerRegistry
 from tidemill.config import Settings
-from tidemill.config_file import load_section
 from tidemill.core.kinds import Handler
 from tidemill.engine.children.shared_state import SharedState
 from tidemill.engine.context import EngineContext
@@ -24,8 +23,15 @@ def make_runtime(
 ) -> Runtime:
     """The runtime of one process, for the features that the settings do not disable."""
     registry = registry or HandlerRegistry()
-    features = load_features(settings.disabled_features)
-    return Runtime(db, settings, features, registry.declarations, on_demand_pool, registry.limiter_handle)
+    return Runtime(
+        db,
+        settings,
+        load_features(settings.disabled_features),
+        registry.declarations,
+        on_demand_pool,
+        registry.limiter_handle,
+        list_disabled_features(settings.disabled_features),
+    )
 
 
 def list_builtin_handlers(runtime: Runtime) -> dict[str, HandlerFactory]:
@@ -51,7 +57,7 @@ def load_limiters(runtime: Runtime, registry: HandlerRegistry) -> Mapping[str, L
     if registry.checked_limiters is not None:
         return registry.checked_limiters
     declared = parse_limiters({"limiters": registry.declarations.limiters})
-    limiters = load_section(runtime.settings.config, parse_limiters) | declared
+    limiters = runtime.load_section(parse_limiters) | declared
     users = [(f"kind {handler.kind!r}", handler.limiter) for handler in registry.all()]
     for feature in runtime.features:
         if feature.limiter_users is not None:

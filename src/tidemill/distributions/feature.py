@@ -11,6 +11,7 @@ FEATURE = Feature(
     routers=["tidemill.distributions.routes:router"],
     openapi_tag=("distributions", "One file per input, generated or reused"),
     openapi_examples="tidemill.distributions.openapi_examples:OPENAPI_EXAMPLES",
+    config_sections=["datasets"],
     commands_module="tidemill.distributions.cli",
     commands={
         "distribute": "Generate or reuse one file per input; the exit code is 0 only if all files exist.",

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypedDict
 from uuid import UUID
 
-from tidemill.config_file import load_section
 from tidemill.core.errors import Conflict, InvalidInput, UnknownResource
 from tidemill.core.file_format import Compression, FileFormat, OutputFileSpec
 from tidemill.core.item_error import ItemError
@@ -294,7 +293,7 @@ def load_datasets(runtime: Runtime) -> Mapping[str, Dataset]:
 
     declared = runtime.declarations
     datasets_of_mill = parse_datasets({"datasets": declared.datasets}, declared.dataset_functions)
-    return load_section(runtime.settings.config, parse_datasets) | datasets_of_mill
+    return runtime.load_section(parse_datasets) | datasets_of_mill
 
 
 def make_distribution_use_cases(runtime: Runtime) -> DistributionUseCases:

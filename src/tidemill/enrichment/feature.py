@@ -25,6 +25,7 @@ FEATURE = Feature(
     routers=["tidemill.enrichment.routes:router"],
     openapi_tag=("services", "Services that matching and enriching jobs may call."),
     openapi_examples="tidemill.enrichment.openapi_examples:OPENAPI_EXAMPLES",
+    config_sections=["services"],
     commands_module="tidemill.enrichment.cli",
     commands={
         "match": "Match the rows of a file against a reconciliation service; the exit code is 0 only if nothing "

@@ -4,7 +4,6 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
-from tidemill.config_file import load_section
 from tidemill.core.errors import InvalidRequest
 from tidemill.core.kinds import ENRICH_KIND, MATCH_KIND
 from tidemill.core.principal import Role
@@ -94,7 +93,7 @@ def load_services(runtime: Runtime) -> Mapping[str, ExternalService]:
     """The services of ``tidemill.toml``; InvalidSettings with every mistake."""
     from tidemill.enrichment.config import parse_services  # noqa: PLC0415  most processes declare none
 
-    return load_section(runtime.settings.config, parse_services)
+    return runtime.load_section(parse_services)
 
 
 def make_service_use_cases(runtime: Runtime) -> ServiceJobUseCases:

@@ -4,7 +4,6 @@ import time
 from collections.abc import Mapping
 from functools import partial
 
-from tidemill.config_file import load_section
 from tidemill.core.errors import Forbidden, InvalidInput, InvalidSettings, UnknownResource
 from tidemill.core.principal import Role
 from tidemill.runtime import Runtime
@@ -104,4 +103,4 @@ def make_resource_registry(runtime: Runtime) -> ResourceRegistry:
 
     declared = runtime.declarations
     parse = partial(parse_resource_declarations, normalizers=[*BUILTIN_NORMALIZERS, *declared.normalizers])
-    return ResourceRegistry(load_section(runtime.settings.config, parse) | parse({"resources": declared.resources}))
+    return ResourceRegistry(runtime.load_section(parse) | parse({"resources": declared.resources}))

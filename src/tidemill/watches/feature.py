@@ -8,6 +8,7 @@ FEATURE = Feature(
     routers=["tidemill.watches.routes:router"],
     openapi_tag=("sources", "Files that come by themselves: watches, their files, and scans"),
     openapi_examples="tidemill.watches.openapi_examples:OPENAPI_EXAMPLES",
+    config_sections=["watches"],
     commands_module="tidemill.watches.cli",
     commands={
         "sources": "The watches that are declared: what they watch, their last scans, their files, and what is wrong.",

@@ -13,7 +13,6 @@ from functools import partial
 from uuid import uuid4
 
 from tidemill.config import Settings
-from tidemill.config_file import load_section
 from tidemill.core.errors import Busy, Interrupted, InvalidInput, TidemillError
 from tidemill.engine.loop import Loop
 from tidemill.files.layout import validate_layout
@@ -319,7 +318,7 @@ def load_watches(runtime: Runtime) -> Mapping[str, Watch]:
     from tidemill.watches.config import parse_watches  # noqa: PLC0415
 
     settings = runtime.settings
-    watches = load_section(settings.config, lambda document: parse_watches(document, runtime.file_tasks))
+    watches = runtime.load_section(lambda document: parse_watches(document, runtime.file_tasks))
     problems, folders = [], {}
     for watch in watches.values():
         if isinstance(watch.source, FolderAddress):

@@ -1,0 +1,1 @@
+"""An example of a Tidemill feature in a distribution of its own."""

@@ -1,0 +1,13 @@
+"""Registers greetings."""
+
+from tidemill.features import Feature
+
+FEATURE = Feature(
+    name="greetings",
+    handlers={"greetings.greet": "tidemill_greetings.greetings:make_greet_handler"},
+    routers=["tidemill_greetings.routes:router"],
+    openapi_tag=("greetings", "Greetings in the configured languages"),
+    commands={"greet": "Submit a job that greets people."},
+    commands_module="tidemill_greetings.cli",
+    config_sections=["greetings"],
+)

@@ -1,0 +1,60 @@
+"""Greets people, in the languages that ``tidemill.toml`` declares."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tidemill import Fail, Item
+from tidemill.config_sections import ConfigTable, parse_section
+from tidemill.core.errors import UnknownEntity
+from tidemill.core.job import Job
+from tidemill.core.kinds import Handler
+from tidemill.jobs.submission import Submission, encode_inputs, submit_and_get_job
+from tidemill.runtime import Runtime
+
+GREET_KIND = "greetings.greet"
+DEFAULT_TEXTS = {"english": "Hello, {name}!"}
+
+
+class GreetingTable(ConfigTable):
+    """A table ``[greetings.LANGUAGE]``."""
+
+    text: str
+
+
+def load_texts(runtime: Runtime) -> Mapping[str, str]:
+    """Language -> text; InvalidSettings with every mistake in the section."""
+
+    def parse(document: Mapping[str, Any]) -> dict[str, str]:
+        return parse_section(document, "greetings", GreetingTable, lambda _, table: table.text)
+
+    return DEFAULT_TEXTS | runtime.load_section(parse)
+
+
+def greet(runtime: Runtime, name: str, language: str) -> str:
+    """A greeting; UnknownEntity if the language is not declared."""
+    texts = runtime.get(load_texts)
+    if language not in texts:
+        raise UnknownEntity(f'Unknown language "{language}". Declared are: {", ".join(sorted(texts))}')
+    return texts[language].format(name=name)
+
+
+def make_greet_handler(runtime: Runtime) -> Handler:
+    """The handler of the kind: it greets the person of an item."""
+
+    async def greet_item(item: Item) -> dict[str, str]:
+        try:
+            return {"greeting": greet(runtime, item.input["name"], item.input.get("language", "english"))}
+        except UnknownEntity as error:
+            raise Fail(str(error)) from error  # a retry would not help
+
+    return Handler(GREET_KIND, greet_item, "async")
+
+
+async def submit_greetings(runtime: Runtime, names: Sequence[str], language: str) -> Job:
+    """A job with an item for each name."""
+    inputs = [{"name": name, "language": language} for name in names]
+
+    def encode_rows() -> Any:
+        return encode_inputs(inputs, runtime.settings.max_row_bytes)
+
+    return (await submit_and_get_job(runtime.db, Submission(GREET_KIND), encode_rows))[0]

@@ -1,0 +1,22 @@
+"""The HTTP route of greetings."""
+
+from fastapi import APIRouter
+from pydantic import BaseModel
+
+from tidemill.rest.auth import AuthenticatedRoute, Permission, declare_route
+from tidemill.rest.runtime import RuntimeDep
+from tidemill_greetings import greetings
+
+router = APIRouter(tags=["greetings"], route_class=AuthenticatedRoute)
+
+
+class GreetingOut(BaseModel):
+    """A greeting."""
+
+    greeting: str
+
+
+@router.get("/greetings/{name}", **declare_route(Permission.USER, 404))
+async def get_greeting(name: str, runtime: RuntimeDep, language: str = "english") -> GreetingOut:
+    """Greet one person."""
+    return GreetingOut(greeting=greetings.greet(runtime, name, language))
