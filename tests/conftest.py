@@ -14,6 +14,7 @@ from support import Workers
 from support.forks import WIDTH, fork_children
 from support.s3 import S3Server
 from tidemill import Mill
+from tidemill.app.feature_list import DISABLED_FEATURES_VARIABLE
 from tidemill.config import Settings
 from tidemill.store.database import Database
 
@@ -47,9 +48,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True)
 def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The developer's own settings must not decide a test."""
+    """Remove the developer's settings. Only the disabled features stay: scripts/test-without-feature sets them."""
     for name in list(os.environ):
-        if name.startswith(("TIDEMILL_", "AWS_")) or name == "DATABASE_URL":
+        is_setting = name.startswith(("TIDEMILL_", "AWS_")) or name == "DATABASE_URL"
+        if is_setting and name != DISABLED_FEATURES_VARIABLE:
             monkeypatch.delenv(name)
 
 

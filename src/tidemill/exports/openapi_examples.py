@@ -5,6 +5,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from tidemill.exports import schemas as exports
+from tidemill.jobs.bulk_operation_schemas import SelectionIn
 from tidemill.rest.example_values import (
     EXAMPLE_COUNTS,
     EXAMPLE_CREATED_AT,
@@ -48,4 +49,9 @@ OPENAPI_EXAMPLES: dict[type[BaseModel], dict[str, Any]] = {
     },
     exports.ExportOut: _EXPORT,
     exports.ExportPage: {"exports": [_EXPORT], "next_page": EXAMPLE_NEXT_PAGE},
+    SelectionIn: {
+        "statuses": ["failed"],
+        "error_codes": ["exhausted"],
+        "except": [f"{EXAMPLE_JOB_ID}:7"],
+    },
 }

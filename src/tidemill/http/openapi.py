@@ -23,6 +23,7 @@ CORE_TAGS = [
     {"name": "items", "description": "The rows of a job, one by one"},
     {"name": "across jobs", "description": "What waits, and what failed, in all jobs"},
     {"name": "operations", "description": "Sending many items round again"},
+    {"name": "resources", "description": "Tables that rows can be imported into and exported from"},
     {"name": "limiters", "description": "How often, and how many at a time, others may be called"},
     {"name": "events", "description": "What changes, as it changes"},
     {"name": "identity", "description": "Users, keys and sessions"},

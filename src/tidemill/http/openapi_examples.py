@@ -207,11 +207,6 @@ OPENAPI_EXAMPLES: dict[type[BaseModel], dict[str, Any]] = {
     },
     bulk_operation_schemas.ReprocessIn: {"statuses": ["failed"], "error_codes": ["exhausted"]},
     bulk_operation_schemas.CancelItemsIn: {"statuses": ["pending"], "except": [f"{EXAMPLE_JOB_ID}:7"]},
-    bulk_operation_schemas.SelectionIn: {
-        "statuses": ["failed"],
-        "error_codes": ["exhausted"],
-        "except": [f"{EXAMPLE_JOB_ID}:7"],
-    },
     bulk_operation_schemas.CountIn: {"to": "reprocess", "statuses": ["failed"], "key": "AB-1*"},
     bulk_operation_schemas.CountOut: {"items": 3204, "is_complete": True},
     bulk_operation_schemas.RedriveIn: {

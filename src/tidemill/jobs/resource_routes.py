@@ -1,7 +1,4 @@
-"""Resources: what rows can be imported into and exported from.
-
-Resources: what is declared, for whoever has to choose among them.
-"""
+"""Resources: the declared tables that rows can be imported into and exported from."""
 
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
@@ -49,7 +46,7 @@ class ResourceList(BaseModel):
     resources: list[ResourceOut]
 
 
-router = APIRouter(tags=["imports"], route_class=AuthenticatedRoute)
+router = APIRouter(tags=["resources"], route_class=AuthenticatedRoute)
 
 
 @router.get("/resources", **declare_route(Permission.USER))
