@@ -1,4 +1,4 @@
-"""Messages that are no hints."""
+"""Messages of the broker in quarantine."""
 
 from datetime import datetime
 from typing import Annotated, Literal
@@ -58,8 +58,8 @@ NewestSeenId = Annotated[
 @router.get("/quarantine", response_model_exclude_unset=True, **declare_route(Permission.ADMIN))
 async def list_quarantine(query: Annotated[QuarantineQuery, Query()], db: DatabaseDep) -> QuarantinePage:
     """Messages of the broker that are no hints, and hints that it would not take; the newest first."""
-    place = pagination.decode_cursor(query.after)
-    found = await db.read(outbox.list_quarantined_messages, query.page_size + 1, _parse_quarantine_cursor(place))
+    before = _parse_quarantine_cursor(pagination.decode_cursor(query.after))
+    found = await db.read(outbox.list_quarantined_messages, query.page_size + 1, before)
     shown, more = found[: query.page_size], found[query.page_size :]
     after = (shown[-1].id,) if more else None
     return QuarantinePage.model_validate({"items": shown} | pagination.build_next_page(after), from_attributes=True)
@@ -71,8 +71,8 @@ async def clear_quarantine(db: DatabaseDep, up_to: NewestSeenId = None) -> Quara
     return QuarantineClearedOut(removed=await db.run(outbox.clear_quarantine, up_to))
 
 
-def _parse_quarantine_cursor(place: tuple[object, ...] | None) -> int | None:
-    match place:
+def _parse_quarantine_cursor(cursor: tuple[object, ...] | None) -> int | None:
+    match cursor:
         case None:
             return None
         case (int() as before,) if not isinstance(before, bool) and 0 <= before < 1 << 63:

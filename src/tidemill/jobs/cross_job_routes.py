@@ -170,7 +170,7 @@ router = APIRouter(tags=["across jobs"], route_class=AuthenticatedRoute)
 @router.get("/pending", response_model_exclude_unset=True, **declare_route(Permission.USER, 404))
 async def list_pending(query: Annotated[PendingQuery, Query()], me: CurrentUser, runtime: RuntimeDep) -> PendingPage:
     """Items that wait or are in hand, in any job, those that have done so for longest first; and why."""
-    if not runtime.settings.pending_dashboard and query.job_id is None:  # what waits in one job is always told
+    if not runtime.settings.pending_dashboard and query.job_id is None:  # the items of one job are always listed
         raise HttpError(404, "the pending dashboard is switched off here")
     owner_id = await resolve_owner_filter(runtime.db, me, query.user_id)
     page = await queries.list_pending(
@@ -184,13 +184,13 @@ async def list_pending(query: Annotated[PendingQuery, Query()], me: CurrentUser,
         limit=query.page_size,
         after=pagination.decode_cursor(query.after),
     )
-    found = [PendingOut.model_validate(row) for row in page.items]
-    told = await _load_pending_count(runtime, query, owner_id) | pagination.build_next_page(page.after)
-    return PendingPage(items=found, **told)
+    items = [PendingOut.model_validate(row) for row in page.items]
+    count = await _load_pending_count(runtime, query, owner_id)
+    return PendingPage(items=items, **count, **pagination.build_next_page(page.after))
 
 
 async def _load_pending_count(runtime: Runtime, query: PendingQuery, owner_id: int | None) -> dict[str, int]:
-    """Of what is listed, where it is known without a look at items."""
+    """The number of listed items, if the filters allow to know it without counting items."""
     if query.job_id is not None or query.from_ is not None or query.to is not None:
         return {}
     counted = await runtime.get(make_pending_counts).get(owner_id, statuses=query.statuses, kind=query.job_type)

@@ -35,7 +35,10 @@ async def resume_job(db: Database, job_id: UUID, *, by: int = LOCAL_USER_ID) -> 
 
 
 async def cancel_job(db: Database, job_id: UUID, *, by: int = LOCAL_USER_ID) -> None:
-    """Leased batches finish and keep their results; what waits is cancelled at once, the last of many by others."""
+    """Cancel waiting items. Leased batches finish and keep their results.
+
+    After ``CANCEL_TIMEOUT_S`` a maintenance loop cancels the remaining batches.
+    """
     await db.run(job_lifecycle.cancel_job, job_id, by=by)
     async with bind_job_fields(db, job_id):
         emit("job.cancelled", job=job_id)
@@ -48,7 +51,7 @@ async def cancel_job(db: Database, job_id: UUID, *, by: int = LOCAL_USER_ID) -> 
 
 
 async def delete_job(db: Database, job_id: UUID, *, by: int = LOCAL_USER_ID) -> None:
-    """Late flushes find nothing and are refused; rows and stored file go later, by maintenance and the janitor."""
+    """Delete a job. Late flushes are rejected; maintenance removes its rows and its file later."""
     async with bind_job_fields(db, job_id):
         await db.run(store_delete.delete_job, job_id)
         emit("job.deleted", job=job_id, by=by)
@@ -63,7 +66,7 @@ async def cancel_waiting_items(
     request_id: str | None = None,
     timeout_s: float | None = None,
 ) -> BulkOperation:
-    """What a worker has in hand is left to it; a job of which nothing is open afterwards is closed."""
+    """Cancel waiting items, not those that a worker has leased, and close the job if no item is open."""
     wrong = [status.value for status in waiting.statuses if status not in CANCELLABLE_STATUSES]
     if wrong:
         raise InvalidInput(f"items that are {', '.join(wrong)} do not wait: they cannot be cancelled")
@@ -87,7 +90,7 @@ async def cancel_waiting_items(
 async def run_items_now(
     db: Database, items: Sequence[tuple[UUID, int]], owner_id: int | None, *, by: int
 ) -> RunNowCounts:
-    """Items of jobs that are all there, and the owner's: else nothing is done. A transaction for each job."""
+    """Make items due now, in one transaction per job; UnknownJob, and no change, if the owner lacks one of the jobs."""
     grouped: dict[UUID, list[int]] = defaultdict(list)
     for job_id, seq in items:
         grouped[job_id].append(seq)

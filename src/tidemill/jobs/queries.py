@@ -43,7 +43,7 @@ ViewRow = dict[str, Any]
 
 
 async def find_job(db: Database, text: str, owner_id: int | None = None) -> Job:
-    """A job by id, key, or a beginning of its id. One of another owner is as unknown as one that never was."""
+    """A job by id, key, or the beginning of its id; UnknownJob if the owner has none of that name."""
     return await db.read(jobs.get_job, await db.read(jobs.find_job_id, text, owner_id))
 
 
@@ -73,12 +73,12 @@ async def list_jobs(
     check_page_limit(limit)
     check_timestamps(created_from, created_to)
     check_text("a filter", kind, q)
-    asked = job_lists.JobListRequest(owner_id, statuses, kind, created_from, created_to, q)
-    return await _report_listing("jobs", db.read(job_lists.list_jobs, asked, limit=limit, after=after))
+    request = job_lists.JobListRequest(owner_id, statuses, kind, created_from, created_to, q)
+    return await _report_listing("jobs", db.read(job_lists.list_jobs, request, limit=limit, after=after))
 
 
 async def list_newest_jobs(db: Database, limit: int, *, statuses: Sequence[JobStatus] = ()) -> list[Job]:
-    """So many of the newest jobs, over as many pages as it takes."""
+    """The newest jobs, at most ``limit``."""
     found: list[Job] = []
     after: object = None
     while len(found) < limit:
@@ -91,12 +91,12 @@ async def list_newest_jobs(db: Database, limit: int, *, statuses: Sequence[JobSt
 
 
 async def count_jobs(db: Database, owner_id: int | None = None) -> JobStatusCounts:
-    """How many jobs are what."""
+    """The number of jobs by status."""
     return await db.read(job_counts.count_jobs, owner_id)
 
 
 async def get_grid(db: Database, job: UUID | str, owner_id: int | None = None) -> JobGrid:
-    """What lists need to know of a job, by id or key."""
+    """What item lists need of a job, by id or key."""
     return await db.read(find_job_grid, job, owner_id)
 
 
@@ -111,17 +111,17 @@ async def list_items(
     codes: Sequence[str] | None = None,
     key: str | None = None,
 ) -> Page[ViewRow]:
-    """A page of items; its ``after`` is what to ask with for the next one. ``seq`` begins anywhere."""
+    """A page of items; its ``after`` is the cursor of the next page. ``seq`` starts at an item."""
     check_page_limit(limit)
     check_text("an error code", *(codes or ()))
     check_text("a key", key)
-    asked = item_lists.ItemListRequest(statuses, after, seq, codes, key or None)
-    found = job if isinstance(job, JobGrid) else await get_grid(db, job)
-    return await _report_listing("items", item_lists.list_items(db, found, asked, limit=limit))
+    request = item_lists.ItemListRequest(statuses, after, seq, codes, key or None)
+    grid = job if isinstance(job, JobGrid) else await get_grid(db, job)
+    return await _report_listing("items", item_lists.list_items(db, grid, request, limit=limit))
 
 
 async def list_shown_inputs(db: Database, grid: JobGrid, items: Sequence[ViewRow]) -> dict[int, Any]:
-    """The inputs of a page's items by seq, where it is those that the grid shows."""
+    """The inputs of a page's items by seq, if the grid shows inputs."""
     if grid.columns.value_key != "input" or not items:
         return {}
     return await db.run(item_records.read_shown_inputs, grid.id, [item["seq"] for item in items])
@@ -130,7 +130,7 @@ async def list_shown_inputs(db: Database, grid: JobGrid, items: Sequence[ViewRow
 async def iterate_items(
     db: Database, job_id: UUID, status: ItemStatus | None, *, limit: int
 ) -> AsyncGenerator[dict[str, Any]]:
-    """Item after item, page by page, with input and result whole: for who reads them one by one."""
+    """Every item with its complete input and result, read page by page."""
     after, left = None, limit
     statuses = [] if status is None else [status]
     while left > 0:
@@ -200,7 +200,7 @@ async def list_batches(db: Database, job_id: UUID, *, limit: int, after: object 
 
 
 async def list_activity(db: Database, job_id: UUID, *, limit: int, after: object = None) -> Page[ViewRow]:
-    """What people did to a job, the newest first."""
+    """The actions of users on a job, the newest first."""
     check_page_limit(limit)
     return await _report_listing("activity", db.run(job_records.list_activity, job_id, limit=limit, after=after))
 
@@ -217,23 +217,23 @@ async def list_pending(
     limit: int,
     after: object = None,
 ) -> Page[ViewRow]:
-    """Open items across jobs, those that have been as they are for longest first, each with why it waits."""
+    """Open items across jobs, the longest unchanged first, each with the reason why it waits."""
     check_page_limit(limit)
     check_timestamps(from_, to)
     check_text("a filter", kind)
     wrong = [status.value for status in statuses if status not in pending_items.OPEN_STATUSES]
     if wrong:
         raise InvalidInput(f"items that are {', '.join(wrong)} do not wait: ask for pending, processing or retry_wait")
-    asked = pending_items.OpenItemListRequest(
+    request = pending_items.OpenItemListRequest(
         statuses or pending_items.OPEN_STATUSES, job_id, owner_id, kind, from_, to
     )
     return await _report_listing(
-        "pending", db.read_snapshot(pending.list_pending_items, asked, limit=limit, after=after)
+        "pending", db.read_snapshot(pending.list_pending_items, request, limit=limit, after=after)
     )
 
 
 async def get_open_item_sums(db: Database, owner_id: int | None = None) -> OpenItemSums:
-    """How many items are open, now, by kind and status; never by counting items."""
+    """The number of open items by kind and status, from the batches, without counting items."""
     return await db.run(batches.sum_open_items, owner_id)
 
 
@@ -253,16 +253,16 @@ async def list_dead_letters(
     check_page_limit(limit)
     check_timestamps(from_, to)
     check_text("a filter", kind, *(codes or ()))
-    asked = dead_letter_lists.DeadLetterListRequest(owner_id, kind, codes, job_id, from_, to)
+    request = dead_letter_lists.DeadLetterListRequest(owner_id, kind, codes, job_id, from_, to)
     return await _report_listing(
-        "dead_letters", db.read_snapshot(dead_letter_lists.list_dead_letters, asked, limit=limit, after=after)
+        "dead_letters", db.read_snapshot(dead_letter_lists.list_dead_letters, request, limit=limit, after=after)
     )
 
 
 async def list_dead_letter_causes(
     db: Database, owner_id: int | None = None, *, kind: str | None = None, job_id: UUID | None = None
 ) -> list[ViewRow]:
-    """Dead letters by error code: how many, in how many jobs, and when such a job last changed."""
+    """Dead letters by error code: their number, the number of jobs, and when such a job last changed."""
     check_text("a filter", kind)
     return await db.run(dead_letter_lists.list_dead_letter_causes, owner_id, kind=kind, job_id=job_id)
 
@@ -279,7 +279,7 @@ async def _report_listing(name: str, listing: Awaitable[Page[T]]) -> Page[T]:
 
 
 def _format_page_bound(row: Any) -> str:
-    """Where a page begins or ends."""
+    """The row that a page begins or ends with, for the log."""
     if isinstance(row, Job):
         return str(row.id)
     return f"{row['updated_at'].isoformat()}|{row['id']}" if "updated_at" in row else str(row["id"])
@@ -293,9 +293,9 @@ async def get_grid_columns(db: Database, job_id: UUID) -> GridColumns:
 async def build_grid_page(
     db: Database, job_id: UUID, items: Sequence[GridRow]
 ) -> tuple[GridColumns, list[list[GridCell]]]:
-    """A page of a job's items, as a list has given it, in cells: what an export has in these rows.
+    """The cells of a page of items, as an export has them.
 
-    But for a result or an input of more than 16 kB, which lists leave out: its item, looked up, has it.
+    Lists leave out results and inputs above 16 kB: ``get_item`` returns them.
     """
     columns = await get_grid_columns(db, job_id)
     if columns.value_key == "input":
@@ -310,14 +310,14 @@ PENDING_COUNT_OWNERS_MAX = 10_000
 
 @dataclass(frozen=True, slots=True)
 class PendingCount:
-    """How many items are open, and how long ago that was summed."""
+    """The number of open items, and the age of that number."""
 
     count: int
     age_s: float
 
 
 class PendingCountCache:
-    """Remembers the sum of each owner for 30 s; whoever asks meanwhile, however many at once, causes no second one."""
+    """Caches the number of each owner for 30 s. Concurrent requests share one query."""
 
     def __init__(
         self, db: Database, *, cache_s: float = PENDING_COUNT_CACHE_S, clock: Callable[[], float] = time.monotonic
@@ -330,7 +330,7 @@ class PendingCountCache:
     async def get(
         self, owner_id: int | None = None, *, statuses: Collection[ItemStatus] = (), kind: str | None = None
     ) -> PendingCount:
-        """Of these statuses, and of this kind, if that is said."""
+        """The number of open items, of these statuses and this kind if they are given."""
         at, sum_ = self._summed.get(owner_id, (float("-inf"), None))
         if sum_ is None or self._clock() - at >= self._cache_s:
             at, sum_ = self._clock(), asyncio.ensure_future(get_open_item_sums(self._db, owner_id))
@@ -339,7 +339,7 @@ class PendingCountCache:
         try:
             sums = await asyncio.shield(sum_)
         except Exception:
-            self._summed.pop(owner_id, None)  # the next one tries again
+            self._summed.pop(owner_id, None)  # the next request queries again
             raise
         wanted = (n for (of, status), n in sums.items() if kind in (None, of) and (not statuses or status in statuses))
         return PendingCount(sum(wanted), self._clock() - at)
@@ -347,7 +347,7 @@ class PendingCountCache:
     def _evict_expired(self) -> None:
         if len(self._summed) >= PENDING_COUNT_OWNERS_MAX:
             now = self._clock()
-            self._summed = {who: kept for who, kept in self._summed.items() if now - kept[0] < self._cache_s}
+            self._summed = {owner: entry for owner, entry in self._summed.items() if now - entry[0] < self._cache_s}
 
 
 def make_pending_counts(runtime: Runtime) -> PendingCountCache:

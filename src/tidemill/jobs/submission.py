@@ -46,7 +46,7 @@ RESUBMIT_ATTEMPTS_MAX = 3
 
 
 def encode_inputs(inputs: Iterable[Any], max_row_bytes: int) -> Iterator[bytes]:
-    """Inputs as they are stored; InvalidInput names the row that cannot be."""
+    """Inputs as they are stored; InvalidInput names a row that cannot be stored."""
     for row, value in enumerate(inputs, 1):
         try:
             data = encode_json(value)
@@ -74,7 +74,7 @@ def check_submission(spec: Submission, *, built_in: bool = False) -> None:
 
 
 async def apply_kind_options(db: Database, spec: Submission) -> Submission:
-    """With what the kind's handler declares, as workers have registered it; UnknownKind if none ever has."""
+    """Add the options of the kind that workers have registered; UnknownKind if there are none."""
     return _apply_registered_options(spec, await db.read(workers.list_kinds))
 
 
@@ -211,12 +211,12 @@ async def submit_file(
 
 
 async def find_existing_job(db: Database, spec: Submission) -> UUID | None:
-    """The job this owner's key made already. KeyReused if it was asked for with other words, whatever its rows."""
+    """The job of this idempotency key; IdempotencyKeyReused if its parameters differ. Rows are not compared."""
     found = None if spec.idem_key is None else await db.run(find_by_idempotency_key, spec.owner_id, spec.idem_key)
     if found is None:
         return None
-    asked = (spec.kind, spec.params, spec.policy, spec.priority)
-    if asked != (found["kind"], found["params"], found["policy"], found["priority"]):
+    parameters = (spec.kind, spec.params, spec.policy, spec.priority)
+    if parameters != (found["kind"], found["params"], found["policy"], found["priority"]):
         raise IdempotencyKeyReused(f"idempotency key {spec.idem_key!r} was used for another submission")
     return UUID(str(found["id"]))
 
@@ -224,7 +224,7 @@ async def find_existing_job(db: Database, spec: Submission) -> UUID | None:
 async def submit_job(
     db: Database, spec: Submission, rows: Iterable[bytes] = (), *, built_in: bool = False
 ) -> tuple[UUID, bool]:
-    """In a transaction of our own: the job is there with all its rows, or not at all."""
+    """Submit a job in its own transaction: with all its rows, or not at all."""
     check_submission(spec, built_in=built_in)
     with _report_unavailable():
         async with db.transaction(bounded=False) as conn:
@@ -236,7 +236,7 @@ async def submit_job(
 def submit_job_from_thread(
     loop: LoopRunner, db: Database, spec: Submission, rows: Iterable[bytes], *, built_in: bool = False
 ) -> tuple[UUID, bool]:
-    """The same, for a caller that is not async: ``loop`` is the database's. The caller's thread reads the rows."""
+    """``submit_job`` for a thread without an event loop. The caller's thread reads the rows."""
     check_submission(spec, built_in=built_in)
     with _report_unavailable(), loop.enter(db.transaction(bounded=False)) as conn:
         job_id, is_new = run_steps_from_thread(conn, build_submission_steps(spec, rows), loop)
@@ -260,7 +260,7 @@ def _report_unavailable() -> Iterator[None]:
 async def submit_and_get_job(
     db: Database, spec: Submission, rows: Callable[[], Iterable[bytes]] = tuple, *, built_in: bool = False
 ) -> tuple[Job, bool]:
-    """The same, and the job as it is then. What the key made before may be deleted meanwhile: then it is made anew."""
+    """Submit a job and read it. If the job of a repeated key was deleted meanwhile, submit it again."""
     for _ in range(RESUBMIT_ATTEMPTS_MAX):
         job_id, is_new = await submit_job(db, spec, rows(), built_in=built_in)
         try:
@@ -274,7 +274,7 @@ async def submit_and_get_job(
 async def submit_in_transaction(
     conn: Connection, spec: Submission, rows: Iterable[bytes], *, is_declared: bool = True
 ) -> tuple[UUID, bool]:
-    """In the caller's own transaction: the job exists if and only if that commits.
+    """Submit a job in the caller's transaction: it exists if and only if that commits.
 
     A kind that is not declared in this process gets the options that workers have registered.
     """
@@ -288,7 +288,7 @@ async def submit_in_transaction(
 def submit_in_transaction_sync(
     conn: SyncConnection, spec: Submission, rows: Iterable[bytes], *, is_declared: bool = True
 ) -> tuple[UUID, bool]:
-    """The same, on a blocking connection."""
+    """``submit_in_transaction`` on a blocking connection."""
     if not is_declared:
         spec = _apply_registered_options(spec, workers.list_kinds_sync(conn))
     check_submission(spec, built_in=is_declared)
@@ -297,7 +297,7 @@ def submit_in_transaction_sync(
 
 
 def _check_utf8(encoding: str) -> None:
-    """Rows are COPYed as bytes: the server would take them for another alphabet, without a word."""
+    """Rows are copied as UTF-8 bytes: with another client encoding the server would store other characters."""
     if encoding != "utf-8":
         raise InvalidInput(f"the connection's client_encoding is {encoding}: it must be UTF8")
 

@@ -1,4 +1,4 @@
-"""Bodies that are files: streamed into the blob store as they come, counted, and never held in memory."""
+"""Uploads: streams files from request bodies into the blob store, within the size limit."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -19,9 +19,9 @@ from tidemill.rest.problems import HttpError
 from tidemill.rest.request_body import content_length_exceeds
 from tidemill.runtime import Runtime
 
-UPLOAD_BUFFER_BYTES = 1 << 20  # to the disk in pieces of this size, each in a thread
+UPLOAD_BUFFER_BYTES = 1 << 20  # written in chunks of this size, each in a thread
 FORM_FIELDS_MAX_BYTES = 1 << 20
-FORM_FIELD_OVERHEAD_BYTES = 100  # bytes that a field takes beside its name and its text
+FORM_FIELD_OVERHEAD_BYTES = 100  # counted for a field in addition to its name and text
 UPLOAD_FORMAT_BY_MEDIA_TYPE = {
     "text/csv": "csv",
     "text/tab-separated-values": "tsv",
@@ -48,7 +48,7 @@ class UploadedFile:
 
 
 class UploadReceiver:
-    """Takes the files of one request. What is not finished in the end is removed."""
+    """Stores the files of one request. An unfinished file is removed."""
 
     def __init__(self, writing: BlobWriter, *, max_bytes: int, accept_any_type: bool = False) -> None:
         self._accept_any_type = accept_any_type
@@ -69,7 +69,7 @@ class UploadReceiver:
         await asyncio.to_thread(self._stack.close)
 
     async def begin_file(self, name: str, media_type: str, declared_format: str | None = None) -> None:
-        """Another file begins: images may be many, anything else comes alone."""
+        """Start a file. A request may have several images, but only one file of another type."""
         if self._accept_any_type:
             self._begin_untyped_file(name, media_type)
             return
@@ -84,7 +84,7 @@ class UploadReceiver:
         self.name = self.name or clean_file_name(name)
 
     def _begin_untyped_file(self, name: str, media_type: str) -> None:
-        """What it is will be seen when it is here."""
+        """Start a file whose type is detected after it is stored."""
         if self.format is not None:
             raise InvalidInput("one file at a time")
         self.format, self.media_type = "", media_type
@@ -113,9 +113,9 @@ class UploadReceiver:
 async def receive_upload(
     request: Request, runtime: Runtime, *, check: FieldsCheck, accept_any_type: bool = False
 ) -> UploadedFile:
-    """Store the body's file. ``check`` looks at the words of the request before the first byte of a file.
+    """Store the file of a request. ``check`` checks the parameters before the first byte of the file is read.
 
-    With ``any_type`` the file is whatever it turns out to be.
+    With ``accept_any_type`` the type of the file is detected later.
     """
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     max_bytes = runtime.settings.max_file_size_mb << 20
@@ -148,7 +148,7 @@ async def discard_on_error(runtime: Runtime, file: UploadedFile) -> AsyncIterato
 
 
 def _reject_declared_length(request: Request, max_bytes: int) -> None:
-    """A body that says itself that it is too long needs not be read."""
+    """TooLarge if the declared length exceeds the limit, before the body is read."""
     if content_length_exceeds(request.headers.get("content-length", ""), max_bytes + FORM_FIELDS_MAX_BYTES):
         raise TooLarge(f"the file has more than {max_bytes >> 20} MB")
 
@@ -180,14 +180,14 @@ async def _receive_multipart(
 
 
 def _add_field_size(size: int, added: int) -> int:
-    """What the fields have taken so far; those that hold nothing take something, too."""
+    """The size of all fields so far; empty ones count as well."""
     if size + added > FORM_FIELDS_MAX_BYTES:
         raise TooLarge(f"the fields beside the file have more than {FORM_FIELDS_MAX_BYTES} bytes")
     return size + added
 
 
 async def _limit_body(body: AsyncIterator[bytes], max_bytes: int) -> AsyncIterator[bytes]:
-    """All of a body has a limit, not only what its parts hold: there is no end to parts that hold nothing."""
+    """Limit the whole body and not only its parts: a body could have endlessly many empty parts."""
     seen = 0
     async for piece in body:
         seen += len(piece)

@@ -1,7 +1,4 @@
-"""Limiters.
-
-Limiters: how often others may be called.
-"""
+"""HTTP routes of limiters."""
 
 from datetime import datetime
 from typing import Annotated
@@ -17,7 +14,7 @@ from tidemill.rest.schema_types import RequestModel
 
 def _reject_bool(value: object) -> object:
     if isinstance(value, bool):
-        raise ValueError("a number is wanted")  # noqa: TRY004  what pydantic takes for a fault of the request
+        raise ValueError("a number is wanted")  # noqa: TRY004  pydantic reports a ValueError
     return value
 
 

@@ -1,4 +1,4 @@
-"""Looking at limiters, changing what they let through, lifting their blocks."""
+"""Lists, changes and unblocks limiters."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ async def change_limiter(
     concurrency: int | None = None,
     by: str | None = None,
 ) -> LimiterRow:
-    """What is given is changed, for everybody and at once, until the limiter is declared anew."""
+    """Change a limiter for all workers, until it is declared again."""
     before = await get_limiter(db, name)
     given = {"rate": rate, "burst": burst, "concurrency": concurrency}
     changes = {field: _parse_limit(field, value) for field, value in given.items() if value is not None}
@@ -49,7 +49,7 @@ async def change_limiter(
 
 
 async def unblock_limiter(db: Database, name: str, key: str | None = None, *, by: str | None = None) -> LimiterRow:
-    """Calls begin again, though somebody refused: of all its members, or of one."""
+    """Remove the block of a limiter, of all its members or of one."""
     check_text("a member", key)
     await get_limiter(db, name)
     lifted = await db.run(store.unblock_limiter, name, key)

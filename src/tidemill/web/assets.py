@@ -1,4 +1,4 @@
-"""The files that browsers are given: read once, named by what is in them, kept in memory."""
+"""The static files of the web UI: read once, kept in memory, versioned by their content."""
 
 import gzip
 import hashlib
@@ -13,15 +13,15 @@ MEDIA_TYPE_BY_EXTENSION = {
     "js": "text/javascript; charset=utf-8",
     "svg": "image/svg+xml",
 }
-GZIP_MIN_BYTES = 400  # bytes that are not worth packing
-PRELOADED_FOLDERS = ("core/", "ui/")  # what every screen needs: fetched at once, not one import after the other
+GZIP_MIN_BYTES = 400  # smaller files are not compressed
+PRELOADED_FOLDERS = ("core/", "ui/")  # every screen needs them: fetched at once, not one import after the other
 BASE_STYLESHEETS = ("css/tokens.css", "css/base.css", "css/components.css")
 PAGE_TEMPLATE = "index.html"
 
 
 @dataclass(frozen=True, slots=True)
 class Asset:
-    """A file as it is sent."""
+    """A file, plain and compressed."""
 
     plain: bytes
     gzipped: bytes | None
@@ -34,16 +34,13 @@ class Asset:
 
 @dataclass(frozen=True, slots=True)
 class Assets:
-    """All of them. ``version`` changes with any of them, and is part of every address."""
+    """All files. ``version`` changes with each of them and is part of every URL."""
 
     version: str
     files: dict[str, Asset]
 
     def render_page(self, depth: int) -> bytes:
-        """The page, for an address so many steps below the first: it refers to its parts from there.
-
-        Whatever stands before our addresses, a proxy's prefix for one, need not be known.
-        """
+        """The page for a URL ``depth`` steps below the root. Its links are relative, so a proxy may add a prefix."""
         up = "../" * depth or "./"
         root = f"{up}static/{self.version}/"
         css = [f'<link rel="stylesheet" href="{root}{name}">' for name in self._list_stylesheets()]
@@ -54,7 +51,7 @@ class Assets:
         return page.replace("{root}", root).replace("{styles}", "\n".join(css + modules)).encode()
 
     def _list_stylesheets(self) -> list[str]:
-        """Ours in their order, then those of single screens."""
+        """The base stylesheets in their order, then those of single screens."""
         return [
             *BASE_STYLESHEETS,
             *sorted(name for name in self.files if name.endswith(".css") and name not in BASE_STYLESHEETS),
@@ -75,8 +72,8 @@ def load_assets() -> Assets:
 
 
 def _build_asset(name: str, content: bytes) -> Asset:
-    packed = gzip.compress(content, 6, mtime=0) if len(content) > GZIP_MIN_BYTES else None
-    return Asset(content, packed, MEDIA_TYPE_BY_EXTENSION[name.rpartition(".")[2]])
+    compressed = gzip.compress(content, 6, mtime=0) if len(content) > GZIP_MIN_BYTES else None
+    return Asset(content, compressed, MEDIA_TYPE_BY_EXTENSION[name.rpartition(".")[2]])
 
 
 def _list_files(folder: Traversable, prefix: str = "") -> list[tuple[str, Traversable]]:

@@ -1,4 +1,4 @@
-"""The page and its files, beside the API: every address that is not the API's is one of the page's."""
+"""Serves the web UI beside the API: every path that does not belong to the API is a page."""
 
 from fastapi import FastAPI
 from starlette.datastructures import Headers
@@ -15,7 +15,7 @@ NON_PAGE_PREFIXES = (
     "metrics",
     "static",
     "sign-in",
-)  # the first step of an address; /sign-in itself is a screen
+)  # the first part of a path; /sign-in itself is a screen
 PAGE_CSP = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; "
@@ -27,7 +27,7 @@ PAGE_PATH_MAX_DEPTH = 8
 
 
 class PageRoute(Route):
-    """Whatever a browser may be sent to: a deep link is the page, which knows the rest."""
+    """Every path of the UI: all deep links get the same page, which renders the screen."""
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         if scope["type"] != "http" or scope["method"] not in ("GET", "HEAD") or not is_page_path(scope["path"]):
@@ -43,7 +43,7 @@ def is_page_path(path: str) -> bool:
 
 
 def install_pages(app: FastAPI) -> None:
-    """Add the page to a service. Both routes are for anybody: they show nothing but the program itself."""
+    """Add the web UI to a service. Its routes are public: they serve the program and no data."""
     load_assets()
     app.router.routes.append(Route("/static/{version}/{name:path}", serve_static_file, include_in_schema=False))
     app.router.routes.append(PageRoute("/{path:path}", serve_page, include_in_schema=False))
@@ -51,14 +51,14 @@ def install_pages(app: FastAPI) -> None:
 
 async def serve_page(request: Request) -> Response:
     depth = request.scope["path"].count("/") - 1
-    if depth > PAGE_PATH_MAX_DEPTH:  # no screen is there, and the page says at every part of it how deep it is
+    if depth > PAGE_PATH_MAX_DEPTH:  # no screen is that deep, and the page repeats its depth in every link
         return Response("there is no such page", 404, media_type="text/plain")
     page = Asset(load_assets().render_page(depth), None, "text/html; charset=utf-8")
     return build_asset_response(request.headers, page, CACHE_REVALIDATE)
 
 
 async def serve_static_file(request: Request) -> Response:
-    """A file of this version: another version's would not fit the others that the browser has."""
+    """A file of the current version; 404 for another version, which would not fit the browser's other files."""
     assets = load_assets()
     found = assets.files.get(request.path_params["name"])
     if found is None or request.path_params["version"] != assets.version:
