@@ -40,8 +40,14 @@ SERVICE_FIXTURES = frozenset({"browser", "s3_server", "tidemill_server"})
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark as fast each test that needs no database, no object store and no browser."""
+    """Mark as fast each test that needs no database, no object store and no browser.
+
+    Skip tests of two features together if one of them is disabled.
+    """
+    disabled = os.environ.get(DISABLED_FEATURES_VARIABLE, "").split(",")
     for item in items:
+        if any(mark.args[0] in disabled for mark in item.iter_markers("needs_feature")):
+            item.add_marker(pytest.mark.skip("its feature is disabled"))
         if SERVICE_FIXTURES.isdisjoint(getattr(item, "fixturenames", ())):
             item.add_marker("fast")
 

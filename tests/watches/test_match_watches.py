@@ -10,6 +10,8 @@ from tidemill.store import users
 from tidemill.watches.file_state import FileState
 from watches.scenes import Scene
 
+pytestmark = pytest.mark.needs_feature("enrichment")
+
 SERVICES = """
 [services.names]
 url = "https://recon.example/api"
