@@ -17,7 +17,7 @@ from uuid import UUID, uuid4
 
 from tidemill.config import Settings, load_settings
 from tidemill.core.principal import Role
-from tidemill.engine.maintenance.blob_cleanup import BlobCleanupLoop
+from tidemill.engine.maintenance_loop import BlobCleanupLoop
 from tidemill.files.blobs import open_blob_store
 from tidemill.store import users, workers
 from tidemill.store.database import Database

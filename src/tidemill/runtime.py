@@ -1,17 +1,18 @@
 """What each process has exactly one of, shared by the core and all features."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+import tomllib
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from pathlib import Path
 from typing import Any, BinaryIO, Protocol, TypeVar, cast
 from uuid import UUID
 
 from tidemill.config import Settings
-from tidemill.config_file import check_section_names, load_section
-from tidemill.core.declarations import Declarations
-from tidemill.core.errors import InvalidInput
+from tidemill.core.errors import InvalidInput, InvalidSettings
 from tidemill.core.job import Job, TimeSliceResult
 from tidemill.core.principal import Principal, Role
+from tidemill.core.suggest import suggest_similar
 from tidemill.features import Feature, load_object
 from tidemill.files.blobs import open_blob_store
 from tidemill.files.blobs.blob_store import Blob, BlobStore
@@ -20,7 +21,57 @@ from tidemill.store.database import Database
 from tidemill.store.job_submission import Submission
 from tidemill.store.users import User
 
+DEFAULT_CONFIG_PATH = Path("tidemill.toml")
+CORE_SECTIONS = ("resources", "limiters")
 T = TypeVar("T")
+
+
+@lru_cache(maxsize=4)
+def _read_document(path: Path, modified_ns: int, size: int) -> dict[str, Any]:  # noqa: ARG001  they identify a version
+    """A file is read once, however many sections of it are loaded."""
+    return tomllib.loads(path.read_text("utf-8"))
+
+
+def load_section(path: Path | None, parse: Callable[[dict[str, Any]], dict[str, T]]) -> dict[str, T]:
+    """What ``parse`` returns for this file, by default ``tidemill.toml`` here if it exists; else InvalidSettings."""
+    if path is None:
+        if not DEFAULT_CONFIG_PATH.is_file():
+            return {}
+        path = DEFAULT_CONFIG_PATH
+    try:
+        stat = path.stat()
+        return parse(_read_document(path.absolute(), stat.st_mtime_ns, stat.st_size))
+    except OSError as error:
+        raise InvalidSettings(f"TIDEMILL_CONFIG: cannot read {path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidSettings(f"{path} is not TOML: {error}") from error
+    except InvalidSettings as error:
+        raise InvalidSettings(f"{path}: {error}") from None
+
+
+def check_section_names(document: Mapping[str, Any], enabled: Sequence[Feature], disabled: Iterable[Feature]) -> None:
+    """InvalidSettings with every section that neither the core nor an enabled feature has."""
+    known = [*CORE_SECTIONS, *(section for feature in enabled for section in feature.config_sections)]
+    disabled_features = {section: feature.name for feature in disabled for section in feature.config_sections}
+    problems = []
+    for section in document:
+        if section in disabled_features:
+            problems.append(f'{section}: The feature "{disabled_features[section]}" is disabled. Remove the section.')
+        elif section not in known:
+            problems.append(f"{section}: Unknown section{suggest_similar(section, known)}")
+    if problems:
+        raise InvalidSettings("\n  - ".join(["Invalid sections:", *problems]))
+
+
+@dataclass(slots=True)
+class Declarations:
+    """Declarations by name. Tables are checked where they are used, together with those of ``tidemill.toml``."""
+
+    normalizers: dict[str, Callable[[str], str]] = field(default_factory=dict)
+    resources: dict[str, dict[str, Any]] = field(default_factory=dict)
+    datasets: dict[str, dict[str, Any]] = field(default_factory=dict)
+    dataset_functions: dict[str, Callable[..., Any]] = field(default_factory=dict)
+    limiters: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

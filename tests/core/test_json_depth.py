@@ -2,7 +2,7 @@
 
 import pytest
 
-from tidemill.core.json_depth import MAX_JSON_DEPTH, is_json_too_deep
+from tidemill.core.json_input import MAX_JSON_DEPTH, is_json_too_deep
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 from support import eventually
 from tidemill.dispatch.broker_dispatcher import BrokerDispatcher
 from tidemill.dispatch.envelope import Envelope
-from tidemill.dispatch.wakeup_receivers import HintReceiver
+from tidemill.dispatch.postgres_dispatcher import HintReceiver
 from tidemill.store.database import Database
 
 

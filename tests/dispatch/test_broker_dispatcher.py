@@ -132,7 +132,7 @@ async def test_message_that_cannot_be_quarantined_is_reported_and_dropped(
 
 
 async def test_quarantine_is_trimmed_to_maximum_messages(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidemill.dispatch.wakeup_receivers.QUARANTINE_TRIM_EVERY_MESSAGES", 5)
+    monkeypatch.setattr("tidemill.dispatch.postgres_dispatcher.QUARANTINE_TRIM_EVERY_MESSAGES", 5)
     monkeypatch.setattr(outbox, "QUARANTINE_MAX_MESSAGES", 3)
     ear = WorkersEar(db)
     for n in range(11):

@@ -16,7 +16,7 @@ from telemetry.recorded_events import Told
 from tidemill.core.errors import BrokerUnavailable
 from tidemill.dispatch import outbox
 from tidemill.dispatch.outbox_relay import MAX_HINT_ATTEMPTS, OutboxRelay
-from tidemill.engine.maintenance.maintenance_loop import MaintenanceLoop
+from tidemill.engine.maintenance_loop import MaintenanceLoop
 from tidemill.store import job_lifecycle, retention
 from tidemill.store.database import Database
 from tidemill.store.job_submission import Submission, build_submission_steps, run_steps_async

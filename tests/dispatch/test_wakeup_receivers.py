@@ -8,7 +8,7 @@ import pytest
 
 from support import add_job, eventually, rows
 from support.brokers import BrokerServer
-from tidemill.app.wakeups import WakeupLoops
+from tidemill.app.worker import WakeupLoops
 from tidemill.config import Settings
 from tidemill.dispatch import broker_dispatcher, outbox_relay
 from tidemill.store.database import Database

@@ -9,7 +9,7 @@ from tidemill.core.status import JobStatus
 from tidemill.dispatch import outbox
 from tidemill.dispatch.broker_dispatcher import BrokerDispatcher, make_connection_factory
 from tidemill.dispatch.envelope import encode_envelope
-from tidemill.jobs.health import check_health
+from tidemill.jobs.administration import check_health
 from tidemill.store import job_lifecycle
 from tidemill.store.database import Database
 

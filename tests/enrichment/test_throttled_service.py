@@ -34,7 +34,7 @@ async def test_throttling_storm_loses_no_row_and_keeps_rate_limit(
         scene.declare("names", service.url, concurrency=AT_ONCE, limit="names")
         asked = [NAMES[number % len(NAMES)] for number in range(rows)]
         job_id = await scene.submit([{"name": name} for name in asked], threshold=90)
-        workers.start("tidemill.app.builtin_mill:mill", config=scene.settings.config)
+        workers.start("tidemill.app.mill:builtin_mill", config=scene.settings.config)
         job = await closed(scene.db, job_id, within=300)
         await gate.close()
     assert (job.status, job.counts.done) == (JobStatus.COMPLETED, rows)

@@ -15,7 +15,7 @@ from tidemill.core.job import Job
 from tidemill.core.principal import Role
 from tidemill.exports.filters import parse_condition
 from tidemill.exports.table_export import TableExportPlan, TableExportRequest
-from tidemill.exports.table_stream import stream_table_export
+from tidemill.exports.table_exporter import stream_table_export
 from tidemill.exports.use_cases import plan_table_export, submit_table_export
 from tidemill.files.blobs import open_blob_store
 from tidemill.files.blobs.blob_store import BlobStore

@@ -13,8 +13,8 @@ from support import assert_sound, eventually, file_of, job_of, rows, shift_clock
 from tidemill.core.errors import Conflict
 from tidemill.core.job import Item
 from tidemill.core.status import JobStatus
-from tidemill.engine.maintenance import blob_cleanup
-from tidemill.engine.maintenance.blob_cleanup import BlobCleanupLoop
+from tidemill.engine import maintenance_loop
+from tidemill.engine.maintenance_loop import BlobCleanupLoop
 from tidemill.exports import table_exporter
 from tidemill.exports.table_copy import copy_query_to_sink
 from tidemill.exports.use_cases import get_export_download, open_export_file
@@ -153,7 +153,7 @@ async def test_export_cancelled_after_file_is_complete_offers_no_file(
 
 async def test_cleanup_removes_files_listed_after_missing_files(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     job = await scene.made("people")
-    monkeypatch.setattr(blob_cleanup, "BLOB_CLEANUP_BATCH_FILES", 2)
+    monkeypatch.setattr(maintenance_loop, "BLOB_CLEANUP_BATCH_FILES", 2)
     await scene.run(
         "INSERT INTO tidemill.unneeded_file (file_id, at)"
         " SELECT lpad(n::text, 32, '0'), tidemill.now() - interval '1 day' FROM generate_series(1, 5) n"

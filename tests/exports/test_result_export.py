@@ -17,7 +17,7 @@ from tidemill.core.errors import Conflict, InvalidInput, UnknownKind
 from tidemill.core.file_format import ResultFileFormat
 from tidemill.core.kinds import EXPORT_KIND
 from tidemill.core.status import ItemStatus
-from tidemill.engine.maintenance.maintenance_loop import MaintenanceLoop
+from tidemill.engine.maintenance_loop import MaintenanceLoop
 from tidemill.exports import use_cases
 from tidemill.exports.result_export import ResultExportRequest
 from tidemill.exports.use_cases import open_export_file

@@ -16,8 +16,7 @@ from support.result_values import read_csv
 from tidemill import Item, Mill
 from tidemill.core.file_format import ResultFileFormat
 from tidemill.core.outcome import Outcome
-from tidemill.engine.maintenance.blob_cleanup import BlobCleanupLoop
-from tidemill.engine.maintenance.maintenance_loop import MaintenanceLoop
+from tidemill.engine.maintenance_loop import BlobCleanupLoop, MaintenanceLoop
 from tidemill.exports.handler import ResultExporter, ResultFileWriter
 from tidemill.exports.result_export import ResultExportRequest
 from tidemill.files.blobs import open_blob_store
@@ -102,7 +101,7 @@ async def test_export_fails_when_job_is_deleted_before_it_runs(mill: Mill, db: D
 async def test_result_export_contains_one_snapshot_during_concurrent_flush(
     mill: Mill, db: Database, held: Held, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidemill.exports.result_snapshot.RESULT_WINDOW_ITEMS", 5)
+    monkeypatch.setattr("tidemill.exports.result_export.RESULT_WINDOW_ITEMS", 5)
     job_id = await add_job(db, 20, kind="elsewhere", columns=("ok",), batch_size=10)
     await settle(db, await take(db, job_id))
     export_id, _ = await ask(db, mill, job_id)

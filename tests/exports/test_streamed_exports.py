@@ -11,7 +11,7 @@ import pytest
 from exports.scenes import COPYING, Scene
 from support import eventually, rows
 from tidemill.core.errors import Conflict, TidemillError, Unavailable
-from tidemill.exports.table_stream import stream_table_export
+from tidemill.exports.table_exporter import stream_table_export
 
 WIDE = "INSERT INTO wide SELECT n, repeat(md5(n::text), 30) FROM generate_series(1, 60000) n"  # 58 MB
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidemill.core.errors import InvalidInput
-from tidemill.core.file_layout import FileLayout
+from tidemill.core.file_format import FileLayout
 from tidemill.core.input_source import Checkpoint, InputDefect, InputSource, resolve_line_number
 from tidemill.files.source_opener import open_block_reader
 

@@ -14,7 +14,7 @@ from pyarrow import parquet
 from files.test_compression import zipped, zstd_compressed
 from support.workbooks import workbook
 from tidemill.core.errors import InvalidInput
-from tidemill.core.file_layout import FileLayout
+from tidemill.core.file_format import FileLayout
 from tidemill.files.detect import detect_layout
 from tidemill.files.source_opener import open_block_reader
 

@@ -15,7 +15,7 @@ from support.s3 import S3Server
 from tidemill import Mill
 from tidemill.config import Settings
 from tidemill.core.status import JobStatus
-from tidemill.engine.maintenance.blob_cleanup import BlobCleanupLoop
+from tidemill.engine.maintenance_loop import BlobCleanupLoop
 from tidemill.files.blobs import open_blob_store
 from tidemill.store.database import Database
 from tidemill.testing import drain

@@ -14,7 +14,7 @@ from tidemill import Mill
 from tidemill.app.build import make_runtime
 from tidemill.config import Settings
 from tidemill.core.decide import complete_stored_error
-from tidemill.core.file_layout import FileLayout
+from tidemill.core.file_format import FileLayout
 from tidemill.core.job import Job
 from tidemill.core.kinds import IMPORT_KIND
 from tidemill.files.blobs import open_blob_store

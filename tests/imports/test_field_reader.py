@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tidemill.core.column_type import ColumnType
+from tidemill.core.file_format import ColumnType
 from tidemill.imports.validation.canonical_values import canonicalize_texts
 from tidemill.imports.validation.field_reader import FieldReader
 from tidemill.tables.resource import Field

@@ -12,7 +12,7 @@ from support import rows, shift_clock
 from support.api import Api
 from support.import_requests import CSV_TYPE, GOOD, open_shop
 from tidemill import Mill
-from tidemill.engine.maintenance.blob_cleanup import BlobCleanupLoop
+from tidemill.engine.maintenance_loop import BlobCleanupLoop
 from tidemill.files.blobs import open_blob_store
 
 NO_JOBS = """

@@ -11,7 +11,7 @@ from store.scenes import at_once, batches, expire
 from support import add_job, assert_sound, eventually, job_of, rows, settle, take, verdict
 from tidemill.core.batch import Lease, isolate_suspects
 from tidemill.core.job import Counts
-from tidemill.engine.maintenance.maintenance_loop import MaintenanceLoop
+from tidemill.engine.maintenance_loop import MaintenanceLoop
 from tidemill.store import batch_leases
 from tidemill.store import outcome_flush as store
 from tidemill.store.batch_leases import BatchClaim, claim_batch

@@ -8,7 +8,7 @@ from store.scenes import at_once, fail_some, held_up
 from support import RETRY, add_job, add_rows, assert_sound, rows, settle, take, try_take, verdict
 from tidemill.core.errors import UnknownJob
 from tidemill.core.input_source import InputBlock, SourceReference
-from tidemill.engine.maintenance.maintenance_loop import MaintenanceLoop
+from tidemill.engine.maintenance_loop import MaintenanceLoop
 from tidemill.jobs import job_control
 from tidemill.store import batch_leases, ingestion, job_lifecycle, retention
 from tidemill.store import outcome_flush as store

@@ -6,13 +6,20 @@ from typing import Any
 import pytest
 
 from tables.introspect import rules
-from tidemill.config_file import load_section
 from tidemill.core.errors import InvalidSettings
 from tidemill.core.principal import Role
+from tidemill.runtime import load_section
 from tidemill.tables.config import parse_resource_declarations
-from tidemill.tables.declarations import ResourceDeclaration
 from tidemill.tables.merge_declaration import merge_declaration
-from tidemill.tables.resource import ConditionalRequirement, Field, Reference, Resource, TableName, is_granted
+from tidemill.tables.resource import (
+    ConditionalRequirement,
+    Field,
+    Reference,
+    Resource,
+    ResourceDeclaration,
+    TableName,
+    is_granted,
+)
 
 MISTAKES = r"""
 resourcse = 1

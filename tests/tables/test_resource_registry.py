@@ -9,9 +9,9 @@ import pytest
 
 from support import rows
 from tables.introspect import look_at
-from tidemill.config_file import load_section
 from tidemill.core.errors import InvalidInput, InvalidSettings, UnknownResource
 from tidemill.core.principal import Role
+from tidemill.runtime import load_section
 from tidemill.store.database import Database
 from tidemill.tables import resource_registry
 from tidemill.tables.config import NAMED_PATTERNS, parse_resource_declarations

@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tidemill.telemetry.child_events import MEASURED_EVENTS
+from tidemill.telemetry.child_events import MAX_LABEL_VALUES, MEASURED_EVENTS, OTHER_LABEL, BoundedLabel, count_by_code
 from tidemill.telemetry.events import Event
 from tidemill.telemetry.metric_families import ExpiringGauge
-from tidemill.telemetry.metric_labels import MAX_LABEL_VALUES, OTHER_LABEL, BoundedLabel, count_by_code
 from tidemill.telemetry.metrics import MetricsSubscriber
 
 DOCS = Path(__file__).parents[2] / "docs" / "telemetry.md"

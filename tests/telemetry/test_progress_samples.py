@@ -10,12 +10,7 @@ from store.scenes import big_job, plan, prepared_plan, retry_some, rows_looked_a
 from support import FAILED, add_job, job_of, rows, settle, take, verdict
 from telemetry.recorded_events import Told
 from tidemill.core.progress import NoEstimate
-from tidemill.engine.maintenance.maintenance_loop import (
-    MaintenanceLoop,
-    ProgressSampler,
-    QueueDepthLoop,
-    report_queue_depth,
-)
+from tidemill.engine.maintenance_loop import MaintenanceLoop, ProgressSampler, QueueDepthLoop, report_queue_depth
 from tidemill.jobs import job_control
 from tidemill.store import job_lifecycle, progress_samples
 from tidemill.store.database import Database

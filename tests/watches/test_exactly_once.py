@@ -12,7 +12,7 @@ import pytest
 
 from support import Workers, eventually, rows, until
 from tidemill.core.errors import Busy
-from tidemill.engine.maintenance.maintenance_loop import MaintenanceLoop
+from tidemill.engine.maintenance_loop import MaintenanceLoop
 from tidemill.store import job_lifecycle
 from tidemill.store.retention import delete_job
 from tidemill.watches import watch_files

@@ -7,10 +7,26 @@ import gc
 import importlib
 import sys
 import traceback
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib import resources
 from pathlib import Path
 
+from tidemill.app.build import make_runtime
 from tidemill.app.mill import Mill
+from tidemill.config import load_settings
 from tidemill.core.errors import InvalidInput
+from tidemill.runtime import Runtime
+from tidemill.store import workers
+from tidemill.store.database import Database
+from tidemill.store.migrate import migrate_schema
+from tidemill.store.open_database import open_database
+
+
+async def create_demo_tables(db: Database) -> None:
+    """Those of demo/schema.sql, unless they are there."""
+    async with db.transaction() as conn:
+        await conn.execute((resources.files("tidemill.demo") / "schema.sql").read_bytes(), prepare=False)
 
 
 def load_mill(reference: str) -> Mill:
@@ -50,3 +66,32 @@ def relax_garbage_collector() -> None:
     """
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
+
+
+class LocalCommandHost:
+    """Runs commands in this process, with the settings of the environment."""
+
+    @asynccontextmanager
+    async def open_runtime(self, app: str, *, migrate: bool, check: bool) -> AsyncIterator[Runtime]:
+        settings = load_settings()
+        async with open_database(settings, check=check and not migrate) as db:
+            if migrate:
+                await migrate_schema(db)
+            yield make_runtime(db, settings, load_mill(app).registry)
+
+    @asynccontextmanager
+    async def ensure_worker(self, runtime: Runtime, kind: str, app: str, processes: int) -> AsyncIterator[None]:
+        if kind in await runtime.db.read(workers.list_live_kinds):
+            yield
+            return
+        from tidemill.app.worker import make_worker  # noqa: PLC0415  commands that need no worker start faster
+
+        worker = make_worker(runtime.db, load_mill(app), app, processes)
+        await worker.start()
+        try:
+            yield
+        finally:
+            await worker.stop()
+
+    async def register_kind(self, runtime: Runtime, app: str, kind: str) -> None:
+        await runtime.db.run(workers.register_kinds, [load_mill(app).registry.get(kind)])

@@ -8,12 +8,12 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from tidemill.core.decide import describe_exception
-from tidemill.core.declarations import Declarations
 from tidemill.core.errors import InvalidInput, StartHookFailed, UnknownKind
 from tidemill.core.kinds import BUILTIN_KIND_PREFIX, HANDLER_CONCURRENCY_MAX, Handler
 from tidemill.core.result_grid import COLUMN_NAME_MAX_CHARS, GRID_COLUMNS_MAX
 from tidemill.limits.limiter import Limiter
-from tidemill.limits.limiter_handle import LimiterHandle
+from tidemill.limits.limiter_permit import LimiterHandle
+from tidemill.runtime import Declarations
 from tidemill.tables.resource import BUILTIN_NORMALIZERS
 from tidemill.telemetry.events import emit
 

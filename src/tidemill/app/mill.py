@@ -207,3 +207,6 @@ async def _take(items: AsyncIterator[ItemRecord], count: int) -> list[ItemRecord
         if len(taken) == count:
             break
     return taken
+
+
+builtin_mill = Mill()  # for workers that run nothing but the kinds of features

@@ -8,7 +8,7 @@ from tidemill.app.handler_registry import HandlerRegistry, make_batch_handler, m
 from tidemill.config import Settings, load_settings
 from tidemill.core.job import Item
 from tidemill.core.policies import RetryPolicy
-from tidemill.limits.limiter_handle import DeferredPermit
+from tidemill.limits.limiter_permit import DeferredPermit
 from tidemill.store.database import Connection
 
 ItemFunction = TypeVar("ItemFunction", bound=Callable[[Item], object])

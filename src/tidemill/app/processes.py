@@ -9,7 +9,7 @@ from tidemill.app.mill import Mill
 from tidemill.app.worker import Worker, make_worker
 from tidemill.config import Settings
 from tidemill.core.errors import InvalidSettings
-from tidemill.engine.maintenance.maintenance_loop import BulkOperationLoop, QueueDepthLoop
+from tidemill.engine.maintenance_loop import BulkOperationLoop, QueueDepthLoop
 from tidemill.runtime import Runtime
 from tidemill.store.database import Database
 from tidemill.store.migrate import migrate_schema

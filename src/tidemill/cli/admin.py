@@ -16,8 +16,7 @@ from tidemill.dispatch.outbox import (
 from tidemill.jobs import administration
 from tidemill.runtime import Runtime
 from tidemill.terminal.command_host import run_command
-from tidemill.terminal.console import console
-from tidemill.terminal.options import parse_age_seconds
+from tidemill.terminal.console import console, parse_age_seconds
 
 commands = typer.Typer()
 

@@ -13,8 +13,7 @@ from tidemill.core.principal import Role
 from tidemill.jobs import identity
 from tidemill.runtime import Runtime
 from tidemill.terminal.command_host import run_command
-from tidemill.terminal.console import console, error_console
-from tidemill.terminal.options import parse_age_seconds
+from tidemill.terminal.console import console, error_console, parse_age_seconds
 
 commands = typer.Typer()
 users_commands = typer.Typer(no_args_is_help=True)

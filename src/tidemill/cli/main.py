@@ -16,7 +16,7 @@ app = typer.Typer(
 
 
 def _make_command_host() -> CommandHost:
-    from tidemill.app.command_host import LocalCommandHost  # noqa: PLC0415  `tidemill --help` needs no database driver
+    from tidemill.app.bootstrap import LocalCommandHost  # noqa: PLC0415  `tidemill --help` needs no database driver
 
     return LocalCommandHost()
 

@@ -1,12 +1,53 @@
 """The form of a file of rows: its format, its compression, and what stands in its columns."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, Self
 
-from tidemill.core.column_type import ColumnType
 from tidemill.core.errors import InvalidInput
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileLayout:
+    """A layout. An option that is None was not given: detection or the format's default decides."""
+
+    format: str | None = None
+    compression: str | None = None
+    encoding: str | None = None
+    delimiter: str | None = None
+    quote: str | None = None  # empty: values are not quoted
+    header: bool | None = None
+    line_end: str | None = None
+    sheet: str | int | None = None  # the name of a worksheet, or its number from 1
+    keep_empty: bool | None = None
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """A layout as a job stores it."""
+        return cls(**{name: value[name] for name in LAYOUT_OPTIONS if name in value})
+
+    def to_json(self) -> dict[str, str | int | bool]:
+        """The options that are given, by name."""
+        return {name: value for name in LAYOUT_OPTIONS if (value := getattr(self, name)) is not None}
+
+
+LAYOUT_OPTIONS = tuple(each.name for each in fields(FileLayout))
+
+
+ColumnType = Literal[
+    "text", "integer", "number", "boolean", "date", "time", "timestamp", "uuid", "json", "bytes", "array", "other"
+]
+
+
+_TEXT_LIKE_SQL_TYPES = ("citext", "name", '"char"')
+
+
+def is_text_type(type_: ColumnType, sql_type: str) -> bool:
+    """Whether values are texts as people write them, whatever the server calls their type."""
+    return type_ == "text" or sql_type.rpartition(".")[2] in _TEXT_LIKE_SQL_TYPES
+
 
 CopyFormat = Literal["csv", "ndjson"]
 """What an encoder is fed with: bytes as COPY delivers them, a header first if it is CSV."""

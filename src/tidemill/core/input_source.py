@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NotRequired, Protocol, Self, TypedDict
 
-from tidemill.core.file_layout import FileLayout
-from tidemill.core.json_types import JsonObject
+from tidemill.core.file_format import FileLayout
+from tidemill.core.json_input import JsonObject
 
 Checkpoint = Mapping[str, int]  # a position in a source, in the units of its format; empty at the start
 

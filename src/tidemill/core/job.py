@@ -11,8 +11,8 @@ from typing import Any
 from uuid import UUID
 
 from tidemill.core.input_source import InputDefect
-from tidemill.core.item_error import ItemError
-from tidemill.core.json_types import JsonObject
+from tidemill.core.json_input import JsonObject
+from tidemill.core.outcome import ItemError
 from tidemill.core.status import Intent, ItemStatus, JobStatus
 
 

@@ -5,9 +5,24 @@ one that raises anything else says ``Retry``, until its attempts are used up.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypedDict
 
-from tidemill.core.item_error import ItemError
+
+class ItemError(TypedDict, total=False):
+    """Why an item did not succeed. A handler may add fields of its own, such as the ones that ``Fail`` takes."""
+
+    code: str
+    reason: str
+    retryable: bool
+    field: str | None
+    value: str | None
+    line: int
+    byte_offset: int
+    attempt: int
+    throttles: int
+    misses: int
+    row: int
+    errors: list["ItemError"]  # of an imported row with several errors: all of them
 
 
 class Outcome(Exception):

@@ -13,7 +13,7 @@ from typing import Protocol
 from uuid import UUID
 
 from tidemill.core.errors import InvalidRequest
-from tidemill.core.json_types import JsonObject
+from tidemill.core.json_input import JsonObject
 
 ENVELOPE_VERSION = "1.0"
 ENVELOPE_MAX_BYTES = 4_096

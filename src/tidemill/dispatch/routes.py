@@ -10,7 +10,7 @@ from typing_extensions import TypeAliasType
 
 from tidemill.core.errors import InvalidInput
 from tidemill.dispatch import outbox
-from tidemill.rest import pagination
+from tidemill.rest import schema_types
 from tidemill.rest.auth import AuthenticatedRoute, Permission, declare_route
 from tidemill.rest.runtime import DatabaseDep
 from tidemill.rest.schema_types import AfterCursor, NextPageToken, PageSize, QueryModel
@@ -58,11 +58,11 @@ NewestSeenId = Annotated[
 @router.get("/quarantine", response_model_exclude_unset=True, **declare_route(Permission.ADMIN))
 async def list_quarantine(query: Annotated[QuarantineQuery, Query()], db: DatabaseDep) -> QuarantinePage:
     """Messages of the broker that are no hints, and hints that it would not take; the newest first."""
-    before = _parse_quarantine_cursor(pagination.decode_cursor(query.after))
+    before = _parse_quarantine_cursor(schema_types.decode_cursor(query.after))
     found = await db.read(outbox.list_quarantined_messages, query.page_size + 1, before)
     shown, more = found[: query.page_size], found[query.page_size :]
     after = (shown[-1].id,) if more else None
-    return QuarantinePage.model_validate({"items": shown} | pagination.build_next_page(after), from_attributes=True)
+    return QuarantinePage.model_validate({"items": shown} | schema_types.build_next_page(after), from_attributes=True)
 
 
 @router.delete("/quarantine", **declare_route(Permission.ADMIN))

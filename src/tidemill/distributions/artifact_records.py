@@ -9,7 +9,7 @@ import msgspec
 
 from tidemill.core.batch import Lease
 from tidemill.core.decide import Verdict
-from tidemill.core.json_types import JsonObject
+from tidemill.core.json_input import JsonObject
 from tidemill.distributions.distribution_request import Artifact
 from tidemill.store.database import Connection
 from tidemill.store.statements import load_sql

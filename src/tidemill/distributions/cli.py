@@ -29,8 +29,7 @@ from tidemill.distributions.use_cases import (
 from tidemill.jobs.cli import show_progress_until_closed
 from tidemill.runtime import Runtime
 from tidemill.terminal.command_host import BUILTIN_MILL_REFERENCE, get_command_host, run_command, silence_logs
-from tidemill.terminal.console import console, print_job_summary
-from tidemill.terminal.options import parse_policy_option
+from tidemill.terminal.console import console, parse_policy_option, print_job_summary
 from tidemill.terminal.streams import check_output_path, open_atomic_output
 
 commands = typer.Typer()

@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 
 from tidemill.core.errors import InvalidInput
 from tidemill.core.file_format import Compression, FileFormat, OutputColumn, OutputFileSpec
-from tidemill.core.json_types import JsonObject
+from tidemill.core.json_input import JsonObject
 from tidemill.core.principal import Role
 from tidemill.core.suggest import suggest_similar
 

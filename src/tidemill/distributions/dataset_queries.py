@@ -16,7 +16,7 @@ from psycopg.sql import SQL, Identifier
 
 from tidemill.core.file_format import CopyFormat, OutputColumn, OutputFileSpec
 from tidemill.core.outcome import Fail, Retry
-from tidemill.store.copy_expressions import build_csv_expression, build_json_expression
+from tidemill.store.copy_rows import build_csv_expression, build_json_expression
 from tidemill.store.database import Connection, Database, is_timeout, is_transient
 from tidemill.store.statements import load_sql
 from tidemill.tables.introspection.catalog_columns import get_type_by_pg_name

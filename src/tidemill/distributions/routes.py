@@ -45,13 +45,13 @@ from tidemill.jobs.dependencies import (
 )
 from tidemill.jobs.reprocessing import redrive_dead_letters
 from tidemill.jobs.schemas import JobFilterQuery
-from tidemill.rest import json_body, pagination
+from tidemill.rest import json_body, schema_types
 from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, declare_route
 from tidemill.rest.file_download import FILE_RESPONSES, send_stored_file
-from tidemill.rest.idempotency import IdempotencyKey, parse_idempotency_key
 from tidemill.rest.request_body import BodyLimit
 from tidemill.rest.responses import JsonBytesResponse, encode_json
 from tidemill.rest.runtime import DatabaseDep, RuntimeDep
+from tidemill.rest.schema_types import IdempotencyKey, parse_idempotency_key
 
 DISTRIBUTION_LINKS = ("cancel", "redrive")
 
@@ -185,7 +185,7 @@ async def list_distributions(
     owner_id = await resolve_owner_filter(db, me, query.user_id)
     page = await list_visible_jobs(db, owner_id, query, DISTRIBUTION_KIND)
     views = [build_distribution_view(distribution) for distribution in await load_distributions(db, page.items)]
-    return JsonBytesResponse(encode_json({"distributions": views, **pagination.build_next_page(page.after)}))
+    return JsonBytesResponse(encode_json({"distributions": views, **schema_types.build_next_page(page.after)}))
 
 
 @router.get(
@@ -196,11 +196,11 @@ async def get_distribution(
 ) -> JsonBytesResponse:
     """The progress of a distribution, and a page of its inputs in their order, with the paths of their files."""
     page = await list_distribution_inputs(
-        db, distribution_id.id, limit=query.page_size, after=pagination.decode_cursor(query.after)
+        db, distribution_id.id, limit=query.page_size, after=schema_types.decode_cursor(query.after)
     )
     (distribution,) = await load_distributions(db, [distribution_id])
     view = build_distribution_view(distribution) | {"data_content": [build_content_view(entry) for entry in page.items]}
-    return JsonBytesResponse(encode_json(view | pagination.build_next_page(page.after)))
+    return JsonBytesResponse(encode_json(view | schema_types.build_next_page(page.after)))
 
 
 @router.get(

@@ -10,11 +10,11 @@ from uuid import UUID
 
 from tidemill.core.errors import Conflict, InvalidInput, UnknownResource
 from tidemill.core.file_format import Compression, FileFormat, OutputFileSpec
-from tidemill.core.item_error import ItemError
 from tidemill.core.job import Job
-from tidemill.core.json_types import JsonObject
+from tidemill.core.json_input import JsonObject
 from tidemill.core.kinds import DISTRIBUTION_KIND
 from tidemill.core.list_pages import PAGE_MAX_ROWS, Page
+from tidemill.core.outcome import ItemError
 from tidemill.core.principal import Principal, Role
 from tidemill.core.status import ItemStatus
 from tidemill.core.suggest import suggest_similar

@@ -16,7 +16,7 @@ from uuid import UUID, uuid4
 
 from tidemill.core.decide import describe_exception
 from tidemill.core.errors import DiskFull, Interrupted, InvalidInput, StorageUnavailable, TidemillError
-from tidemill.core.file_layout import FileLayout
+from tidemill.core.file_format import FileLayout
 from tidemill.core.input_source import InputBlock, InputObserver, InputSource
 from tidemill.engine.adaptive.sizing import ChunkSize
 from tidemill.engine.children.shared_state import LaneState

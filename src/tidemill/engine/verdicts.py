@@ -14,10 +14,9 @@ from tidemill.core.decide import (
     outcome_from_defect,
     outcome_from_exception,
 )
-from tidemill.core.item_error import ItemError
 from tidemill.core.job import Item
 from tidemill.core.kinds import Handler
-from tidemill.core.outcome import BatchExceptions, Done, Fail, Outcome, Retry, Wait
+from tidemill.core.outcome import BatchExceptions, Done, Fail, ItemError, Outcome, Retry, Wait
 from tidemill.core.status import ItemStatus
 from tidemill.core.throttling import is_throttling_error
 from tidemill.engine.learned_columns import LearnedColumns

@@ -6,11 +6,11 @@ from uuid import UUID
 
 from tidemill.core.allowed_hosts import AllowedHost
 from tidemill.core.job import Item
-from tidemill.core.json_types import JsonObject
+from tidemill.core.json_input import JsonObject
 from tidemill.core.kinds import ENRICH_KIND, MATCH_KIND, Handler
 from tidemill.core.outcome import Fail, NotFound, Skip
 from tidemill.core.policies import RetryPolicy
-from tidemill.enrichment.enrich_request import EnrichRequest
+from tidemill.enrichment.enrich_request import EmptyTemplateValue, EnrichRequest, PathTraversal, fill_json, fill_path
 from tidemill.enrichment.external_service import (
     NOT_FOUND_STATUSES,
     ServiceCallError,
@@ -22,7 +22,6 @@ from tidemill.enrichment.external_service import (
 from tidemill.enrichment.match_batcher import MatchQueryBatcher
 from tidemill.enrichment.match_request import MATCH_COLUMNS, MatchQuery, MatchRequest
 from tidemill.enrichment.reconciliation import MatchCandidate, MatchResult, build_match_result, choose_candidate
-from tidemill.enrichment.request_template import EmptyTemplateValue, PathTraversal, fill_json, fill_path
 from tidemill.enrichment.service_client import JobRequestCache, ServiceClients, outcome_from_call_error
 from tidemill.enrichment.use_cases import load_services
 from tidemill.runtime import Runtime

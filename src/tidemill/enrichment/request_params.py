@@ -7,9 +7,9 @@ from pydantic import AfterValidator, Field, StrictBool, ValidationError, Validat
 
 from tidemill.config_sections import ConfigTable, Names, NonEmpty, Text, Unique, list_problems
 from tidemill.core.errors import InvalidRequest
-from tidemill.core.json_types import JsonObject
+from tidemill.core.json_input import JsonObject
 from tidemill.core.result_grid import COLUMN_NAME_MAX_CHARS
-from tidemill.enrichment import request_template
+from tidemill.enrichment import enrich_request
 from tidemill.enrichment.config import HEADER_NAME_PATTERN, RESERVED_HEADERS
 from tidemill.enrichment.enrich_request import JsonPath
 from tidemill.enrichment.match_request import (
@@ -33,14 +33,14 @@ def _check_strategies(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _check_path(path: str) -> str:
-    problem = request_template.find_template_problem(path)
+    problem = enrich_request.find_template_problem(path)
     if problem:
         raise ValueError(problem)
     if not path.isprintable() or " " in path or "#" in path or "\\" in path:
         raise ValueError("A path has no spaces, no # and no backslash")
     if not path.startswith("/") or path.startswith("//"):
         raise ValueError("Input should be a path below the URL of the service, such as /items/{sku}")
-    if request_template.has_path_traversal(path):
+    if enrich_request.has_path_traversal(path):
         raise ValueError('A path has no segments "." and ".."')
     return path
 
@@ -71,7 +71,7 @@ def _check_headers(headers: dict[str, str]) -> dict[str, str]:
 
 
 def _check_body(body: Any) -> Any:
-    problems = list(dict.fromkeys(request_template.list_template_problems(body)))
+    problems = list(dict.fromkeys(enrich_request.list_template_problems(body)))
     if problems:
         raise ValueError("; ".join(problems))
     return body

@@ -1,5 +1,7 @@
 """HTTP routes of the services that jobs may call."""
 
+from typing import Any
+
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
@@ -32,3 +34,10 @@ async def list_services(me: CurrentUser, runtime: RuntimeDep) -> ServiceList:
     return ServiceList(
         services=[ServiceOut(name=service.name, url=service.url, limit=service.limit) for service in services]
     )
+
+
+OPENAPI_EXAMPLES: dict[type[BaseModel], dict[str, Any]] = {
+    ServiceList: {
+        "services": [{"name": "wikidata", "url": "https://wikidata.reconci.link/en/api", "limit": "wikidata"}]
+    },
+}

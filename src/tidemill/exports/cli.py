@@ -16,7 +16,7 @@ from tidemill.core.file_format import FileFormat
 from tidemill.core.principal import Role
 from tidemill.exports.filters import parse_condition
 from tidemill.exports.table_export import TableExportRequest, parse_file_extension
-from tidemill.exports.table_stream import stream_table_export
+from tidemill.exports.table_exporter import stream_table_export
 from tidemill.exports.use_cases import plan_table_export
 from tidemill.runtime import Runtime
 from tidemill.terminal.command_host import BUILTIN_MILL_REFERENCE, run_command, silence_logs

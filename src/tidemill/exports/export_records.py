@@ -8,8 +8,8 @@ from uuid import UUID
 from psycopg.rows import class_row
 
 from tidemill.core.errors import UnknownJob
-from tidemill.core.item_error import ItemError
-from tidemill.core.json_types import JsonObject
+from tidemill.core.json_input import JsonObject
+from tidemill.core.outcome import ItemError
 from tidemill.exports.result_export import ExportedFile
 from tidemill.store.database import Connection
 from tidemill.store.statements import RowDict, fetch_rows, load_sql

@@ -9,7 +9,7 @@ FEATURE = Feature(
     kinds={EXPORT_KIND: "tidemill.exports.use_cases:EXPORT_HOOKS"},
     routers=["tidemill.exports.routes:router"],
     openapi_tag=("exports", "Rows of tables, streamed or as files; a job's rows as a file"),
-    openapi_examples="tidemill.exports.openapi_examples:OPENAPI_EXAMPLES",
+    openapi_examples="tidemill.exports.schemas:OPENAPI_EXAMPLES",
     commands_module="tidemill.exports.cli",
     commands={
         "export": "Write rows of a table of your database into a file, at the speed of COPY: all as they are at one "

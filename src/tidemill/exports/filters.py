@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tidemill.core.column_type import ColumnType
 from tidemill.core.errors import InvalidInput
+from tidemill.core.file_format import ColumnType
 from tidemill.core.suggest import suggest_similar_quoted
 from tidemill.tables.resource import Field, Resource
 from tidemill.tables.values.column_texts import is_storable_text, truncate_for_error

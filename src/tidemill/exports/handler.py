@@ -11,9 +11,15 @@ from tidemill.core.policies import RetryPolicy
 from tidemill.core.result_grid import GridColumns, GridRow
 from tidemill.core.row_ranges import RowSelection
 from tidemill.core.status import ItemStatus, ItemStatusResolver
-from tidemill.exports import export_records, result_snapshot
-from tidemill.exports.result_export import RESULT_CONTENT_TYPES, ExportedFile, ResultExportRequest, is_table_export
-from tidemill.exports.result_snapshot import ResultSnapshot, StoredResult
+from tidemill.exports import export_records, result_export
+from tidemill.exports.result_export import (
+    RESULT_CONTENT_TYPES,
+    ExportedFile,
+    ResultExportRequest,
+    ResultSnapshot,
+    StoredResult,
+    is_table_export,
+)
 from tidemill.exports.table_exporter import SerialThread, TableExporter
 from tidemill.files.blobs.blob_store import BlobStore, BlobWriter, DownloadLabel
 from tidemill.files.writers import open_row_writer
@@ -132,8 +138,8 @@ class ResultExporter:
         self, writing: BlobWriter, thread: SerialThread, request: ResultExportRequest, tables: list[ResultFileWriter]
     ) -> str:
         """Write the rows and return the name of the file."""
-        async with result_snapshot.open_snapshot(self._db) as conn:
-            survey = await result_snapshot.read_result_snapshot(conn, request.job_id)
+        async with result_export.open_snapshot(self._db) as conn:
+            survey = await result_export.read_result_snapshot(conn, request.job_id)
             if survey is None or survey.purged:
                 raise _make_job_gone_failure(request)
             name = request.build_file_name(survey.key)
@@ -155,7 +161,7 @@ class ResultExporter:
 async def _copy_rows(
     conn: Connection, survey: ResultSnapshot, rows: RowSelection, table: ResultFileWriter, thread: SerialThread
 ) -> None:
-    async with aclosing(result_snapshot.stream_results(conn, survey, rows)) as packets:
+    async with aclosing(result_export.stream_results(conn, survey, rows)) as packets:
         async for packet in packets:
             await thread.submit(table.add, packet)
 

@@ -1,15 +1,120 @@
 """The request for a file with the results of a job. For tables, see ``table_export``."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, NotRequired, Self, TypedDict
+from typing import Any, NotRequired, Self, TypedDict, cast
 from uuid import UUID
+
+import psycopg
+from psycopg.rows import dict_row
 
 from tidemill.core import file_format
 from tidemill.core.errors import InvalidInput
 from tidemill.core.file_format import ResultFileFormat
+from tidemill.core.result_grid import GridColumns
 from tidemill.core.row_ranges import RowSelection
-from tidemill.core.status import ItemStatus, parse_item_status
+from tidemill.core.status import ItemStatus, ItemStatusResolver, parse_item_status
+from tidemill.store.database import Connection, Database
+from tidemill.store.item_selection import ItemSelection, find_selected_seqs
+from tidemill.store.job_lists import find_job_grid
+from tidemill.store.statements import SqlParams, load_sql
+
+sql = load_sql("tidemill.exports")
+
+RESULT_WINDOW_ITEMS = 5_000  # items that one statement reads
+RESULT_PACKET_ROWS, RESULT_PACKET_BYTES = 1_000, 1 << 20
+# Rows that libpq returns at once.
+RESULT_STREAM_ROWS = 16 if psycopg.capabilities.has_stream_chunked() else 1
+ALL_ROWS = RowSelection()
+
+StoredResult = tuple[int, str | None, str | None, str | None, str | None]  # seq, status, result, error, input
+
+
+@dataclass(frozen=True, slots=True)
+class ResultSnapshot:
+    """A job in the snapshot of an export: its size, its columns and the statuses of its open items."""
+
+    job_id: UUID
+    key: str
+    purged: bool
+    total: int
+    columns: GridColumns
+    item_statuses: ItemStatusResolver
+
+
+@asynccontextmanager
+async def open_snapshot(db: Database) -> AsyncIterator[Connection]:
+    """A read-only transaction that sees the state of one moment, has no time limit and blocks no writer."""
+    async with db.transaction(statement_timeout_s=0) as conn:
+        await conn.execute(b"SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY", prepare=False)
+        yield conn
+
+
+async def read_result_snapshot(conn: Connection, job_id: UUID) -> ResultSnapshot | None:
+    """The job; None if it was deleted."""
+    job = {"job_id": job_id}
+    async with conn.cursor(row_factory=dict_row) as cursor:
+        await cursor.execute(sql("job/survey"), job)
+        row = await cursor.fetchone()
+    if row is None:
+        return None
+    ranges = await (await conn.execute(sql("batch/live_ranges"), job)).fetchall()
+    lists = await (await conn.execute(sql("batch/leased_lists"), job)).fetchall()
+    leased_seqs = frozenset(seq for (seqs,) in lists for seq in seqs)
+    statuses = ItemStatusResolver(ranges, leased_seqs, row["sparse"])
+    columns = (await find_job_grid(conn, job_id)).columns
+    return ResultSnapshot(job_id, row["key"], row["purged"], row["total"], columns, statuses)
+
+
+async def stream_results(
+    conn: Connection, survey: ResultSnapshot, only: RowSelection = ALL_ROWS
+) -> AsyncGenerator[list[StoredResult]]:
+    """The items in order of seq, in packets of bounded size; only one packet is in memory.
+
+    With ``only``, windows without a selected item are not read, and items with another key are left out. In a job with
+    result columns, an item without an outcome has an empty row.
+    """
+    statement = sql("item/walk" if survey.columns.value_key == "input" else "outcome/walk")
+    packet: list[StoredResult] = []
+    size = seq = 0
+    for lo in range(0, survey.total, RESULT_WINDOW_ITEMS):
+        hi = min(lo + RESULT_WINDOW_ITEMS, survey.total)
+        wanted = await _select_window_seqs(conn, survey.job_id, only, lo, hi)
+        if wanted is not None and not wanted:
+            seq = hi
+            continue
+        async with aclosing(_stream_rows(conn, statement, {"job_id": survey.job_id, "lo": lo, "hi": hi})) as rows:
+            async for row in rows:
+                packet += [_make_empty_result(gap) for gap in range(seq, row[0]) if wanted is None or gap in wanted]
+                seq = row[0] + 1
+                if wanted is not None and row[0] not in wanted:
+                    continue
+                packet.append(row)
+                size += sum(len(text) for text in row[2:] if text)
+                if size >= RESULT_PACKET_BYTES or len(packet) >= RESULT_PACKET_ROWS:
+                    yield packet
+                    packet, size = [], 0
+        packet += [_make_empty_result(gap) for gap in range(seq, hi) if wanted is None or gap in wanted]
+        seq = hi
+    yield packet
+
+
+async def _select_window_seqs(conn: Connection, job_id: UUID, only: RowSelection, lo: int, hi: int) -> set[int] | None:
+    """The selected items of a window; None means all."""
+    if only.seqs is None and only.key is None:
+        return None
+    selection = ItemSelection(seqs=only.seqs, key=only.key, ranges=only.ranges)
+    return set(await find_selected_seqs(conn, job_id, lo, hi, selection))
+
+
+def _stream_rows(conn: Connection, statement: bytes, params: SqlParams) -> AsyncGenerator[StoredResult]:
+    return cast("AsyncGenerator[StoredResult]", conn.cursor().stream(statement, params, size=RESULT_STREAM_ROWS))
+
+
+def _make_empty_result(seq: int) -> StoredResult:
+    return seq, None, None, None, None
+
 
 RESULT_CONTENT_TYPES = {
     format_: file_format.FORMAT_CONTENT_TYPES[file_format.FileFormat(format_)] for format_ in ResultFileFormat

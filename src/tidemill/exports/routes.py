@@ -19,7 +19,7 @@ from tidemill.exports.filters import parse_filter_object, parse_query_filters
 from tidemill.exports.result_export import ResultExportRequest
 from tidemill.exports.schemas import ExportIn, ExportListQuery, ExportOut, ExportPage, JobExportQuery
 from tidemill.exports.table_export import TableExportPlan, TableExportRequest
-from tidemill.exports.table_stream import stream_table_export
+from tidemill.exports.table_exporter import stream_table_export
 from tidemill.exports.use_cases import (
     ExportDetails,
     get_export_download,
@@ -45,12 +45,12 @@ from tidemill.jobs.dependencies import (
 )
 from tidemill.jobs.job_views import build_job_out
 from tidemill.jobs.schemas import ItemCountsOut, JobOut
-from tidemill.rest import pagination
+from tidemill.rest import schema_types
 from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, declare_route
 from tidemill.rest.file_download import FILE_RESPONSE_CONTENT, FILE_RESPONSES, send_stored_file
-from tidemill.rest.idempotency import IdempotencyKey, parse_idempotency_key
 from tidemill.rest.responses import ClosingStreamingResponse, make_stream_slots, run_until_disconnect, start_stream
 from tidemill.rest.runtime import DatabaseDep, RuntimeDep
+from tidemill.rest.schema_types import IdempotencyKey, parse_idempotency_key
 from tidemill.runtime import Runtime
 
 EXPORT_KEY_PREFIX = "exports"
@@ -223,7 +223,7 @@ async def list_exports(
     owner_id = await resolve_owner_filter(runtime.db, me, query.user_id)
     page = await list_visible_jobs(runtime.db, owner_id, query, EXPORT_KIND)
     exports = [build_export_out(export) for export in await load_exports(runtime, page.items)]
-    return ExportPage(exports=exports, **pagination.build_next_page(page.after))
+    return ExportPage(exports=exports, **schema_types.build_next_page(page.after))
 
 
 @router.post(

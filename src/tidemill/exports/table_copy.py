@@ -19,7 +19,7 @@ from tidemill.core.errors import Conflict, InvalidInput, TidemillError, Unavaila
 from tidemill.core.file_format import CopyFormat
 from tidemill.exports.filters import TypedFilter
 from tidemill.exports.table_export import SortColumn, TableExportPlan
-from tidemill.store.copy_expressions import build_csv_expression, build_json_expression
+from tidemill.store.copy_rows import build_csv_expression, build_json_expression
 from tidemill.store.database import Connection, Database
 from tidemill.store.statements import load_sql
 from tidemill.tables.resource import Field

@@ -12,7 +12,7 @@ from pathlib import Path, PurePath
 from typing import BinaryIO
 
 from tidemill.core.errors import InvalidInput
-from tidemill.core.file_layout import FileLayout
+from tidemill.core.file_format import FileLayout
 from tidemill.files.byte_streams import STREAM_READ_BYTES
 from tidemill.files.compression import list_zip_files, open_decompressed, open_zip
 from tidemill.files.formats.csv_reader import CsvDialect

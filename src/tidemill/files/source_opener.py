@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import BinaryIO, Protocol
 
 from tidemill.config import Settings
-from tidemill.core.file_layout import FileLayout
+from tidemill.core.file_format import FileLayout
 from tidemill.core.input_source import Checkpoint, InputSource, SourceReference
 from tidemill.files.blobs import open_blob_store
 from tidemill.files.blobs.blob_store import BlobStore

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from typing_extensions import TypeAliasType
 
 from tidemill.http.identity_routes import MeOut
-from tidemill.jobs import administration, health
+from tidemill.jobs import administration
 from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, declare_route
 from tidemill.rest.runtime import DatabaseDep, RuntimeDep
 from tidemill.telemetry.metrics import MetricsSubscriber
@@ -89,7 +89,7 @@ async def get_front() -> ApiIndexOut:
 @root.get("/health", **declare_route(Permission.PUBLIC, extra_responses=_UNFIT_RESPONSE))
 async def get_health(response: Response, runtime: RuntimeDep) -> HealthOut:
     """Whether the database answers, its schema is ours, somebody works, and how long work waits. 503 if unfit."""
-    found = await health.check_health(runtime.db)
+    found = await administration.check_health(runtime.db)
     response.status_code = 200 if found.is_operational else 503
     return HealthOut.model_validate(asdict(found) | {"status": found.status, "reasons": found.reasons})
 

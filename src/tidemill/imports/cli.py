@@ -28,8 +28,7 @@ from tidemill.jobs.staged_files import make_staged_files
 from tidemill.runtime import Runtime
 from tidemill.terminal import streams
 from tidemill.terminal.command_host import BUILTIN_MILL_REFERENCE, get_command_host, run_command, silence_logs
-from tidemill.terminal.console import console, format_job_counts, format_job_status
-from tidemill.terminal.options import parse_policy_option
+from tidemill.terminal.console import console, format_job_counts, format_job_status, parse_policy_option
 from tidemill.terminal.streams import check_output_path, open_atomic_output
 
 commands = typer.Typer()

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from tidemill.core.input_source import InputSource
-from tidemill.core.json_types import JsonObject
+from tidemill.core.json_input import JsonObject
 from tidemill.imports.import_plan import ImportParams, ImportPlan, ImportRequest, make_import_plan
 from tidemill.imports.key_index import KeyIndex
 from tidemill.imports.validation.canonical_values import canonicalize_texts

@@ -7,10 +7,10 @@ import msgspec
 
 from tidemill.core.errors import Conflict
 from tidemill.core.input_source import InputDefect
-from tidemill.core.item_error import ItemError
 from tidemill.core.job import Job
-from tidemill.core.json_types import JsonObject
+from tidemill.core.json_input import JsonObject
 from tidemill.core.list_pages import Page
+from tidemill.core.outcome import ItemError
 from tidemill.core.result_grid import GridCell, format_cell
 from tidemill.files.writers.row_writers import format_csv_line
 from tidemill.imports import import_records

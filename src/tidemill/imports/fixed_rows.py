@@ -13,10 +13,10 @@ from typing import Any
 
 from tidemill.core.batch import SEQ_LIST_MAX
 from tidemill.core.errors import InvalidColumns, InvalidInput, InvalidRows, Unavailable
-from tidemill.core.file_layout import FileLayout
+from tidemill.core.file_format import FileLayout
 from tidemill.core.input_source import InputBlock, InputSource, resolve_line_number
 from tidemill.core.job import Job
-from tidemill.core.json_types import JsonObject
+from tidemill.core.json_input import JsonObject
 from tidemill.imports.column_mapping import ERRORS_COLUMN, ROW_NUMBER_COLUMN, fold_name
 from tidemill.imports.failed_rows import get_file_columns
 from tidemill.imports.import_plan import ImportParams, ImportPlan

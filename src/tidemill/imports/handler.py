@@ -14,17 +14,15 @@ import msgspec
 
 from tidemill.core.errors import InvalidInput
 from tidemill.core.input_source import InputObserver, InputSource
-from tidemill.core.item_error import ItemError
 from tidemill.core.job import Item
-from tidemill.core.json_types import JsonObject
+from tidemill.core.json_input import JsonObject
 from tidemill.core.kinds import IMPORT_KIND, Handler
-from tidemill.core.outcome import AbortJob, BatchExceptions, Outcome, Retry, Skip, Wait
+from tidemill.core.outcome import AbortJob, BatchExceptions, ItemError, Outcome, Retry, Skip, Wait
 from tidemill.core.policies import RetryPolicy
 from tidemill.imports import import_records
 from tidemill.imports.import_plan import ImportPlan
 from tidemill.imports.table_checks import TableChecker, format_row_values
-from tidemill.imports.target_errors import TableRejection, TargetGone
-from tidemill.imports.target_table import TargetTable
+from tidemill.imports.target_table import TableRejection, TargetGone, TargetTable
 from tidemill.imports.validation.canonical_values import canonicalize_texts
 from tidemill.imports.validation.field_reader import Normalizer
 from tidemill.imports.validation.row_checker import CheckedRows, RowChecker

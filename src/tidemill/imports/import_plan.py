@@ -7,7 +7,7 @@ from typing import Any, Literal, Self, TypeVar
 import msgspec
 
 from tidemill.core.errors import InvalidColumns, InvalidInput
-from tidemill.core.file_layout import FileLayout
+from tidemill.core.file_format import FileLayout
 from tidemill.imports.column_mapping import ColumnMapping, map_columns
 from tidemill.tables.resource import Field, Reference, Resource
 

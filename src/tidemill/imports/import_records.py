@@ -12,8 +12,8 @@ from uuid import UUID
 from psycopg.rows import dict_row, kwargs_row
 
 from tidemill.core.input_source import SourceReference, resolve_line_number
-from tidemill.core.item_error import ItemError
 from tidemill.core.list_pages import PAGE_ITEM_BUDGET, CursorFormat, Page, fingerprint_filters, parse_number
+from tidemill.core.outcome import ItemError
 from tidemill.store.database import Connection
 from tidemill.store.jsonb import decode_input
 from tidemill.store.statements import RowDict, load_sql

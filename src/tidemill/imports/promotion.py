@@ -8,7 +8,7 @@ import msgspec
 from tidemill.core.errors import Conflict, Unavailable, UnknownFile, UnknownJob
 from tidemill.core.input_source import SourceReference
 from tidemill.core.job import Job
-from tidemill.core.json_types import JsonObject
+from tidemill.core.json_input import JsonObject
 from tidemill.core.kinds import IMPORT_KIND
 from tidemill.core.principal import Role
 from tidemill.files.blobs.blob_store import Blob

@@ -9,8 +9,8 @@ from fastapi import Request
 from pydantic.alias_generators import to_snake
 
 from tidemill.core.errors import InvalidInput
-from tidemill.core.file_layout import FileLayout
-from tidemill.core.json_types import JsonObject
+from tidemill.core.file_format import FileLayout
+from tidemill.core.json_input import JsonObject
 from tidemill.core.principal import Principal
 from tidemill.files.layout import validate_layout
 from tidemill.files.remote import remote_urls

@@ -46,11 +46,11 @@ from tidemill.jobs.bulk_operation_schemas import OperationOut, ReprocessIn
 from tidemill.jobs.dependencies import list_visible_jobs, make_submission, resolve_owner_filter
 from tidemill.jobs.job_views import build_operation_out
 from tidemill.jobs.schemas import JobFilterQuery
-from tidemill.rest import pagination
+from tidemill.rest import schema_types
 from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, declare_route
-from tidemill.rest.idempotency import IdempotencyKey, parse_idempotency_key
 from tidemill.rest.request_body import BodyLimit
 from tidemill.rest.runtime import DatabaseDep, RuntimeDep
+from tidemill.rest.schema_types import IdempotencyKey, parse_idempotency_key
 from tidemill.runtime import Runtime
 
 router = APIRouter(tags=["imports"], route_class=AuthenticatedRoute)
@@ -123,7 +123,7 @@ _PROMOTED_BEFORE_RESPONSE: dict[int | str, dict[str, Any]] = {
 async def list_imports(query: Annotated[JobFilterQuery, Query()], me: CurrentUser, db: DatabaseDep) -> ImportPage:
     """Your imports, the newest first."""
     page = await list_visible_jobs(db, await resolve_owner_filter(db, me, query.user_id), query, IMPORT_KIND)
-    return ImportPage(imports=await load_import_views(db, page.items), **pagination.build_next_page(page.after))
+    return ImportPage(imports=await load_import_views(db, page.items), **schema_types.build_next_page(page.after))
 
 
 @router.get("/imports/{import_id}", **declare_route(Permission.USER, 404))
@@ -198,11 +198,11 @@ async def list_import_errors(
     import_id: VisibleImport, query: Annotated[RowErrorQuery, Query()], db: DatabaseDep
 ) -> RowPage:
     """Failed rows in their own order, each with all that is wrong with it; all, or those of some `error_codes`."""
-    after = pagination.decode_cursor(query.after)
+    after = schema_types.decode_cursor(query.after)
     page = await failed_rows.list_import_errors(
         db, import_id, limit=query.page_size, after=after, codes=query.error_codes
     )
-    return RowPage(rows=[RowOut.model_validate(row) for row in page.items], **pagination.build_next_page(page.after))
+    return RowPage(rows=[RowOut.model_validate(row) for row in page.items], **schema_types.build_next_page(page.after))
 
 
 @router.get(

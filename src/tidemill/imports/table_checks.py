@@ -4,8 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from tidemill.imports.import_plan import ImportPlan
-from tidemill.imports.target_errors import ConcurrentRowChange, TableRejection
-from tidemill.imports.target_table import TargetTable
+from tidemill.imports.target_table import ConcurrentRowChange, TableRejection, TargetTable
 from tidemill.imports.validation.canonical_values import canonicalize_texts
 from tidemill.imports.validation.row_checker import CheckedRows
 from tidemill.imports.validation.row_errors import RowErrorDetail

@@ -10,17 +10,16 @@ from uuid import UUID, uuid4
 import msgspec
 
 from tidemill.core.errors import IdempotencyKeyReused, InvalidInput
-from tidemill.core.file_layout import FileLayout
+from tidemill.core.file_format import FileLayout
 from tidemill.core.input_source import InputSource, SourceReference, resolve_line_number
 from tidemill.core.job import Job
-from tidemill.core.json_types import JsonObject
+from tidemill.core.json_input import JsonObject
 from tidemill.core.kinds import IMPORT_KIND
 from tidemill.core.principal import Principal, Role
 from tidemill.core.status import ItemStatus
 from tidemill.files.layout import validate_layout
 from tidemill.imports import import_records
 from tidemill.imports.failed_rows import RowWithErrors, list_row_errors
-from tidemill.imports.import_files import download_preview_file, stage_referenced_file
 from tidemill.imports.import_plan import ImportPlan, ImportRequest, make_import_plan, map_file_columns
 from tidemill.imports.import_submission import (
     FileReference,
@@ -29,6 +28,8 @@ from tidemill.imports.import_submission import (
     ImportSource,
     ImportSubmission,
     SubmittedImport,
+    download_preview_file,
+    stage_referenced_file,
 )
 from tidemill.imports.validation.row_checker import RowChecker
 from tidemill.jobs import queries

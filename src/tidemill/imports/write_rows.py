@@ -5,8 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from tidemill.imports.import_plan import ImportPlan
 from tidemill.imports.table_checks import ROW_NOT_KEPT_REASON, TableChecker
-from tidemill.imports.target_errors import AmbiguousRejection, ConcurrentRowChange, TableRejection
-from tidemill.imports.target_table import encode_copy_rows
+from tidemill.imports.target_table import AmbiguousRejection, ConcurrentRowChange, TableRejection, encode_copy_rows
 from tidemill.imports.validation.row_checker import pick_rows
 
 RECHECKS_MAX = 4  # again, at a table that others write to meanwhile

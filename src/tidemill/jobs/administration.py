@@ -1,7 +1,63 @@
 """Maintenance of an installation: its schema, its old rows, its invariants and its workers."""
 
+from dataclasses import asdict, dataclass
+
+from tidemill.core.errors import Unavailable
 from tidemill.store import doctor, migrate, retention, workers
 from tidemill.store.database import Database
+
+WORKER_SILENT_S = 30.0
+QUEUE_AGE_DEGRADED_S = 300.0
+OUTBOX_AGE_DEGRADED_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class SystemHealth:
+    """``status`` is ok, degraded (it works, somebody should look), or unfit."""
+
+    database: str
+    migrations: str
+    workers: int = 0
+    queue_age_s: float = 0.0
+    open_jobs: int = 0
+    broker: str | None = None
+    outbox: int = 0
+    outbox_age_s: float = 0.0
+    quarantined: int = 0
+
+    @property
+    def is_operational(self) -> bool:
+        return self.database == "ok" and self.migrations == "ok"
+
+    @property
+    def status(self) -> str:
+        if not self.is_operational:
+            return "unfit"
+        return "degraded" if self.reasons else "ok"
+
+    @property
+    def reasons(self) -> list[str]:
+        """Why somebody should look, although it works."""
+        is_late = (
+            self.broker is not None and self.outbox_age_s > OUTBOX_AGE_DEGRADED_S
+        )  # without one, nobody waits for it
+        found = {
+            f"work that is due has waited for {self.queue_age_s:.0f} s": self.queue_age_s > QUEUE_AGE_DEGRADED_S,
+            "there are open jobs and no worker": self.open_jobs and not self.workers,
+            "the broker is lost; work goes on by polling": self.broker == "lost",
+            f"hints have waited for the broker for {self.outbox_age_s:.0f} s": is_late,
+        }
+        return [reason for reason, holds in found.items() if holds]
+
+
+async def check_health(db: Database) -> SystemHealth:
+    try:
+        await migrate.check_schema(db)
+        return SystemHealth("ok", "ok", **asdict(await db.read(workers.read_work_summary, WORKER_SILENT_S)))
+    except Unavailable as error:
+        return SystemHealth("ok", str(error))
+    except Exception:  # noqa: BLE001  whatever it is, it is not well; strangers need not know more
+        return SystemHealth("not reachable", "unknown")
 
 
 async def migrate_schema(db: Database) -> list[str]:

@@ -32,7 +32,7 @@ from tidemill.jobs.dependencies import (
 from tidemill.jobs.job_control import CancelSelection
 from tidemill.jobs.job_views import build_operation_out
 from tidemill.jobs.reprocessing import BulkOperation, ReprocessSelection
-from tidemill.rest import pagination
+from tidemill.rest import schema_types
 from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, declare_route
 from tidemill.rest.runtime import DatabaseDep, RuntimeDep
 
@@ -148,11 +148,11 @@ async def redrive_dead_letters(
 async def list_operations(query: Annotated[OperationQuery, Query()], me: CurrentUser, db: DatabaseDep) -> OperationPage:
     """Every bulk action with its actor, predicate and progress; the newest first."""
     owner_id = await resolve_owner_filter(db, me, query.user_id)
-    before = _parse_operation_cursor(pagination.decode_cursor(query.after))
+    before = _parse_operation_cursor(schema_types.decode_cursor(query.after))
     found = await reprocessing.list_operations(db, owner_id, before=before, limit=query.page_size + 1)
     shown = found[: query.page_size]
     more = (str(shown[-1].id),) if len(found) > len(shown) else None
-    return OperationPage(operations=[build_operation_out(one) for one in shown], **pagination.build_next_page(more))
+    return OperationPage(operations=[build_operation_out(one) for one in shown], **schema_types.build_next_page(more))
 
 
 @router.get("/operations/{operation_id}", **declare_route(Permission.USER, 404))

@@ -22,9 +22,9 @@ from tidemill.terminal.console import (
     create_job_progress_bar,
     format_job_counts,
     format_job_status,
+    parse_policy_option,
     print_job_summary,
 )
-from tidemill.terminal.options import parse_policy_option
 
 commands = typer.Typer()
 PROGRESS_REFRESH_S = 0.2

@@ -12,7 +12,7 @@ from tidemill.jobs import job_control, queries
 from tidemill.jobs.dependencies import get_owner_scope, parse_item_ids, resolve_job_filter, resolve_owner_filter
 from tidemill.jobs.queries import make_pending_counts
 from tidemill.jobs.schemas import ItemError, ItemOut
-from tidemill.rest import pagination
+from tidemill.rest import schema_types
 from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, declare_route
 from tidemill.rest.problems import HttpError
 from tidemill.rest.runtime import DatabaseDep, RuntimeDep
@@ -182,11 +182,11 @@ async def list_pending(query: Annotated[PendingQuery, Query()], me: CurrentUser,
         from_=query.from_,
         to=query.to,
         limit=query.page_size,
-        after=pagination.decode_cursor(query.after),
+        after=schema_types.decode_cursor(query.after),
     )
     items = [PendingOut.model_validate(row) for row in page.items]
     count = await _load_pending_count(runtime, query, owner_id)
-    return PendingPage(items=items, **count, **pagination.build_next_page(page.after))
+    return PendingPage(items=items, **count, **schema_types.build_next_page(page.after))
 
 
 async def _load_pending_count(runtime: Runtime, query: PendingQuery, owner_id: int | None) -> dict[str, int]:
@@ -212,10 +212,10 @@ async def list_dead_letters(
         from_=query.from_,
         to=query.to,
         limit=query.page_size,
-        after=pagination.decode_cursor(query.after),
+        after=schema_types.decode_cursor(query.after),
     )
     found = [DeadLetterOut.model_validate(row) for row in page.items]
-    return DeadLetterPage(items=found, **pagination.build_next_page(page.after))
+    return DeadLetterPage(items=found, **schema_types.build_next_page(page.after))
 
 
 @router.get("/dead-letters/causes", **declare_route(Permission.USER, 404))

@@ -16,7 +16,7 @@ from tidemill.jobs import queries
 from tidemill.jobs.bulk_operation_schemas import ItemChoiceIn
 from tidemill.jobs.reprocessing import authorize_rerun
 from tidemill.jobs.schemas import JobFilterQuery
-from tidemill.rest import pagination
+from tidemill.rest import schema_types
 from tidemill.rest.auth import CurrentUser, get_client_ip
 from tidemill.rest.json_body import make_validation_error
 from tidemill.rest.runtime import DatabaseDep, RuntimeDep
@@ -86,7 +86,7 @@ async def list_visible_jobs(db: Database, owner_id: int | None, query: JobFilter
         created_to=query.created_to,
         q=query.q,
         limit=query.page_size,
-        after=pagination.decode_cursor(query.after),
+        after=schema_types.decode_cursor(query.after),
     )
 
 

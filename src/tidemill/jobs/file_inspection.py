@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidemill.core.errors import InvalidInput
-from tidemill.core.file_layout import FileLayout
+from tidemill.core.file_format import FileLayout
 from tidemill.core.input_source import InputDefect, SourceReference
 from tidemill.files.detect import detect_layout
 from tidemill.files.layout import RECORD_FORMATS

@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass
 
-from tidemill.core.credentials import parse_key_prefix
 from tidemill.core.errors import Forbidden
-from tidemill.core.principal import Principal, Role
+from tidemill.core.principal import Principal, Role, parse_key_prefix
 from tidemill.rest.auth import make_session_limits
 from tidemill.runtime import Runtime
 from tidemill.store import sessions, users

@@ -4,15 +4,14 @@ from fastapi import APIRouter
 from pydantic import BaseModel, Field
 from typing_extensions import TypeAliasType
 
-from tidemill.core.column_type import ColumnType
 from tidemill.core.errors import InvalidSettings
+from tidemill.core.file_format import ColumnType
 from tidemill.core.principal import Principal
 from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, declare_route
 from tidemill.rest.runtime import RuntimeDep
 from tidemill.runtime import Runtime
-from tidemill.tables.declarations import ResourceDeclaration
 from tidemill.tables.resource import Field as ResourceField
-from tidemill.tables.resource import is_granted
+from tidemill.tables.resource import ResourceDeclaration, is_granted
 from tidemill.tables.resource_registry import make_resource_registry
 
 ValueType = TypeAliasType("ValueType", ColumnType)

@@ -42,7 +42,7 @@ from tidemill.jobs.schemas import (
     PageQuery,
     ProgressPointOut,
 )
-from tidemill.rest import pagination
+from tidemill.rest import schema_types
 from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, declare_route
 from tidemill.rest.request_body import BodyLimit
 from tidemill.rest.responses import JsonBytesResponse, encode_json, run_until_disconnect
@@ -82,7 +82,7 @@ async def get_job(job: JobName, me: CurrentUser, runtime: RuntimeDep) -> JsonByt
 async def _render_job_page(runtime: Runtime, owner_id: int | None, query: JobListQuery) -> bytes:
     page = await list_visible_jobs(runtime.db, owner_id, query, query.kind or query.job_type)
     return encode_json(
-        {"jobs": [build_job_view(runtime, job) for job in page.items], **pagination.build_next_page(page.after)}
+        {"jobs": [build_job_view(runtime, job) for job in page.items], **schema_types.build_next_page(page.after)}
     )
 
 
@@ -93,18 +93,18 @@ async def _render_job_detail(runtime: Runtime, name: str, owner_id: int | None) 
 @router.get("/jobs/{job}/batches", response_model_exclude_unset=True, **declare_route(Permission.USER, 404))
 async def list_batches(job: VisibleJobId, query: Annotated[PageQuery, Query()], db: DatabaseDep) -> BatchPage:
     """The batches of a job, the newest first."""
-    page = await queries.list_batches(db, job, limit=query.page_size, after=pagination.decode_cursor(query.after))
+    page = await queries.list_batches(db, job, limit=query.page_size, after=schema_types.decode_cursor(query.after))
     return BatchPage(
-        batches=[BatchOut.model_validate(row) for row in page.items], **pagination.build_next_page(page.after)
+        batches=[BatchOut.model_validate(row) for row in page.items], **schema_types.build_next_page(page.after)
     )
 
 
 @router.get("/jobs/{job}/activity", response_model_exclude_unset=True, **declare_route(Permission.USER, 404))
 async def list_activity(job: VisibleJobId, query: Annotated[PageQuery, Query()], db: DatabaseDep) -> ActivityPage:
     """What people did to a job, the newest first."""
-    page = await queries.list_activity(db, job, limit=query.page_size, after=pagination.decode_cursor(query.after))
+    page = await queries.list_activity(db, job, limit=query.page_size, after=schema_types.decode_cursor(query.after))
     found = [ActivityOut.model_validate(row) for row in page.items]
-    return ActivityPage(activity=found, **pagination.build_next_page(page.after))
+    return ActivityPage(activity=found, **schema_types.build_next_page(page.after))
 
 
 @router.get("/jobs/{job}/chart", **declare_route(Permission.USER, 404))
@@ -170,7 +170,7 @@ async def _render_item_page(runtime: Runtime, name: str, owner_id: int | None, q
         grid,
         query.statuses,
         limit=query.page_size,
-        after=pagination.decode_cursor(query.after),
+        after=schema_types.decode_cursor(query.after),
         seq=query.seq,
         codes=query.error_codes,
         key=query.key,
@@ -182,7 +182,7 @@ async def _render_item_page(runtime: Runtime, name: str, owner_id: int | None, q
             "columns": grid.columns.names,
             "columns_of": grid.columns.value_key,
             "items": items,
-            **pagination.build_next_page(page.after),
+            **schema_types.build_next_page(page.after),
         }
     )
 

@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from tidemill.core.errors import Conflict, IdempotencyKeyReused, InvalidInput, Unavailable, UnknownJob, UnknownKind
-from tidemill.core.file_layout import FileLayout
+from tidemill.core.file_format import FileLayout
 from tidemill.core.input_source import SourceReference
 from tidemill.core.job import Job
 from tidemill.core.kinds import BUILTIN_KIND_PREFIX

@@ -20,10 +20,10 @@ from tidemill.jobs.schemas import JobIn, JobOut
 from tidemill.jobs.submission import Submission
 from tidemill.rest import json_body
 from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, declare_route
-from tidemill.rest.idempotency import IdempotencyKey, parse_idempotency_key
 from tidemill.rest.problems import PROBLEM_ERRORS_MAX, HttpError, build_field_problem
 from tidemill.rest.request_body import BodyLimit, has_json_content_type
 from tidemill.rest.runtime import RuntimeDep
+from tidemill.rest.schema_types import IdempotencyKey, parse_idempotency_key
 from tidemill.runtime import Runtime
 
 _BINARY_SCHEMA = {"type": "string", "format": "binary"}

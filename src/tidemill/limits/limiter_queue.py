@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from tidemill.core.decide import describe_exception
 from tidemill.core.stats import clamp, update_moving_average
 from tidemill.limits.limiter import Limiter
-from tidemill.limits.limiter_client import MAX_BLOCK_WAIT_S, PERMIT_LOOKAHEAD_S, LimiterClient
+from tidemill.limits.limiter_client import MAX_BLOCK_WAIT_S, PERMIT_LOOKAHEAD_S, LimiterClient, ThrottleReporter
 from tidemill.limits.limiter_records import PermitGrant
 from tidemill.limits.permit_cache import PermitCache, PermitWindow
-from tidemill.limits.throttle_reporter import ThrottleReporter
 from tidemill.telemetry.events import emit
 
 MAX_RETRY_SPREAD_S = 600.0  # so far ahead each has a moment of its own: by then much may have changed

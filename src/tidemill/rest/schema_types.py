@@ -1,9 +1,13 @@
 """What all shapes share. Requests know no other fields, and both spellings of a name."""
 
+import base64
+import binascii
+import json
 import re
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
+from fastapi import Header
 from pydantic import AfterValidator, AliasChoices, AliasGenerator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 from typing_extensions import TypeAliasType
@@ -11,6 +15,71 @@ from typing_extensions import TypeAliasType
 from tidemill.core.errors import InvalidInput
 from tidemill.core.list_pages import check_text
 from tidemill.core.status import ItemStatus, JobStatus, parse_item_status, parse_job_status
+from tidemill.rest.problems import HttpError
+
+CURSOR_MAX_CHARS = 400
+
+
+def build_next_page(position: tuple[Any, ...] | None) -> dict[str, str]:
+    """The part of a page that leads to the next one: nothing at the end."""
+    return {} if position is None else {"next_page": encode_cursor(position)}
+
+
+def encode_cursor(position: tuple[Any, ...]) -> str:
+    """A place in a list as a token."""
+    plain = [value.isoformat() if isinstance(value, datetime) else value for value in position]
+    text = json.dumps(plain, separators=(",", ":"), default=str)
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def decode_cursor(token: str | None) -> tuple[Any, ...] | None:
+    """The place a token stands for: plain values, whose meaning the list itself checks."""
+    if not token:  # absent or empty: from the beginning
+        return None
+    try:
+        raw = base64.b64decode(
+            token[:CURSOR_MAX_CHARS] + "=" * (-len(token[:CURSOR_MAX_CHARS]) % 4), altchars=b"-_", validate=True
+        )
+        place = json.loads(raw, parse_constant=_reject_constant)
+    except (ValueError, binascii.Error, RecursionError):
+        raise InvalidInput("`after` is not a token of this list") from None
+    if not isinstance(place, list) or any(isinstance(value, list | dict) for value in place):
+        raise InvalidInput("`after` is not a token of this list")
+    return tuple(place)
+
+
+def _reject_constant(_: str) -> None:
+    raise ValueError
+
+
+_QUOTED_KEY = re.compile(r'"((?:[\x20-\x21\x23-\x5b\x5d-\x7e]|\\["\\]){1,200})"')
+_BARE_KEY = re.compile(r"[\x21\x23-\x2b\x2d-\x7e]{1,200}")
+IDEMPOTENCY_KEY_PATTERN = f"^({_QUOTED_KEY.pattern}|{_BARE_KEY.pattern})$"  # for the OpenAPI document
+
+
+def parse_idempotency_key(header: str | None) -> str | None:
+    """The key, the same for both spellings; 400 when it is malformed."""
+    if header is None:
+        return None
+    quoted = _QUOTED_KEY.fullmatch(header.strip())
+    if quoted:
+        return re.sub(r"\\(.)", r"\1", quoted[1])
+    if _BARE_KEY.fullmatch(header.strip()):
+        return header.strip()
+    raise HttpError(400, "Idempotency-Key has 1 to 200 printable characters, in quotes or without")
+
+
+IDEMPOTENCY_KEY_DESCRIPTION = "Makes a repeated request harmless: 1 to 200 printable characters, in quotes or without"
+
+
+IDEMPOTENCY_KEY_SCHEMA: dict[str, Any] = {"pattern": IDEMPOTENCY_KEY_PATTERN}
+
+
+IdempotencyKey = Annotated[
+    str | None,
+    Header(alias="Idempotency-Key", description=IDEMPOTENCY_KEY_DESCRIPTION, json_schema_extra=IDEMPOTENCY_KEY_SCHEMA),
+]
+
 
 ITEM_IDS_MAX = 10_000
 PAGE_SIZE_MAX = 500

@@ -15,13 +15,15 @@ from uuid import UUID
 
 from tidemill.core.errors import UnknownJob
 from tidemill.core.job import Job
-from tidemill.core.job_search import JobIdRange, build_lookup_params, parse_job_prefix
 from tidemill.core.list_pages import (
     BIGINT_SAFE_MAX,
     PAGE_BATCH_BUDGET,
     CursorFormat,
+    JobIdRange,
     Page,
+    build_lookup_params,
     fingerprint_filters,
+    parse_job_prefix,
     parse_number,
     parse_uuid,
 )

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from tidemill.core.json_depth import MAX_JSON_DEPTH, is_json_too_deep
+from tidemill.core.json_input import MAX_JSON_DEPTH, is_json_too_deep
 
 _json_encoder = msgspec.json.Encoder()
 _exact_json_encoder = msgspec.json.Encoder(decimal_format="number")

@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from tidemill.core import credentials
-from tidemill.core.principal import Principal, Role
+from tidemill.core.principal import Principal, Role, generate_token, hash_secret
 from tidemill.store.database import Connection
 from tidemill.store.statements import fetch_records, sql
 
@@ -50,16 +49,14 @@ class _StoredSession:
 
 async def create_sign_in_link(conn: Connection, user_id: int, seconds: float) -> str:
     """What signs a user in once."""
-    token = credentials.generate_token()
-    await conn.execute(
-        sql("link/add"), {"hash": credentials.hash_secret(token), "user_id": user_id, "seconds": seconds}
-    )
+    token = generate_token()
+    await conn.execute(sql("link/add"), {"hash": hash_secret(token), "user_id": user_id, "seconds": seconds})
     return token
 
 
 async def redeem_sign_in_link(conn: Connection, token: str) -> int | None:
     """Whom the link signs in, if it is good; it is not afterwards."""
-    cursor = await conn.execute(sql("link/use"), {"hash": credentials.hash_secret(token)})
+    cursor = await conn.execute(sql("link/use"), {"hash": hash_secret(token)})
     row = await cursor.fetchone()
     return int(row[0]) if row is not None and row[1] else None
 
@@ -73,11 +70,11 @@ async def begin_session(
     """
     if replaced_token is not None:
         await end_session(conn, replaced_token)
-    token = credentials.generate_token()
+    token = generate_token()
     params = {
-        "hash": credentials.hash_secret(token),
+        "hash": hash_secret(token),
         "user_id": user_id,
-        "csrf": credentials.generate_token(),
+        "csrf": generate_token(),
         "key_prefix": key,
     }
     await conn.execute(sql("session/add"), params)
@@ -95,12 +92,12 @@ async def use_session(conn: Connection, token: str, limits: SessionLimits) -> Op
     session = await _fetch_session(conn, token, limits)
     if session is None:
         return None
-    params, principal = {"hash": credentials.hash_secret(token)}, _make_principal(session)
+    params, principal = {"hash": hash_secret(token)}, _make_principal(session)
     if session.is_first:
         await conn.execute(sql("session/use"), params)
     elif session.due:
-        offered = credentials.generate_token()
-        new = {"offered": credentials.hash_secret(offered), "rotate": limits.rotate}
+        offered = generate_token()
+        new = {"offered": hash_secret(offered), "rotate": limits.rotate}
         if (await conn.execute(sql("session/offer"), params | new)).rowcount:
             return OpenSession(principal, offered)
     if session.stale:
@@ -109,7 +106,7 @@ async def use_session(conn: Connection, token: str, limits: SessionLimits) -> Op
 
 
 async def end_session(conn: Connection, token: str) -> None:
-    await conn.execute(sql("session/end"), {"hash": credentials.hash_secret(token)})
+    await conn.execute(sql("session/end"), {"hash": hash_secret(token)})
 
 
 async def list_sessions(
@@ -118,7 +115,7 @@ async def list_sessions(
     """Browsers that a user is signed in with."""
     params = {
         "user_id": user_id,
-        "hash": credentials.hash_secret(token or ""),
+        "hash": hash_secret(token or ""),
         "idle": limits.idle,
         "longest": limits.longest,
     }
@@ -127,7 +124,7 @@ async def list_sessions(
 
 async def end_other_sessions(conn: Connection, user_id: int, token: str | None) -> None:
     """Sign a user out everywhere but where this secret is."""
-    await conn.execute(sql("session/end_others"), {"user_id": user_id, "hash": credentials.hash_secret(token or "")})
+    await conn.execute(sql("session/end_others"), {"user_id": user_id, "hash": hash_secret(token or "")})
 
 
 async def forget_expired_sessions(conn: Connection) -> None:
@@ -137,7 +134,7 @@ async def forget_expired_sessions(conn: Connection) -> None:
 
 async def _fetch_session(conn: Connection, token: str, limits: SessionLimits) -> _StoredSession | None:
     times = {"idle": limits.idle, "longest": limits.longest, "rotate": limits.rotate}
-    params = {"hash": credentials.hash_secret(token)} | times
+    params = {"hash": hash_secret(token)} | times
     found = await fetch_records(conn, _StoredSession, sql("session/find"), params)
     return found[0] if found else None
 

@@ -17,11 +17,17 @@ from pydantic import (
 )
 
 from tidemill.config_sections import ConfigTable, Names, NonEmpty, Roles, Text, Unique, check_choice, parse_section
-from tidemill.core.column_type import ColumnType
 from tidemill.core.errors import InvalidInput
-from tidemill.tables.declarations import DeclaredField, ResourceDeclaration
-from tidemill.tables.resource import BUILTIN_NORMALIZERS, ConditionalRequirement, Reference, TableName
-from tidemill.tables.table_names import parse_table_name
+from tidemill.core.file_format import ColumnType
+from tidemill.tables.introspection.table_introspection import parse_table_name
+from tidemill.tables.resource import (
+    BUILTIN_NORMALIZERS,
+    ConditionalRequirement,
+    DeclaredField,
+    Reference,
+    ResourceDeclaration,
+    TableName,
+)
 
 # Possessive quantifiers: no pattern backtracks, whatever the value.
 NAMED_PATTERNS = {

@@ -9,16 +9,16 @@ from datetime import date, datetime, time
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from tidemill.core.column_type import ColumnType
 from tidemill.core.errors import InvalidSettings
+from tidemill.core.file_format import ColumnType
 from tidemill.core.suggest import suggest_similar
-from tidemill.tables.declarations import ResourceDeclaration
 from tidemill.tables.resource import (
     LOWER_BOUND_RULES,
     UPPER_BOUND_RULES,
     Field,
     Reference,
     Resource,
+    ResourceDeclaration,
     find_resource_problems,
     to_comparable_bound,
 )

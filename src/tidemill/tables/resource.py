@@ -5,12 +5,12 @@ Two rules of one field, each to be kept: the narrower of them.
 
 import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any, Literal, Protocol
 
-from tidemill.core.column_type import ColumnType, is_text_type
 from tidemill.core.errors import InvalidInput
+from tidemill.core.file_format import ColumnType, is_text_type
 from tidemill.core.principal import Role
 
 """What a field holds. ``other`` is any type of PostgreSQL that we do not read ourselves: the server judges its text."""
@@ -121,9 +121,9 @@ class Resource:
     write: tuple[Role, ...] = (Role.ADMIN,)
 
     def get_field(self, name: str) -> Field:
-        for field in self.fields:
-            if field.name == name:
-                return field
+        for candidate in self.fields:
+            if candidate.name == name:
+                return candidate
         raise InvalidInput(f"{self.name} has no field {name!r}")
 
     @property
@@ -166,8 +166,8 @@ def find_resource_problems(resource: Resource) -> list[str]:
         allowed = next((field.enum for field in resource.fields if field.name == condition.field), ())
         strange = [value for value in condition.values if allowed and value not in allowed]
         problems += [f"a condition waits for {condition.field} = {value!r}, which cannot be" for value in strange]
-    for field in resource.fields:
-        problems += [f"field {field.name!r}: {problem}" for problem in _find_field_problems(field)]
+    for checked in resource.fields:
+        problems += [f"field {checked.name!r}: {problem}" for problem in _find_field_problems(checked)]
     return problems
 
 
@@ -212,3 +212,31 @@ def _choose_narrower(field: Field, name: str, value: Any) -> Any:
 def to_comparable_bound(field: Field, bound: Any) -> Any:
     """A bound as it compares: numbers by value, dates by their text."""
     return Decimal(bound) if isinstance(bound, int) or field.type in ("integer", "number") else bound
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredField:
+    """A column by the name that files have for it; ``rules`` are by the names of ``resource.Field``."""
+
+    name: str
+    column: str
+    rules: Mapping[str, Any] = field(default_factory=dict)
+    unique: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceDeclaration:
+    name: str
+    table: str
+    fields: tuple[DeclaredField, ...] = ()
+    columns: tuple[str, ...] | None = None  # more columns that become fields; None for all columns of the table
+    key: tuple[str, ...] | None = None
+    unique: tuple[tuple[str, ...], ...] = ()
+    references: tuple[Reference, ...] = ()
+    conditions: tuple[ConditionalRequirement, ...] = ()
+    read: tuple[Role, ...] = (Role.ADMIN,)
+    write: tuple[Role, ...] = (Role.ADMIN,)
+
+    @property
+    def config_path(self) -> str:
+        return f"resources.{self.name}"

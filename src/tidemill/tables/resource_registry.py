@@ -8,10 +8,9 @@ from tidemill.core.errors import Forbidden, InvalidInput, InvalidSettings, Unkno
 from tidemill.core.principal import Role
 from tidemill.runtime import Runtime
 from tidemill.store.database import Connection, Database
-from tidemill.tables.declarations import ResourceDeclaration
 from tidemill.tables.introspection.table_introspection import find_table, introspect_table
 from tidemill.tables.merge_declaration import merge_declaration
-from tidemill.tables.resource import BUILTIN_NORMALIZERS, Resource, is_granted
+from tidemill.tables.resource import BUILTIN_NORMALIZERS, Resource, ResourceDeclaration, is_granted
 
 CATALOG_CACHE_S = 5.0  # how long a look at the catalog is good for: workers ask for every batch
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from prometheus_client.exposition import choose_encoder
 
 from tidemill.core.status import ItemStatus
+from tidemill.telemetry.child_events import HTTP_METHOD_LABELS, BoundedLabel, count_by_code, count_throttled
 from tidemill.telemetry.events import Event, Subscriber
 from tidemill.telemetry.metric_families import ExpiringGauge, MetricFamilies
-from tidemill.telemetry.metric_labels import HTTP_METHOD_LABELS, BoundedLabel, count_by_code, count_throttled
 
 LATENCY_AVERAGE_WEIGHT = 0.3  # of the newest second, in the moving average of the database's latency
 RATE_MEMORY_ITEMS = 1_000  # settled items after which a share of them has mostly forgotten the older ones

@@ -10,7 +10,7 @@ if TYPE_CHECKING:  # `tidemill --help` imports this module, and must not load a 
     from tidemill.runtime import Runtime
 
 T = TypeVar("T")
-BUILTIN_MILL_REFERENCE = "tidemill.app.builtin_mill:mill"
+BUILTIN_MILL_REFERENCE = "tidemill.app.mill:builtin_mill"
 
 
 class CommandHost(Protocol):

@@ -1,11 +1,36 @@
 """How jobs, items and progress look on a terminal."""
 
+import re
+from typing import Any
+
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
+from tidemill.core.errors import InvalidInput
 from tidemill.core.job import Counts, Job
 from tidemill.core.status import JobStatus
+
+
+def parse_policy_option(text: str) -> dict[str, Any]:
+    mode, _, bound = text.partition(":")
+    try:
+        if bound.endswith("%"):
+            return {"mode": mode, "max_percent": float(bound[:-1])}
+        return {"mode": mode} | ({"max_failed": int(bound)} if bound else {})
+    except ValueError:
+        raise InvalidInput(f"--policy {text!r}: the bound is a number or a percentage") from None
+
+
+_AGE_UNIT_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+
+
+def parse_age_seconds(text: str) -> float:
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw])", text.strip().lower())
+    if found is None:
+        raise InvalidInput(f"{text!r} is not an age: say 90d, 12w, 36h, 30m or 10s")
+    return float(found[1]) * _AGE_UNIT_SECONDS[found[2]]
+
 
 console = Console()
 error_console = Console(stderr=True)

@@ -13,7 +13,7 @@ from tidemill.engine.context import EngineContext
 from tidemill.engine.ingester import Ingester
 from tidemill.engine.lane import Lane
 from tidemill.engine.loop import Loop
-from tidemill.engine.maintenance.maintenance_loop import MaintenanceLoop
+from tidemill.engine.maintenance_loop import MaintenanceLoop
 from tidemill.store.database import Connection, Database
 from tidemill.store.statements import load_sql
 

@@ -17,7 +17,7 @@ from pydantic import (
 
 from tidemill.config_sections import ConfigTable, Names, Text, parse_section
 from tidemill.core.errors import InvalidInput
-from tidemill.core.json_types import JsonObject
+from tidemill.core.json_input import JsonObject
 from tidemill.core.policies import FailurePolicy
 from tidemill.runtime import FileTask
 from tidemill.watches.file_names import FilePattern

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field
 
 from tidemill.config_sections import ConfigTable, Text
 from tidemill.core.errors import InvalidInput
-from tidemill.core.file_layout import FileLayout
+from tidemill.core.file_format import FileLayout
 from tidemill.core.kinds import BUILTIN_KIND_PREFIX, SERVICE_KINDS
 from tidemill.files.blobs.blob_store import Blob
 from tidemill.files.detect import detect_layout

@@ -2,14 +2,15 @@
 
 from dataclasses import asdict
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 from uuid import UUID
 
 from fastapi import APIRouter, Path, Query
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StrictBool
 
-from tidemill.rest import pagination
+from tidemill.rest import schema_types
 from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, declare_route
+from tidemill.rest.example_values import EXAMPLE_CREATED_AT, EXAMPLE_JOB_ID, EXAMPLE_NEXT_PAGE, EXAMPLE_UPDATED_AT
 from tidemill.rest.runtime import RuntimeDep
 from tidemill.rest.schema_types import (
     EMPTY_IS_NONE,
@@ -141,10 +142,10 @@ async def list_source_files(
         source_name,
         state=query.state,
         limit=query.page_size,
-        after=pagination.decode_cursor(query.after),
+        after=schema_types.decode_cursor(query.after),
     )
     files = [WatchFileOut.model_validate(row) for row in page.items]
-    return WatchFilePage(files=files, **pagination.build_next_page(page.after))
+    return WatchFilePage(files=files, **schema_types.build_next_page(page.after))
 
 
 @router.post("/ingestion/scan", **declare_route(Permission.USER, 404))
@@ -176,3 +177,46 @@ def _build_watch_out(status: WatchStatus) -> WatchOut:
         files=state.get("counts", {}),
         links=links,
     )
+
+
+_WATCH_FILE: dict[str, Any] = {
+    "id": 42,
+    "path": "users-2026-11-15.csv",
+    "size": 18234,
+    "version": "1763197200000000000",
+    "state": "processed",
+    "status": None,
+    "job_id": EXAMPLE_JOB_ID,
+    "job_key": "J20261115_000778",
+    "moved_to": "processed/users-2026-11-15.csv",
+    "tries": 0,
+    "seen_at": EXAMPLE_CREATED_AT,
+    "updated_at": EXAMPLE_UPDATED_AT,
+}
+_WATCH: dict[str, Any] = {
+    "name": "nightly",
+    "source": "sftp://mill@files.example.com/outgoing",
+    "scheme": "sftp",
+    "pattern": ["users-*.csv"],
+    "task": {"kind": "tidemill.import", "resource_type": "users", "mode": "upsert"},
+    "owner": "ada",
+    "every_s": 60.0,
+    "marker": None,
+    "moves": True,
+    "scanning": False,
+    "last_scan_at": EXAMPLE_UPDATED_AT,
+    "next_scan_at": EXAMPLE_UPDATED_AT,
+    "found": 1,
+    "submitted": 1,
+    "problem": None,
+    "files": {"seen": 1, "processed": 41, "failed": 2},
+    "links": {"files": "/v1/sources/nightly/files", "scan": "/v1/ingestion/scan"},
+}
+_WATCH_SCAN: dict[str, Any] = {"name": "nightly", "found": 1, "submitted": 1, "problem": None, "files": [_WATCH_FILE]}
+
+OPENAPI_EXAMPLES: dict[type[BaseModel], dict[str, Any]] = {
+    WatchList: {"sources": [_WATCH]},
+    WatchFilePage: {"files": [_WATCH_FILE], "next_page": EXAMPLE_NEXT_PAGE},
+    ScanIn: {"name": "nightly"},
+    ScanList: {"scans": [_WATCH_SCAN]},
+}

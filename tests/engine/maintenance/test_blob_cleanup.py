@@ -8,7 +8,7 @@ from support import add_rows
 from tidemill.config import Settings
 from tidemill.core.errors import UnknownFile
 from tidemill.core.input_source import SourceReference
-from tidemill.engine.maintenance.blob_cleanup import BlobCleanupLoop
+from tidemill.engine.maintenance_loop import BlobCleanupLoop
 from tidemill.files.blobs import open_blob_store
 from tidemill.files.blobs.blob_store import BlobStore
 from tidemill.jobs import job_control

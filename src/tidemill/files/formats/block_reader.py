@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import msgspec
 
 from tidemill.core.errors import InvalidInput
-from tidemill.core.file_layout import FileLayout
+from tidemill.core.file_format import FileLayout
 from tidemill.core.input_source import Checkpoint, InputBlock, InputDefect
 
 DEFECT_VALUE_MAX_CHARS = 200  # characters of a bad value that an error shows

@@ -10,7 +10,7 @@ import msgspec
 
 from tidemill.core.errors import InvalidInput
 from tidemill.core.input_source import Checkpoint
-from tidemill.core.json_depth import MAX_JSON_DEPTH, is_json_too_deep
+from tidemill.core.json_input import MAX_JSON_DEPTH, is_json_too_deep
 from tidemill.files.byte_streams import BYTE_ORDER_MARK, STREAM_READ_BYTES, ByteStream, LineBuffer
 from tidemill.files.formats.block_reader import UNREADABLE_RECORD_MAX_CHARS, BlockBuilder, BlockReader
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, TypeVar
 
-from tidemill.core.json_types import JsonObject
+from tidemill.core.json_input import JsonObject
 from tidemill.imports.import_plan import ImportPlan
 from tidemill.imports.validation.field_reader import FieldReader, Normalizer
 from tidemill.imports.validation.row_errors import RowErrorDetail, RowErrors

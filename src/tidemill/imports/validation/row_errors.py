@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from tidemill.core.decide import ERROR_CODE_MAX_CHARS, ERROR_REASON_MAX_CHARS, clean_text
-from tidemill.core.item_error import ItemError
+from tidemill.core.outcome import ItemError
 
 ROW_ERRORS_MAX = 50  # of one row, that are kept
 

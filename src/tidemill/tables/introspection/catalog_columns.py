@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tidemill.core.column_type import ColumnType
+from tidemill.core.file_format import ColumnType
 from tidemill.tables.introspection.sql_expressions import parse_default_constant
 from tidemill.tables.resource import Field
 

@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from tidemill.core.column_type import ColumnType
+from tidemill.core.file_format import ColumnType
 
 NodeKind = Literal["column", "constant", "call", "operator", "any", "array", "and", "or", "null", "not null", "cast"]
 

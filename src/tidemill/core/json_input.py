@@ -1,6 +1,7 @@
-"""How deep JSON may be nested: a value that one stack can read may exhaust another."""
+"""The type of JSON documents whose fields Tidemill does not know."""
 
 import re
+from typing import Any
 
 MAX_JSON_DEPTH = 200
 _JSON_STRING, _JSON_BRACKET = re.compile(rb'"(?:[^"\\]|\\.)*"'), re.compile(rb"[][{}]")
@@ -15,3 +16,8 @@ def is_json_too_deep(data: bytes) -> bool:
         depth += 1 if bracket in b"[{" else -1
         deepest = max(deepest, depth)
     return deepest > MAX_JSON_DEPTH
+
+
+JsonObject = dict[str, Any]
+"""A JSON object that comes from outside: an item's input, a job's parameters, an answer that is not validated yet.
+For fields that Tidemill itself defines, use a dataclass or a TypedDict."""

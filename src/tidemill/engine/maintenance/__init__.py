@@ -1,1 +1,0 @@
-"""Background duties: reclaiming leases, closing jobs, removing expired files."""
