@@ -118,8 +118,6 @@ def test_disabled_feature_removes_only_its_part_of_openapi_document(feature: Fea
 
 @pytest.mark.parametrize("feature", FEATURES.values(), ids=FEATURES)
 def test_disabled_feature_is_not_imported(feature: Feature) -> None:
-    if feature.name == "imports":
-        pytest.xfail("tidemill.watches still imports tidemill.imports")
     package = f"tidemill.{feature.name}"
     loaded = {name for name in describe_without(feature.name)["modules"] if name.startswith(package)}
     assert loaded <= {package, f"{package}.feature"}

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from tidemill.core.input_source import InputDefect
 from tidemill.core.json_input import JsonObject
-from tidemill.core.outcome import ItemError
+from tidemill.core.outcome import ErrorDetails
 from tidemill.core.status import Intent, ItemStatus, JobStatus
 
 
@@ -114,7 +114,7 @@ class ItemRecord:
     attempts: int
     input: Any
     result: Any
-    error: ItemError | None  # code, reason, retryable
+    error: ErrorDetails | None  # code, reason, retryable
     updated_at: datetime | None
 
     @property

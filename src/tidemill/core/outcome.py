@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, TypedDict
 
 
-class ItemError(TypedDict, total=False):
+class ErrorDetails(TypedDict, total=False):
     """Why an item did not succeed. A handler may add fields of its own, such as the ones that ``Fail`` takes."""
 
     code: str
@@ -22,7 +22,7 @@ class ItemError(TypedDict, total=False):
     throttles: int
     misses: int
     row: int
-    errors: list["ItemError"]  # of an imported row with several errors: all of them
+    errors: list["ErrorDetails"]  # of an imported row with several errors: all of them
 
 
 class Outcome(Exception):
@@ -118,7 +118,7 @@ class BatchExceptions(dict[int, Outcome]):
     """
 
     def __init__(
-        self, outcomes: Mapping[int, Outcome] | None = None, failed: Mapping[int, ItemError] | None = None
+        self, outcomes: Mapping[int, Outcome] | None = None, failed: Mapping[int, ErrorDetails] | None = None
     ) -> None:
         super().__init__(outcomes or {})
         self.failed = failed or {}

@@ -26,7 +26,7 @@ def _check_field_name(name: str) -> str:
     return name
 
 
-class FieldTable(ConfigTable):
+class DatasetFieldTable(ConfigTable):
     type: FieldType = "text"
     required: StrictBool = True
 
@@ -43,7 +43,8 @@ class FieldTable(ConfigTable):
 class DatasetTable(ConfigTable):
     fields: Annotated[
         dict[
-            Annotated[str, AfterValidator(_check_field_name)], Annotated[FieldTable, BeforeValidator(FieldTable.expand)]
+            Annotated[str, AfterValidator(_check_field_name)],
+            Annotated[DatasetFieldTable, BeforeValidator(DatasetFieldTable.expand)],
         ],
         NonEmpty,
     ]

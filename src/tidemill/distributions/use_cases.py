@@ -14,7 +14,7 @@ from tidemill.core.job import Job
 from tidemill.core.json_input import JsonObject
 from tidemill.core.kinds import DISTRIBUTION_KIND
 from tidemill.core.list_pages import PAGE_MAX_ROWS, Page
-from tidemill.core.outcome import ItemError
+from tidemill.core.outcome import ErrorDetails
 from tidemill.core.principal import Principal, Role
 from tidemill.core.status import ItemStatus
 from tidemill.core.suggest import suggest_similar
@@ -44,7 +44,7 @@ from tidemill.store.item_records import read_shown_inputs
 from tidemill.store.job_submission import Submission, find_repeated_submission
 
 DEFAULT_POLICY = {"mode": "fail_fast"}
-_LOCAL_SUBMISSION = Submission(DISTRIBUTION_KIND)
+_LOCAL_DISTRIBUTION = Submission(DISTRIBUTION_KIND)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class DistributionUseCases:
         return known[name]
 
     async def submit(
-        self, db: Database, wanted: DistributionSpec, role: Role, submission: Submission = _LOCAL_SUBMISSION
+        self, db: Database, wanted: DistributionSpec, role: Role, submission: Submission = _LOCAL_DISTRIBUTION
     ) -> tuple[UUID, bool]:
         """The job, and whether it is new. ``submission`` says who submits it and with which idempotency key.
 
@@ -223,7 +223,7 @@ class InputView(TypedDict):
     size: int | None
     sha256: str | None
     reused: bool | None
-    error: ItemError | None
+    error: ErrorDetails | None
 
 
 async def list_distribution_inputs(db: Database, job_id: UUID, *, limit: int, after: object = None) -> Page[InputView]:

@@ -16,7 +16,7 @@ from tidemill.core.decide import (
 )
 from tidemill.core.job import Item
 from tidemill.core.kinds import Handler
-from tidemill.core.outcome import BatchExceptions, Done, Fail, ItemError, Outcome, Retry, Wait
+from tidemill.core.outcome import BatchExceptions, Done, ErrorDetails, Fail, Outcome, Retry, Wait
 from tidemill.core.status import ItemStatus
 from tidemill.core.throttling import is_throttling_error
 from tidemill.engine.learned_columns import LearnedColumns
@@ -110,7 +110,7 @@ def decide_batch(
     return BatchDecision(failed + others, sparse_done, batch_outcome)
 
 
-def _decide_failures(items: Sequence[Item], errors: Sequence[ItemError], duration_ms: int) -> list[Verdict]:
+def _decide_failures(items: Sequence[Item], errors: Sequence[ErrorDetails], duration_ms: int) -> list[Verdict]:
     """The verdicts on many failures, encoded together; an error has a code, a reason and details."""
     try:
         encoded = encode_json_values(errors)
@@ -126,7 +126,7 @@ def _decide_failures(items: Sequence[Item], errors: Sequence[ItemError], duratio
     ]
 
 
-def _fail_from_error(error: ItemError) -> Fail:
+def _fail_from_error(error: ErrorDetails) -> Fail:
     details = {name: value for name, value in error.items() if name not in ("code", "reason")}
     return Fail(error["reason"], code=error["code"], details=details)
 

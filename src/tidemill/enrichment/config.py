@@ -17,7 +17,7 @@ from tidemill.enrichment.external_service import (
 
 SERVICE_TIMEOUT_MAX_S = 60  # a batch that is split takes several requests, and its rows wait
 HEADER_NAME_PATTERN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
-_VARIABLE_NAME_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
+_SECRET_VARIABLE_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
 RESERVED_HEADERS = (
     "host",
     "content-type",
@@ -43,7 +43,7 @@ def _check_header_value(text: str) -> str:
 
 
 def _check_variable_name(name: str) -> str:
-    if not _VARIABLE_NAME_PATTERN.fullmatch(name):
+    if not _SECRET_VARIABLE_PATTERN.fullmatch(name):
         raise ValueError("Input should be the name of an environment variable, never the secret itself")
     return name
 

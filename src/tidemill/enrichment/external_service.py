@@ -21,11 +21,11 @@ from tidemill.core.principal import Role
 RETRY_AFTER_MAX_S = 7 * 86_400.0  # upper bound of what a service may request
 NOT_FOUND_STATUSES = frozenset({204, 404, 410})
 _THROTTLE_STATUSES = frozenset({429, 503})
-_TRANSIENT_STATUSES = frozenset({408, 425})
+_RETRIED_CLIENT_ERRORS = frozenset({408, 425})
 _CALL_DENIED_STATUSES = frozenset({401, 403, 407})
 _INVALID_ROW_STATUSES = frozenset({400, 413, 414, 422})
 _SUCCESS_STATUSES = range(200, 300)
-_REDIRECT_STATUSES = range(300, 400)
+_ALL_REDIRECT_STATUSES = range(300, 400)
 _SERVER_ERROR_MIN_STATUS = 500
 
 HttpHeaders = list[tuple[str, str]]
@@ -73,9 +73,9 @@ def error_from_status(status: int, retry_after_s: float | None = None) -> Servic
         return ServiceThrottled(words, retry_after_s, status)
     if status in _CALL_DENIED_STATUSES:
         return ServiceCallError("service_denied", words)
-    if status >= _SERVER_ERROR_MIN_STATUS or status in _TRANSIENT_STATUSES:
+    if status >= _SERVER_ERROR_MIN_STATUS or status in _RETRIED_CLIENT_ERRORS:
         return ServiceCallError("service_error", words, is_transient=True, is_splittable=True)
-    if status in _REDIRECT_STATUSES:
+    if status in _ALL_REDIRECT_STATUSES:
         return ServiceCallError("service_redirect", f"{words}, which leads nowhere")
     return ServiceCallError("service_refused", words, is_splittable=status in _INVALID_ROW_STATUSES)
 

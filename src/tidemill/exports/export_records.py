@@ -9,7 +9,7 @@ from psycopg.rows import class_row
 
 from tidemill.core.errors import UnknownJob
 from tidemill.core.json_input import JsonObject
-from tidemill.core.outcome import ItemError
+from tidemill.core.outcome import ErrorDetails
 from tidemill.exports.result_export import ExportedFile
 from tidemill.store.database import Connection
 from tidemill.store.statements import RowDict, fetch_rows, load_sql
@@ -33,7 +33,7 @@ class ExportRecord:
     input: JsonObject | None
     started_at: datetime | None
     result: ExportedFile | None
-    error: ItemError | None
+    error: ErrorDetails | None
 
 
 async def find_export_records(conn: Connection, export_ids: Sequence[UUID]) -> dict[UUID, ExportRecord]:

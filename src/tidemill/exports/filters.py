@@ -21,7 +21,7 @@ _LIST_OPERATORS: Final = ("in", "between")
 _FILTER_PARAMETER_PATTERN = re.compile(r"filter\[([^\[\]]*)\](?:\[([^\[\]]*)\])?")
 _CONDITION_PATTERN = re.compile(r"([^\[\]=]+)(?:\[([^\[\]=]*)\])?=(.*)", re.DOTALL)
 _TRAILING_ESCAPE_PATTERN = re.compile(r"(?<!\\)(?:\\\\)*\\$")
-_TEXT_SQL_TYPES = ("text", "character varying", "character", "bpchar", "citext", "name")
+_FILTERED_TEXT_TYPES = ("text", "character varying", "character", "bpchar", "citext", "name")
 RequestProblem = tuple[tuple[str, ...], str]
 """The path of a mistake in a request, and the reason."""
 _TRUE_VALUES, _FALSE_VALUES = ("", "true", "t", "yes", "1"), ("false", "f", "no", "0")
@@ -175,7 +175,7 @@ def list_operators(field: Field) -> tuple[str, ...]:
 
 def _is_text_column(field: Field) -> bool:
     """Whether the column is text, not an enum of the database."""
-    return field.sql_type.partition("(")[0].rpartition(".")[2] in _TEXT_SQL_TYPES
+    return field.sql_type.partition("(")[0].rpartition(".")[2] in _FILTERED_TEXT_TYPES
 
 
 def _check_value_count(condition: FilterCondition) -> None:

@@ -10,7 +10,7 @@ from tidemill.core.input_source import InputDefect
 from tidemill.core.job import Job
 from tidemill.core.json_input import JsonObject
 from tidemill.core.list_pages import Page
-from tidemill.core.outcome import ItemError
+from tidemill.core.outcome import ErrorDetails
 from tidemill.core.result_grid import GridCell, format_cell
 from tidemill.files.writers.row_writers import format_csv_line
 from tidemill.imports import import_records
@@ -42,14 +42,14 @@ class RowWithErrors(TypedDict):
     input: Any
 
 
-def list_row_errors(error: ItemError | InputDefect, row: int, line: int) -> list[RowErrorView]:
+def list_row_errors(error: ErrorDetails | InputDefect, row: int, line: int) -> list[RowErrorView]:
     """All errors of a row."""
-    stored = cast("ItemError", error)  # a defect has fewer fields
+    stored = cast("ErrorDetails", error)  # a defect has fewer fields
     retryable = stored.get("retryable", False)
     return [_build_error_view(one, row, line, retryable=retryable) for one in stored.get("errors") or [stored]]
 
 
-def _build_error_view(error: ItemError, row: int, line: int, *, retryable: bool) -> RowErrorView:
+def _build_error_view(error: ErrorDetails, row: int, line: int, *, retryable: bool) -> RowErrorView:
     view: RowErrorView = {
         "row": row,
         "line": line,

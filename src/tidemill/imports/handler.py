@@ -17,7 +17,7 @@ from tidemill.core.input_source import InputObserver, InputSource
 from tidemill.core.job import Item
 from tidemill.core.json_input import JsonObject
 from tidemill.core.kinds import IMPORT_KIND, Handler
-from tidemill.core.outcome import AbortJob, BatchExceptions, ItemError, Outcome, Retry, Skip, Wait
+from tidemill.core.outcome import AbortJob, BatchExceptions, ErrorDetails, Outcome, Retry, Skip, Wait
 from tidemill.core.policies import RetryPolicy
 from tidemill.imports import import_records
 from tidemill.imports.import_plan import ImportPlan
@@ -196,7 +196,7 @@ def _build_skips(skipped: Mapping[int, RowErrorDetail]) -> dict[int, Outcome]:
     return {index: Skip(problem.reason) for index, problem in skipped.items()}
 
 
-def _build_failures(checked: CheckedRows, *, except_rows: Collection[int]) -> dict[int, ItemError]:
+def _build_failures(checked: CheckedRows, *, except_rows: Collection[int]) -> dict[int, ErrorDetails]:
     errors = checked.errors.build_details()
     return {index: one for index, one in errors.items() if index not in except_rows} if except_rows else errors
 

@@ -13,7 +13,7 @@ from psycopg.rows import dict_row, kwargs_row
 
 from tidemill.core.input_source import SourceReference, resolve_line_number
 from tidemill.core.list_pages import PAGE_ITEM_BUDGET, CursorFormat, Page, fingerprint_filters, parse_number
-from tidemill.core.outcome import ItemError
+from tidemill.core.outcome import ErrorDetails
 from tidemill.store.database import Connection
 from tidemill.store.jsonb import decode_input
 from tidemill.store.statements import RowDict, load_sql
@@ -106,7 +106,7 @@ class FailedRow:
     row: int
     line: int
     input: Any
-    error: ItemError
+    error: ErrorDetails
 
 
 async def list_failed_rows(

@@ -15,7 +15,7 @@ from tidemill.files.blobs.blob_store import Blob
 from tidemill.imports import import_records
 from tidemill.imports.import_plan import ImportPlan
 from tidemill.imports.import_submission import SubmittedImport
-from tidemill.imports.use_cases import LOCAL_SUBMISSION, check_table_privileges
+from tidemill.imports.use_cases import LOCAL_IMPORT, check_table_privileges
 from tidemill.jobs.staged_files import make_staged_files
 from tidemill.jobs.submission import report_submitted
 from tidemill.runtime import Runtime
@@ -40,7 +40,7 @@ def _get_promotable_plan(job: Job) -> ImportPlan:
 
 
 async def promote_dry_run(
-    runtime: Runtime, job: Job, *, by: int, role: Role | None, submission: Submission = LOCAL_SUBMISSION
+    runtime: Runtime, job: Job, *, by: int, role: Role | None, submission: Submission = LOCAL_IMPORT
 ) -> SubmittedImport:
     """Create the import that a dry run has tested, or return the one that an earlier promotion created.
 

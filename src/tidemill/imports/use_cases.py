@@ -44,7 +44,7 @@ from tidemill.tables.introspection.table_introspection import list_missing_privi
 from tidemill.tables.resource import Resource
 from tidemill.tables.resource_registry import make_resource_registry
 
-LOCAL_SUBMISSION = Submission(IMPORT_KIND)  # by the local user, without an idempotency key
+LOCAL_IMPORT = Submission(IMPORT_KIND)  # by the local user, without an idempotency key
 
 
 class ImportUseCases:
@@ -56,7 +56,7 @@ class ImportUseCases:
         self._staged_files = runtime.get(make_staged_files)
 
     async def prepare(
-        self, options: ImportOptions, *, role: Role | None, spec: Submission = LOCAL_SUBMISSION
+        self, options: ImportOptions, *, role: Role | None, spec: Submission = LOCAL_IMPORT
     ) -> ImportSubmission:
         """Check the options and the permission, and look up the idempotency key.
 

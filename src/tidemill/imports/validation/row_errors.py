@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from tidemill.core.decide import ERROR_CODE_MAX_CHARS, ERROR_REASON_MAX_CHARS, clean_text
-from tidemill.core.outcome import ItemError
+from tidemill.core.outcome import ErrorDetails
 
 ROW_ERRORS_MAX = 50  # of one row, that are kept
 
@@ -33,9 +33,9 @@ class RowErrorGroup:
         """What failures are grouped by: the field and the rule it breaks."""
         return self.code if self.field is None else f"{self.field}.{self.code}"
 
-    def build_details(self) -> Iterable[tuple[int, ItemError]]:
+    def build_details(self) -> Iterable[tuple[int, ErrorDetails]]:
         """Of each row."""
-        alike: ItemError = {
+        alike: ErrorDetails = {
             "code": clean_text(self.qualified_code, ERROR_CODE_MAX_CHARS),
             "reason": clean_text(self.reason, ERROR_REASON_MAX_CHARS),
         }
@@ -89,9 +89,9 @@ class RowErrors:
                 found[index].append(flaw)
         return found
 
-    def build_details(self) -> dict[int, ItemError]:
+    def build_details(self) -> dict[int, ErrorDetails]:
         """The error that is stored of each row: its first one, with a list of all if there are more."""
-        found: dict[int, ItemError] = {}
+        found: dict[int, ErrorDetails] = {}
         for flaw in self.groups:
             for index, one in flaw.build_details():
                 first = found.setdefault(index, one)
