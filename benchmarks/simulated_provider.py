@@ -1,7 +1,7 @@
 """A provider with a rate limit, and crews that call it: a simulation in which the engine's own controller decides.
 
 No database, no network, no real time: events in a heap, random numbers from a seed. What is simulated is the provider
-and the clock; what is tried is ``tidemill.engine.concurrency.AdaptiveSemaphore``, as the worker uses it.
+and the clock; what is tried is ``tidemill.engine.adaptive_semaphore.AdaptiveSemaphore``, as the worker uses it.
 """
 
 import heapq
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from tidemill.core.outcome import Done, Outcome, Retry
-from tidemill.engine.concurrency import AdaptiveSemaphore
+from tidemill.engine.adaptive_semaphore import AdaptiveSemaphore
 
 REFUSAL_S = 0.005  # to say no is quick
 

@@ -14,7 +14,7 @@ import psycopg
 
 from tidemill.core.errors import InvalidInput, TidemillError
 from tidemill.core.file_format import CopyFormat
-from tidemill.store import open_database
+from tidemill.store import embedded_postgres
 from tidemill.store.database import Connection, Database
 from tidemill.store.statements import load_sql
 
@@ -106,7 +106,7 @@ class PsqlCopy:
 
 
 def _find_psql() -> str:
-    found = shutil.which("psql", path=str(open_database.find_programs_folder())) or shutil.which("psql")
+    found = shutil.which("psql", path=str(embedded_postgres.find_programs_folder())) or shutil.which("psql")
     if found is None:
         raise InvalidInput("psql is needed to compare with, and is not there")
     return found

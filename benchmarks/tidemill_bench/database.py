@@ -13,7 +13,7 @@ from uuid import UUID
 import psycopg
 from psycopg.types.json import set_json_loads
 
-from tidemill.store import open_database, retention
+from tidemill.store import embedded_postgres, retention
 from tidemill.store.database import Connection, Database
 from tidemill.store.jsonb import decode_json
 from tidemill.store.statements import load_sql
@@ -27,7 +27,7 @@ def run_durable_server(home: Path) -> Iterator[str]:
     home.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="bench-", dir=home))
     try:
-        server = open_database.prepare_server(folder / "postgres", open_database.EMBEDDED_SERVER_SETTINGS)
+        server = embedded_postgres.prepare_server(folder / "postgres", embedded_postgres.EMBEDDED_SERVER_SETTINGS)
         try:
             server.start()
             yield str(server.get_uri())

@@ -148,7 +148,8 @@ class ExportMeasurement:
     async def _measure_copy(self, name: str, plan: TableExportPlan) -> None:
         into = self._copied if name == "copy_to_file_s" else None
         self._record(
-            name, await asyncio.to_thread(self._bare.copy, compile_export_query(plan), plan.form.copy_format, into)
+            name,
+            await asyncio.to_thread(self._bare.copy, compile_export_query(plan), plan.form.postgres_copy_format, into),
         )
 
     async def _measure_stream(self, name: str, plan: TableExportPlan) -> None:

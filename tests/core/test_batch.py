@@ -14,9 +14,9 @@ from tidemill.core.batch import (
     SEQ_LIST_MAX,
     BatchCutter,
     BatchPart,
-    CutMethod,
+    ClaimMethod,
     Lease,
-    choose_cut_method,
+    choose_claim_method,
     group_retries_by_delay,
     isolate_suspects,
     split_in_half,
@@ -96,13 +96,13 @@ def test_split_in_half_covers_batch_with_equal_parts(whole: Lease) -> None:
         (lease(5, 6, (5,), isolated=True), 100, "whole"),
     ],
 )
-def test_cut_method_depends_on_batch_shape_and_target_size(ready: Lease, wanted: int, cut: CutMethod) -> None:
-    assert choose_cut_method(ready, wanted) == cut
+def test_cut_method_depends_on_batch_shape_and_target_size(ready: Lease, wanted: int, cut: ClaimMethod) -> None:
+    assert choose_claim_method(ready, wanted) == cut
 
 
 @given(leases(), st.integers(1, 2_000))
 def test_cut_method_full_batch_exceeds_target_by_carve_factor_at_most(ready: Lease, wanted: int) -> None:
-    cut = choose_cut_method(ready, wanted)
+    cut = choose_claim_method(ready, wanted)
     if ready.isolated:
         assert cut != "merge", "suspects never share"
         wanted = 1

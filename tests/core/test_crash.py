@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemill.core.crash import STUCK_GRACE_S, ExitCause, classify_exit, is_child_stuck, is_only_running_item
+from tidemill.core.child_exit import STUCK_GRACE_S, ExitCause, classify_exit, is_child_stuck, is_only_running_item
 
 
 def death(returncode: int, by_parent: ExitCause | None = None, *, in_hand: int = 0, peak_mb: float = 50) -> ExitCause:

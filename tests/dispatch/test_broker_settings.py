@@ -10,8 +10,8 @@ from tidemill.core.errors import InvalidSettings
 from tidemill.dispatch.broker_dispatcher import (
     MAX_RECONNECT_DELAY_S,
     compute_reconnect_delay,
-    detect_broker,
     make_connection_factory,
+    parse_broker_name,
 )
 
 
@@ -32,7 +32,7 @@ def test_empty_broker_setting_means_no_broker(monkeypatch: pytest.MonkeyPatch) -
     [("redis://h", "redis"), ("rediss://h", "redis"), ("amqp://h", "rabbitmq"), ("amqps://h/v", "rabbitmq")],
 )
 def test_broker_is_detected_from_url_scheme(url: str, name: str) -> None:
-    assert detect_broker(url) == name
+    assert parse_broker_name(url) == name
 
 
 @pytest.mark.parametrize(("url", "module"), [("redis://h", "redis"), ("amqp://h", "rabbitmq")])

@@ -115,7 +115,7 @@ async def test_dropped_column_fails_one_file_and_next_file_succeeds(scene: Scene
     producer, blobs = ArtifactProducer(scene.db, max_queries=1, timeout_s=5), open_blob_store(scene.settings.blobs)
 
     async def make(threads: ThreadPoolExecutor, name: str) -> str:
-        out = ArtifactUpload(blobs, name, flags.choose_form(), threads)
+        out = ArtifactUpload(blobs, name, flags.resolve_file_spec(), threads)
         await producer.produce_rows(flags, DistributionInput.parse(flags.fields, {"n": 1}), out)
         await out.finish()
         return name

@@ -9,7 +9,7 @@ from distributions.scenes import PRICES, Scene, given
 from support import rows, shift_clock
 from tidemill.config import load_settings
 from tidemill.core.file_format import FileFormat
-from tidemill.distributions.distribution_request import Artifact, decide_reuse
+from tidemill.distributions.distribution_request import Artifact, decide_artifact_reuse
 
 TODAY = date(2026, 1, 10)
 MADE = Artifact("s3://bucket/exports/a.csv", 1, 2, "00", "csv")
@@ -37,11 +37,11 @@ def test_reuse_decision_follows_switch_artifact_and_input_age(
 ) -> None:
     day = date.fromordinal(TODAY.toordinal() - age)
     artifact = MADE if known else None
-    assert decide_reuse(enabled=enabled, artifact=artifact, effective_date=day, today=TODAY, days=days) == done
+    assert decide_artifact_reuse(enabled=enabled, artifact=artifact, effective_date=day, today=TODAY, days=days) == done
 
 
 def test_reuse_is_denied_for_input_without_date() -> None:
-    assert decide_reuse(enabled=True, artifact=MADE, effective_date=None, today=TODAY, days=0) == "generate"
+    assert decide_artifact_reuse(enabled=True, artifact=MADE, effective_date=None, today=TODAY, days=0) == "generate"
 
 
 async def test_reuse_decision_holds_end_to_end_on_database_clock(scene: Scene) -> None:

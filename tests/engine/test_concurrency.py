@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from support import until
-from tidemill.engine.concurrency import SharedExclusiveLock
+from tidemill.engine.adaptive_semaphore import SharedExclusiveLock
 
 
 async def settle() -> None:

@@ -228,7 +228,7 @@ async def test_files_of_purged_exports_are_removed(mill: Mill, db: Database) -> 
 
 def test_stale_partial_file_is_removed_and_fresh_one_is_kept(tmp_path: Path) -> None:
     blobs = FolderBlobStore(tmp_path)
-    fresh, stale = blobs.write(), blobs.write()
+    fresh, stale = blobs.open_writer(), blobs.open_writer()
     for writing in (fresh, stale):
         writing.write(b"half")
     os.utime(stale._temporary, (0, 0))

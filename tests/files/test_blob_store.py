@@ -75,7 +75,7 @@ def test_large_blob_is_stored_completely_and_is_seekable(store: BlobStore, tmp_p
 
 
 def test_zip_blob_members_are_read_in_any_order(store: BlobStore) -> None:
-    with store.write() as writing:
+    with store.open_writer() as writing:
         buffer = io.BytesIO()
         with zipfile.ZipFile(buffer, "w") as archive:
             for number in range(100):
@@ -101,7 +101,7 @@ def test_blob_put_interrupted_leaves_no_file(store: BlobStore, error: type[BaseE
 
 
 def test_blob_is_invisible_until_finished(store: BlobStore) -> None:
-    with store.write(KEY) as writing:
+    with store.open_writer(KEY) as writing:
         for start in range(0, len(large()), 1 << 20):
             writing.write(large()[start : start + (1 << 20)])
         assert (store.has(KEY), names(store)) == (False, [])
@@ -110,13 +110,13 @@ def test_blob_is_invisible_until_finished(store: BlobStore) -> None:
 
 
 def test_blob_discard_removes_finished_file_and_ignores_later_writes(store: BlobStore) -> None:
-    writing = store.write(KEY)
+    writing = store.open_writer(KEY)
     writing.write(b"x")
     writing.finish()
     writing.discard()
     assert writing.write(b"more") == 4
     assert names(store) == []
-    unfinished = store.write(KEY)
+    unfinished = store.open_writer(KEY)
     unfinished.discard()
     assert unfinished.write(b"more") == 4
     unfinished.discard()
@@ -125,7 +125,7 @@ def test_blob_discard_removes_finished_file_and_ignores_later_writes(store: Blob
 
 def test_blob_write_replaces_existing_file_only_when_finished(store: BlobStore) -> None:
     store.put([b"first"], KEY)
-    with store.write(KEY) as writing:
+    with store.open_writer(KEY) as writing:
         writing.write(b"second")
         with store.open(KEY) as file:
             assert file.read() == b"first"
@@ -202,7 +202,7 @@ def test_blob_store_rejects_invalid_names(store: BlobStore, tmp_path: Path, name
         store.has,
         store.size,
         store.remove,
-        store.write,
+        store.open_writer,
         store.copy_and_hash,
         store.url,
         store.try_remove,

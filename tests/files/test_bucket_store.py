@@ -60,7 +60,7 @@ def test_bucket_blob_has_url_and_working_presigned_link(s3: S3Server, tmp_path: 
 
 def test_bucket_blob_stores_download_label_as_attributes(tmp_path: Path) -> None:
     blobs = stores.memory(tmp_path)
-    with blobs.write("a") as writing:
+    with blobs.open_writer("a") as writing:
         writing.label = DownloadLabel('J1 "ä".csv', "text/csv")
         writing.write(b"x")
         writing.finish()

@@ -30,7 +30,7 @@ text = st.text(
 
 
 def fed(form_: OutputFileSpec, rows: Sequence[tuple[str | None, str | None]]) -> bytes:
-    if form_.copy_format == "csv":
+    if form_.postgres_copy_format == "csv":
         return copy_csv(("a", "b"), rows)
     return copy_ndjson({"a": a, "b": b} for a, b in rows)
 

@@ -15,7 +15,7 @@ from files.test_compression import zipped, zstd_compressed
 from support.workbooks import workbook
 from tidemill.core.errors import InvalidInput
 from tidemill.core.file_format import FileLayout
-from tidemill.files.detect import detect_layout
+from tidemill.files.layout_detection import detect_layout
 from tidemill.files.source_opener import open_block_reader
 
 CSV = b"id,name\n1,Ann\n2,Bob\n"

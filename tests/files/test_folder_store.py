@@ -102,7 +102,7 @@ def test_background_sync_writes_complete_file_and_ends_its_thread(
     monkeypatch.setattr(folder_store, "SYNC_STEP_BYTES", 1_000)
     data = bytes(range(256)) * 200
     store = FolderBlobStore(tmp_path)
-    with store.write("long") as writing:
+    with store.open_writer("long") as writing:
         for at in range(0, len(data), 300):
             writing.write(data[at : at + 300])
         blob = writing.finish()
@@ -118,7 +118,7 @@ def test_background_sync_error_raises_and_leaves_no_file(tmp_path: Path, monkeyp
     monkeypatch.setattr(folder_store, "SYNC_STEP_BYTES", 10)
     monkeypatch.setattr(folder_store, "_fdatasync", fails)
     store = FolderBlobStore(tmp_path)
-    with store.write("lost") as writing:
+    with store.open_writer("lost") as writing:
         writing.write(b"x" * 100)  # what the disk says of it is heard at the end at the latest
         with pytest.raises(StorageUnavailable, match="Input/output error"):
             writing.finish()

@@ -13,7 +13,7 @@ from tidemill.files.formats.image_zip import ImageZipWriter, open_image
 
 
 def stored(blobs: FolderBlobStore, images: int) -> Blob:
-    with blobs.write() as writing:
+    with blobs.open_writer() as writing:
         writer = ImageZipWriter(writing)
         for number in range(images):
             writer.start_image(f"{number}.png")

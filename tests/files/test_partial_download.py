@@ -243,7 +243,7 @@ def test_download_stale_writer_cannot_corrupt_newer_file(blobs: FolderBlobStore,
 
 def test_download_does_not_replace_existing_file(blobs: FolderBlobStore, serve: Serve, remote: Make) -> None:
     server = serve(lambda request: request.give(OTHER))
-    with blobs.write(BLOB) as writing:
+    with blobs.open_writer(BLOB) as writing:
         writing.write(ROWS)
         writing.finish()
     assert remote(server).download(server.url(), BLOB).blob.sha256 == hashlib.sha256(ROWS).digest()

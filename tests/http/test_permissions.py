@@ -18,7 +18,7 @@ from tidemill.core.principal import LOCAL_USER_ID
 from tidemill.limits import limiter_records
 from tidemill.limits.limiter import Limiter
 from tidemill.rest import auth
-from tidemill.store import sessions
+from tidemill.store import browser_sessions
 from tidemill.testing import drain
 
 OPERATIONS = [
@@ -82,7 +82,7 @@ class Scene:
         if "{prefix}" in path:
             values["{prefix}"] = (await self.ada.post("/v1/keys", json={})).json()["prefix"]
         if "{link}" in path:
-            values["{link}"] = await self.api.db.run(sessions.create_sign_in_link, LOCAL_USER_ID, 60)
+            values["{link}"] = await self.api.db.run(browser_sessions.create_sign_in_link, LOCAL_USER_ID, 60)
         for name, value in values.items():
             path = path.replace(name, value)
         assert "{" not in path, f"say what {path} stands for"

@@ -8,7 +8,7 @@ import pytest
 from imports.scenes import Scene, look_at, meanwhile, small_batches, with_fields
 from support import rows
 from tidemill.core.status import ItemStatus
-from tidemill.engine import run_batch
+from tidemill.engine import batch_handler_executor
 from tidemill.engine.lane import Lane
 from tidemill.jobs.reprocessing import reprocess_items
 from tidemill.store.reprocess_items import ReprocessSelection
@@ -98,7 +98,7 @@ async def test_temporary_full_disk_delays_import_without_failing_rows(scene: Sce
 async def test_permanent_full_disk_fails_import_and_reprocess_completes_it(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_batch, "MAX_DISK_FULL_ATTEMPTS", 3)
+    monkeypatch.setattr(batch_handler_executor, "MAX_DISK_FULL_ATTEMPTS", 3)
     await scene.table(
         TABLE,
         "CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE disk_full; END $$",
@@ -119,7 +119,7 @@ async def test_permanent_full_disk_fails_import_and_reprocess_completes_it(
 
 
 async def test_locked_row_fails_alone_when_lock_timeout_expires(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_batch, "BATCH_LOCK_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(batch_handler_executor, "BATCH_LOCK_TIMEOUT_S", 0.1)
     await scene.table(TABLE)
     async with scene.db.transaction() as other:
         await other.execute(b"SET LOCAL idle_in_transaction_session_timeout = 0; INSERT INTO t VALUES (42, 'theirs')")

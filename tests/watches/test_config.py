@@ -6,7 +6,7 @@ import pytest
 
 from tidemill.core.blob_location import BucketLocation
 from tidemill.core.errors import InvalidSettings
-from tidemill.imports.file_task import ImportFileTask
+from tidemill.imports.import_file_task import ImportFileTask
 from tidemill.watches.config import parse_watches
 from tidemill.watches.file_names import FilePattern, add_name_suffix, find_name_problem, make_printable_path
 from tidemill.watches.file_state import FileJobState, ListedFile, RecordedFile, compare_listing, decide_file_state

@@ -11,9 +11,9 @@ from tidemill.app.build import make_engine_context
 from tidemill.app.mill import Mill
 from tidemill.core.errors import StartHookFailed, Unavailable
 from tidemill.engine.children.child_runtime import ChildRuntime, ContinuousWork, limit_memory
-from tidemill.engine.children.on_demand import OnDemandWork
 from tidemill.engine.children.shared_state import SharedState
 from tidemill.engine.children.supervisor import EXIT_CANNOT_START
+from tidemill.engine.children.time_slices import TimeSliceWork
 from tidemill.store.open_database import open_database
 from tidemill.telemetry.child_events import relay_events_to_parent
 from tidemill.telemetry.events import emit
@@ -33,7 +33,7 @@ async def run_child(mill: Mill, worker: str, pages: int, on_demand: int, number:
     relax_garbage_collector()
     async with open_database(settings, size=max(settings.db_max_conns, pages + 1), check=False) as db:
         context = make_engine_context(db, settings, mill.registry, worker=worker, shared_state=logbook)
-        work = OnDemandWork(context) if on_demand else ContinuousWork(context)
+        work = TimeSliceWork(context) if on_demand else ContinuousWork(context)
         await ChildRuntime(context, control, work, mill.registry.run_hooks()).run()
 
 

@@ -14,13 +14,13 @@ from tidemill.app.mill import Mill
 from tidemill.config import ENV_PREFIX, Settings
 from tidemill.core.job import TimeSliceResult
 from tidemill.dispatch import outbox
-from tidemill.dispatch.broker_dispatcher import BrokerDispatcher, detect_broker, make_connection_factory
+from tidemill.dispatch.broker_dispatcher import BrokerDispatcher, make_connection_factory, parse_broker_name
 from tidemill.dispatch.outbox_relay import OutboxRelay
 from tidemill.dispatch.postgres_dispatcher import HintReceiver, NotificationReceiver, PostgresDispatcher
 from tidemill.engine.children.child_process import ChildCommand
-from tidemill.engine.children.on_demand import SliceRunner, limit_slice_grace
 from tidemill.engine.children.salvage import CrashSalvage
 from tidemill.engine.children.supervisor import HeartbeatLoop, Supervisor
+from tidemill.engine.children.time_slices import SliceRunner, limit_slice_grace
 from tidemill.engine.loop import CallbackLoop
 from tidemill.engine.maintenance_loop import BlobCleanupLoop, BulkOperationLoop, MaintenanceLoop
 from tidemill.features import load_object
@@ -48,7 +48,7 @@ class WakeupLoops:
         wake_all = self._supervisor.wake_children
         found: list[Coroutine[Any, Any, None]] = []
         if self._broker_url is not None:
-            scheme = detect_broker(self._broker_url)
+            scheme = parse_broker_name(self._broker_url)
             namespace = await self._db.run(outbox.register_broker, scheme)
             self._broker = BrokerDispatcher(
                 make_connection_factory(self._broker_url, namespace, self._kinds, self._worker), self._kinds
@@ -67,7 +67,7 @@ class WakeupLoops:
         if self._broker_url is None:
             return {}
         trouble = None if self._broker is None else self._broker.current_error
-        return {"broker": {"name": detect_broker(self._broker_url), "trouble": trouble}}
+        return {"broker": {"name": parse_broker_name(self._broker_url), "trouble": trouble}}
 
     async def close(self) -> None:
         if self._broker is not None:

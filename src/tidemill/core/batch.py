@@ -58,10 +58,10 @@ class Lease:
         return replace(self, open=self.open - count, flush_no=self.flush_no + 1)
 
 
-CutMethod = Literal["whole", "carve", "slice", "merge"]
+ClaimMethod = Literal["whole", "carve", "slice", "merge"]
 
 
-def choose_cut_method(ready: Lease, target_items: int) -> CutMethod:
+def choose_claim_method(ready: Lease, target_items: int) -> ClaimMethod:
     """How to take about ``wanted`` items from a ready batch. Isolated items are taken one by one."""
     target_items = 1 if ready.isolated else target_items
     if ready.seqs is not None:

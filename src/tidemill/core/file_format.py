@@ -106,7 +106,7 @@ class OutputFileSpec:
             raise InvalidInput(f"spreadsheet_safe is for csv and xlsx, not for {self.format}")
 
     @property
-    def copy_format(self) -> CopyFormat:
+    def postgres_copy_format(self) -> CopyFormat:
         return "ndjson" if self.format in (FileFormat.NDJSON, FileFormat.JSON) else "csv"
 
     @property

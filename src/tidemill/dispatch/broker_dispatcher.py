@@ -24,7 +24,7 @@ BROKER_CLOSE_TIMEOUT_S = 2.0
 MAX_RECONNECT_DELAY_S = 10.0
 
 
-def detect_broker(url: str) -> str:
+def parse_broker_name(url: str) -> str:
     """Which broker an address names; InvalidSettings if none."""
     scheme = urlsplit(url).scheme
     if scheme not in BROKER_BY_SCHEME:
@@ -37,7 +37,7 @@ def make_connection_factory(
 ) -> Callable[[], BrokerConnection]:
     """What makes lines to the broker at ``url``; InvalidSettings if its library is not installed."""
     try:
-        if detect_broker(url) == "redis":
+        if parse_broker_name(url) == "redis":
             from tidemill.dispatch.redis_connection import RedisConnection  # noqa: PLC0415  of an extra that few installations have
 
             return lambda: RedisConnection(url, namespace, kinds, worker)

@@ -125,7 +125,7 @@ class ArtifactProducer:
         function = dataset.producer
         if function is None:
             raise Fail(f"nothing makes the rows of {dataset.name}", code="unknown_dataset", retryable=True)
-        made = ProducedRowEncoder(out.form.copy_format, dataset.columns)
+        made = ProducedRowEncoder(out.form.postgres_copy_format, dataset.columns)
         if inspect.isasyncgenfunction(function) or inspect.iscoroutinefunction(function):
             found = function(values)
             await _write_async_rows(found if hasattr(found, "__aiter__") else await found, made, out)

@@ -8,8 +8,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
-from tidemill.core.coalesce import Coalescer
 from tidemill.core.file_format import OutputFileSpec
+from tidemill.core.lookup_coalescer import Coalescer
 from tidemill.distributions.blob_folder_listing import BlobFolderListing, list_blob_folder
 from tidemill.files.blobs.blob_store import Blob, BlobStore, BlobWriter, DownloadLabel
 from tidemill.files.writers import open_copy_encoder
@@ -66,7 +66,7 @@ class ArtifactUpload:
 
     def _encode_chunk(self, chunk: bytes) -> tuple[BlobWriter, CopyEncoder]:
         if self._writing is None or self._encoder is None:
-            self._writing = self._blobs.write(self._name)
+            self._writing = self._blobs.open_writer(self._name)
             self._writing.label = self._build_label()
             self._encoder = open_copy_encoder(self.form, self._writing)
         if chunk:

@@ -214,7 +214,7 @@ class Dataset:
     def field_names(self) -> list[str]:
         return [field.name for field in self.fields]
 
-    def choose_form(
+    def resolve_file_spec(
         self,
         format_: FileFormat | None = None,
         compression: Compression | None = None,

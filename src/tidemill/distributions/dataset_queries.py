@@ -112,7 +112,9 @@ async def copy_query_rows(
     """
     async with _open_read_transaction(readers) as conn, conn.cursor() as cursor:
         last = b""
-        async with cursor.copy(_bind_statement(conn, f"dataset/copy_{form.copy_format}", query, values, form)) as copy:
+        async with cursor.copy(
+            _bind_statement(conn, f"dataset/copy_{form.postgres_copy_format}", query, values, form)
+        ) as copy:
             while piece := await conn.wait(_read_chunk(copy)):
                 if last:
                     await consume(last)
@@ -176,7 +178,7 @@ def _bind_statement(
 
 
 def _wrap_query(bound: str, form: OutputFileSpec) -> str:
-    head, tail = _build_query_wrapper(form.columns, form.copy_format)
+    head, tail = _build_query_wrapper(form.columns, form.postgres_copy_format)
     return f"{head}{bound}{tail}"
 
 

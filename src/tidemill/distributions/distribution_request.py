@@ -29,7 +29,7 @@ class Artifact:
     format: str
 
 
-def decide_reuse(
+def decide_artifact_reuse(
     *, enabled: bool, artifact: Artifact | None, effective_date: date | None, today: date, days: int
 ) -> Literal["generate", "reuse"]:
     """Whether to generate or reuse a file. Without a date an input may still change, so its file is generated."""

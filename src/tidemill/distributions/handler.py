@@ -6,11 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from uuid import UUID
 
-from tidemill.core.coalesce import Coalescer
 from tidemill.core.errors import InvalidInput, StorageAccessDenied, StorageUnavailable
 from tidemill.core.file_format import OutputFileSpec
 from tidemill.core.job import Item
 from tidemill.core.kinds import DISTRIBUTION_KIND, Handler
+from tidemill.core.lookup_coalescer import Coalescer
 from tidemill.core.outcome import Fail, Retry, Wait
 from tidemill.core.policies import RetryPolicy
 from tidemill.distributions import artifact_records
@@ -25,7 +25,7 @@ from tidemill.distributions.distribution_request import (
     DistributionRequest,
     build_artifact_folder,
     build_artifact_name,
-    decide_reuse,
+    decide_artifact_reuse,
 )
 from tidemill.distributions.use_cases import load_datasets
 from tidemill.files.blobs.blob_store import BlobStore
@@ -124,7 +124,7 @@ class DistributionRunner:
         if artifact is not None and artifact.format != order.form.suffix.lstrip("."):
             artifact = None
         day = given.values[dataset.date_field]
-        decision = decide_reuse(
+        decision = decide_artifact_reuse(
             enabled=reuse.enabled,
             artifact=artifact,
             effective_date=parse_yyyymmdd(day) if isinstance(day, int) else None,

@@ -124,7 +124,7 @@ class DistributionUseCases:
             if existing is not None:
                 return existing, False
         dataset = self.get_dataset(wanted.dataset, role)
-        form = _choose_form(dataset, wanted)
+        form = _resolve_file_spec(dataset, wanted)
         # In a thread: 100,000 inputs take a second or two.
         inputs = await asyncio.to_thread(self._parse_inputs, dataset, wanted.inputs, form)
         reuse = ReusePolicy(
@@ -280,9 +280,9 @@ def _build_input_view(job_id: UUID, item: Mapping[str, Any], given: Any) -> Inpu
     }
 
 
-def _choose_form(dataset: Dataset, wanted: DistributionSpec) -> OutputFileSpec:
+def _resolve_file_spec(dataset: Dataset, wanted: DistributionSpec) -> OutputFileSpec:
     try:
-        return dataset.choose_form(wanted.format, wanted.compression)
+        return dataset.resolve_file_spec(wanted.format, wanted.compression)
     except InvalidInput as error:
         raise InvalidDistributionInputs([(("compression",), str(error))]) from None
 

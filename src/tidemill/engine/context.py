@@ -12,8 +12,8 @@ from tidemill.config import Settings
 from tidemill.core.input_source import InputSourceOpener
 from tidemill.core.kinds import Handler, HandlerLookup
 from tidemill.engine.adaptive.sizing import Sizing
+from tidemill.engine.adaptive_semaphore import AdaptiveSemaphore, SharedExclusiveLock
 from tidemill.engine.children.shared_state import SharedState
-from tidemill.engine.concurrency import AdaptiveSemaphore, SharedExclusiveLock
 from tidemill.engine.learned_columns import LearnedColumnsCache
 from tidemill.limits.limiter import Limiter
 from tidemill.limits.limiter_registry import LimiterRegistry

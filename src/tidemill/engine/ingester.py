@@ -88,7 +88,7 @@ async def open_leased_source(
     context: EngineContext, lease: IngestLease, is_lease_held: LeaseCheck
 ) -> AsyncIterator[InputSource]:
     """The source, open. Raises Interrupted when the process stops meanwhile, or the source is not ours to read."""
-    wanted = _OpenGuard(context)
+    wanted = _SourceOpenMonitor(context)
     watching = asyncio.create_task(wanted.watch_lease(is_lease_held))
     try:
         with translate_source_errors():
@@ -112,7 +112,7 @@ def translate_source_errors() -> Iterator[None]:
         raise InvalidInput(describe_exception(error)) from error
 
 
-class _OpenGuard:
+class _SourceOpenMonitor:
     """Asked from the thread, answered by the loop."""
 
     def __init__(self, context: EngineContext) -> None:

@@ -10,13 +10,13 @@ from tidemill.core.job import Item
 from tidemill.core.kinds import Handler
 from tidemill.core.outcome import BatchExceptions, Outcome
 from tidemill.engine.admission import Admission
+from tidemill.engine.batch_handler_executor import BatchHandlerExecutor, BatchInterrupted
 from tidemill.engine.children.shared_state import LaneState
 from tidemill.engine.claimer import BatchClaimer
 from tidemill.engine.context import EngineContext
 from tidemill.engine.flusher import Flusher
+from tidemill.engine.item_handler_executor import ItemHandlerExecutor
 from tidemill.engine.loop import Loop
-from tidemill.engine.run_batch import BatchExecutor, BatchInterrupted
-from tidemill.engine.run_items import ItemExecutor
 from tidemill.engine.verdicts import BatchDecision, decide, decide_batch
 from tidemill.store import batch_leases, item_records, job_lifecycle
 from tidemill.store.database import Database
@@ -85,7 +85,7 @@ class Lane(Loop):
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(flusher.run())
-                await ItemExecutor(context, handler, self._lane_state, admission, settle).run(items)
+                await ItemHandlerExecutor(context, handler, self._lane_state, admission, settle).run(items)
                 finished = time.monotonic()  # the last flush is not part of the items' time
                 flusher.close()
         except* StaleLease:
@@ -106,7 +106,7 @@ class Lane(Loop):
         def decide_items(outcomes: BatchExceptions, seconds: float) -> BatchDecision:
             return decide_batch(items, outcomes, lease, handler, seconds, columns, semaphore.retry_spacing)
 
-        executor = BatchExecutor(context, lease, handler, self._lane_state, admission, columns, decide_items)
+        executor = BatchHandlerExecutor(context, lease, handler, self._lane_state, admission, columns, decide_items)
         try:
             result = await executor.run(items)
         except BatchInterrupted:

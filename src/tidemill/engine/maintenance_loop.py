@@ -22,11 +22,11 @@ from tidemill.files.blobs.blob_store import BlobStore
 from tidemill.limits import limiter_records
 from tidemill.store import (
     batch_leases,
+    browser_sessions,
     job_lifecycle,
     operation_records,
     progress_samples,
     retention,
-    sessions,
     workers,
 )
 from tidemill.store import progress_samples as samples
@@ -214,7 +214,7 @@ class MaintenanceLoop(Loop):
             await self._sampler.thin_samples()
             await self._db.run(partitions.create_partitions)
             await self._db.run(workers.forget_silent_workers)
-            await self._db.run(sessions.forget_expired_sessions)
+            await self._db.run(browser_sessions.forget_expired_sessions)
             await self._db.run(outbox.forget_silent_broker)
             await self._db.run(quarantine.trim_quarantine)
             await self._db.run(limiter_records.forget_idle_members)

@@ -9,10 +9,10 @@ from typing import Any, Generic, TypeVar
 from uuid import UUID
 
 from tidemill.core.allowed_hosts import AllowedHost
-from tidemill.core.coalesce import Coalescer
 from tidemill.core.errors import InvalidInput, InvalidRequest, UnknownJob
 from tidemill.core.job import Item
 from tidemill.core.json_input import JsonObject
+from tidemill.core.lookup_coalescer import Coalescer
 from tidemill.core.outcome import Fail, Outcome, Retry, Wait
 from tidemill.core.policies import RetryPolicy
 from tidemill.core.suggest import suggest_similar

@@ -110,7 +110,7 @@ class ResultExporter:
         """Write the file and return its description. After an error no part of the file is left."""
         request = ResultExportRequest.from_input(item.input)
         # Each attempt writes a file of its own: one that was reclaimed cannot damage that of the next.
-        writing, thread = self._blobs.write(), SerialThread()
+        writing, thread = self._blobs.open_writer(), SerialThread()
         tables: list[ResultFileWriter] = []
         try:
             name = await self._write_file(writing, thread, request, tables)

@@ -17,7 +17,7 @@ from tidemill.core.row_ranges import RowSelection
 from tidemill.core.status import ItemStatus, ItemStatusResolver, parse_item_status
 from tidemill.store.database import Connection, Database
 from tidemill.store.item_selection import ItemSelection, find_selected_seqs
-from tidemill.store.job_lists import find_job_grid
+from tidemill.store.job_lists import find_item_list_scope
 from tidemill.store.statements import SqlParams, load_sql
 
 sql = load_sql("tidemill.exports")
@@ -63,7 +63,7 @@ async def read_result_snapshot(conn: Connection, job_id: UUID) -> ResultSnapshot
     lists = await (await conn.execute(sql("batch/leased_lists"), job)).fetchall()
     leased_seqs = frozenset(seq for (seqs,) in lists for seq in seqs)
     statuses = ItemStatusResolver(ranges, leased_seqs, row["sparse"])
-    columns = (await find_job_grid(conn, job_id)).columns
+    columns = (await find_item_list_scope(conn, job_id)).columns
     return ResultSnapshot(job_id, row["key"], row["purged"], row["total"], columns, statuses)
 
 

@@ -39,7 +39,7 @@ def compile_export_query(plan: TableExportPlan) -> str:
         query += SQL(" WHERE ") + SQL(" AND ").join(map(_compile_filter, plan.filters))
     if plan.order:
         query += SQL(" ORDER BY ") + SQL(", ").join(map(_compile_order, plan.order))
-    if plan.form.copy_format == "ndjson":
+    if plan.form.postgres_copy_format == "ndjson":
         query = SQL("SELECT row_to_json(t.*) FROM ({}) AS t").format(query)
     return query.as_string()
 
@@ -50,7 +50,7 @@ def _quote_column(name: str) -> Composable:
 
 def _build_column_expression(field: Field, plan: TableExportPlan) -> Composable:
     column = _quote_column(field.column)
-    if plan.form.copy_format == "csv":
+    if plan.form.postgres_copy_format == "csv":
         return build_csv_expression(column, field.type, field.sql_type, spreadsheet_safe=plan.spreadsheet_safe)
     return build_json_expression(column, field.type, field.sql_type, field.element)
 

@@ -59,7 +59,7 @@ async def _copy_into_pipe(
             await asyncio.to_thread(encoder.write, chunk)
         await pipe.put(output.drain())
 
-    rows = await copy_query_to_sink(db, compile_export_query(plan), plan.form.copy_format, write_chunk)
+    rows = await copy_query_to_sink(db, compile_export_query(plan), plan.form.postgres_copy_format, write_chunk)
     await asyncio.to_thread(encoder.close)
     await pipe.put(output.drain())
     on_complete(rows)
@@ -157,7 +157,7 @@ class TableExporter:
         job = await self._db.read(job_records.get_job, item.job_id)
         plan = msgspec.convert(job.params["plan"], TableExportPlan)
         name, started = plan.build_file_name(job.key), time.monotonic()
-        writing, thread = self._blobs.write(), SerialThread()  # each attempt writes a file of its own
+        writing, thread = self._blobs.open_writer(), SerialThread()  # each attempt writes a file of its own
         writing.label = DownloadLabel(name, plan.form.content_type)
         encoders: list[CopyEncoder] = []
         try:
@@ -203,7 +203,9 @@ class TableExporter:
                 await self._check_still_requested(job_id)
                 last_check = time.monotonic()
 
-        rows = await copy_query_to_sink(self._db, compile_export_query(plan), plan.form.copy_format, write_chunk)
+        rows = await copy_query_to_sink(
+            self._db, compile_export_query(plan), plan.form.postgres_copy_format, write_chunk
+        )
         await thread.run(encoder.close)
         encoders.clear()
         return rows, encoder.cut_cells

@@ -10,7 +10,6 @@ from tidemill.files.blobs import open_blob_store
 from tidemill.files.blobs.blob_store import BlobStore
 from tidemill.files.byte_streams import ByteStream, CarriageReturnStream, TranscodedStream
 from tidemill.files.compression import open_decompressed
-from tidemill.files.detect import detect_layout
 from tidemill.files.formats.block_reader import BlockReader
 from tidemill.files.formats.csv_reader import CsvDialect, CsvReader
 from tidemill.files.formats.image_zip import ImageZipReader
@@ -18,6 +17,7 @@ from tidemill.files.formats.json_reader import JsonArrayReader, NdjsonReader
 from tidemill.files.formats.parquet_reader import ParquetReader
 from tidemill.files.formats.xlsx_reader import XlsxReader
 from tidemill.files.layout import validate_layout
+from tidemill.files.layout_detection import detect_layout
 
 ShouldContinue = Callable[[], bool]
 

@@ -121,7 +121,7 @@ async def sign_in(body: SignIn, request: Request, runtime: RuntimeDep) -> MeOut:
 @root.get("/sign-in/{link}", status_code=303, response_class=RedirectResponse, **declare_route(Permission.PUBLIC, 401))
 async def follow_link(link: str, request: Request, runtime: RuntimeDep) -> RedirectResponse:
     """Where a one-time link leads: signed in, and on to the first page."""
-    auth.enforce_rate_limit(request, auth.identify_anonymous_caller(request))
+    auth.enforce_rate_limit(request, auth.build_anonymous_rate_key(request))
     started = await identity.sign_in_with_link(runtime, link[:200], _get_session_token(request))
     if started is None and "text/html" in request.headers.get("accept", ""):
         return RedirectResponse("../sign-in?problem=link", 303)  # a browser: the page explains what to do

@@ -17,10 +17,10 @@ from tidemill.core.principal import LOCAL_USER_ID
 from tidemill.core.status import JobStatus
 from tidemill.imports import failed_rows
 from tidemill.imports.cli_views import show_effects, show_error_samples, show_layout, show_preview
+from tidemill.imports.dry_run_promotion import promote_dry_run
 from tidemill.imports.fixed_rows import FixedRowsFile, fix_rows_from_file
 from tidemill.imports.import_plan import DuplicateRule, ImportRequest, ImportWriteMode
 from tidemill.imports.import_submission import FileReference, ImportFile, ImportOptions, ImportSource, is_remote_url
-from tidemill.imports.promotion import promote_dry_run
 from tidemill.imports.use_cases import PREVIEW_ROWS_MAX, make_import_use_cases
 from tidemill.jobs import queries
 from tidemill.jobs.cli import JobArgument, show_progress_until_closed

@@ -34,7 +34,7 @@ class DuplicateDetector:
         self._readers = {name: make_field_reader(plan, name, normalizers) for name in self._fields}
         self._get = {name: attrgetter(f"f{at}") for at, name in enumerate(names)}
         rename = {f"f{at}": columns[name] for at, name in enumerate(names)}
-        defaults = map(plan.get_absent_default, self._fields.values())
+        defaults = map(plan.get_default_if_omitted, self._fields.values())
         fields = [(attribute, Any, default) for attribute, default in zip(rename, defaults, strict=True)]
         self._row = msgspec.defstruct("Row", fields, rename=rename, gc=False)
         self._decode_all = msgspec.json.Decoder(list[self._row], float_hook=Decimal).decode  # type: ignore[name-defined]

@@ -10,7 +10,7 @@ FEATURE = Feature(
     routers=["tidemill.imports.routes:router"],
     openapi_tag=("imports", "Files into tables, with an error for every row that does not fit"),
     openapi_examples="tidemill.imports.schemas:OPENAPI_EXAMPLES",
-    file_tasks={"import": "tidemill.imports.file_task:ImportFileTask"},
+    file_tasks={"import": "tidemill.imports.import_file_task:ImportFileTask"},
     commands_module="tidemill.imports.cli",
     commands={
         "import": "Load a file into a table of your database: every row is stored first, and each bad one is told.",

@@ -67,7 +67,7 @@ class ImportPlan:
         """Whether nothing is NULL there, and no default stands for it."""
         return self.keep_empty and field.nullable
 
-    def get_absent_default(self, field: Field) -> str | None:
+    def get_default_if_omitted(self, field: Field) -> str | None:
         """The default for a row that does not name a field, where it is none for a field that is named and nothing."""
         return field.default if self.keeps_null(field) else None
 

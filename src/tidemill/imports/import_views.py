@@ -10,9 +10,9 @@ from fastapi import Depends
 from tidemill.core.job import Job
 from tidemill.core.kinds import IMPORT_KIND as IMPORT
 from tidemill.imports import import_records
+from tidemill.imports.dry_run_promotion import PROMOTE_ACTION as PROMOTE
 from tidemill.imports.import_plan import ImportParams
 from tidemill.imports.import_records import ImportOrigin
-from tidemill.imports.promotion import PROMOTE_ACTION as PROMOTE
 from tidemill.imports.schemas import EffectsOut, ImportDetail, ImportOut
 from tidemill.jobs.dependencies import JobName, check_job_kind, load_runnable_job, load_visible_job
 from tidemill.jobs.schemas import ItemCountsOut, RatesOut

@@ -11,6 +11,7 @@ from tidemill.core.errors import IdempotencyKeyReused
 from tidemill.core.job import Job
 from tidemill.core.kinds import IMPORT_KIND
 from tidemill.imports import failed_rows
+from tidemill.imports.dry_run_promotion import promote_dry_run
 from tidemill.imports.fixed_rows import fix_rows_from_file
 from tidemill.imports.import_submission import SubmittedImport
 from tidemill.imports.import_views import (
@@ -21,7 +22,6 @@ from tidemill.imports.import_views import (
     load_import_view,
     load_import_views,
 )
-from tidemill.imports.promotion import promote_dry_run
 from tidemill.imports.request_parsing import receive_fixes, receive_import
 from tidemill.imports.schemas import (
     FIXES_BODY,
@@ -182,7 +182,7 @@ ERRORS_CSV_EXAMPLE = "email,name,_row,_errors\r\nada,Ada,7,email: not an e-mail 
 ERRORS_NDJSON_EXAMPLE = '{"email": "ada", "name": "Ada", "_row": 7, "_errors": []}\n'
 
 
-def _document_file_response(media_type: str, example: str) -> dict[int | str, dict[str, Any]]:
+def _document_failed_rows_response(media_type: str, example: str) -> dict[int | str, dict[str, Any]]:
     content = {media_type: {"schema": {"type": "string"}, "example": example}}
     return {200: {"description": "The failed rows, in order", "content": content}}
 
@@ -208,7 +208,9 @@ async def list_import_errors(
 @router.get(
     "/imports/{import_id}/errors.csv",
     response_class=Response,
-    **declare_route(Permission.USER, 404, 409, extra_responses=_document_file_response("text/csv", ERRORS_CSV_EXAMPLE)),
+    **declare_route(
+        Permission.USER, 404, 409, extra_responses=_document_failed_rows_response("text/csv", ERRORS_CSV_EXAMPLE)
+    ),
 )
 async def download_import_errors(import_id: VisibleImport, db: DatabaseDep) -> StreamingResponse:
     """Failed rows in the columns of their file, with `_row` and `_errors`: mend them, and send them to `fixes`."""
@@ -224,7 +226,7 @@ async def download_import_errors(import_id: VisibleImport, db: DatabaseDep) -> S
         Permission.USER,
         404,
         409,
-        extra_responses=_document_file_response("application/x-ndjson", ERRORS_NDJSON_EXAMPLE),
+        extra_responses=_document_failed_rows_response("application/x-ndjson", ERRORS_NDJSON_EXAMPLE),
     ),
 )
 async def download_import_errors_as_ndjson(import_id: VisibleImport, db: DatabaseDep) -> StreamingResponse:

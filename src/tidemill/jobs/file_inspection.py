@@ -9,8 +9,8 @@ from typing import Any
 from tidemill.core.errors import InvalidInput
 from tidemill.core.file_format import FileLayout
 from tidemill.core.input_source import InputDefect, SourceReference
-from tidemill.files.detect import detect_layout
 from tidemill.files.layout import RECORD_FORMATS
+from tidemill.files.layout_detection import detect_layout
 from tidemill.runtime import Runtime
 from tidemill.store.jsonb import decode_input
 

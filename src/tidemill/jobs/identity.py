@@ -2,13 +2,14 @@
 
 from dataclasses import dataclass
 
+from tidemill.core.credentials import parse_key_prefix
 from tidemill.core.errors import Forbidden
-from tidemill.core.principal import Principal, Role, parse_key_prefix
+from tidemill.core.principal import Principal, Role
 from tidemill.rest.auth import make_session_limits
 from tidemill.runtime import Runtime
-from tidemill.store import sessions, users
+from tidemill.store import browser_sessions, users
+from tidemill.store.browser_sessions import ListedSession
 from tidemill.store.database import Database
-from tidemill.store.sessions import ListedSession
 from tidemill.store.users import ListedKey, ListedUser, NewKey, User
 
 SIGN_IN_LINK_TTL_S = 900
@@ -35,30 +36,30 @@ async def sign_in_with_key(runtime: Runtime, key: str, replaced_token: str | Non
 
 async def sign_in_with_link(runtime: Runtime, link: str, replaced_token: str | None) -> StartedSession | None:
     """A session for the user of a sign-in link, which is used up; None if it is used or expired."""
-    user_id = await runtime.db.run(sessions.redeem_sign_in_link, link)
+    user_id = await runtime.db.run(browser_sessions.redeem_sign_in_link, link)
     return None if user_id is None else await _start_session(runtime, user_id, None, replaced_token)
 
 
 async def _start_session(
     runtime: Runtime, user_id: int, key_prefix: str | None, replaced_token: str | None
 ) -> StartedSession | None:
-    token = await runtime.db.run(sessions.begin_session, user_id, key=key_prefix, replaced_token=replaced_token)
-    opened = await runtime.db.run(sessions.use_session, token, runtime.get(make_session_limits))
+    token = await runtime.db.run(browser_sessions.begin_session, user_id, key=key_prefix, replaced_token=replaced_token)
+    opened = await runtime.db.run(browser_sessions.use_session, token, runtime.get(make_session_limits))
     return None if opened is None else StartedSession(token, opened.principal)
 
 
 async def sign_out(db: Database, token: str) -> None:
-    await db.run(sessions.end_session, token)
+    await db.run(browser_sessions.end_session, token)
 
 
 async def list_sessions(runtime: Runtime, user_id: int, token: str | None) -> list[ListedSession]:
     """The browsers that a user is signed in with; ``token`` is the secret of the current one."""
-    return await runtime.db.run(sessions.list_sessions, user_id, token, runtime.get(make_session_limits))
+    return await runtime.db.run(browser_sessions.list_sessions, user_id, token, runtime.get(make_session_limits))
 
 
 async def end_other_sessions(db: Database, user_id: int, token: str | None) -> None:
     """Sign a user out in every browser except the one with this secret."""
-    await db.run(sessions.end_other_sessions, user_id, token)
+    await db.run(browser_sessions.end_other_sessions, user_id, token)
 
 
 async def list_users(db: Database) -> list[ListedUser]:
@@ -89,7 +90,7 @@ async def remove_user(db: Database, name_or_id: str) -> None:
 async def create_sign_in_link(db: Database, name_or_id: str) -> str:
     """The path of a link that signs a user in once, within ``SIGN_IN_LINK_TTL_S`` seconds."""
     user = await get_user(db, name_or_id)
-    return f"/sign-in/{await db.run(sessions.create_sign_in_link, user.id, SIGN_IN_LINK_TTL_S)}"
+    return f"/sign-in/{await db.run(browser_sessions.create_sign_in_link, user.id, SIGN_IN_LINK_TTL_S)}"
 
 
 async def list_keys(db: Database, user: str | None) -> list[ListedKey]:

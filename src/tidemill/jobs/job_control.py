@@ -9,13 +9,13 @@ from tidemill.core.errors import InvalidInput
 from tidemill.core.list_pages import check_text
 from tidemill.core.principal import LOCAL_USER_ID
 from tidemill.jobs.reprocessing import run_operation
+from tidemill.store import item_cancellation as store
 from tidemill.store import job_lifecycle, job_records, operation_records
 from tidemill.store import retention as store_delete
-from tidemill.store import waiting_items as store
 from tidemill.store.database import Database
+from tidemill.store.item_cancellation import CANCELLABLE_STATUSES, CancelSelection, RunNowCounts, lock_job_for_cancel
 from tidemill.store.job_events import bind_job_fields, report_job_closed
 from tidemill.store.operation_records import BulkOperation
-from tidemill.store.waiting_items import CANCELLABLE_STATUSES, CancelSelection, RunNowCounts, lock_job_for_cancel
 from tidemill.telemetry.events import emit
 
 __all__ = ["CANCELLABLE_STATUSES", "CancelSelection"]  # of this module's functions

@@ -42,7 +42,7 @@ def build_job_view(runtime: Runtime, job: Job) -> dict[str, Any]:
 async def load_job_detail(runtime: Runtime, job: Job) -> dict[str, Any]:
     db = runtime.db
     rates = await db.read(progress_samples.read_job_rates, job)
-    columns = job.result_columns or (await queries.get_grid(db, job.id)).columns.names
+    columns = job.result_columns or (await queries.get_item_list_scope(db, job.id)).columns.names
     return build_job_view(runtime, job) | {
         "params": job.params,
         "policy": job.policy,

@@ -34,8 +34,8 @@ from tidemill.store import job_lists as job_counts
 from tidemill.store import job_records as jobs
 from tidemill.store import pending_items as pending
 from tidemill.store.database import Database
-from tidemill.store.job_lists import JobGrid, JobStatusCounts, OpenItemSums, find_job_grid
-from tidemill.store.waiting_items import CANCELLABLE_STATUSES
+from tidemill.store.item_cancellation import CANCELLABLE_STATUSES
+from tidemill.store.job_lists import ItemListScope, JobStatusCounts, OpenItemSums, find_item_list_scope
 from tidemill.telemetry.events import emit
 
 T = TypeVar("T")
@@ -95,14 +95,14 @@ async def count_jobs(db: Database, owner_id: int | None = None) -> JobStatusCoun
     return await db.read(job_counts.count_jobs, owner_id)
 
 
-async def get_grid(db: Database, job: UUID | str, owner_id: int | None = None) -> JobGrid:
+async def get_item_list_scope(db: Database, job: UUID | str, owner_id: int | None = None) -> ItemListScope:
     """What item lists need of a job, by id or key."""
-    return await db.read(find_job_grid, job, owner_id)
+    return await db.read(find_item_list_scope, job, owner_id)
 
 
 async def list_items(
     db: Database,
-    job: UUID | JobGrid,
+    job: UUID | ItemListScope,
     statuses: Sequence[ItemStatus] = (),
     *,
     limit: int,
@@ -116,11 +116,11 @@ async def list_items(
     check_text("an error code", *(codes or ()))
     check_text("a key", key)
     request = item_lists.ItemListRequest(statuses, after, seq, codes, key or None)
-    grid = job if isinstance(job, JobGrid) else await get_grid(db, job)
+    grid = job if isinstance(job, ItemListScope) else await get_item_list_scope(db, job)
     return await _report_listing("items", item_lists.list_items(db, grid, request, limit=limit))
 
 
-async def list_shown_inputs(db: Database, grid: JobGrid, items: Sequence[ViewRow]) -> dict[int, Any]:
+async def list_shown_inputs(db: Database, grid: ItemListScope, items: Sequence[ViewRow]) -> dict[int, Any]:
     """The inputs of a page's items by seq, if the grid shows inputs."""
     if grid.columns.value_key != "input" or not items:
         return {}
@@ -287,7 +287,7 @@ def _format_page_bound(row: Any) -> str:
 
 async def get_grid_columns(db: Database, job_id: UUID) -> GridColumns:
     """The columns of a job's grid and of its exports, in order."""
-    return (await db.read(find_job_grid, job_id)).columns
+    return (await db.read(find_item_list_scope, job_id)).columns
 
 
 async def build_grid_page(

@@ -164,7 +164,7 @@ async def list_items(
 
 async def _render_item_page(runtime: Runtime, name: str, owner_id: int | None, query: ItemQuery) -> bytes:
     db = runtime.db
-    grid = await queries.get_grid(db, name, owner_id)
+    grid = await queries.get_item_list_scope(db, name, owner_id)
     page = await queries.list_items(
         db,
         grid,

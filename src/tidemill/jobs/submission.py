@@ -19,8 +19,8 @@ from tidemill.core.policies import FailurePolicy
 from tidemill.core.principal import Role
 from tidemill.files import source_folders
 from tidemill.files.blobs.blob_store import Blob
-from tidemill.files.detect import COMPRESSED_SUFFIXES, detect_layout
 from tidemill.files.layout import FORMATS_BY_SUFFIX, KNOWN_FORMATS
+from tidemill.files.layout_detection import COMPRESSED_SUFFIXES, detect_layout
 from tidemill.jobs.file_inspection import inspect_file
 from tidemill.jobs.staged_files import make_staged_files
 from tidemill.runtime import KindHooks, Runtime

@@ -122,7 +122,9 @@ async def receive_upload(
     _reject_declared_length(request, max_bytes)
     async with (
         runtime.get(make_staged_files).reserve_name() as name,
-        UploadReceiver(runtime.blobs.write(name), max_bytes=max_bytes, accept_any_type=accept_any_type) as receiver,
+        UploadReceiver(
+            runtime.blobs.open_writer(name), max_bytes=max_bytes, accept_any_type=accept_any_type
+        ) as receiver,
     ):
         if media_type == "multipart/form-data":
             fields = await _receive_multipart(request, receiver, check, max_bytes + FORM_FIELDS_MAX_BYTES)

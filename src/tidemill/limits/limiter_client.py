@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from tidemill.core.decide import describe_exception
 from tidemill.core.errors import InvalidInput
-from tidemill.core.stats import clamp, update_moving_average
+from tidemill.core.moving_average import clamp, update_moving_average
 from tidemill.limits import limiter_records as store
 from tidemill.limits.limiter import Limiter
 from tidemill.limits.limiter_records import SHARED_MEMBER_KEY, PermitGrant, PermitRequest, ThrottleResult
@@ -94,7 +94,7 @@ class LimiterClient:
 
     def run_in_background(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         """Nobody waits for it, but the end of the process does."""
-        task = asyncio.get_running_loop().create_task(_log_failure(work))
+        task = asyncio.get_running_loop().create_task(_run_and_log_failure(work))
         self._background_tasks.add(task)
         task.add_done_callback(self._background_tasks.discard)
         return task
@@ -104,7 +104,7 @@ class LimiterClient:
             await asyncio.wait(self._background_tasks)
 
 
-async def _log_failure(work: Coroutine[Any, Any, None]) -> None:
+async def _run_and_log_failure(work: Coroutine[Any, Any, None]) -> None:
     try:
         await work
     except Exception as error:  # noqa: BLE001  permits lapse by themselves

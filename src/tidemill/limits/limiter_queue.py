@@ -12,7 +12,7 @@ from collections import deque
 from dataclasses import dataclass
 
 from tidemill.core.decide import describe_exception
-from tidemill.core.stats import clamp, update_moving_average
+from tidemill.core.moving_average import clamp, update_moving_average
 from tidemill.limits.limiter import Limiter
 from tidemill.limits.limiter_client import MAX_BLOCK_WAIT_S, PERMIT_LOOKAHEAD_S, LimiterClient, ThrottleReporter
 from tidemill.limits.limiter_records import PermitGrant
@@ -317,7 +317,7 @@ class LimiterQueue:
         """One at a time, so that the row hears of our places in the order in which we had them."""
         try:
             if self._slots.has_unreported and not self._should_request(time.monotonic()):
-                await self._report_slots()
+                await self._report_held_slots()
             else:
                 await self._request_permits()
         except Exception as error:  # noqa: BLE001  those who wait must not wait for ever
@@ -329,7 +329,7 @@ class LimiterQueue:
         if not self._waiters and not self._active_runs:
             self._return_unused()
 
-    async def _report_slots(self) -> None:
+    async def _report_held_slots(self) -> None:
         self._slots.has_unreported = False
         await self._client.report_held_slots(self.name, self.key, self._slots.held, self._member)
 

@@ -2,12 +2,8 @@
 
 import hmac
 import ipaddress
-import time
-from collections import OrderedDict
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from enum import StrEnum
-from ipaddress import IPv6Address, IPv6Network, ip_address
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, FastAPI, Request, Response
@@ -16,69 +12,12 @@ from fastapi.routing import APIRoute
 from tidemill.core.principal import Principal
 from tidemill.rest import problems
 from tidemill.rest.problems import HttpError
+from tidemill.rest.rate_limit import make_rate_limiter, normalize_caller_address
 from tidemill.rest.request_body import BodyLimit
 from tidemill.rest.runtime import get_runtime
 from tidemill.runtime import Runtime
-from tidemill.store import sessions, users
-from tidemill.store.sessions import SessionLimits
-
-TRACKED_CALLERS_MAX = 10_000
-CALLER_IPV6_PREFIX_BITS = 64  # bits of an IPv6 address: whoever has one address has all of its network
-
-
-def normalize_caller_address(address: str | None) -> str:
-    """Where a stranger comes from, as far as strangers cannot choose it."""
-    try:
-        found = ip_address(address or "")
-    except ValueError:
-        return "unknown"
-    if not isinstance(found, IPv6Address):
-        return str(found)
-    return str(found.ipv4_mapped or IPv6Network((int(found), CALLER_IPV6_PREFIX_BITS), strict=False))
-
-
-@dataclass(frozen=True, slots=True)
-class RequestTokenBucket:
-    """Tokens left, and when that was."""
-
-    tokens: float
-    at: float
-
-    def take_token(self, now: float, *, rate: float, burst: float) -> tuple["RequestTokenBucket", bool]:
-        tokens = min(burst, self.tokens + (now - self.at) * rate)
-        return (RequestTokenBucket(tokens - 1, now), True) if tokens >= 1 else (RequestTokenBucket(tokens, now), False)
-
-
-class RequestRateLimiter:
-    """In this process's memory: what it guards is this process. The callers seen longest ago are forgotten."""
-
-    def __init__(self, *, rate: float, burst: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self._rate = rate
-        self._burst = burst
-        self._clock = clock
-        self._buckets: OrderedDict[str, RequestTokenBucket] = OrderedDict()
-
-    def count_request(self, caller: str) -> tuple[bool, dict[str, str]]:
-        """Whether the caller may go on, and the headers that say how much is left."""
-        now = self._clock()
-        bucket = self._buckets.pop(caller, RequestTokenBucket(self._burst, now))
-        bucket, may = bucket.take_token(now, rate=self._rate, burst=self._burst)
-        self._buckets[caller] = bucket
-        if len(self._buckets) > TRACKED_CALLERS_MAX:
-            self._buckets.popitem(last=False)
-        window = max(1, round(self._burst / self._rate))
-        wait = max(1, round((1 - bucket.tokens) / self._rate + 0.5))
-        headers = {
-            "ratelimit-policy": f'"default";q={self._burst:.0f};w={window}',
-            "ratelimit": f'"default";r={max(0, int(bucket.tokens))};t={window if may else wait}',
-        }
-        return may, headers if may else headers | {"retry-after": str(wait)}
-
-
-def make_rate_limiter(runtime: Runtime) -> RequestRateLimiter:
-    settings = runtime.settings
-    return RequestRateLimiter(rate=settings.rate_limit_per_s, burst=settings.rate_limit_burst)
-
+from tidemill.store import browser_sessions, users
+from tidemill.store.browser_sessions import SessionLimits
 
 SESSION_COOKIE = "tidemill_session"
 CSRF_HEADER = "X-CSRF-Token"
@@ -106,7 +45,7 @@ class AuthenticatedRoute(APIRoute):
             if permission != Permission.PUBLIC:
                 request.state.principal = await _authenticate_request(request, permission)
             elif request.method not in SAFE_METHODS:
-                enforce_rate_limit(request, identify_anonymous_caller(request))
+                enforce_rate_limit(request, build_anonymous_rate_key(request))
             return await handle(request)
 
         return handle_authenticated
@@ -117,7 +56,7 @@ async def _authenticate_request(request: Request, permission: str | None) -> Pri
     runtime = get_runtime(request)
     keys = request.headers.getlist("authorization")
     found = await _authenticate_api_key(runtime, keys) if keys else await _authenticate_session(runtime, request)
-    enforce_rate_limit(request, identify_anonymous_caller(request) if found is None else f"{found.by} {found.user_id}")
+    enforce_rate_limit(request, build_anonymous_rate_key(request) if found is None else f"{found.by} {found.user_id}")
     if found is None:
         raise HttpError(401, "say who you are: an API key, or sign in", {"WWW-Authenticate": "Bearer"})
     if found.csrf is not None and request.method not in SAFE_METHODS:
@@ -153,7 +92,7 @@ async def is_still_authorized(request: Request, me: Principal) -> bool:
         found = await _authenticate_api_key(runtime, keys)
     else:  # peek: an open stream keeps no session alive, and cannot send a new cookie
         found = await runtime.db.run(
-            sessions.peek_session, request.cookies.get(SESSION_COOKIE, ""), runtime.get(make_session_limits)
+            browser_sessions.peek_session, request.cookies.get(SESSION_COOKIE, ""), runtime.get(make_session_limits)
         )
     return found is not None and found.user_id == me.user_id and found.role is me.role
 
@@ -199,7 +138,7 @@ def set_session_cookie(request: Request, token: str | None) -> None:
     request.state.cookie = carrier.headers["set-cookie"]
 
 
-def identify_anonymous_caller(request: Request) -> str:
+def build_anonymous_rate_key(request: Request) -> str:
     """The name under which requests without authentication are counted."""
     return f"address {normalize_caller_address(get_client_host(request))}"
 
@@ -225,7 +164,9 @@ async def _authenticate_api_key(runtime: Runtime, headers: list[str]) -> Princip
 
 async def _authenticate_session(runtime: Runtime, request: Request) -> Principal | None:
     token = request.cookies.get(SESSION_COOKIE)
-    opened = await runtime.db.run(sessions.use_session, token, runtime.get(make_session_limits)) if token else None
+    opened = (
+        await runtime.db.run(browser_sessions.use_session, token, runtime.get(make_session_limits)) if token else None
+    )
     if opened is None:
         return None
     if opened.secret is not None:

@@ -8,8 +8,8 @@ from uuid import UUID
 from psycopg import errors
 from psycopg.rows import class_row, dict_row
 
-from tidemill.core.batch import SEQ_LIST_MAX, BatchPart, Lease, choose_cut_method
-from tidemill.core.crash import ISOLATE_AFTER_LOST_LEASES
+from tidemill.core.batch import SEQ_LIST_MAX, BatchPart, Lease, choose_claim_method
+from tidemill.core.child_exit import ISOLATE_AFTER_LOST_LEASES
 from tidemill.store.database import Connection
 from tidemill.store.statements import sql
 
@@ -65,7 +65,7 @@ async def claim_batch(conn: Connection, claim: BatchClaim) -> Lease | None:
         return None
     holder = {"lease_id": claim.lease_id, "lease": claim.lease_seconds, "worker": claim.worker}
     item_count = 1 if ready.isolated else claim.item_count
-    match choose_cut_method(ready, item_count):
+    match choose_claim_method(ready, item_count):
         case "carve":
             return await _carve_range(conn, ready, item_count, holder)
         case "slice":

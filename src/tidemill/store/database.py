@@ -16,7 +16,7 @@ from psycopg.types.json import set_json_loads
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from tidemill.core.errors import Unavailable
-from tidemill.core.stats import MOVING_AVERAGE_ALPHA
+from tidemill.core.moving_average import MOVING_AVERAGE_ALPHA
 from tidemill.store.jsonb import decode_json
 from tidemill.telemetry.events import emit
 

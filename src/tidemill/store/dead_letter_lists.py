@@ -16,7 +16,7 @@ from tidemill.core.list_pages import (
     parse_uuid,
 )
 from tidemill.store.database import Connection
-from tidemill.store.job_lists import find_job_grid
+from tidemill.store.job_lists import find_item_list_scope
 from tidemill.store.statements import RowDict, fetch_item_rows, fetch_rows, sql
 
 DEAD_LETTERS_ORDER = CursorFormat("dead_letters", (parse_number, parse_timestamp, parse_uuid, parse_number))
@@ -82,14 +82,14 @@ async def list_dead_letter_causes(
 ) -> list[RowDict]:
     """Error codes of dead letters: how many, in how many jobs, and when such a job last changed."""
     if job_id is not None:
-        await find_job_grid(conn, job_id, owner_id)
+        await find_item_list_scope(conn, job_id, owner_id)
     asked = {"owner_id": owner_id, "kind": kind, "job_id": job_id, "limit": MAX_DEAD_LETTER_CAUSES}
     return await fetch_rows(conn, sql("job/causes"), asked)
 
 
 async def _list_owner_ids(conn: Connection, asked: DeadLetterListRequest, first: int) -> list[int]:
     if asked.job_id is not None:
-        return [(await find_job_grid(conn, asked.job_id, asked.owner_id)).owner_id]
+        return [(await find_item_list_scope(conn, asked.job_id, asked.owner_id)).owner_id]
     if asked.owner_id is not None:
         return [asked.owner_id]
     found = await fetch_rows(

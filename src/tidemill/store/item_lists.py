@@ -28,7 +28,7 @@ from tidemill.core.status import ItemStatus
 from tidemill.store import pending_items
 from tidemill.store.database import Connection, Database
 from tidemill.store.item_selection import find_seqs_by_key
-from tidemill.store.job_lists import JobGrid
+from tidemill.store.job_lists import ItemListScope
 from tidemill.store.pending_items import OPEN_STATUSES
 from tidemill.store.statements import RowDict, SqlParams, fetch_item_rows, fetch_rows, sql
 
@@ -39,7 +39,7 @@ _STORED_STATUSES = {ItemStatus.PROCESSING: (ItemStatus.PENDING, ItemStatus.RETRY
 
 async def list_items_by_seq(
     conn: Connection,
-    grid: JobGrid,
+    grid: ItemListScope,
     statuses: Sequence[ItemStatus],
     mark: str,
     *,
@@ -68,7 +68,9 @@ async def list_items_by_seq(
     return Page(items, SEQ_ORDER.build_cursor(mark, start - 1) if start < grid.total else None)
 
 
-async def _list_window(conn: Connection, grid: JobGrid, wanted: list[ItemStatus], which: SqlParams) -> list[RowDict]:
+async def _list_window(
+    conn: Connection, grid: ItemListScope, wanted: list[ItemStatus], which: SqlParams
+) -> list[RowDict]:
     if which["among"] == []:
         return []
     params = {"job_id": grid.id, "sparse": grid.sparse, "statuses": wanted or None}
@@ -197,7 +199,7 @@ class ItemListRequest:
         return walks
 
 
-async def list_items(db: Database, grid: JobGrid, request: ItemListRequest, *, limit: int) -> Page[RowDict]:
+async def list_items(db: Database, grid: ItemListScope, request: ItemListRequest, *, limit: int) -> Page[RowDict]:
     """A page of what is asked for, with no more trips to the server than it takes."""
     if request.list_order is SEQ_ORDER:
         return await db.read(list_page_by_seq, grid, request, limit=limit)
@@ -207,7 +209,9 @@ async def list_items(db: Database, grid: JobGrid, request: ItemListRequest, *, l
 
 
 # nearly always; and where it takes some more, each tells of other items
-async def list_page_by_seq(conn: Connection, grid: JobGrid, asked: ItemListRequest, *, limit: int) -> Page[RowDict]:
+async def list_page_by_seq(
+    conn: Connection, grid: ItemListScope, asked: ItemListRequest, *, limit: int
+) -> Page[RowDict]:
     """In order of seq."""
     mark = asked.fingerprint(grid.id)
     return await list_items_by_seq(
@@ -223,7 +227,9 @@ async def list_page_by_seq(conn: Connection, grid: JobGrid, asked: ItemListReque
     )
 
 
-async def list_exceptions_page(conn: Connection, grid: JobGrid, asked: ItemListRequest, *, limit: int) -> Page[RowDict]:
+async def list_exceptions_page(
+    conn: Connection, grid: ItemListScope, asked: ItemListRequest, *, limit: int
+) -> Page[RowDict]:
     """Those that have an outcome, in order of what happened to them."""
     mark, after = asked.fingerprint(grid.id), asked.after
     if asked.codes is not None:
@@ -231,7 +237,9 @@ async def list_exceptions_page(conn: Connection, grid: JobGrid, asked: ItemListR
     return await list_exceptions_by_time(conn, grid.id, asked.statuses, mark, limit=limit, after=after)
 
 
-async def list_page_by_batches(conn: Connection, grid: JobGrid, asked: ItemListRequest, *, limit: int) -> Page[RowDict]:
+async def list_page_by_batches(
+    conn: Connection, grid: ItemListScope, asked: ItemListRequest, *, limit: int
+) -> Page[RowDict]:
     """Those that batches tell of, in order of what happened to them."""
     after = asked.after
     if asked.list_order is pending_items.OPEN_ITEMS_ORDER:

@@ -15,15 +15,13 @@ from uuid import UUID
 
 from tidemill.core.errors import UnknownJob
 from tidemill.core.job import Job
+from tidemill.core.job_id_range import JobIdRange, build_lookup_params, parse_job_prefix
 from tidemill.core.list_pages import (
     BIGINT_SAFE_MAX,
     PAGE_BATCH_BUDGET,
     CursorFormat,
-    JobIdRange,
     Page,
-    build_lookup_params,
     fingerprint_filters,
-    parse_job_prefix,
     parse_number,
     parse_uuid,
 )
@@ -36,7 +34,7 @@ from tidemill.store.statements import RowDict, fetch_rows, sql
 
 
 @dataclass(frozen=True, slots=True)
-class JobGrid:
+class ItemListScope:
     """How far a job reaches, what its items may be, and the columns that are shown of them."""
 
     id: UUID
@@ -48,7 +46,7 @@ class JobGrid:
     columns: GridColumns
 
 
-async def find_job_grid(conn: Connection, job: UUID | str, owner_id: int | None = None) -> JobGrid:
+async def find_item_list_scope(conn: Connection, job: UUID | str, owner_id: int | None = None) -> ItemListScope:
     """By id or key. Somebody else's job is as unknown as one that never was."""
     found = await fetch_rows(conn, sql("job/grid"), build_lookup_params(job))
     if not found or owner_id not in (None, found[0]["owner_id"]):
@@ -56,7 +54,7 @@ async def find_job_grid(conn: Connection, job: UUID | str, owner_id: int | None 
     row = found[0]
     first_input = row.pop("first_input")
     names = row.pop("result_columns")
-    return JobGrid(
+    return ItemListScope(
         **row, columns=resolve_grid_columns(names, None if first_input is None else decode_input(first_input))
     )
 
@@ -169,7 +167,7 @@ async def list_batches(conn: Connection, job_id: UUID, *, limit: int, after: obj
     """The newest first."""
     mark = fingerprint_filters(job_id)
     (before,) = (BIGINT_SAFE_MAX,) if after is None else BATCHES_ORDER.parse_cursor(after, mark)
-    await find_job_grid(conn, job_id)
+    await find_item_list_scope(conn, job_id)
     found = await fetch_rows(conn, sql("batch/list"), {"job_id": job_id, "before": before, "limit": limit + 1})
     return Page(found[:limit], BATCHES_ORDER.build_cursor(mark, found[limit - 1]["id"]) if len(found) > limit else None)
 

@@ -14,17 +14,8 @@ from psycopg.types.json import Jsonb
 
 from tidemill.core.errors import UnknownJob
 from tidemill.core.job import Counts, Job
-from tidemill.core.list_pages import (
-    BIGINT_SAFE_MAX,
-    JOB_ID_MAX,
-    JOB_ID_MIN,
-    CursorFormat,
-    Page,
-    build_lookup_params,
-    fingerprint_filters,
-    parse_id_prefix,
-    parse_number,
-)
+from tidemill.core.job_id_range import JOB_ID_MAX, JOB_ID_MIN, build_lookup_params, parse_id_prefix
+from tidemill.core.list_pages import BIGINT_SAFE_MAX, CursorFormat, Page, fingerprint_filters, parse_number
 from tidemill.core.result_grid import GRID_COLUMNS_MAX
 from tidemill.core.status import Intent, JobStatus, derive_job_status
 from tidemill.store.database import Connection

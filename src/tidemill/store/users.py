@@ -5,7 +5,7 @@ from datetime import datetime
 
 from psycopg.rows import class_row
 
-from tidemill.core import principal
+from tidemill.core import credentials
 from tidemill.core.errors import Conflict, InvalidInput, UnknownUser
 from tidemill.core.principal import LOCAL_USER_ID, Principal, Role
 from tidemill.store.database import Connection, Database
@@ -124,10 +124,10 @@ async def add_key(
         raise InvalidInput(f"a key's name has at most {IDENTITY_NAME_MAX_CHARS} printable characters")
     await conn.execute(sql("user/lock"), {"id": user_id})
     await conn.execute(sql("key/forget"), {"user_id": user_id, "kept": MAX_INACTIVE_KEYS_PER_USER})
-    prefix, text = principal.generate_api_key()
+    prefix, text = credentials.generate_api_key()
     params = {
         "prefix": prefix,
-        "hash": principal.hash_secret(text),
+        "hash": credentials.hash_secret(text),
         "user_id": user_id,
         "name": name,
         "seconds": seconds,
@@ -151,11 +151,11 @@ async def revoke_key(conn: Connection, prefix: str, user_id: int | None) -> None
 
 async def authenticate_key(db: Database, text: str) -> Principal | None:
     """Whose key it is, if it is good. Every request asks: it is one trip to the server, nearly always."""
-    prefix = principal.parse_key_prefix(text)
+    prefix = credentials.parse_key_prefix(text)
     if prefix is None:
         return None
     key = await db.read(_find_key, prefix)
-    if key is None or not principal.matches_hash(key.hash, text) or not key.good:
+    if key is None or not credentials.matches_hash(key.hash, text) or not key.good:
         return None
     if key.stale:
         await db.run_async_commit(_touch_key, prefix)

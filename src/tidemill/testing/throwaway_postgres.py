@@ -13,7 +13,7 @@ from typing import Any, Self
 import psycopg
 from psycopg import sql as syntax
 
-from tidemill.store import open_database
+from tidemill.store import embedded_postgres
 from tidemill.store.database import Database
 from tidemill.store.migrate import migrate_schema
 
@@ -42,7 +42,7 @@ class ThrowawayServer:
 
     def __enter__(self) -> Self:
         self.folder = Path(tempfile.mkdtemp(prefix="tidemill-test-", dir=find_memory_folder()))
-        self.server: Any = open_database.prepare_server(self.folder / "postgres", self._settings)
+        self.server: Any = embedded_postgres.prepare_server(self.folder / "postgres", self._settings)
         self.server.start()
         self._admin = str(self.server.get_uri())
         self._execute(syntax.SQL("CREATE DATABASE {}").format(syntax.Identifier(TEMPLATE_DATABASE)))

@@ -21,7 +21,7 @@ from tidemill.core.json_input import JsonObject
 from tidemill.core.policies import FailurePolicy
 from tidemill.runtime import FileTask
 from tidemill.watches.file_names import FilePattern
-from tidemill.watches.job_task import JobFileTask
+from tidemill.watches.job_file_task import JobFileTask
 from tidemill.watches.source_address import SourceAddress, get_source_kind, parse_source_address
 from tidemill.watches.watch import (
     DEFAULT_FAILED_FOLDER,

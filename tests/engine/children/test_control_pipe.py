@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemill.core.crash import ExitCause
+from tidemill.core.child_exit import ExitCause
 from tidemill.engine.children.child_process import ChildProcess
 from tidemill.engine.children.control_pipe import (
     MAX_MESSAGE_BYTES,

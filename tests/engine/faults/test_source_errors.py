@@ -13,7 +13,7 @@ import pytest
 from support import Workers, add_job, add_rows, assert_sound, closed, fates, job_of, rows, take
 from tidemill import Item, Mill
 from tidemill.config import Settings
-from tidemill.core.crash import ExitCause
+from tidemill.core.child_exit import ExitCause
 from tidemill.core.input_source import SourceReference
 from tidemill.core.job import Job
 from tidemill.core.status import JobStatus

@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from tidemill.core.stats import clamp, update_moving_average
+from tidemill.core.moving_average import clamp, update_moving_average
 
 ERROR_COUNT_DECAY = 0.7  # of what was counted, from window to window
 PRIOR_SUCCESSES = 20  # attempts that are taken to be fine beforehand: two failures are no spike

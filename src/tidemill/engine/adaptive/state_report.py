@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tidemill.engine.concurrency import AdaptiveSemaphore
+from tidemill.engine.adaptive_semaphore import AdaptiveSemaphore
 from tidemill.engine.context import EngineContext
 from tidemill.engine.loop import Loop
 from tidemill.store.jsonb import encode_json

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import psutil
 
 from tidemill.config import Settings
-from tidemill.core.stats import clamp
+from tidemill.core.moving_average import clamp
 
 MIN_CLAIM_FACTOR = 0.1
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from uuid import UUID
 
-from tidemill.core.crash import ExitCause, is_child_stuck
+from tidemill.core.child_exit import ExitCause, is_child_stuck
 from tidemill.engine.children.control_pipe import ControlMessage, EndSliceMessage, StartSliceMessage, encode_message
 from tidemill.engine.children.shared_state import SharedState
 from tidemill.telemetry.child_events import list_inherited_fds

@@ -20,7 +20,7 @@ from tidemill.engine.children.control_pipe import (
     StopMessage,
     WakeMessage,
 )
-from tidemill.engine.children.on_demand import OnDemandWork
+from tidemill.engine.children.time_slices import TimeSliceWork
 from tidemill.engine.claimer import FairClaimer
 from tidemill.engine.context import EngineContext
 from tidemill.engine.ingester import Ingester
@@ -72,7 +72,7 @@ class ChildRuntime:
         self,
         context: EngineContext,
         control: int,
-        work: ContinuousWork | OnDemandWork,
+        work: ContinuousWork | TimeSliceWork,
         hooks: AbstractAsyncContextManager[None],
     ) -> None:
         """``hooks`` is entered before the first item and left after the last."""
@@ -105,11 +105,11 @@ class ChildRuntime:
                 self.stop(self._grace)
             case WakeMessage(job_id), ContinuousWork() as loops:
                 loops.wake(job_id)
-            case WakeMessage(), OnDemandWork() as slices:
+            case WakeMessage(), TimeSliceWork() as slices:
                 slices.wake()
-            case StartSliceMessage(), OnDemandWork() as slices:
+            case StartSliceMessage(), TimeSliceWork() as slices:
                 slices.enqueue_slice(message)
-            case EndSliceMessage(number), OnDemandWork() as slices:
+            case EndSliceMessage(number), TimeSliceWork() as slices:
                 slices.end_slice(number)
 
     def _read_control_pipe(self, loop: asyncio.AbstractEventLoop) -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 from uuid import UUID
 
 from tidemill.core.batch import Lease, isolate_suspects
-from tidemill.core.crash import POISON_CRASH_COUNT, ExitCause, is_only_running_item
+from tidemill.core.child_exit import POISON_CRASH_COUNT, ExitCause, is_only_running_item
 from tidemill.core.decide import Tally, make_poison_failure, make_timeout_retry
 from tidemill.core.job import Item
 from tidemill.core.kinds import HandlerLookup
@@ -79,7 +79,7 @@ class CrashSalvage:
             await self._flush_finished_items(page, held)
             held = await self._db.run(find_leased_batch, self._worker, lease_id)
             if held is not None:
-                await self._release_unfinished(page, held, cause, now_ns, alone=alone)
+                await self._resolve_unfinished_items(page, held, cause, now_ns, alone=alone)
                 await finalize_after_batch(self._db, held.job_id, failed=1)
 
     async def _flush_finished_items(self, page: LaneState, held: Lease) -> None:
@@ -97,7 +97,7 @@ class CrashSalvage:
             if written.result is FlushResult.APPLIED:
                 ahead += written.lease.flush_no - lease.flush_no - 1  # written in parts
 
-    async def _release_unfinished(
+    async def _resolve_unfinished_items(
         self, page: LaneState, held: Lease, cause: ExitCause, now_ns: int, *, alone: bool
     ) -> None:
         if cause is ExitCause.STUCK:

@@ -23,7 +23,7 @@ from uuid import UUID
 
 import msgspec
 
-from tidemill.core.crash import RunningItem
+from tidemill.core.child_exit import RunningItem
 from tidemill.core.decide import Tally, Verdict
 from tidemill.core.kinds import HANDLER_CONCURRENCY_MAX
 

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from tidemill.core.crash import ExitCause, classify_exit
+from tidemill.core.child_exit import ExitCause, classify_exit
 from tidemill.core.decide import describe_exception
 from tidemill.core.errors import TidemillError
 from tidemill.engine.children.child_process import ChildCommand, ChildProcess

@@ -131,7 +131,7 @@ class BlobStore(ABC):
         """A folder of this machine for what is not whole yet: names end in ``.tmp``, ``remove_stale`` clears it."""
 
     @abstractmethod
-    def write(self, name: str | None = None) -> BlobWriter:
+    def open_writer(self, name: str | None = None) -> BlobWriter:
         """A file to be written piece by piece; one that has this name is replaced when it is finished."""
 
     @abstractmethod
@@ -187,7 +187,7 @@ class BlobStore(ABC):
         return None
 
     def put(self, pieces: Iterable[bytes], name: str | None = None) -> Blob:
-        with self.write(name) as writing:
+        with self.open_writer(name) as writing:
             for piece in pieces:
                 writing.write(piece)
             return writing.finish()

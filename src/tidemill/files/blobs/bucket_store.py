@@ -262,7 +262,7 @@ class BucketBlobStore(BlobStore):
             raise StorageUnavailable(f"{folder} belongs to somebody else")
         return folder
 
-    def write(self, name: str | None = None) -> BucketBlobWriter:
+    def open_writer(self, name: str | None = None) -> BucketBlobWriter:
         return BucketBlobWriter(self, check_blob_name(name or uuid4().hex))
 
     def publish_scratch_file(self, path: Path, name: str) -> Blob:

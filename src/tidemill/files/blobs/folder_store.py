@@ -77,7 +77,7 @@ class FolderBlobStore(BlobStore):
     def scratch_folder(self) -> Path:
         return self._root
 
-    def write(self, name: str | None = None) -> "FolderBlobWriter":
+    def open_writer(self, name: str | None = None) -> "FolderBlobWriter":
         return FolderBlobWriter(self, name or uuid4().hex)
 
     def publish_scratch_file(self, path: Path, name: str) -> Blob:

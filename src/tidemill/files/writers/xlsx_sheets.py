@@ -63,7 +63,7 @@ def build_package_parts(sheets: int, name: str) -> dict[str, str]:
     styles = sheets + 1
     overrides = {f"/{make_sheet_path(n)}": "worksheet" for n in numbers}
     overrides |= {"/xl/workbook.xml": "sheet.main", "/xl/styles.xml": "styles"}
-    listed = "".join(f'<sheet name="{_make_sheet_name(name, n)}" sheetId="{n}" r:id="rId{n}"/>' for n in numbers)
+    listed = "".join(f'<sheet name="{_number_sheet_name(name, n)}" sheetId="{n}" r:id="rId{n}"/>' for n in numbers)
     related = [(n, "worksheet", f"worksheets/sheet{n}.xml") for n in numbers] + [(styles, "styles", "styles.xml")]
     found = {
         "[Content_Types].xml": '<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types">'
@@ -163,7 +163,7 @@ def _escape_match(match: re.Match[str]) -> str:
     return _XML_ENTITIES.get(character) or f"_x{ord(character):04X}_"
 
 
-def _make_sheet_name(name: str, number: int) -> str:
+def _number_sheet_name(name: str, number: int) -> str:
     return name if number == 1 else f"{name} {number}"
 
 

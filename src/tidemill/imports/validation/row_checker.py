@@ -70,7 +70,7 @@ class RowChecker:
         self._defaults = {
             name: default
             for name in plan.mapped_fields
-            if (default := plan.get_absent_default(resource.get_field(name))) is not None
+            if (default := plan.get_default_if_omitted(resource.get_field(name))) is not None
         }
         self._recognized_columns = {
             *plan.mapping,

@@ -260,7 +260,7 @@ def _format_array_literal(element: Field, value: Any) -> str:
         raise ValueError("a list is wanted")  # noqa: TRY004  a mistake of the file, not of ours
     if any(isinstance(part, list) for part in value):
         return "{" + ",".join(_format_array_literal(element, part) for part in value) + "}"
-    texts: ColumnTexts = [_convert_element(part) for part in value]
+    texts: ColumnTexts = [_format_element_text(part) for part in value]
     texts, wrong = TYPE_READERS[element.type](element, texts)
     if wrong:
         part = value[min(wrong)]
@@ -270,7 +270,7 @@ def _format_array_literal(element: Field, value: Any) -> str:
     return "{" + ",".join("NULL" if text is None else _quote_element(text) for text in texts) + "}"
 
 
-def _convert_element(part: Any) -> str | None:
+def _format_element_text(part: Any) -> str | None:
     if part is None or isinstance(part, str):
         return part
     if isinstance(part, bool):

@@ -97,7 +97,7 @@ class WatchSource(ABC):
         """Store it under this name, whole or not at all."""
         _check_max_bytes(entry.size or 0, limits)
         began = time.monotonic()
-        with closing(self.read(entry.path)) as pieces, blobs.write(name) as writing:
+        with closing(self.read(entry.path)) as pieces, blobs.open_writer(name) as writing:
             for piece in pieces:
                 writing.write(piece)
                 _check_max_bytes(writing.size, limits)

@@ -44,7 +44,7 @@ class BatchInterrupted(Exception):
     """The batch was not run, or not to its end: it goes back to the queue as it was."""
 
 
-class BatchExecutor:
+class BatchHandlerExecutor:
     """Runs one batch through a handler that takes all items at once."""
 
     def __init__(

@@ -13,7 +13,7 @@ from tidemill.core.errors import InvalidInput
 from tidemill.core.file_format import FileLayout
 from tidemill.core.kinds import BUILTIN_KIND_PREFIX, SERVICE_KINDS
 from tidemill.files.blobs.blob_store import Blob
-from tidemill.files.detect import detect_layout
+from tidemill.files.layout_detection import detect_layout
 from tidemill.jobs.submission import prepare_submission, submit_file
 from tidemill.runtime import FileTaskView, Runtime
 from tidemill.store.job_submission import Submission

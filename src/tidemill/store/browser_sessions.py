@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from tidemill.core.principal import Principal, Role, generate_token, hash_secret
+from tidemill.core.credentials import generate_token, hash_secret
+from tidemill.core.principal import Principal, Role
 from tidemill.store.database import Connection
 from tidemill.store.statements import fetch_records, sql
 

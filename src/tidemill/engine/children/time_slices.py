@@ -32,7 +32,7 @@ def limit_slice_grace(stop_grace_ms: int) -> float:
     return min(stop_grace_ms / 1000, MAX_SLICE_GRACE_S)
 
 
-class OnDemandWork:
+class TimeSliceWork:
     """Takes slices one after the other. Between two of them nothing is asked of the database."""
 
     def __init__(self, context: EngineContext) -> None:

@@ -24,7 +24,7 @@ Settle = Callable[[Item, Outcome, int, int], Awaitable[None]]  # item, outcome, 
 Attempt = tuple[Outcome, int, float]  # outcome, duration in ms, seconds for which the slot must pause
 
 
-class ItemExecutor:
+class ItemHandlerExecutor:
     """Runs the items of one batch concurrently, in as many slots as admission allows."""
 
     def __init__(

@@ -1,0 +1,33 @@
+"""API keys and tokens: how they are generated, parsed and hashed."""
+
+import hashlib
+import hmac
+import re
+import secrets
+
+_API_KEY_PATTERN = re.compile(r"(tm_[0-9a-f]{8})_[0-9a-f]{48}")
+
+
+def generate_api_key() -> tuple[str, str]:
+    """The prefix that names a key, and the key."""
+    prefix = f"tm_{secrets.token_hex(4)}"
+    return prefix, f"{prefix}_{secrets.token_hex(24)}"
+
+
+def generate_token() -> str:
+    return secrets.token_urlsafe(32)
+
+
+def parse_key_prefix(key: str) -> str | None:
+    """None when it does not look like a key at all."""
+    found = _API_KEY_PATTERN.fullmatch(key)
+    return found[1] if found else None
+
+
+def hash_secret(text: str) -> bytes:
+    return hashlib.sha256(text.encode()).digest()
+
+
+def matches_hash(kept: bytes, text: str) -> bool:
+    """In the same time whatever the difference."""
+    return hmac.compare_digest(kept, hash_secret(text))

@@ -1,0 +1,92 @@
+"""Which job ids a moment, a prefix or a key can belong to."""
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+JOB_ID_MIN, JOB_ID_MAX = UUID(int=0), UUID(int=2**128 - 1)
+
+
+JOB_ID_TIME_MAX_MS = 2**48 - 1
+
+
+JOB_ID_TIME_SLACK_MS = 1_000  # between the moment that an id was made of and the time that was stored beside it
+
+
+JOB_KEY_YEAR_MAX = 9_998  # with a day after it
+
+
+_HEX_PREFIX_PATTERN = re.compile("[0-9a-f]{1,32}")
+
+
+_JOB_KEY_PREFIX_PATTERN = re.compile(r"J(\d{8})?\d{0,7}(_\d*)?")
+
+
+@dataclass(frozen=True, slots=True)
+class JobIdRange:
+    """Which jobs can match: ids from ``lo`` to ``hi``, keys that begin with ``prefix``."""
+
+    lo: UUID = JOB_ID_MIN
+    hi: UUID = JOB_ID_MAX
+    prefix: str = ""
+
+    @property
+    def is_empty(self) -> bool:
+        return self.lo > self.hi
+
+    def intersect(self, lo: UUID = JOB_ID_MIN, hi: UUID = JOB_ID_MAX) -> "JobIdRange":
+        return JobIdRange(max(self.lo, lo), min(self.hi, hi), self.prefix)
+
+    def limit_to_created(self, from_: datetime | None, to: datetime | None) -> "JobIdRange":
+        """Hardly more than those made in that time; the stored times decide."""
+        lo = JOB_ID_MIN if from_ is None else min_id_at(from_, -JOB_ID_TIME_SLACK_MS)
+        return self.intersect(lo, JOB_ID_MAX if to is None else min_id_at(to, JOB_ID_TIME_SLACK_MS))
+
+    def limit_to_before(self, id_: UUID) -> "JobIdRange":
+        return self.intersect(hi=UUID(int=id_.int - 1)) if id_.int else JobIdRange(JOB_ID_MAX, JOB_ID_MIN)
+
+
+def min_id_at(moment: datetime, shift_ms: int = 0) -> UUID:
+    """The least id that can be made at a moment: 48 bits of milliseconds, then zeros."""
+    milliseconds = int(moment.timestamp() * 1000) + shift_ms
+    return UUID(int=min(max(milliseconds, 0), JOB_ID_TIME_MAX_MS) << 80)
+
+
+def parse_id_prefix(text: str) -> tuple[UUID, UUID] | None:
+    """The ids that begin with these hexadecimal digits, with or without dashes."""
+    digits = text.replace("-", "").lower()
+    if not _HEX_PREFIX_PATTERN.fullmatch(digits):
+        return None
+    return UUID(digits.ljust(32, "0")), UUID(digits.ljust(32, "f"))
+
+
+def build_lookup_params(job: UUID | str) -> dict[str, UUID | str | None]:
+    """What to look a job up by: its id, or else its key."""
+    if isinstance(job, UUID):
+        return {"id": job, "key": None}
+    ids = parse_id_prefix(job)
+    is_id = ids is not None and ids[0] == ids[1]
+    return {"id": ids[0], "key": None} if ids is not None and is_id else {"id": None, "key": job.upper()}
+
+
+def parse_job_prefix(text: str) -> JobIdRange | None:
+    """Where jobs are whose key or id begins with this; None if there can be none."""
+    found = parse_id_prefix(text)
+    if found is not None:
+        return JobIdRange(*found)
+    key = text.strip().upper()
+    match = _JOB_KEY_PREFIX_PATTERN.fullmatch(key)
+    if match is None:
+        return None
+    day = None if match[1] is None else _parse_day(match[1])
+    ids = JobIdRange(prefix=key)
+    return ids if day is None else ids.limit_to_created(day, day + timedelta(days=1))
+
+
+def _parse_day(digits: str) -> datetime | None:
+    try:
+        day = datetime.strptime(digits, "%Y%m%d").replace(tzinfo=UTC)
+    except ValueError:
+        return None
+    return day if day.year <= JOB_KEY_YEAR_MAX else None
