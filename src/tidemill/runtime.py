@@ -88,8 +88,21 @@ class KindHooks:
     """Raises if the inputs lack a column that the submission refers to."""
     parse_fix: Callable[["Runtime", Job, int, Any], Awaitable[Any]] | None = None
     """The input that a fix replaces an item's input with; raises if it is not valid."""
+    fix_refusal: str | None = None
+    """Why an item's input cannot be fixed, as an error message; None if it can."""
+    done_refusal: str | None = None
+    """Why done items cannot be reprocessed, as an error message; None if they can."""
     get_links: Callable[[Job], Mapping[str, str]] | None = None
     """More links in the HTTP view of a job."""
+    report_closed: Callable[[Job, float], None] | None = None
+    """Emits an event in addition to ``job.closed``, for a closed job and the seconds since it was submitted."""
+
+
+FindKindHooks = Callable[[str], KindHooks | None]
+
+
+def find_no_kind_hooks(_kind: str) -> None:
+    """The ``FindKindHooks`` of callers whose jobs are not of a feature."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,8 +213,15 @@ class Runtime:
 
     @cached_property
     def kind_hooks(self) -> Mapping[str, KindHooks]:
-        """Kind -> its hooks, of all features."""
+        """Kind -> its hooks, of all enabled features."""
         return {kind: load_object(name) for feature in self.features for kind, name in feature.kinds.items()}
+
+    def find_kind_hooks(self, kind: str) -> KindHooks | None:
+        """The hooks of one kind, also of a disabled feature: other processes may still run its jobs."""
+        for feature in (*self.features, *self.disabled_features):
+            if kind in feature.kinds:
+                return cast("KindHooks", load_object(feature.kinds[kind]))
+        return None
 
     @cached_property
     def kind_aliases(self) -> Mapping[str, str]:

@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from tidemill.app.feature_list import DISABLED_FEATURES_VARIABLE, load_features
+from tidemill.config import Settings
 from tidemill.features import Feature, load_object
+from tidemill.runtime import Runtime
 
 FEATURES = {feature.name: feature for feature in load_features()}
 SCHEMA_REFERENCE = re.compile(r'"#/components/schemas/([^"]+)"')
@@ -121,6 +123,17 @@ def test_disabled_feature_is_not_imported(feature: Feature) -> None:
     package = f"tidemill.{feature.name}"
     loaded = {name for name in describe_without(feature.name)["modules"] if name.startswith(package)}
     assert loaded <= {package, f"{package}.feature"}
+
+
+@pytest.mark.parametrize("feature", FEATURES.values(), ids=FEATURES)
+def test_hooks_of_disabled_feature_are_found_by_kind(feature: Feature) -> None:
+    """Another process may run the feature: its rules still apply when this process closes or reprocesses its jobs."""
+    runtime = Runtime(None, Settings(), [], disabled_features=[feature])
+    assert {kind: runtime.find_kind_hooks(kind) for kind in feature.kinds} == {
+        kind: load_object(name) for kind, name in feature.kinds.items()
+    }
+    assert not runtime.kind_hooks
+    assert runtime.find_kind_hooks("kind of a mill") is None
 
 
 @pytest.mark.parametrize("feature", FEATURES.values(), ids=FEATURES)

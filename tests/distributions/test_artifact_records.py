@@ -75,9 +75,16 @@ async def test_reprocess_of_done_input_is_rejected_and_keeps_its_file(scene: Sce
     job_id = await scene.submit(given("A"), given("B"))
     lease = await take(scene.db, job_id)
     await flush_with_artifacts(scene.db, lease, [told(0, "a"), verdict(1, FAILED)])
+    find_kind_hooks = scene.runtime.find_kind_hooks
+    only_done, done_and_failed = (
+        ReprocessSelection([ItemStatus.DONE]),
+        ReprocessSelection([ItemStatus.DONE, ItemStatus.FAILED]),
+    )
     with pytest.raises(Conflict, match="ask for another distribution"):
-        await reprocess_items(scene.db, job_id, ReprocessSelection([ItemStatus.DONE]))
-    operation = await reprocess_items(scene.db, job_id, ReprocessSelection([ItemStatus.DONE, ItemStatus.FAILED]))
+        await reprocess_items(scene.db, job_id, only_done, find_kind_hooks=find_kind_hooks)
+    with pytest.raises(Conflict, match="ask for another distribution"):
+        await scene.mill.reprocess_async(job_id, statuses=["done"])
+    operation = await reprocess_items(scene.db, job_id, done_and_failed, find_kind_hooks=find_kind_hooks)
     assert operation.items == 1
     assert (await take(scene.db, job_id)).seqs == (1,)
 

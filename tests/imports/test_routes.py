@@ -18,6 +18,7 @@ from tidemill.config import Settings
 from tidemill.core.errors import InvalidSettings
 from tidemill.core.principal import Role
 from tidemill.tables import resource_registry
+from tidemill.telemetry.events import Event, subscribe
 
 PEOPLE = [("ada@x.org", "Ada", 36), ("bob@x.org", "Bob", 41)]
 
@@ -301,6 +302,18 @@ async def test_import_pause_resume_and_cancel_change_status(shop: Shop) -> None:
     assert (await shop.ada.post(f"/v1/imports/{job_id}/resume")).status_code == 409
     echo = (await shop.ada.post("/v1/jobs", json={"kind": "echo", "inputs": [1]})).json()["id"]
     assert (await shop.ada.post(f"/v1/imports/{echo}/pause")).status_code == 404, "not every job is an import"
+
+
+@pytest.mark.parametrize("path", ["imports", "jobs"])
+async def test_import_completed_event_is_emitted_when_import_is_cancelled(shop: Shop, path: str) -> None:
+    job_id = (await shop.post()).json()["job_id"]
+    events: list[Event] = []
+    unsubscribe = subscribe(events.append)
+    answer = await shop.ada.post(f"/v1/{path}/{job_id}/cancel")
+    unsubscribe()
+    assert answer.status_code == 200, answer.text
+    (completed,) = [event.fields for event in events if event.name == "import.completed"]
+    assert (str(completed["job"]), completed["resource_type"]) == (job_id, "people")
 
 
 async def test_import_reprocess_succeeds_after_conflicting_rows_are_deleted(shop: Shop) -> None:

@@ -78,6 +78,7 @@ def make_engine_context(
         runtime.source_opener,
         worker,
         shared_state,
+        runtime.find_kind_hooks,
         declared_limiters=load_limiters(runtime, registry),
     )
     registry.limiter_handle.bind(context.limiter_registry)

@@ -123,7 +123,8 @@ class Mill(MillSubmission):
 
     async def cancel_async(self, job_id: UUID) -> None:
         """The async twin of ``cancel``."""
-        await job_control.cancel_job(await self.shared_database.get(), job_id)
+        runtime = await self._get_runtime()
+        await job_control.cancel_job(runtime.db, job_id, find_kind_hooks=runtime.find_kind_hooks)
 
     def reprocess(
         self,
@@ -163,7 +164,9 @@ class Mill(MillSubmission):
             codes=codes,
             reset_attempts=reset_attempts,
         )
-        return (await reprocess_items(await self.shared_database.get(), job_id, selection)).items
+        runtime = await self._get_runtime()
+        operation = await reprocess_items(runtime.db, job_id, selection, find_kind_hooks=runtime.find_kind_hooks)
+        return operation.items
 
     def open_export(self, job_id: UUID) -> BinaryIO:
         """The file of an export that is completed; the caller closes it. Conflict says why there is none."""

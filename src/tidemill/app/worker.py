@@ -125,7 +125,7 @@ class Worker:
         seconds = settings.lock_floor_ms / 1000
         self._supervisor = Supervisor(
             self.id,
-            CrashSalvage(db, self._registry, self.id, lease_seconds=seconds),
+            CrashSalvage(db, self._registry, self.id, find_kind_hooks=runtime.find_kind_hooks, lease_seconds=seconds),
             command,
             processes=processes,
             lanes=settings.worker_lanes + 1,
@@ -156,6 +156,7 @@ class Worker:
             interval_s=every_s,
             resend_after_s=resend_s,
             housekeeping=[load_object(name) for feature in runtime.features for name in feature.housekeeping],
+            find_kind_hooks=runtime.find_kind_hooks,
         )
         self._loops = [
             self._supervisor,
@@ -169,7 +170,11 @@ class Worker:
                 if feature.worker_loops is not None:
                     self._loops += load_object(feature.worker_loops)(runtime, self.id)
         self._slice_runner = SliceRunner(
-            db, self._registry, self._supervisor, grace=limit_slice_grace(settings.stop_grace_ms)
+            db,
+            self._registry,
+            self._supervisor,
+            find_kind_hooks=runtime.find_kind_hooks,
+            grace=limit_slice_grace(settings.stop_grace_ms),
         )
         self._loop_tasks: list[asyncio.Task[None]] = []
         self._wakeup_tasks: list[asyncio.Task[None]] = []

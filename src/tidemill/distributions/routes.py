@@ -221,11 +221,11 @@ async def download_file(
 
 @router.post("/distributions/{distribution_id}/cancel", **declare_route(Permission.USER, 404, 409))
 async def cancel_distribution(
-    distribution_id: VisibleDistribution, me: CurrentUser, db: DatabaseDep
+    distribution_id: VisibleDistribution, me: CurrentUser, runtime: RuntimeDep
 ) -> DistributionOut:
     """Cancel a distribution. Inputs that are being processed finish, and files that exist stay."""
-    await job_control.cancel_job(db, distribution_id.id, by=me.user_id)
-    return _build_distribution_out(await load_distribution(db, distribution_id.id))
+    await job_control.cancel_job(runtime.db, distribution_id.id, by=me.user_id, find_kind_hooks=runtime.find_kind_hooks)
+    return _build_distribution_out(await load_distribution(runtime.db, distribution_id.id))
 
 
 @router.post(

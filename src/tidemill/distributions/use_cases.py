@@ -321,4 +321,10 @@ async def _parse_fix(runtime: Runtime, job: Job, seq: int, fixed: Any) -> Any:
     return await runtime.get(make_distribution_use_cases).parse_fixed_input(runtime.db, job, seq, fixed)
 
 
-DISTRIBUTION_HOOKS = KindHooks(get_target=_get_target, authorize=_authorize, parse_fix=_parse_fix)
+DISTRIBUTION_HOOKS = KindHooks(
+    get_target=_get_target,
+    authorize=_authorize,
+    parse_fix=_parse_fix,
+    # Other jobs reuse a file and identify it by its hash: its content must not change.
+    done_refusal="files that were made stay as they are: ask for another distribution to have them made again",
+)

@@ -17,6 +17,7 @@ from tidemill.engine.children.shared_state import SharedState
 from tidemill.engine.learned_columns import LearnedColumnsCache
 from tidemill.limits.limiter import Limiter
 from tidemill.limits.limiter_registry import LimiterRegistry
+from tidemill.runtime import FindKindHooks
 from tidemill.store.database import Database
 
 MAX_HANDLER_THREADS = 128  # their stacks count against the memory limit
@@ -32,6 +33,7 @@ class EngineContext:
     open_source: InputSourceOpener
     worker: str
     shared_state: SharedState
+    find_kind_hooks: FindKindHooks
     declared_limiters: Mapping[str, Limiter] = field(default_factory=dict)
     isolation_lock: SharedExclusiveLock = field(default_factory=SharedExclusiveLock)
     semaphore_by_kind: dict[str, AdaptiveSemaphore] = field(default_factory=dict)

@@ -18,6 +18,7 @@ from tidemill.engine.flusher import Flusher
 from tidemill.engine.item_handler_executor import ItemHandlerExecutor
 from tidemill.engine.loop import Loop
 from tidemill.engine.verdicts import BatchDecision, decide, decide_batch
+from tidemill.runtime import FindKindHooks
 from tidemill.store import batch_leases, item_records, job_lifecycle
 from tidemill.store.database import Database
 from tidemill.store.job_events import bind_job_fields, report_job_closed
@@ -58,7 +59,9 @@ class Lane(Loop):
                 async with context.isolation_lock.hold(exclusive=lease.isolated):
                     run = self._run_batch_handler if handler.is_batch else self._run_item_handler
                     flusher = await run(lease, handler)
-                await finalize_after_batch(context.db, lease.job_id, failed=flusher.written.failed)
+                await finalize_after_batch(
+                    context.db, lease.job_id, context.find_kind_hooks, failed=flusher.written.failed
+                )
             except Exception:
                 # A bug, or a schema of another version. The batch must not stay leased.
                 await context.db.run(batch_leases.release_batch, lease, after_crash=True, losses=1)
@@ -130,7 +133,7 @@ class Lane(Loop):
             emit("batch.released", job=lease.job_id, batch=lease.batch_id, items=lease.open)
 
 
-async def finalize_after_batch(db: Database, job_id: UUID, *, failed: int) -> None:
+async def finalize_after_batch(db: Database, job_id: UUID, find_kind_hooks: FindKindHooks, *, failed: int) -> None:
     """Fail the job if its failure policy requires it, and close it if nothing of it is open.
 
     The worker that finished a batch does it at once; maintenance does the same for all jobs, later.
@@ -138,13 +141,14 @@ async def finalize_after_batch(db: Database, job_id: UUID, *, failed: int) -> No
     if failed:
         await enforce_failure_policy(db, job_id)
     if await db.read(job_lifecycle.has_no_open_work, job_id):
-        await close_drained_job(db, job_id)
+        await close_drained_job(db, job_id, find_kind_hooks)
 
 
-async def close_drained_job(db: Database, job_id: UUID) -> None:
+async def close_drained_job(db: Database, job_id: UUID, find_kind_hooks: FindKindHooks) -> None:
     job = await db.run(job_lifecycle.close_job, job_id)
     if job is not None:
-        report_job_closed(job)
+        hooks = find_kind_hooks(job.kind)
+        report_job_closed(job, None if hooks is None else hooks.report_closed)
 
 
 async def enforce_failure_policy(db: Database, job_id: UUID) -> None:

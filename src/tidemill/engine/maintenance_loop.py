@@ -20,6 +20,7 @@ from tidemill.engine.lane import close_drained_job, enforce_failure_policy
 from tidemill.engine.loop import Loop
 from tidemill.files.blobs.blob_store import BlobStore
 from tidemill.limits import limiter_records
+from tidemill.runtime import FindKindHooks, find_no_kind_hooks
 from tidemill.store import (
     batch_leases,
     browser_sessions,
@@ -185,9 +186,11 @@ class MaintenanceLoop(Loop):
         interval_s: float = MAINTENANCE_INTERVAL_S,
         resend_after_s: float = HINT_RESEND_AFTER_S,
         housekeeping: Sequence[Callable[[Connection], Awaitable[object]]] = (),
+        find_kind_hooks: FindKindHooks = find_no_kind_hooks,
     ) -> None:
-        """``housekeeping`` are verbs of features that remove their old rows."""
+        """``housekeeping`` are store functions of features that remove their old rows."""
         super().__init__()
+        self._find_kind_hooks = find_kind_hooks
         self._housekeeping = housekeeping
         self._resend_after_s = resend_after_s
         self._interval_s = interval_s
@@ -239,7 +242,7 @@ class MaintenanceLoop(Loop):
         while await self._db.run(job_lifecycle.cancel_ready_batches):
             pass
         for job_id in await self._db.run(job_lifecycle.list_drained_candidates):
-            await close_drained_job(self._db, job_id)
+            await close_drained_job(self._db, job_id, self._find_kind_hooks)
 
     async def resend_hints(self, window: float = math.inf) -> None:
         """Jobs that nobody has looked at for too long get another hint: theirs was lost."""

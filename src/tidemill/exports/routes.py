@@ -166,7 +166,7 @@ async def get_export(export: VisibleExport, runtime: RuntimeDep) -> ExportOut:
 @router.post("/exports/{export}/cancel", **declare_route(Permission.USER, 404, 409))
 async def cancel_export(export: VisibleExport, me: CurrentUser, runtime: RuntimeDep) -> ExportOut:
     """Cancel an export. Its file is removed; a worker that is writing it stops within about a second."""
-    await job_control.cancel_job(runtime.db, export.id, by=me.user_id)
+    await job_control.cancel_job(runtime.db, export.id, by=me.user_id, find_kind_hooks=runtime.find_kind_hooks)
     return build_export_out(await load_export(runtime, export.id))
 
 

@@ -247,4 +247,10 @@ def _get_links(job: Job) -> dict[str, str]:
     return {"download": f"/v1/exports/{job.id}/download"}
 
 
-EXPORT_HOOKS = KindHooks(get_target=_get_target, authorize=_authorize, get_links=_get_links)
+EXPORT_HOOKS = KindHooks(
+    get_target=_get_target,
+    authorize=_authorize,
+    # The permission to read the exported rows was checked for the original input only.
+    fix_refusal="what an export is asked for cannot be corrected: ask for another one",
+    get_links=_get_links,
+)

@@ -161,10 +161,10 @@ async def resume_import(import_id: RunnableImport, me: CurrentUser, db: Database
 
 
 @router.post("/imports/{import_id}/cancel", **declare_route(Permission.USER, 404, 409))
-async def cancel_import(import_id: VisibleImport, me: CurrentUser, db: DatabaseDep) -> ImportOut:
+async def cancel_import(import_id: VisibleImport, me: CurrentUser, runtime: RuntimeDep) -> ImportOut:
     """Batches in hand finish, and what they wrote stays; the rest is cancelled."""
-    await job_control.cancel_job(db, import_id.id, by=me.user_id)
-    return await load_import_view(db, import_id.id)
+    await job_control.cancel_job(runtime.db, import_id.id, by=me.user_id, find_kind_hooks=runtime.find_kind_hooks)
+    return await load_import_view(runtime.db, import_id.id)
 
 
 @router.post(
@@ -172,10 +172,15 @@ async def cancel_import(import_id: VisibleImport, me: CurrentUser, db: DatabaseD
     **declare_route(Permission.USER, 404, 409, extra_responses=_RUNNING_OPERATION_RESPONSE),
 )
 async def reprocess_import(
-    import_id: RunnableImport, body: ReprocessIn, me: CurrentUser, request: Request, response: Response, db: DatabaseDep
+    import_id: RunnableImport,
+    body: ReprocessIn,
+    me: CurrentUser,
+    request: Request,
+    response: Response,
+    runtime: RuntimeDep,
 ) -> OperationOut:
     """Send settled rows round again: after the table has changed, or what they refer to is there."""
-    return await bulk_operation_routes.reprocess_job(import_id, body, me, request, response, db)
+    return await bulk_operation_routes.reprocess_job(import_id, body, me, request, response, runtime)
 
 
 ERRORS_CSV_EXAMPLE = "email,name,_row,_errors\r\nada,Ada,7,email: not an e-mail address\r\n"

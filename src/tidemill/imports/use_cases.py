@@ -38,11 +38,13 @@ from tidemill.jobs.staged_files import make_staged_files
 from tidemill.jobs.submission import check_submission, submit_job
 from tidemill.runtime import KindHooks, Runtime
 from tidemill.store.database import Database
+from tidemill.store.job_events import compute_rate, compute_ratio
 from tidemill.store.job_submission import Submission, find_by_idempotency_key, find_repeated_submission
 from tidemill.store.jsonb import decode_input, encode_json
 from tidemill.tables.introspection.table_introspection import list_missing_privileges
 from tidemill.tables.resource import Resource
 from tidemill.tables.resource_registry import make_resource_registry
+from tidemill.telemetry.events import emit
 
 LOCAL_IMPORT = Submission(IMPORT_KIND)  # by the local user, without an idempotency key
 
@@ -355,4 +357,24 @@ async def _authorize(runtime: Runtime, user: Principal, resource: str) -> None:
     await runtime.get(make_resource_registry).find_writable(runtime.db, user.role, resource)
 
 
-IMPORT_HOOKS = KindHooks(get_target=_get_target, authorize=_authorize)
+def _report_import_completed(job: Job, seconds: float) -> None:
+    if "plan" not in job.params:
+        return
+    plan, counts = job.params["plan"], job.counts
+    emit(
+        "import.completed",
+        job=job.id,
+        resource_type=plan["resource"]["name"],
+        mode="validate_only" if plan["validate_only"] else plan["mode"],
+        status=job.status,
+        total_records=counts.total,
+        successful_records=counts.done,
+        skipped_records=counts.skipped,
+        failed_records=counts.failed,
+        duration_ms=round(seconds * 1000),
+        rows_per_sec=compute_rate(counts.processed, seconds),
+        error_rate=compute_ratio(counts.failed, counts.processed),
+    )
+
+
+IMPORT_HOOKS = KindHooks(get_target=_get_target, authorize=_authorize, report_closed=_report_import_completed)

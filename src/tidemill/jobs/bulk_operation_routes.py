@@ -47,7 +47,7 @@ RUNNING_OPERATION_RESPONSE: dict[int | str, dict[str, Any]] = {
     "/jobs/{job}/reprocess", **declare_route(Permission.USER, 404, 409, extra_responses=RUNNING_OPERATION_RESPONSE)
 )
 async def reprocess_job(
-    job: RunnableJob, body: ReprocessIn, me: CurrentUser, request: Request, response: Response, db: DatabaseDep
+    job: RunnableJob, body: ReprocessIn, me: CurrentUser, request: Request, response: Response, runtime: RuntimeDep
 ) -> OperationOut:
     """Send settled items round again, opening the job if it is closed. 202 when they are so many that it goes on."""
     seqs, ranges = parse_item_selection(body, job.id)
@@ -63,12 +63,13 @@ async def reprocess_job(
         ranges=ranges,
     )
     operation = await reprocessing.reprocess_items(
-        db,
+        runtime.db,
         job.id,
         selection,
         user_id=me.user_id,
         request_id=request.state.request_id,
         timeout_s=OPERATION_WAIT_S,
+        find_kind_hooks=runtime.find_kind_hooks,
     )
     return build_operation_response(response, operation)
 
@@ -78,7 +79,7 @@ async def reprocess_job(
     **declare_route(Permission.USER, 404, 409, extra_responses=RUNNING_OPERATION_RESPONSE),
 )
 async def cancel_items(
-    job: VisibleJob, body: CancelItemsIn, me: CurrentUser, request: Request, response: Response, db: DatabaseDep
+    job: VisibleJob, body: CancelItemsIn, me: CurrentUser, request: Request, response: Response, runtime: RuntimeDep
 ) -> OperationOut:
     """Cancel items that wait, and leave the others. What a worker has in hand is left to it."""
     seqs, ranges = parse_item_selection(body, job.id)
@@ -86,12 +87,13 @@ async def cancel_items(
         body.statuses, seqs, excluded_seqs=_parse_excluded_seqs(body, job.id), key=body.key, ranges=ranges
     )
     operation = await job_control.cancel_waiting_items(
-        db,
+        runtime.db,
         job.id,
         selection,
         user_id=me.user_id,
         request_id=request.state.request_id,
         timeout_s=OPERATION_WAIT_S,
+        find_kind_hooks=runtime.find_kind_hooks,
     )
     return build_operation_response(response, operation)
 

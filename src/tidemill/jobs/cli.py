@@ -131,7 +131,13 @@ def resume(job: JobArgument) -> None:
 @commands.command()
 def cancel(job: JobArgument) -> None:
     """Cancel what waits; what is being worked on finishes and keeps its results."""
-    _control_job(job, job_control.cancel_job, "cancelling")
+
+    async def action(runtime: Runtime) -> str:
+        found = await queries.find_job(runtime.db, job)
+        await job_control.cancel_job(runtime.db, found.id, find_kind_hooks=runtime.find_kind_hooks)
+        return found.key
+
+    console.print(f"{run_command(action)} cancelling")
 
 
 @commands.command()
@@ -158,7 +164,7 @@ def reprocess_command(
 
     async def action(runtime: Runtime) -> BulkOperation:
         found = await queries.find_job(runtime.db, job)
-        return await reprocessing.reprocess_items(runtime.db, found.id, choice)
+        return await reprocessing.reprocess_items(runtime.db, found.id, choice, find_kind_hooks=runtime.find_kind_hooks)
 
     _print_requeued_count(run_command(action))
 

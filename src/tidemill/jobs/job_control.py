@@ -10,6 +10,7 @@ from tidemill.core.list_pages import check_text
 from tidemill.core.principal import LOCAL_USER_ID
 from tidemill.jobs.reprocessing import run_operation
 from tidemill.store import item_cancellation as store
+from tidemill.runtime import FindKindHooks, find_no_kind_hooks
 from tidemill.store import job_lifecycle, job_records, operation_records
 from tidemill.store import retention as store_delete
 from tidemill.store.database import Database
@@ -34,7 +35,9 @@ async def resume_job(db: Database, job_id: UUID, *, by: int = LOCAL_USER_ID) -> 
         emit("job.resumed", job=job_id)
 
 
-async def cancel_job(db: Database, job_id: UUID, *, by: int = LOCAL_USER_ID) -> None:
+async def cancel_job(
+    db: Database, job_id: UUID, *, by: int = LOCAL_USER_ID, find_kind_hooks: FindKindHooks = find_no_kind_hooks
+) -> None:
     """Cancel waiting items. Leased batches finish and keep their results.
 
     After ``CANCEL_TIMEOUT_S`` a maintenance loop cancels the remaining batches.
@@ -45,9 +48,14 @@ async def cancel_job(db: Database, job_id: UUID, *, by: int = LOCAL_USER_ID) -> 
     deadline = time.monotonic() + CANCEL_TIMEOUT_S
     while await db.run(job_lifecycle.cancel_ready_batches, job_id) and time.monotonic() < deadline:
         pass
+    await _close_job_if_drained(db, job_id, find_kind_hooks)
+
+
+async def _close_job_if_drained(db: Database, job_id: UUID, find_kind_hooks: FindKindHooks) -> None:
     closed = await db.run(job_lifecycle.close_job, job_id)
     if closed is not None:
-        report_job_closed(closed)
+        hooks = find_kind_hooks(closed.kind)
+        report_job_closed(closed, None if hooks is None else hooks.report_closed)
 
 
 async def delete_job(db: Database, job_id: UUID, *, by: int = LOCAL_USER_ID) -> None:
@@ -65,6 +73,7 @@ async def cancel_waiting_items(
     user_id: int = LOCAL_USER_ID,
     request_id: str | None = None,
     timeout_s: float | None = None,
+    find_kind_hooks: FindKindHooks = find_no_kind_hooks,
 ) -> BulkOperation:
     """Cancel waiting items, not those that a worker has leased, and close the job if no item is open."""
     wrong = [status.value for status in waiting.statuses if status not in CANCELLABLE_STATUSES]
@@ -81,9 +90,7 @@ async def cancel_waiting_items(
         operation_records.add_operation, "cancel", predicate, user_id=user_id, job_id=job_id, request_id=request_id
     )
     operation = await run_operation(db, added, timeout_s)
-    closed = await db.run(job_lifecycle.close_job, job_id)
-    if closed is not None:
-        report_job_closed(closed)
+    await _close_job_if_drained(db, job_id, find_kind_hooks)
     return operation
 
 

@@ -5,6 +5,7 @@ import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -22,7 +23,7 @@ from tidemill.core.list_pages import check_text
 from tidemill.core.principal import LOCAL_USER_ID, Principal
 from tidemill.core.status import TERMINAL_ITEM_STATUSES, ItemStatus
 from tidemill.jobs.submission import encode_inputs
-from tidemill.runtime import Runtime
+from tidemill.runtime import FindKindHooks, Runtime, find_no_kind_hooks
 from tidemill.store import item_fixes as store
 from tidemill.store import job_records, operation_records
 from tidemill.store.database import Database
@@ -43,15 +44,21 @@ async def reprocess_items(
     user_id: int = LOCAL_USER_ID,
     request_id: str | None = None,
     timeout_s: float | None = None,
+    find_kind_hooks: FindKindHooks = find_no_kind_hooks,
 ) -> BulkOperation:
     """Requeue the selected items of a job and reopen it.
 
     After ``timeout_s`` seconds the operation is returned as it is then, and a maintenance loop continues it.
+
+    Raises:
+        Conflict: The job cannot be reprocessed, or only done items are selected and its kind keeps those.
     """
     check_settled_statuses(choice.statuses)
     check_text("an error code", *(choice.codes or ()))
     check_text("a key", choice.key)
-    await db.read(job_records.get_job, job_id)
+    hooks = find_kind_hooks((await db.read(job_records.get_job, job_id)).kind)
+    if hooks is not None and hooks.done_refusal is not None:
+        choice = _exclude_done_items(choice, hooks.done_refusal)
     predicate: dict[str, object] = {"statuses": list(choice.statuses), "reset_attempts": choice.reset_attempts}
     predicate |= {"seqs": None if choice.seqs is None else sorted(set(choice.seqs)), "codes": choice.codes}
     predicate |= {"ranges": choice.ranges} if choice.ranges else {}
@@ -62,6 +69,13 @@ async def reprocess_items(
         operation_records.add_operation, "reprocess", predicate, user_id=user_id, job_id=job_id, request_id=request_id
     )
     return await run_operation(db, added, timeout_s)
+
+
+def _exclude_done_items(choice: ReprocessSelection, refusal: str) -> ReprocessSelection:
+    statuses = [status for status in choice.statuses if status is not ItemStatus.DONE]
+    if not statuses:
+        raise Conflict(refusal)
+    return replace(choice, statuses=statuses)
 
 
 async def redrive_dead_letters(
@@ -214,3 +228,19 @@ async def fix_item(
     """Replace the input of an item; the number of the revision. The item runs with it once it is reprocessed."""
     (value,) = encode_inputs([input], max_row_bytes)
     return await db.run(store.add_item_fix, job_id, seq, value, by=by)
+
+
+async def fix_item_for_user(runtime: Runtime, me: Principal, job: Job, seq: int, fixed_input: Any) -> int:
+    """Replace the input of an item as ``fix_item`` does, by the rules of the job's kind.
+
+    Raises:
+        Conflict: Items of this kind cannot be fixed, or this item cannot.
+    """
+    hooks = runtime.find_kind_hooks(job.kind)
+    if hooks is not None and hooks.fix_refusal is not None:
+        raise Conflict(hooks.fix_refusal)
+    enabled_hooks = runtime.kind_hooks.get(job.kind)
+    if enabled_hooks is not None and enabled_hooks.parse_fix is not None:
+        fixed_input = await enabled_hooks.parse_fix(runtime, job, seq, fixed_input)
+    max_row_bytes = runtime.settings.max_row_bytes
+    return await fix_item(runtime.db, job.id, seq, fixed_input, by=me.user_id, max_row_bytes=max_row_bytes)

@@ -130,7 +130,7 @@ async def resume_job(job: RunnableJob, me: CurrentUser, runtime: RuntimeDep) -> 
 @router.post("/jobs/{job}/cancel", **declare_route(Permission.USER, 404, 409))
 async def cancel_job(job: VisibleJob, me: CurrentUser, runtime: RuntimeDep) -> JobOut:
     """Batches in hand finish and keep their results; the rest is cancelled."""
-    await job_control.cancel_job(runtime.db, job.id, by=me.user_id)
+    await job_control.cancel_job(runtime.db, job.id, by=me.user_id, find_kind_hooks=runtime.find_kind_hooks)
     return await _load_job_out(runtime, job)
 
 
@@ -196,13 +196,7 @@ async def get_item(job: VisibleJobId, seq: ItemSeq, db: DatabaseDep) -> ItemDeta
 @item_router.patch("/jobs/{job}/items/{seq}", **declare_route(Permission.USER, 404, 409, 413, body=BodyLimit.ITEM))
 async def fix_item(job: RunnableJob, seq: ItemSeq, body: FixIn, me: CurrentUser, runtime: RuntimeDep) -> FixCreatedOut:
     """Correct the input of an item that failed or was not found. It runs with it when it is reprocessed."""
-    most, given = runtime.settings.max_row_bytes, body.input
-    hooks = runtime.kind_hooks.get(job.kind)
-    if hooks is not None and hooks.parse_fix is not None:
-        given = await hooks.parse_fix(runtime, job, seq, given)
-    return FixCreatedOut(
-        rev=await reprocessing.fix_item(runtime.db, job.id, seq, given, by=me.user_id, max_row_bytes=most)
-    )
+    return FixCreatedOut(rev=await reprocessing.fix_item_for_user(runtime, me, job, seq, body.input))
 
 
 KICKOFF_MAX_MS = 60_000

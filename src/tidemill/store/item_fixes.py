@@ -5,7 +5,6 @@ from typing import Any
 from uuid import UUID
 
 from tidemill.core.errors import Conflict, UnknownJob
-from tidemill.core.kinds import EXPORT_KIND as EXPORT
 from tidemill.core.list_pages import BIGINT_SAFE_MAX
 from tidemill.core.status import ItemStatus
 from tidemill.store import job_records
@@ -22,12 +21,10 @@ FIXABLE_STATUSES = (ItemStatus.FAILED, ItemStatus.NOT_FOUND)
 async def add_item_fix(conn: Connection, job_id: UUID, seq: int, value: bytes, *, by: int) -> int:
     """Append a revision of an item's input; its number.
 
-    Under the lock of the outcome: who sends the item round again waits, and then runs it with this input; who did so
-    before us has made it open, and it can be corrected no more. What an export is asked for was checked when it was:
-    whose rows they are, and who may read them.
+    It locks the outcome. A later reprocess waits for the lock and requeues the item with this input. An earlier one
+    has made the item open: Conflict.
     """
-    if await _lock_job_shared(conn, job_id) == EXPORT:
-        raise Conflict("what an export is asked for cannot be corrected: ask for another one")
+    await _lock_job_shared(conn, job_id)
     if await _lock_outcome(conn, job_id, seq) not in FIXABLE_STATUSES:
         status = (await fetch_item(conn, job_id, seq))["status"]
         raise Conflict(f"item {seq} is {status}: only failed and not_found items can be corrected")
@@ -68,15 +65,14 @@ async def copy_item_fixes(conn: Connection, from_job: UUID, to_job: UUID) -> int
     return cursor.rowcount
 
 
-async def _lock_job_shared(conn: Connection, job_id: UUID) -> str:
-    """The job stays, with its rows, to the end of the transaction; its kind. UnknownJob or Conflict if it is gone."""
+async def _lock_job_shared(conn: Connection, job_id: UUID) -> None:
+    """Keep the job and its rows until the transaction ends; UnknownJob or Conflict if they were removed."""
     cursor = await conn.execute(sql("job/share"), {"job_id": job_id})
     job = await cursor.fetchone()
     if job is None:
         raise UnknownJob(f"there is no job {job_id}")
     if job[0] is not None:
         raise Conflict("the job's rows were purged; they cannot be corrected")
-    return str(job[1])
 
 
 async def _lock_outcome(conn: Connection, job_id: UUID, seq: int) -> str | None:

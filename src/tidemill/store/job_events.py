@@ -3,13 +3,12 @@
 Summaries: what a whole job, or the reading of its source, came to.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import asdict
 from uuid import UUID
 
 from tidemill.core.job import Job
-from tidemill.core.kinds import IMPORT_KIND as IMPORT
 from tidemill.store.database import Database
 from tidemill.store.job_records import read_job_event_fields
 from tidemill.store.operation_records import OperationStep
@@ -33,8 +32,13 @@ async def report_operation_step(db: Database, step: OperationStep) -> None:
                 emit(name, job=step.job_id, items=step.items)
 
 
-def report_job_closed(job: Job) -> None:
-    """Nothing of a job is open any more. Its time is that since it was submitted, on the database's clock."""
+def report_job_closed(job: Job, report_kind: Callable[[Job, float], None] | None = None) -> None:
+    """Emit ``job.closed``. The duration starts at submission, on the database's clock.
+
+    Args:
+        job: The closed job.
+        report_kind: Emits the event that the job's kind adds, if any; called with the job and the duration in seconds.
+    """
     seconds = (job.closed_at - job.created_at).total_seconds() if job.closed_at and job.created_at else 0.0
     counts, processed = job.counts, job.counts.total - job.counts.cancelled  # nothing is open
     with bind_fields(kind=job.kind, request_id=job.request_id, traceparent=job.traceparent):
@@ -44,31 +48,12 @@ def report_job_closed(job: Job) -> None:
             kind=job.kind,
             closed_as=job.status,
             duration_ms=round(seconds * 1000),
-            rows_per_sec=_compute_rate(processed, seconds),
-            error_rate=_compute_ratio(counts.failed, processed),
+            rows_per_sec=compute_rate(processed, seconds),
+            error_rate=compute_ratio(counts.failed, processed),
             counts={name: n for name, n in asdict(counts).items() if n},
         )
-        if job.kind == IMPORT and "plan" in job.params:
-            _report_import_completed(job, seconds)
-
-
-def _report_import_completed(job: Job, seconds: float) -> None:
-    """What the job came to, in the words of an import."""
-    plan, counts = job.params["plan"], job.counts
-    emit(
-        "import.completed",
-        job=job.id,
-        resource_type=plan["resource"]["name"],
-        mode="validate_only" if plan["validate_only"] else plan["mode"],
-        status=job.status,
-        total_records=counts.total,
-        successful_records=counts.done,
-        skipped_records=counts.skipped,
-        failed_records=counts.failed,
-        duration_ms=round(seconds * 1000),
-        rows_per_sec=_compute_rate(counts.processed, seconds),
-        error_rate=_compute_ratio(counts.failed, counts.processed),
-    )
+        if report_kind is not None:
+            report_kind(job, seconds)
 
 
 def report_export_completed(
@@ -82,7 +67,7 @@ def report_export_completed(
         format=file_format,
         total_records=rows,
         duration_ms=round(seconds * 1000),
-        rows_per_sec=_compute_rate(rows, seconds),
+        rows_per_sec=compute_rate(rows, seconds),
     )
 
 
@@ -95,14 +80,14 @@ def report_ingest_completed(job_id: UUID, *, rows: int, total: int, defects: int
         total=total,
         defects=defects,
         duration_ms=round(seconds * 1000),
-        rows_per_sec=_compute_rate(rows, seconds),
-        error_rate=_compute_ratio(defects, rows),
+        rows_per_sec=compute_rate(rows, seconds),
+        error_rate=compute_ratio(defects, rows),
     )
 
 
-def _compute_rate(n: int, seconds: float) -> float:
+def compute_rate(n: int, seconds: float) -> float:
     return round(n / max(seconds, 0.001), 1)
 
 
-def _compute_ratio(part: int, whole: int) -> float:
+def compute_ratio(part: int, whole: int) -> float:
     return round(part / whole, 4) if whole else 0.0

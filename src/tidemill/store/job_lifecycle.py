@@ -9,7 +9,6 @@ from psycopg.rows import dict_row
 
 from tidemill.core.errors import Conflict, UnknownJob
 from tidemill.core.job import Job
-from tidemill.core.kinds import EXPORT_KIND as EXPORT
 from tidemill.core.policies import FailurePolicy
 from tidemill.core.principal import LOCAL_USER_ID
 from tidemill.core.status import Intent, JobStatus, derive_closing_status
@@ -125,8 +124,8 @@ async def close_job(conn: Connection, job_id: UUID) -> Job | None:
     cursor = await conn.execute(sql("job/close"), params)
     row = await cursor.fetchone()
     assert row is not None  # noqa: S101  this transaction holds the lock of the job
-    if closed_as is JobStatus.CANCELLED and drained.kind == EXPORT:  # its file may have been complete a moment before
-        await conn.execute(sql("file/condemn_one"), {"job_id": job_id})
+    if closed_as is JobStatus.CANCELLED:  # the job may have finished a file just before
+        await conn.execute(sql("file/condemn_made"), {"job_id": job_id})
     return replace(drained, status=closed_as, closed_at=row[0])
 
 

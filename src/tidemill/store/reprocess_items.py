@@ -15,7 +15,6 @@ from psycopg.types.json import Jsonb
 
 from tidemill.core.batch import SEQ_LIST_MAX
 from tidemill.core.errors import Conflict
-from tidemill.core.kinds import DISTRIBUTION_KIND as DISTRIBUTE
 from tidemill.core.list_pages import BIGINT_SAFE_MAX
 from tidemill.core.status import Intent, ItemStatus
 from tidemill.store.database import Connection
@@ -123,21 +122,11 @@ async def reprocess_items(
     ``goes_on`` when a step before has opened the job: Conflict, if it was ended since.
     """
     job = await lock_job_for_reprocess(conn, job_id, is_continuation=is_continuation)
-    if job.kind == DISTRIBUTE:
-        selection = _exclude_done_files(selection)
     take = _requeue_selected if selection.key is None and not selection.ranges else _requeue_in_windows
     taken, last = await take(conn, job, selection, after_seq, max_items)
     if taken or (selection.includes_unread_source and await _has_unread_source(conn, job_id)):
         await reopen_job(conn, job_id, resume_source=selection.includes_unread_source)
     return taken, last
-
-
-def _exclude_done_files(choice: ReprocessSelection) -> ReprocessSelection:
-    """A file that was made is used again by other jobs, and known by its hash: at its place there is never another."""
-    statuses = [status for status in choice.statuses if status is not ItemStatus.DONE]
-    if not statuses:
-        raise Conflict("files that were made stay as they are: ask for another distribution to have them made again")
-    return replace(choice, statuses=statuses)
 
 
 async def _requeue_selected(

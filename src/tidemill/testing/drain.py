@@ -84,7 +84,8 @@ class DrainEngine:
             if not await db.read(has_open_jobs):
                 return
             has_new_items = await self._tick_until_idle(self._ingester)
-            await MaintenanceLoop(db, "drain").close_finished_jobs()
+            maintenance = MaintenanceLoop(db, "drain", find_kind_hooks=self.context.find_kind_hooks)
+            await maintenance.close_finished_jobs()
             if has_new_items:
                 continue
             if not retries or not await db.run(make_batches_due, self.context.handlers.kinds()):

@@ -21,6 +21,7 @@ from tidemill.engine.children.salvage import CrashSalvage
 from tidemill.engine.children.shared_state import SharedState
 from tidemill.files.blobs import open_blob_store
 from tidemill.files.blobs.folder_store import FolderBlobStore
+from tidemill.runtime import find_no_kind_hooks
 from tidemill.store import ingestion
 from tidemill.store.database import Database
 from tidemill.store.job_submission import Submission, build_submission_steps, run_steps_async
@@ -224,7 +225,7 @@ async def test_child_crash_with_running_item_does_not_fail_ingest(db: Database, 
 
     reading = await submit_file(db, settings, [b'{"n": 1}\n'])
     running = await add_job(db, 3)
-    aftermath = CrashSalvage(db, mill.registry, "w1", lease_seconds=30.0)
+    aftermath = CrashSalvage(db, mill.registry, "w1", find_kind_hooks=find_no_kind_hooks, lease_seconds=30.0)
     for seq in range(3):
         lane, reader = (book := SharedState.create(2)).lanes
         lease = await take(db, running, wanted=1)

@@ -15,6 +15,7 @@ from tidemill.engine.lane import finalize_after_batch
 from tidemill.engine.learned_columns import LearnedColumnsCache
 from tidemill.engine.verdicts import decide
 from tidemill.limits import limiter_records
+from tidemill.runtime import FindKindHooks
 from tidemill.store import batch_leases, ingestion, job_lifecycle
 from tidemill.store.batch_leases import find_leased_batch
 from tidemill.store.database import Database
@@ -30,9 +31,18 @@ PULSE_LOST_AFTER_S = 1.0  # without a pulse for so long, one item had the whole 
 class CrashSalvage:
     """For one dead child."""
 
-    def __init__(self, db: Database, handlers: HandlerLookup, worker: str, *, lease_seconds: float) -> None:
+    def __init__(
+        self,
+        db: Database,
+        handlers: HandlerLookup,
+        worker: str,
+        *,
+        find_kind_hooks: FindKindHooks,
+        lease_seconds: float,
+    ) -> None:
         self._db = db
         self._handlers = handlers
+        self._find_kind_hooks = find_kind_hooks
         self._worker = worker
         self._lease_seconds = lease_seconds
         self._was_pulse_lost = False
@@ -80,7 +90,7 @@ class CrashSalvage:
             held = await self._db.run(find_leased_batch, self._worker, lease_id)
             if held is not None:
                 await self._resolve_unfinished_items(page, held, cause, now_ns, alone=alone)
-                await finalize_after_batch(self._db, held.job_id, failed=1)
+                await finalize_after_batch(self._db, held.job_id, self._find_kind_hooks, failed=1)
 
     async def _flush_finished_items(self, page: LaneState, held: Lease) -> None:
         """Flush by flush, in the dead child's name: the fence says which of them had arrived."""

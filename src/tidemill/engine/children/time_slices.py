@@ -18,6 +18,7 @@ from tidemill.engine.context import EngineContext
 from tidemill.engine.ingester import Ingester
 from tidemill.engine.lane import Lane, finalize_after_batch
 from tidemill.engine.loop import Loop
+from tidemill.runtime import FindKindHooks
 from tidemill.store.database import Database
 from tidemill.store.job_events import bind_job_fields
 from tidemill.store.progress_samples import RemainingWork, read_remaining_work
@@ -125,9 +126,18 @@ SLICE_SUMMARY_TIMEOUT_S = 5.0
 class SliceRunner:
     """Slices in the children of one supervisor."""
 
-    def __init__(self, db: Database, handlers: HandlerLookup, supervisor: Supervisor, *, grace: float) -> None:
+    def __init__(
+        self,
+        db: Database,
+        handlers: HandlerLookup,
+        supervisor: Supervisor,
+        *,
+        find_kind_hooks: FindKindHooks,
+        grace: float,
+    ) -> None:
         self._db = db
         self._handlers = handlers
+        self._find_kind_hooks = find_kind_hooks
         self._supervisor = supervisor
         self._grace_s = grace
 
@@ -187,9 +197,8 @@ class SliceRunner:
     async def _query_remaining_work(self, job_id: UUID) -> RemainingWork:
         try:
             async with asyncio.timeout(SLICE_SUMMARY_TIMEOUT_S):
-                await finalize_after_batch(
-                    self._db, job_id, failed=0
-                )  # a source without a record has no batch to close it
+                # A source without records has no batch after which a lane would close the job.
+                await finalize_after_batch(self._db, job_id, self._find_kind_hooks, failed=0)
                 return await self._db.read(read_remaining_work, job_id)
         except TimeoutError as error:
             raise Unavailable("the database does not answer") from error

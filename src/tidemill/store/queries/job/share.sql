@@ -1,2 +1,2 @@
--- Held by who changes something of a job without changing the job: it is not deleted or purged meanwhile.
-SELECT purged_at, kind FROM tidemill.job WHERE id = %(job_id)s FOR KEY SHARE
+-- Locks a job for a change of its rows that leaves the job as it is: meanwhile it is not deleted or purged.
+SELECT purged_at FROM tidemill.job WHERE id = %(job_id)s FOR KEY SHARE
