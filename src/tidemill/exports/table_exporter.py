@@ -23,7 +23,8 @@ from tidemill.files.writers import open_copy_encoder
 from tidemill.files.writers.byte_output import CopyEncoder
 from tidemill.store import job_records, retention
 from tidemill.store.database import Database
-from tidemill.store.job_events import report_export_completed
+from tidemill.store.job_events import compute_rate
+from tidemill.telemetry.events import emit
 
 STREAM_CHUNKS_AHEAD = 2  # encoded chunks that wait for the reader
 
@@ -63,7 +64,7 @@ async def _copy_into_pipe(
     await asyncio.to_thread(encoder.close)
     await pipe.put(output.drain())
     on_complete(rows)
-    report_export_completed(plan.resource, str(plan.format), rows, time.monotonic() - started)
+    _report_export_completed(plan.resource, str(plan.format), rows, time.monotonic() - started)
 
 
 class _ChunkPipe:
@@ -170,7 +171,7 @@ class TableExporter:
             await thread.run_last(lambda: _discard_table_file(writing, encoders))
             raise
         thread.close()
-        report_export_completed(plan.resource, str(plan.format), rows, time.monotonic() - started, job=item.job_id)
+        _report_export_completed(plan.resource, str(plan.format), rows, time.monotonic() - started, item.job_id)
         return ExportedFile(
             name=name,
             format=str(plan.format),
@@ -237,3 +238,18 @@ def _discard_table_file(writing: BlobWriter, encoders: list[CopyEncoder]) -> Non
     for encoder in encoders:
         with suppress(Exception):
             encoder.close()
+
+
+def _report_export_completed(
+    resource: str, file_format: str, rows: int, seconds: float, job_id: UUID | None = None
+) -> None:
+    """Emit ``export.completed``. A response that streams the rows has no job."""
+    emit(
+        "export.completed",
+        job=job_id,
+        resource_type=resource,
+        format=file_format,
+        total_records=rows,
+        duration_ms=round(seconds * 1000),
+        rows_per_sec=compute_rate(rows, seconds),
+    )

@@ -56,21 +56,6 @@ def report_job_closed(job: Job, report_kind: Callable[[Job, float], None] | None
             report_kind(job, seconds)
 
 
-def report_export_completed(
-    resource: str, file_format: str, rows: int, seconds: float, job: UUID | None = None
-) -> None:
-    """Rows of a table are in a file, or on their way to somebody: then there is no job."""
-    emit(
-        "export.completed",
-        job=job,
-        resource_type=resource,
-        format=file_format,
-        total_records=rows,
-        duration_ms=round(seconds * 1000),
-        rows_per_sec=compute_rate(rows, seconds),
-    )
-
-
 def report_ingest_completed(job_id: UUID, *, rows: int, total: int, defects: int, seconds: float) -> None:
     """A source is read to its end. ``rows`` are those of this reader: another may have begun it."""
     emit(

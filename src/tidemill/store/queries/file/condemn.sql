@@ -1,5 +1,5 @@
--- The stored files of jobs that go: what they were submitted with, and what they made if they are exports.
--- Every submission and every export stores files of its own: nobody else needs them. Index: unneeded_file_made_by.
+-- The stored files of jobs that are purged: their input files, and the files that they made.
+-- No two jobs share a stored file. Index: unneeded_file_made_by.
 WITH made AS (
     UPDATE tidemill.unneeded_file SET at = least(at, tidemill.now()) WHERE made_by >= %(lo)s AND made_by < %(hi)s
 )

@@ -1,4 +1,4 @@
--- The stored files of a job that goes: what it was submitted with, and what it made if it is an export.
+-- The stored files of a job that is deleted: its input file, and the files that it made.
 -- Index: unneeded_file_made_by, job_pkey.
 WITH made AS (
     UPDATE tidemill.unneeded_file SET at = least(at, tidemill.now()) WHERE made_by = %(job_id)s
