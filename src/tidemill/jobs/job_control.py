@@ -9,8 +9,8 @@ from tidemill.core.errors import InvalidInput
 from tidemill.core.list_pages import check_text
 from tidemill.core.principal import LOCAL_USER_ID
 from tidemill.jobs.reprocessing import run_operation
-from tidemill.store import item_cancellation as store
 from tidemill.runtime import FindKindHooks, find_no_kind_hooks
+from tidemill.store import item_cancellation as store
 from tidemill.store import job_lifecycle, job_records, operation_records
 from tidemill.store import retention as store_delete
 from tidemill.store.database import Database
