@@ -73,25 +73,24 @@ def encode_outcome_rows(head: bytes, owner_id: int, at: bytes, verdicts: list[Ve
     statuses = [v.status for v in verdicts]
     columns: list[tuple[bytes, Sequence[Any]]] = [
         (b"%d", [v.seq for v in verdicts]),
-        (b"%s", [status.encode() for status in (statuses[:1] if _is_constant(statuses) else statuses)]),
+        (b"%s", [status.encode() for status in (statuses[:1] if len(set(statuses)) == 1 else statuses)]),
         (b"%d", [v.attempts for v in verdicts]),
         (b"%s", _escape_column([v.result for v in verdicts])),
         (b"%s", _escape_column([v.normalized for v in verdicts])),
         (b"%s", _escape_column([v.error for v in verdicts])),
         (b"%d", [v.duration_ms for v in verdicts]),
     ]
-    same = [(form % values[0]).replace(b"%", b"%%") if _is_constant(values) else None for form, values in columns]
+    # A column whose values are all equal is written into the line once, and not row by row.
+    same = [
+        (form % values[0]).replace(b"%", b"%%") if values.count(values[0]) == len(values) else None
+        for form, values in columns
+    ]
     parts = [form if value is None else value for (form, _), value in zip(columns, same, strict=True)]
     line = b"\t".join([head, parts[0], b"%d" % owner_id, *parts[1:3], at, *parts[3:]]) + b"\n"
     different = [values for (_, values), value in zip(columns, same, strict=True) if value is None]
     if not different:  # of one row
         return line % ()
     return b"".join(map(line.__mod__, zip(*different, strict=True)))
-
-
-def _is_constant(values: Sequence[Any]) -> bool:
-    """Whether all are the same: such a column is written into the line once, and not row by row."""
-    return values.count(values[0]) == len(values)
 
 
 def _escape_column(values: Sequence[bytes | None]) -> list[bytes]:

@@ -32,10 +32,12 @@ async def drain(mill: Mill, *, retries: bool = True, db: Database | None = None)
     engine = _engines.get(mill)
     if engine is None or not engine.is_reusable(mill, db):
         engine = _engines[mill] = DrainEngine(mill, db)
+    engine.is_running = True  # another call at the same time gets an engine of its own
     try:
         async with mill.registry.run_hooks():
             await engine.run_until_idle(retries=retries)
     finally:
+        engine.is_running = False
         await engine.context.close_handlers()
 
 
@@ -50,7 +52,7 @@ class DrainEngine:
         )
         self._declared: list[Handler] = mill.registry.list_made()
         self._event_loop = asyncio.get_running_loop()
-        self._is_running = False
+        self.is_running = False
         lane_state, ingester_state = shared_state.lanes
         self._claimer = FairClaimer(self.context)
         self._lane = Lane(self.context, self._claimer, lane_state)
@@ -60,7 +62,7 @@ class DrainEngine:
         """Whether it is idle, belongs to the same database and handlers, and has adapted nothing in the run before."""
         context = self.context
         return (
-            not self._is_running
+            not self.is_running
             and context.db is db
             and context.settings is mill.settings
             and self._event_loop is asyncio.get_running_loop()
@@ -71,13 +73,6 @@ class DrainEngine:
         )
 
     async def run_until_idle(self, *, retries: bool) -> None:
-        self._is_running = True  # another call of drain at the same time gets an engine of its own
-        try:
-            await self._run_rounds(retries=retries)
-        finally:
-            self._is_running = False
-
-    async def _run_rounds(self, *, retries: bool) -> None:
         db = self.context.db
         for _ in range(MAX_DRAIN_ROUNDS):
             await self._tick_until_idle(self._lane)
