@@ -1,7 +1,4 @@
-"""Finding the mill that a command names.
-
-The garbage collector of processes that make many short-lived objects.
-"""
+"""Starts a process: loads the mill that a command names, and offers commands a runtime and a worker."""
 
 import gc
 import importlib

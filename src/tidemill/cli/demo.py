@@ -1,7 +1,4 @@
-"""Everything from end to end on this machine: files into tables, and a kind of work to try the API with.
-
-Files for the demo: people, what they wrote and what others said of it, one row in a hundred bad.
-"""
+"""The command ``tidemill demo``: generates three files with some bad rows, imports, exports and distributes them."""
 
 import csv
 import hashlib

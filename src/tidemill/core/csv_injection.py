@@ -1,7 +1,7 @@
-"""Text that a spreadsheet might take for a formula, and how it is kept from that.
+"""Protects spreadsheets from text that they would execute as a formula.
 
-One apostrophe goes in front of what begins so, or would but for apostrophes of its own: then taking one away again
-gives back every text as it was.
+Such text gets one apostrophe in front, and so does text that would be one without its own apostrophes. Removing one
+apostrophe restores every text.
 """
 
 import re

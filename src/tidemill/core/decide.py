@@ -1,7 +1,4 @@
-"""From what a handler said to what is written: one pure function, one border.
-
-Counting what became of items.
-"""
+"""Decides what is written for an outcome: a pure function of item, outcome and retry policy. Counts decisions."""
 
 import math
 from collections import Counter

@@ -1,7 +1,4 @@
-"""The next records of a source, and where in their file they stood.
-
-What the rooms of one floor know of each other: protocols that app fills.
-"""
+"""The source of a job's inputs: its reference, its records in blocks, and the protocols of readers and observers."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

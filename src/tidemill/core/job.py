@@ -1,9 +1,4 @@
-"""A job as it is shown.
-
-One input row, as a handler sees it.
-
-What one time-slice of a job came to.
-"""
+"""A job, an item and the result of a time slice, as users and handlers see them."""
 
 from dataclasses import dataclass, field
 from datetime import datetime

@@ -1,7 +1,4 @@
-"""Pages of a list: keyset only. The place where the next page goes on travels through the hands of clients.
-
-How much of a database one page may look at.
-"""
+"""Keyset pages: cursors that clients send back, checks of parameters, and how much one page may scan."""
 
 import zlib
 from collections.abc import Callable, Sequence

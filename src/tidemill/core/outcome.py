@@ -1,7 +1,6 @@
-"""What a handler may say of an item: by returning it, or by raising it.
+"""The outcomes of an item. A handler returns or raises one of them.
 
-A handler that returns anything else says ``Done`` with that as its result;
-one that raises anything else says ``Retry``, until its attempts are used up.
+Any other return value is the result of ``Done``. Any other exception is a ``Retry`` until the attempts are used up.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,4 @@
-"""When failures of items fail the job.
-
-When to try again, and how often.
-"""
+"""The failure policy of a job, and the retry policy of a kind."""
 
 import math
 from dataclasses import dataclass

@@ -1,9 +1,4 @@
-"""The words for what a job and an item are, and the moves between them.
-
-The status of every item of a job, from the few batches that are still alive. Says the same as view item_status.
-
-Why an open item is still open, in words for whoever waits for it.
-"""
+"""The statuses of jobs and items, how they are derived, and why an open item is still open."""
 
 from bisect import bisect_right
 from collections.abc import Sequence

@@ -1,7 +1,4 @@
-"""The word that was probably meant.
-
-What may have been meant.
-"""
+"""Suggests the name that was probably meant."""
 
 import difflib
 from collections.abc import Iterable

@@ -1,7 +1,7 @@
-"""The message that goes through a broker: references only, in one strict form.
+"""The message that goes through a broker: references only, in one strict format.
 
-A message is a hint that a job has work, nothing more. What is true stands in PostgreSQL, so a message that is lost,
-late, repeated or out of order costs time and nothing else.
+A message is a hint that a job has work. The truth is in PostgreSQL, so a message that is lost, late, repeated or out of
+order costs latency only.
 """
 
 import json

@@ -1,7 +1,4 @@
-"""Messages that are no hints, and hints that the broker would not take.
-
-Hints on their way to the broker, and what became of those that never were one.
-"""
+"""The outbox of hints for the broker, and the quarantine of messages that are not valid hints."""
 
 import math
 from collections.abc import Sequence

@@ -1,7 +1,4 @@
-"""Wake-ups by LISTEN/NOTIFY. Losing one, or the line, costs only latency: polling is the truth.
-
-The wake-up line: LISTEN on a connection of its own.
-"""
+"""Wakes workers with LISTEN/NOTIFY and hints of a broker. A lost wake-up costs latency only: workers also poll."""
 
 import asyncio
 import contextlib

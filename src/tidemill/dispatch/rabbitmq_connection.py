@@ -1,9 +1,7 @@
-"""Many messages to RabbitMQ in one write, each confirmed.
+"""RabbitMQ through Taskiq, with many confirmed messages in one write.
 
-The library publishes one message a turn of the event loop, 0.4 ms each here. What it does for one message is done for
-all of them under its lock; what comes back is its own business again. Measured: 5,000 hints in 0.9 s instead of 2.5.
-
-RabbitMQ, through Taskiq.
+The library publishes one message per turn of the event loop, 0.4 ms each. This module does the same for all messages
+under its lock: 5,000 hints take 0.9 s instead of 2.5 s.
 """
 
 import asyncio

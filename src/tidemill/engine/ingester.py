@@ -1,9 +1,4 @@
-"""A source whose records were corrected before it was read: what it gives is what people made of it.
-
-Opening a source beside the loop: it may have to be fetched first, which takes long and must be stopped soon.
-
-Reading sources into items: chunks that grow while the database is quick, a checkpoint with each.
-"""
+"""Reads sources into items: opens them beside the event loop, applies fixes, and stores chunks with a checkpoint."""
 
 import asyncio
 import random

@@ -1,9 +1,4 @@
-"""Looking at all jobs every few seconds: samples for their charts, and how much waits.
-
-Carrying on with bulk operations that whoever asked for them did not wait for.
-
-Maintenance: what one worker at a time does for all.
-"""
+"""Maintenance that one worker at a time does for all: lost leases, closing jobs, samples, bulk operations, files."""
 
 import asyncio
 import contextlib

@@ -1,7 +1,4 @@
-"""Bytes of a file, forward: as they are, unpacked, or brought into UTF-8.
-
-Lines of a stream, many at a time.
-"""
+"""The bytes of a file, read forward: decompressed, transcoded to UTF-8, and split into lines."""
 
 import bisect
 import codecs

@@ -1,7 +1,4 @@
-"""Zip archives: their list is read whole, so it is measured first.
-
-Compressed files, unpacked as they are read, with one guard against those that only want to fill the memory.
-"""
+"""Decompresses files while they are read, with a limit on the decompressed size; reads entries of zip archives."""
 
 import struct
 import sys

@@ -1,7 +1,4 @@
-"""A bounded look at a file: its first lines, and what is not ASCII further on.
-
-What a file is: from its name, what was said of it, and a bounded look at its beginning.
-"""
+"""Detects the layout of a file from its name, the given options and a bounded sample of its content."""
 
 import csv
 from collections.abc import Mapping

@@ -1,7 +1,4 @@
-"""Mended rows that come back: which row of the import each of them is.
-
-Mended rows of an import, sent back as a file: stored as corrections, and only those rows go round again.
-"""
+"""Fixed rows of an import, sent back as a file: stored as fixes, and only those rows run again."""
 
 import asyncio
 import json

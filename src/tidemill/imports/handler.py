@@ -1,9 +1,4 @@
-"""Rows that refer to other rows of their own file: whoever comes too early waits, as long as it makes sense.
-
-Rows of the file that share a key: ingest has seen which come first; here their keys are compared for certain.
-
-The handler: check rows by themselves, then against the table, then write the good ones.
-"""
+"""The handler of imports: checks rows on their own, then against the table, then writes the good ones."""
 
 from collections import Counter, OrderedDict
 from collections.abc import Collection, Mapping, Sequence

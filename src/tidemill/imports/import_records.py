@@ -1,7 +1,4 @@
-"""What an import keeps beside its items: which rows share a key, and what was done to the target.
-
-The rows of a job that failed, in their own order, with what they hold and all that is wrong with them.
-"""
+"""What an import stores beside its items: duplicate keys, effects on the target table, and queries for failed rows."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,4 @@
-"""Imports: what is asked for, and what became of it.
-
-What the routes of imports take, for the OpenAPI document: their bodies are read as streams, so no model says it.
-"""
+"""Request and response models of imports. Bodies that are read as a stream are described for the OpenAPI document."""
 
 from datetime import datetime
 from typing import Any, Literal

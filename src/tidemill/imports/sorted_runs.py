@@ -1,6 +1,7 @@
-"""Sorted runs of keys in temporary files. Sixteen of a length become one: of 100 million keys there are 40 at most.
+"""Sorted runs of keys in temporary files.
 
-Unmerged, of 131,072 keys each, ten million were 76 runs.
+Sixteen runs of one length are merged into one: 100 million keys have at most 40 runs. Without merging, ten million keys
+had 76.
 """
 
 import mmap

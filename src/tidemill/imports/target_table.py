@@ -1,7 +1,4 @@
-"""Rows of text on their way into a statement: as COPY takes them, or a whole column in one parameter.
-
-Writing into a user's own table, in the flush transaction: set-based, and never a value in a statement's text.
-"""
+"""Writes rows into a user's table in the flush transaction: set-based, with values as parameters or COPY data."""
 
 import re
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence

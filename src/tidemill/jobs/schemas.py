@@ -1,9 +1,4 @@
-"""Jobs, and what is asked of them.
-
-Batches of a job.
-
-Items, in lists and whole.
-"""
+"""Request and response models of jobs, batches and items."""
 
 from datetime import datetime
 from typing import Annotated, Any, Literal

@@ -1,9 +1,4 @@
-"""Those who wait in a line, and those who are sent away: one after another, or all would come again in vain.
-
-The places of a limiter that one process has, where only so many may be at it at a time.
-
-Those of one process who wait for one limiter, or for one member of it.
-"""
+"""The calls of one process that wait for one limiter or one of its members, and the slots that the process holds."""
 
 import asyncio
 import math

@@ -1,7 +1,4 @@
-"""Stored files as answers: whole, in ranges, or as a link to the object store.
-
-Which bytes of a file somebody asks for, and whether he has them already (RFC 9110, 13 and 14).
-"""
+"""Sends stored files: complete, in ranges (RFC 9110), or as a link to the object store."""
 
 import asyncio
 import os

@@ -1,7 +1,7 @@
-"""Bodies with inputs in them: of many, no objects are made before they are counted.
+"""Reads JSON bodies with many inputs.
 
-What is short is parsed as it is. Of a long body the inputs are slices of it, found in a thread and in parts, and each
-is parsed when it is its turn: 16 MB of `{}` would be 400 MB of objects, and seconds in which nobody else is answered.
+A short body is parsed at once. In a long body the inputs are slices of the text, found in a thread, and each is parsed
+when it is needed: 16 MB of `{}` would be 400 MB of objects and block the event loop for seconds.
 """
 
 import asyncio

@@ -1,7 +1,4 @@
-"""Errors as RFC 9457 problem documents, each with the id of its request.
-
-Which methods a path has: of several routes to it the router names those of the first one only.
-"""
+"""Errors as RFC 9457 problem documents, each with the id of its request; the methods that a path allows."""
 
 from collections.abc import Sequence
 from http import HTTPStatus

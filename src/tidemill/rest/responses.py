@@ -1,12 +1,4 @@
-"""Answers to what is asked most: written from rows as they are.
-
-Their shapes are declared like those of all others, and the tests hold them to it: no model is made of a row on
-its way out.
-
-Answers that are made while they are sent: a client that goes away ends the making.
-
-Work for a client who waits: it ends when the client leaves.
-"""
+"""Responses that skip models for speed, that are streamed, or whose work ends when the client disconnects."""
 
 import asyncio
 import contextlib

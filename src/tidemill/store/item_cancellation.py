@@ -1,7 +1,4 @@
-"""Cancelling single items that wait: what is in hand is left alone, and the rest of the job goes on.
-
-Items that wait for their retry need wait no longer.
-"""
+"""Cancels single waiting items, and makes items that wait for a retry due now."""
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence

@@ -1,9 +1,4 @@
-"""Items in order of seq, whatever became of them.
-
-Items that ended otherwise than done, by the time of that.
-
-A job's items: which walk goes through those that are asked for.
-"""
+"""Lists the items of a job, by sequence or by the time of their outcome."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,4 @@
-"""Reading the unsettled items of a batch.
-
-One item, whole.
-"""
+"""Reads the unsettled items of a batch, and single items."""
 
 from collections.abc import Sequence
 from itertools import repeat

@@ -1,7 +1,4 @@
-"""Items by a key, or by their numbers. Nothing is in order of keys: items are looked through, a window at a time.
-
-How many items a selection means, before anything is done to them.
-"""
+"""Selects items of a job by key, number or status, and counts a selection before it is used."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass

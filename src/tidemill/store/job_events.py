@@ -1,7 +1,4 @@
-"""Telling of a job for which nobody has its facts at hand: what users do to it, and what happens once in its life.
-
-Summaries: what a whole job, or the reading of its source, came to.
-"""
+"""Emits the events of a job: what users do to it, and summaries when it is ingested or closed."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager

@@ -1,11 +1,4 @@
-"""A job as its lists need it.
-
-Jobs, the newest first.
-
-How many jobs are what: counted, but never more of them than can be looked at in a moment.
-
-A job's batches and activity, and how much is open.
-"""
+"""Lists jobs, the newest first, with their batches and activity; counts jobs by status."""
 
 from collections import Counter
 from collections.abc import Sequence

@@ -1,7 +1,4 @@
-"""What people did to a job.
-
-Jobs as a whole: looking at them, and what is wanted of them.
-"""
+"""Reads and locks jobs, sets their intent, and records what users did to them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
-"""Making a job, in our transaction or the caller's, on a blocking connection or an async one.
+"""Creates a job, in a transaction of its own or of the caller, on a blocking or an async connection.
 
-The steps are written once, as a generator that speaks no protocol; three small drivers carry them out.
+The steps are written once, as a generator without I/O; three small drivers run them.
 """
 
 import hashlib

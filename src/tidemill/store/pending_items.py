@@ -1,9 +1,6 @@
-"""Open items, from the batch side: those whose batch has been as it is for longest come first.
+"""Lists open items of one job or of all, from their batches, in the order in which they began to wait.
 
-An item that is taken moves behind everything that waited before it, so slow ones in hand never fill the pages of
-those that wait; and a carve moves nobody.
-
-Open items across jobs, each with its job and with why it waits.
+A claimed item moves behind everything that waited before it, so items in progress never fill the first pages.
 """
 
 from collections.abc import Sequence

@@ -1,11 +1,4 @@
-"""How far jobs were, every few seconds: rates, estimates and charts come from here.
-
-How much is open, and how much was settled lately, over many jobs.
-
-How much waits, for all jobs together.
-
-What is left of a job.
-"""
+"""Samples of the progress of jobs: rates, estimates, charts, and how much is open."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,4 @@
-"""Items of cancelled ranges, which have no outcome, go round again: whole ranges as such, single items in lists.
-
-Sending settled items round again, with the counts taken back in the same transaction.
-"""
+"""Requeues settled items and cancelled ranges; the same transaction corrects the counters."""
 
 from bisect import bisect_left
 from collections import Counter

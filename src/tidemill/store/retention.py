@@ -1,9 +1,4 @@
-"""Stored files that no job needs: any more, or yet.
-
-Deleting a job while it runs: late flushes and chunks find no row and are refused.
-
-Partitions of item and outcome: made ahead, dropped when every job in them is old.
-"""
+"""Removes what is not needed any more: stored files, deleted jobs, and old partitions; creates partitions ahead."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,4 @@
-"""The rules of a declared field on top of those of its column: together they are stricter, or it is told why not.
-
-A declaration and what the catalog says of its table, together one resource. A declaration only makes stricter.
-"""
+"""Merges a declaration with the catalog of its table into one resource. A declaration only makes rules stricter."""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,7 +1,4 @@
-"""A resource: a table that rows are imported into, its fields with their rules, and its natural key.
-
-Two rules of one field, each to be kept: the narrower of them.
-"""
+"""A resource: a table that rows are imported into or exported from, its fields with their rules, and its key."""
 
 import re
 from collections.abc import Callable, Collection, Mapping

@@ -1,8 +1,6 @@
-"""Measuring a process and its children, if settings say so.
+"""Collects metrics of a process and its children, and serves them over HTTP.
 
-prometheus_client is imported where it is used: it takes a tenth of a second that children and commands need not spend.
-
-A page of metrics over HTTP, for processes that have no other: one path, GET, and nothing else.
+prometheus_client is imported where it is used: it takes 0.1 s that children and commands do not need.
 """
 
 import asyncio

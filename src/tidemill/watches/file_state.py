@@ -1,7 +1,4 @@
-"""A file of a watch: as it is found, and what has become of it.
-
-What becomes of a file by what became of its job.
-"""
+"""The states of a watched file, and how the result of its job changes them."""
 
 import hashlib
 from collections.abc import Collection, Iterable, Sequence

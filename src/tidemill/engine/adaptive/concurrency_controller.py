@@ -1,7 +1,4 @@
-"""The share of attempts that fail, and whether that is unusual.
-
-Items at a time, when whoever they call refuses some, or when errors rise: AIMD with a memory.
-"""
+"""Adapts how many items run at once to throttled answers and errors: AIMD that remembers its last limit."""
 
 import math
 from dataclasses import dataclass, field, replace

@@ -1,6 +1,6 @@
-"""What a parent says to its child: a line each, through a pipe.
+"""The control messages from a parent to its child: one line each, through a pipe.
 
-A line is far shorter than PIPE_BUF, so that it is written whole or not at all; a read may still end anywhere.
+A line is shorter than PIPE_BUF, so that it is written completely or not at all. A read may end anywhere.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,4 @@
-"""A child that works only when it is asked to: on one job, and for so long.
-
-A slice of a job for somebody who waits: asked of a free child, watched until it is over, and summed up.
-"""
+"""Runs one job for the length of a request: a slice in a free child process."""
 
 import asyncio
 import time

@@ -1,9 +1,4 @@
-"""Files that one process of a machine has for itself.
-
-Halves of files whose writers are gone.
-
-What every store of files can do. Files are whole or absent, and have names as ``domain.place`` allows them.
-"""
+"""What every blob store can do. A blob is complete or absent; unfinished files of dead processes are removed."""
 
 import fcntl
 import hashlib

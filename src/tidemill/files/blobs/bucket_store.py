@@ -1,9 +1,4 @@
-"""A stored object as a file: read in ranges, which grow while it is read on and on.
-
-One object of a bucket, as it is read and as it is written.
-
-A bucket of an object store: S3 and what speaks like it, Google Cloud Storage, Azure.
-"""
+"""The blob store in a bucket: S3 and compatible stores, Google Cloud Storage, Azure."""
 
 import hashlib
 import io

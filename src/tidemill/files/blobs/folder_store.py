@@ -1,7 +1,4 @@
-"""Files on their way to the disk.
-
-A folder of files, each whole or absent.
-"""
+"""The blob store in a folder. Each file is complete or absent."""
 
 import contextlib
 import errno

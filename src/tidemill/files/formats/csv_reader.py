@@ -1,7 +1,4 @@
-"""Rows of separated values: many at once where each is one plain line, one by one where not.
-
-Separated values: each record is an object of strings.
-"""
+"""Reads CSV: many plain lines at once, quoted lines one by one. Each record is an object of strings."""
 
 import csv
 import re

@@ -1,7 +1,4 @@
-"""One JSON value per line.
-
-A JSON file that is one array: its elements are records, kept as they stand.
-"""
+"""Reads NDJSON, one value per line, and JSON files that consist of one array."""
 
 import json
 import re

@@ -1,9 +1,7 @@
-"""How much of a Parquet file is taken into memory at once: little, whatever the file makes of a few bytes.
+"""Reads Parquet, batch by batch, with bounded memory.
 
-A dictionary says a value once for a million rows, and a run says a number of times that it comes. What the file
-declares as its size counts neither, so rows are counted by the longest value that they could hold.
-
-Parquet: row groups, batch by batch.
+A dictionary holds a value once for a million rows, and the size that the file declares does not count that. So the size
+of rows is estimated from the longest value that they could hold.
 """
 
 import math

@@ -1,7 +1,4 @@
-"""The rows of a sheet.
-
-XLSX: one table, row by row. Cells that are far apart cost nothing; entities and what only unpacks are refused.
-"""
+"""Reads the rows of one sheet of a workbook. Sparse cells cost nothing; entities and compression bombs are refused."""
 
 import math
 import re

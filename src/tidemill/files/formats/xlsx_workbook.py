@@ -1,9 +1,4 @@
-"""XML parts of a workbook, parsed as they are unpacked. A document type is refused: no honest part has one.
-
-Which styles of a workbook show dates, and what their numbers mean.
-
-A workbook: its sheets, its styles, and the strings that its cells share.
-"""
+"""A workbook: its sheets, date styles and shared strings. Its XML parts are parsed as they are decompressed."""
 
 import mmap
 import posixpath

@@ -1,7 +1,4 @@
-"""How much, how long, and from where.
-
-Connections that lead only to addresses that were checked, and that end when nobody wants them any more.
-"""
+"""HTTP connections to checked addresses only, with limits of size and time."""
 
 import contextlib
 import queue

@@ -1,7 +1,4 @@
-"""The part of a file that is here already. It survives its process, and is nobody's but its holder's.
-
-Taking the body of one answer into a part: from its first byte, or from where the part ends.
-"""
+"""A download that can be resumed: the part that is stored already, and how an answer continues it."""
 
 import contextlib
 import os

@@ -1,7 +1,4 @@
-"""Rows into a file of some format, piece by piece.
-
-Rows as COPY delivers them, into a file of some form, chunk by chunk.
-"""
+"""Opens the writer of a format, for result rows and for the output of COPY."""
 
 from collections.abc import Iterable
 from typing import Protocol

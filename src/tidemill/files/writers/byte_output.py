@@ -1,9 +1,4 @@
-"""Where writers write to, and what they have in common.
-
-What every encoder is.
-
-Compression around a text. The same rows make the same bytes: no clock is in them.
-"""
+"""The byte output that writers and encoders share, and its compression. The same rows give the same bytes."""
 
 import sys
 import zlib

@@ -1,11 +1,4 @@
-"""Whole records out of chunks that are cut anywhere.
-
-Text that needs no reading.
-
-From the texts that COPY has for a column to cells of a workbook: real ones where nothing is lost by it.
-
-Workbooks, of rows as COPY writes them.
-"""
+"""Encodes the output of COPY as CSV, NDJSON, JSON or XLSX."""
 
 import csv
 import io

@@ -1,7 +1,4 @@
-"""Which type of Arrow holds the values of a column.
-
-Parquet, of rows as COPY writes them: columns with their types, row groups of bounded size.
-"""
+"""Encodes the output of COPY as Parquet, with typed columns and row groups of bounded size."""
 
 import re
 from typing import Any

@@ -1,9 +1,4 @@
-"""CSV as RFC 4180 has it: UTF-8, a header, CRLF. No value is an empty field, empty text a quoted one.
-
-Newline-delimited JSON: one object a row, with values as they are.
-
-The rows of a job as an Excel workbook, with numbers to their last digit.
-"""
+"""Writes result rows as CSV (RFC 4180), NDJSON or XLSX."""
 
 import csv
 import io

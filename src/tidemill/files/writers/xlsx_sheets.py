@@ -1,7 +1,4 @@
-"""The fixed parts of a workbook, and what text must look like in it.
-
-The sheets of a workbook, streamed: no temporary file, no more in memory than a piece.
-"""
+"""Writes the parts of a workbook as a stream, without a temporary file."""
 
 import re
 import zipfile

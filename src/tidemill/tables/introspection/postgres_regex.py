@@ -1,8 +1,8 @@
-"""Regular expressions of PostgreSQL that Python reads the same way.
+"""Translates regular expressions of PostgreSQL into Python's, where both match the same texts.
 
-The two differ in what a dot, a class and a case are, and in how they search: PostgreSQL's never runs away, Python's
-may. So only plain ones are taken. Values that the two may see differently even then (not ASCII, with line ends, long)
-match here, and are left to the server.
+The two differ in what a dot, a class and case mean, and Python's may run away. So only plain expressions are
+translated. Values that the two may treat differently even then (not ASCII, with line ends, long) match here, and the
+server decides.
 """
 
 import re

@@ -1,8 +1,6 @@
-"""Expressions as PostgreSQL prints them (``pg_get_expr``): every operator in parentheses, every constant with its type.
+"""Parses expressions as ``pg_get_expr`` prints them: operators in parentheses, constants with their type.
 
-Only what CHECK constraints and DEFAULTs are usually made of is understood; the rest is Undecidable.
-
-Constants: what a DEFAULT stands for, where that is always the same.
+Only what CHECK constraints and DEFAULTs usually contain is supported; the rest raises ``UnsupportedExpression``.
 """
 
 import re

@@ -1,7 +1,4 @@
-"""Looks at a whole column at once.
-
-What is wrong with a value.
-"""
+"""Matches patterns over a whole column of texts, and shortens values for error messages."""
 
 import re
 from collections.abc import Callable, Sequence

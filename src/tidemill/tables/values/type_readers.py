@@ -1,7 +1,4 @@
-"""One reader per type: texts in, the text form that PostgreSQL takes out, and where it cannot be.
-
-Arrays: a JSON list in any format, or PostgreSQL's own ``{a,b}``, which the server judges.
-"""
+"""Reads texts as values of a PostgreSQL type, arrays included, and reports texts that are not valid."""
 
 import base64
 import binascii

@@ -1,7 +1,4 @@
-"""A rename that overwrites nothing: one step, between which and itself nobody can put another file.
-
-A folder of this machine.
-"""
+"""The files of a folder on this machine."""
 
 import ctypes
 import errno
