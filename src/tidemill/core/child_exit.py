@@ -1,8 +1,8 @@
 """Which items the death of a child process counts against.
 
 A parent that sees its child die knows which items the child had started. Those are suspects: they run alone, one by
-one, and three deaths alone make an item poison. A death that says nothing about the items, such as a SIGKILL from outside or
-a lost host, counts against none.
+one, and three deaths alone make an item poison. A death that says nothing about the items, such as a SIGKILL from
+outside or a lost host, counts against none.
 """
 
 from collections.abc import Sequence
