@@ -11,6 +11,7 @@ import pytest
 
 from files.reading import MB, opened, told, walk
 from tidemill.core.errors import InvalidInput
+from tidemill.files import compression
 from tidemill.files.byte_streams import STREAM_READ_BYTES
 from tidemill.files.compression import DECOMPRESSORS
 
@@ -80,6 +81,14 @@ def test_gzip_zero_padding_and_zstd_skippable_frames_are_ignored() -> None:
 
 
 RANDOM = b"".join(b'"%d"\n' % zlib.crc32(b"%d" % n) for n in range(100_000))
+
+
+def test_zstd_file_of_too_many_frames_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compression, "ZSTD_FRAMES_MAX", 100)
+    skipped = b"\x50\x2a\x4d\x18" + bytes(4)
+    assert told(skipped * 99 + PACKED["zstd"], layout("zstd")) == (INPUTS, None)
+    _, problem = told(skipped * 100 + PACKED["zstd"], layout("zstd"))
+    assert "more than 100 frames" in str(problem)
 
 
 @pytest.mark.parametrize(

@@ -111,11 +111,12 @@ def _drain_gzip(gzip: "zlib._Decompress") -> Iterator[bytes]:
 
 
 ZSTD_WINDOW_LOG_MAX = 27  # a frame may need 128 MB of memory
+ZSTD_FRAMES_MAX = 100_000  # each costs 20 µs, however short it is
 ZSTD_READ_BYTES = 64 << 10  # the end of each frame copies the rest, so larger reads slow down files of many frames
 
 
 def _decompress_zstd(file: BinaryIO) -> Iterator[bytes]:
-    frame, data, is_end = _start_zstd_frame(), file.read(ZSTD_READ_BYTES), False
+    frame, data, is_end, frames = _start_zstd_frame(), file.read(ZSTD_READ_BYTES), False, 1
     while not is_end:
         if frame.needs_input and not data:
             raise InvalidInput("the zstd file is cut off: its end is missing")
@@ -130,6 +131,9 @@ def _decompress_zstd(file: BinaryIO) -> Iterator[bytes]:
         if not data and (is_end or frame.needs_input):
             data = file.read(ZSTD_READ_BYTES)
         if is_end and data:  # a file may consist of several frames
+            frames += 1
+            if frames > ZSTD_FRAMES_MAX:
+                raise InvalidInput(f"The zstd file has more than {ZSTD_FRAMES_MAX:,} frames. Compress it as one frame.")
             frame, is_end = _start_zstd_frame(), False
 
 
