@@ -39,7 +39,11 @@ async def test_worker_metrics_keep_counts_of_killed_children(logged: Logged, db:
     async def is_dead() -> bool:
         return ("tidemill_children_died_total", ("killed",)) in await logged.metrics()
 
+    async def is_latency_reported() -> bool:  # about once a second: the job may take less
+        return ("tidemill_db_latency_ewma_ms", ()) in await logged.metrics()
+
     await eventually(is_dead)
+    await eventually(is_latency_reported)
     assert await all_counted()
     seen = await logged.metrics()
     assert seen["tidemill_failures_total", ("other", "test")] == 80
